@@ -1,0 +1,160 @@
+/** How an episode ended. */
+export const DISPOSITIONS = [
+  'submitted',
+  'turn-limit',
+  'context-limit',
+  'time-limit',
+  'agent-gave-up',
+  'infra',
+  'cancelled',
+  'stale',
+] as const
+export type Disposition = (typeof DISPOSITIONS)[number]
+
+/** Endings that are the policy's own doing: only these may enter a batch. */
+export type PolicyDisposition = Extract<
+  Disposition,
+  'submitted' | 'turn-limit' | 'context-limit' | 'time-limit' | 'agent-gave-up'
+>
+
+export type VerdictKind = 'resolved' | 'unresolved' | 'could-not-grade'
+
+/** What kind of rollout an episode belongs to; part of its identity and its seeds. `stage` is free text such as `rft`, `dapo-1`, `eval-base`. */
+export interface EpisodeIdentity {
+  run: string
+  stage: string
+  iteration: number
+  taskId: string
+  /** Index within the group; replacements for `infra` episodes take the next free index. */
+  index: number
+}
+
+/** Everything one episode needs; stored once at `episodes/<episode>/spec.json`. */
+export interface EpisodeSpec extends EpisodeIdentity {
+  schema: 'longhaul.episode/1'
+  episode: string
+  recipeSeed: number
+  suiteHash: string
+  policy: string
+  scaffold: string
+  sampling: SamplingOptions
+  limits: EpisodeLimits
+  capture: 'unstaged' | 'all'
+}
+
+/** Every decoding field, always explicit: an unset field would fall back to the server's own default. */
+export interface SamplingOptions {
+  temperature: number
+  topP: number
+  /** −1 = off */
+  topK: number
+  minP: number
+  repetitionPenalty: number
+  presencePenalty: number
+  frequencyPenalty: number
+}
+
+export interface EpisodeLimits {
+  maxTurns: number
+  contextTokens: number
+  maxTokensPerTurn: number
+  commandTimeoutMs: number
+  episodeTimeoutMs: number
+  turnsPerStep: number
+}
+
+/** Why a reply held no runnable command (recipe.md §3.1). */
+export type FormatError = 'cannot_extract_command' | 'multiple_commands'
+
+/** The sampled half of a turn. Durable before it touches the world; token ids are never derived from text again. */
+export interface ActionRecord {
+  schema: 'longhaul.action/1'
+  episode: string
+  turn: number
+  /** Ids added to the context before this sample: turn 0 the whole first prompt, later the delta since the last sampled id. */
+  promptDelta: number[]
+  /** Sampled ids as the server returned them, end-of-turn token included when sampled. */
+  ids: number[]
+  /** Natural log, at the sampling temperature, one per id. */
+  logprobs: number[]
+  text: string
+  finishReason: 'stop' | 'length'
+  policy: string
+  seed: number
+  formatError: FormatError | null
+  /** Null where the reply held no command. */
+  command: string | null
+  /** Random name of the turn in the sandbox journal, drawn here so that a retry finds the same entry. */
+  token: string
+  sampledAtMs: number
+  sampleMs: number
+}
+
+/** Shell and tool state carried from turn to turn; part of the record so that a sandbox can be rebuilt from records. */
+export interface SandboxState {
+  cwd: string
+  /** `export -p` text of the command shell. */
+  environment: string
+  umask: string
+  openFile: string | null
+  /** First line shown of the open file, 1-based; 0 when none. */
+  windowTop: number
+  submitted: boolean
+}
+
+/** The world's half of a turn. Durable before the next action is asked for. */
+export interface ObservationRecord {
+  schema: 'longhaul.observation/1'
+  episode: string
+  turn: number
+  /** Text the policy sees, prompt line included. */
+  text: string
+  /** Null on a format error: nothing ran. */
+  execution: ExecutionSummary | null
+  state: SandboxState
+  observedAtMs: number
+}
+
+export interface ExecutionSummary {
+  exitCode: number | null
+  reason: 'exit' | 'signal' | 'timeout' | 'output-limit'
+  outputBytes: number
+  wallMs: number
+  oomKilled: boolean
+}
+
+/** The outcome of grading one patch. */
+export interface VerdictRecord {
+  schema: 'longhaul.verdict/1'
+  episode: string
+  taskId: string
+  kind: VerdictKind
+  /** Where it is not graded or not plainly wrong: `empty-patch`, `patch-did-not-apply`, `tests-timed-out`, … */
+  reason: string | null
+  profile: string
+  /** Empty patches take the gate's result; such a verdict started no container. */
+  from: 'container' | 'gate'
+  patchSha256: string
+  failToPass: { passed: number; total: number }
+  passToPass: { passed: number; total: number }
+  gradeMs: number
+  image: string
+}
+
+/** The last record of an episode: everything the ledger and the statistics read. */
+export interface EpisodeRecord extends EpisodeIdentity {
+  schema: 'longhaul.episode-result/1'
+  episode: string
+  policy: string
+  disposition: Disposition
+  /** Failure code where the disposition is `infra`. */
+  failure: string | null
+  verdict: VerdictKind | null
+  verdictReason: string | null
+  /** Number of actions, format errors included: |τ| of the paper. */
+  turns: number
+  formatErrorTurns: number
+  sampledTokens: number
+  contextTokens: number
+  patchBytes: number
+}

@@ -1,0 +1,48 @@
+import { FAILURE_CODES, isFailureCode, type FailureCode } from './failure-codes.ts'
+
+export interface LonghaulErrorInput {
+  code: FailureCode
+  /** What was expected and what came; facts are appended in brackets from `details`. */
+  message: string
+  /** Small scalars only: they travel through Temporal histories. */
+  details?: Record<string, string | number | boolean | null>
+  cause?: unknown
+}
+
+/** The one error class. Compare `code`, never the class or the text: classes do not survive the workflow sandbox. */
+export class LonghaulError extends Error {
+  readonly code: FailureCode
+  readonly details: Record<string, string | number | boolean | null>
+
+  constructor({ code, message, details = {}, cause }: LonghaulErrorInput) {
+    super(withFacts(message, details), cause === undefined ? undefined : { cause })
+    this.name = 'LonghaulError'
+    this.code = code
+    this.details = details
+  }
+
+  get retryable(): boolean {
+    return FAILURE_CODES[this.code].retryable
+  }
+}
+
+export function isLonghaulError(value: unknown): value is LonghaulError {
+  return value instanceof Error && isFailureCode((value as { code?: unknown }).code)
+}
+
+/** The only door from `unknown`: keeps a `LonghaulError`, wraps everything else as `Unexpected`. */
+export function toLonghaulError(value: unknown): LonghaulError {
+  if (isLonghaulError(value)) return value
+  const message = value instanceof Error ? value.message : String(value)
+  return new LonghaulError({ code: 'Unexpected', message, cause: value })
+}
+
+/** Closes a switch over a union: the compiler proves that no case is missing. */
+export function assertNever(value: never): never {
+  throw new LonghaulError({ code: 'Unexpected', message: `Unhandled case ${JSON.stringify(value)}` })
+}
+
+function withFacts(message: string, details: Record<string, string | number | boolean | null>): string {
+  const facts = Object.entries(details).map(([key, value]) => `${key}=${value}`)
+  return facts.length === 0 ? message : `${message} [${facts.join(', ')}]`
+}

@@ -1,0 +1,57 @@
+/**
+ * Every failure Longhaul can name, with what it means for the data.
+ *
+ * `countsAs` decides what happens to an episode that met the failure: **policy** = the agent's own doing, it trains;
+ * **infra** = ours, the episode has no reward and leaves its group's mean, deviation and count; **user** = configuration
+ * or input, the run stops and says what to change. `retryable` is read by activities: Temporal retries only where a
+ * repetition can help.
+ */
+export const FAILURE_CODES = {
+  'Artifact.Conflict': { retryable: false, countsAs: 'infra' },
+  'Artifact.Corrupt': { retryable: false, countsAs: 'infra' },
+  'Artifact.Missing': { retryable: false, countsAs: 'infra' },
+  'Artifact.Unavailable': { retryable: true, countsAs: 'infra' },
+  'Config.Invalid': { retryable: false, countsAs: 'user' },
+  'Config.NotFound': { retryable: false, countsAs: 'user' },
+  'Run.RecipeConflict': { retryable: false, countsAs: 'user' },
+  'Task.Invalid': { retryable: false, countsAs: 'user' },
+  'Task.GateFailed': { retryable: false, countsAs: 'user' },
+  'Model.Unavailable': { retryable: true, countsAs: 'infra' },
+  'Model.RateLimited': { retryable: true, countsAs: 'infra' },
+  'Model.BadResponse': { retryable: true, countsAs: 'infra' },
+  'Model.NotServed': { retryable: true, countsAs: 'infra' },
+  'Model.Busy': { retryable: true, countsAs: 'infra' },
+  'Model.ContextOverflow': { retryable: false, countsAs: 'policy' },
+  'Model.NoTokenIds': { retryable: false, countsAs: 'user' },
+  'Model.CanaryMismatch': { retryable: false, countsAs: 'infra' },
+  'Sandbox.EngineUnavailable': { retryable: true, countsAs: 'infra' },
+  'Sandbox.ImageMissing': { retryable: false, countsAs: 'infra' },
+  'Sandbox.ImageUnsuitable': { retryable: false, countsAs: 'user' },
+  'Sandbox.Lost': { retryable: false, countsAs: 'infra' },
+  'Sandbox.Fenced': { retryable: false, countsAs: 'infra' },
+  'Sandbox.JournalConflict': { retryable: false, countsAs: 'infra' },
+  'Sandbox.Stalled': { retryable: true, countsAs: 'infra' },
+  'Grading.Failed': { retryable: true, countsAs: 'infra' },
+  'Group.TooSmall': { retryable: false, countsAs: 'infra' },
+  'Batch.Empty': { retryable: false, countsAs: 'user' },
+  'Trainer.BadSpec': { retryable: false, countsAs: 'user' },
+  'Trainer.BatchRefused': { retryable: false, countsAs: 'infra' },
+  'Trainer.InputMissing': { retryable: false, countsAs: 'infra' },
+  'Trainer.Unavailable': { retryable: true, countsAs: 'infra' },
+  'Trainer.OutputFailed': { retryable: true, countsAs: 'infra' },
+  'Trainer.Stopped': { retryable: true, countsAs: 'infra' },
+  'Trainer.Diverged': { retryable: false, countsAs: 'user' },
+  'Trainer.OutOfMemory': { retryable: false, countsAs: 'user' },
+  'Trainer.Failed': { retryable: true, countsAs: 'infra' },
+  'Ledger.Mismatch': { retryable: false, countsAs: 'infra' },
+  'Stack.SetupFailed': { retryable: false, countsAs: 'infra' },
+  'Temporal.Unreachable': { retryable: true, countsAs: 'infra' },
+  Unexpected: { retryable: true, countsAs: 'infra' },
+} as const satisfies Record<string, { retryable: boolean; countsAs: 'policy' | 'infra' | 'user' }>
+
+export type FailureCode = keyof typeof FAILURE_CODES
+export type CountsAs = (typeof FAILURE_CODES)[FailureCode]['countsAs']
+
+export function isFailureCode(value: unknown): value is FailureCode {
+  return typeof value === 'string' && Object.hasOwn(FAILURE_CODES, value)
+}

@@ -1,0 +1,59 @@
+/** Artifact keys: the one place that spells them (architecture.md §3). */
+import type { EpisodeIdentity } from './episodes.types.ts'
+
+const pad = (value: number, width: number): string => String(value).padStart(width, '0')
+
+/** `<run>/<stage>/0003/<task>/07`: the id of an episode, without attempt. */
+export function episodeId({ run, stage, iteration, taskId, index }: EpisodeIdentity): string {
+  return `${run}/${stage}/${pad(iteration, 4)}/${taskId}/${pad(index, 2)}`
+}
+
+export const runKeys = {
+  claim: (run: string) => `runs/${run}/run.json`,
+  recipe: (run: string) => `runs/${run}/recipe.json`,
+  plan: (run: string, stage: string, iteration: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plan.json`,
+  groups: (run: string, stage: string, iteration: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/groups.json`,
+  /** Directory of batch.safetensors and batch.json; RFT slices are numbered. */
+  batch: (run: string, stage: string, iteration: number, slice: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/batch-${pad(slice, 2)}`,
+  ledger: (run: string, stage: string, iteration: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/ledger.json`,
+  /** Files of the training jobs of an iteration: specs, leases, progress. */
+  job: (run: string, stage: string, iteration: number, slice: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/job-${pad(slice, 2)}`,
+  evaluation: (run: string, name: string) => `runs/${run}/evaluations/${name}.json`,
+  report: (run: string, file: string) => `runs/${run}/report/${file}`,
+}
+
+export const episodeKeys = {
+  spec: (episode: string) => `episodes/${episode}/spec.json`,
+  action: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.action.json`,
+  observation: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.observation.json`,
+  start: (episode: string) => `episodes/${episode}/turns/start.json`,
+  disposition: (episode: string) => `episodes/${episode}/disposition.json`,
+  patch: (episode: string) => `episodes/${episode}/patch.diff`,
+  capture: (episode: string) => `episodes/${episode}/capture.json`,
+  verdict: (episode: string) => `episodes/${episode}/verdict.json`,
+  grading: (episode: string, profile: string, file: string) => `episodes/${episode}/grading/${profile}/${file}`,
+  result: (episode: string) => `episodes/${episode}/result.json`,
+}
+
+export const suiteKeys = {
+  manifest: (hash: string) => `suites/${hash}/manifest.json`,
+  task: (hash: string, taskId: string) => `suites/${hash}/tasks/${taskId}.json`,
+  gate: (hash: string, taskId: string, check: string, repeat: number) =>
+    `suites/${hash}/gates/${taskId}/${check}-${pad(repeat, 2)}.json`,
+  /** Result of gating with a given repeat count. */
+  gated: (hash: string, repeats: number) => `suites/${hash}/gated-${repeats}.json`,
+}
+
+export const policyKeys = {
+  directory: (version: string) => `policies/${version}`,
+  checkpoint: (version: string) => `checkpoints/${version}`,
+  /** The published reference. */
+  ref: (version: string) => `policies/${version}.json`,
+  promotion: (number: number) => `promotions/${pad(number, 6)}.json`,
+  promotions: 'promotions/',
+}

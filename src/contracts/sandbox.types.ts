@@ -1,0 +1,116 @@
+import type { SandboxState } from './episodes.types.ts'
+
+/** A sandbox as workflows and records know it: small, serialisable, valid in any process of the same host. */
+export interface SandboxHandle {
+  /** Deterministic container name; create is idempotent by it. */
+  name: string
+  containerId: string
+  image: string
+  imageDigest: string
+  /** Pinned task queue of the host that holds it. */
+  hostQueue: string
+  repoDir: string
+  /** HEAD of the repository when the sandbox was opened; patches are taken against it. */
+  startCommit: string
+}
+
+export interface OpenSandboxInput {
+  /** Container name, labels and idempotency key are derived from these. */
+  run: string
+  episode: string
+  role: 'agent' | 'grader' | 'gate'
+  /** Placement number, 1-based: a re-placed episode opens a new container. */
+  placement: number
+  image: string
+  repoDir: string
+  /** Tool settings of the scaffold profile. */
+  tools: ToolSettings
+  limits: SandboxLimits
+  /** Owner workflow id, for the reaper. */
+  owner: string
+  /** The container ends itself after this long without any turn. */
+  leaseMs: number
+}
+
+export interface SandboxLimits {
+  cpus: number
+  memoryMiB: number
+  pids: number
+}
+
+/** What the tool scripts in the sandbox need to know of the scaffold profile. */
+export interface ToolSettings {
+  windowLines: number
+  windowOverlap: number
+  /** `absolute` shows /testbed/a/b.py, `relative` shows a/b.py (relative to the repository). */
+  pathForm: 'absolute' | 'relative'
+}
+
+export interface TurnRequest {
+  turn: number
+  /** Monotone: a lower one than the highest seen is refused with `Sandbox.Fenced`. */
+  fence: number
+  token: string
+  command: string
+  timeoutMs: number
+  /** Bytes of output returned: half from the head, half from the tail. */
+  maxOutputBytes: number
+}
+
+export interface TurnResult {
+  exitCode: number | null
+  reason: 'exit' | 'signal' | 'timeout' | 'output-limit'
+  /** stdout and stderr merged in order. `omittedBytes` lie between head and tail. */
+  head: Uint8Array
+  tail: Uint8Array
+  omittedBytes: number
+  outputBytes: number
+  wallMs: number
+  oomKilled: boolean
+  state: SandboxState
+}
+
+export interface PatchCapture {
+  /** Exact bytes, never trimmed. */
+  patch: Uint8Array
+  /** Files that `unstaged` capture leaves behind (new, staged or committed work). */
+  lostFiles: number
+}
+
+export interface GradeRunInput {
+  run: string
+  episode: string
+  owner: string
+  role: 'grader' | 'gate'
+  image: string
+  repoDir: string
+  patch: Uint8Array
+  /** Commands tried in order to apply the patch, run without a shell in `repoDir`; empty patch: none is run. */
+  applyCommands: string[][]
+  evalScript: string
+  timeoutMs: number
+  limits: SandboxLimits
+  leaseMs: number
+}
+
+export type GradeRunResult =
+  | { kind: 'ran'; log: Uint8Array; exitCode: number | null; imageDigest: string; wallMs: number }
+  | { kind: 'patch-did-not-apply'; log: Uint8Array; imageDigest: string; wallMs: number }
+  | { kind: 'timed-out'; log: Uint8Array; imageDigest: string; wallMs: number }
+
+/**
+ * One machine's sandboxes. Implemented over the Docker Engine API by `adapters/docker`; a fake never stands in for it
+ * outside `test/support`. Every method rejects with a `LonghaulError` of a `Sandbox.*` code and obeys `signal`.
+ */
+export interface SandboxHost {
+  open(input: OpenSandboxInput, signal: AbortSignal): Promise<SandboxHandle>
+  /** Executes (turn, token) once: claims it, or returns the journal's result, or waits for the one that is running. */
+  runTurn(sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult>
+  /** State before the first turn. */
+  initialState(sandbox: SandboxHandle, signal: AbortSignal): Promise<SandboxState>
+  /** Kills every process of the agent first. */
+  capture(sandbox: SandboxHandle, mode: 'unstaged' | 'all', signal: AbortSignal): Promise<PatchCapture>
+  /** Idempotent: a sandbox that is gone is closed. */
+  close(sandbox: { name: string }): Promise<void>
+  grade(input: GradeRunInput, signal: AbortSignal): Promise<GradeRunResult>
+}

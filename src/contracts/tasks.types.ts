@@ -1,0 +1,80 @@
+/** How a task is graded: which upstream harness is imitated byte for byte. */
+export type GradingProfile = 'fork-4.0.3'
+
+/** A row of the SWE-rebench schema, columns and spelling as published (nebius/SWE-rebench); unknown columns are kept. */
+export interface SweRebenchRow {
+  instance_id: string
+  repo: string
+  base_commit: string
+  environment_setup_commit: string
+  patch: string
+  test_patch: string
+  problem_statement: string
+  hints_text: string
+  created_at: string
+  version: string
+  FAIL_TO_PASS: string[]
+  PASS_TO_PASS: string[]
+  FAIL_TO_FAIL: string[]
+  PASS_TO_FAIL: string[]
+  install_config: { python: string; install?: string; test_cmd: string; log_parser: string; [key: string]: unknown }
+  requirements: string
+  environment: string
+  license_name: string
+  docker_image: string | null
+  image_name: string | null
+  meta: Record<string, unknown>
+  [column: string]: unknown
+}
+
+/** One problem, normalised. What the agent may see is `statement` and the image; everything else is the grader's. */
+export interface Task {
+  /** The data set's instance id. */
+  taskId: string
+  repo: string
+  baseCommit: string
+  statement: string
+  goldPatch: string
+  testPatch: string
+  failToPass: string[]
+  passToPass: string[]
+  gradingProfile: GradingProfile
+  installConfig: { install: string | null; testCmd: string; logParser: string }
+  image: string
+  /** Directory of the repository inside the image. */
+  repoDir: string
+  /** Present where the image can be rebuilt from a seed on any host. */
+  synthetic: SyntheticSource | null
+  /** SHA-256 of the row it came from. */
+  rowHash: string
+}
+
+/** Regenerates a synthesised task exactly: same source, same bytes, on every machine. */
+export interface SyntheticSource {
+  family: 'one-wrong-line'
+  seed: number
+  split: 'train' | 'eval'
+  index: number
+}
+
+/** Which tasks a recipe asks for. */
+export type SuiteSource =
+  | {
+      kind: 'synthetic'
+      family: 'one-wrong-line'
+      seed: number
+      split: 'train' | 'eval'
+      count: number
+      offset: number
+    }
+  | { kind: 'rows'; path: string; limit: number | null }
+  | { kind: 'hub'; dataset: string; revision: string; split: string; filter: Record<string, unknown> }
+
+/** An ordered, pinned set of tasks, addressed by hash. */
+export interface SuiteManifest {
+  /** SHA-256 over source and row hashes. */
+  hash: string
+  name: string
+  source: SuiteSource
+  taskIds: string[]
+}
