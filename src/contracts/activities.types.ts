@@ -1,0 +1,150 @@
+/**
+ * What workflows may ask of the world, grouped by the task queue that serves it. The factories in `src/activities`
+ * implement these; workflows import only these types. Every input is one object of references and small scalars.
+ */
+import type { ArtifactRef } from './artifacts.types.ts'
+import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { PolicyRef } from './policy.types.ts'
+import type { SandboxHandle } from './sandbox.types.ts'
+import type { EpisodeInput, EpisodeResult, PreparedSuite, ResolvedRun, StageScore } from './workflows.types.ts'
+
+/** Queue `control`: short bookkeeping. */
+export interface ControlActivities {
+  resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun>
+  /** Synthesises or reads the suite and stores its tasks. */
+  prepareSuite(input: { run: string; which: 'train' | 'heldOut' }): Promise<PreparedSuite>
+  /** Collects the gate records of a suite into its gated list. */
+  closeGate(input: { run: string; suite: string }): Promise<{ admitted: number; refused: number }>
+  planIteration(input: PlanIterationInput): Promise<PlannedIteration>
+  /** Task ids of a plan, at most 50 a page: payloads stay small. */
+  readPlanPage(input: { plan: ArtifactRef; from: number; count: number }): Promise<string[]>
+  /** The base policy, imported as an immutable version. */
+  resolvePolicy(input: { run: string; policy: string }): Promise<PolicyRef>
+  promote(input: { run: string; policy: PolicyRef; score: StageScore }): Promise<{ number: number }>
+  /** The last word on an episode that was never graded (infra, cancelled). */
+  recordUngraded(input: EpisodeInput & { disposition: Disposition; failure: string | null }): Promise<EpisodeResult>
+}
+
+export interface ResolveRecipeInput {
+  recipe: string
+  recipeText?: string
+  overrides?: Record<string, unknown>
+  run?: string
+  /** The workflow that owns the run, for put-if-absent of the run's name. */
+  workflowId: string
+  firstExecutionRunId: string
+  kind: 'train' | 'eval'
+  /** `YYYY-MM-DD` of the workflow's start: part of the name. */
+  date: string
+}
+
+export interface PlanIterationInput {
+  run: string
+  /** `rft`, a reinforce stage's name, or `eval-<name>`. */
+  stage: string
+  iteration: number
+  suite: string
+  kind: 'rft' | 'reinforce' | 'evaluate'
+}
+
+export interface PlannedIteration {
+  plan: ArtifactRef
+  tasks: number
+  groupSize: number
+  maxReplacements: number
+  maxOpenGroups: number
+}
+
+/** Queue `sandbox`: any host. */
+export interface SandboxActivities {
+  gateTask(input: {
+    run: string
+    suite: string
+    index: number
+    check: 'gold' | 'empty'
+    repeat: number
+  }): Promise<{ ok: boolean }>
+  openSandbox(input: EpisodeInput & { placement: number; owner: string }): Promise<SandboxHandle>
+  gradeSubmission(
+    input: EpisodeInput & { disposition: Disposition; patch: ArtifactRef | null; owner: string },
+  ): Promise<EpisodeResult>
+}
+
+/** Queue `sandbox.<host>.<boot>`: the host that holds the sandbox. */
+export interface HostActivities {
+  advanceEpisode(input: EpisodeInput & { sandbox: SandboxHandle; step: number }): Promise<EpisodeProgress>
+  captureSubmission(input: EpisodeInput & { sandbox: SandboxHandle }): Promise<ArtifactRef>
+  closeSandbox(input: { name: string }): Promise<void>
+}
+
+export interface EpisodeProgress {
+  /** Turns committed so far. */
+  turns: number
+  /** Null: go on. */
+  disposition: Disposition | null
+}
+
+/** Queue `trainer`. */
+export interface TrainerActivities {
+  runTrainingJob(input: TrainingJobInput): Promise<TrainingJobResult>
+  /** Loads the policy on every server and verifies version and canary. */
+  publishPolicy(input: { run: string; policy: PolicyRef }): Promise<void>
+  releasePolicies(input: { run: string }): Promise<void>
+}
+
+export interface TrainingJobInput {
+  run: string
+  stage: string
+  kind: 'rft' | 'dapo'
+  iteration: number
+  slice: number
+  batch: ArtifactRef
+  policy: PolicyRef
+}
+
+export interface TrainingJobResult {
+  policy: PolicyRef
+  steps: number
+  loss: number
+  jobKey: string
+}
+
+/** Queue `artifacts`: aggregation, so that it never blocks workflow tasks. */
+export interface ArtifactActivities {
+  /** Rewards, advantages, selection; writes groups, batch files and the iteration's ledger. */
+  buildBatch(input: {
+    run: string
+    stage: string
+    iteration: number
+    kind: 'rft' | 'reinforce'
+    policy: PolicyRef
+    suite: string
+  }): Promise<BuiltBatch>
+  summarizeEvaluation(input: { run: string; name: string; stage: string; policy: PolicyRef; suite: string }): Promise<{
+    score: StageScore
+    evaluation: ArtifactRef
+  }>
+  writeReport(input: { run: string }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
+}
+
+export interface BuiltBatch {
+  /** One per training job, in order; empty when nothing is worth training on. */
+  batches: ArtifactRef[]
+  trajectories: number
+  groups: number
+  groupsKept: number
+  episodes: number
+  infra: number
+  meanReward: number
+  resolvedRate: number
+  meanTurns: number
+}
+
+/** What grading returns to the episode workflow. */
+export interface GradedEpisode {
+  verdict: VerdictKind
+  reason: string | null
+}
+
+/** Heartbeat of `advanceEpisode`: phases in order of execution. */
+export type EpisodePhase = 'resuming' | 'sampling' | 'executing' | 'recording'

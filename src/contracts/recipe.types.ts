@@ -1,0 +1,191 @@
+/**
+ * A resolved recipe: every key present, defaults filled in. The names are those of the conformance table that compares a
+ * recipe with the paper (arXiv 2508.03501). Parsed and checked by `recipe.schema.ts`, never inside a workflow.
+ */
+import type { SamplingOptions } from './episodes.types.ts'
+import type { SuiteSource } from './tasks.types.ts'
+
+export interface Recipe {
+  /** File name without extension; part of run names. */
+  name: string
+  /** Every seed and order derives from it, never from a run's name. */
+  seed: number
+  model: ModelRecipe
+  data: DataRecipe
+  scaffold: ScaffoldRecipe
+  sandbox: SandboxRecipe
+  rollout: RolloutRecipe
+  /** Null: no rejection fine-tuning. */
+  rft: RftRecipe | null
+  /** Null: no reinforcement learning. */
+  reinforce: ReinforceRecipe | null
+  evaluate: EvaluateRecipe
+  policyServer: PolicyServerRecipe
+  trainer: TrainerRecipe
+}
+
+export interface ModelRecipe {
+  /** A directory (relative to the recipe file or absolute), or the name of a model in a mounted hub cache. */
+  base: string
+  chatFormat: 'chatml'
+  train: 'full' | 'lora'
+  rope: { type: 'yarn'; factor: number; originalMax: number } | null
+}
+
+export interface DataRecipe {
+  train: SuiteSource
+  heldOut: SuiteSource
+  filters: {
+    hiddenNames: 'drop' | 'keep'
+    maxFiles: number | null
+    maxLines: number | null
+    dropLlmScore: number | null
+    flakyTrials: number | null
+  }
+  gate: { repeats: number }
+}
+
+export interface ScaffoldRecipe {
+  profile: string
+  history: 'full'
+  commandsPerTurn: 1
+  submit: { capture: 'unstaged' | 'all' }
+  limits: { commandTimeoutS: number; maxTokensPerTurn: number }
+}
+
+export interface SandboxRecipe {
+  request: { cpu: number; memGiB: number }
+  limit: { cpu: number; memGiB: number; pids: number }
+  network: 'none' | 'proxy'
+}
+
+export interface RolloutRecipe {
+  /** Neutral decoding for training rollouts. */
+  sampling: SamplingOptions
+  /** Episodes open at once over the whole run; enough to keep the sampler's batches full. */
+  maxOpenEpisodes: number
+  turnsPerStep: number
+  episodeTimeoutS: number
+  /** Replacements a group may draw for `infra` episodes. */
+  maxReplacements: number
+}
+
+export interface OptimizerRecipe {
+  name: 'adamw'
+  lr: number
+  betas: [number, number]
+  eps: number
+  weightDecay: number
+  gradClip: number
+  schedule: 'constant' | 'linear' | 'cosine'
+  warmupSteps: number
+  endLr: number
+}
+
+export interface RftRecipe {
+  /** Tasks sampled from the training suite; null = all. */
+  tasks: number | null
+  rolloutsPerTask: number
+  demonstration: boolean
+  trainWithDemonstration: boolean
+  maxTurns: number
+  context: number
+  keep: 'resolved'
+  maxPerTask: number | null
+  mask: { observations: 0; formatErrorTurns: 0 | 1; toolErrorTurns: 1 }
+  optim: OptimizerRecipe
+  epochs: number
+  /** Trajectories per optimizer step. */
+  batch: number
+  maxSteps: number | null
+  /** Optimizer steps of one training job. */
+  stepsPerJob: number
+}
+
+export interface ReinforceRecipe {
+  groupSize: number
+  /** Fewer valid siblings than this and the group is dropped. */
+  minGroupSize: number
+  mode: 'sync'
+  maxPolicyLag: 0
+  reward: {
+    pass: number
+    fail: number
+    unsubmitted: number
+    turnPenalty: { start: 'L_thr'; end: 'T_max'; min: number }
+  }
+  advantage: { center: 'group'; scale: 'groupStd'; ddof: 1; delta: number }
+  filter: { on: 'outcome' | 'shaped'; alsoZeroAdvantage: boolean; minGroupStd: number; refill: number | false }
+  overlong: 'keep'
+  loss: {
+    level: 'token'
+    normalizer: 'globalActionTokens'
+    kl: 0
+    entropy: 0
+    dualClip: number | null
+    behaviourCorrection: 'none' | 'tis' | 'icepop'
+  }
+  oldLogprobs: 'trainer' | 'sampler'
+  mask: { observations: 0; formatErrorTurns: 0 | 1 }
+  optim: OptimizerRecipe
+  epochsPerIteration: number
+  /** Optimizer state is carried over iterations and stages. */
+  keepState: boolean
+  /** Held-out evaluation inside a stage every n iterations; null = only after the stage. */
+  evaluateEvery: number | null
+  stages: ReinforceStageRecipe[]
+}
+
+export interface ReinforceStageRecipe {
+  /** Part of ids: `dapo-1`, `dapo-2`. */
+  name: string
+  context: number
+  maxTurns: number
+  /** L_thr: the turn penalty starts here. */
+  penaltyStart: number
+  problemsPerIteration: number
+  pool: 'filtered' | 'reselected'
+  select: { dropSuccessAtLeast: number; dropNeverSolved: boolean; over: string; unseen: 'keep' | 'drop' } | null
+  /** Trajectories per optimizer step. */
+  batch: number
+  clip: { low: number; high: number }
+  until: { maxIterations: number; plateau: { metric: string; window: number; minGain: number } | null }
+}
+
+export interface EvaluateRecipe {
+  /** k: episodes per task. */
+  attempts: number
+  /** Held-out tasks used; null = the whole suite. */
+  tasks: number | null
+  /** `train` = the neutral rollout sampling; `modelDefault` = read once from the base model's published configuration. */
+  sampling: 'train' | 'modelDefault'
+  maxTurns: number
+  context: number
+  demonstration: boolean
+  suites: string[]
+  quick: string | null
+  quickEvery: number | null
+  /** What a root `evaluate` evaluates: the newest promotion or the base. */
+  policy: 'promoted' | 'base'
+}
+
+export interface PolicyServerRecipe {
+  /** `embedded`, `vllm` and `sglang` prove tokens and may train; `chat` may only be evaluated. */
+  kind: 'embedded' | 'vllm' | 'sglang' | 'chat'
+  /** Null: the address in LONGHAUL_POLICY_URL (the local stack's server). */
+  url: string | null
+  leaseS: number
+}
+
+export interface TrainerRecipe {
+  launcher: 'process' | 'torchrun' | 'slurm' | 'kubernetes'
+  device: 'cpu' | 'cuda'
+  nodes: number
+  ranksPerNode: number
+  contextParallel: number
+  maxTokensPerMicro: number
+  deterministic: boolean
+  timeoutS: number
+  stallS: number
+  exportDtype: 'float32' | 'bfloat16'
+}

@@ -1,0 +1,186 @@
+/** Inputs and results of every workflow: one JSON object each, nearly all optional for the roots. References and small scalars only. */
+import type { ArtifactRef } from './artifacts.types.ts'
+import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { PolicyRef } from './policy.types.ts'
+
+/** `{"recipe": "demo"}` is enough. */
+export interface TrainAgentInput {
+  /** @default "demo" */
+  recipe?: string
+  /** YAML text instead of a recipe known to the workers; `recipe` then only names it. */
+  recipeText?: string
+  /** Deep-merged over the file, keys of the recipe. */
+  overrides?: Record<string, unknown>
+  /** Continues the run of that name (same recipe) or names a new one. */
+  run?: string
+}
+
+export interface TrainAgentResult {
+  run: string
+  policy: string
+  stages: StageScore[]
+  report: ArtifactRef
+}
+
+/** One row of the final table. */
+export interface StageScore {
+  name: string
+  policy: string
+  passAt1: number
+  sem: number
+  tasks: number
+  attempts: number
+}
+
+export interface EvaluateInput {
+  /** Root form. @default "nightly" */
+  recipe?: string
+  recipeText?: string
+  overrides?: Record<string, unknown>
+  run?: string
+  /** `base`, `promoted`, or a policy version. @default what the recipe says */
+  policy?: string
+  /** Child form: set by `trainAgent`. */
+  child?: { plan: ResolvedRun; name: string; policy: PolicyRef }
+}
+
+export interface EvaluateResult extends StageScore {
+  run: string
+  evaluation: ArtifactRef
+}
+
+/** What `resolveRecipe` gives to workflows: the few scalars that decide control flow. */
+export interface ResolvedRun {
+  run: string
+  recipe: ArtifactRef
+  recipeName: string
+  /** For summaries: recipe · suite · policy, ≤ 200 bytes. */
+  summary: string
+  rft: boolean
+  stages: { name: string; maxIterations: number }[]
+  evaluateEvery: number | null
+  gateRepeats: number
+  heldOutName: string
+}
+
+export interface PreparedSuite {
+  suite: string
+  name: string
+  tasks: number
+}
+
+export interface GateTasksInput {
+  plan: ResolvedRun
+  suite: PreparedSuite
+  /** First task of this execution's page; continue-as-new moves it. */
+  from?: number
+  failed?: number
+}
+
+export interface GateTasksResult {
+  suite: string
+  /** Tasks whose gold patch resolves and whose empty patch does not, every time. */
+  admitted: number
+  refused: number
+}
+
+export interface RejectionFineTuneInput {
+  plan: ResolvedRun
+  policy: PolicyRef
+  suite: string
+  paused?: boolean
+}
+
+export interface ReinforceInput {
+  plan: ResolvedRun
+  /** Index into the recipe's stages. */
+  stageIndex: number
+  policy: PolicyRef
+  suite: string
+  /** First iteration of this execution, from 1; continue-as-new moves it. */
+  iteration?: number
+  paused?: boolean
+  stopAfter?: number | null
+}
+
+export interface TrainingStageResult {
+  policy: PolicyRef
+  iterations: number
+}
+
+export interface RolloutInput {
+  run: string
+  stage: string
+  iteration: number
+  policy: PolicyRef
+  suite: string
+  plan: ArtifactRef
+  tasks: number
+  groupSize: number
+  maxReplacements: number
+  maxOpenGroups: number
+  evaluation: boolean
+  /** Continue-as-new state. */
+  from?: number
+  counts?: RolloutCounts
+  paused?: boolean
+}
+
+export interface RolloutCounts {
+  groups: number
+  episodes: number
+  infra: number
+  resolved: number
+  turns: number
+}
+
+export interface PromptGroupInput {
+  run: string
+  stage: string
+  iteration: number
+  policy: string
+  suite: string
+  taskId: string
+  groupSize: number
+  maxReplacements: number
+  evaluation: boolean
+}
+
+export interface PromptGroupResult {
+  taskId: string
+  valid: number
+  episodes: number
+  infra: number
+  resolved: number
+  turns: number
+}
+
+export interface EpisodeInput {
+  run: string
+  stage: string
+  iteration: number
+  policy: string
+  suite: string
+  taskId: string
+  index: number
+  evaluation: boolean
+}
+
+export interface EpisodeResult {
+  episode: string
+  disposition: Disposition
+  verdict: VerdictKind | null
+  turns: number
+  failure: string | null
+}
+
+/** Answer of the query `progress`, and what updates return. */
+export interface RunProgress {
+  run: string | null
+  phase: string
+  paused: boolean
+  stopAfterIteration: number | null
+  scores: StageScore[]
+  /** What the run waits for, since when (ISO time). */
+  waitingFor: { what: string; since: string } | null
+}
