@@ -1,0 +1,51 @@
+import { LonghaulError } from '../contracts/errors.ts'
+import type { ScaffoldProfile } from '../contracts/scaffold.types.ts'
+import { DEMONSTRATION } from './prompts/demonstration.ts'
+import { BRIEF_SYSTEM_PROMPT } from './prompts/system-brief.ts'
+import { FULL_SYSTEM_PROMPT } from './prompts/system-full.ts'
+
+/** Window, overlap and paths as in the scaffold of arXiv 2508.03501 where it states them, SWE-agent's elsewhere. */
+const paper: ScaffoldProfile = {
+  name: 'paper',
+  systemPrompt: FULL_SYSTEM_PROMPT,
+  demonstration: DEMONSTRATION,
+  firstMessage: 'full',
+  tools: { windowLines: 100, windowOverlap: 2, pathForm: 'absolute' },
+  observationChars: 16_000,
+}
+
+/**
+ * The same tools for a policy of a million parameters: one-line prompt, a window that holds a function of the demo's tasks,
+ * short paths. The cap is far above anything its tasks print, so it only meets accidents.
+ */
+const demo: ScaffoldProfile = {
+  name: 'demo',
+  systemPrompt: BRIEF_SYSTEM_PROMPT,
+  demonstration: null,
+  firstMessage: 'brief',
+  tools: { windowLines: 8, windowOverlap: 2, pathForm: 'relative' },
+  observationChars: 900,
+}
+
+const PROFILES: Record<string, ScaffoldProfile> = { paper, demo }
+
+/** @throws LonghaulError `Config.Invalid` for a name that is not a profile */
+export function scaffoldProfile(name: string): ScaffoldProfile {
+  const profile = Object.hasOwn(PROFILES, name) ? PROFILES[name] : undefined
+  if (profile !== undefined) return profile
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected scaffold to be one of ${Object.keys(PROFILES).join(', ')}, got ${JSON.stringify(name)}`,
+  })
+}
+
+export interface SystemPromptInput {
+  profile: ScaffoldProfile
+  /** True only while a base policy collects RFT data. */
+  withDemonstration: boolean
+}
+
+export function systemPrompt({ profile, withDemonstration }: SystemPromptInput): string {
+  if (!withDemonstration || profile.demonstration === null) return profile.systemPrompt
+  return `${profile.systemPrompt}\n\n${profile.demonstration}`
+}
