@@ -1,0 +1,130 @@
+import { CancellationScope, log, setCurrentDetails, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
+import type { ArtifactRef } from '../contracts/artifacts.types.ts'
+import type { EpisodeProgress } from '../contracts/activities.types.ts'
+import { assertNever } from '../contracts/errors.ts'
+import type { Disposition } from '../contracts/episodes.types.ts'
+import type { SandboxHandle } from '../contracts/sandbox.types.ts'
+import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
+import { closingActivities, control, grading, hostActivities, placement } from './activity-proxies.ts'
+import { decideAfter, failRun } from './failures.ts'
+import { outcomeAttributes } from './search-attributes.ts'
+
+/** A lost sandbox is replaced twice; an episode that loses three has met something a fourth will not cure. */
+const MAX_PLACEMENTS = 3
+
+type Played =
+  | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
+  /** The sandbox is gone: worth another placement. */
+  | { kind: 'lost'; failure: string }
+  /** Ours, and the same step would fail again: the group draws a replacement instead. */
+  | { kind: 'infra'; failure: string }
+
+/**
+ * One attempt of one policy at one task. Input: references; children: none; never continues as new (a default episode of 80
+ * turns stays under 100 events). Opens a sandbox on any host, advances turn by turn on that host, captures the patch, grades
+ * it in a fresh container. On cancel the sandbox is closed and the episode recorded as `cancelled`.
+ */
+export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
+  try {
+    const result = await playAndGrade(input)
+    upsertSearchAttributes(outcomeAttributes(result))
+    setCurrentDetails(`**${result.disposition}** · ${result.verdict ?? 'not graded'} · ${result.turns} turns`)
+    return result
+  } catch (error) {
+    if (decideAfter(error).kind === 'cancelled') {
+      await CancellationScope.nonCancellable(() =>
+        control.recordUngraded({ ...input, disposition: 'cancelled', failure: null }),
+      )
+    }
+    throw error
+  }
+}
+
+async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
+  for (let number = 1; ; number++) {
+    const played = await playInSandbox(input, number)
+    if (played.kind === 'ended') return grade(input, played)
+    if (played.kind === 'infra' || number >= MAX_PLACEMENTS) return recordInfra(input, played.failure)
+    log.warn('sandbox lost, placing the episode again', { placement: number, failure: played.failure })
+  }
+}
+
+/** One placement: returns how the episode ended, or that the sandbox was lost. Everything else is thrown. */
+async function playInSandbox(input: EpisodeInput, number: number): Promise<Played> {
+  let sandbox: SandboxHandle | null = null
+  try {
+    sandbox = await openSandbox(input, number)
+    const disposition = await advanceToEnd(input, sandbox, number)
+    const patch = disposition === 'submitted' ? await capture(input, sandbox) : null
+    return { kind: 'ended', disposition, patch }
+  } catch (error) {
+    const decision = decideAfter(error)
+    switch (decision.kind) {
+      case 're-place':
+        return { kind: 'lost', failure: decision.code }
+      case 'infra':
+        return { kind: 'infra', failure: decision.code }
+      case 'fail-run':
+        throw failRun(decision.code, decision.message)
+      case 'cancelled':
+        throw error
+      default:
+        return assertNever(decision)
+    }
+  } finally {
+    if (sandbox !== null) await close(sandbox)
+  }
+}
+
+function openSandbox(input: EpisodeInput, number: number): Promise<SandboxHandle> {
+  return placement.openSandbox.executeWithOptions({ summary: `${input.taskId} · open · placement ${number}` }, [
+    { ...input, placement: number, owner: workflowInfo().workflowId },
+  ])
+}
+
+async function advanceToEnd(input: EpisodeInput, sandbox: SandboxHandle, number: number): Promise<Disposition> {
+  const host = hostActivities(sandbox.hostQueue)
+  let progress: EpisodeProgress = { turns: 0, disposition: null }
+  for (let step = 1; progress.disposition === null; step++) {
+    progress = await host.advanceEpisode.executeWithOptions(
+      { summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
+      [{ ...input, sandbox, step, placement: number }],
+    )
+  }
+  return progress.disposition
+}
+
+function capture(input: EpisodeInput, sandbox: SandboxHandle): Promise<ArtifactRef> {
+  return hostActivities(sandbox.hostQueue).captureSubmission.executeWithOptions(
+    { summary: `${input.taskId} · capture patch` },
+    [{ ...input, sandbox }],
+  )
+}
+
+/** Never skipped and not cancellable; a dead host is left to the reaper. */
+async function close(sandbox: SandboxHandle): Promise<void> {
+  await CancellationScope.nonCancellable(async () => {
+    try {
+      await closingActivities(sandbox.hostQueue).closeSandbox.executeWithOptions({ summary: 'close sandbox' }, [
+        { name: sandbox.name },
+      ])
+    } catch (error) {
+      log.warn('sandbox not closed; its lease will end it', { name: sandbox.name, error: String(error) })
+    }
+  })
+}
+
+function grade(
+  input: EpisodeInput,
+  { disposition, patch }: Extract<Played, { kind: 'ended' }>,
+): Promise<EpisodeResult> {
+  return grading.gradeSubmission.executeWithOptions({ summary: `${input.taskId} · grade` }, [
+    { ...input, disposition, patch, owner: workflowInfo().workflowId },
+  ])
+}
+
+function recordInfra(input: EpisodeInput, failure: string): Promise<EpisodeResult> {
+  return control.recordUngraded.executeWithOptions({ summary: `${input.taskId} · infra · ${failure}` }, [
+    { ...input, disposition: 'infra', failure },
+  ])
+}

@@ -1,0 +1,99 @@
+import {
+  CancellationScope,
+  executeChild,
+  log,
+  ParentClosePolicy,
+  setCurrentDetails,
+  upsertMemo,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import type { PolicyRef } from '../contracts/policy.types.ts'
+import type { EvaluateInput, EvaluateResult, ResolvedRun } from '../contracts/workflows.types.ts'
+import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
+import { withCode } from './failures.ts'
+import { gateSuite } from './gate-tasks.ts'
+import { rollout } from './rollout.ts'
+import { attributes, stageAttributes } from './search-attributes.ts'
+
+/**
+ * k attempts of one policy at every held-out task. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates the
+ * suite and publishes the policy; as a child of `trainAgent` it gets all three. Children: `rollout`, `gateTasks`. The score
+ * counts infra episodes in no mean. On cancel the rollout is cancelled and leases are given back.
+ */
+export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResult> {
+  try {
+    if (input.child) return await score(input.child)
+    return await evaluateAlone(input)
+  } catch (error) {
+    throw withCode(error)
+  }
+}
+
+async function evaluateAlone(input: EvaluateInput): Promise<EvaluateResult> {
+  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
+  const { recipeText, overrides, run } = input
+  const plan = await control.resolveRecipe({
+    recipe: input.recipe ?? 'nightly',
+    ...(recipeText === undefined ? {} : { recipeText }),
+    ...(overrides === undefined ? {} : { overrides }),
+    ...(run === undefined ? {} : { run }),
+    workflowId,
+    firstExecutionRunId,
+    kind: 'eval',
+    date: startTime.toISOString().slice(0, 10),
+  })
+  upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
+  upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
+  try {
+    const suite = await slowControl.prepareSuite({ run: plan.run, which: 'heldOut' })
+    await gateSuite({ plan, suite })
+    const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
+    await publishing.publishPolicy({ run: plan.run, policy })
+    const result = await score({ plan, name: 'nightly', policy })
+    await artifacts.writeReport({ run: plan.run })
+    return result
+  } finally {
+    await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))
+  }
+}
+
+async function score({
+  plan,
+  name,
+  policy,
+}: {
+  plan: ResolvedRun
+  name: string
+  policy: PolicyRef
+}): Promise<EvaluateResult> {
+  const { run } = plan
+  const stage = `eval-${name}`
+  const suite = await slowControl.prepareSuite({ run, which: 'heldOut' })
+  const planned = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite, kind: 'evaluate' })
+  upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version, evaluation: true }))
+  setCurrentDetails(
+    `evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`,
+  )
+
+  const counts = await executeChild(rollout, {
+    workflowId: workflowIds.rollout(workflowIds.train(run), stage, 0),
+    args: [{ run, stage, iteration: 0, policy, suite: suite.suite, ...planned, evaluation: true }],
+    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+    staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
+  })
+  const { score: result, evaluation } = await artifacts.summarizeEvaluation({
+    run,
+    name,
+    stage,
+    policy,
+    suite: suite.suite,
+  })
+  upsertSearchAttributes([{ key: attributes.resolvedRate, value: result.passAt1 }])
+  setCurrentDetails(
+    `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${counts.infra}) · ${policy.version}`,
+  )
+  log.info('evaluation done', { name, passAt1: result.passAt1, sem: result.sem, tasks: result.tasks })
+  return { ...result, run, evaluation }
+}

@@ -1,0 +1,72 @@
+import {
+  ActivityFailure,
+  ApplicationFailure,
+  ChildWorkflowFailure,
+  isCancellation,
+  TimeoutFailure,
+} from '@temporalio/workflow'
+import { FAILURE_CODES, isFailureCode, type FailureCode } from '../contracts/failure-codes.ts'
+
+/** What an episode does after a failure. */
+export type FailureDecision =
+  | { kind: 'cancelled' }
+  /** The sandbox or its host is gone: ask for a new one. */
+  | { kind: 're-place'; code: FailureCode }
+  /** The episode is lost, not the run. */
+  | { kind: 'infra'; code: FailureCode }
+  /** The user's configuration: every other episode would fail the same way. */
+  | { kind: 'fail-run'; code: FailureCode; message: string }
+
+/** Classes and fields of errors are lost on the wire; the code in `ApplicationFailure.type` is what survives. */
+export function decideAfter(error: unknown): FailureDecision {
+  if (isCancellation(error)) return { kind: 'cancelled' }
+  if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
+  const code = failureCode(error)
+  if (code === 'Sandbox.Lost') return { kind: 're-place', code }
+  if (FAILURE_CODES[code].countsAs === 'user') return { kind: 'fail-run', code, message: innermostMessage(error) }
+  return { kind: 'infra', code }
+}
+
+export function failureCode(error: unknown): FailureCode {
+  for (const cause of causes(error)) {
+    if (cause instanceof ApplicationFailure && isFailureCode(cause.type)) return cause.type
+  }
+  return 'Unexpected'
+}
+
+/** A failure that ends a run, with its stable code and without retries. */
+export function failRun(code: FailureCode, message: string): ApplicationFailure {
+  return ApplicationFailure.create({ type: code, message, nonRetryable: true })
+}
+
+/** Re-throws so that the parent, the UI and the client see one code and one message, not a chain of wrappers. */
+export function withCode(error: unknown): Error {
+  if (isCancellation(error)) return error as Error
+  return failRun(failureCode(error), innermostMessage(error))
+}
+
+export function innermostMessage(error: unknown): string {
+  let message = error instanceof Error ? error.message : String(error)
+  for (const cause of causes(error)) if (cause instanceof Error && cause.message) message = cause.message
+  return message
+}
+
+function isHostLoss(error: unknown): boolean {
+  return (
+    error instanceof ActivityFailure &&
+    error.cause instanceof TimeoutFailure &&
+    (error.cause.timeoutType === 'SCHEDULE_TO_START' || error.cause.timeoutType === 'HEARTBEAT')
+  )
+}
+
+function* causes(error: unknown): Generator<unknown> {
+  let current: unknown = error
+  while (current !== undefined && current !== null) {
+    yield current
+    const wraps =
+      current instanceof ActivityFailure ||
+      current instanceof ChildWorkflowFailure ||
+      current instanceof ApplicationFailure
+    current = wraps ? (current as Error).cause : undefined
+  }
+}

@@ -1,0 +1,55 @@
+import { executeChild, ParentClosePolicy, workflowInfo } from '@temporalio/workflow'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../contracts/workflows.types.ts'
+import { withCode } from './failures.ts'
+import { episodeAttributes } from './search-attributes.ts'
+import { episode } from './episode.ts'
+
+/**
+ * The G episodes of one task side by side: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
+ * infrastructure are replaced under the next free index until G are valid or the bound is reached; they stay in the ledger
+ * as excluded. Never continues as new. On cancel every child is cancelled and closes its sandbox.
+ */
+export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
+  let nextIndex = 0
+  const results: EpisodeResult[] = []
+  const bound = input.groupSize + input.maxReplacements
+
+  const play = async (): Promise<void> => {
+    while (nextIndex < bound) {
+      const result = await startEpisode(input, nextIndex++)
+      results.push(result)
+      if (isValid(result)) return
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: input.groupSize }, play))
+  } catch (error) {
+    throw withCode(error)
+  }
+  return {
+    taskId: input.taskId,
+    valid: results.filter(isValid).length,
+    episodes: results.length,
+    infra: results.filter((result) => !isValid(result)).length,
+    resolved: results.filter((result) => result.verdict === 'resolved').length,
+    turns: results.reduce((sum, result) => sum + (isValid(result) ? result.turns : 0), 0),
+  }
+}
+
+/** Valid siblings have a verdict; `infra` and `could-not-grade` episodes have no reward and count in no mean. */
+function isValid(result: EpisodeResult): boolean {
+  return result.verdict === 'resolved' || result.verdict === 'unresolved'
+}
+
+function startEpisode(input: PromptGroupInput, index: number): Promise<EpisodeResult> {
+  const { run, stage, iteration, policy, suite, taskId, evaluation } = input
+  const args = { run, stage, iteration, policy, suite, taskId, index, evaluation }
+  return executeChild(episode, {
+    workflowId: workflowIds.episode(workflowInfo().workflowId, index),
+    args: [args],
+    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+    typedSearchAttributes: episodeAttributes(args),
+    staticSummary: `${taskId} · ${policy} · episode ${index}`,
+  })
+}

@@ -1,0 +1,135 @@
+import {
+  allHandlersFinished,
+  condition,
+  continueAsNew,
+  executeChild,
+  log,
+  ParentClosePolicy,
+  setCurrentDetails,
+  setHandler,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { BuiltBatch, PlannedIteration } from '../contracts/activities.types.ts'
+import type { PolicyRef } from '../contracts/policy.types.ts'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import type { ReinforceInput, TrainingStageResult } from '../contracts/workflows.types.ts'
+import { artifacts, control, publishing, training } from './activity-proxies.ts'
+import { evaluate } from './evaluate.ts'
+import { failRun, withCode } from './failures.ts'
+import { rollout } from './rollout.ts'
+import { controlSignal, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { stageAttributes } from './search-attributes.ts'
+
+/** About 60 events an iteration: 25 of them stay far below the 4,096 at which the server suggests a new run. */
+const ITERATIONS_PER_EXECUTION = 25
+
+/**
+ * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one
+ * `rollout` an iteration, `evaluate` every n. Continues as new every 25 iterations, when no child is open and every message
+ * was handled. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
+ */
+export async function reinforce(input: ReinforceInput): Promise<TrainingStageResult> {
+  const stage = input.plan.stages[input.stageIndex]
+  if (stage === undefined) throw failRun('Config.Invalid', `The recipe has no reinforce stage ${input.stageIndex}`)
+  const steering: RunControl = { paused: input.paused ?? false, stopAfterIteration: input.stopAfter ?? null }
+  let openRollout: string | null = null
+  setHandler(controlSignal, async (next) => {
+    Object.assign(steering, next)
+    await passOn(openRollout, steering)
+  })
+  let policy = input.policy
+  let iteration = input.iteration ?? 1
+  try {
+    for (; iteration <= lastIteration(stage.maxIterations, steering); iteration++) {
+      if (isTimeForNewExecution(iteration, input.iteration ?? 1)) {
+        await condition(allHandlersFinished, '1 minute')
+        return await continueAsNew<typeof reinforce>({
+          ...input,
+          policy,
+          iteration,
+          paused: steering.paused,
+          stopAfter: steering.stopAfterIteration,
+        })
+      }
+      await whilePaused(steering)
+      openRollout = workflowIds.rollout(workflowIds.train(input.plan.run), stage.name, iteration)
+      policy = await iterate({ input, stage: stage.name, iteration, policy, steering, rolloutId: openRollout })
+      openRollout = null
+      await evaluateOnTheWay(input, stage.name, iteration, policy)
+    }
+    return { policy, iterations: iteration - 1 }
+  } catch (error) {
+    throw withCode(error)
+  }
+}
+
+function lastIteration(maxIterations: number, { stopAfterIteration }: RunControl): number {
+  return stopAfterIteration === null ? maxIterations : Math.min(maxIterations, stopAfterIteration)
+}
+
+function isTimeForNewExecution(iteration: number, first: number): boolean {
+  return iteration > first && (iteration - first >= ITERATIONS_PER_EXECUTION || workflowInfo().continueAsNewSuggested)
+}
+
+async function iterate(step: {
+  input: ReinforceInput
+  stage: string
+  iteration: number
+  policy: PolicyRef
+  steering: RunControl
+  rolloutId: string
+}): Promise<PolicyRef> {
+  const { input, stage, iteration, policy, steering } = step
+  const { run } = input.plan
+  const { suite } = input
+  const place = { run, stage, iteration }
+  upsertSearchAttributes(stageAttributes({ ...place, policy: policy.version, evaluation: false }))
+  const planned: PlannedIteration = await control.planIteration({ ...place, suite, kind: 'reinforce' })
+
+  await executeChild(rollout, {
+    workflowId: step.rolloutId,
+    args: [{ ...place, policy, suite, ...planned, evaluation: false, paused: steering.paused }],
+    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+    staticSummary: `${stage} · iteration ${iteration} · ${planned.tasks} × ${planned.groupSize} · ${policy.version}`,
+  })
+  const built = await artifacts.buildBatch({ ...place, kind: 'reinforce', policy, suite })
+  setCurrentDetails(describe(stage, iteration, policy, built))
+  const batch = built.batches[0]
+  if (batch === undefined) {
+    // Every group equal: no gradient. The paper keeps the number of problems fixed and lets the steps vary, down to none.
+    log.warn('no group with a spread: the iteration trains nothing', { stage, iteration })
+    return policy
+  }
+  const summary = `${stage} · iteration ${iteration} · ${built.trajectories} trajectories`
+  const job = await training.runTrainingJob.executeWithOptions({ summary }, [
+    { ...place, kind: 'dapo', slice: 0, batch, policy },
+  ])
+  await publishing.publishPolicy({ run, policy: job.policy })
+  return job.policy
+}
+
+async function evaluateOnTheWay(
+  input: ReinforceInput,
+  stage: string,
+  iteration: number,
+  policy: PolicyRef,
+): Promise<void> {
+  const every = input.plan.evaluateEvery
+  if (every === null || iteration % every !== 0) return
+  const name = `${stage}-${String(iteration).padStart(4, '0')}`
+  await executeChild(evaluate, {
+    workflowId: workflowIds.evaluate(workflowIds.train(input.plan.run), name),
+    args: [{ child: { plan: input.plan, name, policy } }],
+    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+    staticSummary: `${name} · ${policy.version}`,
+  })
+}
+
+function describe(stage: string, iteration: number, policy: PolicyRef, built: BuiltBatch): string {
+  return [
+    `| stage | iteration | groups kept | trajectories | mean reward | resolved | turns | infra | policy |`,
+    `|---|---|---|---|---|---|---|---|---|`,
+    `| ${stage} | ${iteration} | ${built.groupsKept} / ${built.groups} | ${built.trajectories} | ${built.meanReward.toFixed(3)} | ${built.resolvedRate.toFixed(3)} | ${built.meanTurns.toFixed(2)} | ${built.infra} | ${policy.version} |`,
+  ].join('\n')
+}

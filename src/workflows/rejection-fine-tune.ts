@@ -1,0 +1,50 @@
+import { executeChild, ParentClosePolicy, setCurrentDetails, setHandler } from '@temporalio/workflow'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import type { RejectionFineTuneInput, TrainingStageResult } from '../contracts/workflows.types.ts'
+import { artifacts, control, publishing, training } from './activity-proxies.ts'
+import { withCode } from './failures.ts'
+import { rollout } from './rollout.ts'
+import { controlSignal, passOn, type RunControl } from './run-control.ts'
+
+const STAGE = 'rft'
+
+/**
+ * Rejection fine-tuning: samples, keeps what resolves, trains on it slice after slice, publishes. Children: one `rollout`.
+ * Where nothing resolved it returns the policy unchanged and says so. Never continues as new.
+ */
+export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<TrainingStageResult> {
+  const { plan, suite } = input
+  const { run } = plan
+  const steering: RunControl = { paused: input.paused ?? false, stopAfterIteration: null }
+  const rolloutId = workflowIds.rollout(workflowIds.train(run), STAGE, 0)
+  setHandler(controlSignal, async (next) => {
+    Object.assign(steering, next)
+    await passOn(rolloutId, steering)
+  })
+  try {
+    const planned = await control.planIteration({ run, stage: STAGE, iteration: 0, suite, kind: 'rft' })
+    const place = { run, stage: STAGE, iteration: 0 }
+    await executeChild(rollout, {
+      workflowId: rolloutId,
+      args: [{ ...place, policy: input.policy, suite, ...planned, evaluation: false, paused: steering.paused }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
+    })
+    const built = await artifacts.buildBatch({ ...place, kind: 'rft', policy: input.policy, suite })
+    setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept, ${built.batches.length} training jobs`)
+
+    let policy = input.policy
+    for (const [slice, batch] of built.batches.entries()) {
+      const summary = `rft · job ${slice + 1} of ${built.batches.length}`
+      const job = await training.runTrainingJob.executeWithOptions({ summary }, [
+        { ...place, kind: 'rft', slice, batch, policy },
+      ])
+      policy = job.policy
+    }
+    await publishing.publishPolicy({ run, policy })
+    setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept · **${policy.version}**`)
+    return { policy, iterations: built.batches.length }
+  } catch (error) {
+    throw withCode(error)
+  }
+}

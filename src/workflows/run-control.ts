@@ -1,0 +1,39 @@
+/** How people steer a run: updates and a query on the root, one signal from the root down to the open stage. */
+import {
+  condition,
+  defineQuery,
+  defineSignal,
+  defineUpdate,
+  getExternalWorkflowHandle,
+  log,
+} from '@temporalio/workflow'
+import type { RunProgress } from '../contracts/workflows.types.ts'
+
+export interface RunControl {
+  paused: boolean
+  /** Reinforcement ends after this iteration of the open stage; null = as the recipe says. */
+  stopAfterIteration: number | null
+}
+
+export const pauseUpdate = defineUpdate<RunProgress>('pause')
+export const resumeUpdate = defineUpdate<RunProgress>('resume')
+export const stopAfterIterationUpdate = defineUpdate<RunProgress, [{ iteration: number }]>('stopAfterIteration')
+export const progressQuery = defineQuery<RunProgress>('progress')
+/** Internal: from parent to child by workflow id without run id, so that it survives continue-as-new. */
+export const controlSignal = defineSignal<[RunControl]>('control')
+
+/** A child that has just closed no longer needs the word: that is not an error. */
+export async function passOn(childId: string | null, control: RunControl): Promise<void> {
+  if (childId === null) return
+  try {
+    await getExternalWorkflowHandle(childId).signal(controlSignal, control)
+  } catch (error) {
+    log.info('control signal not delivered', { childId, error: String(error) })
+  }
+}
+
+/** A pause may last for days, but not for ever: after thirty the run fails with a clear reason rather than linger. */
+export async function whilePaused(control: RunControl): Promise<void> {
+  if (!control.paused) return
+  await condition(() => !control.paused, '30 days')
+}

@@ -1,0 +1,253 @@
+import {
+  allHandlersFinished,
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  executeChild,
+  ParentClosePolicy,
+  setCurrentDetails,
+  setHandler,
+  upsertMemo,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { PolicyRef } from '../contracts/policy.types.ts'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import type {
+  PreparedSuite,
+  ResolvedRun,
+  RunProgress,
+  StageScore,
+  TrainAgentInput,
+  TrainAgentResult,
+} from '../contracts/workflows.types.ts'
+import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
+import { evaluate } from './evaluate.ts'
+import { failRun, withCode } from './failures.ts'
+import { gateSuite } from './gate-tasks.ts'
+import { reinforce } from './reinforce.ts'
+import { rejectionFineTune } from './rejection-fine-tune.ts'
+import {
+  passOn,
+  pauseUpdate,
+  progressQuery,
+  resumeUpdate,
+  type RunControl,
+  stopAfterIterationUpdate,
+  whilePaused,
+} from './run-control.ts'
+import { attributes } from './search-attributes.ts'
+
+/**
+ * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
+ * promote, report. `{"recipe": "demo"}` is a complete input. Children: `gateTasks`, `evaluate`, `rejectionFineTune`,
+ * `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` are passed to the open stage; query `progress`. About 100
+ * events, so it never continues as new. On cancel the open stage is cancelled and policy leases are given back.
+ */
+export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
+  const job = new TrainingRun()
+  try {
+    const plan = await resolve(input)
+    job.begin(plan)
+    try {
+      return await job.play(plan)
+    } finally {
+      await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))
+    }
+  } catch (error) {
+    job.fail(error)
+    throw withCode(error)
+  } finally {
+    await CancellationScope.nonCancellable(() => condition(allHandlersFinished, '1 minute'))
+  }
+}
+
+function resolve(input: TrainAgentInput): Promise<ResolvedRun> {
+  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
+  const { recipeText, overrides, run } = input
+  return control.resolveRecipe({
+    recipe: input.recipe ?? 'demo',
+    ...(recipeText === undefined ? {} : { recipeText }),
+    ...(overrides === undefined ? {} : { overrides }),
+    ...(run === undefined ? {} : { run }),
+    workflowId,
+    firstExecutionRunId,
+    kind: 'train',
+    date: startTime.toISOString().slice(0, 10),
+  })
+}
+
+/** The state of one run as people see and steer it. */
+class TrainingRun {
+  readonly #steering: RunControl = { paused: false, stopAfterIteration: null }
+  readonly #scores: StageScore[] = []
+  #run: string | null = null
+  #phase = 'resolving the recipe'
+  #since = workflowInfo().startTime
+  #openStage: string | null = null
+  #failure: string | null = null
+
+  constructor() {
+    setHandler(progressQuery, () => this.#progress())
+    setHandler(pauseUpdate, () => this.#steer({ paused: true }))
+    setHandler(resumeUpdate, () => this.#steer({ paused: false }))
+    setHandler(stopAfterIterationUpdate, ({ iteration }) => this.#steer({ stopAfterIteration: iteration }), {
+      validator: (wish) => {
+        if (Number.isInteger(wish?.iteration) && wish.iteration >= 1) return
+        throw ApplicationFailure.nonRetryable('Expected {"iteration": integer ≥ 1}', 'Config.Invalid')
+      },
+    })
+  }
+
+  begin(plan: ResolvedRun): void {
+    this.#run = plan.run
+    upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
+    upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
+  }
+
+  fail(error: unknown): void {
+    this.#failure = withCode(error).message
+    this.#show()
+  }
+
+  async play(plan: ResolvedRun): Promise<TrainAgentResult> {
+    const heldOut = await this.#prepare(plan, 'heldOut')
+    const train = plan.rft || plan.stages.length > 0 ? await this.#prepare(plan, 'train') : null
+
+    this.#enter('publishing the base policy')
+    let policy = await control.resolvePolicy({ run: plan.run, policy: 'base' })
+    await publishing.publishPolicy({ run: plan.run, policy })
+    await this.#evaluate(plan, 'base', policy)
+
+    if (plan.rft && train !== null) {
+      policy = await this.#fineTune(plan, train, policy)
+      await this.#evaluate(plan, 'rft', policy)
+    }
+    for (const [index, stage] of plan.stages.entries()) {
+      if (train === null) break
+      policy = await this.#reinforce(plan, train, index, policy)
+      const isLast = index === plan.stages.length - 1
+      await this.#evaluate(plan, isLast ? 'rl' : stage.name, policy)
+    }
+    return this.#finish(plan, heldOut, policy)
+  }
+
+  async #prepare(plan: ResolvedRun, which: 'train' | 'heldOut'): Promise<PreparedSuite> {
+    this.#enter(`preparing the ${which === 'train' ? 'training' : 'held-out'} suite`)
+    const suite = await slowControl.prepareSuite({ run: plan.run, which })
+    this.#enter(`gating ${suite.tasks} tasks of ${suite.name}`)
+    const gate = await gateSuite({ plan, suite })
+    if (gate.admitted === 0) {
+      throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
+    }
+    return suite
+  }
+
+  async #evaluate(plan: ResolvedRun, name: string, policy: PolicyRef): Promise<void> {
+    await this.#hold(`evaluating ${name} (${policy.version})`)
+    const result = await executeChild(evaluate, {
+      workflowId: workflowIds.evaluate(workflowIds.train(plan.run), name),
+      args: [{ child: { plan, name, policy } }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${plan.heldOutName} · ${policy.version}`,
+    })
+    const { passAt1, sem, tasks, attempts } = result
+    this.#scores.push({ name, policy: policy.version, passAt1, sem, tasks, attempts })
+    this.#show()
+  }
+
+  async #fineTune(plan: ResolvedRun, suite: PreparedSuite, policy: PolicyRef): Promise<PolicyRef> {
+    await this.#hold('rejection fine-tuning')
+    const workflowId = workflowIds.rft(workflowIds.train(plan.run))
+    const result = await this.#whileOpen(workflowId, () =>
+      executeChild(rejectionFineTune, {
+        workflowId,
+        args: [{ plan, policy, suite: suite.suite, paused: this.#steering.paused }],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        staticSummary: `${plan.summary} · rft`,
+      }),
+    )
+    return result.policy
+  }
+
+  async #reinforce(plan: ResolvedRun, suite: PreparedSuite, stageIndex: number, policy: PolicyRef): Promise<PolicyRef> {
+    const stage = plan.stages[stageIndex]?.name ?? String(stageIndex)
+    await this.#hold(`reinforcing, ${stage}`)
+    const workflowId = workflowIds.reinforce(workflowIds.train(plan.run), stage)
+    const { paused, stopAfterIteration } = this.#steering
+    const result = await this.#whileOpen(workflowId, () =>
+      executeChild(reinforce, {
+        workflowId,
+        args: [{ plan, stageIndex, policy, suite: suite.suite, paused, stopAfter: stopAfterIteration }],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        staticSummary: `${plan.summary} · ${stage}`,
+      }),
+    )
+    return result.policy
+  }
+
+  async #finish(plan: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
+    const { run } = plan
+    const last = this.#scores.at(-1)
+    this.#enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
+    if (last !== undefined) await control.promote({ run, policy, score: last })
+    this.#enter('writing the report')
+    const { html } = await artifacts.writeReport({ run })
+    this.#enter('done')
+    return { run, policy: policy.version, stages: this.#scores, report: html }
+  }
+
+  async #whileOpen<T>(workflowId: string, start: () => Promise<T>): Promise<T> {
+    this.#openStage = workflowId
+    try {
+      return await start()
+    } finally {
+      this.#openStage = null
+    }
+  }
+
+  async #steer(change: Partial<RunControl>): Promise<RunProgress> {
+    Object.assign(this.#steering, change)
+    this.#show()
+    await passOn(this.#openStage, this.#steering)
+    return this.#progress()
+  }
+
+  /** Between stages a pause holds here; inside a stage it holds there. */
+  async #hold(phase: string): Promise<void> {
+    if (this.#steering.paused) this.#enter(`paused before ${phase}`)
+    await whilePaused(this.#steering)
+    this.#enter(phase)
+  }
+
+  #enter(phase: string): void {
+    this.#phase = phase
+    this.#since = new Date()
+    this.#show()
+  }
+
+  #progress(): RunProgress {
+    return {
+      run: this.#run,
+      phase: this.#phase,
+      paused: this.#steering.paused,
+      stopAfterIteration: this.#steering.stopAfterIteration,
+      scores: this.#scores,
+      waitingFor: this.#phase === 'done' ? null : { what: this.#phase, since: this.#since.toISOString() },
+    }
+  }
+
+  #show(): void {
+    const rows = this.#scores.map(
+      ({ name, policy, passAt1, sem, tasks, attempts }) =>
+        `| ${name} | ${policy} | ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} | ${tasks} | ${attempts} |`,
+    )
+    const table = ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n')
+    const notes = [
+      `**${this.#run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
+      this.#steering.paused ? '**paused**: send the update `resume` to go on' : '',
+      this.#failure === null ? '' : `**failed**: ${this.#failure}`,
+    ]
+    setCurrentDetails([...notes.filter((note) => note !== ''), table].join('\n\n'))
+  }
+}
