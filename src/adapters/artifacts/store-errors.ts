@@ -1,0 +1,25 @@
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+
+export function errnoOf(error: unknown): string | null {
+  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+  return typeof code === 'string' ? code : null
+}
+
+/** Full disk, read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
+export function asStoreError(error: unknown, key: string): LonghaulError {
+  if (isLonghaulError(error)) return error
+  const errno = errnoOf(error)
+  if (errno === 'ENOENT') {
+    return new LonghaulError({
+      code: 'Artifact.Missing',
+      message: 'Expected a stored artifact, found none',
+      details: { key },
+    })
+  }
+  return new LonghaulError({
+    code: 'Artifact.Unavailable',
+    message: `Expected the artifact store to accept an operation, got ${errno ?? String(error)}`,
+    details: { key, errno },
+    cause: error,
+  })
+}
