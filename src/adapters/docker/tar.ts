@@ -1,0 +1,18 @@
+import { packTar, type TarEntry } from 'modern-tar'
+
+export interface FileToPack {
+  /** Relative to the directory it is put into; directories end in `/`. */
+  name: string
+  body?: Uint8Array
+  mode: number
+}
+
+/** A tar of root-owned files. Times are fixed so that equal content gives equal bytes. */
+export async function packFiles(files: FileToPack[]): Promise<Buffer> {
+  const entries = files.map(({ name, body, mode }): TarEntry => {
+    const common = { mode, uid: 0, gid: 0, mtime: new Date(0) }
+    if (body === undefined) return { header: { ...common, name, type: 'directory', size: 0 } }
+    return { header: { ...common, name, type: 'file', size: body.byteLength }, body }
+  })
+  return Buffer.from(await packTar(entries))
+}
