@@ -72,7 +72,9 @@ export interface SandboxActivities {
 
 /** Queue `sandbox.<host>.<boot>`: the host that holds the sandbox. */
 export interface HostActivities {
-  advanceEpisode(input: EpisodeInput & { sandbox: SandboxHandle; step: number; placement: number }): Promise<EpisodeProgress>
+  advanceEpisode(
+    input: EpisodeInput & { sandbox: SandboxHandle; step: number; placement: number },
+  ): Promise<EpisodeProgress>
   captureSubmission(input: EpisodeInput & { sandbox: SandboxHandle }): Promise<ArtifactRef>
   closeSandbox(input: { name: string }): Promise<void>
 }

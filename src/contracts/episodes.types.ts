@@ -37,6 +37,8 @@ export interface EpisodeSpec extends EpisodeIdentity {
   suiteHash: string
   policy: string
   scaffold: string
+  /** The scaffold's worked example is in the prompt (RFT data collection with a base policy). */
+  demonstration: boolean
   sampling: SamplingOptions
   limits: EpisodeLimits
   capture: 'unstaged' | 'all'
@@ -100,6 +102,18 @@ export interface SandboxState {
   /** First line shown of the open file, 1-based; 0 when none. */
   windowTop: number
   submitted: boolean
+}
+
+/** What an episode begins with: stored once, before the first sample. */
+export interface EpisodeStart {
+  schema: 'longhaul.episode-start/1'
+  episode: string
+  state: SandboxState
+  /** First prompt as the policy reads it. */
+  promptIds: number[]
+  /** First prompt as it is trained on, where that differs (the demonstration is left out); else null. */
+  trainingPromptIds: number[] | null
+  startedAtMs: number
 }
 
 /** The world's half of a turn. Durable before the next action is asked for. */

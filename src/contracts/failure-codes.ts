@@ -30,6 +30,7 @@ export const FAILURE_CODES = {
   'Sandbox.Lost': { retryable: false, countsAs: 'infra' },
   'Sandbox.Fenced': { retryable: false, countsAs: 'infra' },
   'Sandbox.JournalConflict': { retryable: false, countsAs: 'infra' },
+  'Sandbox.Diverged': { retryable: false, countsAs: 'infra' },
   'Sandbox.Stalled': { retryable: true, countsAs: 'infra' },
   'Grading.Failed': { retryable: true, countsAs: 'infra' },
   'Group.TooSmall': { retryable: false, countsAs: 'infra' },

@@ -42,7 +42,8 @@ export interface DataRecipe {
     dropLlmScore: number | null
     flakyTrials: number | null
   }
-  gate: { repeats: number }
+  /** `fail`: a refused task ends the run; `exclude`: it leaves the suite and is listed. */
+  gate: { repeats: number; refused: 'fail' | 'exclude' }
 }
 
 export interface ScaffoldRecipe {
@@ -159,6 +160,8 @@ export interface EvaluateRecipe {
   tasks: number | null
   /** `train` = the neutral rollout sampling; `modelDefault` = read once from the base model's published configuration. */
   sampling: 'train' | 'modelDefault'
+  /** The base model's published decoding, read once when the recipe is resolved; null with `train`. */
+  modelSampling: SamplingOptions | null
   maxTurns: number
   context: number
   demonstration: boolean

@@ -1,0 +1,36 @@
+import type { ControlActivities } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { activity } from '../activity-runtime.ts'
+import type { RecipeReader } from '../stored-recipe.ts'
+import type { SuiteReader } from '../stored-tasks.ts'
+import { closeGate } from './close-gate.ts'
+import { planIteration, readPlanPage } from './plan-iteration.ts'
+import { type BaseImporter, promote, resolvePolicy } from './policies.ts'
+import { prepareSuite, type TaskLoader } from './prepare-suite.ts'
+import { recordUngraded } from './record-ungraded.ts'
+import { type RecipeLoader, resolveRecipe } from './resolve-recipe.ts'
+
+export interface ControlDependencies {
+  store: ArtifactStore
+  recipes: RecipeReader
+  suites: SuiteReader
+  loadRecipe: RecipeLoader
+  loadTasks: TaskLoader
+  importBase: BaseImporter
+}
+
+/** Short bookkeeping: names, plans, gates, promotions. */
+export function createControlActivities(deps: ControlDependencies): ControlActivities {
+  const { store } = deps
+  const withRecipe = async (run: string) => ({ ...deps, recipe: await deps.recipes(run) })
+  return {
+    resolveRecipe: activity((input) => resolveRecipe(deps, input)),
+    prepareSuite: activity(async ({ run, which }) => prepareSuite(await withRecipe(run), which)),
+    closeGate: activity(async (input) => closeGate(await withRecipe(input.run), input)),
+    planIteration: activity(async (input) => planIteration(await withRecipe(input.run), input)),
+    readPlanPage: activity((input) => readPlanPage(store, input)),
+    resolvePolicy: activity(async ({ run, policy }) => resolvePolicy(await withRecipe(run), policy)),
+    promote: activity((input) => promote(store, input)),
+    recordUngraded: activity((input) => recordUngraded(store, input)),
+  }
+}

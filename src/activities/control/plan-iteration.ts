@@ -1,0 +1,70 @@
+import type { PlanIterationInput, PlannedIteration } from '../../contracts/activities.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { drawProblems } from '../../domain/problem-order.ts'
+import { sha256Hex } from '../hash.ts'
+import { type GatedSuite, readOrThrow } from '../stored-tasks.ts'
+
+export interface IterationPlan {
+  schema: 'longhaul.plan/1'
+  run: string
+  stage: string
+  iteration: number
+  suite: string
+  groupSize: number
+  taskIds: string[]
+}
+
+/** Which tasks an iteration plays, in which order, how many episodes each: a record, so that every attempt plays the same. */
+export async function planIteration(
+  deps: { store: ArtifactStore; recipe: Recipe },
+  input: PlanIterationInput,
+): Promise<PlannedIteration> {
+  const { store, recipe } = deps
+  const gated = await readOrThrow<GatedSuite>(store, suiteKeys.gated(input.suite, recipe.data.gate.repeats))
+  const { groupSize, count } = shape(recipe, input)
+  const { run, stage, iteration, suite } = input
+  const taskIds =
+    input.kind === 'evaluate'
+      ? gated.admitted
+      : drawProblems({
+          pool: gated.admitted,
+          recipeSeed: recipe.seed,
+          stage,
+          iteration: Math.max(1, iteration),
+          count: count ?? gated.admitted.length,
+          hash: sha256Hex,
+        })
+  const plan: IterationPlan = { schema: 'longhaul.plan/1', run, stage, iteration, suite, groupSize, taskIds }
+  const ref = await store.putRecord(runKeys.plan(run, stage, iteration), plan)
+  return {
+    plan: ref,
+    tasks: taskIds.length,
+    groupSize,
+    maxReplacements: recipe.rollout.maxReplacements,
+    // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
+    maxOpenGroups: Math.ceil(recipe.rollout.maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0),
+  }
+}
+
+function shape(recipe: Recipe, { kind, stage }: PlanIterationInput): { groupSize: number; count: number | null } {
+  switch (kind) {
+    case 'evaluate':
+      return { groupSize: recipe.evaluate.attempts, count: null }
+    case 'rft':
+      return { groupSize: recipe.rft?.rolloutsPerTask ?? 1, count: recipe.rft?.tasks ?? null }
+    case 'reinforce': {
+      const found = recipe.reinforce?.stages.find(({ name }) => name === stage)
+      return { groupSize: recipe.reinforce?.groupSize ?? 1, count: found?.problemsPerIteration ?? null }
+    }
+  }
+}
+
+export async function readPlanPage(
+  store: ArtifactStore,
+  { plan, from, count }: { plan: ArtifactRef; from: number; count: number },
+): Promise<string[]> {
+  const { taskIds } = await readOrThrow<IterationPlan>(store, plan.key)
+  return taskIds.slice(from, from + count)
+}

@@ -1,0 +1,61 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { policyKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { StageScore } from '../../contracts/workflows.types.ts'
+
+/** Append-only: `promotions/000001.json`, the newest wins. */
+export interface Promotion {
+  schema: 'longhaul.promotion/1'
+  number: number
+  run: string
+  policy: PolicyRef
+  score: StageScore
+}
+
+export type BaseImporter = (base: string) => Promise<PolicyRef>
+
+/** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
+export async function resolvePolicy(
+  deps: { store: ArtifactStore; recipe: Recipe; importBase: BaseImporter },
+  wished: string,
+): Promise<PolicyRef> {
+  const which = wished === 'recipe' ? deps.recipe.evaluate.policy : wished
+  if (which === 'base') return deps.importBase(deps.recipe.model.base)
+  if (which === 'promoted') return (await newestPromotion(deps.store)).policy
+  const ref = await deps.store.readRecord<PolicyRef>(policyKeys.ref(which))
+  if (ref !== null) return ref
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `Expected policy to be base, promoted or a published version, got ${JSON.stringify(which)}`,
+  })
+}
+
+export async function newestPromotion(store: ArtifactStore): Promise<Promotion> {
+  const last = (await store.list(policyKeys.promotions)).at(-1)
+  const promotion = last === undefined ? null : await store.readRecord<Promotion>(last)
+  if (promotion !== null) return promotion
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message:
+      'No policy has been promoted yet: train one first (longhaul train), or evaluate the base (evaluate.policy: base)',
+  })
+}
+
+/** Takes the next free number; a repeated attempt finds the promotion that it already made. */
+export async function promote(
+  store: ArtifactStore,
+  { run, policy, score }: { run: string; policy: PolicyRef; score: StageScore },
+): Promise<{ number: number }> {
+  const keys = await store.list(policyKeys.promotions)
+  for (const key of keys) {
+    const known = await store.readRecord<Promotion>(key)
+    if (known?.run === run && known.policy.version === policy.version) return { number: known.number }
+  }
+  for (let number = keys.length + 1; ; number++) {
+    const promotion: Promotion = { schema: 'longhaul.promotion/1', number, run, policy, score }
+    const { won } = await store.claimRecord(policyKeys.promotion(number), promotion)
+    if (won) return { number }
+  }
+}

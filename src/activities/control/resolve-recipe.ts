@@ -1,0 +1,71 @@
+import type { ResolveRecipeInput } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { ResolvedRun } from '../../contracts/workflows.types.ts'
+import type { StoredRecipe } from '../stored-recipe.ts'
+import { allocateRun, isRunName } from './run-names.ts'
+
+export type RecipeLoader = (input: {
+  name: string
+  text?: string
+  overrides?: Record<string, unknown>
+}) => Promise<{ recipe: Recipe; hash: string }>
+
+/** First activity of every root: parses the recipe, names the run, stores the resolved recipe. */
+export async function resolveRecipe(
+  deps: { store: ArtifactStore; loadRecipe: RecipeLoader },
+  input: ResolveRecipeInput,
+): Promise<ResolvedRun> {
+  if (input.run !== undefined && !isRunName(input.run)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected run to be 1 to 100 letters, digits, ".", "_" or "-", got ${JSON.stringify(input.run)}`,
+    })
+  }
+  const { recipe, hash } = await deps.loadRecipe({
+    name: input.recipe,
+    ...(input.recipeText === undefined ? {} : { text: input.recipeText }),
+    ...(input.overrides === undefined ? {} : { overrides: input.overrides }),
+  })
+  refuseUntrainable(recipe, input.kind)
+  const claim = await allocateRun(deps.store, {
+    run: input.run,
+    kind: input.kind,
+    recipe: recipe.name,
+    recipeHash: hash,
+    workflowId: input.workflowId,
+    firstExecutionRunId: input.firstExecutionRunId,
+    date: input.date,
+  })
+  const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
+  const ref = await deps.store.putRecord(runKeys.recipe(claim.run), stored)
+  return {
+    run: claim.run,
+    recipe: ref,
+    recipeName: recipe.name,
+    summary: `${recipe.name} · ${recipe.model.base}`.slice(0, 120),
+    rft: recipe.rft !== null,
+    stages: (recipe.reinforce?.stages ?? []).map(({ name, until }) => ({ name, maxIterations: until.maxIterations })),
+    evaluateEvery: recipe.reinforce?.evaluateEvery ?? null,
+    gateRepeats: recipe.data.gate.repeats,
+    heldOutName: suiteName(recipe, 'heldOut'),
+  }
+}
+
+export function suiteName(recipe: Recipe, which: 'train' | 'heldOut'): string {
+  return `${recipe.name}-${which === 'train' ? 'train' : 'held-out'}`
+}
+
+/** What no worker of this version can run is refused before anything starts, not after hours. */
+function refuseUntrainable(recipe: Recipe, kind: 'train' | 'eval'): void {
+  const trains = kind === 'train' && (recipe.rft !== null || recipe.reinforce !== null)
+  if (trains && recipe.policyServer.kind === 'chat') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message:
+        'Expected a policy server that returns token ids (embedded, vllm or sglang) for training, got policyServer.kind chat; a chat endpoint can only be evaluated',
+    })
+  }
+}

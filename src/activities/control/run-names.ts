@@ -1,0 +1,85 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { runKeys } from '../../contracts/keys.ts'
+
+/** Who holds a run's name. Put-if-absent: two roots started in the same second get two names. */
+export interface RunClaim {
+  schema: 'longhaul.run/1'
+  run: string
+  kind: 'train' | 'eval'
+  recipe: string
+  recipeHash: string
+  workflowId: string
+  /** First execution of the chain: survives continue-as-new and reset. */
+  firstExecutionRunId: string
+}
+
+export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run'> {
+  /** A name given by the user: it continues that run, or makes it. */
+  run: string | undefined
+  date: string
+}
+
+/** Names after z continue with aa, ab, …: a busy day is no error. */
+const MAX_NAMES_A_DAY = 26 * 27
+
+export async function allocateRun(store: ArtifactStore, input: AllocateRunInput): Promise<RunClaim> {
+  if (input.run !== undefined) return claimNamed(store, input, input.run)
+  const wished = wishedName(input)
+  if (wished !== null) {
+    const { record, won } = await claim(store, input, wished)
+    if (won || isOurs(record, input)) return record
+  }
+  const prefix = `${input.recipe}-${input.date}`
+  for (let number = 0; number < MAX_NAMES_A_DAY; number++) {
+    const { record, won } = await claim(store, input, `${prefix}-${letters(number)}`)
+    if (won || isOurs(record, input)) return record
+  }
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `No free run name is left for ${prefix}; give one with run`,
+  })
+}
+
+async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: string): Promise<RunClaim> {
+  const { record, won } = await claim(store, input, run)
+  if (won || (record.recipeHash === input.recipeHash && record.kind === input.kind)) return record
+  throw new LonghaulError({
+    code: 'Run.RecipeConflict',
+    message: `Run ${run} exists with another recipe. Choose another name, or start it with the recipe that it was made from`,
+    details: { run, stored: record.recipeHash.slice(0, 12), given: input.recipeHash.slice(0, 12) },
+  })
+}
+
+/** A workflow started as `train/<name>` or `eval/<name>` would like that name for its run too. */
+function wishedName({ workflowId, kind }: AllocateRunInput): string | null {
+  const prefix = `${kind}/`
+  return workflowId.startsWith(prefix) && isRunName(workflowId.slice(prefix.length))
+    ? workflowId.slice(prefix.length)
+    : null
+}
+
+export function isRunName(name: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(name)
+}
+
+function claim(
+  store: ArtifactStore,
+  input: AllocateRunInput,
+  run: string,
+): Promise<{ record: RunClaim; won: boolean }> {
+  const { kind, recipe, recipeHash, workflowId, firstExecutionRunId } = input
+  const record: RunClaim = { schema: 'longhaul.run/1', run, kind, recipe, recipeHash, workflowId, firstExecutionRunId }
+  return store.claimRecord<RunClaim>(runKeys.claim(run), record)
+}
+
+/** A repeated attempt of the same execution finds its own claim. */
+function isOurs(record: RunClaim, { workflowId, firstExecutionRunId }: AllocateRunInput): boolean {
+  return record.workflowId === workflowId && record.firstExecutionRunId === firstExecutionRunId
+}
+
+/** 0 → a, 25 → z, 26 → aa. */
+export function letters(number: number): string {
+  const last = String.fromCharCode(97 + (number % 26))
+  return number < 26 ? last : letters(Math.floor(number / 26) - 1) + last
+}

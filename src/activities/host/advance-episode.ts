@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto'
+import type { EpisodePhase, EpisodeProgress } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type {
+  ActionRecord,
+  Disposition,
+  EpisodeSpec,
+  EpisodeStart,
+  ObservationRecord,
+  SandboxState,
+} from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import type { ChatFormat, PolicyClient } from '../../contracts/policy.types.ts'
+import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { ScaffoldProfile } from '../../contracts/scaffold.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import type { EpisodeInput } from '../../contracts/workflows.types.ts'
+import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
+import { parseReply } from '../../scaffold/parse-reply.ts'
+import { systemPrompt } from '../../scaffold/profiles.ts'
+import { renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
+import type { ActivityScope } from '../activity-runtime.ts'
+import { committedTurns, contextIds, currentState, readTurns, startedAtMs, type Transcript } from './transcript.ts'
+
+/** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
+const STEP_BUDGET_MS = 5 * 60_000
+
+export interface AdvanceDependencies {
+  store: ArtifactStore
+  policy: PolicyClient
+  sandbox: SandboxHost
+  /** Everything the episode's spec names, looked up. */
+  resolve(spec: EpisodeSpec): Promise<EpisodeSetting>
+  seedOf(identity: EpisodeInput & { recipeSeed: number; turn: number }): number
+  now(): number
+}
+
+export interface EpisodeSetting {
+  task: Task
+  profile: ScaffoldProfile
+  format: ChatFormat
+  stopTokenIds: number[]
+}
+
+export interface AdvanceInput extends EpisodeInput {
+  sandbox: SandboxHandle
+  step: number
+  placement: number
+}
+
+/**
+ * Plays up to `turnsPerStep` turns. For each: the action is durable before it touches the world, the world's answer is
+ * durable before the next action is asked for. An attempt that begins after a crash reads the records and goes on; what was
+ * running it asks of the sandbox's journal. Loses at most one sample.
+ */
+export async function advanceEpisode(
+  deps: AdvanceDependencies,
+  input: AdvanceInput,
+  scope: ActivityScope,
+): Promise<EpisodeProgress> {
+  const player = await EpisodePlayer.resume(deps, input, scope)
+  const startedMs = deps.now()
+  const until = player.turns + player.spec.limits.turnsPerStep
+  while (player.turns < until && deps.now() - startedMs < STEP_BUDGET_MS) {
+    const disposition = (await player.ended()) ?? (await player.playTurn())
+    if (disposition !== null) return { turns: player.turns, disposition: await player.settle(disposition) }
+  }
+  return { turns: player.turns, disposition: await player.settleIfEnded() }
+}
+
+class EpisodePlayer {
+  readonly spec: EpisodeSpec
+  readonly #deps: AdvanceDependencies
+  readonly #input: AdvanceInput
+  readonly #scope: ActivityScope
+  readonly #setting: EpisodeSetting
+  readonly #transcript: Transcript
+  /** Monotone over placements, steps and attempts: a worker that wakes up late has a lower one. */
+  readonly #fence: number
+
+  private constructor(parts: {
+    deps: AdvanceDependencies
+    input: AdvanceInput
+    scope: ActivityScope
+    spec: EpisodeSpec
+    setting: EpisodeSetting
+    transcript: Transcript
+  }) {
+    this.#deps = parts.deps
+    this.#input = parts.input
+    this.#scope = parts.scope
+    this.spec = parts.spec
+    this.#setting = parts.setting
+    this.#transcript = parts.transcript
+    this.#fence = parts.input.placement * 1_000_000 + parts.input.step * 1_000 + parts.scope.attempt
+  }
+
+  static async resume(deps: AdvanceDependencies, input: AdvanceInput, scope: ActivityScope): Promise<EpisodePlayer> {
+    const episode = episodeId(input)
+    scope.beat({ turn: 0, phase: 'resuming' satisfies EpisodePhase })
+    const spec = await deps.store.readRecord<EpisodeSpec>(episodeKeys.spec(episode))
+    if (spec === null) {
+      throw new LonghaulError({ code: 'Artifact.Missing', message: 'The episode has no spec', details: { episode } })
+    }
+    const setting = await deps.resolve(spec)
+    const start = await startOf(deps, { spec, setting, sandbox: input.sandbox, signal: scope.signal })
+    const transcript: Transcript = { start, turns: await readTurns(deps.store, episode) }
+    const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })
+    if (input.placement > 1) await player.#replay()
+    return player
+  }
+
+  get turns(): number {
+    return committedTurns(this.#transcript)
+  }
+
+  /** Endings that need no further turn. */
+  async ended(): Promise<Disposition | null> {
+    const { limits } = this.spec
+    if (currentState(this.#transcript).submitted) return 'submitted'
+    if (this.turns >= limits.maxTurns) return 'turn-limit'
+    if (this.#deps.now() - startedAtMs(this.#transcript) > limits.episodeTimeoutMs) return 'time-limit'
+    return null
+  }
+
+  /** Commits one turn; a disposition only where the turn does not fit any more. */
+  async playTurn(): Promise<Disposition | null> {
+    const turn = this.turns
+    const open = this.#transcript.turns[turn]?.action ?? (await this.#sample(turn))
+    if (open === 'context-limit') return 'context-limit'
+    const observation = await this.#observe(open)
+    this.#transcript.turns[turn] = { action: open, observation }
+    return null
+  }
+
+  async settleIfEnded(): Promise<Disposition | null> {
+    const disposition = await this.ended()
+    return disposition === null ? null : this.settle(disposition)
+  }
+
+  /** The first ending recorded is the ending: a repeated attempt whose clock has moved on must not change it. */
+  async settle(disposition: Disposition): Promise<Disposition> {
+    const { record } = await this.#deps.store.claimRecord(episodeKeys.disposition(this.spec.episode), {
+      schema: 'longhaul.disposition/1',
+      episode: this.spec.episode,
+      disposition,
+      turns: this.turns,
+    })
+    return record.disposition
+  }
+
+  async #sample(turn: number): Promise<ActionRecord | 'context-limit'> {
+    const { limits, sampling, policy, episode } = this.spec
+    this.#beat(turn, 'sampling')
+    const promptDelta = await this.#promptDelta(turn)
+    const promptIds = [...contextIds(this.#transcript), ...promptDelta]
+    const room = limits.contextTokens - promptIds.length
+    if (room <= 0) return 'context-limit'
+
+    const seed = this.#deps.seedOf({ ...this.#input, recipeSeed: this.spec.recipeSeed, turn })
+    const sampledAtMs = this.#deps.now()
+    const sample = await this.#deps.policy.sample(
+      {
+        policy,
+        promptIds,
+        maxTokens: Math.min(limits.maxTokensPerTurn, room),
+        seed,
+        sampling,
+        stopTokenIds: this.#setting.stopTokenIds,
+        session: episode,
+      },
+      this.#scope.signal,
+    )
+    const { command, formatError } = parseReply(sample.text)
+    const { record } = await this.#deps.store.claimRecord<ActionRecord>(episodeKeys.action(episode, turn), {
+      schema: 'longhaul.action/1',
+      episode,
+      turn,
+      promptDelta,
+      ids: sample.ids,
+      logprobs: sample.logprobs,
+      text: sample.text,
+      finishReason: sample.finishReason,
+      policy: sample.policy,
+      seed,
+      formatError,
+      command,
+      token: randomBytes(8).toString('hex'),
+      sampledAtMs,
+      sampleMs: this.#deps.now() - sampledAtMs,
+    })
+    return record
+  }
+
+  async #promptDelta(turn: number): Promise<number[]> {
+    const previous = this.#transcript.turns[turn - 1]
+    if (previous === undefined) return this.#transcript.start.promptIds
+    const text = renderDelta({
+      format: this.#setting.format,
+      endedTurn: previous.action.finishReason === 'stop',
+      observation: previous.observation?.text ?? '',
+    })
+    return this.#deps.policy.tokenize({ policy: this.spec.policy, text }, this.#scope.signal)
+  }
+
+  async #observe(action: ActionRecord): Promise<ObservationRecord> {
+    const { episode } = this.spec
+    const seen = action.command === null ? this.#refuse(action) : await this.#execute(action, action.command)
+    this.#beat(action.turn, 'recording')
+    const { record } = await this.#deps.store.claimRecord<ObservationRecord>(
+      episodeKeys.observation(episode, action.turn),
+      { schema: 'longhaul.observation/1', episode, turn: action.turn, ...seen, observedAtMs: this.#deps.now() },
+    )
+    return record
+  }
+
+  #refuse(action: ActionRecord): Pick<ObservationRecord, 'text' | 'execution' | 'state'> {
+    const { profile, task } = this.#setting
+    const state = currentState(this.#transcript)
+    const error = action.formatError ?? 'cannot_extract_command'
+    return { text: formatErrorText({ profile, state, repoDir: task.repoDir, error }), execution: null, state }
+  }
+
+  async #execute(
+    action: ActionRecord,
+    command: string,
+  ): Promise<Pick<ObservationRecord, 'text' | 'execution' | 'state'>> {
+    const { profile, task } = this.#setting
+    this.#beat(action.turn, 'executing')
+    const result = await this.#run(action, command)
+    const { exitCode, reason, outputBytes, wallMs, oomKilled, state } = result
+    return {
+      text: observationText({
+        profile,
+        repoDir: task.repoDir,
+        result,
+        timeoutMs: this.spec.limits.commandTimeoutMs,
+      }),
+      execution: { exitCode, reason, outputBytes, wallMs, oomKilled },
+      state,
+    }
+  }
+
+  #run(action: ActionRecord, command: string) {
+    return this.#deps.sandbox.runTurn(
+      this.#input.sandbox,
+      {
+        turn: action.turn,
+        fence: this.#fence,
+        token: action.token,
+        command,
+        timeoutMs: this.spec.limits.commandTimeoutMs,
+        // Bytes, where the profile counts characters: four bytes hold any character, so nothing shown is cut here.
+        maxOutputBytes: this.#setting.profile.observationChars * 4,
+      },
+      this.#scope.signal,
+    )
+  }
+
+  /**
+   * A new container after a loss: runs the committed commands again, under their own tokens, and compares. The recorded
+   * observations stay what the policy saw; a different exit code or place means that the world could not be rebuilt.
+   */
+  async #replay(): Promise<void> {
+    for (const { action, observation } of this.#transcript.turns) {
+      if (observation === null || action.command === null) continue
+      this.#beat(action.turn, 'resuming')
+      const result = await this.#run(action, action.command)
+      const isSame = result.exitCode === observation.execution?.exitCode && isSameState(result.state, observation.state)
+      if (isSame) continue
+      throw new LonghaulError({
+        code: 'Sandbox.Diverged',
+        message: 'Expected the replayed turn to end as it did before',
+        details: { episode: this.spec.episode, turn: action.turn, exitCode: result.exitCode },
+      })
+    }
+  }
+
+  #beat(turn: number, phase: EpisodePhase): void {
+    this.#scope.beat({ turn, phase })
+  }
+}
+
+function isSameState(a: SandboxState, b: SandboxState): boolean {
+  return a.cwd === b.cwd && a.openFile === b.openFile && a.windowTop === b.windowTop && a.submitted === b.submitted
+}
+
+/** Reads or makes the episode's start: initial state and first prompt, rendered once and kept as ids. */
+async function startOf(
+  deps: AdvanceDependencies,
+  at: { spec: EpisodeSpec; setting: EpisodeSetting; sandbox: SandboxHandle; signal: AbortSignal },
+): Promise<EpisodeStart> {
+  const { spec, setting } = at
+  const key = episodeKeys.start(spec.episode)
+  const stored = await deps.store.readRecord<EpisodeStart>(key)
+  if (stored !== null) return stored
+  const state = await deps.sandbox.initialState(at.sandbox, at.signal)
+  const { task, profile, format } = setting
+  const message = firstMessage({ profile, state, repoDir: task.repoDir, statement: task.statement })
+  const tokenizePrompt = (withDemonstration: boolean): Promise<number[]> => {
+    const text = renderFirstPrompt({
+      format,
+      systemPrompt: systemPrompt({ profile, withDemonstration }),
+      firstMessage: message,
+    })
+    return deps.policy.tokenize({ policy: spec.policy, text }, at.signal)
+  }
+  const { record } = await deps.store.claimRecord<EpisodeStart>(key, {
+    schema: 'longhaul.episode-start/1',
+    episode: spec.episode,
+    state,
+    promptIds: await tokenizePrompt(spec.demonstration),
+    trainingPromptIds: spec.demonstration ? await tokenizePrompt(false) : null,
+    startedAtMs: deps.now(),
+  })
+  return record
+}

@@ -1,0 +1,44 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ActionRecord, EpisodeStart, ObservationRecord, SandboxState } from '../../contracts/episodes.types.ts'
+import { episodeKeys } from '../../contracts/keys.ts'
+
+export interface Turn {
+  action: ActionRecord
+  /** Null for a turn that was sampled but whose answer is not committed yet. */
+  observation: ObservationRecord | null
+}
+
+/** An episode as its records tell it. Only the last turn may lack its observation. */
+export interface Transcript {
+  start: EpisodeStart
+  turns: Turn[]
+}
+
+export async function readTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
+  const turns: Turn[] = []
+  for (let index = 0; ; index++) {
+    const action = await store.readRecord<ActionRecord>(episodeKeys.action(episode, index))
+    if (action === null) return turns
+    const observation = await store.readRecord<ObservationRecord>(episodeKeys.observation(episode, index))
+    turns.push({ action, observation })
+    if (observation === null) return turns
+  }
+}
+
+/** Every id the policy has read or written so far: appended as they came, never tokenised again. */
+export function contextIds({ turns }: Transcript): number[] {
+  return turns.flatMap(({ action }) => [...action.promptDelta, ...action.ids])
+}
+
+export function committedTurns({ turns }: Transcript): number {
+  return turns.filter(({ observation }) => observation !== null).length
+}
+
+export function currentState({ start, turns }: Transcript): SandboxState {
+  return turns.findLast(({ observation }) => observation !== null)?.observation?.state ?? start.state
+}
+
+/** First moment of the episode that a record shows; the time limit counts from it. */
+export function startedAtMs({ start }: Transcript): number {
+  return start.startedAtMs
+}

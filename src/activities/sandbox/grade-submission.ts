@@ -1,0 +1,85 @@
+import { createHash } from 'node:crypto'
+import type { ArtifactRef } from '../../contracts/artifacts.types.ts'
+import type { Disposition, VerdictRecord } from '../../contracts/episodes.types.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
+import { forkProfile } from '../../grading/profiles/fork-4.0.3.ts'
+import { recordOutcome } from '../episode-result.ts'
+import type { TaskReader } from '../stored-tasks.ts'
+import { sandboxLimits } from './open-sandbox.ts'
+import { type Graded, type GradingDependencies, runGrading } from './run-grading.ts'
+
+export interface SubmissionInput extends EpisodeInput {
+  disposition: Disposition
+  patch: ArtifactRef | null
+  owner: string
+}
+
+/**
+ * Verdict and last record of an episode. Rewards come only from hidden tests in a fresh container, with one saving: an empty
+ * or missing patch takes the gate's result (`from: 'gate'`), since the gate has proven that an empty patch does not resolve.
+ */
+export async function gradeSubmission(
+  deps: GradingDependencies & { recipe: Recipe; tasks: TaskReader },
+  input: SubmissionInput,
+  signal: AbortSignal,
+): Promise<EpisodeResult> {
+  const episode = episodeId(input)
+  const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
+  const stored = await deps.store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
+  const graded = stored ?? (await verdictOf(deps, input, task, signal))
+  const { record } = await deps.store.claimRecord<VerdictRecord>(episodeKeys.verdict(episode), {
+    ...graded,
+    schema: 'longhaul.verdict/1',
+    episode,
+  })
+  return recordOutcome(deps.store, input, {
+    disposition: input.disposition,
+    failure: null,
+    verdict: record.kind,
+    verdictReason: record.reason,
+    patchBytes: input.patch?.bytes ?? 0,
+  })
+}
+
+async function verdictOf(
+  deps: GradingDependencies & { recipe: Recipe },
+  input: SubmissionInput,
+  task: Task,
+  signal: AbortSignal,
+): Promise<Graded> {
+  if (input.patch === null) return fromGate(task, 'not-submitted')
+  if (input.patch.bytes === 0) return fromGate(task, 'empty-patch')
+  const episode = episodeId(input)
+  return runGrading(
+    deps,
+    {
+      run: input.run,
+      episode,
+      owner: input.owner,
+      role: 'grader',
+      limits: sandboxLimits(deps.recipe),
+      patch: await deps.store.get(input.patch),
+      task,
+      logKey: episodeKeys.grading(episode, forkProfile.name, 'test_output.txt'),
+    },
+    signal,
+  )
+}
+
+function fromGate(task: Task, reason: string): Graded {
+  return {
+    taskId: task.taskId,
+    kind: 'unresolved',
+    reason,
+    profile: forkProfile.name,
+    from: 'gate',
+    patchSha256: createHash('sha256').update('').digest('hex'),
+    failToPass: { passed: 0, total: task.failToPass.length },
+    passToPass: { passed: task.passToPass.length, total: task.passToPass.length },
+    gradeMs: 0,
+    image: task.image,
+  }
+}
