@@ -1,0 +1,64 @@
+/**
+ * Trajectories of each mini-batch: K = max(1, round(n / batch)), half up, near-equal, the larger ones first. Nothing is
+ * thrown away and nothing is padded. Empty for no trajectories.
+ */
+export function splitIntoMinibatches({ trajectories, batch }: { trajectories: number; batch: number }): number[] {
+  if (trajectories === 0) return []
+  // More parts than trajectories cannot be: a mini-batch without a row has no loss.
+  const parts = Math.min(trajectories, Math.max(1, Math.floor(trajectories / batch + 0.5)))
+  return splitEvenly({ count: trajectories, parts })
+}
+
+/** Parts that differ by at most one, the larger first. */
+export function splitEvenly({ count, parts }: { count: number; parts: number }): number[] {
+  const smaller = Math.floor(count / parts)
+  const larger = count % parts
+  return Array.from({ length: parts }, (_, index) => smaller + (index < larger ? 1 : 0))
+}
+
+export interface PlanJobsInput {
+  trajectories: number
+  /** Trajectories per optimizer step. */
+  batch: number
+  epochs: number
+  /** Optimizer steps of one training job; null = one job for everything. */
+  stepsPerJob: number | null
+  /** Optimizer steps at most; null = what the data gives. */
+  maxSteps: number | null
+}
+
+export interface PlannedJob {
+  /** Trajectory counts of its mini-batches, in order. */
+  minibatches: number[]
+  /** Optimizer steps: mini-batches × epochs. */
+  steps: number
+}
+
+export interface JobPlan {
+  jobs: PlannedJob[]
+  /** Steps of all jobs: what the learning-rate schedule counts to. */
+  totalSteps: number
+  /** Trajectories of the shuffled order that train; the rest fell to `maxSteps`. */
+  trained: number
+}
+
+/**
+ * Cuts an epoch into jobs. Every job repeats its own file `epochs` times, so that an episode stays in one batch; a job is
+ * therefore a slice of mini-batches, never of epochs.
+ */
+export function planJobs({ trajectories, batch, epochs, stepsPerJob, maxSteps }: PlanJobsInput): JobPlan {
+  const all = splitIntoMinibatches({ trajectories, batch })
+  const affordable = maxSteps === null ? all.length : Math.max(1, Math.floor(maxSteps / epochs))
+  const minibatches = all.slice(0, affordable)
+  const perJob = stepsPerJob === null ? minibatches.length : Math.max(1, Math.floor(stepsPerJob / epochs))
+  const jobs: PlannedJob[] = []
+  for (let at = 0; at < minibatches.length; at += perJob) {
+    const slice = minibatches.slice(at, at + perJob)
+    jobs.push({ minibatches: slice, steps: slice.length * epochs })
+  }
+  return {
+    jobs,
+    totalSteps: minibatches.length * epochs,
+    trained: minibatches.reduce((sum, size) => sum + size, 0),
+  }
+}

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { orderByHash } from './hash-order.ts'
+import { planJobs, splitIntoMinibatches } from './minibatches.ts'
+import { drawProblems } from './problem-order.ts'
+import { episodeMaterial, seedFrom, turnMaterial } from './seeds.ts'
+
+const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
+
+test('the seed of a turn is 48 bits of the hash of its identity, and knows nothing of the run', () => {
+  const material = turnMaterial({ recipeSeed: 7, stage: 'dapo-1', iteration: 3, taskId: 'a__b-1', index: 4, turn: 2 })
+  assert.equal(material, '7/dapo-1/3/a__b-1/4/2')
+  assert.equal(episodeMaterial({ recipeSeed: 7, stage: 'rft', iteration: 1, taskId: 't', index: 0 }), '7/rft/1/t/0')
+  assert.equal(seedFrom('ffffffffffff0000'), 2 ** 48 - 1)
+  assert.equal(seedFrom(hash('abc')), 0xba7816bf8f01)
+})
+
+test('a hash order is the same for any order of the input', () => {
+  fc.assert(
+    fc.property(fc.uniqueArray(fc.string(), { minLength: 1, maxLength: 30 }), (items) => {
+      const order = orderByHash({ items, material: (item) => item, hash })
+      assert.deepEqual(orderByHash({ items: [...items].reverse(), material: (item) => item, hash }), order)
+      assert.deepEqual([...order].sort(), [...items].sort())
+    }),
+  )
+})
+
+test('mini-batches: half rounds up, parts are near-equal, the first are the larger', () => {
+  assert.deepEqual(splitIntoMinibatches({ trajectories: 10, batch: 4 }), [4, 3, 3]) // 2.5 → 3
+  assert.deepEqual(splitIntoMinibatches({ trajectories: 9, batch: 4 }), [5, 4]) // 2.25 → 2
+  assert.deepEqual(splitIntoMinibatches({ trajectories: 1, batch: 128 }), [1])
+  assert.deepEqual(splitIntoMinibatches({ trajectories: 0, batch: 128 }), [])
+  assert.equal(splitIntoMinibatches({ trajectories: 6548, batch: 64 }).length, 102) // the paper’s 6,548 / 64 = 102.3
+})
+
+test('mini-batches hold every trajectory once and differ by at most one, for any numbers', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 5000 }), fc.integer({ min: 1, max: 300 }), (trajectories, batch) => {
+      const sizes = splitIntoMinibatches({ trajectories, batch })
+      assert.equal(
+        sizes.reduce((sum, size) => sum + size, 0),
+        trajectories,
+      )
+      assert.ok(Math.max(...sizes) - Math.min(...sizes) <= 1)
+      assert.deepEqual(
+        sizes,
+        [...sizes].sort((a, b) => b - a),
+      )
+      assert.ok(Math.min(...sizes) >= 1)
+    }),
+  )
+})
+
+test('a long epoch becomes several jobs whose steps add up to the schedule', () => {
+  const plan = planJobs({ trajectories: 6548, batch: 64, epochs: 1, stepsPerJob: 10, maxSteps: null })
+  assert.deepEqual([plan.jobs.length, plan.totalSteps, plan.trained], [11, 102, 6548])
+  assert.deepEqual(
+    plan.jobs.map((job) => job.steps),
+    [10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 2],
+  )
+})
+
+test('several epochs repeat a job’s own file, and a step limit drops the end of the shuffled order', () => {
+  const plan = planJobs({ trajectories: 40, batch: 8, epochs: 3, stepsPerJob: 6, maxSteps: null })
+  assert.deepEqual(
+    plan.jobs.map((job) => job.minibatches),
+    [[8, 8], [8, 8], [8]],
+  )
+  assert.equal(plan.totalSteps, 15)
+  const limited = planJobs({ trajectories: 6548, batch: 64, epochs: 1, stepsPerJob: null, maxSteps: 50 })
+  // 6,548 = 102·64 + 20: the first 20 of 102 mini-batches hold 65.
+  assert.deepEqual([limited.totalSteps, limited.trained], [50, 20 * 65 + 30 * 64])
+})
+
+test('problems: nothing repeats within a pass, and nothing repeats within an iteration that spans two', () => {
+  const pool = Array.from({ length: 7 }, (_, index) => `task-${index}`)
+  const draw = (iteration: number) => drawProblems({ pool, recipeSeed: 1, stage: 's', iteration, count: 3, hash })
+  const drawn = Array.from({ length: 14 }, (_, index) => draw(index + 1))
+  for (const problems of drawn) assert.equal(new Set(problems).size, 3)
+  // Six passes over seven tasks are fourteen iterations of three: each task was drawn exactly six times.
+  const counts = pool.map((task) => drawn.flat().filter((other) => other === task).length)
+  assert.deepEqual(counts, [6, 6, 6, 6, 6, 6, 6])
+  assert.deepEqual(draw(5), drawn[4])
+  assert.notDeepEqual(drawProblems({ pool, recipeSeed: 2, stage: 's', iteration: 1, count: 7, hash }), draw(1))
+})
+
+test('a pool smaller than the iteration is drawn whole', () => {
+  const problems = drawProblems({ pool: ['a', 'b'], recipeSeed: 1, stage: 's', iteration: 4, count: 10, hash })
+  assert.deepEqual(problems.sort(), ['a', 'b'])
+  assert.deepEqual(drawProblems({ pool: [], recipeSeed: 1, stage: 's', iteration: 4, count: 10, hash }), [])
+})

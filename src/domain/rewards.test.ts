@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type RewardRule, rewardOf, turnPenalty } from './rewards.ts'
+
+const close = (actual: number, expected: number, what: string) =>
+  assert.ok(Math.abs(actual - expected) < 5e-5, `${what}: expected ${expected}, got ${actual}`)
+
+test('the paper’s length term at its published points, both stages', () => {
+  const stage1 = { start: 10, end: 40, min: -1 }
+  const table1 = [
+    [9, 0],
+    [10, 0],
+    [11, -0.0333],
+    [20, -0.3333],
+    [25, -0.5],
+    [40, -1],
+  ] as const
+  for (const [turns, expected] of table1) close(turnPenalty({ rule: stage1, turns }), expected, `${turns} turns`)
+  const stage2 = { start: 10, end: 80, min: -1 }
+  const table2 = [
+    [10, 0],
+    [25, -0.2143],
+    [45, -0.5],
+    [80, -1],
+  ] as const
+  for (const [turns, expected] of table2) close(turnPenalty({ rule: stage2, turns }), expected, `${turns} turns`)
+})
+
+test('a floor of −0.5 between turns 4 and 6 costs a quarter a turn, and never more than the floor', () => {
+  const rule = { start: 4, end: 6, min: -0.5 }
+  assert.deepEqual(
+    [3, 4, 5, 6, 7].map((turns) => turnPenalty({ rule, turns })),
+    [0, 0, -0.25, -0.5, -0.5],
+  )
+})
+
+test('the paper’s group of ten: a success at the turn limit earns what a failure in eight turns earns', () => {
+  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 10, end: 40, min: -1 } }
+  const turns = [8, 22, 40, 8, 25, 31, 40, 40, 40, 40]
+  const rewards = turns.map((count, index) =>
+    rewardOf({ rule, turns: count, verdict: index < 3 ? 'resolved' : 'unresolved', disposition: 'submitted' }),
+  )
+  const expected = [1, 0.6, 0, 0, -0.5, -0.7, -1, -1, -1, -1]
+  for (const [index, value] of expected.entries()) close(rewards[index]?.reward ?? Number.NaN, value, `member ${index}`)
+  assert.deepEqual(
+    rewards.map((reward) => reward.outcome),
+    [1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+  )
+})
+
+test('an episode that never submitted earns the unsubmitted value, not the failure value', () => {
+  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: -0.2, penalty: { start: 10, end: 40, min: -1 } }
+  const reward = rewardOf({ rule, turns: 25, verdict: 'unresolved', disposition: 'turn-limit' })
+  assert.deepEqual(reward, {
+    reward: -0.7,
+    outcome: 0,
+    components: [
+      { name: 'verdict', value: -0.2 },
+      { name: 'turn-penalty', value: -0.5 },
+    ],
+  })
+})
+
+test('a penalty that would start at the turn limit is refused', () => {
+  assert.throws(() => turnPenalty({ rule: { start: 6, end: 6, min: -1 }, turns: 7 }), { code: 'Config.Invalid' })
+})

@@ -1,0 +1,29 @@
+import type { ValidEpisode } from './episode-rules.ts'
+import { compareText } from './hash-order.ts'
+
+export type RftDropReason = 'unresolved' | 'over-task-limit'
+
+export type RftSelection =
+  | { kind: 'kept'; episode: string }
+  | { kind: 'dropped'; episode: string; reason: RftDropReason }
+
+export interface SelectForRftInput {
+  /** Valid episodes of the whole iteration, any order. */
+  episodes: readonly ValidEpisode[]
+  /** Successes of one task that may train; null = all of them, as the paper does. */
+  maxPerTask: number | null
+}
+
+/** Keeps what the hidden tests confirmed. Of too many successes the lowest indices stay, so that the choice repeats. */
+export function selectForRft({ episodes, maxPerTask }: SelectForRftInput): RftSelection[] {
+  const keptOfTask = new Map<string, number>()
+  return [...episodes]
+    .sort((a, b) => compareText(a.taskId, b.taskId) || a.index - b.index)
+    .map(({ episode, taskId, verdict }): RftSelection => {
+      if (verdict !== 'resolved') return { kind: 'dropped', episode, reason: 'unresolved' }
+      const kept = keptOfTask.get(taskId) ?? 0
+      if (maxPerTask !== null && kept >= maxPerTask) return { kind: 'dropped', episode, reason: 'over-task-limit' }
+      keptOfTask.set(taskId, kept + 1)
+      return { kind: 'kept', episode }
+    })
+}

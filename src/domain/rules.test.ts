@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
+import type { EpisodeRecord } from '../contracts/episodes.types.ts'
+import { answerToFailure, exclusionOf, isValidEpisode, ungradedVerdict } from './episode-rules.ts'
+import { decideAdmission, type GateCheck } from './gate-rules.ts'
+import { selectForRft } from './rft-selection.ts'
+import { hasPlateaued, reselectPool } from './stage-rules.ts'
+import { makeRecord } from '../../test/support/episode-records.ts'
+
+const ok = (repeat: number): GateCheck[] => [
+  { check: 'gold', repeat, verdict: 'resolved' },
+  { check: 'empty', repeat, verdict: 'unresolved' },
+]
+
+test('a task is admitted only when every repeat of both checks holds', () => {
+  assert.deepEqual(decideAdmission({ checks: [...ok(1), ...ok(2)], repeats: 2 }), { admitted: true })
+  assert.deepEqual(decideAdmission({ checks: ok(1), repeats: 2 }), { admitted: false, reason: 'incomplete' })
+  const flaky: GateCheck[] = [...ok(1), { check: 'gold', repeat: 2, verdict: 'unresolved' }]
+  assert.deepEqual(decideAdmission({ checks: flaky, repeats: 1 }), { admitted: false, reason: 'gold-fails' })
+  const open: GateCheck[] = [...ok(1), { check: 'empty', repeat: 2, verdict: 'resolved' }]
+  assert.deepEqual(decideAdmission({ checks: open, repeats: 1 }), { admitted: false, reason: 'empty-passes' })
+  const broken: GateCheck[] = [...ok(1), { check: 'empty', repeat: 2, verdict: 'could-not-grade' }]
+  assert.deepEqual(decideAdmission({ checks: broken, repeats: 1 }), { admitted: false, reason: 'could-not-grade' })
+})
+
+test('only policy endings with a plain verdict are valid; everything else names why it has no reward', () => {
+  const cases: [Partial<EpisodeRecord>, string | null][] = [
+    [{ disposition: 'submitted', verdict: 'resolved' }, null],
+    [{ disposition: 'turn-limit', verdict: 'unresolved' }, null],
+    [{ disposition: 'context-limit', verdict: 'unresolved' }, null],
+    [{ disposition: 'submitted', verdict: 'could-not-grade' }, 'could-not-grade'],
+    [{ disposition: 'infra', verdict: null }, 'infra'],
+    [{ disposition: 'infra', verdict: 'resolved' }, 'infra'],
+    [{ disposition: 'cancelled', verdict: null }, 'cancelled'],
+    [{ disposition: 'stale', verdict: null }, 'stale'],
+  ]
+  for (const [fields, reason] of cases) {
+    const record = makeRecord(fields)
+    assert.equal(exclusionOf(record), reason)
+    assert.equal(isValidEpisode(record), reason === null)
+  }
+})
+
+test('unsubmitted work is an empty patch; lost work is not judged', () => {
+  assert.deepEqual(ungradedVerdict('turn-limit'), { verdict: 'unresolved', reason: 'not-submitted' })
+  assert.deepEqual(ungradedVerdict('infra'), { verdict: null, reason: null })
+  assert.deepEqual(ungradedVerdict('cancelled'), { verdict: null, reason: null })
+})
+
+test('every failure code has one answer, and only the policy’s own failures end an episode with a reward', () => {
+  assert.deepEqual(answerToFailure('Model.ContextOverflow'), { kind: 'end', disposition: 'context-limit' })
+  assert.deepEqual(answerToFailure('Sandbox.Lost'), { kind: 're-place' })
+  assert.deepEqual(answerToFailure('Model.RateLimited'), { kind: 'retry' })
+  assert.deepEqual(answerToFailure('Model.NoTokenIds'), { kind: 'fail-run' })
+  for (const code of Object.keys(FAILURE_CODES) as FailureCode[]) {
+    const answer = answerToFailure(code)
+    if (FAILURE_CODES[code].countsAs === 'infra' && answer.kind === 'end')
+      assert.equal(answer.disposition, 'infra', code)
+  }
+})
+
+test('rejection fine-tuning keeps every success, and of too many the first', () => {
+  const episodes = [
+    makeRecord({ taskId: 'b', index: 1, verdict: 'resolved' }),
+    makeRecord({ taskId: 'a', index: 2, verdict: 'resolved' }),
+    makeRecord({ taskId: 'a', index: 0, verdict: 'resolved' }),
+    makeRecord({ taskId: 'a', index: 1, verdict: 'unresolved' }),
+  ].filter(isValidEpisode)
+  const all = selectForRft({ episodes, maxPerTask: null })
+  assert.deepEqual(
+    all.filter((one) => one.kind === 'kept').map((one) => one.episode.slice(-4)),
+    ['a/00', 'a/02', 'b/01'],
+  )
+  const one = selectForRft({ episodes, maxPerTask: 1 })
+  assert.deepEqual(
+    one.map((entry) => (entry.kind === 'kept' ? 'kept' : entry.reason)),
+    ['kept', 'unresolved', 'over-task-limit', 'kept'],
+  )
+})
+
+test('a later stage drops what is solved in two thirds or never, compared as integers', () => {
+  const records = [
+    { taskId: 'two-of-three', resolved: 2, attempts: 3 },
+    { taskId: 'nineteen-of-thirty', resolved: 19, attempts: 30 },
+    { taskId: 'never', resolved: 0, attempts: 10 },
+  ]
+  const pool = ['two-of-three', 'nineteen-of-thirty', 'never', 'unseen']
+  const rule = { dropSuccessAtLeast: 0.6667, dropNeverSolved: true, unseen: 'keep' as const }
+  assert.deepEqual(reselectPool({ pool, records, rule }), {
+    kept: ['nineteen-of-thirty', 'unseen'],
+    dropped: [
+      { taskId: 'two-of-three', reason: 'solved-often' },
+      { taskId: 'never', reason: 'never-solved' },
+    ],
+  })
+  assert.deepEqual(reselectPool({ pool: ['unseen'], records, rule: { ...rule, unseen: 'drop' } }).kept, [])
+})
+
+test('a stage levels off when the last window gains less than asked over the one before', () => {
+  const rising = [0.1, 0.12, 0.14, 0.16]
+  assert.equal(hasPlateaued({ series: rising, window: 2, minGain: 0.03 }), false) // 0.15 − 0.11 = 0.04
+  assert.equal(hasPlateaued({ series: rising, window: 2, minGain: 0.05 }), true)
+  assert.equal(hasPlateaued({ series: [0.5, 0.5, 0.5], window: 2, minGain: 0.01 }), false)
+})

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { bootstrapInterval } from './bootstrap.ts'
+import { type TaskOutcomes, pairedDifference, passAt1, passAtK, passHatK } from './statistics.ts'
+
+const close = (actual: number | null, expected: number) =>
+  assert.ok(actual !== null && Math.abs(actual - expected) < 1e-9, `expected ${expected}, got ${actual}`)
+const makeTasks = (...outcomes: (0 | 1)[][]): TaskOutcomes[] =>
+  outcomes.map((list, index) => ({ taskId: `t${index}`, outcomes: list }))
+
+test('one attempt a task: the binomial standard error with n − 1', () => {
+  // 3 of 4: variance 0.75·0.25·4/3 = 0.25, so the error is 0.5 / 2.
+  const score = passAt1(makeTasks([1], [1], [1], [0]))
+  assert.equal(score.mean, 0.75)
+  assert.equal(score.runSem, null)
+  close(score.sem, 0.25)
+  assert.deepEqual([score.tasks, score.attempts], [4, 4])
+})
+
+test('k attempts: the error over runs is printed, the error over tasks stands beside it', () => {
+  // Runs: 2/3, 1/3 → mean 1/2, sd √(2·(1/6)²) = 0.235702, /√2 = 1/6. Task means 1, 1/2, 0: sd 1/2, /√3.
+  const score = passAt1(makeTasks([1, 1], [1, 0], [0, 0]))
+  close(score.mean, 0.5)
+  close(score.runSem, 1 / 6)
+  close(score.taskSem, 0.5 / Math.sqrt(3))
+  assert.equal(score.sem, score.runSem)
+})
+
+test('a lost attempt leaves its task with the same weight, and the error falls back to tasks', () => {
+  const score = passAt1(makeTasks([1], [0, 0]))
+  assert.equal(score.mean, 0.5)
+  assert.equal(score.runSem, null)
+  assert.equal(score.attempts, 3)
+})
+
+test('pass@k is unbiased: 1 − C(n−c,k)/C(n,k), and undefined below k attempts', () => {
+  // n = 4, c = 2, k = 2: 1 − C(2,2)/C(4,2) = 1 − 1/6; pass^2 = C(2,2)/C(4,2) = 1/6.
+  const tasks = makeTasks([1, 1, 0, 0])
+  close(passAtK({ tasks, k: 2 }), 5 / 6)
+  close(passHatK({ tasks, k: 2 }), 1 / 6)
+  close(passAtK({ tasks, k: 3 }), 1) // n − c < k
+  assert.equal(passAtK({ tasks, k: 5 }), null)
+})
+
+test('pass@1 of pass@k is the mean for any outcomes, and pass@k never falls with k', () => {
+  const outcome = fc.constantFrom<0 | 1>(0, 1)
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(outcome, { minLength: 5, maxLength: 5 }), { minLength: 1, maxLength: 8 }),
+      (lists) => {
+        const tasks = makeTasks(...lists)
+        close(passAtK({ tasks, k: 1 }), passAt1(tasks).mean)
+        const curve = [1, 2, 3, 4, 5].map((k) => passAtK({ tasks, k }) ?? Number.NaN)
+        for (let k = 1; k < curve.length; k++) assert.ok((curve[k] ?? 0) >= (curve[k - 1] ?? 0) - 1e-12)
+      },
+    ),
+  )
+})
+
+test('a difference is taken task by task, clustered by task, and only where both sides have the task', () => {
+  const before = makeTasks([0, 0], [1, 0], [1, 1], [0])
+  const after = makeTasks([1, 1], [1, 0], [1, 1])
+  // Differences 1, 0, 0: mean 1/3, sd 1/√3 = 0.57735, /√3 = 1/3.
+  const difference = pairedDifference({ before, after })
+  close(difference.mean, 1 / 3)
+  close(difference.sem, 1 / 3)
+  assert.deepEqual([difference.tasks, difference.better, difference.worse, difference.unpaired], [3, 1, 0, 1])
+})
+
+test('the bootstrap interval repeats for a seed, ignores the input order, and holds the mean', () => {
+  const tasks = Array.from({ length: 60 }, (_, index) => ({
+    taskId: `t${index}`,
+    cluster: `r${index % 12}`,
+    outcomes: [index % 3 === 0 ? 1 : 0] as (0 | 1)[],
+  }))
+  const interval = bootstrapInterval({ tasks, seed: 1, draws: 2000 })
+  assert.deepEqual(bootstrapInterval({ tasks: [...tasks].reverse(), seed: 1, draws: 2000 }), interval)
+  assert.ok(interval !== null && interval.low < 1 / 3 && 1 / 3 < interval.high)
+  assert.equal(bootstrapInterval({ tasks: [], seed: 1 }), null)
+})
+
+test('one cluster, one attempt: the interval is about as wide as the binomial one', () => {
+  const tasks = Array.from({ length: 100 }, (_, index) => ({
+    taskId: `t${index}`,
+    cluster: 'one',
+    outcomes: [index < 50 ? 1 : 0] as (0 | 1)[],
+  }))
+  const interval = bootstrapInterval({ tasks, seed: 3, draws: 4000 })
+  // 0.5 ± 1.96·0.05 = 0.402 … 0.598
+  assert.ok(interval !== null && Math.abs(interval.low - 0.402) < 0.015 && Math.abs(interval.high - 0.598) < 0.015)
+})
