@@ -1,0 +1,137 @@
+"""Immutable directories: MANIFEST.json lists every file by size and SHA-256, COMMITTED holds the manifest's own hash.
+
+A directory is valid when COMMITTED matches MANIFEST.json and every listed file has its size; hashes are checked
+on load. Anything else is torn and never loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "MANIFEST.json"
+COMMITTED = "COMMITTED"
+SCHEMA = "longhaul.manifest/1"
+
+
+class TornDirectory(Exception):
+    """The directory is missing, incomplete or differs from its manifest. The message names the first difference."""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A verified directory. `sha256` is the hash of the manifest's bytes."""
+
+    path: Path
+    sha256: str
+    manifest: dict[str, Any]
+
+
+def sha256_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Temporary file in the same folder, fsync, rename: readers see the old bytes or the new ones."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def fsync_path(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def content_files(path: Path, unlisted: Iterable[str] = ()) -> list[Path]:
+    skipped = {MANIFEST, COMMITTED, *unlisted}
+    return sorted(
+        entry for entry in path.rglob("*") if entry.is_file() and entry.relative_to(path).as_posix() not in skipped
+    )
+
+
+def write_manifest(path: Path, *, kind: str, facts: dict[str, Any], unlisted: Iterable[str] = ()) -> str:
+    """Hashes every file below `path` and writes MANIFEST.json last. Returns the hash of its bytes.
+
+    `facts` must not depend on attempt, time or place: the same inputs then give the same manifest everywhere.
+    """
+    files = []
+    for entry in content_files(path, unlisted):
+        fsync_path(entry)
+        name = entry.relative_to(path).as_posix()
+        files.append({"path": name, "bytes": entry.stat().st_size, "sha256": sha256_file(entry)})
+    data = json_bytes({"schema": SCHEMA, "kind": kind, **facts, "files": files})
+    write_durably(path / MANIFEST, data)
+    fsync_path(path)
+    return sha256_bytes(data)
+
+
+def mark_committed(path: Path, manifest_sha256: str) -> None:
+    write_durably(path / COMMITTED, f"{manifest_sha256}\n".encode())
+    fsync_path(path)
+
+
+def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    try:
+        data = (path / MANIFEST).read_bytes()
+        manifest = json.loads(data)
+    except OSError as error:
+        raise TornDirectory(f"Expected {MANIFEST} in {path}, got {error.strerror}") from error
+    except ValueError as error:
+        raise TornDirectory(f"Expected JSON in {path / MANIFEST}: {error}") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), list):
+        raise TornDirectory(f"Expected a list `files` in {path / MANIFEST}")
+    return manifest, sha256_bytes(data)
+
+
+def verify_files(path: Path, manifest: dict[str, Any], *, hashes: bool) -> None:
+    for entry in manifest["files"]:
+        file = path / entry["path"]
+        if not file.resolve().is_relative_to(path.resolve()):
+            raise TornDirectory(f"{MANIFEST} of {path} lists a file outside it: {entry['path']}")
+        size = file.stat().st_size if file.is_file() else None
+        if size != entry["bytes"]:
+            raise TornDirectory(f"Expected {file} to have {entry['bytes']} bytes, found {size}")
+        if hashes and (found := sha256_file(file)) != entry["sha256"]:
+            raise TornDirectory(f"Expected {file} to hash to {entry['sha256']}, found {found}")
+
+
+def open_sealed(path: Path, *, expected_sha256: str | None = None, hashes: bool = True) -> Sealed:
+    """Verifies a committed directory. Raises TornDirectory with the first difference."""
+    manifest, digest = read_manifest(path)
+    marker = path / COMMITTED
+    if not marker.is_file():
+        raise TornDirectory(f"Expected {COMMITTED} in {path}: the directory was never committed")
+    if (marked := marker.read_text().strip()) != digest:
+        raise TornDirectory(f"Expected {marker} to hold {digest}, found {marked[:80]}")
+    if expected_sha256 is not None and digest != expected_sha256:
+        raise TornDirectory(f"Expected {path / MANIFEST} to hash to {expected_sha256}, found {digest}")
+    verify_files(path, manifest, hashes=hashes)
+    return Sealed(path=path, sha256=digest, manifest=manifest)
+
+
+def seal(path: Path, *, kind: str, facts: dict[str, Any]) -> str:
+    """Makes a finished directory immutable in place; for directories that no one else can see yet."""
+    digest = write_manifest(path, kind=kind, facts=facts)
+    mark_committed(path, digest)
+    return digest

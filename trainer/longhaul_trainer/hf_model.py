@@ -1,0 +1,69 @@
+"""Hugging Face model directories: loading for training and sampling, and the one way both compute hidden states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
+
+disable_progress_bar()
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+
+
+class UnsupportedModel(Exception):
+    """The architecture has something that our forward pass would silently compute wrongly."""
+
+
+def load_model(path: Path, *, device: torch.device) -> Any:
+    """Loads a causal language model in fp32. Raises UnsupportedModel, OSError or ValueError."""
+    config = AutoConfig.from_pretrained(path)
+    layer_types = getattr(config, "layer_types", None) or []
+    if any(kind != "full_attention" for kind in layer_types):
+        raise UnsupportedModel(f"Expected full attention in every layer, got {sorted(set(layer_types))} [{path}]")
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
+    # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
+    model.get_input_embeddings().padding_idx = None
+    model.eval().to(device)
+    _check_head(model, path)
+    return model
+
+
+def _check_head(model: Any, path: Path) -> None:
+    """Hidden states times head must be the model's logits: false for soft caps and logit scales."""
+    ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size
+    with torch.inference_mode():
+        expected = model(input_ids=ids, use_cache=False).logits.float()
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        found = model.get_output_embeddings()(hidden).float()
+    if not torch.allclose(expected, found, atol=1e-4):
+        raise UnsupportedModel(f"Expected logits to be the head applied to the last hidden state [{path}]")
+
+
+def context_length(model: Any) -> int:
+    return int(model.config.max_position_embeddings)
+
+
+def end_token_ids(model: Any) -> frozenset[int]:
+    """Ids that end a completion by the model's own config (`eos_token_id`), as vLLM reads them."""
+    eos = getattr(model.config, "eos_token_id", None)
+    if eos is None:
+        return frozenset()
+    return frozenset(eos if isinstance(eos, list) else [eos])
+
+
+def read_vocab_size(path: Path) -> int:
+    return int(json.loads((path / "config.json").read_text())["vocab_size"])

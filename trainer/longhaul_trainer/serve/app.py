@@ -1,0 +1,178 @@
+"""HTTP routes: parse, hand to the model thread, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from longhaul_trainer import VERSION
+from longhaul_trainer.serve.answers import completion_answer, token_text
+from longhaul_trainer.serve.engine import Engine, Generation
+from longhaul_trainer.serve.registry import Registry
+from longhaul_trainer.serve.scheduler import Scheduler
+from longhaul_trainer.serve.wire import (
+    CompletionRequest,
+    HttpError,
+    id_list,
+    invalid,
+    parse_completion,
+    parse_object,
+    text_field,
+)
+
+DEFAULT_LEASE_S = 900.0
+MAX_LEASE_S = 7 * 24 * 3600.0
+
+
+def build_app(*, registry: Registry, scheduler: Scheduler) -> FastAPI:
+    app = FastAPI(title="Longhaul embedded policy server", version=VERSION, openapi_url=None)
+
+    @app.exception_handler(HttpError)
+    async def _answer_error(_: Request, error: HttpError) -> JSONResponse:
+        return JSONResponse(error.body, status_code=error.status)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/version")
+    async def version() -> dict[str, str]:
+        return {"version": VERSION}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        data = [
+            {"id": entry["version"], "object": "model", "owned_by": "longhaul", **_context(entry)}
+            for entry in registry.list()
+        ]
+        return {"object": "list", "data": data}
+
+    def _context(entry: dict[str, Any]) -> dict[str, Any]:
+        return {"root": entry["path"], "max_model_len": registry.engine(entry["version"]).max_model_len}
+
+    @app.get("/weight_info")
+    async def weight_info() -> dict[str, Any]:
+        entries = registry.list()
+        return {"weight_versions": [entry["version"] for entry in entries], "versions": entries}
+
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> dict[str, Any]:
+        asked = parse_completion(await _body(request))
+        engine = registry.engine(asked.model)
+        done = await _generate(scheduler, engine, asked, request.headers.get("x-session-id"))
+        return completion_answer(asked, engine, done)
+
+    @app.post("/tokenize")
+    async def tokenize(request: Request) -> dict[str, Any]:
+        known = {"model", "prompt", "add_special_tokens", "return_token_strs"}
+        fields = parse_object(await _body(request), known=known)
+        engine = registry.engine(text_field(fields, "model"))
+        add = _flag(fields, "add_special_tokens", default=True)
+        ids = engine.tokenizer.encode(text_field(fields, "prompt"), add_special_tokens=add).ids
+        wants_text = _flag(fields, "return_token_strs", default=False)
+        strings = [token_text(engine, token) for token in ids] if wants_text else None
+        return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
+
+    @app.post("/detokenize")
+    async def detokenize(request: Request) -> dict[str, str]:
+        fields = parse_object(await _body(request), known={"model", "tokens"})
+        engine = registry.engine(text_field(fields, "model"))
+        ids = id_list(fields.get("tokens"), "tokens", least=0)
+        return {"prompt": engine.tokenizer.decode(ids, skip_special_tokens=False)}
+
+    @app.post("/v1/reload")
+    async def reload(request: Request) -> dict[str, Any]:
+        known = {"path", "version", "manifest_sha256", "holder", "lease_s"}
+        fields = parse_object(await _body(request), known=known)
+        return await asyncio.to_thread(
+            registry.load,
+            path=text_field(fields, "path"),
+            version=text_field(fields, "version"),
+            manifest_sha256=_optional_text(fields, "manifest_sha256"),
+            holder=_optional_text(fields, "holder"),
+            lease_s=_lease_s(fields),
+        )
+
+    @app.post("/v1/release")
+    async def release(request: Request) -> dict[str, Any]:
+        fields = parse_object(await _body(request), known={"holder", "version"})
+        version = _optional_text(fields, "version")
+        return {
+            "released": await asyncio.to_thread(registry.release, holder=text_field(fields, "holder"), version=version)
+        }
+
+    return app
+
+
+async def _body(request: Request) -> Any:
+    try:
+        return json.loads(await request.body())
+    except ValueError as error:
+        raise invalid(f"Expected a JSON body: {error}") from error
+
+
+async def _generate(scheduler: Scheduler, engine: Engine, asked: CompletionRequest, session: str | None) -> Generation:
+    _check_fits(engine, asked)
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(HttpError(500, "internal_error", f"{type(error).__name__}: {error}"))
+
+    generation = Generation(
+        prompt=asked.prompt,
+        max_tokens=asked.max_tokens,
+        temperature=asked.temperature,
+        seed=asked.seed,
+        stop_ids=asked.stop_token_ids,
+        salt=asked.cache_salt,
+        session=session,
+        score_prompt=asked.wants_prompt_logprobs,
+        finish=lambda error: loop.call_soon_threadsafe(settle, error),
+    )
+    scheduler.submit(engine, generation)
+    await future
+    return generation
+
+
+def _check_fits(engine: Engine, asked: CompletionRequest) -> None:
+    if asked.max_tokens == 0 and not asked.wants_prompt_logprobs:
+        raise invalid("Expected `max_tokens` of at least 1, or `prompt_logprobs` to score the prompt only")
+    if (highest := max(asked.prompt)) >= engine.vocab_size:
+        raise invalid(f"Expected token ids below {engine.vocab_size}, got {highest}")
+    asked_len = len(asked.prompt) + asked.max_tokens
+    if asked_len > engine.max_model_len:
+        raise HttpError(
+            400,
+            "context_length_exceeded",
+            f"This model's maximum context length is {engine.max_model_len} tokens, the request needs {asked_len} "
+            f"[prompt={len(asked.prompt)}, max_tokens={asked.max_tokens}]",
+            max_model_len=engine.max_model_len,
+        )
+
+
+def _flag(fields: dict[str, Any], name: str, *, default: bool) -> bool:
+    value = fields.get(name, default)
+    if not isinstance(value, bool):
+        raise invalid(f"Expected `{name}` to be true or false, got {value!r}")
+    return value
+
+
+def _optional_text(fields: dict[str, Any], name: str) -> str | None:
+    return None if fields.get(name) is None else text_field(fields, name)
+
+
+def _lease_s(fields: dict[str, Any]) -> float:
+    value = fields.get("lease_s", DEFAULT_LEASE_S)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_LEASE_S:
+        raise invalid(f"Expected `lease_s` to be a number of seconds in (0, {MAX_LEASE_S:.0f}], got {value!r}")
+    return float(value)

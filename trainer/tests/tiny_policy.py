@@ -1,0 +1,51 @@
+"""A tiny random Qwen3 directory with a byte-level tokenizer, for tests that need a real model in milliseconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from longhaul_trainer.directory import seal
+
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+
+
+def build_tokenizer() -> Tokenizer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {letter: index for index, letter in enumerate(alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL])
+    return tokenizer
+
+
+def write_tiny_policy(
+    path: Path, *, seed: int = 0, hidden: int = 64, layers: int = 2, context: int = 512, pad_token_id: int | None = None
+) -> str:
+    """Writes and seals the directory. Returns the hash of its manifest."""
+    path.mkdir(parents=True)
+    tokenizer = build_tokenizer()
+    tokenizer.save(str(path / "tokenizer.json"))
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=hidden // 4,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.token_to_id("<|im_end|>"),
+        bos_token_id=None,
+        pad_token_id=pad_token_id,
+        initializer_range=0.1,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(path)
+    (path / "generation_config.json").unlink(missing_ok=True)
+    return seal(path, kind="policy", facts={})
