@@ -75,6 +75,8 @@ export interface PatchCapture {
   patch: Uint8Array
   /** Files that `unstaged` capture leaves behind (new, staged or committed work). */
   lostFiles: number
+  /** Present where the agent left a repository that no patch can be taken from; the patch is empty then. */
+  failure?: string
 }
 
 export interface GradeRunInput {

@@ -132,6 +132,8 @@ export interface RolloutCounts {
   infra: number
   resolved: number
   turns: number
+  /** Failure code of the last episode lost to infrastructure. */
+  failure: string | null
 }
 
 export interface PromptGroupInput {
@@ -153,6 +155,7 @@ export interface PromptGroupResult {
   infra: number
   resolved: number
   turns: number
+  failure: string | null
 }
 
 export interface EpisodeInput {

@@ -5,7 +5,9 @@ import {
   isCancellation,
   TimeoutFailure,
 } from '@temporalio/workflow'
-import { FAILURE_CODES, isFailureCode, type FailureCode } from '../contracts/failure-codes.ts'
+import { assertNever } from '../contracts/errors.ts'
+import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
+import { answerToFailure } from '../domain/episode-rules.ts'
 
 /** What an episode does after a failure. */
 export type FailureDecision =
@@ -22,9 +24,19 @@ export function decideAfter(error: unknown): FailureDecision {
   if (isCancellation(error)) return { kind: 'cancelled' }
   if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
   const code = failureCode(error)
-  if (code === 'Sandbox.Lost') return { kind: 're-place', code }
-  if (FAILURE_CODES[code].countsAs === 'user') return { kind: 'fail-run', code, message: innermostMessage(error) }
-  return { kind: 'infra', code }
+  const answer = answerToFailure(code)
+  switch (answer.kind) {
+    case 're-place':
+      return { kind: 're-place', code }
+    case 'fail-run':
+      return { kind: 'fail-run', code, message: innermostMessage(error) }
+    case 'retry':
+    case 'end':
+      // Temporal has used up the attempts that could help, and what is the policy's own doing ends inside the activity.
+      return { kind: 'infra', code }
+    default:
+      return assertNever(answer)
+  }
 }
 
 export function failureCode(error: unknown): FailureCode {

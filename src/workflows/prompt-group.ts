@@ -34,6 +34,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
     infra: results.filter((result) => !isValid(result)).length,
     resolved: results.filter((result) => result.verdict === 'resolved').length,
     turns: results.reduce((sum, result) => sum + (isValid(result) ? result.turns : 0), 0),
+    failure: results.findLast((result) => !isValid(result))?.failure ?? null,
   }
 }
 

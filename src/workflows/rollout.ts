@@ -6,13 +6,17 @@ import {
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
+import { isFailureCode } from '../contracts/failure-codes.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
-import { withCode } from './failures.ts'
+import { failRun, withCode } from './failures.ts'
 import { promptGroup } from './prompt-group.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
+
+/** Enough that one bad container is not mistaken for a dead server. */
+const HOPELESS_EPISODES = 12
 
 /** Task ids fetched at once: 50 ids stay far below 4 KB of payload. */
 const PAGE = 50
@@ -23,7 +27,9 @@ const PAGE = 50
  * cancelled.
  */
 export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
-  const counts: RolloutCounts = { ...(input.counts ?? { groups: 0, episodes: 0, infra: 0, resolved: 0, turns: 0 }) }
+  const counts: RolloutCounts = {
+    ...(input.counts ?? { groups: 0, episodes: 0, infra: 0, resolved: 0, turns: 0, failure: null }),
+  }
   const steering: RunControl = { paused: input.paused ?? false, stopAfterIteration: null }
   setHandler(controlSignal, (next) => {
     Object.assign(steering, next)
@@ -36,6 +42,7 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
       const taskId = await tasks.next()
       if (taskId === null) return
       addGroup(counts, await playGroup(input, taskId))
+      refuseHopeless(counts)
       setCurrentDetails(describe(input, counts, steering))
     }
   }
@@ -108,6 +115,21 @@ function addGroup(counts: RolloutCounts, group: PromptGroupResult): void {
   counts.infra += group.infra
   counts.resolved += group.resolved
   counts.turns += group.turns
+  counts.failure = group.failure ?? counts.failure
+}
+
+/**
+ * Where not one of the first episodes survives, something all of them need is down or wrong: going on would only turn the
+ * whole plan into infra. The run stops with the code of what it met, and can be continued once that is repaired.
+ */
+function refuseHopeless(counts: RolloutCounts): void {
+  const isHopeless = counts.infra === counts.episodes && counts.episodes >= HOPELESS_EPISODES
+  if (!isHopeless) return
+  const code = isFailureCode(counts.failure) ? counts.failure : 'Unexpected'
+  throw failRun(
+    code,
+    `All of the first ${counts.episodes} episodes were lost to infrastructure, the last one to ${code}`,
+  )
 }
 
 function describe(input: RolloutInput, counts: RolloutCounts, steering: RunControl): string {

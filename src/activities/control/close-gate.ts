@@ -1,4 +1,4 @@
-import { isAdmitted } from '../../domain/gate-rules.ts'
+import { decideAdmission } from '../../domain/gate-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
@@ -16,8 +16,9 @@ export async function closeGate(
   const gated: GatedSuite = { schema: 'longhaul.gated-suite/1', suite, repeats, admitted: [], refused: [] }
   for (const taskId of taskIds) {
     const checks = await checksOf(deps.store, { suite, taskId, repeats })
-    if (isAdmitted({ checks, repeats })) gated.admitted.push(taskId)
-    else gated.refused.push({ taskId, reason: reasonOf(checks) })
+    const admission = decideAdmission({ checks, repeats })
+    if (admission.admitted) gated.admitted.push(taskId)
+    else gated.refused.push({ taskId, reason: `${admission.reason}: ${describe(checks)}` })
   }
   const [first] = gated.refused
   if (first !== undefined && onRefused === 'fail') {
@@ -45,7 +46,7 @@ async function checksOf(
   return checks
 }
 
-function reasonOf(checks: GateRecord[]): string {
+function describe(checks: GateRecord[]): string {
   const bad = checks.find(({ ok }) => !ok)
   if (bad === undefined) return 'not every check was made'
   const expected = bad.check === 'gold' ? 'resolved' : 'unresolved'

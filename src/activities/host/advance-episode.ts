@@ -9,9 +9,9 @@ import type {
   ObservationRecord,
   SandboxState,
 } from '../../contracts/episodes.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
-import type { ChatFormat, PolicyClient } from '../../contracts/policy.types.ts'
+import type { ChatFormat, PolicyClient, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { ScaffoldProfile } from '../../contracts/scaffold.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
@@ -160,18 +160,16 @@ class EpisodePlayer {
 
     const seed = this.#deps.seedOf({ ...this.#input, recipeSeed: this.spec.recipeSeed, turn })
     const sampledAtMs = this.#deps.now()
-    const sample = await this.#deps.policy.sample(
-      {
-        policy,
-        promptIds,
-        maxTokens: Math.min(limits.maxTokensPerTurn, room),
-        seed,
-        sampling,
-        stopTokenIds: this.#setting.stopTokenIds,
-        session: episode,
-      },
-      this.#scope.signal,
-    )
+    const sample = await this.#sampleOrOverflow({
+      policy,
+      promptIds,
+      maxTokens: Math.min(limits.maxTokensPerTurn, room),
+      seed,
+      sampling,
+      stopTokenIds: this.#setting.stopTokenIds,
+      session: episode,
+    })
+    if (sample === null) return 'context-limit'
     const { command, formatError } = parseReply(sample.text)
     const { record } = await this.#deps.store.claimRecord<ActionRecord>(episodeKeys.action(episode, turn), {
       schema: 'longhaul.action/1',
@@ -191,6 +189,16 @@ class EpisodePlayer {
       sampleMs: this.#deps.now() - sampledAtMs,
     })
     return record
+  }
+
+  /** Null where the server's window is smaller than the recipe's: the turn does not fit, which is the policy's own ending. */
+  async #sampleOrOverflow(request: SampleRequest): Promise<SampleResult | null> {
+    try {
+      return await this.#deps.policy.sample(request, this.#scope.signal)
+    } catch (error) {
+      if (isLonghaulError(error) && error.code === 'Model.ContextOverflow') return null
+      throw error
+    }
   }
 
   async #promptDelta(turn: number): Promise<number[]> {

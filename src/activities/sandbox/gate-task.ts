@@ -1,6 +1,8 @@
+import type { VerdictKind } from '../../contracts/episodes.types.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
+import { isGateCheckOk } from '../../domain/gate-rules.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { sandboxLimits } from './open-sandbox.ts'
 import { type GradingDependencies, runGrading } from './run-grading.ts'
@@ -20,7 +22,7 @@ export interface GateRecord {
   check: 'gold' | 'empty'
   repeat: number
   ok: boolean
-  verdict: string
+  verdict: VerdictKind
   reason: string | null
   gradeMs: number
 }
@@ -58,7 +60,7 @@ export async function gateTask(
     },
     signal,
   )
-  const ok = check === 'gold' ? kind === 'resolved' : kind === 'unresolved'
+  const ok = isGateCheckOk({ check, verdict: kind })
   const { record } = await deps.store.claimRecord<GateRecord>(key, {
     schema: 'longhaul.gate/1',
     taskId,

@@ -1,11 +1,10 @@
-import { createHash } from 'node:crypto'
 import type { ArtifactRef } from '../../contracts/artifacts.types.ts'
 import type { Disposition, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
-import { forkProfile } from '../../grading/profiles/fork-4.0.3.ts'
+import { sha256Hex } from '../hash.ts'
 import { recordOutcome } from '../episode-result.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import { sandboxLimits } from './open-sandbox.ts'
@@ -63,7 +62,7 @@ async function verdictOf(
       limits: sandboxLimits(deps.recipe),
       patch: await deps.store.get(input.patch),
       task,
-      logKey: episodeKeys.grading(episode, forkProfile.name, 'test_output.txt'),
+      logKey: episodeKeys.grading(episode, task.gradingProfile, 'test_output.txt'),
     },
     signal,
   )
@@ -74,9 +73,9 @@ function fromGate(task: Task, reason: string): Graded {
     taskId: task.taskId,
     kind: 'unresolved',
     reason,
-    profile: forkProfile.name,
+    profile: task.gradingProfile,
     from: 'gate',
-    patchSha256: createHash('sha256').update('').digest('hex'),
+    patchSha256: sha256Hex(''),
     failToPass: { passed: 0, total: task.failToPass.length },
     passToPass: { passed: task.passToPass.length, total: task.passToPass.length },
     gradeMs: 0,

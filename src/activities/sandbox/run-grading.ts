@@ -1,10 +1,11 @@
-import { createHash } from 'node:crypto'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { forkProfile } from '../../grading/profiles/fork-4.0.3.ts'
+import { APPLY_COMMANDS, evalScript } from '../../grading/profiles/fork-4.0.3.ts'
+import { judgeRun, type Verdict } from '../../grading/verdict.ts'
+import { sha256Hex } from '../hash.ts'
 import type { EnsureImage } from './open-sandbox.ts'
 
 /** The harness's own limit on the tests. */
@@ -18,17 +19,46 @@ export interface GradingDependencies {
 
 export type Graded = Omit<VerdictRecord, 'schema' | 'episode'>
 
-/** One patch in a fresh container: run the profile's script, read the log, decide. The log is kept at `logKey`. */
+export interface RunGradingInput
+  extends Pick<GradeRunInput, 'run' | 'episode' | 'owner' | 'role' | 'limits' | 'patch'> {
+  task: Task
+  /** Where the log is kept. */
+  logKey: string
+}
+
+/**
+ * One patch in a fresh container: run the profile's script, read the log, decide. What may have been an accident of the
+ * machine (no results, a time-out, a broken log) is run once more, and then stands.
+ */
 export async function runGrading(
   deps: GradingDependencies,
-  input: Pick<GradeRunInput, 'run' | 'episode' | 'owner' | 'role' | 'limits' | 'patch'> & {
-    task: Task
-    logKey: string
-  },
+  input: RunGradingInput,
   signal: AbortSignal,
 ): Promise<Graded> {
-  const { task, patch, run, episode, owner, role, limits } = input
-  await deps.ensureImage(task, signal)
+  await deps.ensureImage(input.task, signal)
+  let { ran, verdict } = await gradeOnce(deps, input, signal)
+  if (verdict.mayRepeat) ({ ran, verdict } = await gradeOnce(deps, input, signal))
+  await keepLog(deps.store, input.logKey, ran)
+  const { kind, reason, failToPass, passToPass } = verdict
+  return {
+    taskId: input.task.taskId,
+    kind,
+    reason,
+    profile: input.task.gradingProfile,
+    from: 'container',
+    patchSha256: sha256Hex(input.patch),
+    failToPass,
+    passToPass,
+    gradeMs: ran.wallMs,
+    image: ran.imageDigest,
+  }
+}
+
+async function gradeOnce(
+  deps: GradingDependencies,
+  { task, run, episode, owner, role, limits, patch }: RunGradingInput,
+  signal: AbortSignal,
+): Promise<{ ran: GradeRunResult; verdict: Verdict }> {
   const ran = await deps.sandbox.grade(
     {
       run,
@@ -39,24 +69,14 @@ export async function runGrading(
       patch,
       image: task.image,
       repoDir: task.repoDir,
-      applyCommands: forkProfile.applyCommands,
-      evalScript: forkProfile.evalScript(task),
+      applyCommands: patch.length === 0 ? [] : APPLY_COMMANDS,
+      evalScript: evalScript(task),
       timeoutMs: TEST_TIMEOUT_MS,
       leaseMs: TEST_TIMEOUT_MS + 5 * 60_000,
     },
     signal,
   )
-  await keepLog(deps.store, input.logKey, ran)
-  const verdict = forkProfile.judge({ task, ran })
-  return {
-    ...verdict,
-    taskId: task.taskId,
-    profile: forkProfile.name,
-    from: 'container',
-    patchSha256: createHash('sha256').update(patch).digest('hex'),
-    gradeMs: ran.wallMs,
-    image: ran.imageDigest,
-  }
+  return { ran, verdict: judgeRun(task, ran) }
 }
 
 /** Logs hold times, so a repeated grading writes other bytes: the first log stays, as the first verdict does. */
