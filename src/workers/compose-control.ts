@@ -1,0 +1,37 @@
+import { createControlActivities } from '../activities/control/control-activities.ts'
+import { createRecipeReader } from '../activities/stored-recipe.ts'
+import { createSuiteReader } from '../activities/stored-tasks.ts'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { loadTasks } from '../adapters/datasets/load-tasks.ts'
+import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
+import { importBasePolicy } from '../adapters/trainer-job/policy-directory.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import type { Composed } from './compose-role.ts'
+import type { WorkerEnvironment } from './worker-environment.ts'
+import { loadWorkflowBundle } from './workflow-bundle.ts'
+
+/** All workflows and their short bookkeeping. */
+export async function composeControl(environment: WorkerEnvironment): Promise<Composed> {
+  const store = createDirectoryStore({ root: environment.artifacts })
+  const activities = createControlActivities({
+    store,
+    recipes: createRecipeReader(store),
+    suites: createSuiteReader(store),
+    loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs }),
+    loadTasks,
+    importBase: (base) => importBasePolicy({ store, base, dirs: environment.recipeDirs }),
+  })
+  return {
+    workers: [
+      {
+        taskQueue: QUEUES.control,
+        workflowBundle: await loadWorkflowBundle(environment.bundle),
+        activities,
+        maxConcurrentActivityTaskExecutions: 16,
+        // Entries, not bytes: an episode holds about 30 KB, so this is far below a small heap.
+        maxCachedWorkflows: 1_000,
+      },
+    ],
+    dispose: async () => {},
+  }
+}

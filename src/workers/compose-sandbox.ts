@@ -1,0 +1,57 @@
+import { createHostActivities } from '../activities/host/host-activities.ts'
+import { createSettingResolver, turnSeed } from '../activities/host/episode-setting.ts'
+import { createSandboxActivities } from '../activities/sandbox/sandbox-activities.ts'
+import { createImageProvider } from '../activities/sandbox/task-images.ts'
+import { createRecipeReader } from '../activities/stored-recipe.ts'
+import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { connectEngine } from '../adapters/docker/engine.ts'
+import { createDockerSandboxHost } from '../adapters/docker/sandbox-host.ts'
+import { createPolicyClient } from '../adapters/policy-server/client.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import type { Composed } from './compose-role.ts'
+import { hostIdentity } from './host-identity.ts'
+import type { WorkerEnvironment } from './worker-environment.ts'
+
+/** Containers that start or grade at once: on few cores more of them only wait for each other. */
+const MAX_STARTING = 4
+
+/** Two workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
+export async function composeSandbox(environment: WorkerEnvironment): Promise<Composed> {
+  const store = createDirectoryStore({ root: environment.artifacts })
+  const engine = await connectEngine()
+  const { hostId, hostQueue } = hostIdentity(environment.hostId)
+  const sandbox = createDockerSandboxHost({ engine, hostId, hostQueue, maxStarting: MAX_STARTING })
+  const recipes = createRecipeReader(store)
+  const tasks = createTaskReader(store)
+  const policy = createPolicyClient({ kind: 'embedded', url: environment.policyUrl })
+  const shared = { store, sandbox, recipes, tasks }
+  return {
+    workers: [
+      {
+        taskQueue: QUEUES.sandbox,
+        // Waiting for a place on the host costs a slot and nothing else.
+        maxConcurrentActivityTaskExecutions: 24,
+        activities: createSandboxActivities({
+          ...shared,
+          suites: createSuiteReader(store),
+          ensureImage: createImageProvider({ engine, cacheDir: environment.cacheDir, log: (line) => console.error(line) }),
+        }),
+      },
+      {
+        taskQueue: hostQueue,
+        maxConcurrentActivityTaskExecutions: 100,
+        // A cluster has many hosts and the server a limit on long polls: few pollers each.
+        activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 },
+        activities: createHostActivities({
+          ...shared,
+          policy,
+          resolve: createSettingResolver({ tasks, policy }),
+          seedOf: turnSeed,
+          now: Date.now,
+        }),
+      },
+    ],
+    dispose: async () => sandbox.dispose(),
+  }
+}

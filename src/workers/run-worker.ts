@@ -1,0 +1,75 @@
+import { NativeConnection, Worker, type WorkerOptions } from '@temporalio/worker'
+import { LonghaulError } from '../contracts/errors.ts'
+import { composeRole, type Composed } from './compose-role.ts'
+import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
+import { installRuntime } from './worker-log.ts'
+
+export const ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
+export type Role = (typeof ROLES)[number]
+
+export interface RunWorkerOptions {
+  /** `all` serves every role in one process, for a laptop. */
+  role: Role | 'all'
+  /** @default from the process environment */
+  environment?: WorkerEnvironment
+}
+
+/**
+ * Runs a worker until SIGTERM or SIGINT; resolves once it has drained. Activities that are still running after the grace
+ * time are cancelled and taken up by the next attempt: records and journals make that safe.
+ * @throws LonghaulError `Temporal.Unreachable`
+ */
+export async function runWorker({ role, environment = readWorkerEnvironment() }: RunWorkerOptions): Promise<void> {
+  installRuntime(role)
+  const connection = await connect(environment)
+  const roles: readonly Role[] = role === 'all' ? ROLES : [role]
+  const composed: Composed[] = []
+  try {
+    for (const one of roles) composed.push(await composeRole(one, environment))
+    const workers = await Promise.all(
+      composed.flatMap(({ workers: options }) => options).map((options) => createWorker(connection, environment, options)),
+    )
+    await Promise.all(workers.map((worker) => worker.run()))
+  } finally {
+    await Promise.all(composed.map(({ dispose }) => dispose()))
+    await connection.close()
+  }
+}
+
+function createWorker(
+  connection: NativeConnection,
+  environment: WorkerEnvironment,
+  options: Omit<WorkerOptions, 'connection'>,
+): Promise<Worker> {
+  return Worker.create({
+    connection,
+    namespace: environment.namespace,
+    // A stopped turn costs nothing (the journal has it), so there is no reason to hold up a restart for long.
+    shutdownGraceTime: '5s',
+    shutdownForceTime: '30s',
+    // Bounds how late a cancel arrives.
+    maxHeartbeatThrottleInterval: '5s',
+    defaultHeartbeatThrottleInterval: '5s',
+    ...options,
+  })
+}
+
+/** The server may start at the same moment as its workers: half a minute of patience, then a clear error. */
+async function connect({ temporalAddress }: WorkerEnvironment): Promise<NativeConnection> {
+  const deadline = Date.now() + 30_000
+  for (;;) {
+    try {
+      return await NativeConnection.connect({ address: temporalAddress })
+    } catch (cause) {
+      if (Date.now() < deadline) {
+        await new Promise((resolve) => setTimeout(resolve, 500))
+        continue
+      }
+      throw new LonghaulError({
+        code: 'Temporal.Unreachable',
+        message: `Expected a Temporal server at ${temporalAddress}; start the local stack (longhaul up) or set LONGHAUL_TEMPORAL_ADDRESS`,
+        cause,
+      })
+    }
+  }
+}

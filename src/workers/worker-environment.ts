@@ -1,0 +1,47 @@
+import { fileURLToPath } from 'node:url'
+import { LonghaulError } from '../contracts/errors.ts'
+
+/** What a worker process is told by its environment; `longhaul up` sets all of it. */
+export interface WorkerEnvironment {
+  /** LONGHAUL_TEMPORAL_ADDRESS or TEMPORAL_ADDRESS */
+  temporalAddress: string
+  /** LONGHAUL_NAMESPACE */
+  namespace: string
+  /** LONGHAUL_ARTIFACTS: directory of the artifact store */
+  artifacts: string
+  /** LONGHAUL_POLICY_URL */
+  policyUrl: string
+  /** LONGHAUL_PYTHON: interpreter with the trainer's packages */
+  python: string
+  /** LONGHAUL_BUNDLE: prebuilt workflow bundle */
+  bundle: string | null
+  /** LONGHAUL_CACHE: user cache */
+  cacheDir: string
+  /** LONGHAUL_HOST_ID: stable name of this sandbox host */
+  hostId: string | null
+  /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
+  recipeDirs: string[]
+}
+
+export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): WorkerEnvironment {
+  const required = (name: string): string => {
+    const value = env[name]
+    if (value !== undefined && value !== '') return value
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected ${name} in the environment of a worker; longhaul up sets it for the local stack`,
+    })
+  }
+  const ownRecipes = fileURLToPath(new URL('../../recipes', import.meta.url))
+  return {
+    temporalAddress: env['LONGHAUL_TEMPORAL_ADDRESS'] ?? env['TEMPORAL_ADDRESS'] ?? '127.0.0.1:7233',
+    namespace: env['LONGHAUL_NAMESPACE'] ?? 'default',
+    artifacts: required('LONGHAUL_ARTIFACTS'),
+    policyUrl: required('LONGHAUL_POLICY_URL'),
+    python: env['LONGHAUL_PYTHON'] ?? 'python3',
+    bundle: env['LONGHAUL_BUNDLE'] ?? null,
+    cacheDir: required('LONGHAUL_CACHE'),
+    hostId: env['LONGHAUL_HOST_ID'] ?? null,
+    recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
+  }
+}
