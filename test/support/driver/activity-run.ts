@@ -1,0 +1,220 @@
+import { ApplicationFailure, RetryState, TimeoutType } from '@temporalio/common'
+import type { coresdk } from '@temporalio/proto'
+import { type ActivityCall, type OutcomeKind, ScriptedOutcome } from '../activity-script.ts'
+import type { Agenda } from './agenda.ts'
+import {
+  cancelledFailure,
+  durationMs,
+  encode,
+  type Failure,
+  type Payload,
+  timeoutFailure,
+  toError,
+  toFailure,
+} from './protos.ts'
+
+export type ActivityEnd =
+  | { kind: 'completed'; result: Payload | null; attempt: number }
+  | { kind: 'failed' | 'timed-out'; failure: Failure; retryState: RetryState; attempt: number }
+  | { kind: 'cancelled'; failure: Failure; attempt: number }
+
+export interface ActivityRunInput {
+  command: coresdk.workflow_commands.IScheduleActivity
+  call: Omit<ActivityCall, 'attempt' | 'atMs'>
+  script: (input: unknown, call: ActivityCall) => unknown
+  agenda: Agenda
+  /** Whether a worker polls the queue now. */
+  isServed: (taskQueue: string) => boolean
+  onAttempt: (call: ActivityCall) => void
+  onEnd: (end: ActivityEnd) => void
+}
+
+/** What an attempt without a stated duration takes. */
+const DEFAULT_ATTEMPT_MS = 10
+/** From a cancel request to the worker's answer: the next heartbeat's reply. */
+const CANCEL_MS = 10
+
+/**
+ * One scheduled activity with all its attempts, by the server's rules: retries follow the policy and write no history;
+ * schedule-to-start is never retried; a cancel reaches only attempts that heartbeat.
+ */
+export class ActivityRun {
+  readonly #input: ActivityRunInput
+  #attempt = 0
+  #phase: 'queued' | 'running' | 'backing-off' | 'ended' = 'queued'
+  #ignoresCancel = false
+  #startedAtMs = 0
+  /** Takes what is planned for the current phase off the agenda. */
+  #unplan: () => void = () => {}
+
+  constructor(input: ActivityRunInput) {
+    this.#input = input
+  }
+
+  get taskQueue(): string {
+    return this.#input.call.taskQueue
+  }
+
+  get description(): string {
+    return `${this.#input.call.type} on ${this.taskQueue} (${this.#phase}, attempt ${this.#attempt})`
+  }
+
+  /** Puts the next attempt on the queue. */
+  async enqueue(): Promise<void> {
+    const { agenda, isServed, call } = this.#input
+    this.#phase = 'queued'
+    if (isServed(this.taskQueue)) return this.#begin()
+    const limit = call.scheduleToStartMs
+    if (limit === null) return
+    this.#unplan = agenda.after(limit, () => {
+      this.#attempt++
+      this.#end({
+        kind: 'timed-out',
+        failure: timeoutFailure(TimeoutType.SCHEDULE_TO_START),
+        retryState: RetryState.NON_RETRYABLE_FAILURE,
+        attempt: this.#attempt,
+      })
+    })
+  }
+
+  /** A worker polls the queue again. */
+  async workerReturned(): Promise<void> {
+    if (this.#phase !== 'queued') return
+    this.#unplan()
+    await this.#begin()
+  }
+
+  /** The worker process died: nothing answers until the heartbeat timeout, or start-to-close without one. */
+  workerDied(): void {
+    if (this.#phase !== 'running') return
+    this.#unplan()
+    const { call, agenda } = this.#input
+    const runs = agenda.nowMs - this.#startedAtMs
+    const [timeout, afterMs] =
+      call.heartbeatMs === null
+        ? [TimeoutType.START_TO_CLOSE, Math.max(0, (call.startToCloseMs ?? 0) - runs)]
+        : [TimeoutType.HEARTBEAT, call.heartbeatMs]
+    this.#unplan = agenda.after(afterMs, () => this.#fail('timed-out', timeoutFailure(timeout)))
+  }
+
+  requestCancel(): void {
+    const { agenda, call } = this.#input
+    if (this.#phase === 'ended') return
+    if (this.#phase === 'running' && (this.#ignoresCancel || call.heartbeatMs === null)) return
+    this.#unplan()
+    const delay = this.#phase === 'running' ? CANCEL_MS : 0
+    this.#unplan = agenda.after(delay, () =>
+      this.#end({ kind: 'cancelled', failure: cancelledFailure('Activity cancelled'), attempt: this.#attempt }),
+    )
+  }
+
+  /** Its workflow has closed or no longer waits: the end interests nobody. */
+  abandon(): void {
+    this.#unplan()
+    this.#phase = 'ended'
+  }
+
+  async #begin(): Promise<void> {
+    this.#phase = 'running'
+    this.#attempt++
+    this.#startedAtMs = this.#input.agenda.nowMs
+    const call: ActivityCall = { ...this.#input.call, attempt: this.#attempt, atMs: this.#startedAtMs }
+    this.#input.onAttempt(call)
+    let outcome: OutcomeKind
+    try {
+      const scripted = await this.#input.script(call.input, call)
+      outcome =
+        scripted instanceof ScriptedOutcome
+          ? scripted.outcome
+          : { kind: 'takes', ms: DEFAULT_ATTEMPT_MS, end: () => scripted, ignoresCancel: false }
+    } catch (error) {
+      outcome = {
+        kind: 'takes',
+        ms: DEFAULT_ATTEMPT_MS,
+        ignoresCancel: false,
+        end: () => {
+          throw error
+        },
+      }
+    }
+    // A script may stop the very worker it runs on; then its answer is lost.
+    if (!this.#input.isServed(this.taskQueue)) return this.workerDied()
+    this.#plan(outcome, call)
+  }
+
+  #plan(outcome: OutcomeKind, call: ActivityCall): void {
+    const { agenda } = this.#input
+    if (outcome.kind === 'times-out') {
+      const failure = timeoutFailure(outcome.timeout, outcome.lastHeartbeat)
+      this.#unplan = agenda.after(timeoutMs(outcome.timeout, call), () => this.#fail('timed-out', failure))
+      return
+    }
+    this.#ignoresCancel = outcome.ignoresCancel
+    if (call.startToCloseMs !== null && outcome.ms > call.startToCloseMs) {
+      const failure = timeoutFailure(TimeoutType.START_TO_CLOSE)
+      this.#unplan = agenda.after(call.startToCloseMs, () => this.#fail('timed-out', failure))
+      return
+    }
+    this.#unplan = agenda.after(outcome.ms, () => {
+      let result: unknown
+      try {
+        result = outcome.end()
+      } catch (error) {
+        return this.#fail('failed', toFailure(error))
+      }
+      const [payload] = encode(result)
+      this.#end({ kind: 'completed', result: payload ?? null, attempt: this.#attempt })
+    })
+  }
+
+  #fail(kind: 'failed' | 'timed-out', failure: Failure): void {
+    const retryState = this.#retryStateAfter(failure)
+    if (retryState !== RetryState.IN_PROGRESS) {
+      this.#end({ kind, failure, retryState, attempt: this.#attempt })
+      return
+    }
+    this.#phase = 'backing-off'
+    this.#unplan = this.#input.agenda.after(this.#backoffMs(), () => this.enqueue())
+  }
+
+  #retryStateAfter(failure: Failure): RetryState {
+    const { maximumAttempts } = this.#input.call
+    const error = toError(failure)
+    const policy = this.#input.command.retryPolicy
+    if (error instanceof ApplicationFailure) {
+      const refused = (policy?.nonRetryableErrorTypes ?? []).includes(error.type ?? '')
+      if (error.nonRetryable || refused) return RetryState.NON_RETRYABLE_FAILURE
+    }
+    const timeout = failure.timeoutFailureInfo ? failure.message : null
+    if (timeout?.includes(TimeoutType.SCHEDULE_TO_START)) return RetryState.NON_RETRYABLE_FAILURE
+    if (timeout?.includes(TimeoutType.SCHEDULE_TO_CLOSE)) return RetryState.TIMEOUT
+    if (maximumAttempts > 0 && this.#attempt >= maximumAttempts) return RetryState.MAXIMUM_ATTEMPTS_REACHED
+    return RetryState.IN_PROGRESS
+  }
+
+  /** The server's defaults: 1 s, doubled each time, up to a hundred times the first. */
+  #backoffMs(): number {
+    const policy = this.#input.command.retryPolicy
+    const initial = durationMs(policy?.initialInterval) ?? 1000
+    const most = durationMs(policy?.maximumInterval) ?? initial * 100
+    return Math.min(most, initial * (policy?.backoffCoefficient || 2) ** (this.#attempt - 1))
+  }
+
+  #end(end: ActivityEnd): void {
+    this.#phase = 'ended'
+    this.#input.onEnd(end)
+  }
+}
+
+function timeoutMs(timeout: TimeoutType, call: ActivityCall): number {
+  const limits = new Map<TimeoutType, number | null>([
+    [TimeoutType.HEARTBEAT, call.heartbeatMs],
+    [TimeoutType.SCHEDULE_TO_START, call.scheduleToStartMs],
+    [TimeoutType.START_TO_CLOSE, call.startToCloseMs],
+  ])
+  const limit = limits.get(timeout) ?? null
+  if (limit === null) {
+    throw new Error(`Expected ${call.type} to have a ${timeout} timeout, it has none: it cannot end that way`)
+  }
+  return limit
+}

@@ -1,0 +1,205 @@
+/** Children: start, end, cancellation. */
+import { msToTs } from '@temporalio/common'
+import proto from '@temporalio/proto'
+import type { coresdk } from '@temporalio/proto'
+import { requestId } from '../history-builder.ts'
+import { cancelledFailure, childFailure, type Failure } from './protos.ts'
+import { NAMESPACE, type WorkflowRun } from './workflow-run.ts'
+import { recall, remember, type Step, summaryOf, type World } from './world.ts'
+
+const { ChildWorkflowCancellationType, ParentClosePolicy } = proto.coresdk.child_workflow
+
+export function startChild(step: Step, command: coresdk.workflow_commands.IStartChildWorkflowExecution): void {
+  const { world, run, taskCompletedEventId } = step
+  const timeMs = world.nowMs()
+  const seq = command.seq ?? 0
+  const workflowId = command.workflowId ?? ''
+  const type = command.workflowType ?? ''
+  const initiatedEventId = run.history.add({
+    type: 'EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED',
+    timeMs,
+    userMetadata: step.command.userMetadata,
+    attributes: {
+      startChildWorkflowExecutionInitiatedEventAttributes: {
+        namespace: NAMESPACE,
+        namespaceId: requestId(1),
+        workflowId,
+        workflowType: { name: type },
+        taskQueue: { name: command.taskQueue || run.start.taskQueue, kind: 1 },
+        input: { payloads: command.input ?? [] },
+        workflowExecutionTimeout: command.workflowExecutionTimeout,
+        workflowRunTimeout: command.workflowRunTimeout,
+        workflowTaskTimeout: msToTs('10s'),
+        parentClosePolicy: command.parentClosePolicy,
+        workflowTaskCompletedEventId: taskCompletedEventId,
+        workflowIdReusePolicy: command.workflowIdReusePolicy,
+        header: { fields: command.headers ?? {} },
+        memo: { fields: command.memo ?? {} },
+        searchAttributes: command.searchAttributes,
+        inheritBuildId: true,
+      },
+    },
+  })
+  const child = world.startChild(
+    {
+      workflowId,
+      type,
+      taskQueue: command.taskQueue || run.start.taskQueue,
+      args: command.input ?? [],
+      memo: command.memo ?? {},
+      searchAttributes: command.searchAttributes?.indexedFields ?? {},
+      summary: summaryOf(step.command),
+      parent: { workflowId: run.start.workflowId, runId: run.start.runId, seq, initiatedEventId },
+      parentClosePolicy: command.parentClosePolicy ?? ParentClosePolicy.PARENT_CLOSE_POLICY_TERMINATE,
+    },
+    command.workflowIdReusePolicy ?? 0,
+  )
+  if (child === null) {
+    run.history.add({
+      type: 'EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED',
+      timeMs,
+      attributes: {
+        startChildWorkflowExecutionFailedEventAttributes: {
+          namespace: NAMESPACE,
+          namespaceId: requestId(1),
+          workflowId,
+          workflowType: { name: type },
+          cause: 1,
+          initiatedEventId,
+          workflowTaskCompletedEventId: taskCompletedEventId,
+        },
+      },
+    })
+    run.addJob({ resolveChildWorkflowExecutionStart: { seq, failed: { workflowId, workflowType: type, cause: 1 } } })
+    return
+  }
+  run.children.set(seq, child)
+  remember(run, 'child-cancellation-type', seq, command.cancellationType ?? 0)
+  const startedEventId = run.history.add({
+    type: 'EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED',
+    timeMs,
+    attributes: {
+      childWorkflowExecutionStartedEventAttributes: {
+        namespace: NAMESPACE,
+        namespaceId: requestId(1),
+        initiatedEventId,
+        workflowExecution: { workflowId, runId: child.start.runId },
+        workflowType: { name: type },
+        header: {},
+      },
+    },
+  })
+  remember(run, 'child-started', seq, startedEventId)
+  run.addJob({ resolveChildWorkflowExecutionStart: { seq, succeeded: { runId: child.start.runId } } })
+}
+
+/** Tells the parent how a child ended. The last run of a chain of continue-as-new speaks for the whole chain. */
+export function reportChildEnd(world: World, parent: WorkflowRun, child: WorkflowRun): void {
+  const place = child.start.parent
+  if (place === null || !parent.isOpen || !parent.children.has(place.seq)) return
+  const { seq, initiatedEventId } = place
+  const { workflowId, firstRunId, type } = child.start
+  parent.children.delete(seq)
+  const common = {
+    namespace: NAMESPACE,
+    namespaceId: requestId(1),
+    workflowExecution: { workflowId, runId: firstRunId },
+    workflowType: { name: type },
+    initiatedEventId,
+    startedEventId: recall(parent, 'child-started', seq),
+  }
+  const timeMs = world.nowMs()
+  const wrap = (cause: Failure): Failure => childFailure({ cause, workflowId, runId: firstRunId, workflowType: type })
+  const { status } = child
+  switch (status.kind) {
+    case 'completed': {
+      const payloads = status.result === null ? {} : { result: { payloads: [status.result] } }
+      parent.history.add({
+        type: 'EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED',
+        timeMs,
+        attributes: { childWorkflowExecutionCompletedEventAttributes: { ...common, ...payloads } },
+      })
+      parent.addJob({ resolveChildWorkflowExecution: { seq, result: { completed: { result: status.result } } } })
+      return
+    }
+    case 'failed': {
+      parent.history.add({
+        type: 'EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED',
+        timeMs,
+        attributes: {
+          childWorkflowExecutionFailedEventAttributes: { ...common, failure: status.failure, retryState: 5 },
+        },
+      })
+      parent.addJob({ resolveChildWorkflowExecution: { seq, result: { failed: { failure: wrap(status.failure) } } } })
+      return
+    }
+    case 'cancelled': {
+      parent.history.add({
+        type: 'EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED',
+        timeMs,
+        attributes: { childWorkflowExecutionCanceledEventAttributes: common },
+      })
+      const failure = wrap(cancelledFailure('Child Workflow cancelled'))
+      parent.addJob({ resolveChildWorkflowExecution: { seq, result: { cancelled: { failure } } } })
+      return
+    }
+    case 'terminated': {
+      parent.history.add({
+        type: 'EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED',
+        timeMs,
+        attributes: { childWorkflowExecutionTerminatedEventAttributes: common },
+      })
+      const failure = wrap({ message: 'Child Workflow terminated', terminatedFailureInfo: {} })
+      parent.addJob({ resolveChildWorkflowExecution: { seq, result: { failed: { failure } } } })
+      return
+    }
+    case 'continued-as-new':
+    case 'open':
+      throw new Error(`${workflowId} has not ended`)
+  }
+}
+
+export function cancelChild(step: Step, command: coresdk.workflow_commands.ICancelChildWorkflowExecution): void {
+  const { world, run } = step
+  const seq = command.childWorkflowSeq ?? 0
+  const child = run.children.get(seq)
+  if (child === undefined) return
+  const type = recall(run, 'child-cancellation-type', seq)
+  const { workflowId, firstRunId: runId } = child.start
+  const failure = childFailure({
+    cause: cancelledFailure('Child Workflow cancelled'),
+    workflowId,
+    runId,
+    workflowType: child.start.type,
+  })
+  if (type !== ChildWorkflowCancellationType.ABANDON) {
+    requestCancelOf(step, workflowId, command.reason ?? '', true)
+    world.cancel(workflowId, command.reason ?? '')
+  }
+  if (type === ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED) return
+  run.children.delete(seq)
+  run.addJob({ resolveChildWorkflowExecution: { seq, result: { cancelled: { failure } } } })
+}
+
+export function requestCancelOf(step: Step, workflowId: string, reason: string, childWorkflowOnly: boolean): number {
+  const { world, run, taskCompletedEventId } = step
+  const common = { namespace: NAMESPACE, namespaceId: requestId(1), workflowExecution: { workflowId } }
+  const initiatedEventId = run.history.add({
+    type: 'EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED',
+    timeMs: world.nowMs(),
+    attributes: {
+      requestCancelExternalWorkflowExecutionInitiatedEventAttributes: {
+        ...common,
+        childWorkflowOnly,
+        reason,
+        workflowTaskCompletedEventId: taskCompletedEventId,
+      },
+    },
+  })
+  run.history.add({
+    type: 'EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED',
+    timeMs: world.nowMs(),
+    attributes: { externalWorkflowExecutionCancelRequestedEventAttributes: { ...common, initiatedEventId } },
+  })
+  return initiatedEventId
+}
