@@ -1,0 +1,96 @@
+import type Docker from 'dockerode'
+
+import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
+import type { Engine } from './engine.ts'
+import { LABELS, PROJECT } from './labels.ts'
+
+export interface ContainerSpecInput {
+  engine: Engine
+  name: string
+  image: string
+  command: string[]
+  workingDir: string
+  limits: SandboxLimits
+  labels: ContainerLabels
+  /** `restricted`: the agent's, almost no capabilities. `default`: the engine's own set, for parity in grading. */
+  capabilities: 'restricted' | 'default'
+}
+
+export interface ContainerLabels {
+  run: string
+  episode: string
+  role: string
+  fence: number
+  leaseMs: number
+  maxLifeMs: number
+  owner: string
+  host: string
+  imageDigest: string
+}
+
+/** What package managers and the end-of-episode sweep need; proved by the tests, everything else is dropped. */
+const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL']
+
+/** The full specification of a container (sandboxes get no network, no mounts, no devices, no engine socket). */
+export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreateOptions {
+  const { engine, name, image, command, workingDir, limits, capabilities } = input
+  const memory = limits.memoryMiB * 1024 * 1024
+  const restricted = { CapDrop: ['ALL'], CapAdd: AGENT_CAPABILITIES }
+  return {
+    name,
+    Image: image,
+    // The image's own entry point could start anything before us.
+    Entrypoint: [],
+    Cmd: command,
+    WorkingDir: workingDir,
+    // The default is the container's id, which would differ in every record.
+    Hostname: 'sandbox',
+    User: 'root',
+    Tty: false,
+    OpenStdin: false,
+    Labels: labelsOf(input.labels),
+    HostConfig: hostConfig({
+      ...(capabilities === 'restricted' ? restricted : {}),
+      SecurityOpt: ['no-new-privileges:true'],
+      Privileged: false,
+      IpcMode: 'private',
+      CgroupnsMode: 'private',
+      NetworkMode: 'none',
+      Memory: memory,
+      MemorySwap: memory,
+      NanoCpus: Math.round(Math.min(limits.cpus, engine.cpus) * 1e9),
+      PidsLimit: limits.pids,
+      ShmSize: 64 * 1024 * 1024,
+      Ulimits: [
+        { Name: 'nofile', Soft: 4096, Hard: 4096 },
+        { Name: 'core', Soft: 0, Hard: 0 },
+      ],
+      OomScoreAdj: 500,
+      ...(engine.hasInit ? { Init: true } : {}),
+      RestartPolicy: { Name: 'no' },
+      AutoRemove: false,
+      LogConfig: { Type: 'none', Config: {} },
+    }),
+  }
+}
+
+/** The engine knows `CgroupnsMode`; the client's types do not. */
+function hostConfig(config: Docker.HostConfig & { CgroupnsMode: 'private' }): Docker.HostConfig {
+  return config
+}
+
+function labelsOf(labels: ContainerLabels): Record<string, string> {
+  return {
+    [LABELS.project]: PROJECT,
+    [LABELS.run]: labels.run,
+    [LABELS.episode]: labels.episode,
+    [LABELS.role]: labels.role,
+    [LABELS.fence]: String(labels.fence),
+    [LABELS.created]: String(Date.now()),
+    [LABELS.leaseMs]: String(labels.leaseMs),
+    [LABELS.maxLifeMs]: String(labels.maxLifeMs),
+    [LABELS.owner]: labels.owner,
+    [LABELS.host]: labels.host,
+    [LABELS.image]: labels.imageDigest,
+  }
+}

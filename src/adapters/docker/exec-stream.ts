@@ -1,0 +1,54 @@
+import type { Duplex } from 'node:stream'
+
+import type { Container } from 'dockerode'
+
+export interface ExecStream {
+  /** The connection itself; never half-closed, because closing its input makes engines cut the output. */
+  socket: Duplex
+}
+
+export interface OpenExecInput {
+  container: Container
+  command: string[]
+}
+
+export async function openExec({ container, command }: OpenExecInput): Promise<ExecStream> {
+  const exec = await container.exec({
+    Cmd: command,
+    User: 'root',
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: false,
+  })
+  return { socket: await exec.start({ hijack: true, stdin: true }) }
+}
+
+export type StreamKind = 'stdout' | 'stderr'
+
+/** Splits the engine's multiplexed stream (8-byte header: kind, three zeros, big-endian length) into its payloads, in
+ *  order of arrival. A chunk may hold several frames or a part of one. */
+export function createDemultiplexer(onPayload: (kind: StreamKind, payload: Buffer) => void): (chunk: Buffer) => void {
+  let header = Buffer.alloc(0)
+  let left = 0
+  let kind: StreamKind = 'stdout'
+  return (chunk) => {
+    let rest = chunk
+    while (rest.length > 0) {
+      if (left === 0) {
+        const wanted = 8 - header.length
+        header = Buffer.concat([header, rest.subarray(0, wanted)])
+        rest = rest.subarray(wanted)
+        if (header.length < 8) return
+        kind = header[0] === 2 ? 'stderr' : 'stdout'
+        left = header.readUInt32BE(4)
+        header = Buffer.alloc(0)
+        continue
+      }
+      const payload = rest.subarray(0, left)
+      rest = rest.subarray(payload.length)
+      left -= payload.length
+      onPayload(kind, payload)
+    }
+  }
+}

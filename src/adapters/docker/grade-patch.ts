@@ -1,0 +1,133 @@
+import { createHash } from 'node:crypto'
+
+import type { Container } from 'dockerode'
+
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { GradeRunInput, GradeRunResult } from '../../contracts/sandbox.types.ts'
+import { containerName } from './container-name.ts'
+import { containerSpec } from './container-spec.ts'
+import { createOrAdopt } from './create-container.ts'
+import type { Engine } from './engine.ts'
+import { readGradeFiles } from './grade-files.ts'
+import { removeContainer } from './remove-container.ts'
+import { HOME, packScripts, shellQuote, textFile } from './runner-files.ts'
+import { type SandboxContext, requireImage } from './sandbox-context.ts'
+import { packFiles } from './tar.ts'
+
+/** Beyond the deadline inside: start, apply and a machine under load. */
+const OUTER_SLACK_MS = 60_000
+
+/** Runs the evaluation in a fresh container whose main process is the grading itself: no exec, and no process that could
+ *  outlive it. The container is removed before this returns.
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed` */
+export async function gradePatch(
+  context: SandboxContext,
+  input: GradeRunInput,
+  signal: AbortSignal,
+): Promise<GradeRunResult> {
+  return context.starting.use(async () => {
+    signal.throwIfAborted()
+    const { engine } = context
+    const digest = await requireImage(context, input.image)
+    const spec = gradingSpec(context, input, digest)
+    const name = spec.name ?? ''
+    const files = packGradeFiles(input)
+    try {
+      const container = await createAnew(engine, spec)
+      await container.putArchive(await files, { path: '/' })
+      await container.start()
+      await waitForEnd(container, input.timeoutMs + OUTER_SLACK_MS, signal)
+      return toResult(await readGradeFiles(container), digest)
+    } finally {
+      await removeContainer({ engine, name })
+    }
+  })
+}
+
+function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {
+  const seconds = String(Math.ceil(input.timeoutMs / 1000))
+  // Several patches of one episode may be graded at once (gate checks do so): what is graded is part of the name.
+  const what = createHash('sha256').update(input.patch).update('\0').update(input.evalScript).digest('hex').slice(0, 8)
+  return containerSpec({
+    engine: context.engine,
+    name: containerName([input.episode, input.role, what]),
+    image: input.image,
+    command: ['/bin/sh', `${HOME}/bin/grade.sh`, seconds],
+    workingDir: input.repoDir,
+    limits: input.limits,
+    capabilities: 'default',
+    labels: {
+      run: input.run,
+      episode: input.episode,
+      role: input.role,
+      fence: 1,
+      leaseMs: input.leaseMs,
+      maxLifeMs: input.timeoutMs + OUTER_SLACK_MS + input.leaseMs,
+      owner: input.owner,
+      host: context.hostId,
+      imageDigest,
+    },
+  })
+}
+
+/** Grading keeps nothing between attempts: what an earlier one left is removed, never adopted. */
+async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>): Promise<Container> {
+  const first = await createOrAdopt({ engine, spec })
+  if (first.existing === null) return first.container
+  await removeContainer({ engine, name: spec.name ?? '' })
+  return (await createOrAdopt({ engine, spec })).container
+}
+
+function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
+  const commands = input.patch.byteLength === 0 ? [] : input.applyCommands
+  // Every word is quoted, so nothing in it is read by a shell: the same as running it without one.
+  const apply = commands.map((words) => `${words.map(shellQuote).join(' ')}\n`).join('')
+  return packScripts(['clock.sh', 'grade.sh']).then((scripts) =>
+    packFiles([
+      { name: '.lh/', mode: 0o700 },
+      { name: '.lh/bin/', mode: 0o700 },
+      { name: '.lh/grade/', mode: 0o700 },
+      ...scripts,
+      textFile('.lh/repository', input.repoDir),
+      textFile('.lh/apply', apply),
+      { name: 'tmp/patch.diff', body: input.patch, mode: 0o644 },
+      { name: 'eval.sh', body: Buffer.from(input.evalScript), mode: 0o755 },
+    ]),
+  )
+}
+
+async function waitForEnd(container: Container, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  const { promise: interrupted, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void => reject(signal.reason as Error)
+  const timer = setTimeout(() => reject(stalled(container.id, timeoutMs)), timeoutMs)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    const ended = container.wait()
+    ended.catch(() => undefined)
+    await Promise.race([ended, interrupted])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+function stalled(container: string, timeoutMs: number): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.Stalled',
+    message: 'A grading container did not end by its own deadline',
+    details: { container: container.slice(0, 12), timeoutMs },
+  })
+}
+
+function toResult({ log, result }: { log: Uint8Array; result: string }, imageDigest: string): GradeRunResult {
+  const [kind, code, wall] = result.trim().split(' ')
+  const common = { log, imageDigest, wallMs: Number(wall) }
+  if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
+  if (kind === 'timed-out') return { kind, ...common }
+  if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', ...common }
+  throw new LonghaulError({
+    code: 'Grading.Failed',
+    message: 'The grading container left no result',
+    details: { result },
+  })
+}

@@ -1,0 +1,90 @@
+import type { Container, ContainerInspectInfo } from 'dockerode'
+
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.types.ts'
+import { containerName } from './container-name.ts'
+import { containerSpec } from './container-spec.ts'
+import { createOrAdopt } from './create-container.ts'
+import { isStatus } from './engine-errors.ts'
+import { HOME, packSandboxFiles } from './runner-files.ts'
+import { parseReady } from './runner-protocol.ts'
+import { type SandboxContext, requireImage } from './sandbox-context.ts'
+
+/** Engines under load take their time; a sandbox that is not ready by then is given up. */
+const READY_TIMEOUT_MS = 60_000
+
+/** Creates, equips and starts a sandbox, or goes on where an earlier attempt of the same placement stopped. */
+export async function openSandbox(
+  context: SandboxContext,
+  input: OpenSandboxInput,
+  signal: AbortSignal,
+): Promise<SandboxHandle> {
+  return context.starting.use(async () => {
+    signal.throwIfAborted()
+    const digest = await requireImage(context, input.image)
+    const name = containerName([input.run, withoutRun(input), input.role, input.placement])
+    const spec = containerSpec({
+      engine: context.engine,
+      name,
+      image: input.image,
+      command: ['/bin/sh', `${HOME}/bin/lease.sh`, ...leaseArguments(input.leaseMs)],
+      workingDir: input.repoDir,
+      limits: input.limits,
+      capabilities: 'restricted',
+      labels: {
+        run: input.run,
+        episode: input.episode,
+        role: input.role,
+        fence: input.placement,
+        leaseMs: input.leaseMs,
+        maxLifeMs: context.maxLifeMs,
+        owner: input.owner,
+        host: context.hostId,
+        imageDigest: digest,
+      },
+    })
+    const { container, existing } = await createOrAdopt({ engine: context.engine, spec })
+    requireUsable(name, existing)
+    if (existing?.State.Running !== true) await equipAndStart(container, input)
+    const reply = await context.runners.request({ name, line: 'init\n', timeoutMs: READY_TIMEOUT_MS, signal })
+    return {
+      name,
+      containerId: container.id,
+      image: input.image,
+      imageDigest: digest,
+      hostQueue: context.hostQueue,
+      repoDir: input.repoDir,
+      startCommit: parseReady(reply).startCommit,
+    }
+  })
+}
+
+/** Episode ids begin with their run; once is enough in a name. */
+function withoutRun({ run, episode }: { run: string; episode: string }): string {
+  return episode.startsWith(`${run}/`) ? episode.slice(run.length + 1) : episode
+}
+
+/** A running one is adopted, a created one is started, and one that has ended took the agent's work with it. */
+function requireUsable(name: string, existing: ContainerInspectInfo | null): void {
+  if (existing === null || existing.State.Running || existing.State.Status === 'created') return
+  throw new LonghaulError({
+    code: 'Sandbox.Lost',
+    message: 'The sandbox of this placement has already ended',
+    details: { name, status: existing.State.Status },
+  })
+}
+
+async function equipAndStart(container: Container, input: OpenSandboxInput): Promise<void> {
+  const files = await packSandboxFiles({ tools: input.tools, repoDir: input.repoDir, cpus: input.limits.cpus })
+  await container.putArchive(files, { path: '/' })
+  await container.start().catch((error: unknown) => {
+    // 304: an attempt beside us was faster.
+    if (!isStatus(error, 304)) throw error
+  })
+}
+
+/** Rounds of ten seconds; short leases (tests) get three shorter rounds. */
+function leaseArguments(leaseMs: number): [seconds: string, rounds: string] {
+  const seconds = Math.max(1, Math.min(10, Math.floor(leaseMs / 3000)))
+  return [String(seconds), String(Math.max(1, Math.ceil(leaseMs / 1000 / seconds)))]
+}

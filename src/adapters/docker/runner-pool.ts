@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { LonghaulError } from '../../contracts/errors.ts'
+import { ignoreGone, isStatus, toSandboxError } from './engine-errors.ts'
+import type { Engine } from './engine.ts'
+import { type RunnerConnection, RunnerStreamBroken, connectRunner } from './runner-connection.ts'
+import type { RunnerReply } from './runner-protocol.ts'
+
+/** A runner that dies again and again is being killed by something inside: the sandbox is of no use. */
+const MAX_CONNECTIONS_PER_REQUEST = 4
+
+export interface RunnerRequest {
+  /** Container name. */
+  name: string
+  line: string
+  /** No answer within this time: the container is killed, for nothing else ends a command there for certain. */
+  timeoutMs: number
+  signal: AbortSignal
+}
+
+/** The resident runners of this process, one connection a sandbox, opened when needed. */
+export interface RunnerPool {
+  /** @throws LonghaulError `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
+  request(request: RunnerRequest): Promise<RunnerReply>
+  /** Cuts the connection as a network would: what runs in the sandbox goes on. */
+  disconnect(name: string): void
+  dispose(): void
+}
+
+export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
+  const connections = new Map<string, RunnerConnection>()
+  const queues = new Map<string, Promise<unknown>>()
+  let disposed = false
+
+  const connectionOf = async (name: string): Promise<RunnerConnection> => {
+    const known = connections.get(name)
+    if (known?.isOpen) return known
+    const connection = await connectRunner(engine.docker.getContainer(name))
+    if (disposed) {
+      connection.close()
+      throw new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'The sandbox host was closed' })
+    }
+    connections.set(name, connection)
+    return connection
+  }
+
+  const disconnect = (name: string): void => {
+    connections.get(name)?.close()
+    connections.delete(name)
+  }
+
+  const askUntilAnswered = async (name: string, line: string): Promise<RunnerReply> => {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await (await connectionOf(name)).ask(line)
+      } catch (error) {
+        disconnect(name)
+        await requireRunning(engine, name, error)
+        if (attempt === MAX_CONNECTIONS_PER_REQUEST) throw lost(name, 'the runner does not stay alive', error)
+        await sleep(50 * attempt)
+      }
+    }
+  }
+
+  const answerInTime = async ({ name, line, timeoutMs, signal }: RunnerRequest): Promise<RunnerReply> => {
+    signal.throwIfAborted()
+    const { promise: interrupted, reject } = Promise.withResolvers<never>()
+    const onAbort = (): void => reject(signal.reason as Error)
+    const timer = setTimeout(() => reject(new RunnerOverdue()), timeoutMs)
+    signal.addEventListener('abort', onAbort, { once: true })
+    const answer = askUntilAnswered(name, line)
+    // Its own rejection after an interruption has nobody left to tell.
+    answer.catch(() => undefined)
+    try {
+      return await Promise.race([answer, interrupted])
+    } catch (error) {
+      disconnect(name)
+      if (!(error instanceof RunnerOverdue)) throw error
+      await engine.docker.getContainer(name).kill({ signal: 'SIGKILL' }).catch(ignoreGone)
+      throw lost(name, `no answer within ${timeoutMs} ms, so the container was killed`, error)
+    } finally {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', onAbort)
+    }
+  }
+
+  return {
+    disconnect,
+    async request(request) {
+      // A connection carries one request at a time; callers of the same sandbox wait for each other.
+      const previous = queues.get(request.name) ?? Promise.resolve()
+      const current = previous.then(
+        () => answerInTime(request),
+        () => answerInTime(request),
+      )
+      queues.set(request.name, current)
+      try {
+        return await current
+      } finally {
+        if (queues.get(request.name) === current) queues.delete(request.name)
+      }
+    },
+    dispose() {
+      disposed = true
+      for (const name of [...connections.keys()]) disconnect(name)
+    },
+  }
+}
+
+class RunnerOverdue extends Error {}
+
+/** Returns where another connection is worth a try. */
+async function requireRunning(engine: Engine, name: string, cause: unknown): Promise<void> {
+  if (cause instanceof LonghaulError) throw cause
+  if (isStatus(cause, 404)) throw lost(name, 'the container is gone', cause)
+  try {
+    const { State: state } = await engine.docker.getContainer(name).inspect()
+    if (!state.Running) throw lost(name, `the container has stopped (${state.Status})`, cause)
+    if (state.Paused) throw toSandboxError(cause, { doing: 'asking a paused container', details: { name } })
+  } catch (error) {
+    if (isStatus(error, 404)) throw lost(name, 'the container is gone', cause)
+    throw toSandboxError(error, { doing: 'looking at a container', details: { name } })
+  }
+  if (cause instanceof RunnerStreamBroken || isStatus(cause, 409, 500)) return
+  throw toSandboxError(cause, { doing: 'opening a runner', details: { name } })
+}
+
+function lost(name: string, why: string, cause: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Sandbox.Lost', message: `The sandbox is lost: ${why}`, details: { name }, cause })
+}

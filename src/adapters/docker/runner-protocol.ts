@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto'
+
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { SandboxState } from '../../contracts/episodes.types.ts'
+import type { PatchCapture, TurnRequest, TurnResult } from '../../contracts/sandbox.types.ts'
+
+/** A command longer than this goes into the sandbox as a file: one request line stays far below any shell's limits. */
+export const MAX_INLINE_BYTES = 96 * 1024
+
+/** The shell cannot hold a NUL; the turn runs this instead, so that it is journaled and answered like any other. */
+const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; false"
+
+export interface EncodedTurn {
+  line: string
+  /** Command bytes to upload to `/.lh/in/<token>` before the line is sent; null where the line carries them. */
+  upload: Buffer | null
+}
+
+export function encodeTurn(request: TurnRequest): EncodedTurn {
+  const text = request.command.includes('\0') ? NUL_REFUSAL : request.command
+  const bytes = Buffer.from(text)
+  const inline = bytes.length <= MAX_INLINE_BYTES
+  const hash = createHash('sha256').update(request.command).digest('hex')
+  const fields = [
+    request.turn,
+    request.fence,
+    request.token,
+    Math.ceil(request.timeoutMs),
+    request.maxOutputBytes,
+    hash,
+  ]
+  return { line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`, upload: inline ? null : bytes }
+}
+
+/** Printable ASCII but for `\` and `@` as it is, every other byte as `\0ooo`, which any shell's `printf %b` restores. */
+function escapeBytes(bytes: Buffer): string {
+  let text = ''
+  for (const byte of bytes) {
+    const plain = byte > 0x20 && byte < 0x7f && byte !== 0x5c && byte !== 0x40
+    text += plain ? String.fromCharCode(byte) : `\\0${byte.toString(8).padStart(3, '0')}`
+  }
+  return text
+}
+
+/** One answer of the runner: its first line in words, how many lines and bytes follow, and those. */
+export interface RunnerReply {
+  words: string[]
+  openFile: string
+  body: Buffer
+}
+
+/** How much follows a first line. The numbers are counted from the word after `lh1`. */
+export function sizeOfReply(words: readonly string[]): { lines: number; bytes: number } {
+  const number = (index: number): number => Number(words[index] ?? 'NaN')
+  if (words[0] === 'ready') return { lines: 1, bytes: number(4) }
+  if (words[0] === 'done') return { lines: 1, bytes: number(8) + number(9) + number(10) }
+  if (words[0] === 'patch') return { lines: 0, bytes: number(1) }
+  return { lines: 0, bytes: 0 }
+}
+
+export interface ReadyReply {
+  startCommit: string
+  state: SandboxState
+}
+
+export function parseReady(reply: RunnerReply): ReadyReply {
+  const [kind, commit = '', top = '', submitted = ''] = reply.words
+  if (kind !== 'ready') throw refusal(reply)
+  return { startCommit: commit, state: parseState({ text: reply.body, openFile: reply.openFile, top, submitted }) }
+}
+
+export function parseTurn(reply: RunnerReply): TurnResult {
+  if (reply.words[0] !== 'done') throw refusal(reply)
+  const [, code = '', reason = '', size = '', wallMs = '', oom = '', top = '', submitted = '', ...sizes] = reply.words
+  const [stateBytes = 0, headBytes = 0, tailBytes = 0] = sizes.map(Number)
+  const headEnd = stateBytes + headBytes
+  const stopped = reason === 'timeout' || reason === 'output-limit'
+  return {
+    // The status of a shell that we stopped ourselves says nothing.
+    exitCode: stopped ? null : Number(code),
+    reason: reason as TurnResult['reason'],
+    head: reply.body.subarray(stateBytes, headEnd),
+    tail: reply.body.subarray(headEnd, headEnd + tailBytes),
+    omittedBytes: Number(size) - headBytes - tailBytes,
+    outputBytes: Number(size),
+    wallMs: Number(wallMs),
+    oomKilled: oom === '1',
+    state: parseState({ text: reply.body.subarray(0, stateBytes), openFile: reply.openFile, top, submitted }),
+  }
+}
+
+export function parseCapture(reply: RunnerReply): PatchCapture {
+  const [kind, , lost = '0', ...rest] = reply.words
+  if (kind === 'patch') return { patch: reply.body, lostFiles: Number(lost) }
+  if (kind !== 'uncaptured') throw refusal(reply)
+  // The agent broke its own repository, or filled it: there is no patch, and that is the agent's doing.
+  return { patch: new Uint8Array(), lostFiles: 0, failure: [...reply.words.slice(1, 3), ...rest].join(' ') }
+}
+
+/** `#umask`, `#directory`, then `export -p`. */
+function parseState(input: { text: Buffer; openFile: string; top: string; submitted: string }): SandboxState {
+  const text = input.text.toString()
+  const [umask = '', cwd = ''] = text.split('\n', 2)
+  return {
+    cwd: cwd.slice(1),
+    environment: text.slice(umask.length + cwd.length + 2),
+    umask: umask.slice(1),
+    openFile: input.openFile === '' ? null : input.openFile,
+    windowTop: Number(input.top),
+    submitted: input.submitted === '1',
+  }
+}
+
+function refusal({ words }: RunnerReply): LonghaulError {
+  const [kind, ...rest] = words
+  const details = { answer: rest.join(' ') }
+  if (kind === 'fenced') {
+    return new LonghaulError({ code: 'Sandbox.Fenced', message: 'A newer owner has taken this sandbox over', details })
+  }
+  if (kind === 'conflict') {
+    const message = 'The journal holds another command for this turn'
+    return new LonghaulError({ code: 'Sandbox.JournalConflict', message, details })
+  }
+  if (kind === 'lost') {
+    const message = 'The turn was claimed, but what ran it is gone without a result'
+    return new LonghaulError({ code: 'Sandbox.Lost', message, details })
+  }
+  if (kind === 'unsuitable') {
+    const message = 'The image lacks what a sandbox needs'
+    return new LonghaulError({ code: 'Sandbox.ImageUnsuitable', message, details })
+  }
+  return new LonghaulError({
+    code: 'Sandbox.Lost',
+    message: 'The runner gave an unknown answer',
+    details: { kind: kind ?? '' },
+  })
+}

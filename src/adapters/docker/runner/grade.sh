@@ -1,0 +1,42 @@
+#!/bin/sh
+# Main process of a grading container: applies the patch, runs the evaluation, writes log and result, and ends. With it
+# ends every process of the container, so nothing needs to be killed and no deadline depends on the outside.
+# usage: grade.sh SECONDS
+cd "$(cat /.lh/repository)" || exit 1
+. /.lh/bin/clock.sh
+
+# finish KIND EXIT_CODE
+finish() {
+  lh_now
+  echo "$1 $2 $(((now - started) * 10))" >/.lh/grade/result.tmp
+  mv /.lh/grade/result.tmp /.lh/grade/result
+  exit 0
+}
+
+lh_now
+started=$now
+# One command a line, already quoted: the first that succeeds applies the patch. The file is empty for an empty patch.
+if [ -s /.lh/apply ]; then
+  applied=no
+  while IFS= read -r command; do
+    if eval "$command" </dev/null >>/.lh/grade/log 2>&1; then
+      applied=yes
+      break
+    fi
+  done </.lh/apply
+  [ "$applied" = yes ] || finish did-not-apply 1
+fi
+
+: >/.lh/grade/log
+/bin/bash -c '/bin/bash /eval.sh 2>&1' </dev/null >>/.lh/grade/log 2>&1 &
+evaluation=$!
+(
+  sleep "$1"
+  # By a file and not by a signal alone: the evaluation may end by itself at the same moment.
+  : >/.lh/grade/overdue
+  kill -s KILL "$evaluation"
+) </dev/null >/dev/null 2>&1 &
+wait "$evaluation"
+code=$?
+if [ -f /.lh/grade/overdue ]; then finish timed-out "$code"; fi
+finish ran "$code"

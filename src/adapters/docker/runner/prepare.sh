@@ -1,0 +1,57 @@
+# Sourced by the runner: what must exist before the first turn. Done once; asked again it only reports.
+
+programs='awk cat cp env git grep head mkdir mv rm setsid sleep tail wc'
+
+init() {
+  if [ ! -f /.lh/ready ]; then prepare || return; fi
+  read -r commit </.lh/ready
+  read -r state </.lh/state/current
+  { read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
+  set -- $(wc -c <"$state")
+  echo "lh1 ready $commit $top $submitted $1"
+  printf '%s\n' "$open"
+  cat "$state"
+}
+
+prepare() {
+  for program in $programs; do
+    if ! command -v "$program" >/dev/null; then
+      echo "lh1 unsuitable program $program"
+      return 1
+    fi
+  done
+  commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
+  if [ -z "$commit" ]; then
+    echo "lh1 unsuitable repository $LH_REPO"
+    return 1
+  fi
+  mkdir -p /.lh/turns /.lh/state /.lh/in
+  shell=$(command -v bash) && name=bash || shell=$(command -v sh) name=sh
+  # bash reads the command byte for byte without a process; other shells read it line by line.
+  if [ "$name" = bash ]; then
+    # shellcheck disable=SC2016
+    entry='. /.lh/bin/command.sh; IFS= read -r -d "" lh_command <"$lh_dir/cmd"; eval "$lh_command"'
+  else
+    # shellcheck disable=SC2016
+    entry='. /.lh/bin/command.sh; lh_command=$(cat "$lh_dir/cmd"); eval "$lh_command"'
+  fi
+  {
+    echo "LH_SHELL='$shell' LH_SHELL_NAME=$name LH_SETSID='$(command -v setsid)' LH_ENV='$(command -v env)'"
+    echo "LH_SLEEP='$(command -v sleep)' LH_ENTRY='$entry'"
+  } >/.lh/programs
+  LH_REPO=$LH_REPO "$shell" -c '. /.lh/bin/snapshot.sh' "$name" /.lh/state/start ||
+    { echo "lh1 unsuitable shell $shell" && return 1; }
+  echo /.lh/state/start >/.lh/state/current
+  printf '0\n0\n\n' >/.lh/state/tool
+  echo "$commit" >/.lh/ready.tmp
+  mv /.lh/ready.tmp /.lh/ready
+}
+
+# Back to an empty repository and an empty journal, for a sandbox that is used for one task after another.
+reset() {
+  sweep
+  find "$LH_REPO" -mindepth 1 -delete
+  rm -rf /.lh/turns /.lh/state /.lh/in /.lh/ready
+  echo 0 >/.lh/fence
+  echo "lh1 reset"
+}

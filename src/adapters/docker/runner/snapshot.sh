@@ -1,0 +1,18 @@
+# Sourced once by the sandbox's shell: the environment that the first turn finds. root's .bashrc is read here and never
+# again, because activating an environment manager in every turn would start an interpreter each time.
+# usage: snapshot.sh FILE
+lh_file=$1
+if [ -n "${BASH_VERSION-}" ] && [ -f /root/.bashrc ]; then
+  # Some of these files return at once unless they see a prompt.
+  PS1='$ '
+  . /root/.bashrc >/dev/null 2>&1 </dev/null
+  unset PS1
+fi
+. /.lh/environment
+cd -- "$LH_REPO" || exit 1
+umask 022
+{
+  printf '#' && umask && printf '#' && pwd -P
+  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LC_ALL LH_REPO 2>/dev/null
+  export -p
+} >"$lh_file"

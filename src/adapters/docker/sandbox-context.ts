@@ -1,0 +1,28 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { Engine } from './engine.ts'
+import { imageDigest } from './images.ts'
+import type { RunnerPool } from './runner-pool.ts'
+import type { Slots } from './slots.ts'
+
+/** What the operations of one host share. */
+export interface SandboxContext {
+  engine: Engine
+  /** Name of the machine and its start, written into labels. */
+  hostId: string
+  hostQueue: string
+  /** Containers that start or grade at once: more make engines time out, not faster. */
+  starting: Slots
+  runners: RunnerPool
+  maxLifeMs: number
+}
+
+/** @throws LonghaulError `Sandbox.ImageMissing` */
+export async function requireImage(context: SandboxContext, image: string): Promise<string> {
+  const digest = await imageDigest({ engine: context.engine, image })
+  if (digest !== null) return digest
+  throw new LonghaulError({
+    code: 'Sandbox.ImageMissing',
+    message: 'The engine does not have the image',
+    details: { image },
+  })
+}

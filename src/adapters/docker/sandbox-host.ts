@@ -1,0 +1,86 @@
+import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
+import { toSandboxError } from './engine-errors.ts'
+import type { Engine } from './engine.ts'
+import { gradePatch } from './grade-patch.ts'
+import { openSandbox } from './open-sandbox.ts'
+import { removeContainer } from './remove-container.ts'
+import { parseCapture, parseReady } from './runner-protocol.ts'
+import { createRunnerPool } from './runner-pool.ts'
+import { runTurn } from './run-turn.ts'
+import type { SandboxContext } from './sandbox-context.ts'
+import { createSlots } from './slots.ts'
+
+export interface DockerSandboxHostOptions {
+  engine: Engine
+  /** Machine and its start; written into labels. */
+  hostId: string
+  hostQueue: string
+  /** Containers that start or grade at once. @default 4 */
+  maxStarting?: number
+  /** A container older than this is removed by the reaper, whatever its owner says. @default 6 hours */
+  maxLifeMs?: number
+}
+
+export interface DockerSandboxHost extends SandboxHost {
+  readonly context: SandboxContext
+  /** Ends the connections of this process; sandboxes go on and are found again by any later host. */
+  dispose(): void
+}
+
+/** git on a big repository may take its time. */
+const CAPTURE_TIMEOUT_MS = 180_000
+const STATE_TIMEOUT_MS = 60_000
+/** Far above what grading accepts: it only keeps a hostile patch out of memory. */
+const MAX_PATCH_BYTES = 64 * 1024 * 1024
+
+export function createDockerSandboxHost(options: DockerSandboxHostOptions): DockerSandboxHost {
+  const { engine, hostId, hostQueue, maxStarting = 4, maxLifeMs = 6 * 3_600_000 } = options
+  const starting = createSlots(maxStarting)
+  const runners = createRunnerPool({ engine })
+  const context: SandboxContext = { engine, hostId, hostQueue, starting, runners, maxLifeMs }
+
+  const named = async <T>(
+    doing: string,
+    name: string,
+    signal: AbortSignal | null,
+    work: () => Promise<T>,
+  ): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      // A cancelled caller must see its own reason, not a failure of the engine.
+      if (signal?.aborted === true && error === signal.reason) throw error
+      throw toSandboxError(error, { doing, details: { name } })
+    }
+  }
+
+  return {
+    context,
+    open: (input, signal) =>
+      named('opening a sandbox', input.episode, signal, () => openSandbox(context, input, signal)),
+    runTurn: (sandbox, request, signal) =>
+      named('running a turn', sandbox.name, signal, () => runTurn(context, sandbox, request, signal)),
+    initialState: (sandbox, signal) =>
+      named('reading the state', sandbox.name, signal, async () => {
+        const request = { name: sandbox.name, line: 'init\n', timeoutMs: STATE_TIMEOUT_MS, signal }
+        return parseReady(await runners.request(request)).state
+      }),
+    capture: (sandbox, mode, signal) =>
+      named('capturing the patch', sandbox.name, signal, async () => {
+        const line = captureLine(sandbox, mode)
+        const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
+        return parseCapture(await runners.request(request))
+      }),
+    close: ({ name }) =>
+      named('closing a sandbox', name, null, async () => {
+        runners.disconnect(name)
+        await removeContainer({ engine, name })
+      }),
+    grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
+    dispose: () => runners.dispose(),
+  }
+}
+
+function captureLine(sandbox: SandboxHandle, mode: 'unstaged' | 'all'): string {
+  return `capture ${mode} ${sandbox.startCommit} ${MAX_PATCH_BYTES}\n`
+}
