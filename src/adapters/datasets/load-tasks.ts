@@ -12,7 +12,7 @@ export async function loadTasks(source: SuiteSource): Promise<Task[]> {
       return synthesizeSuite(source).map(({ row }) => normalizeRow(row))
     case 'rows': {
       const rows = await readRows(source.path)
-      return rows.slice(0, source.limit ?? rows.length).map((row, index) => normalizeRow(row, { label: `row ${index + 1}` }))
+      return rows.slice(0, source.limit ?? rows.length).map(({ row, label }) => normalizeRow(row, { label }))
     }
     case 'hub':
       throw new LonghaulError({

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { normalizeRow } from './normalize-row.ts'
+import { readRows } from './read-rows.ts'
+import { synthesizeTask } from './synthetic/synthesize.ts'
+
+const row = () => synthesizeTask({ family: 'one-wrong-line', seed: 1, split: 'train', index: 3 }).row
+
+test('a synthesised row becomes a task that knows its source', () => {
+  const task = normalizeRow(row())
+  assert.equal(task.taskId, 'synthetic__train-000003')
+  assert.deepEqual(task.synthetic, { family: 'one-wrong-line', seed: 1, split: 'train', index: 3 })
+  assert.equal(task.failToPass.length, 1)
+  assert.equal(task.passToPass.length, 8)
+  assert.equal(task.image, row().image_name)
+})
+
+test('lists and objects given as JSON text, nulls and unknown columns read the same', () => {
+  const plain = row()
+  const published = {
+    ...plain,
+    FAIL_TO_PASS: JSON.stringify(plain.FAIL_TO_PASS),
+    install_config: JSON.stringify(plain.install_config),
+    hints_text: null,
+    extra: 7,
+  }
+  const { rowHash: _left, ...left } = normalizeRow(published)
+  const { rowHash: _right, ...right } = normalizeRow(plain)
+  assert.deepEqual(left, right)
+})
+
+test('the hash does not depend on the order of columns, but on every value', () => {
+  const plain = row()
+  const turned = Object.fromEntries(Object.entries(plain).toReversed())
+  assert.equal(normalizeRow(turned).rowHash, normalizeRow(plain).rowHash)
+  assert.notEqual(normalizeRow({ ...plain, hints_text: 'x' }).rowHash, normalizeRow(plain).rowHash)
+})
+
+test('test ids keep order, duplicates and trailing blanks', () => {
+  const ids = ['b ', 'a', 'b ']
+  assert.deepEqual(normalizeRow({ ...row(), PASS_TO_PASS: ids }).passToPass, ids)
+})
+
+test('a chain of commands given as a list is joined', () => {
+  const config = { ...row().install_config, install: ['a', 'b'] }
+  assert.equal(normalizeRow({ ...row(), install_config: config }).installConfig.install, 'a && b')
+})
+
+const REFUSALS: [string, string, unknown][] = [
+  ['FAIL_TO_PASS', 'no test that should begin to pass', []],
+  ['FAIL_TO_PASS', 'JSON that does not parse', '["a"'],
+  ['PASS_TO_PASS', 'a number', 3],
+  ['instance_id', 'a path', '../x'],
+  ['base_commit', 'a branch name', 'main'],
+  ['install_config', 'nothing', null],
+  ['install_config.log_parser', 'an unknown parser', { test_cmd: 'x', log_parser: 'parse_log_nothing' }],
+  ['install_config.test_cmd', 'no command', { log_parser: 'parse_log_pytest' }],
+  ['image_name', 'no image', null],
+  ['meta.synthetic', 'another family', { synthetic: { family: 'x', seed: 1, split: 'train', index: 1 } }],
+  ['test_patch', 'no diff', 'hello'],
+  ['patch', 'nothing', ''],
+]
+
+for (const [column, what, value] of REFUSALS) {
+  test(`a row with ${what} in ${column} is refused by name`, () => {
+    const [top = ''] = column.split('.')
+    assert.throws(
+      () => normalizeRow({ ...row(), [top]: value }, { label: 'line 9' }),
+      (error) => isLonghaulError(error) && error.code === 'Task.Invalid' && error.message.includes(column),
+    )
+  })
+}
+
+test('rows are read from JSON Lines and from an array, and say where they stand', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-rows-'))
+  try {
+    const lines = join(folder, 'rows.jsonl')
+    const list = join(folder, 'rows.json')
+    const broken = join(folder, 'broken.jsonl')
+    await writeFile(lines, '{"a":1}\n\n{"a":2}\n')
+    await writeFile(list, '[{"a":1},\n{"a":2}]')
+    await writeFile(broken, '{"a":1}\n{"a":')
+    assert.deepEqual(await readRows(lines), [
+      { row: { a: 1 }, label: 'line 1' },
+      { row: { a: 2 }, label: 'line 3' },
+    ])
+    assert.deepEqual((await readRows(list)).at(1), { row: { a: 2 }, label: 'item 2' })
+    await assert.rejects(readRows(broken), (error) => isLonghaulError(error) && error.details['row'] === 'line 2')
+    await assert.rejects(readRows(join(folder, 'none')), { code: 'Config.NotFound' })
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+})

@@ -1,0 +1,78 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+
+type UnknownRow = Record<string, unknown>
+
+/** Reads the columns of one row; every refusal names row, column, expectation and what came. */
+export class RowColumns {
+  readonly #row: UnknownRow
+  readonly #label: string
+
+  /** @param fallbackLabel says where the row stands (line number), for rows without a usable id */
+  constructor(row: unknown, fallbackLabel: string) {
+    this.#label = fallbackLabel
+    if (!isObject(row)) throw this.#refuse('(row)', 'an object', row)
+    this.#row = row
+    const id = row['instance_id']
+    if (typeof id === 'string' && id !== '') this.#label = id
+  }
+
+  /** Text that must be there and not be empty. Kept as it is: patches and ids are never trimmed. */
+  text(column: string): string {
+    const value = this.#row[column]
+    if (typeof value !== 'string' || value === '') throw this.#refuse(column, 'a non-empty text', value)
+    if (!value.isWellFormed()) throw this.#refuse(column, 'text without lone surrogates', '(lone surrogate)')
+    return value
+  }
+
+  optionalText(column: string): string | null {
+    const value = this.#row[column]
+    return value === undefined || value === null || value === '' ? null : this.text(column)
+  }
+
+  /** A list of texts, or the same as JSON text. Order and duplicates are kept. */
+  texts(column: string): string[] {
+    const value = this.#parsed(column)
+    const isTexts = Array.isArray(value) && value.every((item) => typeof item === 'string' && item !== '')
+    if (!isTexts) throw this.#refuse(column, 'a list of non-empty texts', value)
+    return value as string[]
+  }
+
+  /** An object, or the same as JSON text; null when absent. */
+  object(column: string): UnknownRow | null {
+    const value = this.#parsed(column)
+    if (value === undefined || value === null || value === '') return null
+    if (!isObject(value)) throw this.#refuse(column, 'an object', value)
+    return value
+  }
+
+  refuse(column: string, expected: string, got: unknown): LonghaulError {
+    return this.#refuse(column, expected, got)
+  }
+
+  #parsed(column: string): unknown {
+    const value = this.#row[column]
+    if (typeof value !== 'string' || value === '') return value
+    try {
+      return JSON.parse(value)
+    } catch {
+      throw this.#refuse(column, 'JSON', value)
+    }
+  }
+
+  #refuse(column: string, expected: string, got: unknown): LonghaulError {
+    return new LonghaulError({
+      code: 'Task.Invalid',
+      message: `Expected ${column} to be ${expected}, got ${abbreviate(got)}`,
+      details: { row: this.#label, column },
+    })
+  }
+}
+
+function isObject(value: unknown): value is UnknownRow {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function abbreviate(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value)
+  return text.length <= 80 ? text : `${text.slice(0, 77)}...`
+}

@@ -1,0 +1,164 @@
+import { createHash } from 'node:crypto'
+import type { SyntheticSource } from '../../../contracts/tasks.types.ts'
+import { functionName, functionText, wantedResult } from './functions.ts'
+import type { FunctionSpec } from './functions.ts'
+import { KIND_SHARES, OPERATORS } from './operators.ts'
+import { randomFrom } from './random.ts'
+import type { Random } from './random.ts'
+import { MODULES, NOUNS, PACKAGES, PARAMETERS, VERBS } from './words.ts'
+
+const MODULES_PER_PACKAGE = 3
+const FUNCTIONS_PER_MODULE = 3
+const FUNCTIONS = MODULES_PER_PACKAGE * FUNCTIONS_PER_MODULE
+
+export interface SourceModule {
+  /** Relative to the repository. */
+  path: string
+  /** Import path. */
+  name: string
+  /** Right functions, in file order; the target is among them in one module. */
+  functions: FunctionSpec[]
+  /** As committed: with the wrong line. */
+  lines: string[]
+}
+
+/** Where the wrong line is and what it should be; known to gold patch and scripted solver, never to the agent. */
+export interface TargetLine {
+  path: string
+  /** 1-based line of the target's `def`. */
+  definitionLine: number
+  /** 1-based line that is wrong. */
+  wrongLine: number
+  wrongText: string
+  rightText: string
+}
+
+export interface ComposedTask {
+  packageName: string
+  modules: SourceModule[]
+  /** The right function. */
+  target: FunctionSpec
+  targetLine: TargetLine
+  /** 1 names file and function, 2 the function, 3 only its words. */
+  level: 1 | 2 | 3
+  statement: string
+}
+
+interface Pair {
+  verb: string
+  noun: string
+}
+
+/** Draws everything about a task from its source. Deterministic: same source, same task, on every machine. */
+export function composeTask({ family, seed, split, index }: SyntheticSource): ComposedTask {
+  const random = randomFrom(`${family}/${seed}/${split}/${index}`)
+  const level = random.pick([1, 2, 3] as const)
+  const packageName = random.pick(PACKAGES)
+  const moduleNames = random.sample(MODULES, MODULES_PER_PACKAGE)
+  const pairs = drawPairs(random, split)
+  const order = random.sample([...pairs.keys()], pairs.length)
+  const specs = pairs.map((pair) => drawFunction(random, pair))
+
+  const target = specs[0] as FunctionSpec
+  const layout = moduleNames.map((name, position) => {
+    const members = order.slice(position * FUNCTIONS_PER_MODULE, (position + 1) * FUNCTIONS_PER_MODULE)
+    const functions = members.map((member) => specs[member] as FunctionSpec)
+    nameParameters(random, functions)
+    return { name, functions }
+  })
+  const wrong = drawWrong(random, target)
+
+  const modules = layout.map(({ name, functions }) => ({
+    name: `${packageName}.${name}`,
+    path: `${packageName}/${name}.py`,
+    functions,
+    lines: moduleLines(functions.map((spec) => functionText(spec === target ? wrong : spec).lines)),
+  }))
+  const targetLine = locate(modules, target, wrong)
+  return {
+    packageName,
+    modules,
+    target,
+    targetLine,
+    level,
+    statement: stateIssue(level, packageName, target, targetLine),
+  }
+}
+
+/** A quarter of all names belongs to evaluation: no target or neighbour of one split ever occurs in the other. */
+export function splitOf({ verb, noun }: Pair): 'train' | 'eval' {
+  const [byte = 0] = createHash('sha256').update(`${verb}_${noun}`).digest()
+  return byte % 4 === 0 ? 'eval' : 'train'
+}
+
+/** The target first, then a decoy with its verb, one with its noun, and six others. */
+function drawPairs(random: Random, split: 'train' | 'eval'): Pair[] {
+  const pairs: Pair[] = []
+  const add = (pair: Pair): void => {
+    const isNew = pairs.every(({ verb, noun }) => verb !== pair.verb || noun !== pair.noun)
+    if (isNew && splitOf(pair) === split) pairs.push(pair)
+  }
+  const drawAny = (): Pair => ({ verb: random.pick(VERBS), noun: random.pick(NOUNS) })
+  while (pairs.length < 1) add(drawAny())
+  const [{ verb, noun }] = pairs as [Pair]
+  while (pairs.length < 2) add({ verb, noun: random.pick(NOUNS) })
+  while (pairs.length < 3) add({ verb: random.pick(VERBS), noun })
+  while (pairs.length < FUNCTIONS) add(drawAny())
+  return pairs
+}
+
+function drawFunction(random: Random, pair: Pair): FunctionSpec {
+  const kind = random.pick(KIND_SHARES)
+  return {
+    ...pair,
+    kind,
+    operator: random.pick(OPERATORS[kind]).symbol,
+    constant: 2 + random.below(98),
+    parameters: [],
+    hasDocstring: random.unit() < 0.4,
+    phrase: random.pick([0, 1] as const),
+  }
+}
+
+/** Distinct within a module: two lines with equal operands could not be told apart by their words. */
+function nameParameters(random: Random, functions: FunctionSpec[]): void {
+  const names = random.sample(PARAMETERS, 2 * functions.length)
+  for (const [position, spec] of functions.entries()) {
+    spec.parameters = names.slice(2 * position, 2 * position + (spec.kind === 'constant' ? 1 : 2))
+  }
+}
+
+/** The same function with another operator of its family or, for three of four constants, another number. */
+function drawWrong(random: Random, target: FunctionSpec): FunctionSpec {
+  if (target.kind === 'constant' && random.unit() < 0.75) {
+    const other = 2 + random.below(97)
+    return { ...target, constant: other >= target.constant ? other + 1 : other }
+  }
+  const others = OPERATORS[target.kind].filter(({ symbol }) => symbol !== target.operator)
+  return { ...target, operator: random.pick(others).symbol }
+}
+
+function moduleLines(functions: string[][]): string[] {
+  return functions.flatMap((lines, position) => (position === 0 ? lines : ['', '', ...lines]))
+}
+
+function locate(modules: SourceModule[], target: FunctionSpec, wrong: FunctionSpec): TargetLine {
+  const home = modules.find(({ functions }) => functions.includes(target)) as SourceModule
+  const definition = home.lines.indexOf(functionText(target).lines[0] ?? '')
+  const { lines: rightLines, decisiveLine } = functionText(target)
+  return {
+    path: home.path,
+    definitionLine: definition + 1,
+    wrongLine: definition + decisiveLine + 1,
+    wrongText: functionText(wrong).lines[decisiveLine] ?? '',
+    rightText: rightLines[decisiveLine] ?? '',
+  }
+}
+
+function stateIssue(level: 1 | 2 | 3, packageName: string, target: FunctionSpec, { path }: TargetLine): string {
+  const name = functionName(target)
+  const wanted = wantedResult(target)
+  if (level === 1) return `\`${name}\` in ${path} is wrong. It should return ${wanted}.`
+  if (level === 2) return `\`${name}\` is wrong. It should return ${wanted}.`
+  return `${packageName}: ${target.verb} ${target.noun} is wrong. We expect ${wanted}.`
+}

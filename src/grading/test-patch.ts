@@ -1,0 +1,87 @@
+import { LonghaulError } from '../contracts/errors.ts'
+
+/** One file of a unified diff, names as written in its headers (`a/…`, `b/…`, `/dev/null`, possibly quoted). */
+export interface PatchedFile {
+  source: string
+  target: string
+}
+
+interface OpenFile extends PatchedFile {
+  /** Its `+++` line was read: the next `---` belongs to another file. */
+  hasNames: boolean
+}
+
+interface HunkCounts {
+  source: number
+  target: number
+}
+
+/**
+ * Files of a unified diff in order. Hunks are counted, because a diff that upstream's reader rejects aborts its run.
+ * @throws LonghaulError `Task.Invalid` with the line that does not fit
+ */
+export function readPatchedFiles(patch: string): PatchedFile[] {
+  const files: OpenFile[] = []
+  let open: HunkCounts | null = null
+  for (const [index, line] of patch.split('\n').entries()) {
+    if (open !== null && (open.source > 0 || open.target > 0)) {
+      countHunkLine(open, line, index)
+      continue
+    }
+    const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line)
+    if (hunk !== null) {
+      if (files.length === 0) throw refuse('a file header before the first hunk', index)
+      open = { source: Number(hunk[1] ?? 1), target: Number(hunk[2] ?? 1) }
+      continue
+    }
+    open = null
+    readHeader(files, line)
+  }
+  if (open !== null && (open.source > 0 || open.target > 0))
+    throw refuse('a complete last hunk', patch.split('\n').length)
+  if (files.length === 0) throw refuse('at least one file', 0)
+  return files.map(({ source, target }) => ({ source, target }))
+}
+
+function file(source: string, target: string): OpenFile {
+  return { source, target, hasNames: false }
+}
+
+function readHeader(files: OpenFile[], line: string): void {
+  const names = /^diff --git (a\/.+) (b\/.+)$/.exec(line) ?? /^diff --git ("a\/.+") ("b\/.+")$/.exec(line)
+  if (names !== null) {
+    files.push(file(names[1] ?? '', names[2] ?? ''))
+    return
+  }
+  const side = /^(---|\+\+\+) ([^\t]+)/.exec(line)
+  const last = files.at(-1)
+  if (side?.[1] === '---') {
+    // A diff without Git's own header starts its files here.
+    if (last === undefined || last.hasNames) files.push(file(side[2] ?? '', ''))
+    else last.source = side[2] ?? ''
+  }
+  const named = files.at(-1)
+  if (side?.[1] === '+++' && named !== undefined) {
+    named.target = side[2] ?? ''
+    named.hasNames = true
+  }
+  if (line.startsWith('deleted file mode') && last !== undefined) last.target = '/dev/null'
+  if (line.startsWith('new file mode') && last !== undefined) last.source = '/dev/null'
+}
+
+function countHunkLine(open: HunkCounts, line: string, index: number): void {
+  if (line.startsWith('\\')) return
+  const isContext = line.startsWith(' ') || line === ''
+  if (!isContext && !line.startsWith('-') && !line.startsWith('+')) throw refuse('a line of the hunk', index)
+  if (isContext || line.startsWith('-')) open.source -= 1
+  if (isContext || line.startsWith('+')) open.target -= 1
+  if (open.source < 0 || open.target < 0) throw refuse('as many lines as the hunk header says', index)
+}
+
+function refuse(expected: string, index: number): LonghaulError {
+  return new LonghaulError({
+    code: 'Task.Invalid',
+    message: `Expected test_patch to hold ${expected}`,
+    details: { column: 'test_patch', line: index + 1 },
+  })
+}

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { instanceReport } from './report.ts'
+import { suspectsForgedResults } from './suspicion.ts'
+import { judgeEmptyPatch, judgeRun, judgeStatuses } from './verdict.ts'
+
+const task = {
+  failToPass: ['tests/test_s.py::test_a'],
+  passToPass: ['tests/test_s.py::test_b', 'tests/test_s.py::test_c'],
+  installConfig: { install: null, testCmd: 'pytest -rA', logParser: 'parse_log_pytest' },
+}
+
+/** What the script's xtrace and pytest write into one stream. */
+const pytestLog = (summary: string): string => `+ git status
+On branch main
+nothing to commit, working tree clean
++ git apply -v -
+Checking patch tests/test_s.py...
+Applied patch tests/test_s.py cleanly.
++ : '>>>>> Start Test Output'
++ LANG=C.UTF-8
++ LC_ALL=C.UTF-8
++ python3 -m pytest -rA tests/test_s.py
+============================= test session starts ==============================
+platform linux -- Python 3.11.2, pytest-7.2.1, pluggy-1.0.0
+rootdir: /testbed
+collected 3 items
+
+tests/test_s.py ...                                                      [100%]
+
+=========================== short test summary info ============================
+${summary}
+============================== 3 passed in 0.02s ===============================
++ : '>>>>> End Test Output'
++ git checkout abc
+`
+const ran = (log: string) => ({ kind: 'ran' as const, log: new TextEncoder().encode(log) })
+const line = (status: string, name: string, rest = ''): string => `${status} tests/test_s.py::test_${name}${rest}`
+
+test('all listed tests pass: resolved', () => {
+  const log = pytestLog([line('PASSED', 'a'), line('PASSED', 'b'), line('XFAIL', 'c', ' - known')].join('\n'))
+  const verdict = judgeRun(task, ran(log))
+  assert.equal(verdict.kind, 'resolved')
+  assert.deepEqual(verdict.failToPass, { passed: 1, total: 1 })
+  assert.deepEqual(verdict.passToPass, { passed: 2, total: 2 })
+})
+
+test('a listed test fails or is absent: unresolved, with the count', () => {
+  const failed = judgeRun(
+    task,
+    ran(pytestLog([line('PASSED', 'b'), line('PASSED', 'c'), line('FAILED', 'a', ' - assert 1 == 2')].join('\n'))),
+  )
+  assert.deepEqual([failed.kind, failed.reason, failed.failToPass.passed], ['unresolved', null, 0])
+  const absent = judgeRun(task, ran(pytestLog([line('PASSED', 'a'), line('PASSED', 'b')].join('\n'))))
+  assert.deepEqual([absent.kind, absent.passToPass], ['unresolved', { passed: 1, total: 2 }])
+})
+
+test('a module that no longer compiles: unresolved, and the error line is a result', () => {
+  const verdict = judgeRun(task, ran(pytestLog('ERROR tests/test_s.py - SyntaxError: invalid syntax')))
+  assert.deepEqual([verdict.kind, verdict.reason], ['unresolved', null])
+})
+
+test('results printed outside the markers do not count', () => {
+  const forged = `${['a', 'b', 'c'].map((name) => line('PASSED', name)).join('\n')}\n`
+  assert.equal(judgeRun(task, ran(forged + pytestLog(line('FAILED', 'a')))).kind, 'unresolved')
+  assert.equal(judgeRun(task, ran(pytestLog(line('FAILED', 'a')) + forged)).kind, 'unresolved')
+})
+
+test('no markers, a void log or an empty map: no results, worth one repetition', () => {
+  const cut = pytestLog('').split("+ : '>>>>> End")[0] ?? ''
+  for (const log of ['', cut, `${pytestLog(line('PASSED', 'a'))}>>>>> Tests Timed Out`, pytestLog('')]) {
+    const verdict = judgeRun(task, ran(log))
+    assert.deepEqual([verdict.kind, verdict.reason, verdict.mayRepeat], ['unresolved', 'no-results', true])
+  }
+})
+
+test('an infrastructure failure is no verdict on the patch', () => {
+  const log = new Uint8Array()
+  assert.equal(judgeRun(task, { kind: 'patch-did-not-apply', log }).reason, 'patch-rejected')
+  assert.equal(judgeRun(task, { kind: 'timed-out', log }).reason, 'tests-timed-out')
+  const undecodable = judgeRun(task, { kind: 'ran', log: new Uint8Array([0xff]) })
+  assert.deepEqual([undecodable.kind, undecodable.reason], ['could-not-grade', 'undecodable-log'])
+})
+
+test('an empty patch is unresolved without a run', () => {
+  const verdict = judgeEmptyPatch(task)
+  assert.deepEqual([verdict.kind, verdict.reason, verdict.tests], ['unresolved', 'empty-patch', null])
+})
+
+test('skipped tests leave both lists, so a list of skipped tests counts as complete, as upstream has it', () => {
+  const verdict = judgeStatuses(
+    { failToPass: ['a'], passToPass: ['b'] },
+    new Map([
+      ['a', 'SKIPPED'],
+      ['b', 'PASSED'],
+    ]),
+  )
+  assert.equal(verdict.kind, 'resolved')
+  assert.deepEqual(verdict.failToPass, { passed: 0, total: 1 })
+})
+
+test('the report has the official layout: indent 4, ASCII, no final newline', () => {
+  const verdict = judgeStatuses({ failToPass: ['t[é]'], passToPass: [] }, new Map([['t[é]', 'PASSED']]))
+  const report = instanceReport({ taskId: 'x__y-1', verdict })
+  assert.ok(report.startsWith('{\n    "x__y-1": {\n        "patch_is_None": false,'))
+  assert.ok(report.includes('t[\\u00e9]'))
+  assert.ok(report.endsWith('}'))
+  assert.deepEqual(JSON.parse(report)['x__y-1'].tests_status.FAIL_TO_PASS, { success: ['t[é]'], failure: [] })
+})
+
+test('marker text or hidden status words in a patch are suspicious, ordinary changes are not', () => {
+  const suspects = (text: string): boolean => suspectsForgedResults(new TextEncoder().encode(text))
+  assert.ok(suspects('+>>>>> Start Test Output'))
+  assert.ok(suspects('+x\rPASSED tests/test_s.py::test_a'))
+  assert.ok(!suspects('+x = 1\r\n+# PASSED\r\n'))
+})
