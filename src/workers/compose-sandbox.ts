@@ -35,7 +35,11 @@ export async function composeSandbox(environment: WorkerEnvironment): Promise<Co
         activities: createSandboxActivities({
           ...shared,
           suites: createSuiteReader(store),
-          ensureImage: createImageProvider({ engine, cacheDir: environment.cacheDir, log: (line) => console.error(line) }),
+          ensureImage: createImageProvider({
+            engine,
+            cacheDir: environment.cacheDir,
+            log: (line) => console.error(line),
+          }),
         }),
       },
       {

@@ -27,7 +27,9 @@ export async function runWorker({ role, environment = readWorkerEnvironment() }:
   try {
     for (const one of roles) composed.push(await composeRole(one, environment))
     const workers = await Promise.all(
-      composed.flatMap(({ workers: options }) => options).map((options) => createWorker(connection, environment, options)),
+      composed
+        .flatMap(({ workers: options }) => options)
+        .map((options) => createWorker(connection, environment, options)),
     )
     await Promise.all(workers.map((worker) => worker.run()))
   } finally {

@@ -3,7 +3,7 @@ import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { APPLY_COMMANDS, evalScript } from '../../grading/profiles/fork-4.0.3.ts'
+import { forkProfile } from '../../grading/profiles/fork-4.0.3.ts'
 import { judgeRun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../hash.ts'
 import type { EnsureImage } from './open-sandbox.ts'
@@ -69,8 +69,8 @@ async function gradeOnce(
       patch,
       image: task.image,
       repoDir: task.repoDir,
-      applyCommands: patch.length === 0 ? [] : APPLY_COMMANDS,
-      evalScript: evalScript(task),
+      applyCommands: patch.length === 0 ? [] : forkProfile.applyCommands,
+      evalScript: forkProfile.evalScript(task),
       timeoutMs: TEST_TIMEOUT_MS,
       leaseMs: TEST_TIMEOUT_MS + 5 * 60_000,
     },
