@@ -13,7 +13,7 @@ export const END_MARKER = '>>>>> End Test Output'
 export const PATCH_PATH = '/tmp/patch.diff'
 
 /** Tried in order, without a clean-up between: what a failed attempt leaves behind is part of the official result. */
-export const APPLY_COMMANDS: string[][] = [
+const APPLY_COMMANDS: string[][] = [
   ['git', 'apply', '--verbose', PATCH_PATH],
   ['git', 'apply', '--verbose', '--reject', PATCH_PATH],
   ['patch', '--batch', '--fuzz=5', '-p1', '-i', PATCH_PATH],
@@ -75,3 +75,6 @@ function djangoLabel(path: string): string {
   const withoutFolder = withoutEnding.startsWith('tests/') ? withoutEnding.slice('tests/'.length) : withoutEnding
   return withoutFolder.replaceAll('/', '.')
 }
+
+/** What runs in the grading container; `verdict.ts` says what its log means. */
+export const forkProfile = { name: 'fork-4.0.3', applyCommands: APPLY_COMMANDS, evalScript } as const
