@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type TestContext, test } from 'node:test'
+import type { PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
+import { createPolicyClient } from './client.ts'
+
+const VERSION = 'v000001-aaaaaaaa'
+const request: SampleRequest = {
+  policy: VERSION,
+  promptIds: [5, 6, 7],
+  maxTokens: 4,
+  seed: 11,
+  sampling: {
+    temperature: 1,
+    topP: 1,
+    topK: -1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+  },
+  stopTokenIds: [2],
+  session: 'run/rft/0001/task/00',
+}
+const choice = {
+  token_ids: [8, 2],
+  prompt_token_ids: [5, 6, 7],
+  logprobs: { token_logprobs: [-0.5, -0.25] },
+  finish_reason: 'stop',
+  text: 'x',
+}
+const good = { model: VERSION, choices: [choice] }
+const never = new AbortController().signal
+
+type Script = (request: IncomingMessage, response: ServerResponse, body: string) => void
+
+/** A real HTTP server that misbehaves as told: the n-th request gets the n-th script, the last one stays. */
+async function serve(t: TestContext, ...scripts: Script[]) {
+  const seen: { headers: IncomingMessage['headers']; body: Record<string, unknown> }[] = []
+  const server = createServer((incoming, response) => {
+    let body = ''
+    incoming.on('data', (chunk) => (body += chunk))
+    incoming.on('end', () => {
+      seen.push({ headers: incoming.headers, body: body === '' ? {} : (JSON.parse(body) as Record<string, unknown>) })
+      scripts[Math.min(seen.length, scripts.length) - 1]?.(incoming, response, body)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const timeouts = { requestMs: 300, giveUpAfterMs: 3_000 }
+  return { seen, url, client: createPolicyClient({ kind: 'embedded', url, timeouts }) }
+}
+
+const reply =
+  (status: number, body: unknown, headers: Record<string, string> = {}): Script =>
+  (_request, response) =>
+    response.writeHead(status, headers).end(typeof body === 'string' ? body : JSON.stringify(body))
+const answer = (changes: object): Script => reply(200, { ...good, choices: [{ ...choice, ...changes }] })
+
+test('a sample sends every decoding field, the version as salt and the episode as affinity', async (t) => {
+  const { client, seen } = await serve(t, reply(200, good))
+  assert.deepEqual(await client.sample(request, never), {
+    ids: [8, 2],
+    logprobs: [-0.5, -0.25],
+    text: 'x',
+    finishReason: 'stop',
+    policy: VERSION,
+  })
+  const { request_id: requestId, ...body } = seen[0]?.body ?? {}
+  assert.equal(typeof requestId, 'string')
+  assert.deepEqual(body, {
+    model: VERSION,
+    prompt: [5, 6, 7],
+    max_tokens: 4,
+    n: 1,
+    temperature: 1,
+    top_p: 1,
+    top_k: -1,
+    min_p: 0,
+    repetition_penalty: 1,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    seed: 11,
+    stop_token_ids: [2],
+    ignore_eos: false,
+    min_tokens: 0,
+    stream: false,
+    echo: false,
+    logprobs: 0,
+    return_token_ids: true,
+    skip_special_tokens: false,
+    spaces_between_special_tokens: false,
+    include_stop_str_in_output: false,
+    cache_salt: VERSION,
+  })
+  assert.equal(seen[0]?.headers['x-session-id'], 'run%2Frft%2F0001%2Ftask%2F00')
+})
+
+test('a server that returns no ids is refused at once, and so is one that answers with other weights', async (t) => {
+  for (const changes of [{ token_ids: null }, { token_ids: undefined }, { prompt_token_ids: null }]) {
+    const { client, seen } = await serve(t, answer(changes))
+    await assert.rejects(client.sample(request, never), { code: 'Model.NoTokenIds' })
+    assert.equal(seen.length, 1)
+  }
+  const other = await serve(t, reply(200, { ...good, model: 'v000000-bbbbbbbb' }))
+  await assert.rejects(other.client.sample(request, never), { code: 'Model.NotServed' })
+  const stale = await serve(t, answer({ weight_versions: ['v000000-bbbbbbbb'] }))
+  await assert.rejects(stale.client.sample(request, never), { code: 'Model.NotServed' })
+})
+
+test('an answer that contradicts itself is tried again, never accepted', async (t) => {
+  const faults: Script[] = [
+    answer({ logprobs: { token_logprobs: [-0.5] } }),
+    answer({ logprobs: { token_logprobs: [-0.5, 3] } }),
+    answer({ prompt_token_ids: [5, 6] }),
+    answer({ token_ids: [8, 2, 2, 2, 2], logprobs: { token_logprobs: [-1, -1, -1, -1, -1] } }),
+    answer({ finish_reason: 'abort' }),
+    reply(200, '{"model": "v0000'),
+  ]
+  for (const fault of faults) {
+    const { client, seen } = await serve(t, fault, reply(200, good))
+    assert.equal((await client.sample(request, never)).policy, VERSION)
+    assert.equal(seen.length, 2)
+  }
+})
+
+test('a log-probability that is not finite arrives as NaN, for the batch writer to drop', async (t) => {
+  const { client } = await serve(t, answer({ logprobs: { token_logprobs: [null, -0.25] } }))
+  assert.deepEqual((await client.sample(request, never)).logprobs, [Number.NaN, -0.25])
+})
+
+test('too many requests, restarts, slow and torn answers are waited out', async (t) => {
+  const faults: Script[] = [
+    reply(429, { error: { message: 'slow down' } }, { 'retry-after': '0.05' }),
+    reply(503, 'reloading', { 'retry-after': '0' }),
+    reply(500, { error: { message: 'oops', code: 'internal_error' } }),
+    (_request, response) => response.destroy(),
+    (_request, response) =>
+      response.writeHead(200, { 'content-length': '1000' }).write('{"model"', () => response.destroy()),
+    () => undefined,
+  ]
+  for (const fault of faults) {
+    const { client, seen } = await serve(t, fault, reply(200, good))
+    assert.equal((await client.sample(request, never)).policy, VERSION)
+    assert.equal(seen.length, 2)
+  }
+})
+
+test('patience ends: each kind of trouble has its code', async (t) => {
+  const cases: [Script, string][] = [
+    [reply(429, 'slow down', { 'retry-after': '30' }), 'Model.RateLimited'],
+    [reply(503, 'reloading', { 'retry-after': '30' }), 'Model.Unavailable'],
+    [reply(500, 'bug'), 'Model.Unavailable'],
+    [reply(404, { error: { message: 'not served', code: 'model_not_found' } }), 'Model.NotServed'],
+    [reply(404, { message: 'The model does not exist.', code: 404 }), 'Model.NotServed'],
+    [reply(404, { detail: 'Not Found' }), 'Config.Invalid'],
+    [reply(400, { error: { message: 'too long', code: 'context_length_exceeded' } }), 'Model.ContextOverflow'],
+    [reply(400, { error: { message: "This model's maximum context length is 8 tokens" } }), 'Model.ContextOverflow'],
+    [reply(400, { error: { message: 'unknown field' } }), 'Config.Invalid'],
+    [reply(401, { error: { message: 'no key' } }), 'Config.Invalid'],
+  ]
+  for (const [script, code] of cases) {
+    const { client } = await serve(t, script)
+    await assert.rejects(client.sample(request, never), { code })
+  }
+})
+
+test('a full server names its holders when a policy is loaded', async (t) => {
+  const busy = { error: { code: 'busy', message: 'All 2 places are leased [holders=train/a, train/b]' } }
+  const { client, seen } = await serve(t, reply(409, busy))
+  const policy: PolicyRef = {
+    version: VERSION,
+    uri: 'file:///policies/v%201',
+    manifestSha256: 'abc',
+    globalStep: 1,
+    checkpointUri: null,
+    checkpointSha256: null,
+  }
+  const load = client.load({ policy, holder: 'train/c', leaseMs: 60_000 }, never)
+  await assert.rejects(load, (error: Error & { code?: string }) => {
+    assert.equal(error.code, 'Model.Busy')
+    assert.match(error.message, /train\/a, train\/b/)
+    return true
+  })
+  assert.deepEqual(seen[0]?.body, {
+    path: '/policies/v 1',
+    version: VERSION,
+    manifest_sha256: 'abc',
+    holder: 'train/c',
+    lease_s: 60,
+  })
+})
+
+test('a caller that gives up gets its own reason, in the middle of an exchange and in a pause', async (t) => {
+  const reason = new Error('cancelled by the workflow')
+  for (const script of [(() => undefined) satisfies Script, reply(503, 'wait', { 'retry-after': '2' })]) {
+    const { client } = await serve(t, script)
+    const controller = new AbortController()
+    const sample = client.sample(request, controller.signal)
+    setTimeout(() => controller.abort(reason), 50)
+    await assert.rejects(sample, (error) => error === reason)
+  }
+})
+
+test('nothing listens: unavailable, and retryable', async () => {
+  const timeouts = { requestMs: 100, giveUpAfterMs: 200 }
+  const client = createPolicyClient({ kind: 'embedded', url: 'http://127.0.0.1:9', timeouts })
+  await assert.rejects(client.served(never), { code: 'Model.Unavailable', retryable: true })
+})
+
+test('kinds that prove no tokens, and addresses that are none, are refused before any request', () => {
+  for (const kind of ['chat', 'sglang'] as const) {
+    assert.throws(() => createPolicyClient({ kind, url: 'http://127.0.0.1:9' }), { code: 'Config.Invalid' })
+  }
+  assert.throws(() => createPolicyClient({ kind: 'vllm', url: 'localhost:8000' }), { code: 'Config.Invalid' })
+})
+
+test('a vLLM server that serves another version tells the operator how to restart it; the right one is left alone', async (t) => {
+  const { seen, url } = await serve(t, reply(200, { data: [{ id: 'v000009-cccccccc' }] }))
+  const client = createPolicyClient({ kind: 'vllm', url })
+  const load = (version: string) =>
+    client.load(
+      {
+        policy: {
+          version,
+          uri: 'file:///x',
+          manifestSha256: '',
+          globalStep: 0,
+          checkpointUri: null,
+          checkpointSha256: null,
+        },
+        holder: 'train/a',
+        leaseMs: 1000,
+      },
+      never,
+    )
+  await assert.rejects(load(VERSION), { code: 'Model.NotServed', message: /--served-model-name v000001-aaaaaaaa/ })
+  await load('v000009-cccccccc')
+  await client.release({ holder: 'train/a' })
+  assert.equal(seen.length, 2)
+})

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
+import { type RunningServer, startPolicyServer, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
+import { createPolicyClient } from './client.ts'
+
+/** The client against the real embedded server: the same questions that a vLLM server has to answer. */
+describe('embedded policy server', { skip: withoutPython }, () => {
+  const signal = AbortSignal.timeout(120_000)
+  const policies: PolicyRef[] = []
+  let root = ''
+  let server: RunningServer
+  let client: PolicyClient
+
+  before(async () => {
+    root = await mkdtemp(join(tmpdir(), 'policy-server-'))
+    for (const seed of [0, 1]) {
+      const directory = join(root, `policy-${seed}`)
+      const manifestSha256 = await writeTinyPolicy(directory, seed)
+      policies.push({
+        version: `v00000${seed}-${manifestSha256.slice(0, 8)}`,
+        uri: pathToFileURL(directory).href,
+        manifestSha256,
+        globalStep: seed,
+        checkpointUri: null,
+        checkpointSha256: null,
+      })
+    }
+    server = await startPolicyServer({ state: join(root, 'state'), maxVersions: 1 })
+    client = createPolicyClient({ kind: 'embedded', url: server.url, timeouts: { giveUpAfterMs: 2_000 } })
+  })
+  after(async () => {
+    await server.stop()
+    await rm(root, { recursive: true, force: true })
+  })
+
+  const [first, second] = [() => policies[0] as PolicyRef, () => policies[1] as PolicyRef]
+  const makeRequest = (policy: string, promptIds: number[]): SampleRequest => ({
+    policy,
+    promptIds,
+    maxTokens: 12,
+    seed: 7,
+    sampling: {
+      temperature: 1,
+      topP: 1,
+      topK: -1,
+      minP: 0,
+      repetitionPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+    },
+    stopTokenIds: [258],
+    session: 'r/s/0001/t/00',
+  })
+
+  test('a policy that is not loaded is not served', async () => {
+    await assert.rejects(client.sample(makeRequest(first().version, [1]), signal), { code: 'Model.NotServed' })
+  })
+
+  test('text becomes ids, ids become a sample, and scoring it again gives the same log-probabilities', async () => {
+    const policy = first().version
+    await client.load({ policy: first(), holder: 'train/a', leaseMs: 60_000 }, signal)
+    await client.load({ policy: first(), holder: 'train/a', leaseMs: 60_000 }, signal)
+    assert.deepEqual(await client.served(signal), [policy])
+    const promptIds = await client.tokenize({ policy, text: '<|im_start|>hé' }, signal)
+    assert.equal(promptIds.length, 4)
+    const sample = await client.sample(makeRequest(policy, promptIds), signal)
+    // Log-probabilities may differ in the last fp32 digit (cached prefix); the ids may not.
+    assert.deepEqual((await client.sample(makeRequest(policy, promptIds), signal)).ids, sample.ids)
+    assert.equal(sample.ids.length, sample.logprobs.length)
+    const scores = await client.score({ policy, ids: [...promptIds, ...sample.ids] }, signal)
+    const rescored = scores.slice(promptIds.length - 1)
+    for (const [index, logprob] of sample.logprobs.entries()) {
+      assert.ok(Math.abs(logprob - (rescored[index] ?? Number.NaN)) < 1e-4, `token ${index}`)
+    }
+  })
+
+  test('a context that cannot hold the reply is an overflow', async () => {
+    const promptIds = Array.from({ length: 505 }, () => 65)
+    await assert.rejects(client.sample(makeRequest(first().version, promptIds), signal), {
+      code: 'Model.ContextOverflow',
+    })
+  })
+
+  test('another run waits while the only place is leased, and gets it after the release', async () => {
+    const load = () => client.load({ policy: second(), holder: 'train/b', leaseMs: 60_000 }, signal)
+    await assert.rejects(load(), { code: 'Model.Busy', message: /train\/a/ })
+    await client.release({ holder: 'train/a' })
+    await load()
+    assert.deepEqual(await client.served(signal), [second().version])
+  })
+
+  test('a directory that differs from its reference is refused', async () => {
+    const wrong = { ...first(), manifestSha256: '0'.repeat(64) }
+    await client.release({ holder: 'train/b' })
+    await assert.rejects(client.load({ policy: wrong, holder: 'train/a', leaseMs: 1000 }, signal), {
+      code: 'Artifact.Corrupt',
+    })
+  })
+})

@@ -1,0 +1,61 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** What one try came to: an answer, an error for the caller, or a reason to try again. */
+export type TryResult<T> =
+  | { kind: 'done'; value: T }
+  | { kind: 'failed'; error: Error }
+  | { kind: 'again'; error: Error; afterMs: number | null }
+
+export interface RetryOptions<T> {
+  attempt: (tries: number) => Promise<TryResult<T>>
+  /** No new try starts after this long; the last error is thrown then. */
+  giveUpAfterMs: number
+  signal: AbortSignal
+  /** Uniform in [0, 1). @default Math.random */
+  random?: () => number
+}
+
+const FIRST_DELAY_MS = 250
+const LONGEST_DELAY_MS = 10_000
+/** A server may ask for more patience than that; it does not get it, because the deadline is the caller's. */
+const LONGEST_RETRY_AFTER_MS = 60_000
+
+/** Exponential back-off with full jitter, so that sixty episodes do not come back in step after a restart. */
+export async function retryUntilDone<T>({ attempt, giveUpAfterMs, signal, random }: RetryOptions<T>): Promise<T> {
+  const startedAt = Date.now()
+  for (let tries = 1; ; tries++) {
+    signal.throwIfAborted()
+    const result = await attempt(tries)
+    if (result.kind === 'done') return result.value
+    if (result.kind === 'failed') throw result.error
+    const delayMs = delayBefore(tries + 1, result.afterMs, random ?? Math.random)
+    if (Date.now() - startedAt + delayMs > giveUpAfterMs) throw result.error
+    await pause(delayMs, signal)
+  }
+}
+
+export function delayBefore(tries: number, afterMs: number | null, random: () => number): number {
+  const ceiling = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (tries - 2))
+  const jittered = ceiling * (0.5 + random() / 2)
+  if (afterMs === null) return jittered
+  // At the named moment at the earliest, spread over a tenth: everybody was told the same moment.
+  return Math.min(LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)
+}
+
+/** `Retry-After`: seconds or an HTTP date. Null for anything else, and for moments that have passed. */
+export function parseRetryAfter(header: string | null, nowMs: number): number | null {
+  if (header === null || header.trim() === '') return null
+  const seconds = Number(header)
+  const ms = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(header) - nowMs
+  return Number.isFinite(ms) && ms >= 0 ? ms : null
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  try {
+    await sleep(ms, undefined, { signal })
+  } catch (error) {
+    // The timer wraps the reason into its own error; callers know theirs.
+    if (signal.aborted) throw signal.reason
+    throw error
+  }
+}

@@ -1,0 +1,90 @@
+/** The trainer's interpreter in tests that run the real Python parts. */
+import { execFile, type ChildProcess, spawn } from 'node:child_process'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+/** Set by `npm test`; absent means that the Python environment was not set up, and such tests say that they were skipped. */
+export const python: string | undefined = process.env['LONGHAUL_PYTHON']
+
+export const withoutPython = python === undefined ? 'LONGHAUL_PYTHON is not set' : false
+
+const TRAINER = join(import.meta.dirname, '../../trainer')
+
+export const pythonEnvironment = {
+  ...process.env,
+  PYTHONPATH: `${TRAINER}:${join(TRAINER, 'tests')}`,
+  OMP_WAIT_POLICY: 'PASSIVE',
+  PYTHONDONTWRITEBYTECODE: '1',
+}
+
+/** Runs a short script and returns what it printed. */
+export async function runPython(script: string, ...args: string[]): Promise<string> {
+  const options = { env: pythonEnvironment, timeout: 120_000 }
+  const { stdout } = await promisify(execFile)(python ?? '', ['-c', script, ...args], options)
+  return stdout.trim()
+}
+
+/** A tiny random model directory with MANIFEST.json and COMMITTED; returns the manifest's hash. */
+export function writeTinyPolicy(directory: string, seed: number): Promise<string> {
+  const script =
+    'import sys, pathlib; from tiny_policy import write_tiny_policy;' +
+    'print(write_tiny_policy(pathlib.Path(sys.argv[1]), seed=int(sys.argv[2])))'
+  return runPython(script, directory, String(seed))
+}
+
+export interface RunningServer {
+  url: string
+  process: ChildProcess
+  stop(): Promise<void>
+}
+
+/** Starts the embedded policy server on a free port and waits until it answers. */
+export async function startPolicyServer({
+  state,
+  maxVersions,
+}: {
+  state: string
+  maxVersions: number
+}): Promise<RunningServer> {
+  const port = await freePort()
+  const args = ['-m', 'longhaul_trainer', 'serve', '--port', String(port), '--state', state]
+  const child = spawn(python ?? '', [...args, '--max-versions', String(maxVersions)], {
+    env: pythonEnvironment,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const url = `http://127.0.0.1:${port}`
+  await waitForHealth(url, child)
+  return {
+    url,
+    process: child,
+    async stop() {
+      child.kill('SIGKILL')
+      await exited
+    },
+  }
+}
+
+async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
+  for (const deadline = Date.now() + 60_000; Date.now() < deadline; ) {
+    if (child.exitCode !== null) throw new Error(`policy server ended with ${child.exitCode}`)
+    const healthy = await fetch(`${url}/health`).then(
+      (response) => response.ok,
+      () => false,
+    )
+    if (healthy) return
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  child.kill('SIGKILL')
+  throw new Error('policy server did not become healthy within 60 s')
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  return address.port
+}
