@@ -12,7 +12,7 @@ export class RunnerStreamBroken extends Error {}
 /** One exec stream to one resident runner: one request, one answer, never two at once. */
 export interface RunnerConnection {
   /** @throws RunnerStreamBroken */
-  ask(line: string): Promise<RunnerReply>
+  ask(request: string | Buffer): Promise<RunnerReply>
   readonly isOpen: boolean
   close(): void
 }
@@ -23,7 +23,7 @@ interface Pending {
 }
 
 export async function connectRunner(container: Container): Promise<RunnerConnection> {
-  const { socket } = await openExec({ container, command: ['/bin/sh', `${HOME}/bin/runner.sh`] })
+  const { socket } = await openExec({ container, command: ['/bin/sh', `${HOME}/bin/start.sh`] })
   return createConnection(socket)
 }
 
@@ -62,12 +62,12 @@ function createConnection(socket: Duplex): RunnerConnection {
     get isOpen() {
       return open
     },
-    ask(line) {
+    ask(request) {
       if (!open) return Promise.reject(new RunnerStreamBroken('the stream is closed'))
       if (pending !== null) return Promise.reject(new Error('a runner answers one request at a time'))
       return new Promise((resolve, reject) => {
         pending = { resolve, reject }
-        socket.write(line)
+        socket.write(request)
       })
     },
     close: () => end('closed by us'),

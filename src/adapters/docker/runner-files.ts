@@ -13,6 +13,7 @@ const SCRIPTS = [
   'prepare.sh',
   'runner.sh',
   'snapshot.sh',
+  'start.sh',
   'supervise.sh',
   'sweep.sh',
   'tools-edit.sh',

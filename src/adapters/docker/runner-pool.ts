@@ -12,7 +12,8 @@ const MAX_CONNECTIONS_PER_REQUEST = 4
 export interface RunnerRequest {
   /** Container name. */
   name: string
-  line: string
+  /** One line, with what follows it where the request has a payload. */
+  line: string | Buffer
   /** No answer within this time: the container is killed, for nothing else ends a command there for certain. */
   timeoutMs: number
   signal: AbortSignal
@@ -49,7 +50,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     connections.delete(name)
   }
 
-  const askUntilAnswered = async (name: string, line: string): Promise<RunnerReply> => {
+  const askUntilAnswered = async (name: string, line: string | Buffer): Promise<RunnerReply> => {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await (await connectionOf(name)).ask(line)

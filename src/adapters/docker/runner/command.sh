@@ -5,13 +5,12 @@ lh_save() {
   set +eu
   {
     printf '#' && umask && printf '#' && { pwd -P 2>/dev/null || echo; }
-    unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_TURN LH_DIR 2>/dev/null
+    unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_TURN 2>/dev/null
     export -p
   } >"$lh_dir/state" 2>/dev/null && : >"$lh_dir/saved"
 }
 
 lh_start() {
-  lh_dir=$LH_DIR
   read -r lh_state </.lh/state/current
   { read -r lh_umask && IFS= read -r lh_cwd; } <"$lh_state"
   umask "${lh_umask#?}"
@@ -33,6 +32,9 @@ scroll_up() { /bin/sh /.lh/bin/tools.sh scroll_up "$@"; }
 search_file() { /bin/sh /.lh/bin/tools.sh search_file "$@"; }
 submit() { /bin/sh /.lh/bin/tools.sh submit "$@"; }
 
+# The only argument is the directory of the turn; the command itself gets none.
+lh_dir=$1
+shift
 . /.lh/settings
 lh_start
 # At top level: inside a function bash would make the restored variables local.

@@ -29,7 +29,7 @@ run_turn() {
   if [ "$5" = @ ]; then mv "/.lh/in/$2" "$dir/cmd"; else printf %b "$5" >"$dir/cmd"; fi
   drop_old_outputs "$1"
   . /.lh/programs
-  "$LH_SETSID" /bin/sh /.lh/bin/supervise.sh "$dir" "$2" "$3" </dev/null >/dev/null 2>&1 &
+  "$LH_SETSID" /bin/sh /.lh/bin/supervise.sh "$dir" "$1" "$3" </dev/null >/dev/null 2>&1 &
   supervisor=$!
   start_of "$supervisor"
   echo "$4 $supervisor $start" >"$dir/meta"
@@ -97,7 +97,18 @@ reply_turn() {
   # Output that a background process adds later is not part of the turn: every cut is counted from the front.
   echo "lh1 done $code $reason $size $wall_ms $oom $top $submitted $state_size $head $tail"
   printf '%s\n' "$open"
-  cat "$state"
+  print_state "$state" "$state_size"
   [ "$head" -eq 0 ] || head -c "$head" "$dir/out"
   [ "$tail" -eq 0 ] || head -c "$size" "$dir/out" | tail -c "$tail"
+}
+
+# print_state FILE BYTES. A short one line by line without a process, as nearly all are.
+print_state() {
+  if [ "$2" -gt 8192 ]; then
+    cat "$1"
+    return
+  fi
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+  done <"$1"
 }

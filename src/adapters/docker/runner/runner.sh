@@ -3,8 +3,6 @@
 # requests, so a second one started after a broken stream gives the same answers from the journal.
 #
 # Reply: `lh1 KIND …` on one line; for init and turn a line with the open file, then as many bytes as the numbers say.
-LC_ALL=C
-export LC_ALL
 umask 077
 cd /
 . /.lh/bin/clock.sh
@@ -22,7 +20,7 @@ while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
     init) init ;;
     turn) turn "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh" ;;
     capture) capture "$first" "$second" "$third" ;;
-    reset) reset ;;
+    reset) reset "$first" ;;
     *) echo "lh1 error unknown-request" ;;
   esac
 done

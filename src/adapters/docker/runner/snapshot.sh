@@ -2,6 +2,7 @@
 # again, because activating an environment manager in every turn would start an interpreter each time.
 # usage: snapshot.sh FILE
 lh_file=$1
+. /.lh/image-environment
 if [ -n "${BASH_VERSION-}" ] && [ -f /root/.bashrc ]; then
   # Some of these files return at once unless they see a prompt.
   PS1='$ '
@@ -13,6 +14,6 @@ cd -- "$LH_REPO" || exit 1
 umask 022
 {
   printf '#' && umask && printf '#' && pwd -P
-  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LC_ALL LH_REPO 2>/dev/null
+  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_REPO 2>/dev/null
   export -p
 } >"$lh_file"

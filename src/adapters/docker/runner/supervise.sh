@@ -1,14 +1,12 @@
 #!/bin/sh
 # Supervises one turn and writes its result. It is alone in its session, so it outlives the runner that started it, the
 # stream behind that and the worker behind that; the command has a session and a process group of its own.
-# usage: supervise.sh DIRECTORY TOKEN TIMEOUT_MS
-LC_ALL=C
-export LC_ALL
+# usage: supervise.sh DIRECTORY TURN TIMEOUT_MS
 . /.lh/bin/clock.sh
 . /.lh/settings
 . /.lh/programs
 
-dir=$1 token=$2 timeout_cs=$((($3 + 9) / 10))
+dir=$1 turn=$2 timeout_cs=$((($3 + 9) / 10))
 max_output=67108864
 
 oom_kills() {
@@ -37,7 +35,7 @@ end_group() {
   done
   kill -s KILL -- "-$child" 2>/dev/null
   # What left the group still carries the mark of the turn in its environment.
-  for environ in $(grep -l "LH_TURN=$token" /proc/[0-9]*/environ 2>/dev/null); do
+  for environ in $(grep -lzx "LH_TURN=$turn" /proc/[0-9]*/environ 2>/dev/null); do
     pid=${environ#/proc/}
     kill -s KILL "${pid%/environ}" 2>/dev/null
   done
@@ -50,7 +48,7 @@ watch_turn() {
     left=$((deadline - now))
     [ "$left" -gt 0 ] || break
     if [ "$left" -ge 100 ]; then nap 1; else nap "0.$((left / 10 + 1))"; fi
-    echo "$token $now" >/.lh/lease
+    echo "$now" >/.lh/lease
     size=$(wc -c <"$dir/out")
     if [ "$size" -gt "$max_output" ]; then
       end_group output-limit
@@ -65,7 +63,7 @@ kills_before=$kills
 lh_now
 started=$now
 : >"$dir/out"
-"$LH_ENV" -i LH_TURN="$token" LH_DIR="$dir" "$LH_SETSID" "$LH_SHELL" -c "$LH_ENTRY" "$LH_SHELL_NAME" \
+LH_TURN=$turn "$LH_SETSID" "$LH_SHELL" -c "$LH_ENTRY" "$LH_SHELL_NAME" "$dir" \
   </dev/null >>"$dir/out" 2>&1 &
 child=$!
 watch_turn </dev/null >/dev/null 2>&1 &
