@@ -1,0 +1,228 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf, neverEnds, takes, timesOut } from '../support/activity-script.ts'
+import { EPISODE, HOST_QUEUE, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
+
+async function playEpisode(overrides: ActivityTable<AllActivities> = {}) {
+  const driver = await createWorkflowDriver({ activities: { ...scriptedPipeline(), ...overrides } })
+  return { driver, episode: driver.start('episode', EPISODE, { workflowId: 'ep' }) }
+}
+
+test('an episode that submits is captured on its host, graded anywhere and closed', async () => {
+  const { driver, episode } = await playEpisode()
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'submitted')
+  assert.equal(result.turns, 16)
+  assert.deepEqual(
+    driver.calls.map(({ type, taskQueue }) => [type, taskQueue]),
+    [
+      ['openSandbox', 'sandbox'],
+      ['advanceEpisode', HOST_QUEUE],
+      ['advanceEpisode', HOST_QUEUE],
+      ['captureSubmission', HOST_QUEUE],
+      ['closeSandbox', HOST_QUEUE],
+      ['gradeSubmission', 'sandbox'],
+    ],
+  )
+  assert.deepEqual(
+    driver.callsOf('advanceEpisode').map(({ input }) => (input as { step: number }).step),
+    [1, 2],
+  )
+  assert.equal(episode.describe().searchAttributes.Turns, 16)
+})
+
+test('an episode that ends at a limit is graded without a captured patch', async () => {
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: () => ({ turns: 40, disposition: 'turn-limit' }),
+  })
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'turn-limit')
+  assert.equal(driver.callsOf('gradeSubmission').length, 1)
+  assert.equal((driver.callsOf('gradeSubmission')[0]?.input as { patch: unknown }).patch, null)
+  assert.equal(driver.callsOf('closeSandbox').length, 1)
+})
+
+test('the worker dies and comes back within the limits: the same sandbox goes on', async () => {
+  // The queue carries the machine's boot id, not the worker process's, so a restarted worker polls the same queue: the
+  // second attempt must run there instead of a new placement.
+  let killed = false
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: ({ step }, { attempt }) => {
+      if (step === 2 && attempt === 1 && !killed) {
+        killed = true
+        driver.stopQueue(HOST_QUEUE)
+      }
+      return { turns: step * 8, disposition: step < 3 ? null : 'submitted' }
+    },
+  })
+  await driver.runUntil(() => killed)
+  await driver.advance(60_000)
+  await driver.startQueue(HOST_QUEUE)
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'submitted')
+  assert.equal(driver.callsOf('openSandbox').length, 1)
+  assert.deepEqual(
+    driver.callsOf('advanceEpisode').map(({ input, attempt }) => [(input as { step: number }).step, attempt]),
+    [
+      [1, 1],
+      [2, 1],
+      [2, 2],
+      [3, 1],
+    ],
+  )
+})
+
+test('the host is gone: the waiting attempt times out and the episode is placed on another host', async () => {
+  const { driver, episode } = await playEpisode({
+    openSandbox: (input) => sandboxHandle(input, `sandbox.host-${input.placement}.boot`),
+    advanceEpisode: ({ step, sandbox }) => {
+      if (sandbox.hostQueue === 'sandbox.host-1.boot') driver.stopQueue(sandbox.hostQueue)
+      return { turns: step * 8, disposition: step < 2 ? null : 'submitted' }
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'submitted')
+  assert.deepEqual(
+    driver.callsOf('openSandbox').map(({ input }) => (input as { placement: number }).placement),
+    [1, 2],
+  )
+  assert.ok(driver.callsOf('gradeSubmission').length === 1, 'graded once')
+  // closeSandbox of the dead host never found a worker: only the second placement's was an attempt.
+  assert.deepEqual(
+    driver.callsOf('closeSandbox').map(({ taskQueue }) => taskQueue),
+    ['sandbox.host-2.boot'],
+  )
+})
+
+for (const timeout of ['HEARTBEAT', 'SCHEDULE_TO_START'] as const) {
+  test(`every placement ends by a ${timeout} timeout: infra after three, without a verdict`, async () => {
+    const { driver, episode } = await playEpisode({ advanceEpisode: () => timesOut(timeout) })
+    const result = await episode.result<EpisodeResult>()
+
+    assert.equal(result.disposition, 'infra')
+    assert.equal(result.failure, 'Sandbox.Lost')
+    assert.equal(result.verdict, null)
+    assert.equal(driver.callsOf('openSandbox').length, 3)
+    assert.equal(driver.callsOf('closeSandbox').length, 3)
+    assert.equal(driver.callsOf('gradeSubmission').length, 0)
+  })
+}
+
+test('the runner reports a lost sandbox: placed anew at once, not retried on the same one', async () => {
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: ({ step, sandbox }) => {
+      if (sandbox.name.endsWith('-p1')) throw failureOf('Sandbox.Lost')
+      return { turns: step * 8, disposition: 'submitted' }
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'submitted')
+  assert.equal(driver.callsOf('openSandbox').length, 2)
+  assert.equal(driver.callsOf('advanceEpisode').length, 2)
+})
+
+test('an infra failure that no new sandbox cures ends the episode as infra with its code', async () => {
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: () => {
+      throw failureOf('Sandbox.JournalConflict')
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'infra')
+  assert.equal(result.failure, 'Sandbox.JournalConflict')
+  assert.equal(driver.callsOf('openSandbox').length, 1)
+  assert.equal(driver.callsOf('closeSandbox').length, 1)
+})
+
+test('a retryable failure is retried by the activity, and the workflow never sees it', async () => {
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: ({ step }, { attempt }) => {
+      if (attempt < 3) throw failureOf('Model.RateLimited')
+      return { turns: step * 8, disposition: 'submitted' }
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.disposition, 'submitted')
+  assert.deepEqual(
+    driver.callsOf('advanceEpisode').map(({ attempt }) => attempt),
+    [1, 2, 3],
+  )
+})
+
+test("a failure of the user's configuration fails the episode with its code, closes the sandbox and retries nothing", async () => {
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: () => {
+      throw failureOf('Model.NoTokenIds', 'The server ignores return_token_ids')
+    },
+  })
+  await assert.rejects(episode.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Model.NoTokenIds')
+    assert.equal(error.nonRetryable, true)
+    assert.match(error.message, /return_token_ids/)
+    return true
+  })
+  assert.equal(driver.callsOf('advanceEpisode').length, 1)
+  assert.equal(driver.callsOf('closeSandbox').length, 1)
+})
+
+test('cancelled in the middle of a step: the step stops, the sandbox is closed, the record says cancelled', async () => {
+  const { driver, episode } = await playEpisode({ advanceEpisode: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 1)
+  episode.cancel()
+  await assert.rejects(episode.result(), CancelledFailure)
+
+  assert.equal(driver.callsOf('closeSandbox').length, 1)
+  assert.deepEqual(
+    driver.callsOf('recordUngraded').map(({ input }) => (input as { disposition: string }).disposition),
+    ['cancelled'],
+  )
+  assert.equal(driver.callsOf('gradeSubmission').length, 0)
+})
+
+test('cancelled while the sandbox closes: the close still ends and is not repeated', async () => {
+  let closed = 0
+  const { driver, episode } = await playEpisode({
+    closeSandbox: () =>
+      takes(5_000, () => {
+        closed++
+      }),
+  })
+  await driver.runUntil(() => driver.callsOf('closeSandbox').length === 1)
+  episode.cancel()
+  await assert.rejects(episode.result(), CancelledFailure)
+
+  assert.equal(closed, 1)
+})
+
+test('a sandbox that opened just as the cancel arrived is closed too', async () => {
+  // The story: placement has created the container, its answer and the cancel race. The workflow must not drop the handle.
+  const { driver, episode } = await playEpisode({
+    openSandbox: (input) => takes(5_000, sandboxHandle(input), { ignoresCancel: true }),
+  })
+  await driver.runUntil(() => driver.callsOf('openSandbox').length === 1)
+  episode.cancel()
+  await assert.rejects(episode.result(), CancelledFailure)
+
+  assert.equal(driver.callsOf('closeSandbox').length, 1)
+  assert.equal(driver.callsOf('advanceEpisode').length, 0)
+})
+
+test('a sandbox that cannot be closed does not spoil the episode', async () => {
+  const { driver, episode } = await playEpisode({ closeSandbox: () => timesOut('SCHEDULE_TO_START') })
+  const result = await episode.result<EpisodeResult>()
+
+  assert.equal(result.verdict, 'unresolved')
+  assert.equal(episode.describe().logs.filter(({ level }) => level === 'warn').length, 1)
+  assert.equal(driver.callsOf('gradeSubmission').length, 1)
+})

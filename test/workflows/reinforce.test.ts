@@ -1,0 +1,223 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure } from '@temporalio/common'
+import type { TrainingStageResult } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf } from '../support/activity-script.ts'
+import { artifact, PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
+
+async function playStage(input: {
+  maxIterations: number
+  evaluateEvery?: number
+  overrides?: ActivityTable<AllActivities>
+  suggestContinueAsNewAfterEvents?: number
+}) {
+  const plan = {
+    ...PLAN,
+    stages: [{ name: 'dapo-1', maxIterations: input.maxIterations }],
+    evaluateEvery: input.evaluateEvery ?? null,
+  }
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ plan, tasks: 1, groupSize: 1, steps: 1 }), ...input.overrides },
+    suggestContinueAsNewAfterEvents: input.suggestContinueAsNewAfterEvents ?? 4096,
+  })
+  const args = { plan, stageIndex: 0, policy: policyRef(0), suite: SHA }
+  return { driver, stage: driver.start('reinforce', args, { workflowId: `train/${plan.run}/dapo-1` }) }
+}
+
+function jobsOf(driver: WorkflowDriver): { iteration: number; policy: string }[] {
+  return driver.callsOf('runTrainingJob').map(({ input }) => {
+    const { iteration, policy } = input as { iteration: number; policy: { version: string } }
+    return { iteration, policy: policy.version }
+  })
+}
+
+const ORDERED = ['planIteration', 'buildBatch', 'runTrainingJob', 'publishPolicy']
+
+test('each iteration collects, scores, trains and publishes in that order, with the policy of the one before', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 3 })
+  const result = await stage.result<TrainingStageResult>()
+
+  assert.equal(result.iterations, 3)
+  assert.equal(result.policy.version, policyRef(3).version)
+  assert.deepEqual(
+    driver.calls.map(({ type }) => type).filter((type) => ORDERED.includes(type)),
+    [...ORDERED, ...ORDERED, ...ORDERED],
+  )
+  assert.deepEqual(jobsOf(driver), [
+    { iteration: 1, policy: policyRef(0).version },
+    { iteration: 2, policy: policyRef(1).version },
+    { iteration: 3, policy: policyRef(2).version },
+  ])
+  // Episodes of an iteration play the policy that the iteration before published.
+  assert.deepEqual(
+    driver.callsOf('openSandbox').map(({ input }) => (input as { policy: string }).policy),
+    [policyRef(0).version, policyRef(1).version, policyRef(2).version],
+  )
+})
+
+test('an iteration whose groups are all equal trains nothing and keeps the policy', async () => {
+  const empty = { trajectories: 0, groups: 1, groupsKept: 0, episodes: 1, infra: 0 }
+  const { driver, stage } = await playStage({
+    maxIterations: 2,
+    overrides: {
+      buildBatch: ({ iteration }) => ({
+        ...empty,
+        batches: iteration === 1 ? [] : [artifact('batch')],
+        meanReward: 0,
+        resolvedRate: 0,
+        meanTurns: 8,
+      }),
+    },
+  })
+  const result = await stage.result<TrainingStageResult>()
+
+  assert.equal(result.iterations, 2)
+  assert.deepEqual(jobsOf(driver), [{ iteration: 2, policy: policyRef(0).version }])
+})
+
+test('evaluations on the way happen every n iterations with the policy just published', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 5, evaluateEvery: 2 })
+  await stage.result()
+
+  assert.deepEqual(
+    driver.callsOf('summarizeEvaluation').map(({ input }) => {
+      const { name, policy } = input as { name: string; policy: { version: string } }
+      return [name, policy.version]
+    }),
+    [
+      ['dapo-1-0002', policyRef(2).version],
+      ['dapo-1-0004', policyRef(4).version],
+    ],
+  )
+})
+
+test('a stage of sixty iterations continues as new and neither repeats nor skips one', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 60 })
+  const result = await stage.result<TrainingStageResult>()
+
+  assert.equal(result.iterations, 60)
+  assert.equal(result.policy.version, policyRef(60).version)
+  assert.deepEqual(
+    jobsOf(driver).map(({ iteration }) => iteration),
+    Array.from({ length: 60 }, (_, place) => place + 1),
+  )
+  const runs = driver.runs.filter(({ type }) => type === 'reinforce')
+  assert.deepEqual(
+    runs.map(({ status }) => status),
+    ['continued-as-new', 'continued-as-new', 'completed'],
+  )
+  assert.ok(Math.max(...runs.map(({ events }) => events)) < 2_000, 'a page of the UI stays readable')
+})
+
+test('stopAfterIteration ends the stage early and well, with the policy it has', async () => {
+  const { driver, stage } = await playStage({
+    maxIterations: 10,
+    overrides: {
+      runTrainingJob: ({ iteration, policy }) => {
+        if (iteration === 2) stage.signal('control', { paused: false, stopAfterIteration: 3 })
+        return { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA }
+      },
+    },
+  })
+  const result = await stage.result<TrainingStageResult>()
+
+  assert.equal(result.iterations, 3)
+  assert.equal(driver.callsOf('runTrainingJob').length, 3)
+})
+
+test('a stop at an iteration already passed ends the stage after the open one', async () => {
+  const { stage } = await playStage({
+    maxIterations: 10,
+    overrides: {
+      runTrainingJob: ({ iteration, policy }) => {
+        if (iteration === 4) stage.signal('control', { paused: false, stopAfterIteration: 1 })
+        return { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA }
+      },
+    },
+  })
+  const result = await stage.result<TrainingStageResult>()
+  assert.equal(result.iterations, 4)
+  assert.equal(result.policy.version, policyRef(4).version)
+})
+
+test('a pause during training holds before the next iteration and lets the job finish', async () => {
+  let isPaused = false
+  const { driver, stage } = await playStage({
+    maxIterations: 2,
+    overrides: {
+      runTrainingJob: ({ iteration, policy }) => {
+        if (iteration === 1) stage.signal('control', { paused: true, stopAfterIteration: null })
+        isPaused = true
+        return { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA }
+      },
+    },
+  })
+  await driver.runUntil(() => isPaused)
+  await driver.advance(86_400_000)
+  assert.equal(driver.callsOf('publishPolicy').length, 1)
+  assert.equal(driver.callsOf('planIteration').length, 1)
+
+  stage.signal('control', { paused: false, stopAfterIteration: null })
+  assert.equal((await stage.result<TrainingStageResult>()).iterations, 2)
+})
+
+test('pause and stop survive continue-as-new of the stage', async () => {
+  let told = false
+  const { driver, stage } = await playStage({
+    maxIterations: 30,
+    overrides: {
+      runTrainingJob: ({ iteration, policy }) => {
+        if (iteration === 25 && !told) stage.signal('control', { paused: true, stopAfterIteration: 27 })
+        if (iteration === 25) told = true
+        return { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA }
+      },
+    },
+  })
+  await driver.runUntil(() => told)
+  await driver.advance(86_400_000)
+  assert.equal(driver.callsOf('runTrainingJob').length, 25)
+  assert.equal(driver.runs.filter(({ type }) => type === 'reinforce').length, 2)
+
+  stage.signal('control', { paused: false, stopAfterIteration: 27 })
+  assert.equal((await stage.result<TrainingStageResult>()).iterations, 27)
+})
+
+test('a trainer that dies is attempted again with the same input', async () => {
+  const { driver, stage } = await playStage({
+    maxIterations: 1,
+    overrides: {
+      runTrainingJob: ({ policy }, { attempt }) => {
+        if (attempt < 3) throw failureOf('Trainer.Failed')
+        return { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA }
+      },
+    },
+  })
+  await stage.result()
+
+  const jobs = driver.callsOf('runTrainingJob')
+  assert.deepEqual(
+    jobs.map(({ attempt }) => attempt),
+    [1, 2, 3],
+  )
+  assert.equal(new Set(jobs.map(({ input }) => JSON.stringify(input))).size, 1)
+})
+
+test('a diverged training ends the stage with its code and without a second attempt', async () => {
+  const { driver, stage } = await playStage({
+    maxIterations: 3,
+    overrides: {
+      runTrainingJob: () => {
+        throw failureOf('Trainer.Diverged', 'loss is not finite')
+      },
+    },
+  })
+  await assert.rejects(stage.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Trainer.Diverged')
+    assert.match(error.message, /not finite/)
+    return true
+  })
+  assert.equal(driver.callsOf('runTrainingJob').length, 1)
+  assert.equal(driver.callsOf('publishPolicy').length, 0)
+})

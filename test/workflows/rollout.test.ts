@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import type { PromptGroupInput, RolloutCounts } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf, neverEnds } from '../support/activity-script.ts'
+import { ROLLOUT, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
+
+const TASKS = ROLLOUT.tasks
+
+async function playRollout(input: {
+  overrides?: ActivityTable<AllActivities>
+  suggestContinueAsNewAfterEvents?: number
+  rollout?: Partial<typeof ROLLOUT>
+}) {
+  const rolloutInput = { ...ROLLOUT, ...input.rollout }
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ steps: 1, tasks: rolloutInput.tasks }), ...input.overrides },
+    ...(input.suggestContinueAsNewAfterEvents === undefined
+      ? {}
+      : { suggestContinueAsNewAfterEvents: input.suggestContinueAsNewAfterEvents }),
+  })
+  return { driver, rollout: driver.start('rollout', rolloutInput, { workflowId: 'rollout' }) }
+}
+
+function groupsOf(driver: WorkflowDriver): string[] {
+  return driver.runs.filter(({ type }) => type === 'promptGroup').map(({ input }) => (input as PromptGroupInput).taskId)
+}
+
+function openGroups(driver: WorkflowDriver): number {
+  return driver.runs.filter(({ type, status }) => type === 'promptGroup' && status === 'open').length
+}
+
+test('a rollout plays every task of its plan once, in order, with a bounded number of open groups', async () => {
+  let most = 0
+  const { driver, rollout } = await playRollout({
+    overrides: {
+      advanceEpisode: () => {
+        most = Math.max(most, openGroups(driver))
+        return { turns: 8, disposition: 'submitted' }
+      },
+    },
+  })
+  const counts = await rollout.result<RolloutCounts>()
+
+  assert.equal(most, ROLLOUT.maxOpenGroups)
+  assert.deepEqual(
+    groupsOf(driver),
+    Array.from({ length: TASKS }, (_, place) => `task-${String(place).padStart(4, '0')}`),
+  )
+  // Two episodes a group, index 0 resolves: 12 × 1 resolved, 24 × 8 turns.
+  assert.deepEqual(counts, { groups: 12, episodes: 24, infra: 0, resolved: 12, turns: 192, failure: null })
+})
+
+test('a plan of several pages is read page by page without a gap or a repetition', async () => {
+  const { driver, rollout } = await playRollout({ rollout: { tasks: 103, groupSize: 1, maxOpenGroups: 7 } })
+  const counts = await rollout.result<RolloutCounts>()
+
+  assert.equal(counts.groups, 103)
+  assert.equal(new Set(groupsOf(driver)).size, 103)
+  assert.deepEqual(
+    driver.callsOf('readPlanPage').map(({ input }) => (input as { from: number }).from),
+    [0, 50, 100],
+  )
+})
+
+test('a history near its limit continues as new with no child open, and the counts go on', async () => {
+  const { driver, rollout } = await playRollout({ suggestContinueAsNewAfterEvents: 60 })
+  const counts = await rollout.result<RolloutCounts>()
+
+  const runs = driver.runs.filter(({ type }) => type === 'rollout')
+  assert.ok(runs.length > 1, 'it continued')
+  assert.deepEqual(runs.map(({ status }) => status).slice(0, -1), Array(runs.length - 1).fill('continued-as-new'))
+  assert.deepEqual(counts, { groups: 12, episodes: 24, infra: 0, resolved: 12, turns: 192, failure: null })
+  assert.equal(groupsOf(driver).length, TASKS)
+  assert.equal(new Set(groupsOf(driver)).size, TASKS)
+  assert.ok(
+    driver.runs.every(({ type, status }) => type === 'rollout' || status === 'completed'),
+    'no child was cut off',
+  )
+})
+
+test('a paused rollout finishes its open groups, starts no other, and goes on after resume', async () => {
+  let isPaused = false
+  const { driver, rollout } = await playRollout({
+    overrides: {
+      advanceEpisode: () => {
+        if (!isPaused) rollout.signal('control', { paused: true, stopAfterIteration: null })
+        isPaused = true
+        return { turns: 8, disposition: 'submitted' }
+      },
+    },
+  })
+  await driver.runUntil(() => isPaused && openGroups(driver) === 0, 'every open group finished')
+  await driver.advance(3_600_000)
+  assert.equal(groupsOf(driver).length, ROLLOUT.maxOpenGroups)
+  assert.match(await rollout.currentDetails(), /Paused/)
+
+  rollout.signal('control', { paused: false, stopAfterIteration: null })
+  const counts = await rollout.result<RolloutCounts>()
+  assert.equal(counts.groups, TASKS)
+})
+
+test('a pause survives continue-as-new', async () => {
+  const { driver, rollout } = await playRollout({
+    suggestContinueAsNewAfterEvents: 20,
+    overrides: {
+      advanceEpisode: () => {
+        if (driver.callsOf('advanceEpisode').length === 1) {
+          rollout.signal('control', { paused: true, stopAfterIteration: null })
+        }
+        return { turns: 8, disposition: 'submitted' }
+      },
+    },
+  })
+  await driver.runUntil(() => openGroups(driver) === 0 && groupsOf(driver).length > 0, 'every open group finished')
+  await driver.advance(60_000)
+  const before = groupsOf(driver).length
+  await driver.advance(3_600_000)
+  assert.equal(groupsOf(driver).length, before)
+
+  rollout.signal('control', { paused: false, stopAfterIteration: null })
+  const counts = await rollout.result<RolloutCounts>()
+  assert.equal(counts.groups, TASKS)
+  assert.equal(new Set(groupsOf(driver)).size, TASKS)
+})
+
+test('not one of the first episodes survives: the rollout stops with the code of what it met', async () => {
+  const { driver, rollout } = await playRollout({
+    overrides: {
+      advanceEpisode: () => {
+        throw failureOf('Artifact.Corrupt')
+      },
+    },
+  })
+  await assert.rejects(rollout.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Artifact.Corrupt')
+    return true
+  })
+  assert.ok(groupsOf(driver).length < TASKS, 'it did not turn the whole plan into infra')
+})
+
+test('a cancelled rollout leaves no open child and no open sandbox', async () => {
+  const { driver, rollout } = await playRollout({ overrides: { advanceEpisode: () => neverEnds() } })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 6, 'three groups of two')
+  rollout.cancel()
+  await assert.rejects(rollout.result(), CancelledFailure)
+  await driver.runToIdle()
+
+  assert.equal(driver.callsOf('closeSandbox').length, 6)
+  assert.deepEqual(
+    driver.runs.filter(({ status }) => status !== 'cancelled').map(({ workflowId }) => workflowId),
+    [],
+  )
+})
