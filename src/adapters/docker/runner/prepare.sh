@@ -14,37 +14,41 @@ init() {
 }
 
 prepare() {
+  [ -f /.lh/state/start ] || prepare_shell || return
+  commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
+  if [ -z "$commit" ]; then
+    echo "lh1 unsuitable repository $LH_REPO"
+    return 1
+  fi
+  echo /.lh/state/start >/.lh/state/current
+  printf '0\n0\n\n' >/.lh/state/tool
+  echo "$commit" >/.lh/ready.tmp
+  mv /.lh/ready.tmp /.lh/ready
+}
+
+prepare_shell() {
   for program in $programs; do
     if ! command -v "$program" >/dev/null; then
       echo "lh1 unsuitable program $program"
       return 1
     fi
   done
-  commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
-  if [ -z "$commit" ]; then
-    echo "lh1 unsuitable repository $LH_REPO"
-    return 1
-  fi
   mkdir -p /.lh/turns /.lh/state /.lh/in
   shell=$(command -v bash) && name=bash || shell=$(command -v sh) name=sh
-  # bash reads the command byte for byte without a process; other shells read it line by line.
-  if [ "$name" = bash ]; then
-    # shellcheck disable=SC2016
-    entry='. /.lh/bin/command.sh; IFS= read -r -d "" lh_command <"$lh_dir/cmd"; eval "$lh_command"'
-  else
-    # shellcheck disable=SC2016
-    entry='. /.lh/bin/command.sh; lh_command=$(cat "$lh_dir/cmd"); eval "$lh_command"'
-  fi
+  # bash reads the command byte for byte without a process; other shells need one.
+  # shellcheck disable=SC2016
+  case $name in
+    bash) read_command='IFS= read -r -d "" lh_command <"$lh_dir/cmd"' ;;
+    *) read_command='lh_command=$(cat "$lh_dir/cmd")' ;;
+  esac
   {
-    echo "LH_SHELL='$shell' LH_SHELL_NAME=$name LH_SETSID='$(command -v setsid)'"
-    echo "LH_SLEEP='$(command -v sleep)' LH_ENTRY='$entry'"
+    echo "LH_SHELL='$shell' LH_SHELL_NAME=$name LH_SETSID='$(command -v setsid)' LH_SLEEP='$(command -v sleep)'"
+    echo "LH_ENTRY='. /.lh/bin/command.sh; $read_command; eval \"\$lh_command\"'"
   } >/.lh/programs
-  LH_REPO=$LH_REPO "$shell" -c '. /.lh/bin/snapshot.sh' "$name" /.lh/state/start ||
-    { echo "lh1 unsuitable shell $shell" && return 1; }
-  echo /.lh/state/start >/.lh/state/current
-  printf '0\n0\n\n' >/.lh/state/tool
-  echo "$commit" >/.lh/ready.tmp
-  mv /.lh/ready.tmp /.lh/ready
+  LH_REPO=$LH_REPO "$shell" -c '. /.lh/bin/snapshot.sh' "$name" /.lh/state/start.tmp &&
+    mv /.lh/state/start.tmp /.lh/state/start && return
+  echo "lh1 unsuitable shell $shell"
+  return 1
 }
 
 # Another repository and an empty journal, for a sandbox that is used for one task after another. The archive follows
@@ -53,7 +57,7 @@ prepare() {
 reset() {
   sweep
   # The directory itself stays: it may be somebody's working directory.
-  rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns /.lh/state /.lh/in /.lh/ready
+  rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready
   echo 0 >/.lh/fence
   head -c "$1" | tar --no-same-owner -xf - -C "$LH_REPO"
   init
