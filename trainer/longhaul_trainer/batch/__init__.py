@@ -1,0 +1,1 @@
+"""The batch file: a torn or edited one must never train."""

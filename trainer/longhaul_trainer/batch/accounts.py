@@ -1,0 +1,188 @@
+"""batch.json against itself and against the tensors: counts, mini-batches, groups, trajectories, lag."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from longhaul_trainer.batch.tensors import refuse
+
+Array = np.ndarray[Any, Any]
+# Only endings that are the policy's own doing may train.
+DISPOSITIONS = ("submitted", "turn-limit", "context-limit", "time-limit", "agent-gave-up")
+NEUTRAL = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,)}
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    first_row: int
+    rows: int
+    loss_tokens: int
+
+
+@dataclass(frozen=True)
+class InputPolicy:
+    """What is known about the policy that the job starts from; `version` is None for a plain model directory."""
+
+    version: str | None
+    manifest_sha256: str
+
+
+def check_sampling(sampling: dict[str, Any]) -> float:
+    """Returns the temperature. Any filter would make log μ something else than the policy's distribution."""
+    temperature: Any = sampling.get("temperature")
+    if type(temperature) not in (int, float) or not 0 < temperature < math.inf:
+        raise refuse(f"Expected sampling.temperature above 0, found {temperature!r}")
+    for name, allowed in NEUTRAL.items():
+        if sampling.get(name) not in allowed:
+            raise refuse(f"Expected sampling.{name} to be neutral ({allowed[0]}), found {sampling.get(name)!r}")
+    mode = sampling.get("logprobs_mode")
+    if mode != "processed_logprobs" and not (mode == "raw_logprobs" and temperature == 1):
+        raise refuse(f"Expected sampling.logprobs_mode processed_logprobs, found {mode!r}")
+    return float(temperature)
+
+
+def check_counts(manifest: dict[str, Any], loss_tokens: int) -> None:
+    counts = manifest["counts"]
+    found = {
+        "groups": len(manifest["groups"]),
+        "trajectories": len(manifest["trajectories"]),
+        "loss_tokens": loss_tokens,
+    }
+    for name, value in found.items():
+        if counts.get(name) != value:
+            raise refuse(f"Expected counts.{name} to be {value}, found {counts.get(name)}")
+
+
+def check_minibatches(manifest: dict[str, Any], tensors: dict[str, Array], batch_size: int) -> list[Minibatch]:
+    """K = max(1, round(n / batch_size)), near-equal parts, the larger first, no trajectory in two of them."""
+    trajectories = len(manifest["trajectories"])
+    parts = max(1, math.floor(trajectories / batch_size + 0.5))
+    listed = manifest["minibatches"]
+    if len(listed) != parts:
+        raise refuse(
+            f"Expected {parts} mini-batches for {trajectories} trajectories at {batch_size}, found {len(listed)}"
+        )
+    offsets, owner = tensors["row_offsets"], tensors["row_trajectory"]
+    result: list[Minibatch] = []
+    row = 0
+    for index, entry in enumerate(listed):
+        last = row + entry["rows"]
+        if entry["first_row"] != row or entry["rows"] < 1 or last > len(owner):
+            raise refuse(f"Expected mini-batch {index} to begin at row {row} inside {len(owner)} rows, found {entry}")
+        size = trajectories // parts + (index < trajectories % parts)
+        members = len(np.unique(owner[row:last]))
+        if not entry["trajectories"] == members == size:
+            raise refuse(
+                f"Expected {size} trajectories in mini-batch {index}, found {members}, listed {entry['trajectories']}"
+            )
+        if last < len(owner) and owner[last - 1] == owner[last]:
+            raise refuse(
+                f"Expected trajectory {owner[last]} inside one mini-batch, found it across row {last}, token 0"
+            )
+        tokens = int(tensors["loss_mask"][offsets[row] : offsets[last]].sum(dtype=np.int64))
+        if entry["loss_tokens"] != tokens:
+            raise refuse(f"Expected mini-batch {index} to list {tokens} loss tokens, found {entry['loss_tokens']}")
+        result.append(Minibatch(first_row=row, rows=entry["rows"], loss_tokens=tokens))
+        row = last
+    if row != len(owner):
+        raise refuse(f"Expected the mini-batches to cover {len(owner)} rows, found {row}")
+    return result
+
+
+def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> None:
+    trajectories = manifest["trajectories"]
+    ids = [entry["id"] for entry in trajectories]
+    if any(left >= right for left, right in itertools.pairwise(ids)):
+        raise refuse("Expected trajectories sorted by id without repetition")
+    owner, offsets = tensors["row_trajectory"], tensors["row_offsets"]
+    starts = offsets[:-1]
+    rows = np.bincount(owner, minlength=len(ids))
+    trained = np.bincount(owner, np.add.reduceat(tensors["loss_mask"].astype(np.int64), starts), len(ids)).astype(
+        np.int64
+    )
+    version = tensors.get("policy_version")
+    sampled = None
+    if version is not None:
+        per_row = np.add.reduceat((version >= 0).astype(np.int64), starts)
+        sampled = np.bincount(owner, per_row, len(ids)).astype(np.int64)
+    dropped = 0
+    for index, entry in enumerate(trajectories):
+        name = entry["id"]
+        if entry["disposition"] not in DISPOSITIONS:
+            raise refuse(f"Expected trajectory {name} to end by the policy's own doing, found {entry['disposition']!r}")
+        if entry["rows"] != rows[index]:
+            raise refuse(f"Expected trajectory {name} to list {rows[index]} rows, found {entry['rows']}")
+        expected = entry["sampled_tokens"] - entry["masked_tokens"]
+        if trained[index] != expected:
+            first = int(np.flatnonzero(owner == index)[0]) if rows[index] else -1
+            raise refuse(
+                f"Expected {expected} loss tokens (sampled - masked) in trajectory {name}, found {trained[index]} "
+                f"from row {first}, token 0"
+            )
+        if sampled is not None and sampled[index] != entry["sampled_tokens"]:
+            raise refuse(f"Expected {entry['sampled_tokens']} sampled tokens in {name}, found {sampled[index]}")
+        dropped += entry["masked_tokens"]
+    if manifest["counts"].get("dropped_nonfinite", 0) > dropped:
+        raise refuse("Expected counts.dropped_nonfinite to be among the masked tokens, found more")
+
+
+def expected_advantages(manifest: dict[str, Any]) -> Array:
+    """One number a trajectory, computed again from its group's rewards: (r - mean) / (std with n-1 + delta)."""
+    adv = manifest["adv"]
+    if not isinstance(adv, dict) or adv.get("std") != "n-1" or type(adv.get("delta")) not in (int, float):
+        raise refuse(f"Expected adv to be {{std: 'n-1', delta, filter}}, found {adv!r}")
+    groups = {group["id"]: group for group in manifest["groups"]}
+    if len(groups) != len(manifest["groups"]):
+        raise refuse("Expected each group id once")
+    values = []
+    for entry in manifest["trajectories"]:
+        name, group = entry["id"], groups.get(entry["group"])
+        if group is None:
+            raise refuse(f"Expected the group {entry['group']!r} of trajectory {name} to be listed")
+        if group["dropped"] is not None:
+            raise refuse(
+                f"Expected no rows of dropped group {group['id']} ({group['dropped']}), found trajectory {name}"
+            )
+        rewards = np.asarray(group["rewards"], dtype=np.float64)
+        if len(rewards) < 2 or not np.isfinite(rewards).all() or len(group["outcomes"]) != len(rewards):
+            raise refuse(f"Expected finite rewards and outcomes of at least two siblings in group {group['id']}")
+        if not 0 <= entry["member"] < len(rewards):
+            raise refuse(f"Expected member of {name} in [0, {len(rewards)}), found {entry['member']}")
+        value = (rewards[entry["member"]] - rewards.mean()) / (rewards.std(ddof=1) + adv["delta"])
+        listed = entry["advantage"]
+        if type(listed) not in (int, float) or not abs(listed - value) <= 1e-5 * abs(value):
+            raise refuse(f"Expected advantage {value:.8g} of {name} from its group's rewards, found {listed!r}")
+        if value == 0:
+            raise refuse(f"Expected no rows of a zero-advantage trajectory, found {name}")
+        values.append(value)
+    return np.asarray(values, dtype=np.float64)
+
+
+def check_lag(manifest: dict[str, Any], version: Array, policy: InputPolicy, allowed: int) -> None:
+    """Every sampled token's policy must be the input's, or at most `allowed` versions older."""
+    current = _number(policy.version or "v000000-")
+    for index in np.unique(version[version >= 0]).tolist():
+        entry = manifest["policies"][index]
+        if entry["manifest_sha256"] == policy.manifest_sha256:
+            continue
+        lag = current - _number(entry["version"])
+        same_number_other_policy = lag == 0 and entry["version"] != policy.version
+        if not 0 <= lag <= allowed or same_number_other_policy:
+            token = int(np.flatnonzero(version == index)[0])
+            raise refuse(
+                f"Expected tokens of policy {policy.version or policy.manifest_sha256[:8]} or at most {allowed} versions "
+                f"older, found {entry['version']} at index {token}"
+            )
+
+
+def _number(version: str) -> int:
+    match = re.match(r"v(\d{6})-", version)
+    if match is None:
+        raise refuse(f"Expected policy versions like v000123-<8 hex>, found {version!r}")
+    return int(match[1])

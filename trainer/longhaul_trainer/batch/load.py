@@ -1,0 +1,149 @@
+"""Opens a batch: hashes first, then every rule, then memory-mapped arrays for the step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longhaul_trainer.batch.accounts import (
+    InputPolicy,
+    Minibatch,
+    check_counts,
+    check_lag,
+    check_minibatches,
+    check_sampling,
+    check_trajectories,
+    expected_advantages,
+)
+from longhaul_trainer.batch.rules import check_advantages, check_offsets, check_row_trajectories, check_tokens
+from longhaul_trainer.batch.tensors import map_tensors, refuse
+from longhaul_trainer.directory import sha256_bytes, sha256_file
+
+SCHEMA = "longhaul.batch/1"
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """R rows, T tokens. Mask, log-probability, advantage and version sit at the label's own position."""
+
+    offsets: Array
+    input_ids: Array
+    loss_mask: Array
+    behaviour_logprobs: Array | None
+    advantages: Array | None
+    minibatches: list[Minibatch]
+    temperature: float
+    dropped_nonfinite: int
+
+    @property
+    def tokens(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def rows(self) -> int:
+        return len(self.offsets) - 1
+
+    def row_length(self, row: int) -> int:
+        return int(self.offsets[row + 1] - self.offsets[row])
+
+
+def load_batch(
+    directory: Path,
+    *,
+    manifest_sha256: str,
+    stage: str,
+    iteration: int,
+    batch_size: int,
+    tokenizer_sha256: str,
+    vocab_size: int,
+    policy: InputPolicy,
+    max_policy_lag: int | None,
+) -> Batch:
+    """Raises JobError 65 for anything that is not exactly a batch of this job."""
+    manifest = _read_manifest(directory / "batch.json", manifest_sha256)
+    try:
+        _check_header(manifest, stage, iteration, tokenizer_sha256, vocab_size)
+        path = directory / Path(manifest["file"]["name"]).name
+        _check_file(path, manifest["file"])
+        return _check_content(manifest, path, stage, batch_size, policy, max_policy_lag)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise refuse(f"Expected batch.json to have every field of {SCHEMA}: {type(error).__name__} {error}") from error
+
+
+def _read_manifest(path: Path, manifest_sha256: str) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise refuse(f"Cannot read {path}: {error.strerror}") from error
+    if (found := sha256_bytes(data)) != manifest_sha256:
+        raise refuse(f"Expected batch.json to hash to {manifest_sha256}, found {found}")
+    manifest = json.loads(data)
+    if not isinstance(manifest, dict):
+        raise refuse("Expected an object in batch.json")
+    return manifest
+
+
+def _check_header(manifest: dict[str, Any], stage: str, iteration: int, tokenizer_sha256: str, vocab_size: int) -> None:
+    expected = {
+        "schema": SCHEMA,
+        "stage": stage,
+        "iteration": iteration,
+        "tokenizer_sha256": tokenizer_sha256,
+        "vocab_size": vocab_size,
+    }
+    for name, value in expected.items():
+        if manifest.get(name) != value:
+            raise refuse(f"Expected {name} of the batch to be {value}, found {manifest.get(name)!r}")
+
+
+def _check_file(path: Path, entry: dict[str, Any]) -> None:
+    size = path.stat().st_size if path.is_file() else None
+    if size != entry["bytes"]:
+        raise refuse(f"Expected {path.name} to have {entry['bytes']} bytes, found {size}")
+    if (found := sha256_file(path)) != entry["sha256"]:
+        raise refuse(f"Expected {path.name} to hash to {entry['sha256']}, found {found}")
+
+
+def _check_content(
+    manifest: dict[str, Any], path: Path, stage: str, batch_size: int, policy: InputPolicy, lag: int | None
+) -> Batch:
+    counts = manifest["counts"]
+    rows, tokens = counts["rows"], counts["tokens"]
+    if not rows or not tokens:
+        raise refuse(f"Expected at least one row and one token, found {rows} and {tokens}")
+    tensors = map_tensors(path, stage=stage, rows=rows, tokens=tokens)
+    described = {name: {"dtype": DTYPE_NAMES[t.dtype], "shape": list(t.shape)} for name, t in tensors.items()}
+    if manifest["tensors"] != described:
+        raise refuse(f"Expected batch.json to describe {described}, found {manifest['tensors']}")
+    temperature = check_sampling(manifest["sampling"])
+    check_offsets(tensors["row_offsets"], tokens=tokens, max_row_tokens=manifest["max_row_tokens"])
+    check_row_trajectories(tensors["row_trajectory"], len(manifest["trajectories"]))
+    policies = manifest.get("policies") or []
+    check_tokens(tensors, vocab_size=manifest["vocab_size"], policies=len(policies))
+    check_trajectories(manifest, tensors)
+    check_counts(manifest, int(tensors["loss_mask"].sum(dtype=np.int64)))
+    minibatches = check_minibatches(manifest, tensors, batch_size)
+    if stage == "dapo":
+        check_advantages(tensors, expected_advantages(manifest)[tensors["row_trajectory"]])
+    elif manifest.get("adv") is not None:
+        raise refuse(f"Expected adv to be null in an rft batch, found {manifest['adv']!r}")
+    if lag is not None and "policy_version" in tensors:
+        check_lag(manifest, tensors["policy_version"], policy, lag)
+    return Batch(
+        offsets=np.asarray(tensors["row_offsets"]),
+        input_ids=tensors["input_ids"],
+        loss_mask=tensors["loss_mask"],
+        behaviour_logprobs=tensors.get("behaviour_logprobs"),
+        advantages=tensors.get("advantages"),
+        minibatches=minibatches,
+        temperature=temperature,
+        dropped_nonfinite=counts.get("dropped_nonfinite", 0),
+    )
+
+
+DTYPE_NAMES = {np.dtype("<i8"): "I64", np.dtype("<i4"): "I32", np.dtype("<f4"): "F32", np.dtype("u1"): "U8"}

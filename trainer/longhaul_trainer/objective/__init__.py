@@ -1,0 +1,1 @@
+"""Losses, corrections, schedule and metrics: pure functions of flat vectors over loss tokens."""

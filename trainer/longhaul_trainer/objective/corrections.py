@@ -1,0 +1,45 @@
+"""Weights for the gap between sampler and trainer. They depend on no parameter, so they are fixed before training.
+
+v = lp_prox - lp_μ: [n]; masked tokens keep their place in N, so a masked mini-batch makes a smaller step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from longhaul_trainer.config import Objective
+
+
+@dataclass(frozen=True)
+class Correction:
+    """weights: [n]; capped and masked: share of the n tokens."""
+
+    weights: torch.Tensor
+    capped: float
+    masked: float
+
+
+def correct(v: torch.Tensor, rows: torch.Tensor, objective: Objective) -> Correction:
+    """v: [n]; rows: [n], which row of the mini-batch a token belongs to, from 0 without gaps. Bounds are inclusive."""
+    rho = torch.exp(v)
+    weights = torch.ones_like(v)
+    capped = torch.zeros_like(v, dtype=torch.bool)
+    masked = torch.zeros_like(capped)
+    if objective.correction == "tis":
+        weights = torch.clamp(rho, max=objective.tis_cap)
+        capped = rho > objective.tis_cap
+    elif objective.correction == "icepop":
+        low, high = objective.icepop_range
+        masked = (rho < low) | (rho > high)
+        weights = torch.where(masked, 0.0, rho)
+    if objective.seq_mask == "geo":
+        low, high = objective.geo_range
+        count = torch.bincount(rows)
+        mean = torch.zeros(len(count), dtype=torch.float64, device=v.device).index_add_(0, rows, v.double()) / count
+        outside = (torch.exp(mean) < low) | (torch.exp(mean) > high)
+        masked = masked | outside[rows]
+        weights = torch.where(outside[rows], 0.0, weights)
+    share = max(1, len(v))
+    return Correction(weights=weights, capped=int(capped.sum()) / share, masked=int(masked.sum()) / share)

@@ -1,0 +1,1 @@
+"""One bounded, idempotent training job: spec in, checkpoint and policy out."""

@@ -1,0 +1,82 @@
+"""canary.safetensors: label positions where old and new weights differ most, so that a server can prove which it serves.
+
+Log-probabilities are at temperature 1, as a server's prompt_logprobs gives them. Tensors: row_offsets I64 [R+1],
+input_ids I32 [T], position_row I32 [P], position_index I32 [P] (≥ 1, inside its row), old_logprobs and new_logprobs F32 [P].
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+
+from longhaul_trainer.batch.load import Batch
+from longhaul_trainer.batch.micro import cut_micro_batches
+from longhaul_trainer.step.forward import gather_rows, label_logprobs
+
+NAME = "canary.safetensors"
+OLD = "canary-old.safetensors"
+# Rows read per wanted position: enough choice to find positions that moved, without a pass over the whole batch.
+CHOICE = 4
+Array = np.ndarray[Any, Any]
+
+
+def canary_rows(batch: Batch, positions: int) -> list[int]:
+    """The first rows of the file (already shuffled) that hold CHOICE times the wanted positions."""
+    rows: list[int] = []
+    tokens = 0
+    while len(rows) < batch.rows and tokens < CHOICE * positions:
+        tokens += batch.row_length(len(rows))
+        rows.append(len(rows))
+    return rows
+
+
+def row_logprobs(model: Any, batch: Batch, rows: list[int], *, max_tokens: int) -> Array:
+    """Log-probability of every token of the rows but each first, in file order, F32."""
+    everything = np.ones(batch.tokens, dtype=bool)
+    everything[batch.offsets[:-1]] = False
+    result = np.zeros(batch.tokens, dtype=np.float32)
+    for micro_rows in cut_micro_batches([batch.row_length(row) for row in rows], max_tokens=max_tokens):
+        micro = gather_rows(
+            [rows[at] for at in micro_rows],
+            offsets=batch.offsets,
+            input_ids=batch.input_ids,
+            label_mask=everything,
+            device=model.device,
+        )
+        with torch.no_grad():
+            logprobs, _ = label_logprobs(model, micro, temperature=1.0)
+        result[micro.index] = logprobs.float().cpu().numpy()
+    return result[: batch.offsets[len(rows)]]
+
+
+def write_old(directory: Path, old: Array) -> None:
+    save_file({"old_logprobs": old}, directory / OLD)
+
+
+def read_old(directory: Path) -> Array:
+    return load_file(directory / OLD)["old_logprobs"]
+
+
+def write_canary(directory: Path, *, batch: Batch, rows: list[int], old: Array, new: Array, positions: int) -> None:
+    offsets = batch.offsets[: len(rows) + 1]
+    moved = np.abs(new.astype(np.float64) - old)
+    moved[offsets[:-1]] = -1.0
+    labels = int(offsets[-1]) - len(rows)
+    # Stable, so that equal differences fall to the earlier position on every machine.
+    chosen = np.sort(np.argsort(-moved, kind="stable")[: min(positions, labels)])
+    row = np.searchsorted(offsets, chosen, side="right") - 1
+    save_file(
+        {
+            "row_offsets": offsets.astype(np.int64),
+            "input_ids": np.asarray(batch.input_ids[: offsets[-1]], dtype=np.int32),
+            "position_row": row.astype(np.int32),
+            "position_index": (chosen - offsets[row]).astype(np.int32),
+            "old_logprobs": old[chosen],
+            "new_logprobs": new[chosen],
+        },
+        directory / NAME,
+    )

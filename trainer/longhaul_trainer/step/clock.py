@@ -1,0 +1,9 @@
+"""Milliseconds since 1970, as the pipeline writes them."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,193 @@
+"""`step`: from a spec file to an exit code. Everything that ends a job passes through here once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from longhaul_trainer.config import Config, parse_config
+from longhaul_trainer.directory import json_bytes, sha256_bytes, write_durably
+from longhaul_trainer.failures import (
+    CLASSES,
+    INTERNAL,
+    INVALID_SPEC,
+    IO_ERROR,
+    OK,
+    OUT_OF_MEMORY,
+    OUTPUT_UNWRITABLE,
+    STOPPED,
+    JobError,
+)
+from longhaul_trainer.step.clock import now_ms
+from longhaul_trainer.step.lease import Lease
+from longhaul_trainer.step.progress import Progress
+from longhaul_trainer.step.spec import Spec, read_spec
+from longhaul_trainer.step.stop import StopFlag
+
+EXIT_SCHEMA = "longhaul.exit/1"
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def step(spec_path: Path, *, dry_run: bool) -> int:
+    """Runs the job and returns its exit code; exit.json, which outranks the process status, is written first."""
+    stop = StopFlag()
+    # Before anything slow: a signal during the imports is kept for the first boundary.
+    stop.install()
+    try:
+        spec = read_spec(spec_path)
+    except JobError as error:
+        print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
+        return error.code
+    attempt_dir = spec.job_dir / "attempts" / str(spec.fence)
+    try:
+        progress = Progress(attempt_dir, spec.fence)
+    except OSError as error:
+        print(f"Cannot write to {attempt_dir}: {error}", file=sys.stderr)
+        return OUTPUT_UNWRITABLE
+    code, message, facts = _attempt(spec, progress, stop, dry_run)
+    progress.close()
+    return _finish(attempt_dir, spec, progress, code, message, facts)
+
+
+def _attempt(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> tuple[int, str, dict[str, Any]]:
+    try:
+        return OK, "", _run(spec, progress, stop, dry_run)
+    except JobError as error:
+        return error.code, error.message, {}
+    except OSError as error:
+        return OUTPUT_UNWRITABLE if error.errno in UNWRITABLE else IO_ERROR, f"{type(error).__name__}: {error}", {}
+    except Exception as error:
+        traceback.print_exc()
+        # torch says "out of memory" in a class of its own; importing torch just to name it would cost seconds.
+        is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        return OUT_OF_MEMORY if is_memory else INTERNAL, f"{type(error).__name__}: {error}", {}
+
+
+def _run(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
+    progress.emit("started", job_id=spec.job_id, key=spec.key, attempt=spec.attempt, layout=spec.execution.layout())
+    if (found := _find_committed(spec)) is not None:
+        return found
+    lease = Lease(spec.job_dir, spec.fence)
+    if not dry_run:
+        lease.acquire()
+    # Imported late: a job that is already committed answers without numpy and torch.
+    from longhaul_trainer.batch.load import load_batch
+    from longhaul_trainer.step.inputs import open_input
+
+    config = _read_config(spec)
+    given = open_input(spec, config)
+    batch = load_batch(
+        spec.batch_path,
+        manifest_sha256=spec.batch_sha256,
+        stage=spec.stage,
+        iteration=spec.iteration,
+        batch_size=config.batch_size,
+        tokenizer_sha256=given.tokenizer_sha256,
+        vocab_size=_vocab_size(given.architecture),
+        policy=given.policy,
+        max_policy_lag=config.max_policy_lag,
+    )
+    if dry_run:
+        return _plan(spec, config, batch)
+    stop.check()
+    if spec.execution.deterministic:
+        # cuBLAS reads it once, at its first use.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+    from longhaul_trainer.step.job import Job
+
+    job = Job(spec=spec, config=config, given=given, batch=batch, progress=progress, lease=lease, stop=stop)
+    checkpoint, policy, state = job.run()
+    return {
+        **_outputs(spec, checkpoint, policy),
+        "outcome": "committed",
+        "opt_steps": state.done,
+        "alarms": state.alarms,
+    }
+
+
+def _find_committed(spec: Spec) -> dict[str, Any] | None:
+    """Both outputs of this very job, when an earlier attempt finished: nothing is left to do."""
+    from longhaul_trainer.step.commit import adopt
+
+    checkpoint = adopt(spec.checkpoint_path, key=spec.key)
+    policy = adopt(spec.policy_path, key=spec.key) if checkpoint is not None else None
+    if checkpoint is None or policy is None:
+        return None
+    state = json.loads((checkpoint.path / "trainer_state.json").read_text())
+    facts = {"outcome": "found", "opt_steps": state["done"], "alarms": state["alarms"]}
+    return {**_outputs(spec, checkpoint, policy), **facts}
+
+
+def _outputs(spec: Spec, checkpoint: Any, policy: Any) -> dict[str, Any]:
+    return {
+        "checkpoint": {"uri": spec.checkpoint_uri, "manifest_sha256": checkpoint.sha256},
+        "policy": {"uri": spec.policy_uri, "manifest_sha256": policy.sha256, "version": spec.policy_version},
+        "global_step": checkpoint.manifest["global_step"],
+    }
+
+
+def _read_config(spec: Spec) -> Config:
+    try:
+        data = spec.config_path.read_bytes()
+    except OSError as error:
+        raise JobError(INVALID_SPEC, f"Cannot read config {spec.config_path}: {error.strerror}") from error
+    if (found := sha256_bytes(data)) != spec.config_sha256:
+        raise JobError(INVALID_SPEC, f"Expected config to hash to {spec.config_sha256}, found {found}")
+    config = parse_config(data)
+    if config.stage != spec.stage:
+        raise JobError(INVALID_SPEC, f"Expected config.stage {spec.stage} as in the spec, got {config.stage}")
+    return config
+
+
+def _vocab_size(architecture: Path) -> int:
+    return int(json.loads((architecture / "config.json").read_text())["vocab_size"])
+
+
+def _plan(spec: Spec, config: Config, batch: Any) -> dict[str, Any]:
+    from longhaul_trainer.batch.micro import cut_micro_batches
+
+    limit = spec.execution.max_tokens_per_micro
+    parts = []
+    for part in batch.minibatches:
+        lengths = [batch.row_length(row) for row in range(part.first_row, part.first_row + part.rows)]
+        micros = cut_micro_batches(lengths, max_tokens=limit)
+        padded = sum(len(micro) * lengths[micro[0]] for micro in micros)
+        parts.append({"rows": part.rows, "loss_tokens": part.loss_tokens, "micros": len(micros), "padded": padded})
+    plan = {"opt_steps": len(parts) * config.epochs, "tokens": batch.tokens, "minibatches": parts}
+    print(json.dumps(plan))
+    return {"outcome": "dry-run", **plan}
+
+
+def _finish(attempt_dir: Path, spec: Spec, progress: Progress, code: int, message: str, facts: dict[str, Any]) -> int:
+    if code == STOPPED:
+        progress.emit("sigterm", message=message)
+    if code == OK:
+        progress.emit("done", outcome=facts["outcome"])
+    else:
+        progress.emit("failed", code=code, **{"class": CLASSES[code]}, message=message[:1500])
+        print(f"{CLASSES[code]}: {message}", file=sys.stderr)
+    report = {
+        "schema": EXIT_SCHEMA,
+        "code": code,
+        "class": CLASSES[code],
+        "message": message,
+        "job_id": spec.job_id,
+        "key": spec.key,
+        "attempt": spec.attempt,
+        "fence": spec.fence,
+        "t": now_ms(),
+        "log_tail": [] if code == OK else list(progress.tail),
+        **facts,
+    }
+    try:
+        write_durably(attempt_dir / "exit.json", json_bytes(report))
+    except OSError as error:
+        print(f"Cannot write exit.json: {error}", file=sys.stderr)
+        return OUTPUT_UNWRITABLE if code == OK else code
+    return code

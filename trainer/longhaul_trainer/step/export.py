@@ -1,0 +1,66 @@
+"""Policy directory: what servers load and the next job may start from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhaul_trainer.directory import json_bytes
+from longhaul_trainer.hf_model import TOKENIZER_FILES
+
+GENERATION = "generation_config.json"
+END_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Byte for byte; a rewritten tokenizer would give old records other ids."""
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+def copy_generation_ids(source: Path, target: Path) -> None:
+    """Only end, pad and begin ids: a sampling field in here would silently bias servers that read it."""
+    if not (source / GENERATION).is_file():
+        return
+    given = json.loads((source / GENERATION).read_text())
+    (target / GENERATION).write_bytes(json_bytes({name: given[name] for name in END_IDS if name in given}))
+
+
+def copy_architecture(source: Path, target: Path) -> None:
+    target.mkdir()
+    shutil.copyfile(source / "config.json", target / "config.json")
+    copy_tokenizer(source, target)
+    copy_generation_ids(source, target)
+
+
+def round_weights(model: Any, dtype: torch.dtype) -> None:
+    """In place, kept as fp32: the canary must hold what a server of the rounded file computes."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.to(dtype).float())
+
+
+def write_policy(directory: Path, *, model: Any, dtype: torch.dtype, architecture: Path) -> None:
+    """Weights in `dtype`, config readable by old and new engines, tokenizer unchanged."""
+    model.to(dtype).save_pretrained(directory)
+    (directory / GENERATION).unlink(missing_ok=True)
+    copy_tokenizer(architecture, directory)
+    copy_generation_ids(architecture, directory)
+    path = directory / "config.json"
+    path.write_bytes(json_bytes(with_both_rope_forms(json.loads(path.read_text()))))
+
+
+def with_both_rope_forms(config: dict[str, Any]) -> dict[str, Any]:
+    """Engines before transformers 5 read rope_theta and rope_scaling and would fall back silently without them."""
+    rope = config.get("rope_parameters")
+    if not isinstance(rope, dict) or "rope_theta" not in rope:
+        return config
+    config = {**config, "rope_theta": rope["rope_theta"]}
+    if rope.get("rope_type", "default") != "default":
+        config["rope_scaling"] = {name: value for name, value in rope.items() if name != "rope_theta"}
+    return config

@@ -1,0 +1,54 @@
+"""What a job starts from, verified before any weight is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from longhaul_trainer.batch.accounts import InputPolicy
+from longhaul_trainer.config import Config
+from longhaul_trainer.directory import Sealed, TornDirectory, open_sealed, sha256_file
+from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError
+from longhaul_trainer.step.spec import Spec
+
+HF = "hf"
+
+
+@dataclass(frozen=True)
+class JobInput:
+    """`architecture` holds config.json and tokenizer files; `tokenizer_sha256` names the tokenizer of the whole run."""
+
+    sealed: Sealed
+    architecture: Path
+    tokenizer_sha256: str
+    policy: InputPolicy
+    is_checkpoint: bool
+
+
+def open_input(spec: Spec, config: Config) -> JobInput:
+    """Raises JobError 66 for a missing, torn or different input, 64 for one that does not fit the spec."""
+    try:
+        sealed = open_sealed(spec.input_path, expected_sha256=spec.input_sha256)
+    except TornDirectory as error:
+        raise JobError(INPUT_UNUSABLE, str(error)) from error
+    kind = sealed.manifest.get("kind")
+    is_checkpoint = spec.input_kind == "checkpoint"
+    if is_checkpoint != (kind == "checkpoint"):
+        raise JobError(INVALID_SPEC, f"Expected input.kind to fit the directory, got {spec.input_kind} for a {kind}")
+    if config.optimizer_init == "carry" and not is_checkpoint:
+        raise JobError(INVALID_SPEC, "Expected optimizer_init fresh: a model directory has no optimizer state to carry")
+    step = sealed.manifest.get("global_step", 0)
+    if step != spec.global_step:
+        raise JobError(INVALID_SPEC, f"Expected run.global_step {step} as in the input, got {spec.global_step}")
+    architecture = spec.input_path / HF if is_checkpoint else spec.input_path
+    for name in ("tokenizer.json", "config.json"):
+        if not (architecture / name).is_file():
+            raise JobError(INPUT_UNUSABLE, f"Expected {name} in {architecture}")
+    version = sealed.manifest.get("policy_version")
+    return JobInput(
+        sealed=sealed,
+        architecture=architecture,
+        tokenizer_sha256=sha256_file(architecture / "tokenizer.json"),
+        policy=InputPolicy(version=version, manifest_sha256=sealed.sha256),
+        is_checkpoint=is_checkpoint,
+    )

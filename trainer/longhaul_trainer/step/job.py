@@ -1,0 +1,287 @@
+"""One attempt at a job, in order: load, proximal log-probabilities, steps with inner checkpoints, commit, export."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from longhaul_trainer import VERSION
+from longhaul_trainer.batch.load import Batch
+from longhaul_trainer.config import Config
+from longhaul_trainer.directory import Sealed, json_bytes
+from longhaul_trainer.failures import INPUT_UNUSABLE, UNAVAILABLE, JobError
+from longhaul_trainer.hf_model import UnsupportedModel, load_model
+from longhaul_trainer.step import canary
+from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
+from longhaul_trainer.step.export import copy_architecture, round_weights, write_policy
+from longhaul_trainer.step.inputs import HF, JobInput
+from longhaul_trainer.step.lease import Lease
+from longhaul_trainer.step.progress import Progress
+from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
+from longhaul_trainer.step.spec import Spec
+from longhaul_trainer.step.state import (
+    TrainerState,
+    build_model,
+    build_optimizer,
+    load_optimizer,
+    load_weights,
+    read_metrics,
+    read_trainer_state,
+    restore_random_state,
+    write_state,
+)
+from longhaul_trainer.step.stop import StopFlag
+from longhaul_trainer.step.training import Trainer
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+INNER_KEPT = 2
+
+
+class Job:
+    def __init__(
+        self,
+        *,
+        spec: Spec,
+        config: Config,
+        given: JobInput,
+        batch: Batch,
+        progress: Progress,
+        lease: Lease,
+        stop: StopFlag,
+    ) -> None:
+        self.spec = spec
+        self.config = config
+        self.given = given
+        self.batch = batch
+        self.progress = progress
+        self.lease = lease
+        self.stop = stop
+        self.device = _prepare_device(spec)
+        self.facts = {
+            "key": spec.key,
+            "job_id": spec.job_id,
+            "stage": spec.stage,
+            "iteration": spec.iteration,
+            "policy_version": spec.policy_version,
+            "parents": spec.parents,
+            "layout": spec.execution.layout(),
+            "versions": _versions(),
+        }
+
+    def run(self) -> tuple[Sealed, Sealed, TrainerState]:
+        """Returns checkpoint, policy and final state, all committed."""
+        checkpoint = adopt(self.spec.checkpoint_path, key=self.spec.key)
+        if checkpoint is None:
+            checkpoint, model = self._train()
+        else:
+            # An earlier attempt was cut between the two commits: weights are final, only the export is missing.
+            model = build_model(checkpoint.path, device=self.device)
+        policy = self._export(checkpoint, model)
+        shutil.rmtree(self.spec.job_dir / "inner", ignore_errors=True)
+        return checkpoint, policy, _read_state(checkpoint.path)
+
+    def _train(self) -> tuple[Sealed, Any]:
+        model = self._load_input()
+        optimizer = build_optimizer(model, self.config)
+        if self.config.optimizer_init == "carry":
+            tensors = load_weights(self.given.sealed.path, model=model)
+            load_optimizer(self.given.sealed.path, tensors, model=model, optimizer=optimizer)
+        torch.manual_seed(self.config.seed + self.spec.global_step)
+        trainer = Trainer(
+            model=model,
+            optimizer=optimizer,
+            batch=self.batch,
+            config=self.config,
+            prox=None,
+            max_tokens=self.spec.execution.max_tokens_per_micro,
+            progress=self.progress,
+            check_stop=self.stop.check,
+        )
+        # Before any inner checkpoint is loaded: both need the input weights.
+        trainer.prox = self._prox(trainer)
+        self._canary_old(model)
+        state = self._resume(model, optimizer)
+        self.progress.phase = "train"
+        while state.done < trainer.total_steps:
+            self.stop.check()
+            self.lease.check()
+            state = trainer.run_step(state)
+            if state.done < trainer.total_steps and state.done % self.spec.execution.inner_every == 0:
+                self._save_inner(model, optimizer, state)
+        self.progress.phase = "commit"
+        self.stop.check()
+        return self._save(self.spec.checkpoint_path, "checkpoint", model, optimizer, state, event="committed"), model
+
+    def _load_input(self) -> Any:
+        self.progress.phase = "load"
+        began = time.monotonic()
+        try:
+            if self.given.is_checkpoint:
+                model = build_model(self.given.sealed.path, device=self.device)
+            else:
+                model = load_model(self.given.sealed.path, device=self.device)
+        except (UnsupportedModel, OSError, ValueError) as error:
+            raise JobError(INPUT_UNUSABLE, f"Cannot load {self.given.sealed.path}: {error}") from error
+        self.progress.emit(
+            "loaded",
+            seconds=round(time.monotonic() - began, 3),
+            parameters=sum(p.numel() for p in model.parameters()),
+            parameter_sum=float(sum(p.double().sum().item() for p in model.parameters())),
+        )
+        return model
+
+    def _prox(self, trainer: Trainer) -> Any:
+        objective = self.config.objective
+        if objective is None:
+            return None
+        if objective.prox == "behaviour":
+            return self.batch.behaviour_logprobs
+        self.progress.phase = "prox"
+        directory = self.spec.job_dir / "prox"
+        if adopt(directory, key=self.spec.key) is None:
+
+            def after_micro(done: int) -> None:
+                self.stop.check()
+                self.progress.emit("prox", done=done)
+
+            prox = compute_prox(trainer.model, self.batch, trainer.all_micro_batches(), after_micro=after_micro)
+            self._commit(directory, "prox", lambda staging: write_prox(staging, prox))
+        return read_prox(directory)
+
+    def _canary_old(self, model: Any | None) -> None:
+        """With None the input is loaded for it: needed when only the export was left and the job folder was cleared."""
+        directory = self.spec.job_dir / "canary-old"
+        if not self.config.canary_positions or adopt(directory, key=self.spec.key) is not None:
+            return
+        old = self._canary_logprobs(model or self._load_input())
+        self._commit(directory, "canary-old", lambda staging: canary.write_old(staging, old))
+
+    def _canary_logprobs(self, model: Any) -> Any:
+        rows = canary.canary_rows(self.batch, self.config.canary_positions)
+        return canary.row_logprobs(model, self.batch, rows, max_tokens=self.spec.execution.max_tokens_per_micro)
+
+    def _resume(self, model: Any, optimizer: torch.optim.AdamW) -> TrainerState:
+        """State of the newest valid inner checkpoint of this job, or of its input."""
+        inner = self.spec.job_dir / "inner"
+        steps = (int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit())
+        for step in sorted(steps, reverse=True):
+            sealed = adopt(inner / str(step), key=self.spec.key)
+            if sealed is None:
+                continue
+            tensors = load_weights(sealed.path, model=model)
+            load_optimizer(sealed.path, tensors, model=model, optimizer=optimizer)
+            restore_random_state(tensors)
+            state = _read_state(sealed.path)
+            self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step)
+            return state
+        return TrainerState(global_step=self.spec.global_step, done=0, metrics=[], alarms=[])
+
+    def _save_inner(self, model: Any, optimizer: torch.optim.AdamW, state: TrainerState) -> None:
+        inner = self.spec.job_dir / "inner"
+        self._save(inner / str(state.done), "inner", model, optimizer, state, event="checkpoint")
+        shutil.rmtree(inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every), ignore_errors=True)
+
+    def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
+        def write(staging: Path) -> None:
+            write_state(staging, model=model, optimizer=optimizer, state=state, facts=self.facts)
+            copy_architecture(self.given.architecture, staging / HF)
+
+        return self._commit(path, kind, write, global_step=state.global_step, event=event)
+
+    def _export(self, checkpoint: Sealed, model: Any) -> Sealed:
+        found = adopt(self.spec.policy_path, key=self.spec.key)
+        if found is not None:
+            return found
+        self.progress.phase = "export"
+        self._canary_old(None)
+        dtype = DTYPES[self.config.export_dtype]
+        round_weights(model, dtype)
+
+        def write(staging: Path) -> None:
+            if self.config.canary_positions:
+                canary.write_canary(
+                    staging,
+                    batch=self.batch,
+                    rows=canary.canary_rows(self.batch, self.config.canary_positions),
+                    old=canary.read_old(self.spec.job_dir / "canary-old"),
+                    new=self._canary_logprobs(model),
+                    positions=self.config.canary_positions,
+                )
+            write_policy(staging, model=model, dtype=dtype, architecture=self.given.architecture)
+
+        step = checkpoint.manifest["global_step"]
+        facts = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}
+        return self._commit(self.spec.policy_path, "policy", write, global_step=step, event="exported", **facts)
+
+    def _commit(self, path: Path, kind: str, write: Any, *, event: str | None = None, **facts: Any) -> Sealed:
+        began = time.monotonic()
+
+        def write_with_attempt(staging: Path) -> None:
+            write(staging)
+            (staging / ATTEMPT_FILE).write_bytes(json_bytes(self._attempt_facts()))
+
+        sealed = commit(
+            path,
+            kind=kind,
+            fence=self.spec.fence,
+            facts={**self.facts, **facts},
+            write=write_with_attempt,
+            check_fence=self.lease.check,
+        )
+        if event is not None:
+            self.progress.emit(
+                event,
+                kind=kind,
+                path=str(path),
+                bytes=sum(entry["bytes"] for entry in sealed.manifest["files"]),
+                seconds=round(time.monotonic() - began, 3),
+                manifest_sha256=sealed.sha256,
+            )
+        return sealed
+
+    def _attempt_facts(self) -> dict[str, Any]:
+        spec = self.spec
+        paths = {
+            "input": spec.input_path,
+            "batch": spec.batch_path,
+            "config": spec.config_path,
+            "job_dir": spec.job_dir,
+        }
+        return {
+            "attempt": spec.attempt,
+            "fence": spec.fence,
+            "run": spec.run_id,
+            "host": platform.node(),
+            "paths": {name: str(path) for name, path in paths.items()},
+        }
+
+
+def _read_state(directory: Path) -> TrainerState:
+    value = read_trainer_state(directory)
+    return TrainerState(
+        global_step=value["global_step"], done=value["done"], metrics=read_metrics(directory), alarms=value["alarms"]
+    )
+
+
+def _prepare_device(spec: Spec) -> torch.device:
+    if spec.execution.device == "cuda" and not torch.cuda.is_available():
+        raise JobError(UNAVAILABLE, "Expected a CUDA device, found none")
+    if spec.execution.threads is not None:
+        torch.set_num_threads(spec.execution.threads)
+    torch.use_deterministic_algorithms(spec.execution.deterministic)
+    return torch.device(spec.execution.device)
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "longhaul_trainer": VERSION,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }

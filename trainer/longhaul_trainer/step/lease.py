@@ -1,0 +1,93 @@
+"""One writer per job: each attempt creates leases/<fence>.json, and whoever sees a higher one stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from longhaul_trainer.directory import json_bytes
+from longhaul_trainer.failures import FENCED, JobError
+from longhaul_trainer.step.clock import now_ms
+
+
+class Lease:
+    """Correctness needs no clocks: only the order of fences counts."""
+
+    def __init__(self, job_dir: Path, fence: int) -> None:
+        self._directory = job_dir / "leases"
+        self._fence = fence
+
+    def acquire(self) -> None:
+        """Raises JobError 76 when this fence, or a higher one, belongs to somebody else."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.check()
+        path = self._directory / f"{self._fence}.json"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            if _is_alive(_read(path)):
+                raise JobError(FENCED, f"Fence {self._fence} is held by a running process [{path}]") from None
+            # The same launch, started again after its process died: nobody else can hold this fence.
+            path.write_bytes(json_bytes(_owner(self._fence)))
+        else:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(json_bytes(_owner(self._fence)))
+                file.flush()
+                os.fsync(file.fileno())
+        self.check()
+
+    def check(self) -> None:
+        highest = max((int(path.stem) for path in self._directory.glob("*.json") if path.stem.isdigit()), default=-1)
+        if highest > self._fence:
+            raise JobError(FENCED, f"Fence {self._fence} is superseded by {highest}")
+
+
+def _owner(fence: int) -> dict[str, Any]:
+    pid = os.getpid()
+    return {
+        "fence": fence,
+        "host": socket.gethostname(),
+        "pid": pid,
+        "pid_start": _start_time(pid),
+        "boot_id": _boot_id(),
+        "launcher": os.environ.get("LONGHAUL_LAUNCHER_HANDLE"),
+        "t": now_ms(),
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_alive(owner: dict[str, Any]) -> bool:
+    if owner.get("host") != socket.gethostname():
+        # Another machine cannot be asked from here; an unreadable lease names none.
+        return "host" in owner
+    if owner.get("boot_id") != _boot_id() or owner.get("pid") == os.getpid():
+        return False
+    start = _start_time(int(owner.get("pid", 0)))
+    return start is not None and start == owner.get("pid_start")
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _start_time(pid: int) -> str | None:
+    """Clock ticks since boot at which the process began; with the pid it names one process. None when it is gone."""
+    try:
+        # The command name may hold spaces and brackets; fields are counted after the last closing one.
+        text = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if text[0] in ("Z", "X") else text[19]

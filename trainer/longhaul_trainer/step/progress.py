@@ -1,0 +1,64 @@
+"""progress.jsonl: one object a line, one O_APPEND write each, one file per attempt, so that a zombie never interleaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from longhaul_trainer.step.clock import now_ms
+
+MAX_LINE = 4096
+HEARTBEAT_S = 10.0
+TAIL = 20
+
+
+class Progress:
+    """Thread-safe. Heartbeats come from their own thread and carry the time of the last other event."""
+
+    def __init__(self, directory: Path, fence: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(directory / "progress.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._fence = fence
+        self._seq = 0
+        self._last = now_ms()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.phase = "start"
+        self.tail: deque[str] = deque(maxlen=TAIL)
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    def emit(self, event: str, **fields: Any) -> None:
+        with self._lock:
+            self._seq += 1
+            now = now_ms()
+            if event != "heartbeat":
+                self._last = now
+            line = {"t": now, "seq": self._seq, "fence": self._fence, "event": event, "phase": self.phase, **fields}
+            data = json.dumps({name: _plain(value) for name, value in line.items()}).encode()
+            if len(data) >= MAX_LINE:
+                data = json.dumps({**dict(list(line.items())[:5]), "truncated": True}).encode()
+            os.write(self._descriptor, data + b"\n")
+            if event not in ("heartbeat", "micro", "prox"):
+                self.tail.append(data.decode()[:300])
+
+    def close(self) -> None:
+        self._stop.set()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT_S):
+            # Kilobytes on Linux.
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            self.emit("heartbeat", last_progress_t=self._last, max_rss_bytes=memory)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN; the alarm about it must still be readable."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,177 @@
+"""spec.json: which job, from what, to where, and how it is executed on this attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from longhaul_trainer.failures import INVALID_SPEC, JobError
+from longhaul_trainer.fields import Fields
+
+SCHEMA = "longhaul.step/1"
+SHA256 = re.compile(r"[0-9a-f]{64}")
+STAGES = ("rft", "dapo")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Unhashed: how, not what. Another layout may change results within rounding, never in meaning."""
+
+    device: str
+    deterministic: bool
+    max_tokens_per_micro: int
+    inner_every: int
+    threads: int | None
+    grace_s: float
+
+    def layout(self) -> dict[str, Any]:
+        return {
+            "device": self.device,
+            "ranks": 1,
+            "cp": 1,
+            "deterministic": self.deterministic,
+            "max_tokens_per_micro": self.max_tokens_per_micro,
+            "threads": self.threads,
+        }
+
+
+@dataclass(frozen=True)
+class Spec:
+    job_id: str
+    key: str
+    stage: str
+    run_id: str
+    iteration: int
+    global_step: int
+    input_kind: str
+    input_path: Path
+    input_sha256: str
+    batch_path: Path
+    batch_sha256: str
+    config_path: Path
+    config_sha256: str
+    checkpoint_path: Path
+    checkpoint_uri: str
+    policy_path: Path
+    policy_uri: str
+    policy_version: str
+    job_dir: Path
+    scratch_dir: Path
+    execution: Execution
+    attempt: int
+    fence: int
+
+    @property
+    def parents(self) -> dict[str, str]:
+        return {
+            "input_manifest_sha256": self.input_sha256,
+            "batch_manifest_sha256": self.batch_sha256,
+            "config_sha256": self.config_sha256,
+        }
+
+
+def job_key(*, input_sha256: str, batch_sha256: str, config_sha256: str) -> str:
+    """Identity of a job: hashes of file bytes only, so that no JSON canonicalisation is shared between languages."""
+    text = f"longhaul-step/1\n{input_sha256}\n{batch_sha256}\n{config_sha256}\n"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_spec(path: Path) -> Spec:
+    """Raises JobError 64 with the first thing that is wrong."""
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise JobError(INVALID_SPEC, f"Cannot read spec {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise JobError(INVALID_SPEC, f"Expected JSON in {path}: {error}") from error
+    return parse_spec(value)
+
+
+def parse_spec(value: Any) -> Spec:
+    top = Fields(value, where="spec", code=INVALID_SPEC)
+    top.choice("schema", (SCHEMA,))
+    stage = top.choice("stage", STAGES)
+    run, given, batch = top.inner("run"), top.inner("input"), top.inner("batch")
+    config, output, work = top.inner("config"), top.inner("output"), top.inner("work")
+    checkpoint_uri, policy_uri = output.text("checkpoint_uri"), output.text("policy_uri")
+    spec = Spec(
+        job_id=top.text("job_id"),
+        key=_sha256(top, "key"),
+        stage=stage,
+        run_id=run.text("id"),
+        iteration=run.whole("iteration"),
+        global_step=run.whole("global_step"),
+        input_kind=given.choice("kind", ("hf", "checkpoint")),
+        input_path=_path(given, "uri"),
+        input_sha256=_sha256(given, "manifest_sha256"),
+        batch_path=_path(batch, "uri"),
+        batch_sha256=_sha256(batch, "manifest_sha256"),
+        config_path=_path(config, "uri"),
+        config_sha256=_sha256(config, "sha256"),
+        checkpoint_path=local_path(checkpoint_uri, "output.checkpoint_uri"),
+        checkpoint_uri=checkpoint_uri,
+        policy_path=local_path(policy_uri, "output.policy_uri"),
+        policy_uri=policy_uri,
+        policy_version=output.text("policy_version"),
+        job_dir=Path(work.text("job_dir")),
+        scratch_dir=Path(work.text("scratch_dir")),
+        execution=_execution(top.inner("execution")),
+        attempt=top.whole("attempt"),
+        fence=top.whole("fence"),
+    )
+    for fields in (run, given, batch, config, output, work, top):
+        fields.finish()
+    _check_identity(spec)
+    return spec
+
+
+def _execution(fields: Fields) -> Execution:
+    # Bounds that the launcher keeps; read here so that a mistyped one is found before the job runs.
+    fields.number("timeout_s", 0.0)
+    fields.number("stall_s", 0.0)
+    execution = Execution(
+        device=fields.choice("device", ("cpu", "cuda")),
+        deterministic=fields.flag("deterministic", False),
+        max_tokens_per_micro=fields.whole("max_tokens_per_micro", 8192, least=1),
+        inner_every=fields.whole("inner_every", 1, least=1),
+        threads=fields.whole("threads", None, least=1),
+        grace_s=fields.number("grace_s", 30.0),
+    )
+    for name, only in (("nodes", 1), ("ranks_per_node", 1), ("cp", 1), ("ac", "none"), ("offload", "none")):
+        if fields.take(name, only) != only:
+            fields.refuse(f"Expected execution.{name} to be {only}: this build trains in one process, unsharded")
+    fields.finish()
+    return execution
+
+
+def _check_identity(spec: Spec) -> None:
+    key = job_key(input_sha256=spec.input_sha256, batch_sha256=spec.batch_sha256, config_sha256=spec.config_sha256)
+    if spec.key != key:
+        raise JobError(INVALID_SPEC, f"Expected key {key} from the three hashes, got {spec.key}")
+    if spec.job_id != (expected := f"{spec.stage}-{key[:16]}"):
+        raise JobError(INVALID_SPEC, f"Expected job_id {expected}, got {spec.job_id}")
+    if not re.fullmatch(rf"v\d{{6}}-{key[:8]}", spec.policy_version):
+        raise JobError(INVALID_SPEC, f"Expected policy_version v<6 digits>-{key[:8]}, got {spec.policy_version}")
+
+
+def local_path(uri: str, where: str) -> Path:
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise JobError(INVALID_SPEC, f"Expected {where} to be an absolute file:// uri, got {uri}")
+    return Path(unquote(parts.path))
+
+
+def _path(fields: Fields, name: str) -> Path:
+    return local_path(fields.text(name), f"{fields.where}.{name}")
+
+
+def _sha256(fields: Fields, name: str) -> str:
+    value = fields.text(name)
+    if not SHA256.fullmatch(value):
+        fields.refuse(f"Expected `{name}` in {fields.where} to be a SHA-256 in hex, got {value!r:.80}")
+    return value

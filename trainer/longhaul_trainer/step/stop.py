@@ -1,0 +1,26 @@
+"""SIGTERM: the handler sets a flag, the job leaves at the next micro-batch boundary with exit 75."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from longhaul_trainer.failures import STOPPED, JobError
+
+
+class StopFlag:
+    """Correctness rests on the last commit; stopping early only shortens the wait."""
+
+    def __init__(self) -> None:
+        self._asked_at: float | None = None
+
+    def install(self) -> None:
+        signal.signal(signal.SIGTERM, self._handle)
+
+    def _handle(self, *_: object) -> None:
+        self._asked_at = self._asked_at or time.monotonic()
+
+    def check(self) -> None:
+        if self._asked_at is not None:
+            waited = time.monotonic() - self._asked_at
+            raise JobError(STOPPED, f"Stopped on SIGTERM before the final commit [waited_s={waited:.1f}]")

@@ -1,0 +1,228 @@
+"""The training loop: K mini-batches, one optimizer step each, `epochs` passes, every step resumable."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from longhaul_trainer.batch.load import Batch
+from longhaul_trainer.batch.micro import cut_micro_batches
+from longhaul_trainer.config import Config
+from longhaul_trainer.failures import DIVERGED, JobError
+from longhaul_trainer.objective.corrections import Correction, correct
+from longhaul_trainer.objective.losses import LossStats, cross_entropy, dapo
+from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
+from longhaul_trainer.objective.schedule import learning_rate
+from longhaul_trainer.step.forward import MicroBatch, gather_rows, label_logprobs
+from longhaul_trainer.step.progress import Progress
+from longhaul_trainer.step.state import TrainerState
+
+# At the first step the ratio is 1 by construction; more than rounding means a stale prox file or an unstable forward.
+FIRST_RATIO_TOLERANCE = {"cpu": 1e-6, "cuda": 1e-3}
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Step:
+    """Sums over one mini-batch while its micro-batches pass by."""
+
+    loss: float = 0.0
+    entropy: float = 0.0
+    clip_low: int = 0
+    clip_high: int = 0
+    dual_clip: int = 0
+    ratio_sum: float = 0.0
+    ratio_max: float = 0.0
+    first_gap: float = 0.0
+
+    def add(self, stats: LossStats) -> None:
+        self.clip_low += stats.clip_low
+        self.clip_high += stats.clip_high
+        self.dual_clip += stats.dual_clip
+        self.ratio_sum += float(stats.ratios.double().sum())
+        self.ratio_max = max(self.ratio_max, float(stats.ratios.max()))
+
+
+class Trainer:
+    """`prox` is F32 [T] for DAPO, None for RFT. `check_stop` raises where the job was asked to stop."""
+
+    def __init__(
+        self,
+        *,
+        model: Any,
+        optimizer: torch.optim.AdamW,
+        batch: Batch,
+        config: Config,
+        prox: Array | None,
+        max_tokens: int,
+        progress: Progress,
+        check_stop: Callable[[], None],
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.batch = batch
+        self.config = config
+        self.prox = prox
+        self.max_tokens = max_tokens
+        self.progress = progress
+        self.check_stop = check_stop
+        self._weights = np.zeros(0, dtype=np.float32)
+
+    @property
+    def total_steps(self) -> int:
+        return len(self.batch.minibatches) * self.config.epochs
+
+    def micro_batches(self, minibatch: int) -> Iterator[MicroBatch]:
+        part = self.batch.minibatches[minibatch]
+        rows = list(range(part.first_row, part.first_row + part.rows))
+        for cut in cut_micro_batches([self.batch.row_length(row) for row in rows], max_tokens=self.max_tokens):
+            yield gather_rows(
+                [rows[at] for at in cut],
+                offsets=self.batch.offsets,
+                input_ids=self.batch.input_ids,
+                label_mask=self.batch.loss_mask,
+                device=self.model.device,
+            )
+
+    def all_micro_batches(self) -> Iterator[MicroBatch]:
+        for minibatch in range(len(self.batch.minibatches)):
+            yield from self.micro_batches(minibatch)
+
+    def run_step(self, state: TrainerState) -> TrainerState:
+        """One optimizer step. Raises JobError 77 before touching the weights when the gradient is not finite."""
+        began = time.monotonic()
+        minibatch = state.done % len(self.batch.minibatches)
+        part = self.batch.minibatches[minibatch]
+        rate = learning_rate(state.global_step, peak=self.config.optimizer.lr, schedule=self.config.schedule)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        correction, gap = self._correct(minibatch)
+        step = Step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for number, micro in enumerate(self.micro_batches(minibatch), start=1):
+            self.check_stop()
+            loss = self._loss(micro, part.loss_tokens, correction, step)
+            loss.backward()
+            step.loss += float(loss.detach())
+            self.progress.emit("micro", done=number, tokens=len(micro.index), opt_step=state.global_step + 1)
+        norm = self._clip_gradient()
+        self._check_finite(step, norm, state)
+        self.optimizer.step()
+        metrics = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)
+        alarms = [vars(alarm) for alarm in find_alarms(metrics)]
+        state = TrainerState(
+            global_step=state.global_step + 1,
+            done=state.done + 1,
+            metrics=[*state.metrics, {"global_step": state.global_step + 1, **metrics}],
+            alarms=[*state.alarms, *({"global_step": state.global_step + 1, **alarm} for alarm in alarms)],
+        )
+        seconds = time.monotonic() - began
+        self.progress.emit(
+            "opt_step",
+            global_step=state.global_step,
+            opt_step=state.done,
+            total=self.total_steps,
+            seconds=round(seconds, 3),
+            tokens_per_s=round(part.loss_tokens / seconds, 1),
+            **metrics,
+        )
+        for alarm in alarms:
+            self.progress.emit("alarm", action="pause", **alarm)
+        return state
+
+    def _correct(self, minibatch: int) -> tuple[Correction | None, Array | None]:
+        """Weights and v over the mini-batch's loss tokens, in file order."""
+        objective, batch = self.config.objective, self.batch
+        if objective is None or self.prox is None or batch.behaviour_logprobs is None:
+            return None, None
+        part = batch.minibatches[minibatch]
+        span = slice(int(batch.offsets[part.first_row]), int(batch.offsets[part.first_row + part.rows]))
+        trained = batch.loss_mask[span] == 1
+        v = self.prox[span][trained] - batch.behaviour_logprobs[span][trained]
+        lengths = np.diff(batch.offsets[part.first_row : part.first_row + part.rows + 1])
+        rows = np.repeat(np.arange(part.rows), lengths)[trained]
+        correction = correct(torch.from_numpy(v), torch.from_numpy(rows), objective)
+        self._weights = np.zeros(batch.tokens, dtype=np.float32)
+        self._weights[span][trained] = correction.weights.numpy()
+        return correction, v
+
+    def _loss(self, micro: MicroBatch, n_tokens: int, correction: Correction | None, step: Step) -> torch.Tensor:
+        logprobs, entropy = label_logprobs(self.model, micro, temperature=self.batch.temperature)
+        step.entropy += float(entropy.double().sum())
+        objective = self.config.objective
+        if objective is None or correction is None or self.prox is None or self.batch.advantages is None:
+            return cross_entropy(logprobs, n_tokens=n_tokens)
+        device = logprobs.device
+        prox = torch.from_numpy(self.prox[micro.index]).to(device)
+        step.first_gap = max(step.first_gap, float((logprobs.detach() - prox).abs().max()))
+        loss, stats = dapo(
+            logprobs,
+            prox=prox,
+            advantages=torch.from_numpy(self.batch.advantages[micro.index]).to(device),
+            weights=torch.from_numpy(self._weights[micro.index]).to(device),
+            n_tokens=n_tokens,
+            objective=objective,
+        )
+        step.add(stats)
+        return loss
+
+    def _clip_gradient(self) -> float:
+        limit = self.config.optimizer.grad_clip
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if limit is None else limit)
+        return float(norm)
+
+    def _check_finite(self, step: Step, norm: float, state: TrainerState) -> None:
+        for name, value in (("loss", step.loss), ("grad_norm", norm)):
+            if not math.isfinite(value):
+                self.progress.emit("alarm", metric=name, value=value, limit="finite", action="halt")
+                raise JobError(
+                    DIVERGED, f"Expected a finite {name} at global step {state.global_step + 1}, got {value}"
+                )
+        objective = self.config.objective
+        if state.done or objective is None or objective.prox != "recompute":
+            return
+        tolerance = FIRST_RATIO_TOLERANCE[self.model.device.type]
+        if step.first_gap > tolerance:
+            self.progress.emit("alarm", metric="first_ratio", value=step.first_gap, limit=tolerance, action="halt")
+            raise JobError(
+                DIVERGED, f"Expected ratio 1 at the first step within {tolerance:g}, got a gap of {step.first_gap:g}"
+            )
+
+    def _metrics(
+        self,
+        step: Step,
+        norm: float,
+        rate: float,
+        n_tokens: int,
+        rows: int,
+        correction: Correction | None,
+        v: Array | None,
+    ) -> dict[str, Any]:
+        metrics: dict[str, Any] = {
+            "loss": step.loss,
+            "grad_norm": norm,
+            "n_tokens": n_tokens,
+            "rows": rows,
+            "lr": rate,
+            "entropy": step.entropy / n_tokens,
+        }
+        if correction is None or v is None:
+            return metrics
+        return {
+            **metrics,
+            **mismatch_metrics(v),
+            "clip_low": step.clip_low / n_tokens,
+            "clip_high": step.clip_high / n_tokens,
+            "dual_clip": step.dual_clip / n_tokens,
+            "tis_capped": correction.capped,
+            "masked_frac": correction.masked,
+            "ratio_mean": step.ratio_sum / n_tokens,
+            "ratio_max": step.ratio_max,
+            "dropped_nonfinite": self.batch.dropped_nonfinite / max(1, self.batch.dropped_nonfinite + n_tokens),
+        }
