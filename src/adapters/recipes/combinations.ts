@@ -1,0 +1,138 @@
+/** Settings that are each allowed and together impossible: refused at start, because a back end would ignore them in silence. */
+import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
+import type { RecipeProblem } from './recipe-problem.ts'
+import { reinforcement } from './reinforce-combinations.ts'
+
+type Check = (recipe: Settings) => RecipeProblem[]
+
+const CHECKS: Check[] = [server, evaluation, fineTuning, reinforcement, sandboxSizes, trainerShape]
+
+export function checkCombinations(recipe: Settings): RecipeProblem[] {
+  return CHECKS.flatMap((check) => check(recipe))
+}
+
+function server({ policyServer, rft, reinforce, model }: Settings): RecipeProblem[] {
+  const problems: RecipeProblem[] = []
+  if (policyServer.kind === 'chat' && (rft !== null || reinforce !== null)) {
+    problems.push(
+      problem(
+        ['policyServer', 'kind'],
+        'expected a server that returns token ids for training, got "chat"',
+        'use embedded, vllm or sglang; with chat, leave out rft and reinforce and evaluate only',
+      ),
+    )
+  }
+  if (model.train === 'lora' && (rft !== null || reinforce !== null)) {
+    problems.push(
+      problem(['model', 'train'], 'expected "full", got "lora"', 'adapters are not trained by this version'),
+    )
+  }
+  return problems
+}
+
+function evaluation({ evaluate }: Settings): RecipeProblem[] {
+  const problems: RecipeProblem[] = []
+  if (evaluate.sampling === 'modelDefault' && evaluate.modelSampling === null) {
+    problems.push(
+      problem(
+        ['evaluate', 'sampling'],
+        'expected the base model to publish a generation_config.json, found none',
+        'write its values into evaluate.modelSampling, or use sampling: train',
+      ),
+    )
+  }
+  if (evaluate.sampling === 'train' && evaluate.modelSampling !== null) {
+    problems.push(
+      problem(['evaluate', 'modelSampling'], 'has no effect with sampling: train', 'remove it or use modelDefault'),
+    )
+  }
+  if (evaluate.quickEvery !== null && evaluate.quick === null) {
+    problems.push(problem(['evaluate', 'quickEvery'], 'has no effect without evaluate.quick', 'name the quick suite'))
+  }
+  return problems
+}
+
+function fineTuning({ rft, data, scaffold }: Settings): RecipeProblem[] {
+  if (rft === null) return []
+  const problems: RecipeProblem[] = []
+  const tasks = rft.tasks ?? suiteSize(data.train)
+  if (rft.tasks !== null && suiteSize(data.train) !== null && rft.tasks > (suiteSize(data.train) ?? 0)) {
+    problems.push(
+      problem(
+        ['rft', 'tasks'],
+        `expected at most the ${suiteSize(data.train)} tasks of data.train, got ${rft.tasks}`,
+        'raise data.train.count or lower rft.tasks',
+      ),
+    )
+  }
+  if (tasks !== null && rft.batch > tasks * rft.rolloutsPerTask) {
+    problems.push(
+      problem(
+        ['rft', 'batch'],
+        `expected at most ${tasks} tasks × ${rft.rolloutsPerTask} rollouts = ${tasks * rft.rolloutsPerTask} trajectories, got ${rft.batch}`,
+        'one optimizer step cannot hold more than is collected',
+      ),
+    )
+  }
+  if (rft.trainWithDemonstration && !rft.demonstration) {
+    problems.push(
+      problem(
+        ['rft', 'trainWithDemonstration'],
+        'expected false where rft.demonstration is false, got true',
+        'nothing was demonstrated that could stay in the training text',
+      ),
+    )
+  }
+  return [...problems, ...contextRoom(['rft'], rft, scaffold.limits.maxTokensPerTurn)]
+}
+
+function sandboxSizes({ sandbox }: Settings): RecipeProblem[] {
+  const { request, limit } = sandbox
+  return (['cpu', 'memGiB'] as const)
+    .filter((key) => request[key] > limit[key])
+    .map((key) =>
+      problem(
+        ['sandbox', 'request', key],
+        `expected at most sandbox.limit.${key} ${limit[key]}, got ${request[key]}`,
+        'a container cannot ask for more than it may use',
+      ),
+    )
+}
+
+function trainerShape({ trainer }: Settings): RecipeProblem[] {
+  const problems: RecipeProblem[] = []
+  const ranks = trainer.nodes * trainer.ranksPerNode
+  if (trainer.launcher === 'process' && ranks > 1) {
+    problems.push(
+      problem(
+        ['trainer', 'launcher'],
+        `expected torchrun, slurm or kubernetes for ${trainer.nodes} × ${trainer.ranksPerNode} ranks, got process`,
+        'process starts exactly one',
+      ),
+    )
+  }
+  if (trainer.launcher === 'torchrun' && trainer.device === 'cpu') {
+    problems.push(
+      problem(['trainer', 'device'], 'expected cuda with launcher: torchrun, got cpu', 'on a CPU use process'),
+    )
+  }
+  if (ranks % trainer.contextParallel !== 0) {
+    problems.push(
+      problem(
+        ['trainer', 'contextParallel'],
+        `expected a divisor of nodes × ranksPerNode = ${ranks}, got ${trainer.contextParallel}`,
+        'each sequence is cut over that many ranks',
+      ),
+    )
+  }
+  if (trainer.stallS > trainer.timeoutS) {
+    problems.push(
+      problem(
+        ['trainer', 'stallS'],
+        `expected at most timeoutS ${trainer.timeoutS}, got ${trainer.stallS}`,
+        'a stall must be seen before the job times out',
+      ),
+    )
+  }
+  return problems
+}

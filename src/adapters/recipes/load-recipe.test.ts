@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { loadRecipe, type LoadRecipeInput } from './load-recipe.ts'
+import { recipeSchemaText } from './schema-map.ts'
+
+const recipes = fileURLToPath(new URL('../../../recipes', import.meta.url))
+const dirs = [recipes]
+
+const smallest = `model: { base: some-model }
+data:
+  train: { kind: synthetic, seed: 1, split: train, count: 4 }
+  heldOut: { kind: synthetic, seed: 1, split: eval, count: 4 }
+evaluate: { attempts: 1, maxTurns: 6, context: 8000 }
+`
+
+async function refusal(input: LoadRecipeInput): Promise<{ code: string; message: string }> {
+  try {
+    await loadRecipe(input)
+  } catch (error) {
+    assert.ok(isLonghaulError(error), String(error))
+    return { code: error.code, message: error.message }
+  }
+  throw new assert.AssertionError({ message: 'Expected the recipe to be refused' })
+}
+
+test('every recipe of the package resolves, is named by its file and points editors at the schema', async () => {
+  const files = (await readdir(recipes)).filter((file) => file.endsWith('.yaml'))
+  assert.deepEqual(files.toSorted(), [
+    'demo.yaml',
+    'mini.yaml',
+    'nightly.yaml',
+    'paper-72b.yaml',
+    'qwen3-4b-one-gpu.yaml',
+  ])
+  for (const file of files) {
+    const name = file.slice(0, -'.yaml'.length)
+    const { recipe, hash, text } = await loadRecipe({ name, dirs })
+    assert.equal(recipe.name, name)
+    assert.match(hash, /^[0-9a-f]{64}$/)
+    assert.equal(text.split('\n')[0], '# yaml-language-server: $schema=../schemas/recipe.schema.json')
+  }
+})
+
+test('the schema for editors is what the zod schema says', async () => {
+  const stored = await readFile(new URL('../../../schemas/recipe.schema.json', import.meta.url), 'utf8')
+  assert.equal(stored, recipeSchemaText(), 'run: node src/adapters/recipes/write-schema.ts')
+})
+
+test('paper-72b states the configuration of the paper', async () => {
+  const { recipe } = await loadRecipe({ name: 'paper-72b', dirs })
+  const { rft, reinforce, evaluate } = recipe
+  assert.deepEqual(recipe.model.rope, { type: 'yarn', factor: 4, originalMax: 32_768 })
+  assert.deepEqual(recipe.data.filters, {
+    hiddenNames: 'drop',
+    maxFiles: 7,
+    maxLines: 499,
+    dropLlmScore: 3,
+    flakyTrials: 50,
+  })
+  assert.equal(rft?.rolloutsPerTask, 10)
+  assert.deepEqual([rft?.optim.lr, rft?.optim.weightDecay, rft?.optim.warmupSteps, rft?.batch], [5e-6, 0.1, 10, 64])
+  assert.deepEqual([rft?.context, rft?.epochs, rft?.maxSteps, rft?.mask.formatErrorTurns], [65_536, 1, null, 0])
+  assert.deepEqual([reinforce?.groupSize, reinforce?.optim.lr, reinforce?.filter.on], [10, 1e-6, 'outcome'])
+  assert.deepEqual(reinforce?.reward, {
+    pass: 1,
+    fail: 0,
+    unsubmitted: 0,
+    turnPenalty: { start: 'L_thr', end: 'T_max', min: -1 },
+  })
+  assert.deepEqual(
+    reinforce?.stages.map((stage) => [
+      stage.context,
+      stage.maxTurns,
+      stage.penaltyStart,
+      stage.problemsPerIteration,
+      stage.batch,
+      stage.clip.low,
+      stage.clip.high,
+    ]),
+    [
+      [65_536, 40, 10, 300, 128, 0.2, 0.3],
+      [131_072, 80, 10, 100, 256, 0.2, 0.26],
+    ],
+  )
+  assert.deepEqual([evaluate.attempts, evaluate.sampling, evaluate.context], [10, 'modelDefault', 131_072])
+})
+
+test('a bad file: all problems at once, each with line, column, rule, source line and hint', async () => {
+  const text = `${smallest}rft:\n  rolloutsPerTask: 8\n  maxTurns: five\n  context: 8000\n  batch: 0\n  optim: { lr: 1e-5 }\ntrianer: {}\n`
+  const { code, message } = await refusal({ name: 'broken', text })
+  assert.equal(code, 'Config.Invalid')
+  assert.equal(
+    message,
+    [
+      'The recipe has 3 problems',
+      'broken.yaml:8:13 error recipe/type rft.maxTurns: expected an integer ≥ 1, got "five"',
+      '  8 |   maxTurns: five',
+      'broken.yaml:10:10 error recipe/range rft.batch: expected an integer ≥ 1, got 0',
+      '  10 |   batch: 0',
+      '     hint: Trajectories per optimizer step',
+      'broken.yaml:12:1 error recipe/unknown-key trianer: is not a key of a recipe',
+      '  12 | trianer: {}',
+      '     hint: did you mean trainer?',
+    ].join('\n'),
+  )
+})
+
+test('YAML that cannot be read is located too', async () => {
+  const { code, message } = await refusal({ name: 'torn', text: 'seed: 1\nmodel: [\n' })
+  assert.equal(code, 'Config.Invalid')
+  assert.match(message, /^torn\.yaml:\d+:\d+ error recipe\/syntax /m)
+})
+
+test('a key written twice is an error, not the last one wins', async () => {
+  const { message } = await refusal({ name: 'twice', text: `seed: 1\n${smallest}seed: 2\n` })
+  assert.match(message, /^twice\.yaml:7:1 error recipe\/syntax .*unique/m)
+})
+
+test('an unknown recipe names the nearest one', async () => {
+  const { code, message } = await refusal({ name: 'dmeo', dirs })
+  assert.equal(code, 'Config.NotFound')
+  assert.match(message, /did you mean demo\?.*nightly/)
+})
+
+test('a name cannot leave the recipe directories', async () => {
+  assert.equal((await refusal({ name: '../package', dirs })).code, 'Config.Invalid')
+})
+
+test('overrides merge deeply, leave siblings alone and are named as the place of their own mistakes', async () => {
+  const { recipe } = await loadRecipe({ name: 'demo', dirs, overrides: { seed: 7, rft: { tasks: 12 } } })
+  assert.deepEqual([recipe.seed, recipe.rft?.tasks, recipe.rft?.rolloutsPerTask], [7, 12, 8])
+  const { message } = await refusal({ name: 'demo', dirs, overrides: { rft: { taks: 12 } } })
+  assert.match(message, /^overrides error recipe\/unknown-key rft\.taks: .*\n {5}hint: did you mean tasks\?/m)
+})
+
+test('the hash: comments, order and spelled-out defaults change nothing, a value does', async () => {
+  const plain = await loadRecipe({ name: 'x', text: smallest })
+  const spelled = await loadRecipe({ name: 'x', text: `# note\nrft: null\nseed: 1\n${smallest}` })
+  const other = await loadRecipe({ name: 'x', text: `seed: 2\n${smallest}` })
+  assert.equal(spelled.hash, plain.hash)
+  assert.notEqual(other.hash, plain.hash)
+})
+
+test('modelDefault decoding is read from the base model and stored in the resolved recipe', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-recipe-'))
+  try {
+    await writeFile(join(directory, 'generation_config.json'), '{"temperature": 0.6, "top_k": 20, "do_sample": true}')
+    const text = smallest
+      .replace('some-model', directory)
+      .replace('attempts: 1,', 'attempts: 1, sampling: modelDefault,')
+    const { recipe } = await loadRecipe({ name: 'x', text })
+    assert.deepEqual([recipe.evaluate.modelSampling?.temperature, recipe.evaluate.modelSampling?.topK], [0.6, 20])
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
+const impossible: [name: string, overrides: Record<string, unknown>, path: string][] = [
+  ['a chat endpoint for training', { policyServer: { kind: 'chat' } }, 'policyServer.kind'],
+  ['more per step than rejection sampling collects', { rft: { batch: 193 } }, 'rft.batch'],
+  ['more tasks than the suite has', { rft: { tasks: 51 } }, 'rft.tasks'],
+  ['no generation config for modelDefault', { evaluate: { sampling: 'modelDefault' } }, 'evaluate.sampling'],
+  ['groups that can never be large enough', { reinforce: { minGroupSize: 9 } }, 'reinforce.minGroupSize'],
+  [
+    'a correction that compares the sampler with itself',
+    { reinforce: { oldLogprobs: 'sampler', loss: { behaviourCorrection: 'tis' } } },
+    'reinforce.loss.behaviourCorrection',
+  ],
+  [
+    'sampler log-probabilities from rounded weights',
+    { reinforce: { oldLogprobs: 'sampler' }, trainer: { exportDtype: 'bfloat16' } },
+    'reinforce.oldLogprobs',
+  ],
+  ['one process for two ranks', { trainer: { ranksPerNode: 2 } }, 'trainer.launcher'],
+  ['torchrun on a CPU', { trainer: { launcher: 'torchrun' } }, 'trainer.device'],
+  ['a turn longer than the context', { scaffold: { limits: { maxTokensPerTurn: 640 } } }, 'rft.context'],
+  ['a container that asks for more than it may use', { sandbox: { request: { cpu: 2 } } }, 'sandbox.request.cpu'],
+]
+for (const [name, overrides, path] of impossible) {
+  test(`impossible combination: ${name}`, async () => {
+    const { code, message } = await refusal({ name: 'demo', dirs, overrides })
+    assert.equal(code, 'Config.Invalid')
+    assert.ok(message.includes(`recipe/combination ${path}: `), message)
+  })
+}
+
+test('a turn penalty that would start at the turn limit is refused, with the stage named', async () => {
+  const text = (await readFile(join(recipes, 'demo.yaml'), 'utf8')).replace('penaltyStart: 4', 'penaltyStart: 6')
+  const { message } = await refusal({ name: 'demo', text })
+  assert.match(
+    message,
+    /^demo\.yaml:\d+:21 error recipe\/combination reinforce\.stages\[0\]\.penaltyStart: expected less/m,
+  )
+})

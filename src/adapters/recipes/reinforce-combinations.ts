@@ -1,0 +1,102 @@
+import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
+import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
+import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
+
+export function reinforcement(recipe: Settings): RecipeProblem[] {
+  const { reinforce, policyServer, trainer } = recipe
+  if (reinforce === null) return []
+  const problems: RecipeProblem[] = []
+  const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
+  if (reinforce.minGroupSize > reinforce.groupSize) {
+    problems.push(
+      problem(
+        at('minGroupSize'),
+        `expected at most groupSize ${reinforce.groupSize}, got ${reinforce.minGroupSize}`,
+        'no group could ever be large enough',
+      ),
+    )
+  }
+  if (reinforce.oldLogprobs === 'sampler' && reinforce.loss.behaviourCorrection !== 'none') {
+    problems.push(
+      problem(
+        at('loss', 'behaviourCorrection'),
+        `expected none with oldLogprobs: sampler, got "${reinforce.loss.behaviourCorrection}"`,
+        'a correction compares trainer with sampler; with oldLogprobs: sampler both are the same',
+      ),
+    )
+  }
+  if (reinforce.oldLogprobs === 'sampler' && (trainer.exportDtype !== 'float32' || policyServer.kind !== 'embedded')) {
+    problems.push(
+      problem(
+        at('oldLogprobs'),
+        'expected trainer unless sampler and trainer both compute in float32, got "sampler"',
+        'sampler is exact only with policyServer.kind: embedded and trainer.exportDtype: float32',
+      ),
+    )
+  }
+  return [...problems, ...reinforce.stages.flatMap((_, index) => stageProblems(recipe, reinforce, index))]
+}
+
+function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe, index: number): RecipeProblem[] {
+  const stage = reinforce.stages[index]
+  if (stage === undefined) return []
+  const problems: RecipeProblem[] = []
+  const inStage = (...rest: KeyPath): KeyPath => ['reinforce', 'stages', index, ...rest]
+  const most = stage.problemsPerIteration * reinforce.groupSize
+  if (reinforce.stages.findIndex(({ name }) => name === stage.name) !== index) {
+    problems.push(problem(inStage('name'), `expected its own name, got ${stage.name} again`, 'names are part of ids'))
+  }
+  if (stage.penaltyStart >= stage.maxTurns) {
+    problems.push(
+      problem(
+        inStage('penaltyStart'),
+        `expected less than maxTurns ${stage.maxTurns}, got ${stage.penaltyStart}`,
+        'the turn penalty grows from penaltyStart to maxTurns',
+      ),
+    )
+  }
+  if (stage.batch > most) {
+    problems.push(
+      problem(
+        inStage('batch'),
+        `expected at most ${stage.problemsPerIteration} problems × ${reinforce.groupSize} = ${most} trajectories, got ${stage.batch}`,
+        'one optimizer step cannot hold more than an iteration collects',
+      ),
+    )
+  }
+  const pool = suiteSize(data.train)
+  if (pool !== null && stage.problemsPerIteration > pool) {
+    problems.push(
+      problem(
+        inStage('problemsPerIteration'),
+        `expected at most the ${pool} tasks of data.train, got ${stage.problemsPerIteration}`,
+        'raise data.train.count or lower problemsPerIteration',
+      ),
+    )
+  }
+  if ((stage.pool === 'reselected') !== (stage.select !== null)) {
+    problems.push(
+      problem(
+        inStage('pool'),
+        `expected ${stage.select === null ? 'filtered' : 'reselected'} ${stage.select === null ? 'without' : 'with'} select, got ${stage.pool}`,
+        'pool: reselected and select belong together',
+      ),
+    )
+  }
+  if (stage.select !== null && !reinforce.stages.slice(0, index).some(({ name }) => name === stage.select?.over)) {
+    problems.push(
+      problem(
+        inStage('select', 'over'),
+        `expected an earlier stage, got ${JSON.stringify(stage.select.over)}`,
+        `earlier stages: ${
+          reinforce.stages
+            .slice(0, index)
+            .map(({ name }) => name)
+            .join(', ') || 'none'
+        }`,
+      ),
+    )
+  }
+  problems.push(...contextRoom(inStage(), stage, scaffold.limits.maxTokensPerTurn))
+  return problems
+}

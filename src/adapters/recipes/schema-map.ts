@@ -1,0 +1,122 @@
+import { z } from 'zod'
+import { recipeFileSchema } from '../../contracts/recipe.schema.ts'
+import type { KeyPath } from './recipe-problem.ts'
+
+/** The part of JSON Schema that zod writes for recipes. */
+export interface SchemaNode {
+  type?: string
+  description?: string
+  properties?: Record<string, SchemaNode>
+  items?: SchemaNode | SchemaNode[]
+  anyOf?: SchemaNode[]
+  oneOf?: SchemaNode[]
+  enum?: unknown[]
+  const?: unknown
+  minimum?: number
+  exclusiveMinimum?: number
+  maximum?: number
+  exclusiveMaximum?: number
+  minItems?: number
+  maxItems?: number
+  pattern?: string
+  format?: string
+}
+
+/** What editors check a recipe with; draft 7 is what YAML language servers know. */
+export function recipeJsonSchema(): SchemaNode {
+  return z.toJSONSchema(recipeFileSchema, { io: 'input', target: 'draft-7' }) as SchemaNode
+}
+
+/** The generated file, byte for byte. */
+export function recipeSchemaText(): string {
+  return `${JSON.stringify({ title: 'Longhaul recipe', ...recipeJsonSchema() }, null, 2)}\n`
+}
+
+let known: SchemaNode | null = null
+
+/** What the schema says about a key; null for a path it does not know. `value` chooses among alternatives by their `kind`. */
+export function schemaAt(path: KeyPath, value: unknown): SchemaNode | null {
+  known ??= recipeJsonSchema()
+  let node: SchemaNode | null = known
+  let here = value
+  for (const key of path) {
+    node = childOf(node, key, here)
+    if (node === null) return null
+    here = typeof here === 'object' && here !== null ? (here as Record<string | number, unknown>)[key] : undefined
+  }
+  return node
+}
+
+/** Names allowed in the mapping at `path`. */
+export function keysAt(path: KeyPath, value: unknown): string[] {
+  const node = schemaAt(path, value)
+  const here = path.reduce<unknown>((at, key) => (at as Record<string | number, unknown> | undefined)?.[key], value)
+  return node === null ? [] : alternatives(node, here).flatMap(({ properties }) => Object.keys(properties ?? {}))
+}
+
+function childOf(node: SchemaNode, key: string | number, value: unknown): SchemaNode | null {
+  for (const option of alternatives(node, value)) {
+    if (typeof key === 'number') {
+      const item = Array.isArray(option.items) ? option.items[key] : option.items
+      if (item !== undefined) return item
+      continue
+    }
+    const property = option.properties?.[key]
+    if (property !== undefined) return property
+  }
+  return null
+}
+
+function alternatives(node: SchemaNode, value: unknown): SchemaNode[] {
+  const options = (node.oneOf ?? node.anyOf ?? [node]).flatMap((option) =>
+    option.anyOf === undefined && option.oneOf === undefined ? [option] : alternatives(option, value),
+  )
+  const kind = (value as { kind?: unknown } | null | undefined)?.kind
+  const chosen = options.filter(({ properties }) => properties?.['kind']?.const === kind)
+  return kind !== undefined && chosen.length > 0 ? chosen : options
+}
+
+/** "an integer ≥ 1", "one of cpu, cuda", "an integer ≥ 1, or null". */
+export function describeExpectation(node: SchemaNode): string {
+  const options = node.anyOf ?? node.oneOf
+  if (options !== undefined) {
+    const kinds = options.flatMap(({ properties }) => properties?.['kind']?.const ?? [])
+    if (kinds.length === options.length) return `a mapping with kind ${kinds.join(', ')}`
+    return options.map(describeExpectation).join(', or ')
+  }
+  if (node.const !== undefined) return JSON.stringify(node.const)
+  if (node.enum !== undefined) return `one of ${node.enum.map(String).join(', ')}`
+  switch (node.type) {
+    case 'integer':
+      return `an integer${bounds(node)}`
+    case 'number':
+      return `a number${bounds(node)}`
+    case 'boolean':
+      return 'true or false'
+    case 'object':
+      return 'a mapping'
+    case 'array':
+      return node.minItems === undefined ? 'a list' : `a list of ${items(node)}`
+    case 'null':
+      return 'null'
+    case 'string':
+      if (node.format === 'uri') return 'an http or https address'
+      return node.pattern === undefined ? 'text' : `text like ${node.pattern}`
+    default:
+      return 'another value'
+  }
+}
+
+function items({ minItems, maxItems }: SchemaNode): string {
+  return minItems === maxItems ? `${minItems} items` : `at least ${minItems} item${minItems === 1 ? '' : 's'}`
+}
+
+function bounds({ minimum, exclusiveMinimum, maximum, exclusiveMaximum }: SchemaNode): string {
+  const parts = [
+    minimum === undefined || minimum === Number.MIN_SAFE_INTEGER ? null : `≥ ${minimum}`,
+    exclusiveMinimum === undefined ? null : `> ${exclusiveMinimum}`,
+    maximum === undefined || maximum === Number.MAX_SAFE_INTEGER ? null : `≤ ${maximum}`,
+    exclusiveMaximum === undefined ? null : `< ${exclusiveMaximum}`,
+  ].filter((part) => part !== null)
+  return parts.length === 0 ? '' : ` ${parts.join(' and ')}`
+}

@@ -1,0 +1,34 @@
+/** Pieces that several sections of a recipe share. */
+import { z } from 'zod'
+import type { SamplingOptions } from './episodes.types.ts'
+import type { OptimizerRecipe } from './recipe.types.ts'
+
+/** An integer ≥ 1. */
+export const count = () => z.int().min(1)
+/** A finite number > 0. */
+export const positive = () => z.number().gt(0)
+const share = () => z.number().min(0).max(1)
+
+/** Defaults are neutral decoding: a truncated or re-weighted distribution makes the importance ratio wrong. */
+export const samplingSchema = z.strictObject({
+  temperature: z.number().min(0).default(1),
+  topP: z.number().gt(0).max(1).default(1),
+  topK: z.int().min(-1).default(-1).describe('−1 = off'),
+  minP: share().default(0),
+  repetitionPenalty: positive().default(1),
+  presencePenalty: z.number().min(-2).max(2).default(0),
+  frequencyPenalty: z.number().min(-2).max(2).default(0),
+}) satisfies z.ZodType<SamplingOptions>
+
+/** Everything but the rate has the paper's value as default. */
+export const optimizerSchema = z.strictObject({
+  name: z.literal('adamw').default('adamw'),
+  lr: positive(),
+  betas: z.tuple([share(), share()]).default([0.9, 0.999]),
+  eps: positive().default(1e-8),
+  weightDecay: z.number().min(0).default(0.1),
+  gradClip: positive().default(1),
+  schedule: z.enum(['constant', 'linear', 'cosine']).default('constant'),
+  warmupSteps: z.int().min(0).default(0),
+  endLr: z.number().min(0).default(0).describe('Where a linear or cosine schedule ends'),
+}) satisfies z.ZodType<OptimizerRecipe>

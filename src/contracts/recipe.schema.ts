@@ -1,0 +1,144 @@
+/**
+ * The recipe file as zod sees it: strict objects with defaults. Defaults are the paper's where it states a rule
+ * (arXiv 2508.03501) and neutral elsewhere; sizes of a run have none. The name is not a key: it is the file's own.
+ * `schemas/recipe.schema.json` is generated from this file.
+ */
+import { z } from 'zod'
+import type { Recipe } from './recipe.types.ts'
+import { reinforceSchema } from './recipe-reinforce.schema.ts'
+import { rftSchema } from './recipe-rft.schema.ts'
+import { count, positive, samplingSchema } from './recipe-parts.schema.ts'
+
+const suiteSource = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('synthetic'),
+    family: z.literal('one-wrong-line').default('one-wrong-line'),
+    seed: z.int().min(0),
+    split: z.enum(['train', 'eval']),
+    count: count(),
+    offset: z.int().min(0).default(0),
+  }),
+  z.strictObject({
+    kind: z.literal('rows'),
+    path: z.string().min(1).describe('JSONL file of SWE-rebench rows'),
+    limit: count().nullable().default(null),
+  }),
+  z.strictObject({
+    kind: z.literal('hub'),
+    dataset: z.string().min(1),
+    revision: z.string().min(1).describe('A commit or tag: a branch moves'),
+    split: z.string().min(1),
+    filter: z.record(z.string(), z.unknown()).default({}),
+  }),
+])
+
+const model = z.strictObject({
+  base: z.string().min(1).describe('Model directory (relative to the recipe file or absolute) or name in a hub cache'),
+  chatFormat: z.literal('chatml').default('chatml'),
+  train: z.enum(['full', 'lora']).default('full'),
+  rope: z
+    .strictObject({ type: z.literal('yarn'), factor: z.number().min(1), originalMax: count() })
+    .nullable()
+    .default(null),
+})
+
+const data = z.strictObject({
+  train: suiteSource,
+  heldOut: suiteSource,
+  filters: z
+    .strictObject({
+      hiddenNames: z.enum(['drop', 'keep']).default('keep'),
+      maxFiles: count().nullable().default(null),
+      maxLines: count().nullable().default(null),
+      dropLlmScore: z.number().nullable().default(null),
+      flakyTrials: count().nullable().default(null),
+    })
+    .prefault({}),
+  gate: z
+    .strictObject({
+      repeats: count().default(3).describe('Gold and empty patch are each graded this many times'),
+      refused: z.enum(['fail', 'exclude']).default('fail'),
+    })
+    .prefault({}),
+})
+
+const scaffold = z.strictObject({
+  profile: z.string().min(1).default('paper'),
+  history: z.literal('full').default('full'),
+  commandsPerTurn: z.literal(1).default(1),
+  submit: z.strictObject({ capture: z.enum(['unstaged', 'all']).default('unstaged') }).prefault({}),
+  limits: z
+    .strictObject({
+      commandTimeoutS: positive().default(120),
+      maxTokensPerTurn: count().default(4096),
+    })
+    .prefault({}),
+})
+
+const sandbox = z.strictObject({
+  request: z.strictObject({ cpu: positive().default(0.5), memGiB: positive().default(2) }).prefault({}),
+  limit: z
+    .strictObject({ cpu: positive().default(2), memGiB: positive().default(8), pids: count().default(512) })
+    .prefault({}),
+  network: z.enum(['none', 'proxy']).default('none'),
+})
+
+const rollout = z.strictObject({
+  sampling: samplingSchema.prefault({}),
+  maxOpenEpisodes: count().default(16).describe('Episodes open at once over the whole run'),
+  turnsPerStep: count().default(8).describe('Turns of one activity; 1 puts every turn into the Temporal timeline'),
+  episodeTimeoutS: positive().default(3600),
+  maxReplacements: z.int().min(0).default(2).describe('Replacements a group may draw for episodes lost to infra'),
+})
+
+const evaluate = z.strictObject({
+  attempts: count().describe('k: episodes per task'),
+  tasks: count().nullable().default(null).describe('Held-out tasks used; null = the whole suite'),
+  sampling: z.enum(['train', 'modelDefault']).default('train'),
+  modelSampling: samplingSchema.nullable().default(null),
+  maxTurns: count(),
+  context: count(),
+  demonstration: z.boolean().default(false),
+  suites: z.array(z.string().min(1)).default([]),
+  quick: z.string().min(1).nullable().default(null),
+  quickEvery: count().nullable().default(null),
+  policy: z.enum(['promoted', 'base']).default('promoted').describe('What `longhaul evaluate` evaluates'),
+})
+
+const policyServer = z.strictObject({
+  kind: z.enum(['embedded', 'vllm', 'sglang', 'chat']).default('embedded'),
+  url: z
+    .url({ protocol: /^https?$/ })
+    .nullable()
+    .default(null)
+    .describe('Null: the address in LONGHAUL_POLICY_URL'),
+  leaseS: positive().default(3600),
+})
+
+const trainer = z.strictObject({
+  launcher: z.enum(['process', 'torchrun', 'slurm', 'kubernetes']).default('process'),
+  device: z.enum(['cpu', 'cuda']).default('cpu'),
+  nodes: count().default(1),
+  ranksPerNode: count().default(1),
+  contextParallel: count().default(1),
+  maxTokensPerMicro: count().default(8192),
+  deterministic: z.boolean().default(true),
+  timeoutS: positive().default(3600),
+  stallS: positive().default(300).describe('No progress for this long ends the job'),
+  exportDtype: z.enum(['float32', 'bfloat16']).default('float32'),
+})
+
+/** Everything a recipe file may say. */
+export const recipeFileSchema = z.strictObject({
+  seed: z.int().min(0).max(0xffff_ffff).default(1).describe('Every seed and order derives from it'),
+  model,
+  data,
+  scaffold: scaffold.prefault({}),
+  sandbox: sandbox.prefault({}),
+  rollout: rollout.prefault({}),
+  rft: rftSchema.nullable().default(null),
+  reinforce: reinforceSchema.nullable().default(null),
+  evaluate,
+  policyServer: policyServer.prefault({}),
+  trainer: trainer.prefault({}),
+}) satisfies z.ZodType<Omit<Recipe, 'name'>>
