@@ -15,15 +15,15 @@ const paper: ScaffoldProfile = {
 }
 
 /**
- * The same tools for a policy of a million parameters: one-line prompt, a window that holds a function of the demo's tasks,
- * short paths. The cap is far above anything its tasks print, so it only meets accidents.
+ * The same tools for a policy of a million parameters: one-line prompt, a window that just holds the longest function of the
+ * demo's tasks (five lines and one above), short paths. The cap is far above anything its tasks print, so it only meets accidents.
  */
 const demo: ScaffoldProfile = {
   name: 'demo',
   systemPrompt: BRIEF_SYSTEM_PROMPT,
   demonstration: null,
   firstMessage: 'brief',
-  tools: { windowLines: 8, windowOverlap: 2, pathForm: 'relative' },
+  tools: { windowLines: 6, windowOverlap: 1, pathForm: 'relative' },
   observationChars: 900,
 }
 

@@ -36,7 +36,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from longhaul_trainer.directory import seal
 from longhaul_trainer.make_base_tokenizer import TURN_END, train_tokenizer
 
-VOCABULARY = 1_280
+VOCABULARY = 2_048
 TOKENIZER_TEXTS = 4_000
 CONTEXT_WEIGHT = 0.1
 """Copying inside observations is free practice for the copying that actions need."""

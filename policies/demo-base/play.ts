@@ -1,0 +1,97 @@
+import { randomBytes } from 'node:crypto'
+import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
+import type { SamplingOptions } from '../../src/contracts/episodes.types.ts'
+import type { PolicyClient } from '../../src/contracts/policy.types.ts'
+import type { SandboxHandle, SandboxHost } from '../../src/contracts/sandbox.types.ts'
+import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
+import { chatml } from '../../src/scaffold/chat-formats.ts'
+import { firstMessage, formatErrorText, observationText } from '../../src/scaffold/observation.ts'
+import { parseReply } from '../../src/scaffold/parse-reply.ts'
+import { renderDelta, renderFirstPrompt } from '../../src/scaffold/render.ts'
+
+export interface PlayInput {
+  host: SandboxHost
+  sandbox: SandboxHandle
+  client: PolicyClient
+  policy: string
+  profile: ScaffoldProfile
+  task: SynthesizedTask
+  stopTokenIds: number[]
+  /** Seed of turn t is this plus t. */
+  seed: number
+  signal: AbortSignal
+}
+
+export interface PlayedEpisode {
+  patch: Uint8Array
+  submitted: boolean
+  turns: number
+  formatErrors: number
+  tokens: number
+  text: string
+}
+
+const MAX_TURNS = 6
+const MAX_TOKENS_PER_TURN = 64
+const COMMAND_TIMEOUT_MS = 30_000
+const REPO_DIR = '/testbed'
+const SAMPLING: SamplingOptions = {
+  temperature: 1,
+  topP: 1,
+  topK: -1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+}
+
+/** One episode without records: enough to measure a base policy, with the product's texts, tools and sampler. */
+export async function play(input: PlayInput): Promise<PlayedEpisode> {
+  const { host, sandbox, client, policy, profile, task, signal } = input
+  let state = await host.initialState(sandbox, signal)
+  const statement = task.row.problem_statement
+  const prompt = renderFirstPrompt({
+    format: chatml,
+    systemPrompt: profile.systemPrompt,
+    firstMessage: firstMessage({ profile, state, repoDir: REPO_DIR, statement }),
+  })
+  let text = prompt
+  let ids = await client.tokenize({ policy, text: prompt }, signal)
+  let turns = 0
+  let formatErrors = 0
+  for (; turns < MAX_TURNS && !state.submitted; turns += 1) {
+    const sample = await client.sample(
+      {
+        policy,
+        promptIds: ids,
+        maxTokens: MAX_TOKENS_PER_TURN,
+        seed: input.seed + turns,
+        sampling: SAMPLING,
+        stopTokenIds: input.stopTokenIds,
+        session: task.row.instance_id,
+      },
+      signal,
+    )
+    const { command, formatError } = parseReply(sample.text)
+    let observation: string
+    if (formatError === null) {
+      const result = await host.runTurn(sandbox, turnRequest(profile, turns, command), signal)
+      state = result.state
+      observation = observationText({ profile, repoDir: REPO_DIR, result, timeoutMs: COMMAND_TIMEOUT_MS })
+    } else {
+      formatErrors += 1
+      observation = formatErrorText({ profile, state, repoDir: REPO_DIR, error: formatError })
+    }
+    const delta = renderDelta({ format: chatml, endedTurn: sample.finishReason === 'stop', observation })
+    text += sample.text + delta
+    ids = [...ids, ...sample.ids, ...(await client.tokenize({ policy, text: delta }, signal))]
+  }
+  const { patch } = await host.capture(sandbox, 'unstaged', signal)
+  return { patch, submitted: state.submitted, turns, formatErrors, tokens: ids.length, text }
+}
+
+function turnRequest(profile: ScaffoldProfile, turn: number, command: string) {
+  const token = randomBytes(8).toString('hex')
+  const maxOutputBytes = profile.observationChars * 4
+  return { turn, fence: 1, token, command, timeoutMs: COMMAND_TIMEOUT_MS, maxOutputBytes }
+}
