@@ -17,6 +17,9 @@ export const WORKER_IDENTITY = '1234567@sandbox-host-0012.cluster.example'
 /** As long as the hash that workers derive from their bundle. */
 const BUILD_ID = `@temporalio/worker@1.24.0+${'0'.repeat(64)}`
 
+/** Checks that core makes since it knows them; without these a replay would not compare activity types. */
+const CORE_FLAGS = [1, 2, 3]
+
 export type EventName = keyof typeof EventType
 
 type Long = NonNullable<HistoryEvent['eventId']>
@@ -77,7 +80,7 @@ export class HistoryBuilder {
   }
 
   /** The three events of one workflow task, completed. @returns the id of the last, which commands refer to */
-  addWorkflowTask({ timeMs, taskQueue, flags, sdk }: WorkflowTaskInput): number {
+  addWorkflowTask({ timeMs, taskQueue, flags, sdk, suggestContinueAsNew }: WorkflowTaskInput): number {
     const scheduledEventId = this.add({
       type: 'EVENT_TYPE_WORKFLOW_TASK_SCHEDULED',
       timeMs,
@@ -97,6 +100,7 @@ export class HistoryBuilder {
           scheduledEventId: scheduledEventId,
           identity: WORKER_IDENTITY,
           requestId: requestId(scheduledEventId),
+          suggestContinueAsNew,
           historySizeBytes: this.#bytes,
           workerVersion: { buildId: BUILD_ID },
         },
@@ -114,7 +118,7 @@ export class HistoryBuilder {
           // The server keeps flags and SDK name only where they are new: on the first task.
           sdkMetadata:
             scheduledEventId === 2
-              ? { langUsedFlags: flags, sdkName: sdk.name, sdkVersion: sdk.version }
+              ? { coreUsedFlags: CORE_FLAGS, langUsedFlags: flags, sdkName: sdk.name, sdkVersion: sdk.version }
               : { langUsedFlags: flags },
           meteringMetadata: {},
         },
@@ -133,6 +137,8 @@ export interface WorkflowTaskInput {
   /** Internal SDK flags that the workflow reported; a replay must see the same. */
   flags: number[]
   sdk: { name: string; version: string }
+  /** A replay takes the suggestion from here, not from the history's length. */
+  suggestContinueAsNew: boolean
 }
 
 export function timestamp(timeMs: number): { seconds: number; nanos: number } {

@@ -188,3 +188,15 @@ export function cancelActivity({ world, run, taskCompletedEventId }: Step, seq: 
     }),
   )
 }
+
+/** Scheduled and cancelled in one workflow task. */
+export function answerNeverScheduled(run: WorkflowRun, command: coresdk.workflow_commands.IScheduleActivity): void {
+  const failure = activityFailure({
+    cause: cancelledFailure('Activity cancelled'),
+    retryState: 'CANCEL_REQUESTED',
+    scheduledEventId: 0,
+    activityType: command.activityType ?? '',
+    activityId: command.activityId ?? '',
+  })
+  addCancelledActivityJob(run, command.seq ?? 0, failure)
+}

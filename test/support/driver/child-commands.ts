@@ -203,3 +203,17 @@ export function requestCancelOf(step: Step, workflowId: string, reason: string, 
   })
   return initiatedEventId
 }
+
+/** Started and cancelled in one workflow task. */
+export function answerNeverStarted(
+  run: WorkflowRun,
+  command: coresdk.workflow_commands.IStartChildWorkflowExecution,
+): void {
+  const failure = childFailure({
+    cause: cancelledFailure('Child Workflow cancelled before it was started'),
+    workflowId: command.workflowId ?? '',
+    runId: '',
+    workflowType: command.workflowType ?? '',
+  })
+  run.addJob({ resolveChildWorkflowExecutionStart: { seq: command.seq ?? 0, cancelled: { failure } } })
+}

@@ -1,8 +1,8 @@
 /** What the server does with the commands of one workflow task: events into history, effects into the simulated world. */
 import type { coresdk } from '@temporalio/proto'
 import { WORKER_IDENTITY } from '../history-builder.ts'
-import { cancelActivity, scheduleActivity } from './activity-commands.ts'
-import { cancelChild, startChild } from './child-commands.ts'
+import { answerNeverScheduled, cancelActivity, scheduleActivity } from './activity-commands.ts'
+import { answerNeverStarted, cancelChild, startChild } from './child-commands.ts'
 import { cancelled, complete, continueAsNew, fail } from './closing-commands.ts'
 import { answerUpdate, cancelExternal, signalExternal } from './message-commands.ts'
 import { type Command, durationMs } from './protos.ts'
@@ -11,7 +11,69 @@ import { recall, remember, type Step, type World } from './world.ts'
 
 export function applyCommands(world: World, run: WorkflowRun, commands: Command[]): void {
   const taskCompletedEventId = run.history.length
-  for (const command of commands) applyCommand({ world, run, command, taskCompletedEventId })
+  for (const command of withEndLast(withoutCancelledAtOnce(run, commands))) {
+    applyCommand({ world, run, command, taskCompletedEventId })
+  }
+}
+
+/**
+ * What a workflow starts and cancels in one task never reaches the server: core drops both commands and answers by itself.
+ * A timed `condition` that already holds is the usual case.
+ */
+function withoutCancelledAtOnce(run: WorkflowRun, commands: Command[]): Command[] {
+  const cancelled = new Map(
+    commands.flatMap((command) => {
+      const key = cancelKeyOf(command)
+      return key === null ? [] : [[key, command] as const]
+    }),
+  )
+  const dropped = new Set<Command>()
+  for (const command of commands) {
+    const key = startKeyOf(command)
+    const cancel = key === null ? undefined : cancelled.get(key)
+    if (cancel === undefined) continue
+    dropped.add(command).add(cancel)
+    answerCancelledAtOnce(run, command)
+  }
+  return commands.filter((command) => !dropped.has(command))
+}
+
+/** Core sends everything else first and then one command that ends the run, in whatever order they came. */
+function withEndLast(commands: Command[]): Command[] {
+  const [end] = commands.filter(endsRun)
+  const others = commands.filter((command) => !endsRun(command))
+  return end === undefined ? others : [...others, end]
+}
+
+function endsRun(command: Command): boolean {
+  return Boolean(
+    command.completeWorkflowExecution ??
+      command.failWorkflowExecution ??
+      command.cancelWorkflowExecution ??
+      command.continueAsNewWorkflowExecution,
+  )
+}
+
+function startKeyOf({
+  startTimer,
+  scheduleActivity: activity,
+  startChildWorkflowExecution: child,
+}: Command): string | null {
+  if (startTimer) return `timer ${startTimer.seq}`
+  if (activity) return `activity ${activity.seq}`
+  return child ? `child ${child.seq}` : null
+}
+
+function cancelKeyOf(command: Command): string | null {
+  if (command.cancelTimer) return `timer ${command.cancelTimer.seq}`
+  if (command.requestCancelActivity) return `activity ${command.requestCancelActivity.seq}`
+  const child = command.cancelChildWorkflowExecution
+  return child ? `child ${child.childWorkflowSeq}` : null
+}
+
+function answerCancelledAtOnce(run: WorkflowRun, command: Command): void {
+  if (command.scheduleActivity) return answerNeverScheduled(run, command.scheduleActivity)
+  if (command.startChildWorkflowExecution) answerNeverStarted(run, command.startChildWorkflowExecution)
 }
 
 function applyCommand(step: Step): void {

@@ -108,13 +108,14 @@ export class WorkflowRun {
     this.#jobs = []
     // The task's scheduled and started events are in the history that the workflow sees.
     const historyLength = this.history.length + 2
+    const suggestContinueAsNew = historyLength >= suggestAfterEvents
     const completion = await this.#workflow.activate(
       activation({
         runId: this.start.runId,
         timestamp: timestamp(nowMs),
         historyLength,
         historySizeBytes: this.history.bytes,
-        continueAsNewSuggested: historyLength >= suggestAfterEvents,
+        continueAsNewSuggested: suggestContinueAsNew,
         jobs,
       }),
     )
@@ -130,6 +131,7 @@ export class WorkflowRun {
       taskQueue: this.start.taskQueue,
       flags: successful.usedInternalFlags ?? [],
       sdk: SDK,
+      suggestContinueAsNew,
     })
     return successful.commands ?? []
   }

@@ -1,0 +1,112 @@
+/**
+ * Makes the golden histories of `test/replay/histories/`: real histories of a real server, with scripted activities in place
+ * of containers and models, so that anyone can make them anew in a minute:
+ *
+ *   node test/support/record-scripted-run.ts [--address localhost:7233] [--namespace default]
+ *
+ * The server needs the search attributes of `src/workflows/search-attributes.ts`. Runs every workflow type to its end, one
+ * run with a pause, a resume and a stop, one that is cancelled, and one that fails by its configuration.
+ */
+import { parseArgs } from 'node:util'
+import { Client, Connection } from '@temporalio/client'
+import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { QUEUES } from '../../src/contracts/workflow-ids.ts'
+import { type ActivityTable, failureOf } from './activity-script.ts'
+import { recordHistories } from './record-histories.ts'
+import { HOST_QUEUE, PLAN, scriptedPipeline } from './scripted-pipeline.ts'
+import { buildWorkflowBundle } from './workflow-bundle.ts'
+import type { AllActivities } from './workflow-driver.ts'
+
+const QUEUE_NAMES = [QUEUES.control, QUEUES.sandbox, QUEUES.trainer, QUEUES.artifacts, HOST_QUEUE]
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      address: { type: 'string', default: process.env.TEMPORAL_ADDRESS ?? 'localhost:7233' },
+      namespace: { type: 'string', default: 'default' },
+    },
+  })
+  Runtime.install({ logger: new DefaultLogger('ERROR') })
+  const connection = await NativeConnection.connect({ address: values.address })
+  const client = new Client({
+    connection: await Connection.connect({ address: values.address }),
+    namespace: values.namespace,
+  })
+  const workers = await startWorkers(connection, values.namespace)
+  try {
+    const roots = await playScenarios(client)
+    const files = await recordHistories({ client, workflowIds: roots, perType: 4 })
+    console.log(files.join('\n'))
+  } finally {
+    for (const worker of workers) worker.shutdown()
+    await Promise.all(workers.map(({ done }) => done))
+    await connection.close()
+    await client.connection.close()
+  }
+}
+
+async function startWorkers(connection: NativeConnection, namespace: string): Promise<RunningWorker[]> {
+  const workflowBundle = await buildWorkflowBundle()
+  return Promise.all(
+    QUEUE_NAMES.map(async (taskQueue) => {
+      const worker = await Worker.create({
+        connection,
+        namespace,
+        taskQueue,
+        activities: scriptedActivities(),
+        ...(taskQueue === QUEUES.control ? { workflowBundle } : {}),
+      })
+      const done = worker.run()
+      return { shutdown: () => worker.shutdown(), done }
+    }),
+  )
+}
+
+interface RunningWorker {
+  shutdown(): void
+  done: Promise<void>
+}
+
+/** The scripted table as activities of a real worker; what a recipe is called decides how its run goes. */
+function scriptedActivities(): Record<string, (input: never) => Promise<unknown>> {
+  const table: ActivityTable<AllActivities> = {
+    ...scriptedPipeline({ steps: 2, tasks: 3, groupSize: 2, maxOpenGroups: 2 }),
+    resolveRecipe: ({ recipe }) => {
+      if (recipe === 'refused') throw failureOf('Config.Invalid', 'a recipe that is refused')
+      return { ...PLAN, run: recipe }
+    },
+  }
+  const pipeline = Object.entries(table) as [string, (input: never, call: never) => unknown][]
+  return Object.fromEntries(
+    pipeline.map(([name, script]) => [name, async (input: never) => script(input, undefined as never)]),
+  )
+}
+
+/** @returns the ids of the root workflows */
+async function playScenarios(client: Client): Promise<string[]> {
+  const start = (type: string, workflowId: string, input: unknown) =>
+    client.workflow.start(type, { taskQueue: QUEUES.control, workflowId, args: [input], workflowRunTimeout: '5m' })
+
+  const plain = await start('trainAgent', 'golden/plain', { recipe: 'golden-plain' })
+  await plain.result()
+
+  const steered = await start('trainAgent', 'golden/steered', { recipe: 'golden-steered' })
+  await steered.executeUpdate('pause')
+  await steered.executeUpdate('resume')
+  await steered.executeUpdate('stopAfterIteration', { args: [{ iteration: 1 }] })
+  await steered.result()
+
+  const alone = await start('evaluate', 'golden/evaluate', { recipe: 'golden-evaluate' })
+  await alone.result()
+
+  const cancelled = await start('trainAgent', 'golden/cancelled', { recipe: 'golden-cancelled' })
+  await cancelled.executeUpdate('pause')
+  await cancelled.cancel()
+  await cancelled.result().catch(() => undefined)
+
+  const refused = await start('trainAgent', 'golden/refused', { recipe: 'refused' })
+  await refused.result().catch(() => undefined)
+  return [plain, steered, alone, cancelled, refused].map(({ workflowId }) => workflowId)
+}
+
+if (import.meta.main) await main()

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import type { EvaluateResult, GateTasksResult } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf, neverEnds } from '../support/activity-script.ts'
+import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriverOptions } from '../support/workflow-driver.ts'
+
+const SUITE = { suite: SHA, name: 'train', tasks: 40 }
+
+async function gate(
+  overrides: ActivityTable<AllActivities> = {},
+  options: Partial<WorkflowDriverOptions<AllActivities>> = {},
+  gateRepeats = 2,
+) {
+  const driver = await createWorkflowDriver({
+    ...options,
+    activities: { ...scriptedPipeline({ tasks: SUITE.tasks }), ...overrides },
+  })
+  return { driver, job: driver.start('gateTasks', { plan: { ...PLAN, gateRepeats }, suite: SUITE }) }
+}
+
+type GateCall = { index: number; check: 'gold' | 'empty'; repeat: number }
+
+test('each task passes gold and empty in every repeat, and the verdict comes from the records', async () => {
+  const { driver, job } = await gate()
+  const result = await job.result<GateTasksResult>()
+
+  assert.deepEqual(result, { suite: SHA, admitted: 40, refused: 0 })
+  const checks = driver.callsOf('gateTask').map(({ input }) => {
+    const { index, check, repeat } = input as GateCall
+    return `${index} ${check} ${repeat}`
+  })
+  assert.equal(checks.length, 40 * 2 * 2)
+  assert.equal(new Set(checks).size, checks.length)
+  assert.equal(driver.callsOf('closeGate').length, 1)
+})
+
+test('a task that fails one check is not checked again', async () => {
+  const { driver, job } = await gate({ gateTask: ({ index, check }) => ({ ok: !(index === 5 && check === 'empty') }) })
+  await job.result()
+
+  const ofFive = driver.callsOf('gateTask').filter(({ input }) => (input as GateCall).index === 5)
+  assert.deepEqual(
+    ofFive.map(({ input }) => (input as GateCall).check),
+    ['gold', 'empty'],
+  )
+})
+
+test('a gate near the history limit continues as new, with every task checked once', async () => {
+  const { driver, job } = await gate({}, { suggestContinueAsNewAfterEvents: 120 })
+  await job.result()
+
+  assert.ok(driver.runs.length > 1, 'it continued')
+  assert.ok(driver.runs.slice(0, -1).every(({ status }) => status === 'continued-as-new'))
+  assert.equal(driver.callsOf('gateTask').length, 40 * 2 * 2)
+  assert.equal(driver.callsOf('closeGate').length, 1)
+})
+
+test('an invalid task ends the gate with its code', async () => {
+  const { job } = await gate({
+    gateTask: () => {
+      throw failureOf('Task.Invalid')
+    },
+  })
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Task.Invalid')
+    return true
+  })
+})
+
+test('a cancelled gate stops its open checks', async () => {
+  const { driver, job } = await gate({ gateTask: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('gateTask').length === 16)
+  job.cancel()
+  await assert.rejects(job.result(), CancelledFailure)
+  assert.equal(driver.callsOf('gateTask').length, 16)
+})
+
+async function evaluate(input: Record<string, unknown>, overrides: ActivityTable<AllActivities> = {}) {
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ tasks: 3, groupSize: 2, steps: 1 }), ...overrides },
+  })
+  return { driver, job: driver.start('evaluate', input, { workflowId: 'nightly-2026-01-01T00:00:00Z' }) }
+}
+
+test('an evaluation started alone resolves, gates, publishes, scores, reports and gives its policy back', async () => {
+  const { driver, job } = await evaluate({ recipe: 'nightly' })
+  const result = await job.result<EvaluateResult>()
+
+  assert.equal(result.run, PLAN.run)
+  assert.equal(result.passAt1, 0.5)
+  assert.equal(result.policy, policyRef(0).version)
+  const types = driver.calls.map(({ type }) => type)
+  const order = ['resolveRecipe', 'publishPolicy', 'openSandbox', 'summarizeEvaluation', 'releasePolicies']
+  assert.deepEqual(
+    order.map((type) => types.indexOf(type)).toSorted((a, b) => a - b),
+    order.map((type) => types.indexOf(type)),
+  )
+  assert.equal(types.at(-1), 'releasePolicies')
+  assert.equal(driver.callsOf('runTrainingJob').length, 0)
+  assert.equal((driver.callsOf('resolveRecipe')[0]?.input as { kind: string }).kind, 'eval')
+})
+
+test('every episode of an evaluation is marked as one', async () => {
+  const { driver, job } = await evaluate({})
+  await job.result()
+
+  const episodes = driver.runs.filter(({ type }) => type === 'episode')
+  assert.equal(episodes.length, 6)
+  assert.ok(episodes.every(({ searchAttributes }) => searchAttributes.Evaluation === true))
+})
+
+test('an evaluation whose policy cannot be served gives its leases back and fails with the code', async () => {
+  const { driver, job } = await evaluate(
+    {},
+    {
+      publishPolicy: () => {
+        throw failureOf('Model.CanaryMismatch')
+      },
+    },
+  )
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Model.CanaryMismatch')
+    return true
+  })
+  assert.equal(driver.callsOf('releasePolicies').length, 1)
+  assert.equal(driver.callsOf('openSandbox').length, 0)
+})
+
+test('two evaluations in one run do not collide in their workflow ids', async () => {
+  const driver = await createWorkflowDriver({ activities: scriptedPipeline({ steps: 1 }) })
+  for (const name of ['base', 'rft']) {
+    const input = { child: { plan: PLAN, name, policy: policyRef(1) } }
+    await driver.start('evaluate', input, { workflowId: `train/${PLAN.run}/eval/${name}` }).result()
+  }
+  const ids = driver.runs.map(({ workflowId }) => workflowId)
+  assert.equal(new Set(ids).size, ids.length)
+})

@@ -1,0 +1,266 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import type { RunProgress, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
+import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
+
+async function train(overrides: ActivityTable<AllActivities> = {}, plan = PLAN) {
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ plan, steps: 1 }), ...overrides },
+    startTime: '2026-03-04T05:06:07Z',
+  })
+  return { driver, job: driver.start('trainAgent', { recipe: 'demo' }, { workflowId: '8d1f-from-the-ui' }) }
+}
+
+/** Ids of the executions of one type, in order of start. */
+function idsOf(driver: WorkflowDriver, type: string): string[] {
+  return driver.runs.filter((run) => run.type === type).map(({ workflowId }) => workflowId)
+}
+
+test('{"recipe": "demo"} alone runs gate, base, RFT, every stage and every evaluation in order', async () => {
+  const { driver, job } = await train()
+  const result = await job.result<TrainAgentResult>()
+
+  assert.deepEqual(
+    driver.runs
+      .filter(({ type }) => ['gateTasks', 'evaluate', 'rejectionFineTune', 'reinforce'].includes(type))
+      .map(({ workflowId }) => workflowId),
+    [
+      `train/${PLAN.run}/gate/held-out`,
+      `train/${PLAN.run}/gate/train`,
+      `train/${PLAN.run}/eval/base`,
+      `train/${PLAN.run}/rft`,
+      `train/${PLAN.run}/eval/rft`,
+      `train/${PLAN.run}/dapo-1`,
+      `train/${PLAN.run}/eval/dapo-1`,
+      `train/${PLAN.run}/dapo-2`,
+      `train/${PLAN.run}/eval/rl`,
+    ],
+  )
+  // RFT trains two slices (v1, v2), dapo-1 two iterations (v3, v4), dapo-2 one (v5).
+  assert.deepEqual(
+    result.stages.map(({ name, policy }) => [name, policy]),
+    [
+      ['base', policyRef(0).version],
+      ['rft', policyRef(2).version],
+      ['dapo-1', policyRef(4).version],
+      ['rl', policyRef(5).version],
+    ],
+  )
+  assert.equal(result.policy, policyRef(5).version)
+  assert.equal(result.run, PLAN.run)
+  assert.deepEqual(
+    driver.callsOf('promote').map(({ input }) => (input as { policy: { version: string } }).policy.version),
+    [policyRef(5).version],
+  )
+  assert.equal(driver.calls.at(-1)?.type, 'releasePolicies')
+})
+
+test('the recipe is resolved first, with the facts that make the name of the run', async () => {
+  const { driver, job } = await train()
+  await job.result()
+
+  const [first] = driver.calls
+  assert.equal(first?.type, 'resolveRecipe')
+  assert.deepEqual(first?.input, {
+    recipe: 'demo',
+    workflowId: '8d1f-from-the-ui',
+    firstExecutionRunId: job.describe().runId,
+    kind: 'train',
+    date: '2026-03-04',
+  })
+  assert.equal(job.describe().memo.run, PLAN.run)
+  assert.equal(job.describe().searchAttributes.TrainRun, PLAN.run)
+})
+
+test('a recipe without reinforcement needs no stage and promotes the RFT policy', async () => {
+  const plan = { ...PLAN, stages: [] }
+  const { driver, job } = await train({}, plan)
+  const result = await job.result<TrainAgentResult>()
+
+  assert.deepEqual(
+    result.stages.map(({ name }) => name),
+    ['base', 'rft'],
+  )
+  assert.equal(result.policy, policyRef(2).version)
+  assert.deepEqual(idsOf(driver, 'reinforce'), [])
+})
+
+test('pause reaches the open stage and its rollout; resume lets both go on', async () => {
+  let open = false
+  const { driver, job } = await train({
+    advanceEpisode: ({ stage }) => {
+      if (stage === 'dapo-1') open = true
+      return { turns: 8, disposition: 'submitted' }
+    },
+    planIteration: ({ stage }) => ({
+      plan: { key: stage, sha256: SHA, bytes: 1 },
+      tasks: 2,
+      groupSize: 1,
+      maxReplacements: 0,
+      maxOpenGroups: 1,
+    }),
+  })
+  await driver.runUntil(() => open)
+  const paused = await job.update<RunProgress>('pause')
+  assert.equal(paused.paused, true)
+  assert.equal(paused.phase, 'reinforcing, dapo-1')
+
+  await driver.advance(86_400_000)
+  const groups = idsOf(driver, 'promptGroup').filter((id) => id.includes('/dapo-1/'))
+  assert.equal(groups.length, 1, 'the open group finished, the second never started')
+  assert.match(await job.currentDetails(), /paused/)
+
+  const resumed = await job.update<RunProgress>('resume')
+  assert.equal(resumed.paused, false)
+  const result = await job.result<TrainAgentResult>()
+  assert.equal(result.stages.at(-1)?.name, 'rl')
+})
+
+test('a pause during an evaluation holds before the next stage', async () => {
+  let evaluating = false
+  const { driver, job } = await train({
+    summarizeEvaluation: ({ name, policy }) => {
+      evaluating = true
+      return {
+        score: { name, policy: policy.version, passAt1: 0.5, sem: 0.1, tasks: 2, attempts: 2 },
+        evaluation: { key: name, sha256: SHA, bytes: 1 },
+      }
+    },
+  })
+  await driver.runUntil(() => evaluating)
+  await job.update('pause')
+  await driver.advance(86_400_000)
+
+  assert.deepEqual(idsOf(driver, 'rejectionFineTune'), [])
+  const progress = await job.query<RunProgress>('progress')
+  assert.equal(progress.paused, true)
+  assert.match(progress.waitingFor?.what ?? '', /paused before/)
+
+  await job.update('resume')
+  assert.equal((await job.result<TrainAgentResult>()).stages.length, 4)
+})
+
+test('stopAfterIteration reaches the open stage and later stages', async () => {
+  let open = false
+  const plan = { ...PLAN, rft: false, stages: [{ name: 'dapo-1', maxIterations: 50 }] }
+  const { driver, job } = await train(
+    {
+      runTrainingJob: ({ policy }) => {
+        open = true
+        return takes(60_000, { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA })
+      },
+    },
+    plan,
+  )
+  await driver.runUntil(() => open)
+  const progress = await job.update<RunProgress>('stopAfterIteration', { iteration: 2 })
+  assert.equal(progress.stopAfterIteration, 2)
+  const result = await job.result<TrainAgentResult>()
+
+  assert.equal(result.policy, policyRef(2).version)
+  assert.equal(driver.callsOf('runTrainingJob').length, 2)
+})
+
+for (const wish of [{ iteration: 0 }, { iteration: 1.5 }, { iteration: 'two' }, undefined]) {
+  test(`stopAfterIteration refuses ${JSON.stringify(wish)} and changes nothing`, async () => {
+    const { driver, job } = await train()
+    await driver.runUntil(() => driver.callsOf('resolveRecipe').length === 1)
+    await assert.rejects(job.update('stopAfterIteration', wish), (error) => {
+      assert.ok(error instanceof ApplicationFailure)
+      assert.equal(error.type, 'Config.Invalid')
+      return true
+    })
+    assert.equal((await job.query<RunProgress>('progress')).stopAfterIteration, null)
+  })
+}
+
+test('the query progress tells the phase, the scores so far and what the run waits for', async () => {
+  let training = false
+  const { driver, job } = await train({
+    runTrainingJob: ({ policy }) => {
+      training = true
+      return takes(60_000, { policy: policyRef(policy.globalStep + 1), steps: 1, loss: 0, jobKey: SHA })
+    },
+  })
+  await driver.runUntil(() => training)
+  const progress = await job.query<RunProgress>('progress')
+
+  assert.equal(progress.run, PLAN.run)
+  assert.equal(progress.phase, 'rejection fine-tuning')
+  assert.deepEqual(
+    progress.scores.map(({ name }) => name),
+    ['base'],
+  )
+  assert.equal(progress.waitingFor?.what, 'rejection fine-tuning')
+  assert.ok(Date.parse(progress.waitingFor?.since ?? '') <= driver.nowMs)
+})
+
+const BAD_INPUT = [
+  { activity: 'resolveRecipe', code: 'Config.NotFound' },
+  { activity: 'resolveRecipe', code: 'Config.Invalid' },
+  { activity: 'prepareSuite', code: 'Task.Invalid' },
+  { activity: 'advanceEpisode', code: 'Model.NoTokenIds' },
+  { activity: 'runTrainingJob', code: 'Trainer.BadSpec' },
+] as const
+
+for (const { activity, code } of BAD_INPUT) {
+  test(`${code} in ${activity} ends the run with that code, unretried, and gives the policies back`, async () => {
+    const { driver, job } = await train({
+      [activity]: () => {
+        throw failureOf(code, 'what to change')
+      },
+    })
+    await assert.rejects(job.result(), (error) => {
+      assert.ok(error instanceof ApplicationFailure)
+      assert.equal(error.type, code)
+      assert.match(error.message, /what to change/)
+      return true
+    })
+    await driver.runToIdle()
+
+    assert.ok(
+      driver.callsOf(activity).every(({ attempt }) => attempt === 1),
+      'no second attempt',
+    )
+    assert.equal(driver.callsOf('releasePolicies').length, activity === 'resolveRecipe' ? 0 : 1)
+    assert.equal(driver.callsOf('closeSandbox').length, driver.callsOf('openSandbox').length)
+    assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+  })
+}
+
+test('a suite of which no task passes its gate stops the run before anything is sampled', async () => {
+  const { driver, job } = await train({ closeGate: () => ({ admitted: 0, refused: 2 }) })
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Task.GateFailed')
+    return true
+  })
+  assert.equal(driver.callsOf('openSandbox').length, 0)
+})
+
+test('a cancelled run cancels the open stage down to its episodes, closes sandboxes and gives policies back', async () => {
+  const { driver, job } = await train({ advanceEpisode: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 4)
+  job.cancel()
+  await assert.rejects(job.result(), CancelledFailure)
+  await driver.runToIdle()
+
+  assert.equal(driver.callsOf('closeSandbox').length, 4)
+  assert.equal(driver.callsOf('releasePolicies').length, 1)
+  assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+})
+
+test('a run cancelled while it is paused ends at once', async () => {
+  const { driver, job } = await train()
+  await driver.runUntil(() => driver.callsOf('resolvePolicy').length === 1)
+  await job.update('pause')
+  await driver.advance(60_000)
+  job.cancel()
+  await assert.rejects(job.result(), CancelledFailure)
+  await driver.runToIdle()
+
+  assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+})
