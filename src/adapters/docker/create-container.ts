@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
 import type { Container, ContainerCreateOptions, ContainerInspectInfo } from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -31,14 +33,20 @@ export async function createOrAdopt({ engine, spec }: CreateContainerInput): Pro
         if (isStatus(missing, 404)) return null
         throw missing
       })
-      // It went away between the two requests: the name is free again.
-      if (existing === null && attempt < 3) continue
-      if (existing === null) throw error
+      // It went away between the two requests, or another attempt reserved the name and is still creating it.
+      if (existing === null && attempt >= MAX_ATTEMPTS) throw error
+      if (existing === null) {
+        await sleep(RETRY_MS)
+        continue
+      }
       requireSameOwner(name, spec.Labels ?? {}, existing.Config.Labels)
-      return { container, existing }
+      return { container: engine.docker.getContainer(existing.Id), existing }
     }
   }
 }
+
+const MAX_ATTEMPTS = 50
+const RETRY_MS = 100
 
 const IDENTITY_LABELS = [LABELS.project, LABELS.run, LABELS.episode, LABELS.role, LABELS.fence, LABELS.image]
 

@@ -97,6 +97,8 @@ function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
 }
 
 async function waitForEnd(container: Container, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  // An abort during the start has no listener yet, and a signal that is aborted already calls none.
+  signal.throwIfAborted()
   const { promise: interrupted, reject } = Promise.withResolvers<never>()
   const onAbort = (): void => reject(signal.reason as Error)
   const timer = setTimeout(() => reject(stalled(container.id, timeoutMs)), timeoutMs)

@@ -60,7 +60,6 @@ export async function packSandboxFiles({ tools, repoDir, cpus }: SandboxFilesInp
     ...(await packScripts()),
     textFile('.lh/settings', settings),
     textFile('.lh/environment', environment(cpus)),
-    textFile('.lh/fence', '0\n'),
     textFile('.lh/lease', 'start\n'),
   ])
 }

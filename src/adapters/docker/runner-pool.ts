@@ -103,7 +103,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     },
     dispose() {
       disposed = true
-      for (const name of [...connections.keys()]) disconnect(name)
+      for (const name of connections.keys()) disconnect(name)
     },
   }
 }

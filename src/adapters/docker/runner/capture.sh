@@ -6,10 +6,10 @@ plain_git() {
     git --git-dir="$LH_REPO/.git" --work-tree="$LH_REPO" --no-pager \
     -c 'safe.directory=*' -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.autocrlf=false \
     -c core.safecrlf=false -c core.attributesFile=/dev/null -c core.excludesFile=/dev/null -c core.quotePath=true \
-    -c advice.addEmbeddedRepo=false -c diff.orderFile= -c diff.suppressBlankEmpty=false -c diff.algorithm=default "$@"
+    -c advice.addEmbeddedRepo=false -c diff.suppressBlankEmpty=false -c diff.algorithm=default "$@"
 }
 
-diff_options='--binary --no-color --no-ext-diff --no-textconv --no-renames --src-prefix=a/ --dst-prefix=b/
+diff_options='--binary -O/dev/null --no-color --no-ext-diff --no-textconv --no-renames --src-prefix=a/ --dst-prefix=b/
  --unified=3 --inter-hunk-context=0 --ignore-submodules=none --submodule=short'
 
 # A private index and object store: the repository stays as the agent left it.

@@ -4,7 +4,7 @@ lh_save() {
   trap - EXIT
   set +eu
   {
-    printf '#' && umask && printf '#' && { pwd -P 2>/dev/null || echo; }
+    printf '#' && umask && printf '#' && { pwd -P 2>/dev/null || printf '%s\n' "$PWD"; }
     unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_TURN 2>/dev/null
     export -p
   } >"$lh_dir/state" 2>/dev/null && : >"$lh_dir/saved"

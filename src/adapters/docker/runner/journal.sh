@@ -99,7 +99,7 @@ reply_turn() {
   printf '%s\n' "$open"
   print_state "$state" "$state_size"
   [ "$head" -eq 0 ] || head -c "$head" "$dir/out"
-  [ "$tail" -eq 0 ] || head -c "$size" "$dir/out" | tail -c "$tail"
+  [ "$tail" -eq 0 ] || tail -c +$((size - tail + 1)) "$dir/out" | head -c "$tail"
 }
 
 # print_state FILE BYTES. A short one line by line without a process, as nearly all are.

@@ -34,6 +34,8 @@ prepare_shell() {
     fi
   done
   mkdir -p /.lh/turns /.lh/state /.lh/in
+  # Not part of the upload: a second attempt to open the sandbox must never lower it.
+  [ -f /.lh/fence ] || echo 0 >/.lh/fence
   shell=$(command -v bash) && name=bash || shell=$(command -v sh) name=sh
   # bash reads the command byte for byte without a process; other shells need one.
   # shellcheck disable=SC2016

@@ -47,7 +47,7 @@ watch_turn() {
     lh_now
     left=$((deadline - now))
     [ "$left" -gt 0 ] || break
-    if [ "$left" -ge 100 ]; then nap 1; else nap "0.$((left / 10 + 1))"; fi
+    if [ "$left" -ge 50 ]; then nap 0.5; else nap "0.$((left / 10 + 1))"; fi
     echo "$now" >/.lh/lease
     size=$(wc -c <"$dir/out")
     if [ "$size" -gt "$max_output" ]; then

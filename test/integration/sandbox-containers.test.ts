@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { connectEngine } from '../../src/adapters/docker/engine.ts'
+import { imageDigest, imageExists } from '../../src/adapters/docker/images.ts'
+import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
+import { reapLeftovers } from '../../src/adapters/docker/reap-leftovers.ts'
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never } from './sandbox-fixture.ts'
+
+let fixture: SandboxFixture
+
+before(async () => {
+  fixture = await createSandboxFixture('containers', { 'm.py': 'x = 1\n' })
+})
+
+after(() => fixture.dispose())
+
+test('an engine that is not there: Sandbox.EngineUnavailable that names the address', async () => {
+  await assert.rejects(connectEngine({ host: 'unix:///nowhere/docker.sock' }), (error: Error) => {
+    assert.equal(codeOf(error), 'Sandbox.EngineUnavailable')
+    assert.match(error.message, /unix:\/\/\/nowhere\/docker.sock/)
+    return true
+  })
+})
+
+test('a task image exists with its digest; a name that was never built does not', async () => {
+  const { engine, image } = fixture
+  assert.equal(await imageExists({ engine, image }), true)
+  assert.match((await imageDigest({ engine, image })) ?? '', /^sha256:[0-9a-f]{64}$/)
+  assert.equal(await imageDigest({ engine, image: 'longhaul-test/never-built:1' }), null)
+  // A label of ours in the image would mark every container of it as ours to remove.
+  const { Config: config } = await engine.docker.getImage(image).inspect()
+  assert.equal(config.Labels['longhaul.project'], '')
+})
+
+test('an agent container as created: no network, few capabilities, limits, no mounts, our labels', async () => {
+  const sandbox = await fixture.host.open(fixture.openInput(), never)
+  const {
+    HostConfig: host,
+    Config: config,
+    Mounts: mounts,
+  } = await fixture.engine.docker.getContainer(sandbox.name).inspect()
+  assert.equal(host.NetworkMode, 'none')
+  assert.deepEqual(host.CapDrop, ['ALL'])
+  assert.deepEqual(host.SecurityOpt, ['no-new-privileges:true'])
+  assert.equal(host.Privileged, false)
+  assert.equal(host.Memory, host.MemorySwap)
+  assert.equal(host.PidsLimit, 256)
+  assert.equal(host.OomScoreAdj, 500)
+  assert.equal(host.LogConfig?.Type, 'none')
+  assert.equal(host.Init, fixture.engine.hasInit ? true : undefined)
+  assert.deepEqual(mounts, [])
+  assert.equal(config.User, 'root')
+  assert.equal(config.Labels['longhaul.run'], fixture.run)
+  assert.equal(config.Labels['longhaul.owner'], 'test')
+  const player = createPlayer(fixture.host, sandbox)
+  const { text } = await player.play(
+    'grep -E "^(CapEff|NoNewPrivs|Seccomp):" /proc/1/status; ls /sys/class/net; cat /proc/self/environ | tr "\\0" "\\n" | grep -ci secret',
+  )
+  assert.match(text, /CapEff:\t00000000000000eb\nNoNewPrivs:\t1\nSeccomp:\t2\nlo\n0\n$/)
+})
+
+test('the same placement is opened again, by the same and by another host: the container is adopted with its work', async () => {
+  const first = await fixture.host.open(fixture.openInput(), never)
+  await createPlayer(fixture.host, first).play(
+    'echo here > /tmp/mark; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x',
+    { turn: 40, token: 'mark' },
+  )
+  const again = await fixture.host.open(fixture.openInput(), never)
+  const other = createDockerSandboxHost({ engine: fixture.engine, hostId: 'test-host', hostQueue: 'sandbox.test' })
+  try {
+    const foreign = await other.open(fixture.openInput(), never)
+    assert.deepEqual([again, foreign], [first, first])
+    assert.equal((await createPlayer(other, foreign).play('cat /tmp/mark', { turn: 41, token: 'read' })).text, 'here\n')
+  } finally {
+    other.dispose()
+  }
+})
+
+test('two attempts open the same placement at once: one container, one handle', async () => {
+  const input = fixture.openInput({ placement: 3 })
+  const [one, two] = await Promise.all([fixture.host.open(input, never), fixture.host.open(input, never)])
+  assert.deepEqual(one, two)
+  await fixture.host.close(one)
+})
+
+test('the name is taken by a container with other labels: refused, and left alone', async () => {
+  const { engine } = fixture
+  const name = `lh-${fixture.run}-stage-0001-task-00-agent-4`
+  const foreign = await engine.docker.createContainer({
+    name,
+    Image: fixture.image,
+    Cmd: ['/bin/true'],
+    HostConfig: { NetworkMode: 'none' },
+  })
+  try {
+    const opening = fixture.host.open(fixture.openInput({ placement: 4 }), never)
+    await assert.rejects(opening, (error) => codeOf(error) === 'Sandbox.JournalConflict')
+    await assert.doesNotReject(foreign.inspect())
+  } finally {
+    await foreign.remove({ force: true })
+  }
+})
+
+test('nobody renews the lease: the container ends itself, and turns say that it is lost', async () => {
+  const sandbox = await fixture.host.open(fixture.openInput({ placement: 5, leaseMs: 3000 }), never)
+  for (let attempt = 0; attempt < 100; attempt += 1) {
+    const { State: state } = await fixture.engine.docker.getContainer(sandbox.name).inspect()
+    if (!state.Running) break
+    await sleep(200)
+  }
+  const late = createPlayer(fixture.host, sandbox).play('true')
+  await assert.rejects(late, (error) => codeOf(error) === 'Sandbox.Lost')
+  await assert.rejects(
+    fixture.host.open(fixture.openInput({ placement: 5, leaseMs: 3000 }), never),
+    (error) => codeOf(error) === 'Sandbox.Lost',
+  )
+  await fixture.host.close(sandbox)
+})
+
+test('a turn longer than the lease keeps its sandbox', async () => {
+  const sandbox = await fixture.host.open(fixture.openInput({ placement: 6, leaseMs: 3000 }), never)
+  const { text } = await createPlayer(fixture.host, sandbox).play('sleep 6; echo still here')
+  assert.equal(text, 'still here\n')
+  await fixture.host.close(sandbox)
+})
+
+test('an image without a repository: Sandbox.ImageUnsuitable', async () => {
+  const opening = fixture.host.open(fixture.openInput({ placement: 7, repoDir: '/usr' }), never)
+  await assert.rejects(opening, (error) => codeOf(error) === 'Sandbox.ImageUnsuitable')
+})
+
+test('the reaper removes what has no owner and is past its lease, and nothing else', async () => {
+  const { engine, host } = fixture
+  const shortLived = createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'q', maxLifeMs: 1000 })
+  const [young, orphan, owned, old] = await Promise.all([
+    host.open(fixture.openInput({ placement: 10, owner: 'nobody', leaseMs: 600_000 }), never),
+    host.open(fixture.openInput({ placement: 11, owner: 'nobody', leaseMs: 1000 }), never),
+    host.open(fixture.openInput({ placement: 12, owner: 'somebody', leaseMs: 1000 }), never),
+    shortLived.open(fixture.openInput({ placement: 13, owner: 'somebody' }), never),
+  ])
+  shortLived.dispose()
+  await sleep(1500)
+  const mine = (run: string): boolean => run === fixture.run
+  // Other test files share the engine: what is not of this run counts as owned.
+  const removed = await reapLeftovers({
+    engine,
+    isOwned: async ({ run, owner }) => (mine(run) && owner === 'nobody' ? 'no' : 'yes'),
+  })
+  assert.deepEqual(removed.toSorted(), [orphan.name, old.name].toSorted())
+  const left = (await listSandboxes({ engine, run: fixture.run })).map(({ name }) => name)
+  assert.ok(left.includes(young.name) && left.includes(owned.name))
+})

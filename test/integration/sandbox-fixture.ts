@@ -1,0 +1,130 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { homedir, tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+
+import { ensureBaseImage } from '../../src/adapters/docker/base-image.ts'
+import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
+import { buildTaskImage } from '../../src/adapters/docker/images.ts'
+import { removeContainer } from '../../src/adapters/docker/remove-container.ts'
+import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
+import { type DockerSandboxHost, createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import type { OpenSandboxInput, SandboxHandle, TurnRequest, TurnResult } from '../../src/contracts/sandbox.types.ts'
+
+export const LIMITS = { cpus: 2, memoryMiB: 512, pids: 256 }
+export const SMALL_WINDOW = { windowLines: 8, windowOverlap: 2, pathForm: 'relative' } as const
+
+export interface SandboxFixture {
+  engine: Engine
+  host: DockerSandboxHost
+  image: string
+  run: string
+  openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
+  /** Removes the image and every container of this fixture's run, whatever the tests left. */
+  dispose(): Promise<void>
+}
+
+export const never: AbortSignal = new AbortController().signal
+
+/** A real engine, a task image made of the given files, and a host. Names hold the process id: test files run side by side. */
+export async function createSandboxFixture(
+  topic: string,
+  files: Record<string, string | Buffer>,
+): Promise<SandboxFixture> {
+  const engine = await connectEngine()
+  const cacheHome = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
+  const base = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'longhaul', 'images'), log: console.error })
+  const run = `test-${topic}-${process.pid}`
+  const image = `longhaul-test/${topic}:${process.pid}`
+  await buildTaskImage({ engine, base: base.tag, tag: image, repoTar: repositoryTar(files), labels: {} })
+  const host = createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'sandbox.test' })
+  return {
+    engine,
+    host,
+    image,
+    run,
+    openInput: (changes = {}) => ({
+      run,
+      episode: `${run}/stage/0001/task/00`,
+      role: 'agent',
+      placement: 1,
+      image,
+      repoDir: '/testbed',
+      tools: SMALL_WINDOW,
+      limits: LIMITS,
+      owner: 'test',
+      leaseMs: 120_000,
+      ...changes,
+    }),
+    async dispose() {
+      host.dispose()
+      for (const { name } of await listSandboxes({ engine, run })) await removeContainer({ engine, name })
+      await engine.docker.getImage(image).remove({ force: true })
+    },
+  }
+}
+
+/** A git repository of one commit, as an archive. */
+export function repositoryTar(files: Record<string, string | Buffer>): Buffer {
+  const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
+  try {
+    for (const [name, content] of Object.entries(files)) {
+      mkdirSync(dirname(join(folder, name)), { recursive: true })
+      writeFileSync(join(folder, name), content)
+    }
+    const identity = {
+      GIT_AUTHOR_NAME: 't',
+      GIT_AUTHOR_EMAIL: 't@t',
+      GIT_COMMITTER_NAME: 't',
+      GIT_COMMITTER_EMAIL: 't@t',
+    }
+    const options = { cwd: folder, env: { ...process.env, ...identity }, maxBuffer: 1 << 28 }
+    execFileSync('git', ['init', '-q', '-b', 'main', '--template=', '.'], options)
+    execFileSync('git', ['-c', 'core.autocrlf=false', 'add', '-A'], options)
+    execFileSync('git', ['commit', '-q', '-m', 'start'], options)
+    return execFileSync('tar', ['--owner=0', '--group=0', '--numeric-owner', '-cf', '-', '.'], options)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+export interface Player {
+  sandbox: SandboxHandle
+  /** Runs the next turn. */
+  play(command: string, changes?: Partial<TurnRequest>): Promise<TurnResult & { text: string }>
+  /** The request that `play` would send next; it counts as sent. */
+  next(command: string, changes?: Partial<TurnRequest>): TurnRequest
+}
+
+export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): Player {
+  let turn = 0
+  const next: Player['next'] = (command, changes = {}) => {
+    const request = {
+      turn,
+      fence: 1,
+      token: `token${turn}`,
+      command,
+      timeoutMs: 20_000,
+      maxOutputBytes: 16_000,
+      ...changes,
+    }
+    turn = request.turn + 1
+    return request
+  }
+  return {
+    sandbox,
+    next,
+    async play(command, changes) {
+      const result = await host.runTurn(sandbox, next(command, changes), never)
+      return { ...result, text: textOf(result) }
+    },
+  }
+}
+
+export function textOf({ head, tail }: Pick<TurnResult, 'head' | 'tail'>): string {
+  return Buffer.concat([head, tail]).toString()
+}
+
+export function codeOf(error: unknown): unknown {
+  return (error as { code?: unknown }).code
+}

@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+
+import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
+import type { GradeRunInput } from '../../src/contracts/sandbox.types.ts'
+import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never } from './sandbox-fixture.ts'
+
+let fixture: SandboxFixture
+
+before(async () => {
+  fixture = await createSandboxFixture('grade', {
+    'm.py': 'def f():\n    return 1\n',
+    'test_m.py': 'from m import f\n\n\ndef test_f():\n    assert f() == 2\n',
+  })
+})
+
+after(() => fixture.dispose())
+
+const PATCH = [
+  'diff --git a/m.py b/m.py',
+  '--- a/m.py',
+  '+++ b/m.py',
+  '@@ -1,2 +1,2 @@',
+  ' def f():',
+  '-    return 1',
+  '+    return 2',
+  '',
+].join('\n')
+
+function gradeInput(changes: Partial<GradeRunInput>): GradeRunInput {
+  return {
+    run: fixture.run,
+    episode: `${fixture.run}/stage/0001/task/00`,
+    owner: 'test',
+    role: 'grader',
+    image: fixture.image,
+    repoDir: '/testbed',
+    patch: Buffer.from(PATCH),
+    applyCommands: [
+      ['git', 'apply', '--verbose', '/tmp/patch.diff'],
+      ['git', 'apply', '--verbose', '--reject', '/tmp/patch.diff'],
+    ],
+    evalScript: 'echo "in $PWD"; python3 -m pytest -rA -p no:cacheprovider test_m.py',
+    timeoutMs: 60_000,
+    limits: LIMITS,
+    leaseMs: 120_000,
+    ...changes,
+  }
+}
+
+async function grade(changes: Partial<GradeRunInput> = {}) {
+  const result = await fixture.host.grade(gradeInput(changes), never)
+  assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
+  return { ...result, text: Buffer.from(result.log).toString() }
+}
+
+test('a patch that applies: the evaluation ran in the repository and its container is gone', async () => {
+  const result = await grade()
+  assert.equal(result.kind, 'ran')
+  assert.equal(result.kind === 'ran' && result.exitCode, 0)
+  assert.match(result.text, /^in \/testbed\n/)
+  assert.match(result.text, /PASSED test_m.py::test_f/)
+  assert.match(result.imageDigest, /^sha256:/)
+})
+
+test('an empty patch: nothing is applied, the evaluation runs and fails', async () => {
+  const result = await grade({ patch: new Uint8Array() })
+  assert.equal(result.kind === 'ran' && result.exitCode, 1)
+  assert.match(result.text, /FAILED test_m.py::test_f/)
+})
+
+test('a patch that does not apply: every command is tried, the evaluation does not run', async () => {
+  const result = await grade({ patch: Buffer.from(PATCH.replace('return 1', 'return 5')) })
+  assert.equal(result.kind, 'patch-did-not-apply')
+  assert.equal(result.text.match(/patch failed: m.py:1/g)?.length, 2)
+  assert.doesNotMatch(result.text, /in \/testbed/)
+})
+
+test('the first apply command fails, the second works: the evaluation runs', async () => {
+  const applyCommands = [
+    ['git', 'apply', '/tmp/no such $(file)'],
+    ['git', 'apply', '/tmp/patch.diff'],
+  ]
+  assert.equal((await grade({ applyCommands })).kind, 'ran')
+})
+
+test('patch and log keep their bytes: CRLF, no final newline, Latin-1', async () => {
+  const patch = Buffer.from(
+    'diff --git a/n.txt b/n.txt\nnew file mode 100644\n--- /dev/null\n+++ b/n.txt\n@@ -0,0 +1 @@\n+caf\xe9\r\n\\ No newline at end of file\n',
+    'latin1',
+  )
+  const result = await grade({ patch, evalScript: 'cat n.txt; printf "\\000\\377 end"' })
+  assert.deepEqual(Buffer.from(result.log), Buffer.from('caf\xe9\r\0\xff end', 'latin1'))
+})
+
+test('stderr and stdout of the evaluation are merged in order', async () => {
+  assert.equal((await grade({ evalScript: 'echo 1; echo 2 >&2; echo 3' })).text, '1\n2\n3\n')
+})
+
+test('an evaluation past its deadline: timed out, with the log so far', async () => {
+  const result = await grade({ evalScript: "trap '' TERM; echo begun; sleep 600", timeoutMs: 1000 })
+  assert.equal(result.kind, 'timed-out')
+  assert.equal(result.text, 'begun\n')
+})
+
+test('the evaluation leaves processes behind and holds its output open: the result still comes', async () => {
+  const result = await grade({ evalScript: '(sleep 600; echo late) & setsid sleep 600 & echo done', timeoutMs: 30_000 })
+  assert.equal(result.kind, 'ran')
+  assert.equal(result.text, 'done\n')
+})
+
+test('the caller is cancelled: it rejects with its own reason and the container is removed', async () => {
+  const controller = new AbortController()
+  const reason = new Error('cancelled')
+  const running = fixture.host.grade(gradeInput({ evalScript: 'sleep 600' }), controller.signal)
+  setTimeout(() => controller.abort(reason), 700)
+  await assert.rejects(running, (error) => error === reason)
+  assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
+})
+
+test('an image that the engine does not have: Sandbox.ImageMissing', async () => {
+  const missing = fixture.host.grade(gradeInput({ image: 'longhaul-test/never-built:1' }), never)
+  await assert.rejects(missing, (error) => codeOf(error) === 'Sandbox.ImageMissing')
+})
