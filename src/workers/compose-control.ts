@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import { isAbsolute, resolve } from 'node:path'
 import { createControlActivities } from '../activities/control/control-activities.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createSuiteReader } from '../activities/stored-tasks.ts'
@@ -19,7 +21,7 @@ export async function composeControl(environment: WorkerEnvironment): Promise<Co
     suites: createSuiteReader(store),
     loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs }),
     loadTasks,
-    importBase: (base) => importBasePolicy({ store, base, dirs: environment.recipeDirs }),
+    importBase: (base) => importBasePolicy({ store, directory: findModel(base, environment.recipeDirs) }),
   })
   return {
     workers: [
@@ -34,4 +36,11 @@ export async function composeControl(environment: WorkerEnvironment): Promise<Co
     ],
     dispose: async () => {},
   }
+}
+
+/** A model directory is named relative to its recipe; a recipe that came as text has no place, so each folder is tried. */
+function findModel(base: string, recipeDirs: readonly string[]): string {
+  if (isAbsolute(base)) return base
+  const candidates = recipeDirs.map((dir) => resolve(dir, base))
+  return candidates.find((path) => existsSync(path)) ?? candidates[0] ?? base
 }

@@ -7,9 +7,9 @@ import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { connectEngine } from '../adapters/docker/engine.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox-host.ts'
-import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
+import { policyClientsOf } from './connect-policy.ts'
 import { hostIdentity } from './host-identity.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -24,7 +24,7 @@ export async function composeSandbox(environment: WorkerEnvironment): Promise<Co
   const sandbox = createDockerSandboxHost({ engine, hostId, hostQueue, maxStarting: MAX_STARTING })
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
-  const policy = createPolicyClient({ kind: 'embedded', url: environment.policyUrl })
+  const policies = policyClientsOf(environment, recipes)
   const shared = { store, sandbox, recipes, tasks }
   return {
     workers: [
@@ -49,8 +49,8 @@ export async function composeSandbox(environment: WorkerEnvironment): Promise<Co
         activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 },
         activities: createHostActivities({
           ...shared,
-          policy,
-          resolve: createSettingResolver({ tasks, policy }),
+          policies,
+          resolve: createSettingResolver({ tasks, policies }),
           seedOf: turnSeed,
           now: Date.now,
         }),

@@ -9,8 +9,10 @@ export interface WorkerEnvironment {
   namespace: string
   /** LONGHAUL_ARTIFACTS: directory of the artifact store */
   artifacts: string
-  /** LONGHAUL_POLICY_URL */
+  /** LONGHAUL_POLICY_URL: server of recipes that name none */
   policyUrl: string
+  /** LONGHAUL_POLICY_API_KEY: sent as a bearer token, never stored */
+  policyApiKey: string | null
   /** LONGHAUL_PYTHON: interpreter with the trainer's packages */
   python: string
   /** LONGHAUL_BUNDLE: prebuilt workflow bundle */
@@ -38,6 +40,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     namespace: env['LONGHAUL_NAMESPACE'] ?? 'default',
     artifacts: required('LONGHAUL_ARTIFACTS'),
     policyUrl: required('LONGHAUL_POLICY_URL'),
+    policyApiKey: env['LONGHAUL_POLICY_API_KEY'] ?? null,
     python: env['LONGHAUL_PYTHON'] ?? 'python3',
     bundle: env['LONGHAUL_BUNDLE'] ?? null,
     cacheDir: required('LONGHAUL_CACHE'),

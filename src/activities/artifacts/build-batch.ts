@@ -154,6 +154,7 @@ async function writeBatches(
       minibatches,
       groups: groups.map(toBatchGroup),
       policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
+      totalSteps: plan.totalSteps,
       ...facts,
       maxRowTokens: contextOf(recipe, input),
       sampling: recipe.rollout.sampling,

@@ -1,17 +1,17 @@
 import type { EpisodeSpec } from '../../contracts/episodes.types.ts'
-import type { PolicyClient } from '../../contracts/policy.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { seedFrom, turnMaterial } from '../../domain/seeds.ts'
 import { chatml } from '../../scaffold/chat-formats.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import { sha256Hex } from '../hash.ts'
+import type { PolicyClients } from '../policy-clients.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import type { EpisodeSetting } from './advance-episode.ts'
 
 /** Looks up what a spec names. The end-of-turn id is asked of the policy's own tokenizer, once per policy. */
 export function createSettingResolver(deps: {
   tasks: TaskReader
-  policy: PolicyClient
+  policies: PolicyClients
 }): (spec: EpisodeSpec) => Promise<EpisodeSetting> {
   const stopTokens = new Map<string, number[]>()
   return async (spec) => {
@@ -19,7 +19,8 @@ export function createSettingResolver(deps: {
     let stopTokenIds = stopTokens.get(spec.policy)
     if (stopTokenIds === undefined) {
       const text = chatml.endOfTurn
-      stopTokenIds = await deps.policy.tokenize({ policy: spec.policy, text }, AbortSignal.timeout(60_000))
+      const policy = await deps.policies(spec.run)
+      stopTokenIds = await policy.tokenize({ policy: spec.policy, text }, AbortSignal.timeout(60_000))
       stopTokens.set(spec.policy, stopTokenIds)
     }
     return { task, profile: scaffoldProfile(spec.scaffold), format: chatml, stopTokenIds }

@@ -2,11 +2,13 @@ import type { HostActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
 import { activity } from '../activity-runtime.ts'
 import { type AdvanceDependencies, advanceEpisode } from './advance-episode.ts'
 
-export interface HostDependencies extends AdvanceDependencies {
+export interface HostDependencies extends Omit<AdvanceDependencies, 'policy'> {
+  policies: PolicyClients
   store: ArtifactStore
   sandbox: SandboxHost
   recipes: RecipeReader
@@ -15,7 +17,9 @@ export interface HostDependencies extends AdvanceDependencies {
 /** Activities of the machine that holds the sandbox. */
 export function createHostActivities(deps: HostDependencies): HostActivities {
   return {
-    advanceEpisode: activity((input, scope) => advanceEpisode(deps, input, scope)),
+    advanceEpisode: activity(async (input, scope) =>
+      advanceEpisode({ ...deps, policy: await deps.policies(input.run) }, input, scope),
+    ),
 
     captureSubmission: activity(async (input, scope) => {
       const recipe = await deps.recipes(input.run)

@@ -1,0 +1,24 @@
+import type { ArtifactActivities } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { activity } from '../activity-runtime.ts'
+import type { RecipeReader } from '../stored-recipe.ts'
+import type { TaskReader } from '../stored-tasks.ts'
+import { buildBatch } from './build-batch.ts'
+import { summarizeEvaluation } from './summarize-evaluation.ts'
+import { writeReport } from './write-report.ts'
+
+export interface ArtifactDependencies {
+  store: ArtifactStore
+  recipes: RecipeReader
+  tasks: TaskReader
+}
+
+/** What reads many records and writes few. */
+export function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
+  const { store, recipes, tasks } = deps
+  return {
+    buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
+    summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
+    writeReport: activity(async ({ run }) => writeReport({ store, recipe: await recipes(run) }, run)),
+  }
+}

@@ -1,0 +1,21 @@
+import { createArtifactActivities } from '../activities/artifacts/artifact-activities.ts'
+import { createRecipeReader } from '../activities/stored-recipe.ts'
+import { createTaskReader } from '../activities/stored-tasks.ts'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import type { Composed } from './compose-role.ts'
+import type { WorkerEnvironment } from './worker-environment.ts'
+
+/** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
+export async function composeArtifacts(environment: WorkerEnvironment): Promise<Composed> {
+  const store = createDirectoryStore({ root: environment.artifacts })
+  const activities = createArtifactActivities({
+    store,
+    recipes: createRecipeReader(store),
+    tasks: createTaskReader(store),
+  })
+  return {
+    workers: [{ taskQueue: QUEUES.artifacts, maxConcurrentActivityTaskExecutions: 4, activities }],
+    dispose: async () => {},
+  }
+}

@@ -1,0 +1,32 @@
+import { fileURLToPath } from 'node:url'
+import { createRecipeReader } from '../activities/stored-recipe.ts'
+import { createTrainerActivities } from '../activities/trainer/trainer-activities.ts'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import type { Composed } from './compose-role.ts'
+import { policyClientsOf } from './connect-policy.ts'
+import type { WorkerEnvironment } from './worker-environment.ts'
+
+/** Jobs wait for each other inside the process; further slots keep publishing and releasing from waiting for a job of hours. */
+const SLOTS = 4
+
+export async function composeTrainer(environment: WorkerEnvironment): Promise<Composed> {
+  const store = createDirectoryStore({ root: environment.artifacts })
+  const recipes = createRecipeReader(store)
+  const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
+  return {
+    workers: [
+      {
+        taskQueue: QUEUES.trainer,
+        maxConcurrentActivityTaskExecutions: SLOTS,
+        activities: createTrainerActivities({
+          store,
+          recipes,
+          policies: policyClientsOf(environment, recipes),
+          trainer: { python: environment.python, env: { PYTHONPATH: trainerPackage } },
+        }),
+      },
+    ],
+    dispose: async () => {},
+  }
+}
