@@ -1,0 +1,92 @@
+import { mkdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { withDirectoryLock } from '../adapters/docker/directory-lock.ts'
+import { connectEngine } from '../adapters/docker/engine.ts'
+import { LABELS } from '../adapters/docker/labels.ts'
+import { stackHostId } from './environment.ts'
+import { engineUserKey } from './engine-user.ts'
+import { stackPaths, type StackPaths } from './paths.ts'
+import { isAlive, stopProcess } from './processes.ts'
+import { engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
+import { stopTrainingJobs } from './stop-training-jobs.ts'
+import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
+
+/** The longest grace time of a service, twice (workers, then Temporal), and a little for the supervisor itself. */
+const SUPERVISOR_GRACE_MS = 90_000
+
+export interface DownOptions {
+  name?: string | undefined
+  home?: string | undefined
+}
+
+export interface DownResult {
+  /** False when nothing of this stack ran. */
+  changed: boolean
+  name: string
+  stopped: string[]
+  trainingJobs: number
+  containersRemoved: number
+  engine: 'stopped' | 'still-used' | 'not-running' | 'not-ours'
+}
+
+/** Stops everything that `up` started and nothing else; data stays, so a later `up` goes on with unfinished runs. Safe to
+ *  repeat, also after a crash of the supervisor. */
+export async function down(options: DownOptions = {}): Promise<DownResult> {
+  const paths = stackPaths({ name: options.name, home: options.home })
+  await mkdir(paths.dataDir, { recursive: true })
+  return withDirectoryLock({ path: join(paths.dataDir, 'up.lock') }, () => stopStack({ paths }))
+}
+
+export interface StopStackInput {
+  paths: StackPaths
+  /** For a restart that needs the engine again at once. */
+  keepEngine?: boolean
+}
+
+/** `down` without its lock, for callers that hold it. */
+export async function stopStack({ paths, keepEngine = false }: StopStackInput): Promise<DownResult> {
+  const record = await readStackRecord(paths.recordFile)
+  const stopped = record === null ? [] : await stopProcesses(record)
+  // After the workers, which would start them again.
+  const jobs = await stopTrainingJobs({ artifactsDir: record?.facts.artifactsDir ?? paths.artifactsDir })
+  const containersRemoved = record === null ? 0 : await removeContainers(record)
+  // Also without a record: an `up` that was killed early leaves a private engine and nothing else.
+  const engine =
+    record !== null && !record.ownsEngine
+      ? 'not-ours'
+      : keepEngine
+        ? 'still-used'
+        : await releasePrivateEngine({ files: engineFiles(paths), key: engineUserKey(paths) })
+  await rm(paths.recordFile, { force: true })
+  return {
+    changed: stopped.length + jobs > 0 || engine === 'stopped',
+    name: paths.name,
+    stopped,
+    trainingJobs: jobs,
+    containersRemoved,
+    engine,
+  }
+}
+
+async function stopProcesses(record: StackRecord): Promise<string[]> {
+  const names = livingServices(record).map(({ name }) => name)
+  if (isAlive(record.supervisor)) await stopProcess({ identity: record.supervisor, graceMs: SUPERVISOR_GRACE_MS })
+  // What a dead or killed supervisor left behind.
+  await Promise.all(livingServices(record).map(({ process: identity }) => stopProcess({ identity, graceMs: 10_000 })))
+  return names
+}
+
+/** A stopped stack has no use for its sandboxes: the next attempt of an episode replays its turns into a new one. */
+async function removeContainers(record: StackRecord): Promise<number> {
+  const { dockerHost, name } = record.facts
+  if (dockerHost === null) return 0
+  const engine = await connectEngine({ host: dockerHost, timeoutMs: 5_000 }).catch(() => null)
+  if (engine === null) return 0
+  const label = `${LABELS.host}=${stackHostId(name)}`
+  const containers = await engine.docker.listContainers({ all: true, filters: { label: [label] } })
+  const removed = await Promise.allSettled(
+    containers.map(({ Id }) => engine.docker.getContainer(Id).remove({ force: true, v: true })),
+  )
+  return removed.filter(({ status }) => status === 'fulfilled').length
+}

@@ -1,0 +1,81 @@
+import { delimiter, join } from 'node:path'
+import { hostname } from 'node:os'
+
+import { packageFile } from './package-root.ts'
+
+/**
+ * Every environment variable that the stack gives to its processes, in one place. Users set the left ones to change what
+ * `longhaul up` does; workers read the right ones (`src/workers/worker-environment.ts`).
+ *
+ * | a user sets | to |
+ * |---|---|
+ * | LONGHAUL_STACK | name of the stack, several run side by side (`default`) |
+ * | LONGHAUL_HOME | where stacks keep data (`$XDG_DATA_HOME/longhaul`) |
+ * | LONGHAUL_CACHE | what can be made again (`$XDG_CACHE_HOME/longhaul`) |
+ * | TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE | use a server that runs already |
+ * | TEMPORAL_CLI_PATH | a Temporal CLI to start the server with |
+ * | DOCKER_HOST | use this engine and no other |
+ * | LONGHAUL_POLICY_URL | use a policy server that runs already |
+ * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
+ *
+ * | a process of the stack gets | meaning |
+ * |---|---|
+ * | LONGHAUL_TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE | the server and its namespace |
+ * | LONGHAUL_UI_URL | Temporal UI, empty where the server is not ours |
+ * | LONGHAUL_ARTIFACTS | directory of the artifact store |
+ * | LONGHAUL_POLICY_URL | policy server |
+ * | LONGHAUL_PYTHON, PYTHONPATH | interpreter with the trainer's packages, and the trainer |
+ * | LONGHAUL_BUNDLE | prebuilt workflow bundle |
+ * | LONGHAUL_BASE_IMAGE | tag of the sandbox base image |
+ * | LONGHAUL_HOST_ID | name of this machine as a sandbox host; differs by stack, so that one stack's reaper spares the others |
+ * | DOCKER_HOST | the engine |
+ */
+export interface StackFacts {
+  name: string
+  cacheDir: string
+  dataDir: string
+  artifactsDir: string
+  temporalAddress: string
+  namespace: string
+  /** Null where the server is not ours. */
+  uiUrl: string | null
+  policyUrl: string
+  /** Null where no engine was asked for. */
+  dockerHost: string | null
+  python: string | null
+  bundle: string | null
+  baseImage: string | null
+}
+
+/** What a process needs to talk to the stack, as variables; on top of the caller's own environment. */
+export function stackEnvironment(facts: StackFacts): Record<string, string> {
+  const trainer = packageFile('trainer')
+  const pythonPath = process.env['PYTHONPATH'] ?? ''
+  return {
+    LONGHAUL_STACK: facts.name,
+    // `<home>/stacks/<name>` is the data directory.
+    LONGHAUL_HOME: join(facts.dataDir, '..', '..'),
+    LONGHAUL_CACHE: facts.cacheDir,
+    LONGHAUL_ARTIFACTS: facts.artifactsDir,
+    LONGHAUL_TEMPORAL_ADDRESS: facts.temporalAddress,
+    LONGHAUL_NAMESPACE: facts.namespace,
+    LONGHAUL_UI_URL: facts.uiUrl ?? '',
+    LONGHAUL_POLICY_URL: facts.policyUrl,
+    LONGHAUL_HOST_ID: stackHostId(facts.name),
+    ...(facts.dockerHost === null ? {} : { DOCKER_HOST: facts.dockerHost }),
+    ...(facts.python === null ? {} : { LONGHAUL_PYTHON: facts.python }),
+    ...(facts.bundle === null ? {} : { LONGHAUL_BUNDLE: facts.bundle }),
+    ...(facts.baseImage === null ? {} : { LONGHAUL_BASE_IMAGE: facts.baseImage }),
+    PYTHONPATH: pythonPath.split(delimiter).includes(trainer)
+      ? pythonPath
+      : [trainer, pythonPath].filter((part) => part !== '').join(delimiter),
+    // Idle threads of the number libraries spin by default and take the other processes' cores.
+    OMP_WAIT_POLICY: process.env['OMP_WAIT_POLICY'] ?? 'PASSIVE',
+    PYTHONUNBUFFERED: '1',
+  }
+}
+
+/** Also the `longhaul.host` label of this stack's containers. */
+export function stackHostId(name: string): string {
+  return `${name}-${hostname()}`.replaceAll(/[^A-Za-z0-9-]/g, '-').slice(0, 40)
+}

@@ -1,0 +1,73 @@
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join, resolve } from 'node:path'
+
+import { LonghaulError } from '../contracts/errors.ts'
+
+export interface StackPathsInput {
+  /** @default LONGHAUL_STACK, else `default` */
+  name?: string | undefined
+  /** Where stacks keep their data. @default LONGHAUL_HOME, else `$XDG_DATA_HOME/longhaul`, else `~/.local/share/longhaul` */
+  home?: string | undefined
+  env?: NodeJS.ProcessEnv
+}
+
+export interface StackPaths {
+  name: string
+  /** What any run can make again: binaries, virtual environments, images, bundles, the private engine's data. */
+  cacheDir: string
+  /** This stack's own data: artifacts, Temporal's database, logs, records of what runs. */
+  dataDir: string
+  artifactsDir: string
+  logsDir: string
+  /** State of the policy server. */
+  policyDir: string
+  /** What runs now, written by the supervisor. */
+  recordFile: string
+  /** What the supervisor was told to run. */
+  planFile: string
+  /** Short on purpose: a Unix socket's path ends at about 100 characters. Belongs to the cache, not to one stack. */
+  runDir: string
+}
+
+export function stackPaths({ name, home, env = process.env }: StackPathsInput = {}): StackPaths {
+  const stack = requireStackName(name ?? nonEmpty(env['LONGHAUL_STACK']) ?? 'default')
+  const cacheDir = resolve(nonEmpty(env['LONGHAUL_CACHE']) ?? join(xdg(env, 'XDG_CACHE_HOME', '.cache'), 'longhaul'))
+  const dataHome = home ?? nonEmpty(env['LONGHAUL_HOME']) ?? join(xdg(env, 'XDG_DATA_HOME', '.local/share'), 'longhaul')
+  const dataDir = join(resolve(dataHome), 'stacks', stack)
+  return {
+    name: stack,
+    cacheDir,
+    dataDir,
+    artifactsDir: resolve(nonEmpty(env['LONGHAUL_ARTIFACTS']) ?? join(dataDir, 'artifacts')),
+    logsDir: join(dataDir, 'logs'),
+    policyDir: join(dataDir, 'policy-server'),
+    recordFile: join(dataDir, 'stack.json'),
+    planFile: join(dataDir, 'plan.json'),
+    runDir: runDirectory({ cacheDir, env }),
+  }
+}
+
+function runDirectory({ cacheDir, env }: { cacheDir: string; env: NodeJS.ProcessEnv }): string {
+  const uid = process.getuid?.() ?? 0
+  const key = `longhaul-${uid}-${createHash('sha256').update(cacheDir).digest('hex').slice(0, 8)}`
+  if (uid === 0 && existsSync('/run')) return join('/run', key)
+  return join(nonEmpty(env['XDG_RUNTIME_DIR']) ?? '/tmp', key)
+}
+
+function requireStackName(name: string): string {
+  if (/^[a-z0-9][a-z0-9-]{0,39}$/.test(name)) return name
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected the stack's name to be at most 40 lower-case letters, digits and dashes, got ${JSON.stringify(name)}`,
+  })
+}
+
+function xdg(env: NodeJS.ProcessEnv, variable: string, fallback: string): string {
+  return nonEmpty(env[variable]) ?? join(nonEmpty(env['HOME']) ?? homedir(), fallback)
+}
+
+function nonEmpty(value: string | undefined): string | undefined {
+  return value === '' ? undefined : value
+}

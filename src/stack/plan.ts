@@ -1,0 +1,76 @@
+import { choosePort } from './ports.ts'
+import { readJson } from './files.ts'
+import type { StackFacts } from './environment.ts'
+import type { StackPaths } from './paths.ts'
+import type { SetUpResult } from './setup/set-up.ts'
+import { policyService, temporalService, type Service, type WorkerRole, workerService } from './services.ts'
+import type { StackPlan } from './stack-record.ts'
+
+/** Temporal's own default; the UI is where its users expect it, 1000 above. */
+const TEMPORAL_PORT = 7233
+const UI_PORT = 8233
+const POLICY_PORT = 8333
+
+export interface PlanStackInput {
+  paths: StackPaths
+  prepared: SetUpResult
+  roles: readonly WorkerRole[]
+  policyServer: boolean
+  namespace: string
+  fingerprint: string
+}
+
+/** Decides addresses and processes; starts nothing. Ports of the last time come first, so that bookmarks stay valid. */
+export async function planStack(input: PlanStackInput): Promise<StackPlan> {
+  const { paths, prepared, roles, policyServer, namespace, fingerprint } = input
+  const before = (await readJson<StackPlan>(paths.planFile))?.facts
+  const external = process.env['TEMPORAL_ADDRESS'] ?? ''
+  const ownsTemporal = external === ''
+  const taken = new Set<number>()
+  const port = (last: string | null | undefined, usual: number): Promise<number> =>
+    choosePort({ preferred: [portOf(last), usual].filter((value) => value !== null), taken })
+
+  const temporalPort = ownsTemporal ? await port(before?.temporalAddress, TEMPORAL_PORT) : 0
+  const uiPort = ownsTemporal ? await port(before?.uiUrl, UI_PORT) : 0
+  const policyPort = policyServer ? await port(before?.policyUrl, POLICY_PORT) : 0
+  const facts: StackFacts = {
+    name: paths.name,
+    cacheDir: paths.cacheDir,
+    dataDir: paths.dataDir,
+    artifactsDir: paths.artifactsDir,
+    temporalAddress: ownsTemporal ? `127.0.0.1:${temporalPort}` : external,
+    namespace,
+    uiUrl: ownsTemporal ? `http://127.0.0.1:${uiPort}` : null,
+    policyUrl: policyServer ? `http://127.0.0.1:${policyPort}` : (process.env['LONGHAUL_POLICY_URL'] ?? ''),
+    dockerHost: prepared.engine?.dockerHost ?? null,
+    python: prepared.python,
+    bundle: prepared.bundle,
+    baseImage: prepared.baseImage,
+  }
+
+  const services: Service[] = []
+  if (prepared.temporal !== null) {
+    const { temporal: cli } = prepared
+    services.push(temporalService({ cli, dataDir: paths.dataDir, port: temporalPort, uiPort, namespace }))
+  }
+  if (policyServer && prepared.python !== null) {
+    const { python } = prepared
+    services.push(policyService({ facts: { ...facts, python }, port: policyPort, stateDir: paths.policyDir }))
+  }
+  for (const role of roles) services.push(workerService({ role, facts }))
+  return {
+    facts,
+    fingerprint,
+    ownsTemporal,
+    ownsEngine: prepared.engine?.isPrivate ?? false,
+    runDir: paths.runDir,
+    logsDir: paths.logsDir,
+    recordFile: paths.recordFile,
+    services,
+  }
+}
+
+function portOf(address: string | null | undefined): number | null {
+  const port = /:(\d+)\/?$/.exec(address ?? '')?.[1]
+  return port === undefined ? null : Number(port)
+}

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+
+import { LonghaulError } from '../contracts/errors.ts'
+
+export interface RunCommandInput {
+  command: string
+  args: string[]
+  cwd?: string
+  env?: NodeJS.ProcessEnv
+  timeoutMs: number
+  signal?: AbortSignal | undefined
+  /** Each line of stdout and stderr as it comes. */
+  onLine?: (line: string) => void
+  /** Between TERM and KILL of the whole process group. @default 5_000; package managers need longer to leave order */
+  graceMs?: number
+}
+
+export interface CommandResult {
+  /** Null when it was killed or could not be started. */
+  exitCode: number | null
+  stdout: string
+  /** The last 40 lines of stdout and stderr together. */
+  tail: string
+  timedOut: boolean
+}
+
+const TAIL_LINES = 40
+
+/** Runs a program to its end in a process group of its own, so that a time-out or an interrupt leaves nothing behind. */
+export function runCommand(input: RunCommandInput): Promise<CommandResult> {
+  const { command, args, timeoutMs, signal, onLine, graceMs = 5_000 } = input
+  signal?.throwIfAborted()
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      cwd: input.cwd,
+      env: input.env ?? process.env,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    })
+    const tail: string[] = []
+    let stdout = ''
+    let timedOut = false
+    const keep = (line: string): void => {
+      tail.push(line)
+      if (tail.length > TAIL_LINES) tail.shift()
+      onLine?.(line)
+    }
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      stdout += `${line}\n`
+      keep(line)
+    })
+    createInterface({ input: child.stderr }).on('line', keep)
+
+    let killer: NodeJS.Timeout | undefined
+    const stop = (): void => {
+      signalGroupOf(child.pid, 'SIGTERM')
+      killer ??= setTimeout(() => signalGroupOf(child.pid, 'SIGKILL'), graceMs)
+    }
+    const timer = setTimeout(() => {
+      timedOut = true
+      stop()
+    }, timeoutMs)
+    signal?.addEventListener('abort', stop, { once: true })
+    const settle = (): void => {
+      clearTimeout(timer)
+      clearTimeout(killer)
+      signal?.removeEventListener('abort', stop)
+    }
+    child.on('error', (error) => {
+      settle()
+      resolve({ exitCode: null, stdout, tail: error.message, timedOut })
+    })
+    child.on('close', (exitCode) => {
+      settle()
+      if (signal?.aborted === true) reject(signal.reason as Error)
+      else resolve({ exitCode, stdout, tail: tail.join('\n'), timedOut })
+    })
+  })
+}
+
+/** @throws LonghaulError `Stack.SetupFailed` with the program's last lines when it does not end with 0 */
+export async function requireCommand(input: RunCommandInput & { what: string }): Promise<CommandResult> {
+  const result = await runCommand(input)
+  if (result.exitCode === 0) return result
+  const how = result.timedOut ? `did not end within ${input.timeoutMs / 1000} s` : `ended with ${result.exitCode}`
+  throw new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: `${input.what}: ${input.command} ${how}\n${indent(result.tail)}`,
+  })
+}
+
+function signalGroupOf(pid: number | undefined, signal: NodeJS.Signals): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, signal)
+  } catch {
+    // Already gone.
+  }
+}
+
+function indent(text: string): string {
+  return text.replaceAll(/^/gm, '    ')
+}

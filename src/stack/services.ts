@@ -1,0 +1,92 @@
+import { join } from 'node:path'
+
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import { stackEnvironment, type StackFacts } from './environment.ts'
+import { moduleFile, packageFile } from './package-root.ts'
+import type { TemporalCli } from './setup/temporal-inspect.ts'
+import { searchAttributes } from './temporal-namespace.ts'
+
+export const WORKER_ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
+export type WorkerRole = (typeof WORKER_ROLES)[number]
+
+/** How the supervisor learns that a service does its work. */
+export type Readiness =
+  | { kind: 'tcp'; host: string; port: number }
+  | { kind: 'http'; url: string }
+  /** A process polls the queue, started by this service. */
+  | { kind: 'poller'; queue: string }
+
+export interface Service {
+  name: string
+  command: string
+  args: string[]
+  env: Record<string, string>
+  ready: Readiness
+  /** Between TERM and KILL. */
+  graceMs: number
+}
+
+export interface TemporalServiceInput {
+  cli: TemporalCli
+  dataDir: string
+  port: number
+  uiPort: number
+  namespace: string
+}
+
+/** The development server with a database file and its UI. */
+export function temporalService({ cli, dataDir, port, uiPort, namespace }: TemporalServiceInput): Service {
+  const attributes = Object.entries(searchAttributes()).flatMap(([name, type]) => [
+    '--search-attribute',
+    `${name}=${type}`,
+  ])
+  // The server never migrates a database of another version: each version gets its own, artifacts are common to all.
+  const database = join(dataDir, `temporal-${cli.serverVersion}.db`)
+  return {
+    name: 'temporal',
+    command: cli.path,
+    args: [
+      ['server', 'start-dev', '--db-filename', database, '--namespace', namespace],
+      ['--ip', '127.0.0.1', '--port', String(port), '--ui-port', String(uiPort), '--ui-disable-news-fetch'],
+      ['--log-level', 'warn'],
+      attributes,
+    ].flat(),
+    env: {},
+    ready: { kind: 'tcp', host: '127.0.0.1', port },
+    graceMs: 10_000,
+  }
+}
+
+export interface PolicyServiceInput {
+  facts: StackFacts & { python: string }
+  port: number
+  stateDir: string
+}
+
+export function policyService({ facts, port, stateDir }: PolicyServiceInput): Service {
+  return {
+    name: 'policy-server',
+    command: facts.python,
+    args: ['-m', 'longhaul_trainer', 'serve', '--host', '127.0.0.1', '--port', String(port), '--state', stateDir],
+    env: stackEnvironment(facts),
+    ready: { kind: 'http', url: `${facts.policyUrl}/health` },
+    graceMs: 10_000,
+  }
+}
+
+/** One process for each role, as on a cluster. */
+export function workerService({ role, facts }: { role: WorkerRole; facts: StackFacts }): Service {
+  return {
+    name: `worker-${role}`,
+    command: process.execPath,
+    args: ['--enable-source-maps', packageFile('bin/longhaul.mjs'), 'worker', '--role', role],
+    env: stackEnvironment(facts),
+    ready: { kind: 'poller', queue: QUEUES[role] },
+    // The workers' own grace time is 5 s and their force time 30 s: past that they do not answer any more.
+    graceMs: 35_000,
+  }
+}
+
+export function supervisorModule(): string {
+  return moduleFile('stack/supervise')
+}

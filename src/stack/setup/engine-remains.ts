@@ -1,0 +1,61 @@
+import { execFile } from 'node:child_process'
+import { readFile, rm } from 'node:fs/promises'
+import { promisify } from 'node:util'
+
+import { listProcesses, signalProcess, waitUntilGone, withDescendants } from '../processes.ts'
+import type { EngineFiles } from './private-engine.ts'
+import { SYSTEM_PATH } from './system-packages.ts'
+
+/**
+ * What a killed engine leaves: its containerd, a shim per container with the container's processes below it, mounts of
+ * layers and network namespaces, a pid file that makes the next engine refuse to start, and a dead socket. All of them
+ * carry the engine's own directories in their command line or path, so nothing of another engine is touched.
+ * @returns what was found, in words
+ */
+export async function clearEngineRemains({ files }: { files: EngineFiles }): Promise<string[]> {
+  const found: string[] = []
+  const processes = await killProcesses(files)
+  if (processes > 0) found.push(`${processes} leftover processes`)
+  const mounts = await unmountAll([files.dataRoot, files.execRoot])
+  if (mounts > 0) found.push(`${mounts} mounts`)
+  if ((await readFile(files.pidFile, 'utf8').catch(() => null)) !== null) found.push('a stale pid file')
+  for (const path of [files.pidFile, files.socket, files.record]) await rm(path, { force: true })
+  await rm(files.execRoot, { recursive: true, force: true })
+  return found
+}
+
+async function killProcesses(files: EngineFiles): Promise<number> {
+  const all = listProcesses()
+  const marks = [`${files.execRoot}/`, `--exec-root ${files.execRoot}`]
+  const roots = all.filter(({ pid, command }) => pid !== process.pid && marks.some((mark) => command.includes(mark)))
+  // Containers' processes do not name our directories: they are found as children of their shims.
+  const targets = new Map(roots.flatMap((root) => withDescendants(root, all)).map((target) => [target.pid, target]))
+  for (const target of targets.values()) signalProcess(target, 'SIGKILL')
+  for (const target of targets.values()) await waitUntilGone({ identity: target, timeoutMs: 5_000 })
+  return targets.size
+}
+
+/** Deepest first; lazily, because a process in a namespace of its own may still hold one. */
+async function unmountAll(roots: string[]): Promise<number> {
+  const mounts = await mountsBelow(roots)
+  for (const mount of mounts) {
+    await promisify(execFile)('umount', ['-l', mount], { env: { PATH: SYSTEM_PATH }, timeout: 20_000 }).catch(
+      () => undefined,
+    )
+  }
+  return mounts.length
+}
+
+export async function mountsBelow(roots: string[], table = '/proc/self/mountinfo'): Promise<string[]> {
+  const text = await readFile(table, 'utf8').catch(() => '')
+  return text
+    .split('\n')
+    .map((line) => unescapeMount(line.split(' ')[4] ?? ''))
+    .filter((path) => roots.some((root) => path === root || path.startsWith(`${root}/`)))
+    .reverse()
+}
+
+/** The kernel writes spaces and their like as octal. */
+function unescapeMount(path: string): string {
+  return path.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)))
+}

@@ -1,0 +1,172 @@
+import { spawn } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { connectEngine } from '../../adapters/docker/engine.ts'
+import { withDirectoryLock } from '../../adapters/docker/directory-lock.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { readJson, tailOf, writeFileAtomically } from '../files.ts'
+import type { StackPaths } from '../paths.ts'
+import { identify, isAlive, type ProcessIdentity, stopProcess } from '../processes.ts'
+import { rotateLog } from '../rotate-log.ts'
+import { clearEngineRemains } from './engine-remains.ts'
+import { findProgram, SYSTEM_PATH } from './system-packages.ts'
+
+/** Starting takes 1-2 s here; a slow disk with many layers needs longer. */
+const START_TIMEOUT_MS = 90_000
+/** The engine gives its containers 5 s (below); the rest is its own clean-up. */
+const STOP_GRACE_MS = 30_000
+
+export interface EngineFiles {
+  dataRoot: string
+  execRoot: string
+  socket: string
+  pidFile: string
+  configFile: string
+  record: string
+  usersDir: string
+  lock: string
+  log: string
+}
+
+/** Data in the cache, everything that dies with the machine in the run directory. */
+export function engineFiles({ cacheDir, runDir }: Pick<StackPaths, 'cacheDir' | 'runDir'>): EngineFiles {
+  return {
+    dataRoot: join(cacheDir, 'engine'),
+    execRoot: join(runDir, 'exec'),
+    socket: join(runDir, 'docker.sock'),
+    pidFile: join(runDir, 'docker.pid'),
+    configFile: join(runDir, 'daemon.json'),
+    record: join(runDir, 'engine.json'),
+    usersDir: join(runDir, 'engine-users'),
+    lock: join(runDir, 'engine.lock'),
+    log: join(cacheDir, 'engine.log'),
+  }
+}
+
+export interface EngineUser {
+  /** Unique among the stacks of this user: name and data directory. */
+  key: string
+  /** While this process lives, the engine is in use. */
+  owner: ProcessIdentity
+}
+
+export interface AcquirePrivateEngineInput {
+  files: EngineFiles
+  user: EngineUser
+  log: (line: string) => void
+  signal?: AbortSignal
+}
+
+/** Starts the engine, or joins the one that runs; recovers from one that was killed. The user is noted until released.
+ *  @throws LonghaulError `Stack.SetupFailed` */
+export async function acquirePrivateEngine(input: AcquirePrivateEngineInput): Promise<'started' | 'running'> {
+  const { files, user, log, signal } = input
+  await mkdir(files.usersDir, { recursive: true, mode: 0o700 })
+  return withDirectoryLock({ path: files.lock, timeoutMs: 180_000, signal }, async () => {
+    await noteEngineUser({ files, user })
+    if (await engineRuns(files)) return 'running'
+    const found = await clearEngineRemains({ files })
+    if (found.length > 0) log(`the private engine had been killed; cleared ${found.join(', ')}`)
+    await startEngine({ files, signal })
+    return 'started'
+  })
+}
+
+export async function noteEngineUser({ files, user }: { files: EngineFiles; user: EngineUser }): Promise<void> {
+  await writeFileAtomically(join(files.usersDir, `${user.key}.json`), JSON.stringify(user.owner))
+}
+
+/** Stops the engine when nobody else uses it. Safe to repeat, also after a crash of either side. */
+export async function releasePrivateEngine(input: {
+  files: EngineFiles
+  key: string
+}): Promise<'stopped' | 'still-used' | 'not-running'> {
+  const { files, key } = input
+  if ((await readdir(files.usersDir).catch(() => null)) === null) return 'not-running'
+  return withDirectoryLock({ path: files.lock, timeoutMs: 180_000 }, async () => {
+    await rm(join(files.usersDir, `${key}.json`), { force: true })
+    if ((await otherUsers(files)) > 0) return 'still-used'
+    const engine = await readJson<ProcessIdentity>(files.record)
+    const stopped = engine === null ? 'gone' : await stopProcess({ identity: engine, graceMs: STOP_GRACE_MS })
+    await clearEngineRemains({ files })
+    return stopped === 'gone' ? 'not-running' : 'stopped'
+  })
+}
+
+/** The engine's process and socket both answer. */
+export async function engineRuns(files: EngineFiles): Promise<boolean> {
+  const engine = await readJson<ProcessIdentity>(files.record)
+  if (engine === null || !isAlive(engine)) return false
+  return answers(files, 5_000)
+}
+
+async function startEngine({ files, signal }: { files: EngineFiles; signal?: AbortSignal | undefined }): Promise<void> {
+  await mkdir(files.dataRoot, { recursive: true, mode: 0o711 })
+  await mkdir(files.execRoot, { recursive: true, mode: 0o711 })
+  // A file of our own: settings of a system engine in /etc/docker would contradict these flags.
+  await writeFile(files.configFile, '{}\n')
+  await rotateLog(files.log)
+  const log = openSync(files.log, 'a')
+  const child = spawn(
+    findProgram('dockerd') ?? 'dockerd',
+    [
+      ['--config-file', files.configFile, '--data-root', files.dataRoot, '--exec-root', files.execRoot],
+      ['--pidfile', files.pidFile, '-H', `unix://${files.socket}`, '--shutdown-timeout', '5'],
+      // Sandboxes have no network, so the engine needs neither a bridge nor rules in the machine's firewall.
+      ['--bridge', 'none', '--iptables=false', '--ip6tables=false'],
+    ].flat(),
+    { stdio: ['ignore', log, log], detached: true, env: { ...process.env, PATH: SYSTEM_PATH } },
+  )
+  closeSync(log)
+  const failure = new Promise<string>((resolve) => {
+    child.on('error', (error) => resolve(error.message))
+    child.on('exit', (code) => resolve(`it ended with ${code}`))
+  })
+  let ended: string | undefined
+  void failure.then((why) => {
+    ended = why
+  })
+  if (child.pid !== undefined) await writeFileAtomically(files.record, JSON.stringify(identify(child.pid)))
+  const deadline = Date.now() + START_TIMEOUT_MS
+  while (!(await answers(files, 2_000))) {
+    if (ended !== undefined) throw await notStarted(files, ended)
+    if (Date.now() > deadline) {
+      child.kill('SIGTERM')
+      throw await notStarted(files, `no answer within ${START_TIMEOUT_MS / 1000} s`)
+    }
+    await sleep(150, undefined, signal === undefined ? {} : { signal })
+  }
+  child.unref()
+}
+
+function answers(files: EngineFiles, timeoutMs: number): Promise<boolean> {
+  return connectEngine({ host: `unix://${files.socket}`, timeoutMs }).then(
+    () => true,
+    () => false,
+  )
+}
+
+async function otherUsers(files: EngineFiles): Promise<number> {
+  let living = 0
+  for (const name of await readdir(files.usersDir)) {
+    const path = join(files.usersDir, name)
+    const owner = await readJson<ProcessIdentity>(path)
+    if (owner !== null && isAlive(owner)) living += 1
+    else await rm(path, { force: true })
+  }
+  return living
+}
+
+async function notStarted(files: EngineFiles, why: string): Promise<LonghaulError> {
+  return new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: [
+      `The private Docker engine did not start: ${why}. Its last lines (${files.log}):`,
+      await tailOf(files.log, 8),
+      'It needs root with mount and cgroup rights. Where this machine cannot give them, point DOCKER_HOST at an engine.',
+    ].join('\n'),
+  })
+}

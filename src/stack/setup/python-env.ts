@@ -1,0 +1,131 @@
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { withDirectoryLock } from '../../adapters/docker/directory-lock.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { exists, sha256 } from '../files.ts'
+import { packageFile } from '../package-root.ts'
+import { requireCommand, runCommand } from '../run-command.ts'
+import type { StepContext } from '../steps.ts'
+
+const LOCK_FILE = packageFile('trainer/requirements.lock')
+/** The lock's hashes are those of this version's wheels. */
+const LOCKED_VERSION = '3.11'
+
+export interface PythonInterpreter {
+  path: string
+  /** As `3.11` */
+  version: string
+  hasVenv: boolean
+}
+
+/** The version the lock was made for, else the next newer one, else null. */
+export async function findPython({
+  env = process.env,
+}: {
+  env?: NodeJS.ProcessEnv
+} = {}): Promise<PythonInterpreter | null> {
+  const names = [
+    env['LONGHAUL_BASE_PYTHON'] ?? '',
+    'python3.11',
+    'python3',
+    '/usr/bin/python3',
+    'python3.12',
+    'python3.13',
+  ]
+  let second: PythonInterpreter | null = null
+  for (const name of names.filter((candidate) => candidate !== '')) {
+    const found = await inspectPython(name)
+    if (found === null || isOlderThan311(found.version)) continue
+    if (found.version === LOCKED_VERSION && found.hasVenv) return found
+    second ??= found
+  }
+  return second
+}
+
+export interface EnsurePythonEnvInput {
+  cacheDir: string
+  context: StepContext
+}
+
+/** One virtual environment for all stacks of this user, named by what the lock pins.
+ *  @returns path of its interpreter
+ *  @throws LonghaulError `Stack.SetupFailed` */
+export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ value: string; did: string }> {
+  const { cacheDir, context } = input
+  const interpreter = requireUsable(await findPython())
+  const key = sha256(await readFile(LOCK_FILE), interpreter.version, process.platform, process.arch).slice(0, 12)
+  const folder = join(cacheDir, 'python', `${key}-${interpreter.version}`)
+  const python = join(folder, 'bin', 'python')
+  const ready = join(folder, 'READY')
+  if ((await exists(ready)) && (await exists(python))) return { value: python, did: 'cached' }
+
+  await mkdir(join(cacheDir, 'python'), { recursive: true })
+  return withDirectoryLock({ path: `${folder}.lock`, signal: context.signal }, async () => {
+    if (await exists(ready)) return { value: python, did: 'cached' }
+    // Scripts in a virtual environment hold its absolute path, so it is built where it stays; READY says it is whole.
+    await rm(folder, { recursive: true, force: true })
+    await buildEnv({ interpreter, folder, context })
+    await writeFile(ready, `${new Date().toISOString()}\n`)
+    return { value: python, did: `installed with Python ${interpreter.version}` }
+  })
+}
+
+async function buildEnv(input: {
+  interpreter: PythonInterpreter
+  folder: string
+  context: StepContext
+}): Promise<void> {
+  const { interpreter, folder, context } = input
+  context.log(`installing the trainer's Python packages (about 3 minutes, once; Python ${interpreter.version})`)
+  await requireCommand({
+    what: 'Making the virtual environment',
+    command: interpreter.path,
+    args: ['-m', 'venv', folder],
+    timeoutMs: 120_000,
+    signal: context.signal,
+  })
+  await requireCommand({
+    what: `Installing the pinned Python packages${lockNote(interpreter)}`,
+    command: join(folder, 'bin', 'python'),
+    args: ['-m', 'pip', 'install', '--require-hashes', '--no-input', '--progress-bar', 'off', '-q', '-r', LOCK_FILE],
+    env: { ...process.env, PIP_DISABLE_PIP_VERSION_CHECK: '1' },
+    // 20 minutes: 3 measured, and gigabytes to fetch on a slow network.
+    timeoutMs: 1_200_000,
+    signal: context.signal,
+  })
+}
+
+async function inspectPython(name: string): Promise<PythonInterpreter | null> {
+  const script = [
+    'import sys, importlib.util as u',
+    'print("%d.%d" % sys.version_info[:2])',
+    'print(bool(u.find_spec("venv") and u.find_spec("ensurepip")))',
+    'print(sys.executable)',
+  ].join('\n')
+  const { exitCode, stdout } = await runCommand({ command: name, args: ['-c', script], timeoutMs: 20_000 })
+  const [version, hasVenv, path] = stdout.split('\n')
+  if (exitCode !== 0 || version === undefined || path === undefined || path === '') return null
+  return { path, version, hasVenv: hasVenv === 'True' }
+}
+
+function requireUsable(interpreter: PythonInterpreter | null): PythonInterpreter {
+  if (interpreter?.hasVenv === true) return interpreter
+  const found = interpreter === null ? 'none was found' : `${interpreter.path} lacks its venv module`
+  throw new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: [
+      `Expected Python ${LOCKED_VERSION} or newer with venv; ${found}.`,
+      'Debian and Ubuntu: apt-get install python3 python3-venv. Elsewhere: install Python 3.11 and put it on PATH.',
+    ].join('\n'),
+  })
+}
+
+function lockNote({ version }: PythonInterpreter): string {
+  return version === LOCKED_VERSION ? '' : ` (the lock was made for Python ${LOCKED_VERSION}, this is ${version})`
+}
+
+function isOlderThan311(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  return major < 3 || (major === 3 && minor < 11)
+}

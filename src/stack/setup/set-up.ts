@@ -1,0 +1,116 @@
+import { stackPaths, type StackPaths } from '../paths.ts'
+import { StepRunner, type StepTiming } from '../steps.ts'
+import { ensureEngine, type StackEngine } from './engine.ts'
+import { missingPackages } from './missing-packages.ts'
+import type { EngineUser } from './private-engine.ts'
+import { ensurePythonEnv } from './python-env.ts'
+import { ensureSandboxImage } from './sandbox-image.ts'
+import { installPackages, mayInstallPackages } from './system-packages.ts'
+import { ensureTemporalCli } from './temporal-cli.ts'
+import type { TemporalCli } from './temporal-inspect.ts'
+import { ensureWorkflowBundle } from './workflow-bundle.ts'
+
+export type StackPart = 'temporal' | 'engine' | 'python' | 'bundle'
+export const STACK_PARTS: readonly StackPart[] = ['temporal', 'engine', 'python', 'bundle']
+
+export interface SetUpOptions {
+  paths?: StackPaths
+  /** @default all */
+  parts?: readonly StackPart[]
+  /** Who keeps a private engine alive; released by `down`. */
+  engineUser: EngineUser
+  log: (line: string) => void
+  signal?: AbortSignal | undefined
+}
+
+export interface SetUpResult {
+  /** Null where TEMPORAL_ADDRESS names a server, or the part was not asked for. */
+  temporal: TemporalCli | null
+  engine: StackEngine | null
+  baseImage: string | null
+  python: string | null
+  bundle: string | null
+  timings: StepTiming[]
+  seconds: number
+}
+
+/** Everything that has to be there before a stack can start, side by side, each step cached by what it is made from.
+ *  @throws LonghaulError of the first step that failed */
+export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
+  const { paths = stackPaths(), parts = STACK_PARTS, engineUser, log, signal } = options
+  const started = Date.now()
+  const runner = new StepRunner({ log, signal })
+  const wants = (part: StackPart): boolean => parts.includes(part)
+  const { cacheDir } = paths
+
+  // The Go build is the longest: it starts first, and nothing waits for it.
+  const temporal =
+    wants('temporal') && !hasOwnServer()
+      ? runner.step({
+          name: 'temporal',
+          timeoutMs: 30 * 60_000,
+          action: (context) => ensureTemporalCli({ cacheDir, context }),
+        })
+      : null
+  const packages = runner.step({
+    name: 'system',
+    timeoutMs: 10 * 60_000,
+    action: async (context) => {
+      const missing = await missingPackages({ forEngine: wants('engine'), forPython: wants('python') })
+      if (missing.length === 0) return { value: undefined, did: 'nothing to install' }
+      // Whether that stops us is for the step that needs them to say: it knows the other ways.
+      if (!(await mayInstallPackages())) return { value: undefined, did: `lacks ${missing.join(', ')}` }
+      await installPackages({ packages: missing, context })
+      return { value: undefined, did: `installed ${missing.join(', ')}` }
+    },
+  })
+  const engine = wants('engine')
+    ? runner.step({
+        name: 'engine',
+        timeoutMs: 5 * 60_000,
+        after: [packages],
+        action: (context) => ensureEngine({ paths, user: engineUser, context }),
+      })
+    : null
+  const baseImage =
+    engine === null
+      ? null
+      : runner.step({
+          name: 'sandbox image',
+          timeoutMs: 15 * 60_000,
+          after: [engine],
+          action: async (context) => ensureSandboxImage({ dockerHost: (await engine).dockerHost, cacheDir, context }),
+        })
+  const python = wants('python')
+    ? runner.step({
+        name: 'python',
+        timeoutMs: 30 * 60_000,
+        after: [packages],
+        action: (context) => ensurePythonEnv({ cacheDir, context }),
+      })
+    : null
+  const bundle = wants('bundle')
+    ? runner.step({
+        name: 'workflows',
+        timeoutMs: 3 * 60_000,
+        action: (context) => ensureWorkflowBundle({ cacheDir, context }),
+      })
+    : null
+
+  await runner.all()
+  const seconds = (Date.now() - started) / 1000
+  log(`set-up  ready after ${seconds.toFixed(1)} s`)
+  return {
+    temporal: await temporal,
+    engine: await engine,
+    baseImage: await baseImage,
+    python: await python,
+    bundle: await bundle,
+    timings: runner.timings,
+    seconds,
+  }
+}
+
+function hasOwnServer(): boolean {
+  return (process.env['TEMPORAL_ADDRESS'] ?? '') !== ''
+}

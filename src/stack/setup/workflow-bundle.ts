@@ -1,0 +1,72 @@
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join, relative } from 'node:path'
+
+import { bundleWorkflowCode, type Logger } from '@temporalio/worker'
+
+import { exists, sha256 } from '../files.ts'
+import { isCheckout, moduleFile, packageFile } from '../package-root.ts'
+import type { StepContext } from '../steps.ts'
+
+/** All that workflow code may import (the boundary test proves it). */
+const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
+
+/** Bundles kept; the newest of each state of the sources. Older ones are of states that nobody runs. */
+const KEEP = 8
+
+export interface EnsureWorkflowBundleInput {
+  cacheDir: string
+  context: StepContext
+}
+
+/** Path of the bundle that all workers share: made once per state of the sources, shipped with an installed package. */
+export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Promise<{ value: string; did: string }> {
+  const { cacheDir, context } = input
+  const shipped = packageFile('dist/workflow-bundle.js')
+  if (!isCheckout() && (await exists(shipped))) return { value: shipped, did: 'shipped with the package' }
+  const folder = join(cacheDir, 'bundles')
+  const file = join(folder, `${await hashSources()}.js`)
+  if (await exists(file)) return { value: file, did: 'cached' }
+  context.log('bundling the workflows')
+  const { code } = await bundleWorkflowCode({
+    workflowsPath: moduleFile('workflows/index'),
+    logger: quietLogger(context),
+  })
+  await mkdir(folder, { recursive: true })
+  const temporary = `${file}.${process.pid}`
+  await writeFile(temporary, code)
+  await rename(temporary, file)
+  await removeOld(folder)
+  return { value: file, did: `bundled, ${Math.round(code.length / 1024)} KB` }
+}
+
+async function hashSources(): Promise<string> {
+  // A bundle belongs to the SDK's version as well.
+  const sdk = createRequire(import.meta.url)('@temporalio/worker/package.json') as { version: string }
+  const root = packageFile(isCheckout() ? 'src' : 'dist')
+  const parts: string[] = [sdk.version]
+  for (const source of SOURCES) {
+    const entries = await readdir(join(root, source), { recursive: true, withFileTypes: true }).catch(() => [])
+    const files = entries
+      .filter((entry) => entry.isFile() && /\.[tj]s$/.test(entry.name) && !entry.name.includes('.test.'))
+      .map((entry) => join(entry.parentPath, entry.name))
+      .sort()
+    for (const file of files) parts.push(relative(root, file), await readFile(file, 'utf8'))
+  }
+  return sha256(...parts).slice(0, 16)
+}
+
+async function removeOld(folder: string): Promise<void> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.js'))
+  const aged = await Promise.all(
+    names.map(async (name) => ({ name, mtimeMs: (await stat(join(folder, name)).catch(() => null))?.mtimeMs ?? 0 })),
+  )
+  aged.sort((a, b) => b.mtimeMs - a.mtimeMs)
+  for (const { name } of aged.slice(KEEP)) await rm(join(folder, name), { force: true })
+}
+
+function quietLogger({ log }: StepContext): Logger {
+  const say = (message: string): void => log(message)
+  const ignore = (): void => undefined
+  return { log: ignore, trace: ignore, debug: ignore, info: ignore, warn: say, error: say }
+}

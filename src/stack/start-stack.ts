@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { LonghaulError } from '../contracts/errors.ts'
+import { down, type DownResult } from './down.ts'
+import { stackEnvironment } from './environment.ts'
+import { signalGroup } from './processes.ts'
+import { readStackRecord, type ServiceRecord } from './stack-record.ts'
+import { stackPaths } from './paths.ts'
+import type { WorkerRole } from './services.ts'
+import { up } from './up.ts'
+
+export interface StartStackInput {
+  name: string
+  /** Home of the stack's data, as LONGHAUL_HOME. */
+  home: string
+  roles?: readonly WorkerRole[]
+  policyServer?: boolean
+  /** @default false: set-up lines go to stderr */
+  quiet?: boolean
+  signal?: AbortSignal
+}
+
+export interface RunningStack {
+  name: string
+  temporalAddress: string
+  namespace: string
+  uiUrl: string | null
+  policyUrl: string
+  artifactsDir: string
+  dockerHost: string | null
+  /** Variables that point a process at this stack. */
+  environment: Record<string, string>
+  /** By service name: `temporal`, `policy-server`, `worker-sandbox`, ... */
+  pids(): Promise<Record<string, number>>
+  /** Kills a service's process group as a crash would; the supervisor starts it again. Resolves when that is ready.
+   *  @returns the new process id */
+  kill(service: string, signal?: NodeJS.Signals): Promise<number>
+  stop(): Promise<DownResult>
+}
+
+/** A stack for tests and programs: `up` with a handle. The caller stops it in `finally`. */
+export async function startStack(input: StartStackInput): Promise<RunningStack> {
+  const { name, home } = input
+  const paths = stackPaths({ name, home })
+  const { stack } = await up({
+    name,
+    home,
+    ...(input.roles === undefined ? {} : { roles: input.roles }),
+    ...(input.policyServer === undefined ? {} : { policyServer: input.policyServer }),
+    ...(input.quiet === true ? { log: () => undefined } : {}),
+    signal: input.signal,
+  })
+  const services = async (): Promise<ServiceRecord[]> => (await readStackRecord(paths.recordFile))?.services ?? []
+  const { facts } = stack
+  return {
+    name,
+    temporalAddress: facts.temporalAddress,
+    namespace: facts.namespace,
+    uiUrl: facts.uiUrl,
+    policyUrl: facts.policyUrl,
+    artifactsDir: facts.artifactsDir,
+    dockerHost: facts.dockerHost,
+    environment: stackEnvironment(facts),
+    pids: async () =>
+      Object.fromEntries(
+        (await services()).flatMap(({ name: service, process: identity }) =>
+          identity === null ? [] : [[service, identity.pid] as const],
+        ),
+      ),
+    kill: (service, signal = 'SIGKILL') => killAndWait({ services, service, signal }),
+    stop: () => down({ name, home }),
+  }
+}
+
+async function killAndWait(input: {
+  services: () => Promise<ServiceRecord[]>
+  service: string
+  signal: NodeJS.Signals
+}): Promise<number> {
+  const find = async (): Promise<ServiceRecord | undefined> =>
+    (await input.services()).find(({ name }) => name === input.service)
+  const before = (await find())?.process
+  if (before === null || before === undefined) {
+    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected a running service named ${input.service}` })
+  }
+  signalGroup(before, input.signal)
+  const deadline = Date.now() + 60_000
+  for (;;) {
+    const now = await find()
+    if (now?.state === 'ready' && now.process !== null && now.process.pid !== before.pid) return now.process.pid
+    if (Date.now() > deadline) {
+      throw new LonghaulError({ code: 'Stack.SetupFailed', message: `${input.service} did not come back within 60 s` })
+    }
+    await sleep(100)
+  }
+}

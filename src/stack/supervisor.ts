@@ -1,0 +1,159 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { join } from 'node:path'
+
+import { writeFileAtomically } from './files.ts'
+import { identify, type ProcessIdentity, stopProcess } from './processes.ts'
+import { isReady } from './readiness.ts'
+import { rotateLog } from './rotate-log.ts'
+import type { Service } from './services.ts'
+import type { ServiceRecord, StackPlan, StackRecord } from './stack-record.ts'
+
+/** First pause before a restart; doubles up to the last. A worker that was killed should be back within a second. */
+const FIRST_PAUSE_MS = 300
+const LAST_PAUSE_MS = 15_000
+/** A service that ran this long has recovered: the next pause is the first again. */
+const STEADY_MS = 60_000
+const READY_POLL_MS = 250
+
+interface Supervised {
+  service: Service
+  record: ServiceRecord
+  child: ChildProcess | null
+  pauseMs: number
+  restartTimer: NodeJS.Timeout | null
+}
+
+/**
+ * Keeps the services of one stack running: starts them (Temporal first, the others once it answers), restarts what ends,
+ * and writes down what runs. It holds no truth: when it is killed, its services go on, and the next `up` or `down` finds
+ * them by the record.
+ */
+export class Supervisor {
+  readonly #plan: StackPlan
+  readonly #supervised: Supervised[]
+  readonly #startedAt = new Date().toISOString()
+  #stopping = false
+  #writing: Promise<void> = Promise.resolve()
+
+  constructor(plan: StackPlan) {
+    this.#plan = plan
+    this.#supervised = plan.services.map((service) => ({
+      service,
+      child: null,
+      pauseMs: FIRST_PAUSE_MS,
+      restartTimer: null,
+      record: {
+        name: service.name,
+        state: 'starting',
+        process: null,
+        restarts: 0,
+        lastExit: null,
+        log: join(plan.logsDir, `${service.name}.log`),
+      },
+    }))
+  }
+
+  async start(): Promise<void> {
+    await this.#write()
+    const server = this.#supervised.find(({ service }) => service.name === 'temporal')
+    if (server !== undefined) {
+      await this.#launch(server)
+      while (!this.#stopping && server.record.state !== 'ready') await pause(50)
+    }
+    await Promise.all(this.#supervised.filter((one) => one !== server).map((one) => this.#launch(one)))
+  }
+
+  /** Workers and the policy server first, side by side; Temporal last, so that workers can say goodbye to it. */
+  async stop(): Promise<void> {
+    if (this.#stopping) return
+    this.#stopping = true
+    const server = this.#supervised.filter(({ service }) => service.name === 'temporal')
+    const others = this.#supervised.filter(({ service }) => service.name !== 'temporal')
+    for (const group of [others, server]) await Promise.all(group.map((one) => this.#stopOne(one)))
+    await this.#write()
+  }
+
+  async #launch(one: Supervised): Promise<void> {
+    if (this.#stopping) return
+    const { service, record } = one
+    await rotateLog(record.log)
+    const log = openSync(record.log, 'a')
+    // A group of its own: Ctrl-C in the terminal must not reach it, and a kill takes its children along.
+    const child = spawn(service.command, service.args, {
+      stdio: ['ignore', log, log],
+      detached: true,
+      env: { ...process.env, ...service.env },
+      cwd: this.#plan.facts.dataDir,
+    })
+    closeSync(log)
+    one.child = child
+    const startedMs = Date.now()
+    child.on('error', (error) => this.#ended(one, child, `did not start: ${error.message}`, startedMs))
+    child.on('exit', (code, signal) => this.#ended(one, child, signal ?? `exit ${code}`, startedMs))
+    if (child.pid === undefined) return
+    record.process = identify(child.pid)
+    record.state = record.restarts === 0 ? 'starting' : 'restarting'
+    await this.#write()
+    void this.#watchReadiness(one, child, record.process)
+  }
+
+  async #watchReadiness(one: Supervised, child: ChildProcess, identity: ProcessIdentity): Promise<void> {
+    const { ready } = one.service
+    while (one.child === child && !this.#stopping) {
+      if (await isReady({ ready, facts: this.#plan.facts, pid: identity.pid })) {
+        if (one.child !== child) return
+        one.record.state = 'ready'
+        await this.#write()
+        return
+      }
+      await pause(READY_POLL_MS)
+    }
+  }
+
+  #ended(one: Supervised, child: ChildProcess, how: string, startedMs: number): void {
+    if (one.child !== child) return
+    one.child = null
+    one.record.process = null
+    one.record.lastExit = how
+    one.record.state = this.#stopping ? 'stopped' : 'restarting'
+    void this.#write()
+    if (this.#stopping) return
+    if (Date.now() - startedMs > STEADY_MS) one.pauseMs = FIRST_PAUSE_MS
+    one.record.restarts += 1
+    one.restartTimer = setTimeout(() => void this.#launch(one), one.pauseMs)
+    one.pauseMs = Math.min(one.pauseMs * 2, LAST_PAUSE_MS)
+  }
+
+  async #stopOne(one: Supervised): Promise<void> {
+    if (one.restartTimer !== null) clearTimeout(one.restartTimer)
+    const { process: identity } = one.record
+    if (identity !== null) await stopProcess({ identity, graceMs: one.service.graceMs })
+    one.record.process = null
+    one.record.state = 'stopped'
+  }
+
+  /** One after another: two renames must not arrive in the wrong order. */
+  #write(): Promise<void> {
+    const { facts, fingerprint, ownsTemporal, ownsEngine, runDir, recordFile } = this.#plan
+    this.#writing = this.#writing.then(() => {
+      const record: StackRecord = {
+        version: 1,
+        startedAt: this.#startedAt,
+        supervisor: identify(process.pid),
+        fingerprint,
+        ownsTemporal,
+        ownsEngine,
+        facts,
+        runDir,
+        services: this.#supervised.map((one) => ({ ...one.record })),
+      }
+      return writeFileAtomically(recordFile, `${JSON.stringify(record, null, 2)}\n`)
+    })
+    return this.#writing
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}

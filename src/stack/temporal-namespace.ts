@@ -1,0 +1,129 @@
+import { readFileSync } from 'node:fs'
+
+import { Connection } from '@temporalio/client'
+import proto from '@temporalio/proto'
+
+import { LonghaulError } from '../contracts/errors.ts'
+import { packageFile } from './package-root.ts'
+
+// The package is CommonJS: its names arrive as one default export.
+const enums = proto.temporal.api.enums.v1
+
+/** The development server makes namespaces with one day; nightly results must outlive a holiday. */
+const RETENTION_DAYS = 30
+
+/** Name → type, as the command line of the server and `infra/temporal` spell them. */
+export function searchAttributes(): Record<string, string> {
+  return JSON.parse(readFileSync(packageFile('infra/temporal/search-attributes.json'), 'utf8')) as Record<
+    string,
+    string
+  >
+}
+
+export interface NamespaceInput {
+  address: string
+  namespace: string
+  timeoutMs?: number
+}
+
+export interface NamespaceFacts {
+  serverVersion: string
+  retentionDays: number
+  missingAttributes: string[]
+}
+
+/** @throws LonghaulError `Temporal.Unreachable` */
+export async function inspectNamespace(input: NamespaceInput): Promise<NamespaceFacts> {
+  return withConnection(input, async (connection) => readFacts(connection, input.namespace))
+}
+
+/** Raises the retention and registers the search attributes that are missing (a database file of an older Longhaul, a
+ *  server that is not ours). Safe to repeat.
+ *  @throws LonghaulError `Temporal.Unreachable` */
+export async function prepareNamespace(input: NamespaceInput & { raiseRetention: boolean }): Promise<NamespaceFacts> {
+  return withConnection(input, async (connection) => {
+    const { namespace } = input
+    const facts = await readFacts(connection, namespace)
+    if (facts.missingAttributes.length > 0) {
+      const types = searchAttributes()
+      await connection.operatorService.addSearchAttributes({
+        namespace,
+        searchAttributes: Object.fromEntries(
+          facts.missingAttributes.map((name) => [name, valueType(types[name] ?? '')]),
+        ),
+      })
+    }
+    if (input.raiseRetention && facts.retentionDays < RETENTION_DAYS) {
+      const seconds = RETENTION_DAYS * 86_400
+      await connection.workflowService.updateNamespace({
+        namespace,
+        config: { workflowExecutionRetentionTtl: { seconds: seconds as never } },
+      })
+    }
+    return facts
+  })
+}
+
+/** Whether a process that started at `sinceMs` or later polls the queue. */
+export async function hasPoller(
+  connection: Connection,
+  input: { namespace: string; queue: string; pid: number },
+): Promise<boolean> {
+  const { TaskQueueType } = enums
+  const types = [TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY]
+  for (const taskQueueType of types) {
+    const { pollers } = await connection.workflowService.describeTaskQueue({
+      namespace: input.namespace,
+      taskQueue: { name: input.queue },
+      taskQueueType,
+    })
+    // Workers introduce themselves as `pid@host`; pollers of a killed predecessor stay listed for minutes.
+    if (pollers?.some(({ identity }) => identity?.startsWith(`${input.pid}@`))) return true
+  }
+  return false
+}
+
+async function readFacts(connection: Connection, namespace: string): Promise<NamespaceFacts> {
+  const [description, attributes, system] = await Promise.all([
+    connection.workflowService.describeNamespace({ namespace }),
+    connection.operatorService.listSearchAttributes({ namespace }),
+    connection.workflowService.getSystemInfo({}),
+  ])
+  const registered = { ...attributes.customAttributes, ...attributes.systemAttributes }
+  return {
+    serverVersion: system.serverVersion ?? 'unknown',
+    retentionDays: Number(description.config?.workflowExecutionRetentionTtl?.seconds ?? 0) / 86_400,
+    missingAttributes: Object.keys(searchAttributes()).filter((name) => registered[name] === undefined),
+  }
+}
+
+async function withConnection<T>(input: NamespaceInput, use: (connection: Connection) => Promise<T>): Promise<T> {
+  const { address, namespace, timeoutMs = 10_000 } = input
+  let connection: Connection | undefined
+  try {
+    connection = await Connection.connect({ address, connectTimeout: timeoutMs })
+    return await connection.withDeadline(Date.now() + timeoutMs, () => use(connection as Connection))
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Temporal.Unreachable',
+      message: `Expected a Temporal server with the namespace ${namespace} at ${address}: ${(cause as Error).message}`,
+      cause,
+    })
+  } finally {
+    await connection?.close()
+  }
+}
+
+function valueType(name: string): proto.temporal.api.enums.v1.IndexedValueType {
+  const types = enums.IndexedValueType
+  const byName: Record<string, proto.temporal.api.enums.v1.IndexedValueType> = {
+    Keyword: types.INDEXED_VALUE_TYPE_KEYWORD,
+    Int: types.INDEXED_VALUE_TYPE_INT,
+    Double: types.INDEXED_VALUE_TYPE_DOUBLE,
+    Bool: types.INDEXED_VALUE_TYPE_BOOL,
+    Text: types.INDEXED_VALUE_TYPE_TEXT,
+    Datetime: types.INDEXED_VALUE_TYPE_DATETIME,
+    KeywordList: types.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+  }
+  return byName[name] ?? types.INDEXED_VALUE_TYPE_KEYWORD
+}

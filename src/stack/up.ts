@@ -1,0 +1,197 @@
+import { spawn } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { withDirectoryLock } from '../adapters/docker/directory-lock.ts'
+import { LonghaulError } from '../contracts/errors.ts'
+import { stopStack } from './down.ts'
+import { tailOf, writeFileAtomically } from './files.ts'
+import { codeFingerprint } from './fingerprint.ts'
+import { planStack } from './plan.ts'
+import { stackPaths, type StackPaths } from './paths.ts'
+import { identify, isAlive, type ProcessIdentity } from './processes.ts'
+import { rotateLog } from './rotate-log.ts'
+import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
+import { engineFiles, noteEngineUser, releasePrivateEngine } from './setup/private-engine.ts'
+import { setUp, type StackPart } from './setup/set-up.ts'
+import { engineUserKey } from './engine-user.ts'
+import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
+import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
+
+/** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
+const READY_TIMEOUT_MS = 120_000
+/** A service that ended this often before it was ready once is broken, not slow. */
+const MAX_EARLY_EXITS = 3
+
+export interface UpOptions {
+  name?: string | undefined
+  /** Where stacks keep their data. @default LONGHAUL_HOME or the user's data directory */
+  home?: string | undefined
+  /** Workers to start. @default all */
+  roles?: readonly WorkerRole[]
+  /** @default true, unless LONGHAUL_POLICY_URL names one */
+  policyServer?: boolean
+  /** One line at a time. @default stderr */
+  log?: (line: string) => void
+  signal?: AbortSignal | undefined
+}
+
+export interface UpResult {
+  /** False when everything ran already. */
+  changed: boolean
+  stack: StackRecord
+  setUpSeconds: number
+}
+
+/** Sets up what is missing, starts the stack under a supervisor that outlives this process, and waits until every part answers.
+ *  Called again it says that all is there; after a crash it clears what was left and starts anew.
+ *  @throws LonghaulError `Stack.SetupFailed`, `Temporal.Unreachable`, `Sandbox.EngineUnavailable` */
+export async function up(options: UpOptions = {}): Promise<UpResult> {
+  const paths = stackPaths({ name: options.name, home: options.home })
+  const log = options.log ?? printToStderr
+  await mkdir(paths.logsDir, { recursive: true })
+  return withDirectoryLock({ path: join(paths.dataDir, 'up.lock'), signal: options.signal }, () =>
+    upLocked({ ...options, log, paths }),
+  )
+}
+
+async function upLocked(options: UpOptions & { log: (line: string) => void; paths: StackPaths }): Promise<UpResult> {
+  const { paths, log, signal, roles = WORKER_ROLES } = options
+  const policyServer = options.policyServer ?? (process.env['LONGHAUL_POLICY_URL'] ?? '') === ''
+  const namespace = process.env['LONGHAUL_NAMESPACE'] ?? process.env['TEMPORAL_NAMESPACE'] ?? 'default'
+  // A server that was named and does not answer must not cost minutes of set-up first.
+  const external = process.env['TEMPORAL_ADDRESS'] ?? ''
+  if (external !== '') await inspectNamespace({ address: external, namespace })
+
+  const fingerprint = await codeFingerprint()
+  const running = await currentStack({ paths, fingerprint, log })
+  if (running !== null) return { changed: false, stack: running, setUpSeconds: 0 }
+
+  const files = engineFiles(paths)
+  const key = engineUserKey(paths)
+  let started = false
+  try {
+    const prepared = await setUp({
+      paths,
+      parts: partsFor({ roles, policyServer }),
+      engineUser: { key, owner: identify(process.pid) },
+      log,
+      signal,
+    })
+    const plan = await planStack({ paths, prepared, roles, policyServer, namespace, fingerprint })
+    await writeFileAtomically(paths.planFile, `${JSON.stringify(plan, null, 2)}\n`)
+    const supervisor = await startSupervisor(paths)
+    started = true
+    if (plan.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
+    const address = { address: plan.facts.temporalAddress, namespace }
+    await waitFor({ paths, supervisor, signal, only: 'temporal' })
+    await prepareNamespace({ ...address, raiseRetention: plan.ownsTemporal })
+    const stack = await waitFor({ paths, supervisor, signal })
+    return { changed: true, stack, setUpSeconds: prepared.seconds }
+  } catch (error) {
+    // Nothing half-started stays behind; the caller's error is the one to show.
+    if (started) await stopStack({ paths }).catch(() => undefined)
+    else await releasePrivateEngine({ files, key }).catch(() => undefined)
+    throw error
+  }
+}
+
+/** The stack that runs with this very code, or null after clearing away anything else. */
+async function currentStack(input: {
+  paths: StackPaths
+  fingerprint: string
+  log: (line: string) => void
+}): Promise<StackRecord | null> {
+  const { paths, fingerprint, log } = input
+  const record = await readStackRecord(paths.recordFile)
+  if (record === null) return null
+  const isSupervised = isAlive(record.supervisor)
+  if (isSupervised && record.fingerprint === fingerprint && record.services.every(({ state }) => state === 'ready')) {
+    log(`stack   "${paths.name}" runs already`)
+    return record
+  }
+  const left = livingServices(record).length
+  if (isSupervised)
+    log(`stack   "${paths.name}" runs older code or is not healthy: restarting it (runs go on by themselves)`)
+  else if (left > 0) log(`stack   the supervisor of "${paths.name}" had died: stopping the ${left} processes it left`)
+  // The engine stays: its user note is renewed by the set-up that follows.
+  await stopStack({ paths, keepEngine: true })
+  return null
+}
+
+function partsFor({ roles, policyServer }: { roles: readonly WorkerRole[]; policyServer: boolean }): StackPart[] {
+  const parts: StackPart[] = ['temporal']
+  if (roles.includes('sandbox')) parts.push('engine')
+  if (policyServer || roles.includes('trainer')) parts.push('python')
+  if (roles.includes('control')) parts.push('bundle')
+  return parts
+}
+
+async function startSupervisor(paths: StackPaths): Promise<ProcessIdentity> {
+  const logFile = join(paths.logsDir, 'supervisor.log')
+  await rotateLog(logFile)
+  const log = openSync(logFile, 'a')
+  const child = spawn(process.execPath, [supervisorModule(), paths.planFile], {
+    stdio: ['ignore', log, log],
+    detached: true,
+    cwd: paths.dataDir,
+  })
+  closeSync(log)
+  const spawned = new Promise<void>((resolve, reject) => {
+    child.once('spawn', resolve)
+    child.once('error', reject)
+  })
+  await spawned
+  child.unref()
+  return identify(child.pid ?? 0)
+}
+
+interface WaitInput {
+  paths: StackPaths
+  supervisor: ProcessIdentity
+  signal: AbortSignal | undefined
+  /** One service instead of all; a stack without it does not wait. */
+  only?: string
+}
+
+async function waitFor({ paths, supervisor, signal, only }: WaitInput): Promise<StackRecord> {
+  const deadline = Date.now() + READY_TIMEOUT_MS
+  for (;;) {
+    signal?.throwIfAborted()
+    const record = await readStackRecord(paths.recordFile)
+    const isOurs = record?.supervisor.pid === supervisor.pid
+    const awaited = isOurs ? record.services.filter(({ name }) => only === undefined || name === only) : null
+    if (record !== null && awaited?.every(({ state }) => state === 'ready') === true) return record
+    const broken = awaited?.find(({ state, restarts }) => state !== 'ready' && restarts >= MAX_EARLY_EXITS)
+    if (broken !== undefined) throw await notReady(broken, `it ended ${broken.restarts} times (${broken.lastExit})`)
+    if (!isAlive(supervisor)) throw await supervisorDied(paths)
+    if (Date.now() > deadline) {
+      const slow = awaited?.find(({ state }) => state !== 'ready')
+      throw slow === undefined
+        ? await supervisorDied(paths)
+        : await notReady(slow, `it did not answer within ${READY_TIMEOUT_MS / 1000} s`)
+    }
+    await sleep(100)
+  }
+}
+
+async function notReady(service: ServiceRecord, why: string): Promise<LonghaulError> {
+  return new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: `The ${service.name} of the local stack did not come up: ${why}. The end of ${service.log}:\n${await tailOf(service.log)}`,
+  })
+}
+
+async function supervisorDied(paths: StackPaths): Promise<LonghaulError> {
+  const log = join(paths.logsDir, 'supervisor.log')
+  return new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: `The supervisor of the local stack ended early. The end of ${log}:\n${await tailOf(log)}`,
+  })
+}
+
+function printToStderr(line: string): void {
+  process.stderr.write(`${line}\n`)
+}
