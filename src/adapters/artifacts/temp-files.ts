@@ -9,9 +9,14 @@ const ABANDONED_MS = 24 * 60 * 60 * 1000
 
 const HOST = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-')
 
-/** Writes and syncs a new temporary file; the name says who wrote it, so that a sweep can ask whether the writer lives. */
+/** A new name in the temporary directory: it says who writes, so that a sweep can ask whether the writer lives. */
+export function tempName(): string {
+  return `${HOST}.${process.pid}.${randomUUID()}`
+}
+
+/** Writes and syncs a new temporary file. */
 export async function writeTempFile(directory: string, bytes: Uint8Array): Promise<string> {
-  const path = join(directory, `${HOST}.${process.pid}.${randomUUID()}`)
+  const path = join(directory, tempName())
   const file = await open(path, 'wx')
   try {
     await file.writeFile(bytes)

@@ -1,0 +1,97 @@
+import { decodeSafetensors, type StoredTensor } from '../trainer-job/safetensors.ts'
+
+/** Label positions with the trainer's log-probabilities under old and new weights, temperature 1. */
+export interface Canary {
+  rows: { ids: number[]; positions: CanaryPosition[] }[]
+}
+
+export interface CanaryPosition {
+  /** Inside the row, ≥ 1. */
+  index: number
+  oldLogprob: number
+  newLogprob: number
+}
+
+export interface CanaryFigures {
+  /** Median of |served − new|. */
+  medianDifference: number
+  /** ⟨served − old, new − old⟩ / ‖new − old‖²: near 1 for the new weights, near 0 for stale ones. */
+  projection: number
+}
+
+export type CanaryVerdict = CanaryFigures & {
+  /** `indistinguishable`: old and new differ by less than the engine's noise; only version and checksum speak then. */
+  kind: 'verified' | 'indistinguishable' | 'stale' | 'wrong'
+}
+
+/** Half-way between old and new weights. */
+const LEAST_PROJECTION = 0.5
+
+export function judgeCanary({
+  served,
+  positions,
+  tolerance,
+}: {
+  served: readonly number[]
+  positions: readonly CanaryPosition[]
+  tolerance: number
+}): CanaryVerdict {
+  const differences = positions.map(({ newLogprob }, at) => Math.abs((served[at] ?? Number.NaN) - newLogprob))
+  const medianDifference = median(differences)
+  const moved = positions.map(({ newLogprob, oldLogprob }) => newLogprob - oldLogprob)
+  const movedSquare = moved.reduce((sum, step) => sum + step * step, 0)
+  const along = positions.reduce(
+    (sum, { oldLogprob }, at) => sum + ((served[at] ?? 0) - oldLogprob) * (moved[at] ?? 0),
+    0,
+  )
+  const projection = movedSquare === 0 ? 0 : along / movedSquare
+  // Written so that NaN, too, is wrong.
+  const isClose = medianDifference <= tolerance
+  const isTellable = Math.sqrt(movedSquare / Math.max(1, positions.length)) > tolerance
+  if (isTellable && isClose && projection > LEAST_PROJECTION) return { kind: 'verified', medianDifference, projection }
+  if (!isTellable && isClose) return { kind: 'indistinguishable', medianDifference, projection }
+  const isOld = Math.abs(projection) < LEAST_PROJECTION && isTellable
+  return { kind: isOld ? 'stale' : 'wrong', medianDifference, projection }
+}
+
+/** Throws a plain `Error` for a file that is no canary. */
+export function parseCanary(file: Uint8Array): Canary {
+  const tensors = decodeSafetensors(file)
+  const offsets = Array.from(new BigInt64Array(needed(tensors, 'row_offsets', 'I64')), Number)
+  const ids = new Int32Array(needed(tensors, 'input_ids', 'I32'))
+  const rows = offsets.slice(1).map((end, row): Canary['rows'][number] => ({
+    ids: [...ids.subarray(offsets[row] ?? 0, end)],
+    positions: [],
+  }))
+  const at = new Int32Array(needed(tensors, 'position_row', 'I32'))
+  const index = new Int32Array(needed(tensors, 'position_index', 'I32'))
+  const old = new Float32Array(needed(tensors, 'old_logprobs', 'F32'))
+  const next = new Float32Array(needed(tensors, 'new_logprobs', 'F32'))
+  for (let position = 0; position < at.length; position++) {
+    const row = rows[at[position] ?? -1]
+    const label = index[position] ?? 0
+    if (row === undefined || label < 1 || label >= row.ids.length)
+      throw new Error(`canary position ${position} lies outside`)
+    row.positions.push({
+      index: label,
+      oldLogprob: old[position] ?? Number.NaN,
+      newLogprob: next[position] ?? Number.NaN,
+    })
+  }
+  return { rows }
+}
+
+function needed(tensors: Map<string, StoredTensor>, name: string, dtype: string): ArrayBuffer {
+  const tensor = tensors.get(name)
+  if (tensor === undefined || tensor.dtype !== dtype) throw new Error(`no tensor ${name} of type ${dtype}`)
+  // A copy begins at offset 0, where every element type is aligned.
+  return new Uint8Array(tensor.bytes).buffer
+}
+
+function median(values: readonly number[]): number {
+  if (values.some(Number.isNaN) || values.length === 0) return Number.NaN
+  const sorted = [...values].sort((a, b) => a - b)
+  const middle = Math.floor(sorted.length / 2)
+  const upper = sorted[middle] ?? Number.NaN
+  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? Number.NaN)) / 2
+}

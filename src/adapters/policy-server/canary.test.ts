@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { encodeSafetensors } from '../trainer-job/safetensors.ts'
+import { verifyCanary } from './canary.ts'
+
+const root = await mkdtemp(join(tmpdir(), 'canary-'))
+after(() => rm(root, { recursive: true, force: true }))
+const signal = new AbortController().signal
+const policy: PolicyRef = {
+  version: 'v000001-aaaaaaaa',
+  uri: pathToFileURL(root).href,
+  manifestSha256: '',
+  globalStep: 1,
+  checkpointUri: null,
+  checkpointSha256: null,
+}
+
+/** Two rows of four tokens; the new weights moved their last two labels by a half. */
+async function writeCanary(moved: number): Promise<void> {
+  const position = [2, 3, 2, 3]
+  await writeFile(
+    join(root, 'canary.safetensors'),
+    encodeSafetensors([
+      { name: 'row_offsets', dtype: 'I64', shape: [3], data: BigInt64Array.from([0n, 4n, 8n]) },
+      { name: 'input_ids', dtype: 'I32', shape: [8], data: Int32Array.from([1, 2, 3, 4, 5, 6, 7, 8]) },
+      { name: 'position_row', dtype: 'I32', shape: [4], data: Int32Array.from([0, 0, 1, 1]) },
+      { name: 'position_index', dtype: 'I32', shape: [4], data: Int32Array.from(position) },
+      { name: 'old_logprobs', dtype: 'F32', shape: [4], data: Float32Array.from(position, (at) => -at) },
+      { name: 'new_logprobs', dtype: 'F32', shape: [4], data: Float32Array.from(position, (at) => -at + moved) },
+    ]),
+  )
+}
+
+/** Scores of a server whose weights are `share` of the way from old to new, with an engine's noise. */
+const serverAt = (score: (at: number) => number) => ({
+  score: ({ ids }: { ids: number[] }) => Promise.resolve(ids.slice(1).map((_id, index) => score(index + 1))),
+})
+const verify = (score: (at: number) => number) =>
+  verifyCanary({ client: serverAt(score), policy, tolerance: 0.02, signal })
+
+test('a server with the new weights is verified, engine noise included', async () => {
+  await writeCanary(0.5)
+  const verdict = await verify((at) => -at + 0.5 + (at % 2 === 0 ? 0.01 : -0.01))
+  assert.equal(verdict.kind, 'verified')
+})
+
+test('a server that still holds the old weights is refused as stale, one with others as wrong', async () => {
+  await writeCanary(0.5)
+  await assert.rejects(
+    verify((at) => -at),
+    { code: 'Model.CanaryMismatch', message: /those of the old ones/ },
+  )
+  await assert.rejects(
+    verify((at) => -at + 3),
+    { code: 'Model.CanaryMismatch', message: /those of the trainer/ },
+  )
+  await assert.rejects(
+    verify(() => Number.NaN),
+    { code: 'Model.CanaryMismatch' },
+  )
+})
+
+test('weights that moved less than the engine’s noise cannot be told apart, and that is said', async () => {
+  await writeCanary(0.001)
+  assert.equal((await verify((at) => -at)).kind, 'indistinguishable')
+  await assert.rejects(
+    verify((at) => -at + 1),
+    { code: 'Model.CanaryMismatch' },
+  )
+})
+
+test('no file: nothing to compare; a broken file is corrupt', async () => {
+  await rm(join(root, 'canary.safetensors'))
+  assert.deepEqual(await verify((at) => -at), { kind: 'no-canary' })
+  await writeFile(join(root, 'canary.safetensors'), 'torn')
+  await assert.rejects(
+    verify((at) => -at),
+    { code: 'Artifact.Corrupt' },
+  )
+})

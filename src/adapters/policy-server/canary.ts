@@ -1,0 +1,65 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyClient, PolicyRef } from '../../contracts/policy.types.ts'
+import { type Canary, judgeCanary, parseCanary, type CanaryVerdict } from './canary-rules.ts'
+
+export const CANARY_FILE = 'canary.safetensors'
+
+export interface VerifyCanaryInput {
+  client: Pick<PolicyClient, 'score'>
+  policy: PolicyRef
+  /** Largest median difference of log-probabilities between server and trainer: about 1e-4 in fp32, 2e-2 in bf16 on a GPU. */
+  tolerance: number
+  /** Canary rows scored at most; the file holds the wanted positions several times over. @default 16 */
+  maxRows?: number
+  signal: AbortSignal
+}
+
+/**
+ * Asks the server for the canary's log-probabilities and compares them with the trainer's: an answer of 200 proves nothing about
+ * which weights gave it. A base policy has no canary: there is nothing to compare, and the result says so.
+ * @throws LonghaulError `Model.CanaryMismatch` for wrong or stale weights, `Artifact.Corrupt` for a broken file, `Model.*`
+ */
+export async function verifyCanary(input: VerifyCanaryInput): Promise<CanaryVerdict | { kind: 'no-canary' }> {
+  const { client, policy, tolerance, maxRows = 16, signal } = input
+  const canary = await readCanary(policy)
+  if (canary === null) return { kind: 'no-canary' }
+  const served: number[] = []
+  const rows = canary.rows.filter(({ positions }) => positions.length > 0).slice(0, maxRows)
+  for (const { ids, positions } of rows) {
+    const scores = await client.score({ policy: policy.version, ids }, signal)
+    // Scores begin at position 1: the first token has no prefix.
+    served.push(...positions.map(({ index }) => scores[index - 1] ?? Number.NaN))
+  }
+  const verdict = judgeCanary({ served, positions: rows.flatMap(({ positions }) => positions), tolerance })
+  if (verdict.kind === 'verified' || verdict.kind === 'indistinguishable') return verdict
+  throw new LonghaulError({
+    code: 'Model.CanaryMismatch',
+    message:
+      verdict.kind === 'stale'
+        ? 'Expected the server to answer with the new weights, its answers are those of the old ones'
+        : 'Expected the server’s log-probabilities to be those of the trainer',
+    details: {
+      policy: policy.version,
+      medianDifference: verdict.medianDifference,
+      projection: verdict.projection,
+      tolerance,
+    },
+  })
+}
+
+async function readCanary({ uri }: PolicyRef): Promise<Canary | null> {
+  const path = join(fileURLToPath(uri), CANARY_FILE)
+  const file = await readFile(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return null
+    throw error
+  })
+  if (file === null) return null
+  try {
+    return parseCanary(file)
+  } catch (cause) {
+    throw new LonghaulError({ code: 'Artifact.Corrupt', message: 'Expected a canary file', details: { path }, cause })
+  }
+}

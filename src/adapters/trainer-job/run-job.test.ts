@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { python, pythonEnvironment, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
+import { makeEpisode, makeTrainingRecipe, NEUTRAL } from '../../../test/support/training-records.ts'
+import type { TrainingJobInput } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { groupAdvantages } from '../../domain/advantages.ts'
+import { splitIntoMinibatches } from '../../domain/minibatches.ts'
+import { createDirectoryStore } from '../artifacts/directory-store.ts'
+import { type BatchRow, writeBatch } from './batch-writer.ts'
+import { type PreparedJob, prepareJob } from './job-spec.ts'
+import { importBasePolicy } from './policy-directory.ts'
+import { readPolicyFacts } from './policy-facts.ts'
+import { runJob, type RunJobInput } from './run-job.ts'
+import { assembleTrajectory } from './trajectory.ts'
+
+/** The launcher against the real trainer on a tiny random model: about ten optimizer steps in all. */
+describe('training job', { skip: withoutPython }, () => {
+  const command = { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } }
+  const never = new AbortController().signal
+  let root = ''
+  let store: ArtifactStore
+  let base: PolicyRef
+
+  before(async () => {
+    root = await mkdtemp(join(tmpdir(), 'run-job-'))
+    store = createDirectoryStore({ root: join(root, 'store') })
+    await writeTinyPolicy(join(root, 'base'), 0)
+    base = await importBasePolicy({ store, directory: join(root, 'base') })
+  })
+  after(() => rm(root, { recursive: true, force: true }))
+
+  interface Wish {
+    run: string
+    kind?: 'rft' | 'dapo'
+    policy?: PolicyRef
+    iteration?: number
+    trajectories?: number
+  }
+
+  async function prepare({ run, kind = 'rft', policy = base, iteration = 1, ...wish }: Wish): Promise<PreparedJob> {
+    const recipe = makeTrainingRecipe()
+    const stage = kind === 'rft' ? 'rft' : 'dapo-1'
+    const count = wish.trajectories ?? 4
+    const rewards = Array.from({ length: count }, (_, index) => 1 - index / 4)
+    const advantages = groupAdvantages({ rewards, delta: 1e-6 })
+    const rows = rewards.map((_reward, index): BatchRow => {
+      const { record, actions } = makeEpisode({ run, stage, iteration, index, policy: policy.version })
+      const trajectory = assembleTrajectory({ record, actions, trainFormatErrors: true })
+      return { trajectory, group: 't', member: index, advantage: kind === 'rft' ? null : (advantages[index] ?? 0) }
+    })
+    const minibatches = splitIntoMinibatches({ trajectories: rows.length, batch: 2 })
+    const batch = await writeBatch({
+      store,
+      directory: runKeys.batch(run, stage, iteration, 0),
+      kind,
+      run,
+      iteration,
+      rows: kind === 'rft' ? rows : rows.filter(({ advantage }) => advantage !== 0),
+      minibatches,
+      groups: [{ id: 't', taskId: 't', rewards, outcomes: rewards.map(() => 0), infra: 0, dropped: null }],
+      policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
+      ...(await readPolicyFacts(policy)),
+      maxRowTokens: 256,
+      sampling: NEUTRAL,
+      totalSteps: minibatches.length * 2,
+      advantage: kind === 'rft' ? null : { delta: 1e-6, filter: 'shaped' },
+    })
+    const job: TrainingJobInput = { run, stage, kind, iteration, slice: 0, batch, policy }
+    return prepareJob({ store, recipe, job, threads: 1 })
+  }
+
+  const start = (job: PreparedJob, changes: Partial<RunJobInput> = {}) =>
+    runJob({ job, command, attempt: 1, signal: never, ...changes })
+
+  test('rft, then dapo from its checkpoint: each commits a policy that the next starts from', async () => {
+    const events: string[] = []
+    const rft = await prepare({ run: 'a' })
+    const trained = await start(rft, { onProgress: ({ event }) => events.push(event) })
+    // 4 trajectories in batches of 2, twice.
+    assert.equal(trained.steps, 4)
+    assert.equal(trained.policy.globalStep, 4)
+    assert.equal(trained.policy.version, `v000004-${rft.key.slice(0, 8)}`)
+    assert.equal(trained.metrics.length, 4)
+    assert.ok(Number.isFinite(trained.loss))
+    for (const event of ['started', 'loaded', 'opt_step', 'committed', 'exported', 'done']) {
+      assert.ok(events.includes(event), `${event} in ${events.join(' ')}`)
+    }
+    const dapo = await start(await prepare({ run: 'a', kind: 'dapo', policy: trained.policy }))
+    assert.equal(dapo.policy.globalStep, 6)
+    assert.notEqual(dapo.policy.manifestSha256, trained.policy.manifestSha256)
+  })
+
+  test('two launchers at once and one afterwards: one trainer trains, all get its result', async () => {
+    const job = await prepare({ run: 'twice' })
+    const [a, b] = await Promise.all([start(job), start(job)])
+    assert.deepEqual(a, b)
+    assert.deepEqual(await start(await prepare({ run: 'twice' })), a)
+    assert.deepEqual(attemptsOf(job), ['1'])
+  })
+
+  test('a launcher that dies in the middle leaves its trainer at work; the next one follows it', async () => {
+    const job = await prepare({ run: 'orphan', trajectories: 12 })
+    const launcher = launchInOtherProcess(job)
+    await untilExists(join(job.jobDirectory, 'leases/1.json'))
+    launcher.kill('SIGKILL')
+    const result = await start(job, { attempt: 2 })
+    assert.equal(result.steps, 12)
+    assert.deepEqual(attemptsOf(job), ['1'])
+  })
+
+  test('a trainer killed in the middle of its steps is continued from its last committed step', async () => {
+    const job = await prepare({ run: 'killed', trajectories: 12 })
+    let killed = false
+    const first = start(job, {
+      onProgress: ({ event, globalStep }) => {
+        if (killed || event !== 'opt_step' || (globalStep ?? 0) < 3) return
+        killed = true
+        process.kill(leaderOf(job), 'SIGKILL')
+      },
+    })
+    await assert.rejects(first, { code: 'Trainer.Failed', retryable: true })
+    const events: string[] = []
+    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    assert.equal(result.steps, 12)
+    assert.ok(events.includes('resumed'))
+  })
+
+  test('a cancelled job stops its trainer and gives the caller its own reason', async () => {
+    const job = await prepare({ run: 'cancelled', trajectories: 12 })
+    const controller = new AbortController()
+    const reason = new Error('cancelled')
+    const running = start(job, {
+      signal: controller.signal,
+      onProgress: ({ event }) => event === 'opt_step' && controller.abort(reason),
+    })
+    await assert.rejects(running, (error) => error === reason)
+    const report = JSON.parse(await readFile(join(job.jobDirectory, 'attempts/1/exit.json'), 'utf8')) as {
+      code: number
+    }
+    assert.equal(report.code, 75)
+    assert.equal((await start(job, { attempt: 2 })).steps, 12)
+  })
+
+  test('a worker that shuts down leaves the trainer to the next one', async () => {
+    const job = await prepare({ run: 'outlives', trajectories: 12 })
+    const controller = new AbortController()
+    const reason = new Error('worker shutdown')
+    const running = start(job, {
+      signal: controller.signal,
+      mayOutlive: (given) => given === reason,
+      onProgress: ({ event }) => event === 'opt_step' && controller.abort(reason),
+    })
+    await assert.rejects(running, (error) => error === reason)
+    assert.equal((await start(job, { attempt: 2 })).steps, 12)
+    assert.deepEqual(attemptsOf(job), ['1'])
+  })
+
+  test('a trainer that stands still is stopped after the stall limit and counts as failed', async () => {
+    const job = await prepare({ run: 'stalled', trajectories: 12 })
+    const limits = { ...job.limits, graceMs: 200 }
+    const running = start(
+      { ...job, limits },
+      {
+        onProgress: ({ event }) => {
+          if (event !== 'opt_step' || limits.stallMs === 1000) return
+          // Short only from here on: importing torch takes longer than this.
+          limits.stallMs = 1000
+          process.kill(leaderOf(job), 'SIGSTOP')
+        },
+      },
+    )
+    await assert.rejects(running, { code: 'Trainer.Failed', message: /no progress for 1000 ms/ })
+    assert.throws(() => process.kill(leaderOf(job), 0), { code: 'ESRCH' })
+  })
+
+  test('a torn batch, a bad spec and a missing interpreter each have their code', async () => {
+    const torn = await prepare({ run: 'torn' })
+    await writeFile(join(store.path(runKeys.batch('torn', 'rft', 1, 0)), 'batch.safetensors'), 'torn')
+    await assert.rejects(start(torn), { code: 'Trainer.BatchRefused', retryable: false })
+    const bad = await prepare({ run: 'bad' })
+    await assert.rejects(start({ ...bad, spec: { ...bad.spec, surprise: 1 } }), { code: 'Trainer.BadSpec' })
+    const other = await prepare({ run: 'no-python' })
+    const without = start(other, { command: { python: join(root, 'no-python') } })
+    await assert.rejects(without, { code: 'Trainer.Unavailable', retryable: true })
+    const moved = await prepare({ run: 'moved', policy: { ...base, manifestSha256: '0'.repeat(64) } })
+    await assert.rejects(start(moved), { code: 'Trainer.InputMissing', retryable: false })
+  })
+
+  test('the key does not depend on attempt or layout, and changes with batch and recipe', async () => {
+    const [a, b] = [await prepare({ run: 'key' }), await prepare({ run: 'key' })]
+    assert.equal(a.key, b.key)
+    const other = await prepare({ run: 'key-2', trajectories: 6 })
+    assert.notEqual(other.key, a.key)
+  })
+
+  function attemptsOf({ jobDirectory }: PreparedJob): string[] {
+    return readdirSync(join(jobDirectory, 'attempts'))
+  }
+
+  function leaderOf({ jobDirectory }: PreparedJob): number {
+    const lease = JSON.parse(readFileSync(join(jobDirectory, 'leases/1.json'), 'utf8')) as { pid: number }
+    return lease.pid
+  }
+
+  function launchInOtherProcess(job: PreparedJob): ChildProcess {
+    const script = `
+      import { runJob } from ${JSON.stringify(join(import.meta.dirname, 'run-job.ts'))}
+      const { job, command } = JSON.parse(process.argv[1])
+      await runJob({ job, command, attempt: 1, signal: new AbortController().signal })
+    `
+    const args = ['--input-type=module', '-e', script, JSON.stringify({ job, command })]
+    return spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] })
+  }
+
+  async function untilExists(path: string): Promise<void> {
+    for (const deadline = Date.now() + 60_000; Date.now() < deadline; ) {
+      if ((await stat(path).catch(() => null)) !== null) return
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    throw new Error(`${path} did not appear: ${(await readdir(root)).join(' ')}`)
+  }
+})

@@ -1,0 +1,145 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { claimedAt, claimFence, exitReport, highestFence, leaseHolder, progressAge } from './attempt-files.ts'
+import { type AttemptEnd, FENCED, failureOf } from './exit-codes.ts'
+import { followAttempt } from './follow-attempt.ts'
+import type { PreparedJob } from './job-spec.ts'
+import { committedManifest } from './policy-directory.ts'
+import { livenessOf } from './process-identity.ts'
+import { launchTrainer, type TrainerCommand } from './process-launcher.ts'
+import type { TrainerProgress } from './progress-tail.ts'
+
+export interface RunJobInput {
+  job: PreparedJob
+  command: TrainerCommand
+  /** Attempt number of the caller, for the trainer's records. */
+  attempt: number
+  onProgress?: (progress: TrainerProgress) => void
+  signal: AbortSignal
+  /** True for a reason that ends only the caller (a worker shutdown): the trainer goes on and is found again. @default never */
+  mayOutlive?: (reason: unknown) => boolean
+}
+
+export interface RunJobResult {
+  policy: PolicyRef
+  /** Optimizer steps of this job. */
+  steps: number
+  /** Of the last optimizer step. */
+  loss: number
+  /** One object an optimizer step, trainer.md §12. */
+  metrics: Record<string, unknown>[]
+}
+
+/** A claimed fence without a process: the launcher died in between, or the interpreter is still starting. */
+const START_WAIT_MS = 15_000
+const POLL_MS = 250
+
+/**
+ * Runs a training job to its end, or finds it: committed output is returned, a living trainer is followed, a dead one is
+ * continued under the next fence. Never starts a second writer on a guess; where one starts anyway the lower fence stops itself.
+ * On abort the trainer's process group is stopped and the signal's reason thrown.
+ * @throws LonghaulError `Trainer.*`
+ */
+export async function runJob(input: RunJobInput): Promise<RunJobResult> {
+  const { job, signal } = input
+  for (;;) {
+    signal.throwIfAborted()
+    const result = await readCommitted(job)
+    if (result !== null) return result
+    const end = await runAttempt(input)
+    if (end === null || end.code === FENCED) continue
+    if (end.code !== 0) throw failureOf(end, { job: job.jobId })
+    const committed = await readCommitted(job)
+    if (committed !== null) return committed
+    throw failureOf({ code: null, message: 'exit 0 without committed output' }, { job: job.jobId })
+  }
+}
+
+/** Null: nothing to follow yet, look again. */
+async function runAttempt(input: RunJobInput): Promise<AttemptEnd | null> {
+  const { job, command, attempt } = input
+  const newest = await newestAttempt(job)
+  switch (newest.kind) {
+    case 'running':
+      return followAttempt({ ...input, fence: newest.fence, identity: newest.identity, ended: null })
+    case 'starting':
+      await sleep(POLL_MS)
+      return null
+    case 'elsewhere':
+      throw new LonghaulError({
+        code: 'Trainer.Unavailable',
+        message:
+          'Expected to be the only launcher of the job: a trainer on another host is at work and cannot be asked',
+        details: { job: job.jobId, host: newest.host },
+      })
+    case 'over': {
+      const fence = newest.fence + 1
+      const spec = { ...job.spec, attempt, fence }
+      if (!(await claimFence({ jobDirectory: job.jobDirectory, fence, spec }))) return null
+      const { identity, ended } = await launchTrainer(command, job, fence)
+      return followAttempt({ ...input, fence, identity, ended })
+    }
+  }
+}
+
+type NewestAttempt =
+  | { kind: 'over'; fence: number }
+  | { kind: 'running'; fence: number; identity: NonNullable<Awaited<ReturnType<typeof leaseHolder>>> }
+  | { kind: 'starting' }
+  | { kind: 'elsewhere'; host: string }
+
+async function newestAttempt({ jobDirectory, limits }: PreparedJob): Promise<NewestAttempt> {
+  const fence = await highestFence(jobDirectory)
+  if (fence === 0 || (await exitReport(jobDirectory, fence)) !== null) return { kind: 'over', fence }
+  const identity = await leaseHolder(jobDirectory, fence)
+  if (identity === null) {
+    const since = await claimedAt(jobDirectory, fence)
+    return since !== null && Date.now() - since < START_WAIT_MS ? { kind: 'starting' } : { kind: 'over', fence }
+  }
+  switch (await livenessOf(identity)) {
+    case 'alive':
+      return { kind: 'running', fence, identity }
+    case 'dead':
+      return { kind: 'over', fence }
+    case 'unknown': {
+      // The file system is shared, so silence there is the only sign; fences keep a wrong guess harmless.
+      const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
+      return isSilent ? { kind: 'over', fence } : { kind: 'elsewhere', host: identity.host }
+    }
+  }
+}
+
+/** Both outputs of this very job, or null. */
+async function readCommitted(job: PreparedJob): Promise<RunJobResult | null> {
+  const [checkpoint, policy] = await Promise.all([
+    committedManifest(job.checkpoint.directory),
+    committedManifest(job.policy.directory),
+  ])
+  if (checkpoint?.manifest['key'] !== job.key || policy?.manifest['key'] !== job.key) return null
+  const metrics = await readMetrics(job.checkpoint.directory)
+  const globalStep = Number(checkpoint.manifest['global_step'])
+  return {
+    policy: {
+      version: job.policy.version,
+      uri: job.policy.uri,
+      manifestSha256: policy.sha256,
+      globalStep,
+      checkpointUri: job.checkpoint.uri,
+      checkpointSha256: checkpoint.sha256,
+    },
+    steps: globalStep - job.globalStep,
+    loss: Number(metrics.at(-1)?.['loss'] ?? Number.NaN),
+    metrics,
+  }
+}
+
+async function readMetrics(checkpoint: string): Promise<Record<string, unknown>[]> {
+  const text = await readFile(join(checkpoint, 'metrics.jsonl'), 'utf8')
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+}
