@@ -126,7 +126,11 @@ export interface ArtifactActivities {
     score: StageScore
     evaluation: ArtifactRef
   }>
-  writeReport(input: { run: string }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
+  /** @param input durations in seconds by phase, in order */
+  writeReport(input: {
+    run: string
+    durations: Record<string, number>
+  }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
 }
 
 export interface BuiltBatch {

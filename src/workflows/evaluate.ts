@@ -52,7 +52,7 @@ async function evaluateAlone(input: EvaluateInput): Promise<EvaluateResult> {
     const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
     await publishing.publishPolicy({ run: plan.run, policy })
     const result = await score({ plan, name: 'nightly', policy })
-    await artifacts.writeReport({ run: plan.run })
+    await artifacts.writeReport({ run: plan.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
     return result
   } finally {
     await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))

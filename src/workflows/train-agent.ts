@@ -86,6 +86,9 @@ class TrainingRun {
   #since = workflowInfo().startTime
   #openStage: string | null = null
   #failure: string | null = null
+  /** Seconds by phase; a phase entered twice adds up. */
+  readonly #durations: Record<string, number> = {}
+  #timer: { name: string; since: number } = { name: 'resolve', since: Date.now() }
 
   constructor() {
     setHandler(progressQuery, () => this.#progress())
@@ -114,6 +117,7 @@ class TrainingRun {
     const heldOut = await this.#prepare(plan, 'heldOut')
     const train = plan.rft || plan.stages.length > 0 ? await this.#prepare(plan, 'train') : null
 
+    this.#time('publish')
     this.#enter('publishing the base policy')
     let policy = await control.resolvePolicy({ run: plan.run, policy: 'base' })
     await publishing.publishPolicy({ run: plan.run, policy })
@@ -133,8 +137,10 @@ class TrainingRun {
   }
 
   async #prepare(plan: ResolvedRun, which: 'train' | 'heldOut'): Promise<PreparedSuite> {
+    this.#time('prepare')
     this.#enter(`preparing the ${which === 'train' ? 'training' : 'held-out'} suite`)
     const suite = await slowControl.prepareSuite({ run: plan.run, which })
+    this.#time('gate')
     this.#enter(`gating ${suite.tasks} tasks of ${suite.name}`)
     const gate = await gateSuite({ plan, suite })
     if (gate.admitted === 0) {
@@ -144,6 +150,7 @@ class TrainingRun {
   }
 
   async #evaluate(plan: ResolvedRun, name: string, policy: PolicyRef): Promise<void> {
+    this.#time(`evaluate ${name}`)
     await this.#hold(`evaluating ${name} (${policy.version})`)
     const result = await executeChild(evaluate, {
       workflowId: workflowIds.evaluate(workflowIds.train(plan.run), name),
@@ -157,6 +164,7 @@ class TrainingRun {
   }
 
   async #fineTune(plan: ResolvedRun, suite: PreparedSuite, policy: PolicyRef): Promise<PolicyRef> {
+    this.#time('rft')
     await this.#hold('rejection fine-tuning')
     const workflowId = workflowIds.rft(workflowIds.train(plan.run))
     const result = await this.#whileOpen(workflowId, () =>
@@ -172,6 +180,7 @@ class TrainingRun {
 
   async #reinforce(plan: ResolvedRun, suite: PreparedSuite, stageIndex: number, policy: PolicyRef): Promise<PolicyRef> {
     const stage = plan.stages[stageIndex]?.name ?? String(stageIndex)
+    this.#time(stage)
     await this.#hold(`reinforcing, ${stage}`)
     const workflowId = workflowIds.reinforce(workflowIds.train(plan.run), stage)
     const { paused, stopAfterIteration } = this.#steering
@@ -192,7 +201,8 @@ class TrainingRun {
     this.#enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
     if (last !== undefined) await control.promote({ run, policy, score: last })
     this.#enter('writing the report')
-    const { html } = await artifacts.writeReport({ run })
+    this.#time('report')
+    const { html } = await artifacts.writeReport({ run, durations: this.#durations })
     this.#enter('done')
     return { run, policy: policy.version, stages: this.#scores, report: html }
   }
@@ -224,6 +234,13 @@ class TrainingRun {
     this.#phase = phase
     this.#since = new Date()
     this.#show()
+  }
+
+  #time(name: string): void {
+    const now = Date.now()
+    const { name: last, since } = this.#timer
+    this.#durations[last] = (this.#durations[last] ?? 0) + (now - since) / 1000
+    this.#timer = { name, since: now }
   }
 
   #progress(): RunProgress {

@@ -19,6 +19,6 @@ export function createArtifactActivities(deps: ArtifactDependencies): ArtifactAc
   return {
     buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
     summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
-    writeReport: activity(async ({ run }) => writeReport({ store, recipe: await recipes(run) }, run)),
+    writeReport: activity((input) => writeReport({ store }, input)),
   }
 }

@@ -1,0 +1,125 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { isValidEpisode } from '../../domain/episode-rules.ts'
+import { pairedDifference, passAt1 } from '../../domain/statistics.ts'
+import type { CurvePoint, ReportData } from '../../report/report-data.ts'
+import type { RunClaim } from '../control/run-names.ts'
+import type { StoredRecipe } from '../stored-recipe.ts'
+import { type GatedSuite, readOrThrow } from '../stored-tasks.ts'
+import { checkLedger } from './check-ledger.ts'
+import type { IterationPlan } from '../control/plan-iteration.ts'
+import { packageVersion } from './package-version.ts'
+
+/** Gathers a run's report from its records alone: the same again whenever it is asked for, also long after the run. */
+export async function gatherReportData(
+  store: ArtifactStore,
+  { run, durations }: { run: string; durations: Record<string, number> },
+): Promise<ReportData> {
+  const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
+  const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+  const all = await readAll<EvaluationRecord>(store, `runs/${run}/evaluations/`)
+  const evaluations = orderEvaluations(all.filter(({ name }) => !isOnTheWay(name)))
+  const { totals, mismatches } = await checkLedger({ store, recipe }, run)
+  return {
+    run,
+    kind: claim.kind,
+    recipe: { name: recipe.name, hash, seed: recipe.seed, base: recipe.model.base },
+    evaluations,
+    paired: pairs(evaluations),
+    curve: await curve(store, run, all),
+    ledger: { totals, mismatches: mismatches.length },
+    refused: await refusedTasks(store, run, recipe.data.gate.repeats),
+    durations,
+    versions: { longhaul: packageVersion(), node: process.version },
+  }
+}
+
+/** `dapo-1-0003`: an evaluation inside a stage. */
+function isOnTheWay(name: string): boolean {
+  return /-\d{4}$/.test(name)
+}
+
+const FIXED_ORDER = ['base', 'rft', 'rl']
+
+/** base, rft, stages by name, rl. */
+function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
+  const rank = (name: string): number =>
+    name === 'rl' ? 3 : FIXED_ORDER.includes(name) ? FIXED_ORDER.indexOf(name) : 2
+  return evaluations.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
+}
+
+function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
+  return evaluations.flatMap((before, index) =>
+    evaluations.slice(index + 1).map((after) => ({
+      before: before.name,
+      after: after.name,
+      ...pairedDifference({ before: before.tasks, after: after.tasks }),
+    })),
+  )
+}
+
+async function curve(store: ArtifactStore, run: string, evaluations: EvaluationRecord[]): Promise<CurvePoint[]> {
+  const evaluated = await Promise.all(
+    evaluations.map(async ({ name, score, taskSem, tasks }): Promise<CurvePoint> => {
+      const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(score.policy))
+      const attempts = score.attempts
+      return {
+        kind: 'evaluation',
+        label: name,
+        globalStep,
+        mean: score.passAt1,
+        sem: taskSem,
+        tasks: tasks.length,
+        attempts,
+      }
+    }),
+  )
+  const points = [...evaluated, ...(await rolloutPoints(store, run))]
+  return points.sort((a, b) => a.globalStep - b.globalStep || (a.label < b.label ? -1 : 1))
+}
+
+/** Share resolved among the training rollouts of each iteration, with its error clustered by task. */
+async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePoint[]> {
+  const plans = (await readAll<IterationPlan>(store, `runs/${run}/`, '/plan.json')).filter(
+    ({ stage }) => !stage.startsWith('eval-'),
+  )
+  const points: CurvePoint[] = []
+  for (const { stage, iteration } of plans) {
+    const prefix = `episodes/${run}/${stage}/${String(iteration).padStart(4, '0')}/`
+    const records = await readAll<EpisodeRecord>(store, prefix, '/result.json')
+    const valid = records.filter(isValidEpisode)
+    const [first] = valid
+    if (first === undefined) continue
+    const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(first.policy))
+    const byTask = Map.groupBy(valid, ({ taskId }) => taskId)
+    const tasks = [...byTask].map(([taskId, siblings]) => ({
+      taskId,
+      outcomes: siblings.map(({ verdict }): 0 | 1 => (verdict === 'resolved' ? 1 : 0)),
+    }))
+    const { mean, taskSem } = passAt1(tasks)
+    const attempts = Math.max(...tasks.map(({ outcomes }) => outcomes.length))
+    const label = stage === 'rft' ? 'rft' : `${stage} ${iteration}`
+    points.push({ kind: 'rollout', label, globalStep, mean, sem: taskSem, tasks: tasks.length, attempts })
+  }
+  return points
+}
+
+async function refusedTasks(store: ArtifactStore, run: string, repeats: number): Promise<ReportData['refused']> {
+  const plans = await readAll<IterationPlan>(store, `runs/${run}/`, '/plan.json')
+  const refused: ReportData['refused'] = []
+  for (const suite of new Set(plans.map((plan) => plan.suite))) {
+    const gated = await store.readRecord<GatedSuite>(suiteKeys.gated(suite, repeats))
+    refused.push(...(gated?.refused ?? []))
+  }
+  return refused
+}
+
+async function readAll<T extends object>(store: ArtifactStore, prefix: string, ending = '.json'): Promise<T[]> {
+  const keys = (await store.list(prefix)).filter((key) => key.endsWith(ending))
+  const records: T[] = []
+  for (const key of keys) records.push(await readOrThrow<T>(store, key))
+  return records
+}

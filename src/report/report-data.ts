@@ -1,0 +1,34 @@
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { LedgerTotals } from '../domain/ledger.ts'
+import type { PairedDifference } from '../domain/statistics.ts'
+
+/** Everything a report shows, as plain data: gathered from records once, rendered as table, HTML and JSON. */
+export interface ReportData {
+  run: string
+  kind: 'train' | 'eval'
+  recipe: { name: string; hash: string; seed: number; base: string }
+  /** In the order they were made; `base`, `rft`, `rl` for the demo. Intermediate evaluations are in `curve` only. */
+  evaluations: EvaluationRecord[]
+  /** Same tasks only, later minus earlier. */
+  paired: ({ before: string; after: string } & PairedDifference)[]
+  curve: CurvePoint[]
+  ledger: { totals: LedgerTotals; mismatches: number }
+  /** Tasks whose gate refused them, with the reason. */
+  refused: { taskId: string; reason: string }[]
+  /** Seconds by phase, in order. */
+  durations: Record<string, number>
+  versions: { longhaul: string; node: string }
+}
+
+export interface CurvePoint {
+  /** `evaluation`: held-out pass@1; `rollout`: share resolved among the training rollouts of an iteration. */
+  kind: 'evaluation' | 'rollout'
+  label: string
+  /** Optimizer steps of the policy that was played. */
+  globalStep: number
+  mean: number
+  sem: number
+  /** Tasks, and valid attempts at each. */
+  tasks: number
+  attempts: number
+}
