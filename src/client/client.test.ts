@@ -1,0 +1,209 @@
+/**
+ * The client against a real server, in a namespace of its own: no worker but the test's serves it, so every state that a run
+ * can be in is under the test's control. `npm test` starts the server; alone, name one in LONGHAUL_TEMPORAL_ADDRESS.
+ */
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { createServer } from 'node:net'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { msToTs } from '@temporalio/common/lib/time'
+import { NativeConnection, Worker } from '@temporalio/worker'
+import { isLonghaulError } from '../contracts/errors.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import { buildWorkflowBundle } from '../workers/workflow-bundle.ts'
+import { connect, type LonghaulConnection } from './connect.ts'
+import {
+  cancelRun,
+  createSchedule,
+  deleteSchedule,
+  findRun,
+  listSchedules,
+  pauseRun,
+  queryProgress,
+  type RunEvent,
+  resumeRun,
+  startEvaluation,
+  startTraining,
+  stopRunAfterIteration,
+  triggerSchedule,
+} from './index.ts'
+
+const namespace = `client-test-${randomUUID().slice(0, 8)}`
+const needsServer = process.env['LONGHAUL_TEMPORAL_ADDRESS'] === undefined ? 'needs LONGHAUL_TEMPORAL_ADDRESS' : false
+const today = new Date().toISOString().slice(0, 10)
+let connection: LonghaulConnection
+
+before(async () => {
+  if (needsServer !== false) return
+  const any = await connect()
+  await any.client.workflowService.registerNamespace({
+    namespace,
+    workflowExecutionRetentionPeriod: msToTs('1 day'),
+  })
+  await any.close()
+  // The server's own caches learn of a new namespace within seconds.
+  connection = await eventually(() => connect({ namespace }))
+  await eventually(async () => {
+    for await (const _ of connection.client.workflow.list({ query: `WorkflowType = 'none'` })) break
+  })
+})
+
+after(async () => {
+  await connection?.close()
+})
+
+async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (tries >= 60) throw error
+      await sleep(500)
+    }
+  }
+}
+
+async function codeOf(failing: Promise<unknown>): Promise<string> {
+  try {
+    await failing
+  } catch (error) {
+    assert.ok(isLonghaulError(error), String(error))
+    return error.code
+  }
+  throw new assert.AssertionError({ message: 'Expected a LonghaulError' })
+}
+
+test('nothing listens at the address: Temporal.Unreachable with the fix', async () => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const { port } = server.address() as { port: number }
+  await new Promise((resolve) => server.close(resolve))
+  await assert.rejects(connect({ address: `127.0.0.1:${port}` }), (error) => {
+    assert.ok(isLonghaulError(error))
+    assert.equal(error.code, 'Temporal.Unreachable')
+    assert.match(error.message, /longhaul up/)
+    return true
+  })
+})
+
+test('half a client certificate is refused before anything is sent', async () => {
+  const env = { TEMPORAL_TLS_CLIENT_CERT_PATH: '/nowhere.pem' }
+  assert.equal(await codeOf(connect({ env })), 'Config.Invalid')
+})
+
+test('an unknown namespace is named', { skip: needsServer }, async () => {
+  assert.equal(await codeOf(connect({ namespace: 'no-such-namespace' })), 'Config.NotFound')
+})
+
+test('runs without a name take letters; the same request joins the one under way', { skip: needsServer }, async () => {
+  const first = await startTraining({ connection, recipe: 'letters' })
+  assert.deepEqual([first.workflowId, first.attached], [`train/letters-${today}-a`, false])
+  const again = await startTraining({ connection, recipe: 'letters' })
+  assert.deepEqual([again.workflowId, again.attached], [first.workflowId, true])
+  const other = await startTraining({ connection, recipe: 'letters', overrides: { seed: 2 } })
+  assert.deepEqual([other.workflowId, other.attached], [`train/letters-${today}-b`, false])
+  const fresh = await startTraining({ connection, recipe: 'letters', fresh: true })
+  assert.deepEqual([fresh.workflowId, fresh.attached], [`train/letters-${today}-c`, false])
+})
+
+test('two starts in the same moment give one run', { skip: needsServer }, async () => {
+  const started = await Promise.all([1, 2, 3].map(() => startTraining({ connection, recipe: 'racing' })))
+  assert.deepEqual([...new Set(started.map(({ workflowId }) => workflowId))], [`train/racing-${today}-a`])
+  assert.equal(started.filter(({ attached }) => !attached).length, 1)
+})
+
+test('a named run: the same request joins it, another one is refused', { skip: needsServer }, async () => {
+  const first = await startTraining({ connection, recipe: 'named', run: 'mine' })
+  assert.equal(first.workflowId, 'train/mine')
+  assert.equal((await startTraining({ connection, recipe: 'named', run: 'mine' })).attached, true)
+  assert.equal(await codeOf(startTraining({ connection, recipe: 'other', run: 'mine' })), 'Run.RecipeConflict')
+  assert.equal(await codeOf(startTraining({ connection, recipe: 'named', run: 'mine', fresh: true })), 'Config.Invalid')
+  const found = await findRun({ connection, run: 'mine' })
+  assert.deepEqual([found.workflowId, found.type, found.status], ['train/mine', 'trainAgent', 'RUNNING'])
+  assert.equal(await codeOf(findRun({ connection, run: 'nobody' })), 'Config.NotFound')
+})
+
+test('an evaluation has ids of its own', { skip: needsServer }, async () => {
+  const { workflowId } = await startEvaluation({ connection, recipe: 'nightly', policy: 'base' })
+  assert.equal(workflowId, `eval/nightly-${today}-a`)
+})
+
+test('a run that does not exist cannot be steered', { skip: needsServer }, async () => {
+  assert.equal(await codeOf(pauseRun({ connection, workflowId: 'train/none' })), 'Config.NotFound')
+  assert.equal(await codeOf(cancelRun({ connection, workflowId: 'train/none' })), 'Config.NotFound')
+})
+
+test('a worker serves the run: progress, pause, resume, stop, cancel and the events of watching', {
+  skip: needsServer,
+}, async () => {
+  const native = await NativeConnection.connect({ address: connection.address })
+  // No activities: the run waits for its first one, which is a state like any other.
+  const worker = await Worker.create({
+    connection: native,
+    namespace,
+    taskQueue: QUEUES.control,
+    workflowBundle: await buildWorkflowBundle(),
+  })
+  const stopped = worker.run()
+  try {
+    const run = await startTraining({ connection, recipe: 'steered' })
+    const address = { connection, workflowId: run.workflowId }
+    const progress = await eventually(async () => (await queryProgress(address)) ?? assert.fail('no answer'))
+    assert.deepEqual([progress.run, progress.paused], [null, false])
+
+    assert.equal((await pauseRun(address)).paused, true)
+    assert.equal((await pauseRun(address)).paused, true)
+    assert.equal((await resumeRun(address)).paused, false)
+    assert.equal((await stopRunAfterIteration({ ...address, iteration: 2 })).stopAfterIteration, 2)
+    assert.equal(await codeOf(stopRunAfterIteration({ ...address, iteration: 0 })), 'Config.Invalid')
+
+    const events: RunEvent<unknown>[] = []
+    for await (const event of run.watch({ intervalMs: 50 })) {
+      events.push(event)
+      if (events.length === 1) await cancelRun(address)
+    }
+    assert.equal(events[0]?.kind, 'progress')
+    const last = events.at(-1)
+    assert.deepEqual(last?.kind === 'closed' ? last.outcome : last, { status: 'cancelled' })
+  } finally {
+    worker.shutdown()
+    await stopped
+    await native.close()
+  }
+})
+
+test('a schedule is created, updated with its difference, listed, triggered and deleted', {
+  skip: needsServer,
+}, async () => {
+  const created = await createSchedule({ connection, id: 'nightly', recipe: 'nightly' })
+  assert.equal(created.kind, 'created')
+  assert.equal(created.nextRuns.length, 3)
+  assert.equal((await createSchedule({ connection, id: 'nightly', recipe: 'nightly' })).kind, 'unchanged')
+  const updated = await createSchedule({ connection, id: 'nightly', recipe: 'nightly', cron: '0 3 * * *' })
+  assert.deepEqual([updated.kind, updated.diff], ['updated', ['cron: 0 2 * * * → 0 3 * * *']])
+
+  const { policies, spec, action } = await connection.client.schedule.getHandle('nightly').describe()
+  assert.deepEqual([policies.overlap, policies.catchupWindow, spec.timezone], ['BUFFER_ONE', 6 * 3_600_000, 'UTC'])
+  assert.equal(action.workflowType, 'evaluate')
+
+  const workflowId = await triggerSchedule({ connection, id: 'nightly' })
+  assert.match(workflowId ?? '', /^eval\/nightly-\d{4}-/)
+  const listed = (
+    await eventually(async () => {
+      const all = await listSchedules({ connection })
+      assert.equal(all.length, 1)
+      return all
+    })
+  )[0]
+  assert.deepEqual(
+    [listed?.id, listed?.settings?.cron, listed?.recentRuns[0]?.workflowId],
+    ['nightly', '0 3 * * *', workflowId],
+  )
+
+  assert.equal(await deleteSchedule({ connection, id: 'nightly' }), true)
+  assert.equal(await deleteSchedule({ connection, id: 'nightly' }), false)
+  assert.equal(await codeOf(triggerSchedule({ connection, id: 'nightly' })), 'Config.NotFound')
+  assert.equal(await codeOf(createSchedule({ connection, id: 'x', recipe: 'y', cron: 'daily' })), 'Config.Invalid')
+  assert.equal(await codeOf(createSchedule({ connection, id: 'x', recipe: 'y', timezone: 'Mars' })), 'Config.Invalid')
+})

@@ -1,0 +1,70 @@
+import { LonghaulError } from '../contracts/errors.ts'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+
+export interface FoundRun {
+  workflowId: string
+  type: string
+  /** `RUNNING`, `COMPLETED`, `FAILED`, … as Temporal says it. */
+  status: string
+  startedAt: Date
+  closedAt: Date | null
+}
+
+/**
+ * A run by its name, or by the id of its workflow. A root that was started from the Temporal UI may have any id: it is found
+ * by the run's name in its search attribute.
+ * @throws LonghaulError `Config.NotFound`
+ */
+export async function findRun({ connection, run }: { connection: LonghaulConnection; run: string }): Promise<FoundRun> {
+  return connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
+    for (const workflowId of [workflowIds.train(run), workflowIds.evaluation(run), run]) {
+      const found = await describe(connection, workflowId)
+      if (found !== null) return found
+    }
+    return (await findByAttribute(connection, run)) ?? notFound(run)
+  })
+}
+
+async function describe({ client }: LonghaulConnection, workflowId: string): Promise<FoundRun | null> {
+  try {
+    const { type, status, startTime, closeTime } = await client.workflow.getHandle(workflowId).describe()
+    return { workflowId, type, status: status.name, startedAt: startTime, closedAt: closeTime ?? null }
+  } catch (error) {
+    if (isNotFound(error)) return null
+    throw error
+  }
+}
+
+async function findByAttribute(connection: LonghaulConnection, run: string): Promise<FoundRun | null> {
+  if (!/^[A-Za-z0-9._-]+$/.test(run)) return null
+  const query = `TrainRun = '${run}' AND WorkflowType IN ('trainAgent', 'evaluate')`
+  const found: FoundRun[] = []
+  try {
+    for await (const info of connection.client.workflow.list({ query, pageSize: 50 })) {
+      // Evaluations inside a training run carry the run's name too.
+      if (info.type === 'evaluate' && info.parentExecution !== undefined) continue
+      const { workflowId, type, status, startTime, closeTime } = info
+      found.push({ workflowId, type, status: status.name, startedAt: startTime, closedAt: closeTime ?? null })
+    }
+  } catch (error) {
+    // gRPC 3: the namespace knows no such search attribute, so no run can carry it.
+    if (grpcStatus(error) !== 3) throw error
+  }
+  return found.find(({ type }) => type === 'trainAgent') ?? found[0] ?? null
+}
+
+function notFound(run: string): never {
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `No run is called ${JSON.stringify(run)} (closed runs are kept for as long as the Temporal namespace retains them)`,
+  })
+}
+
+function grpcStatus(error: unknown): number | null {
+  for (let link: unknown = error; link instanceof Error; link = link.cause) {
+    const { code } = link as { code?: unknown }
+    if (typeof code === 'number') return code
+  }
+  return null
+}

@@ -1,0 +1,22 @@
+/** The programmatic interface of Longhaul: what is exported here is public. */
+export { connect, type ConnectOptions, type LonghaulConnection } from './connect.ts'
+export { cancelRun, pauseRun, queryProgress, resumeRun, type RunAddress, stopRunAfterIteration } from './control-run.ts'
+export { findRun, type FoundRun } from './find-run.ts'
+export type { RunHandle } from './run-handle.ts'
+export type { RunOutcome } from './run-outcome.ts'
+export {
+  createSchedule,
+  deleteSchedule,
+  type ListedSchedule,
+  listSchedules,
+  type ScheduleChange,
+  type ScheduleInput,
+  type ScheduleSettings,
+  triggerSchedule,
+} from './schedules.ts'
+export { startEvaluation, type StartEvaluationInput } from './start-evaluation.ts'
+export { startTraining, type StartTrainingInput } from './start-training.ts'
+export { type EpisodeCounts, type RunEvent, watchRun, type WatchRunInput } from './watch-run.ts'
+export { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+export type { FailureCode } from '../contracts/failure-codes.ts'
+export type { EvaluateResult, RunProgress, StageScore, TrainAgentResult } from '../contracts/workflows.types.ts'

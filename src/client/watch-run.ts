@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { RunProgress } from '../contracts/workflows.types.ts'
+import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { queryProgress } from './control-run.ts'
+import { type RunOutcome, toOutcome } from './run-outcome.ts'
+
+/** Episodes of a run by the state of their workflows. */
+export interface EpisodeCounts {
+  open: number
+  ended: number
+}
+
+export type RunEvent<T> =
+  /** Sent when something changed. `progress` is null while no worker answers. */
+  | { kind: 'progress'; at: Date; progress: RunProgress | null; episodes: EpisodeCounts | null }
+  /** The server could not be asked; the run itself goes on. */
+  | { kind: 'unreachable'; at: Date; message: string }
+  /** Always the last one. */
+  | { kind: 'closed'; at: Date; outcome: RunOutcome<T> }
+
+export interface WatchRunInput {
+  connection: LonghaulConnection
+  workflowId: string
+  /** @default 2000 */
+  intervalMs?: number
+  /** Ends the watching, never the run. */
+  signal?: AbortSignal
+}
+
+/** Asks the run how far it is until it ends. A server that goes away for a while is an event; watching goes on. */
+export async function* watchRun<T>(input: WatchRunInput): AsyncGenerator<RunEvent<T>> {
+  const { connection, workflowId, intervalMs = 2_000, signal } = input
+  let last = ''
+  while (signal?.aborted !== true) {
+    const event = await look<T>(connection, workflowId)
+    const text = JSON.stringify({ ...event, at: null })
+    if (text !== last) yield event
+    last = text
+    if (event.kind === 'closed') return
+    await sleep(intervalMs, undefined, signal === undefined ? {} : { signal }).catch(() => undefined)
+  }
+}
+
+async function look<T>(connection: LonghaulConnection, workflowId: string): Promise<RunEvent<T>> {
+  const handle = connection.client.workflow.getHandle(workflowId)
+  try {
+    const { status } = await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () => handle.describe())
+    if (status.name !== 'RUNNING') {
+      return { kind: 'closed', at: new Date(), outcome: await toOutcome<T>(handle.result() as Promise<T>) }
+    }
+    const progress = await queryProgress({ connection, workflowId })
+    const episodes = progress?.run ? await countEpisodes(connection, progress.run) : null
+    return { kind: 'progress', at: new Date(), progress, episodes }
+  } catch (error) {
+    if ((error as { code?: unknown }).code === 'Config.NotFound') throw error
+    return { kind: 'unreachable', at: new Date(), message: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+/** From the server's index, which may lag by a moment: for people, never for decisions. */
+async function countEpisodes({ client }: LonghaulConnection, run: string): Promise<EpisodeCounts | null> {
+  if (!/^[A-Za-z0-9._-]+$/.test(run)) return null
+  const query = `TrainRun = '${run}' AND WorkflowType = 'episode' GROUP BY ExecutionStatus`
+  try {
+    const { count, groups } = await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      client.workflow.count(query),
+    )
+    const open = groups.find(({ groupValues }) => String(groupValues[0]) === 'Running')?.count ?? 0
+    return { open, ended: count - open }
+  } catch {
+    return null
+  }
+}
