@@ -48,6 +48,9 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
   }
 }
 
+/** Median difference of log-probabilities that rounding alone explains, in nats. */
+const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
+
 /** Only after version and canary are verified may an iteration start: HTTP success proves nothing. */
 async function publishPolicy(
   { policies, recipes }: TrainerDependencies,
@@ -55,12 +58,12 @@ async function publishPolicy(
   ref: PolicyRef,
   { signal, beat }: ActivityScope,
 ): Promise<void> {
-  const { leaseS } = (await recipes(run)).policyServer
+  const { policyServer, trainer } = await recipes(run)
   beat({ phase: 'loading', policy: ref.version })
   const client = await policies(run)
-  await client.load({ policy: ref, holder: run, leaseMs: leaseS * 1000 }, signal)
+  await client.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
   beat({ phase: 'verifying', policy: ref.version })
-  await verifyCanary({ client, policy: ref, signal })
+  await verifyCanary({ client, policy: ref, tolerance: CANARY_TOLERANCE[trainer.exportDtype], signal })
 }
 
 /** The trainer lives in its own session: a worker that restarts finds it again, so only a cancel stops it. */
