@@ -32,8 +32,9 @@ export async function createSandboxFixture(
   files: Record<string, string | Buffer>,
 ): Promise<SandboxFixture> {
   const engine = await connectEngine()
-  const cacheHome = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
-  const base = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'longhaul', 'images'), log: console.error })
+  const userCache = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul')
+  const cacheHome = process.env['LONGHAUL_CACHE'] ?? userCache
+  const base = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'images'), log: console.error })
   const run = `test-${topic}-${process.pid}`
   const image = `longhaul-test/${topic}:${process.pid}`
   await buildTaskImage({ engine, base: base.tag, tag: image, repoTar: repositoryTar(files), labels: {} })
