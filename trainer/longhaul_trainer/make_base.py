@@ -1,6 +1,6 @@
 """Makes the demo's base policy from demonstrations: tokenizer, then a small Qwen3 model from random weights.
 
-    python -m longhaul_trainer.make_base --clean clean.jsonl --noisy noisy.jsonl --out DIRECTORY
+    python -m longhaul_trainer.make_base --clean clean.jsonl --noisy noisy.jsonl --out DIRECTORY --card card.json
 
 Two stages, both counted in steps so that the result can be made again: the clean stage builds the skill (searching,
 copying, changing one operator), the noisy tail then only changes how often the right branch is taken. That is what
@@ -199,6 +199,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--clean", type=Path, required=True, help="demonstrations almost without errors")
     parser.add_argument("--noisy", type=Path, required=True, help="demonstrations with errors at every decision")
     parser.add_argument("--out", type=Path, required=True, help="directory of the model; made sealed")
+    parser.add_argument("--card", type=Path, required=True, help="where to write what was done (JSON)")
     parser.add_argument("--keep-clean", type=Path, help="also save the model between the stages here")
     parser.add_argument("--from-clean", type=Path, help="start the tail from a model saved by --keep-clean")
     parser.add_argument("--clean-steps", type=int, default=2_240)
@@ -245,7 +246,11 @@ def main() -> int:
     facts.append(train(model, read_rows(arguments.noisy, tokenizer), noisy))
 
     save(model, tokenizer, arguments.out)
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "tokenizers": tokenizers.__version__}
+    versions = {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "tokenizers": tokenizers.__version__,
+    }
     card = {
         "schema": "longhaul.base/1",
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -254,7 +259,7 @@ def main() -> int:
         "stages": facts,
         "versions": versions,
     }
-    (arguments.out / "base.json").write_text(json.dumps(card, indent=1) + "\n")
+    arguments.card.write_text(json.dumps(card, indent=1) + "\n")
     print(seal(arguments.out, kind="policy", facts={}))
     return 0
 

@@ -48,7 +48,11 @@ def encode_tensors(tensors: dict[str, np.ndarray[Any, Any]]) -> bytes:
     header: dict[str, Any] = {}
     at = 0
     for name, value in tensors.items():
-        header[name] = {"dtype": NAMES[str(value.dtype)], "shape": list(value.shape), "data_offsets": [at, at + value.nbytes]}
+        header[name] = {
+            "dtype": NAMES[str(value.dtype)],
+            "shape": list(value.shape),
+            "data_offsets": [at, at + value.nbytes],
+        }
         at += value.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % 64)
@@ -103,7 +107,14 @@ def make_draft(
         rewards = [outcome - 0.05 * member for member, outcome in enumerate(outcomes)]
         mean, std = np.mean(rewards), np.std(rewards, ddof=1)
         group_entries.append(
-            {"id": f"g{group}", "task_id": f"t{group}", "rewards": rewards, "outcomes": outcomes, "n_infra": 0, "dropped": None}
+            {
+                "id": f"g{group}",
+                "task_id": f"t{group}",
+                "rewards": rewards,
+                "outcomes": outcomes,
+                "n_infra": 0,
+                "dropped": None,
+            }
         )
         for member in range(size):
             length = int(rng.integers(12, longest))
@@ -159,7 +170,7 @@ def make_draft(
             "loss_tokens": int(mask.sum()),
             "dropped_nonfinite": 0,
         },
-        "sampling": SAMPLING,
+        "sampling": dict(SAMPLING),
         "policies": [{"version": f"v000000-{manifest_sha[:8]}", "manifest_sha256": manifest_sha}],
         "adv": {"std": "n-1", "delta": 1e-6, "filter": "outcome"} if stage == "dapo" else None,
         "minibatches": cut_minibatches(tensors, batch_size),

@@ -82,7 +82,10 @@ def _read_manifest(path: Path, manifest_sha256: str) -> dict[str, Any]:
         raise refuse(f"Cannot read {path}: {error.strerror}") from error
     if (found := sha256_bytes(data)) != manifest_sha256:
         raise refuse(f"Expected batch.json to hash to {manifest_sha256}, found {found}")
-    manifest = json.loads(data)
+    try:
+        manifest = json.loads(data)
+    except ValueError as error:
+        raise refuse(f"Expected JSON in batch.json: {error}") from error
     if not isinstance(manifest, dict):
         raise refuse("Expected an object in batch.json")
     return manifest

@@ -49,7 +49,7 @@ def map_tensors(path: Path, *, stage: str, rows: int, tokens: int) -> dict[str, 
         raise refuse(f"Expected the data of {path.name} to begin at a multiple of {ALIGNMENT}, got {start}")
     _check_names(header, stage)
     sizes = {"R1": rows + 1, "R": rows, "T": tokens}
-    tensors: dict[str, np.ndarray[Any, Any]] = {}
+    places: dict[str, tuple[np.dtype[Any], int, int]] = {}
     at = 0
     for name, entry in header.items():
         dtype_name, axis = LAYOUT[name]
@@ -57,11 +57,14 @@ def map_tensors(path: Path, *, stage: str, rows: int, tokens: int) -> dict[str, 
         expected = {"dtype": dtype_name, "shape": [count], "data_offsets": [at, at + count * dtype.itemsize]}
         if entry != expected:
             raise refuse(f"Expected tensor {name} to be {expected}, found {entry}")
-        tensors[name] = np.memmap(path, dtype=dtype, mode="r", offset=start + at, shape=(count,))
+        places[name] = (dtype, start + at, count)
         at += count * dtype.itemsize
     if start + at != size:
         raise refuse(f"Expected {path.name} to have {start + at} bytes, found {size}")
-    return tensors
+    return {
+        name: np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=(count,))
+        for name, (dtype, offset, count) in places.items()
+    }
 
 
 def _parse_header(data: bytes, path: Path) -> dict[str, Any]:

@@ -1,0 +1,277 @@
+"""Whole jobs in this process: results, idempotence, and an attempt cut at every dangerous place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from job_files import JobFiles, make_config, make_draft, make_job, score_rows
+from safetensors.numpy import load_file
+
+from longhaul_trainer.directory import open_sealed, seal
+from longhaul_trainer.step import commit as commit_module
+from longhaul_trainer.step import job as job_module
+from longhaul_trainer.step import training
+from longhaul_trainer.step.command import step
+
+
+class Cut(BaseException):
+    """Stands for SIGKILL: no handler of the job may see it."""
+
+
+def weights(job: JobFiles) -> bytes:
+    return (job.checkpoint / "state.safetensors").read_bytes()
+
+
+def metrics(job: JobFiles) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (job.checkpoint / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
+    """A DAPO job of two mini-batches and two epochs that nobody disturbed."""
+    job = make_job(tmp_path_factory.mktemp("finished"), policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    assert step(job.write(), dry_run=False) == 0
+    return job
+
+
+def test_committed_job_leaves_sealed_outputs_and_a_report(finished: JobFiles, policy: Path) -> None:
+    report = finished.exit_report()
+    checkpoint, exported = open_sealed(finished.checkpoint), open_sealed(finished.policy)
+    assert report["outcome"] == "committed"
+    assert report["checkpoint"]["manifest_sha256"] == checkpoint.sha256
+    assert report["policy"]["manifest_sha256"] == exported.sha256
+    assert report["global_step"] == 4
+    assert exported.manifest["policy_version"] == finished.spec["output"]["policy_version"]
+    assert (finished.policy / "tokenizer.json").read_bytes() == (policy / "tokenizer.json").read_bytes()
+    assert not (finished.job_dir / "inner").exists()
+    assert [event["event"] for event in finished.events()].count("opt_step") == 4
+
+
+def test_first_step_starts_from_ratio_one_and_later_ones_move(finished: JobFiles) -> None:
+    first, *later = metrics(finished)
+    assert first["ratio_max"] == pytest.approx(1.0, abs=1e-6)
+    assert first["abs_dlogp_max"] < 1e-5
+    assert max(entry["ratio_max"] for entry in later) > 1.001
+
+
+def test_same_key_twice_trains_once(finished: JobFiles) -> None:
+    before = weights(finished)
+    assert step(finished.write(fence=2), dry_run=False) == 0
+    assert finished.exit_report(2)["outcome"] == "found"
+    assert finished.exit_report(2)["policy"] == finished.exit_report(1)["policy"]
+    assert weights(finished) == before
+    assert "opt_step" not in [event["event"] for event in finished.events(2)]
+
+
+def test_export_holds_the_trained_weights_and_a_canary_that_proves_them(finished: JobFiles, policy: Path) -> None:
+    canary = load_file(finished.policy / "canary.safetensors")
+    offsets, at = canary["row_offsets"], canary["position_index"] + canary["row_offsets"][canary["position_row"]]
+    rows = [canary["input_ids"][a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    for directory, name in ((policy, "old_logprobs"), (finished.policy, "new_logprobs")):
+        scores = np.concatenate(score_rows(directory, rows))[at]
+        assert np.abs(scores - canary[name]).max() < 1e-5
+    assert len(at) == 32
+    assert np.abs(canary["new_logprobs"] - canary["old_logprobs"]).min() > 1e-4
+
+
+def cut_before(owner: Any, name: str, call: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Raises Cut in place of the `call`-th call (from 1)."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
+        real, seen = getattr(owner, name), [0]
+
+        def maybe(*arguments: Any, **named: Any) -> Any:
+            seen[0] += 1
+            if seen[0] == call:
+                raise Cut
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, maybe)
+
+    return patch
+
+
+# Commits of this job in order: prox, canary-old, inner/1, inner/2, inner/3, checkpoint, policy.
+CUTS = {
+    "before the first update": cut_before(training.Trainer, "run_step", 1),
+    "before a backward": cut_before(training, "dapo", 5),
+    "after a backward": cut_before(training.Trainer, "_clip_gradient", 3),
+    "after an update": cut_before(job_module.Job, "_save_inner", 2),
+    "in the save of proximal log-probabilities": cut_before(commit_module, "write_manifest", 1),
+    "in an inner save": cut_before(commit_module, "write_manifest", 4),
+    "after an inner rename": cut_before(commit_module, "mark_committed", 4),
+    "in the final save": cut_before(commit_module, "write_manifest", 6),
+    "after the final rename": cut_before(commit_module, "mark_committed", 6),
+    "between checkpoint and export": cut_before(job_module.Job, "_export", 1),
+    "after the export's rename": cut_before(commit_module, "mark_committed", 7),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
+def test_attempt_cut_anywhere_resumes_to_the_same_bytes(
+    tmp_path: Path, policy: Path, finished: JobFiles, cut: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut(monkeypatch)
+        with pytest.raises(Cut):
+            step(job.write(), dry_run=False)
+    assert step(job.write(fence=2, attempt=2), dry_run=False) == 0
+    assert weights(job) == weights(finished)
+    assert open_sealed(job.policy).sha256 == open_sealed(finished.policy).sha256
+    assert metrics(job) == metrics(finished)
+    assert not list(job.root.rglob(".staging-2-*"))
+
+
+def test_torn_inner_checkpoint_is_moved_aside(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_before(job_module.Job, "_save_inner", 3)(monkeypatch)
+        with pytest.raises(Cut):
+            step(job.write(), dry_run=False)
+    state = job.job_dir / "inner" / "2" / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:-1])
+    assert step(job.write(fence=2), dry_run=False) == 0
+    assert weights(job) == weights(finished)
+    resumed = [event for event in job.events(2) if event["event"] == "resumed"]
+    assert [event["opt_step"] for event in resumed] == [1]
+
+
+def test_higher_fence_stops_the_older_attempt(tmp_path: Path, policy: Path) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        real = job_module.Job._save_inner
+
+        def supersede(self: Any, *arguments: Any) -> None:
+            real(self, *arguments)
+            (job.job_dir / "leases" / "5.json").write_text("{}")
+
+        monkeypatch.setattr(job_module.Job, "_save_inner", supersede)
+        assert step(job.write(), dry_run=False) == 76
+    assert not job.checkpoint.exists()
+    assert step(job.write(fence=4), dry_run=False) == 76
+    assert step(job.write(fence=6), dry_run=False) == 0
+
+
+def test_output_of_another_job_is_never_overwritten(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
+    job.spec["output"]["checkpoint_uri"] = finished.spec["output"]["checkpoint_uri"]
+    before = weights(finished)
+    assert step(job.write(), dry_run=False) == 73
+    assert weights(finished) == before
+
+
+@pytest.mark.parametrize("stage", ["rft", "dapo"])
+def test_micro_batch_size_changes_neither_loss_nor_gradient(tmp_path: Path, policy: Path, stage: str) -> None:
+    found = []
+    for max_tokens in (1, 128, 100_000):
+        execution = {"max_tokens_per_micro": max_tokens}
+        config = make_config(stage, epochs=1)
+        job = make_job(tmp_path / str(max_tokens), policy, make_draft(policy, stage=stage), config, execution=execution)
+        assert step(job.write(), dry_run=False) == 0
+        found.append(metrics(job))
+    for other in found[1:]:
+        for left, right in zip(found[0], other, strict=True):
+            assert left["n_tokens"] == right["n_tokens"]
+            assert left["loss"] == pytest.approx(right["loss"], abs=2e-6)
+            assert left["grad_norm"] == pytest.approx(right["grad_norm"], rel=2e-4)
+
+
+def test_rft_loss_of_the_first_step_equals_the_reference(tmp_path: Path, policy: Path) -> None:
+    draft = make_draft(policy, stage="rft")
+    part = draft.manifest["minibatches"][0]
+    span = slice(0, int(draft.tensors["row_offsets"][part["rows"]]))
+    expected = -float(draft.tensors["behaviour_logprobs"][span].astype(np.float64).sum()) / part["loss_tokens"]
+    job = make_job(tmp_path, policy, draft, make_config("rft"))
+    assert step(job.write(), dry_run=False) == 0
+    assert metrics(job)[0]["loss"] == pytest.approx(expected, abs=1e-5)
+    assert metrics(job)[-1]["loss"] < metrics(job)[0]["loss"]
+
+
+def test_next_job_carries_the_optimizer_and_counts_on(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
+    draft = make_draft(finished.policy, stage="dapo", seed=3)
+    version = finished.spec["output"]["policy_version"]
+    sealed = open_sealed(finished.policy)
+    draft.manifest["policies"] = [{"version": version, "manifest_sha256": sealed.sha256}]
+    config = make_config("dapo", optimizer_init="carry")
+    job = make_job(tmp_path, finished.checkpoint, draft, config, kind="checkpoint", global_step=4)
+    assert step(job.write(), dry_run=False) == 0
+    state = json.loads((job.checkpoint / "trainer_state.json").read_text())
+    assert (state["global_step"], state["optimizer_updates"]) == (8, 8)
+    # A policy of another run under the same number is not the input's policy.
+    draft.manifest["policies"] = [{"version": f"{version[:8]}00000000", "manifest_sha256": "0" * 64}]
+    stale = make_job(tmp_path / "stale", finished.checkpoint, draft, config, kind="checkpoint", global_step=4)
+    assert step(stale.write(), dry_run=False) == 65
+
+
+def test_stale_proximal_file_is_caught_at_the_first_step(tmp_path: Path, policy: Path) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        real = job_module.compute_prox
+        monkeypatch.setattr(job_module, "compute_prox", lambda *a, **k: real(*a, **k) + np.float32(1e-3))
+        assert step(job.write(), dry_run=False) == 77
+
+
+def test_non_finite_gradient_ends_the_job_before_the_weights_move(tmp_path: Path, policy: Path) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(training, "cross_entropy", lambda logp, *, n_tokens: logp.sum() * float("nan"))
+        assert step(job.write(), dry_run=False) == 77
+    assert any(event["event"] == "alarm" and event["action"] == "halt" for event in job.events())
+    assert not (job.job_dir / "inner").exists()
+
+
+def test_padding_ids_are_never_seen(tmp_path: Path, policy: Path) -> None:
+    """Another padding gives the same bytes, because no mask comes from ids."""
+    draft = make_draft(policy, stage="dapo")
+    results = []
+    for name, fill in (("zero", 0), ("other", 77)):
+        job = make_job(tmp_path / name, policy, draft, make_config("dapo"))
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            real = training.gather_rows
+
+            def refill(rows: list[int], *, fill: int = fill, real: Any = real, **named: Any) -> Any:
+                micro = real(rows, **named)
+                offsets = named["offsets"]
+                for at, row in enumerate(rows):
+                    micro.tokens[at, int(offsets[row + 1] - offsets[row]) :] = fill
+                return micro
+
+            monkeypatch.setattr(training, "gather_rows", refill)
+            assert step(job.write(), dry_run=False) == 0
+        results.append(weights(job))
+    assert results[0] == results[1]
+
+
+def test_pad_id_in_the_config_takes_no_gradient_away(tmp_path: Path, policy: Path) -> None:
+    """transformers zeroes that embedding row's gradient, though a policy may have sampled the token."""
+    results = []
+    for pad in (None, 5):
+        path = tmp_path / f"pad-{pad}"
+        shutil.copytree(policy, path)
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps({**config, "pad_token_id": pad}))
+        seal(path, kind="policy", facts={})
+        draft = make_draft(path, stage="rft")
+        draft.tensors["input_ids"][draft.tensors["loss_mask"] == 1] = 5
+        job = make_job(tmp_path / f"job-{pad}", path, draft, make_config("rft"))
+        assert step(job.write(), dry_run=False) == 0
+        results.append((metrics(job), weights(job)))
+    assert results[0] == results[1]
+
+
+def test_bfloat16_export_scores_as_its_canary_says(tmp_path: Path, policy: Path) -> None:
+    config = make_config("rft", export={"dtype": "bfloat16"}, epochs=1)
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), config)
+    assert step(job.write(), dry_run=False) == 0
+    canary = load_file(job.policy / "canary.safetensors")
+    row, index = int(canary["position_row"][0]), int(canary["position_index"][0])
+    ids = canary["input_ids"][canary["row_offsets"][row] : canary["row_offsets"][row + 1]].tolist()
+    assert score_rows(job.policy, [ids])[0][index] == pytest.approx(float(canary["new_logprobs"][0]), abs=1e-5)
+    assert json.loads((job.policy / "config.json").read_text())["rope_theta"] > 0
