@@ -67,7 +67,7 @@ function withDeadline<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
 }
 
 function dockerOptions(address: string): Docker.DockerOptions {
-  if (address.startsWith('unix://')) return { socketPath: address.slice('unix://'.length), host: undefined as never }
+  if (address.startsWith('unix://')) return { socketPath: address.slice('unix://'.length), host: undefined }
   // The client reads certificates and TLS settings beside DOCKER_HOST from the environment by itself.
   if (address === process.env['DOCKER_HOST']) return {}
   const url = new URL(address.includes('//') ? address : `tcp://${address}`)
