@@ -191,7 +191,7 @@ function optionsOf(id: string, settings: ScheduleSettings): Pick<ScheduleOptions
 async function create({ client }: LonghaulConnection, id: string, settings: ScheduleSettings): Promise<void> {
   const state = { note: JSON.stringify(settings) }
   try {
-    await client.schedule.create({ scheduleId: id, ...optionsOf(id, settings), state } as ScheduleOptions)
+    await client.schedule.create({ scheduleId: id, ...optionsOf(id, settings), state })
   } catch (error) {
     if (!(error instanceof ScheduleAlreadyRunning)) throw error
     throw new LonghaulError({
@@ -234,7 +234,7 @@ async function nextRuns({ client }: LonghaulConnection, id: string): Promise<Dat
 
 function requireTimezone(timezone: string): void {
   try {
-    new Intl.DateTimeFormat('en', { timeZone: timezone })
+    Intl.DateTimeFormat('en', { timeZone: timezone })
   } catch (cause) {
     throw new LonghaulError({
       code: 'Config.Invalid',

@@ -31,7 +31,8 @@ export interface WatchRunInput {
 export async function* watchRun<T>(input: WatchRunInput): AsyncGenerator<RunEvent<T>> {
   const { connection, workflowId, intervalMs = 2_000, signal } = input
   let last = ''
-  while (signal?.aborted !== true) {
+  for (;;) {
+    if (signal?.aborted === true) return
     const event = await look<T>(connection, workflowId)
     const text = JSON.stringify({ ...event, at: null })
     if (text !== last) yield event

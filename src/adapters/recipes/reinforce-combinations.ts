@@ -2,11 +2,12 @@ import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 
+const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
+
 export function reinforcement(recipe: Settings): RecipeProblem[] {
   const { reinforce, policyServer, trainer } = recipe
   if (reinforce === null) return []
   const problems: RecipeProblem[] = []
-  const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
   if (reinforce.minGroupSize > reinforce.groupSize) {
     problems.push(
       problem(

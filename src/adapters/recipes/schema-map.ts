@@ -80,7 +80,9 @@ function alternatives(node: SchemaNode, value: unknown): SchemaNode[] {
 export function describeExpectation(node: SchemaNode): string {
   const options = node.anyOf ?? node.oneOf
   if (options !== undefined) {
-    const kinds = options.flatMap(({ properties }) => properties?.['kind']?.const ?? [])
+    const kinds = options.flatMap(({ properties }) =>
+      typeof properties?.['kind']?.const === 'string' ? [properties['kind'].const] : [],
+    )
     if (kinds.length === options.length) return `a mapping with kind ${kinds.join(', ')}`
     return options.map(describeExpectation).join(', or ')
   }
