@@ -45,6 +45,7 @@ export const FAILURE_CODES = {
   'Trainer.OutOfMemory': { retryable: false, countsAs: 'user' },
   'Trainer.Failed': { retryable: true, countsAs: 'infra' },
   'Ledger.Mismatch': { retryable: false, countsAs: 'infra' },
+  'Report.Incomplete': { retryable: false, countsAs: 'infra' },
   'Stack.SetupFailed': { retryable: false, countsAs: 'infra' },
   'Temporal.Unreachable': { retryable: true, countsAs: 'infra' },
   Unexpected: { retryable: true, countsAs: 'infra' },
