@@ -24,7 +24,7 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
     captureSubmission: activity(async (input, scope) => {
       const recipe = await deps.recipes(input.run)
       const { capture } = recipe.scaffold.submit
-      const { patch, lostFiles } = await deps.sandbox.capture(input.sandbox, capture, scope.signal)
+      const { patch, lostFiles, failure } = await deps.sandbox.capture(input.sandbox, capture, scope.signal)
       const episode = episodeId(input)
       // The first capture is the submission: the bytes before the record, so that the record never names what is not there.
       const patchRef = await deps.store.put(episodeKeys.patch(episode), patch)
@@ -33,6 +33,7 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
         episode,
         mode: capture,
         lostFiles,
+        failure: failure ?? null,
         sha256OfPatch: patchRef.sha256,
         bytes: patchRef.bytes,
       })
