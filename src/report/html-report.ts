@@ -1,0 +1,114 @@
+import { renderCurve } from './curve-svg.ts'
+import { escapeHtml } from './escape.ts'
+import { STYLE } from './html-style.ts'
+import type { ReportData } from './report-data.ts'
+import {
+  dispositionTable,
+  durationTable,
+  ledgerTable,
+  pairedTable,
+  refusedTable,
+  scoreOf,
+  scoreTable,
+  type Table,
+} from './tables.ts'
+import { unproven } from './text-report.ts'
+
+/**
+ * One static file: no script, nothing fetched, the same bytes for the same data. Works from `file://`.
+ * @throws LonghaulError `Report.Incomplete`
+ */
+export function renderHtmlReport(data: ReportData): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(data.run)} · Longhaul</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<main>
+${head(data)}
+${cards(data)}
+${words(data)}
+${learningCurve(data)}
+${[scoreTable, pairedTable, ledgerTable, dispositionTable, durationTable, refusedTable]
+  .map((make) => section(make(data)))
+  .join('\n')}
+${foot(data)}
+</main>
+</body>
+</html>
+`
+}
+
+function head({ run, kind, recipe }: ReportData): string {
+  const what = kind === 'train' ? 'Training run' : 'Evaluation'
+  return `<header>
+<h1>${escapeHtml(run)}</h1>
+<p class="facts">${what} · recipe <b>${escapeHtml(recipe.name)}</b> · seed ${recipe.seed} · base <code>${escapeHtml(recipe.base)}</code></p>
+<p class="facts">recipe hash <code>${escapeHtml(recipe.hash)}</code></p>
+</header>`
+}
+
+function cards({ evaluations }: ReportData): string {
+  const items = evaluations.map((evaluation) => {
+    const { mean, sem, tasks, attempts } = scoreOf(evaluation)
+    const error = tasks < 2 ? 'one task: no SEM' : `± ${sem.toFixed(3)}`
+    return `<div class="card">
+<div class="stage">${escapeHtml(evaluation.name)}</div>
+<div class="value">${mean.toFixed(3)} <small>${error}</small></div>
+${gauge(mean, evaluation.interval)}
+<div class="counts">pass@1 · n = ${tasks} tasks · k = ${attempts}</div>
+</div>`
+  })
+  return `<div class="cards">\n${items.join('\n')}\n</div>`
+}
+
+/** The score on a line from 0 to 1, with its 95 % interval. */
+function gauge(mean: number, interval: { low: number; high: number } | null): string {
+  const at = (rate: number): string => (Math.min(1, Math.max(0, rate)) * 200).toFixed(1)
+  const range =
+    interval === null ? '' : `<line class="range" x1="${at(interval.low)}" y1="7" x2="${at(interval.high)}" y2="7"/>`
+  return `<svg class="gauge" viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true"><rect class="track" y="3" width="200" height="8" rx="4"/><rect class="fill" y="3" width="${at(mean)}" height="8" rx="4"/>${range}</svg>`
+}
+
+function words(data: ReportData): string {
+  const { mismatches } = data.ledger
+  const broken =
+    mismatches === 0
+      ? []
+      : [`<p class="words bad">The ledger does not add up (${mismatches}). Do not trust these figures.</p>`]
+  return [...broken, ...unproven(data).map((sentence) => `<p class="words">${escapeHtml(sentence)}</p>`)].join('\n')
+}
+
+function learningCurve({ curve }: ReportData): string {
+  if (curve.length < 2) return ''
+  return `<h2>Learning curve</h2>
+<figure>
+${renderCurve(curve)}
+<figcaption class="legend"><b class="e">●</b> pass@1 on held-out tasks &nbsp; <b class="r">■</b> share resolved among training rollouts (other tasks each time) &nbsp; bars: one standard error, clustered by task</figcaption>
+</figure>`
+}
+
+function section({ title, columns, rows, notes }: Table): string {
+  if (rows.length === 0) return ''
+  const cell = (tag: 'th' | 'td', content: string, column: number): string =>
+    `<${tag}${columns[column]?.numeric ? ' class="number"' : ''}>${escapeHtml(content)}</${tag}>`
+  const header = columns.map(({ name }, column) => cell('th', name, column)).join('')
+  const body = rows.map((row) => `<tr>${row.map((content, column) => cell('td', content, column)).join('')}</tr>`)
+  return `<h2>${escapeHtml(title)}</h2>
+<div class="scroll"><table>
+<thead><tr>${header}</tr></thead>
+<tbody>
+${body.join('\n')}
+</tbody>
+</table></div>
+${notes.map((note) => `<p class="note">${escapeHtml(note)}</p>`).join('\n')}`
+}
+
+function foot({ versions }: ReportData): string {
+  return `<p class="note">Made by Longhaul ${escapeHtml(versions.longhaul)} on Node ${escapeHtml(versions.node)} from stored records; the same report can be made again at any time. Every score is a mean over tasks; its error says how far another draw of tasks would move it, not how it would differ on other kinds of tasks.</p>`
+}

@@ -1,0 +1,50 @@
+import { LonghaulError } from '../contracts/errors.ts'
+
+/** A mean may only be shown with what makes it readable. */
+export interface ReportedMean {
+  mean: number
+  /** Standard error of the mean. */
+  sem: number
+  /** Tasks. */
+  tasks: number
+  /** k: attempts at each task. */
+  attempts: number
+}
+
+/**
+ * The one door through which a mean gets into a report: a mean without n, k and its standard error misleads.
+ * @throws LonghaulError `Report.Incomplete`
+ */
+export function requireMean(what: string, value: Partial<ReportedMean>): ReportedMean {
+  const { mean, sem, tasks, attempts } = value
+  const missing = [
+    isFiniteNumber(mean) ? null : 'mean',
+    isFiniteNumber(sem) && sem >= 0 ? null : 'SEM',
+    isCount(tasks) ? null : 'n (tasks)',
+    isCount(attempts) ? null : 'k (attempts)',
+  ].filter((name) => name !== null)
+  if (missing.length > 0) {
+    throw new LonghaulError({
+      code: 'Report.Incomplete',
+      message: `Expected the score of ${what} with n, k and its standard error; missing: ${missing.join(', ')}`,
+    })
+  }
+  return { mean: mean as number, sem: sem as number, tasks: tasks as number, attempts: attempts as number }
+}
+
+/** `0.484 ± 0.044`; one task has no standard error. */
+export function showMean({ mean, sem, tasks }: ReportedMean): string {
+  return tasks < 2 ? `${mean.toFixed(3)} (one task: no SEM)` : `${mean.toFixed(3)} ± ${sem.toFixed(3)}`
+}
+
+export function showSigned(value: number): string {
+  return `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(3)}`
+}
+
+function isFiniteNumber(value: number | undefined): value is number {
+  return typeof value === 'number' && Number.isFinite(value)
+}
+
+function isCount(value: number | undefined): value is number {
+  return Number.isInteger(value) && (value as number) >= 1
+}

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { isLonghaulError } from '../contracts/errors.ts'
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import { pairedDifference, passAt1 } from '../domain/statistics.ts'
+import { renderHtmlReport } from './html-report.ts'
+import { renderJsonReport, toJsonReport } from './json-report.ts'
+import type { ReportData } from './report-data.ts'
+import { renderTextReport } from './text-report.ts'
+import { showDuration } from './tables.ts'
+
+/** The first `solved` of `of` tasks are resolved. */
+function evaluation(name: string, solved: number, of: number): EvaluationRecord {
+  const tasks = Array.from({ length: of }, (_, index) => ({
+    taskId: `task-${index}`,
+    outcomes: [index < solved ? 1 : 0] as (0 | 1)[],
+  }))
+  const { mean, sem, taskSem } = passAt1(tasks)
+  return {
+    schema: 'longhaul.evaluation/1',
+    run: 'demo-2026-11-20-a',
+    name,
+    stage: `eval-${name}`,
+    suite: 'suite',
+    score: { name, policy: `v00000${solved}-1a2b3c4d`, passAt1: mean, sem, tasks: of, attempts: 1 },
+    taskSem,
+    interval: { low: Math.max(0, mean - 0.1), high: Math.min(1, mean + 0.1) },
+    tasks,
+    dispositions: { submitted: of - 1, 'turn-limit': 1 },
+    infra: 0,
+    meanTurns: 4.5,
+    formatErrorRate: 0.08,
+    gradedByGate: 3,
+  }
+}
+
+function report(changes: Partial<ReportData> = {}): ReportData {
+  const evaluations = changes.evaluations ?? [
+    evaluation('base', 26, 128),
+    evaluation('rft', 60, 128),
+    evaluation('rl', 63, 128),
+  ]
+  const paired = evaluations.flatMap((before, index) =>
+    evaluations.slice(index + 1).map((after) => ({
+      before: before.name,
+      after: after.name,
+      ...pairedDifference({ before: before.tasks, after: after.tasks }),
+    })),
+  )
+  return {
+    run: 'demo-2026-11-20-a',
+    kind: 'train',
+    recipe: { name: 'demo', hash: 'ab'.repeat(32), seed: 1, base: '../policies/demo-base' },
+    evaluations,
+    paired,
+    curve: evaluations.map(({ name, score, taskSem }, index) => ({
+      kind: 'evaluation',
+      label: name,
+      globalStep: index * 15,
+      mean: score.passAt1,
+      sem: taskSem,
+      tasks: score.tasks,
+      attempts: 1,
+    })),
+    ledger: {
+      totals: { episodes: 976, trained: 440, evaluated: 384, dropped: { unresolved: 140 }, excluded: { infra: 12 } },
+      mismatches: 0,
+    },
+    refused: [],
+    durations: { gate: 48.2, rft: 125, rl: 4_000 },
+    versions: { longhaul: '0.1.0', node: 'v24.0.0' },
+    ...changes,
+  }
+}
+
+test('the table shows each score with n, k, SEM and interval, and the ledger', () => {
+  const text = renderTextReport(report())
+  // 26/128 = 0.203; sd = √(128/127 · 0.2031 · 0.7969) = 0.4039; / √128 = 0.0357.
+  assert.match(text, /^base +v0000026-1a2b3c4d +0\.203 ± 0\.036 +0\.103 to 0\.303 +128 +1 /m)
+  assert.match(text, /^rft − base +\+0\.266 ± 0\.039 +128 +34 +0 +better, by more than two standard errors$/m)
+  assert.match(text, /^dropped: unresolved +140$/m)
+  assert.match(text, /^all +976$/m)
+})
+
+test('a gain within two standard errors is called not proven, in words', () => {
+  // 3 of 128 tasks more: +0.023 ± 0.013.
+  const text = renderTextReport(report())
+  assert.match(text, /^rl − rft +\+0\.023 ± 0\.013 .* not proven/m)
+  assert.match(text, /A gain of rl over rft is not proven by 128 tasks/)
+  assert.doesNotMatch(text, /A gain of rft over base is not proven/)
+})
+
+test('a loss is said plainly', () => {
+  const text = renderTextReport(report({ evaluations: [evaluation('base', 60, 128), evaluation('rft', 20, 128)] }))
+  assert.match(text, /rft is worse than base \(−0\.313\): this run did not learn there\./)
+})
+
+test('a ledger that does not add up is shouted in table and page', () => {
+  const { ledger } = report()
+  const broken = report({ ledger: { ...ledger, mismatches: 2 } })
+  assert.match(renderTextReport(broken), /DOES NOT ADD UP: 2 mismatches/)
+  assert.match(renderHtmlReport(broken), /does not add up \(2\)/)
+})
+
+test('JSON has the promised keys, with stages in order', () => {
+  const json = JSON.parse(renderJsonReport(report())) as ReturnType<typeof toJsonReport>
+  assert.deepEqual(
+    json.stages.map(({ name, tasks, attempts }) => [name, tasks, attempts]),
+    [
+      ['base', 128, 1],
+      ['rft', 128, 1],
+      ['rl', 128, 1],
+    ],
+  )
+  assert.equal(json.stages[0]?.passAt1, 26 / 128)
+  assert.deepEqual(json.ledger.dropped, { unresolved: 140 })
+  assert.equal(json.durations['rft'], 125)
+  assert.deepEqual(
+    json.paired.map(({ verdict }) => verdict),
+    ['gain', 'gain', 'not-proven'],
+  )
+})
+
+test('the page: no script, nothing fetched, the same bytes again', () => {
+  const html = renderHtmlReport(report())
+  assert.equal(html, renderHtmlReport(report()))
+  assert.doesNotMatch(html, /<script|javascript:|src=|href=|url\(|@import|https?:/i)
+  assert.match(html, /default-src 'none'/)
+  assert.match(html, /<svg viewBox/)
+})
+
+const RENDERERS = [renderTextReport, renderHtmlReport, renderJsonReport]
+
+test('property: no renderer shows a mean that lacks n, k or SEM', () => {
+  const notANumber = fc.constantFrom(undefined, null, Number.NaN, Number.POSITIVE_INFINITY)
+  const broken = fc.oneof(
+    fc.record({ field: fc.constantFrom('passAt1', 'sem', 'tasks', 'attempts'), value: notANumber }),
+    fc.record({ field: fc.constantFrom('tasks', 'attempts'), value: fc.constantFrom(0, -1, 1.5) }),
+    fc.record({ field: fc.constant('sem'), value: fc.double({ max: -Number.MIN_VALUE, noNaN: true }) }),
+  )
+  fc.assert(
+    fc.property(broken, fc.nat(2), fc.constantFrom(...RENDERERS), ({ field, value }, which, render) => {
+      const data = report()
+      const chosen = data.evaluations[which]
+      assert.ok(chosen)
+      chosen.score = { ...chosen.score, [field]: value }
+      assert.throws(
+        () => render(data),
+        (error) => isLonghaulError(error) && error.code === 'Report.Incomplete',
+      )
+    }),
+  )
+})
+
+test('property: whatever texts say, the page has no markup of theirs and the table no control characters', () => {
+  const plain = renderHtmlReport(report({ refused: [{ taskId: 'x', reason: 'x' }] }))
+  const tags = (html: string): string[] => html.match(/<[^>]*>/g) ?? []
+  const hostile = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom(
+      '<script>alert(1)</script>',
+      '"><img onerror=x>',
+      '\u001b[31m',
+      '\u202Eevil',
+      "' onload='x",
+      '</title>',
+    ),
+  )
+  fc.assert(
+    fc.property(hostile, (text) => {
+      const data = report({ run: text, refused: [{ taskId: text, reason: text }] })
+      data.recipe = { ...data.recipe, name: text, base: text, hash: text }
+      assert.deepEqual(tags(renderHtmlReport(data)), tags(plain))
+      assert.doesNotMatch(
+        renderTextReport({ ...data, evaluations: data.evaluations.map((one) => ({ ...one, name: text })) }),
+        /[\u0000-\u0009\u000B-\u001F\u007F\u202E]/,
+      )
+    }),
+  )
+})
+
+test('durations are read by people', () => {
+  assert.deepEqual([0.25, 59.9, 60, 725.4, 12_000].map(showDuration), [
+    '0.3 s',
+    '59.9 s',
+    '1 min 00 s',
+    '12 min 05 s',
+    '3 h 20 min',
+  ])
+})

@@ -1,0 +1,144 @@
+/** The tables of a report as plain text cells; `text-report` aligns them, `html-report` escapes them. */
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import { judgeGain, sayGain } from './gains.ts'
+import { type ReportedMean, requireMean, showMean, showSigned } from './means.ts'
+import type { ReportData } from './report-data.ts'
+
+export interface Table {
+  title: string
+  /** Columns that hold numbers are aligned to the right. */
+  columns: { name: string; numeric: boolean }[]
+  rows: string[][]
+  /** Said below the table. */
+  notes: string[]
+}
+
+const text = (name: string) => ({ name, numeric: false })
+const number = (name: string) => ({ name, numeric: true })
+
+export function scoreOf({ name, score }: EvaluationRecord): ReportedMean {
+  return requireMean(name, { mean: score.passAt1, sem: score.sem, tasks: score.tasks, attempts: score.attempts })
+}
+
+export function scoreTable({ evaluations }: ReportData): Table {
+  return {
+    title: 'Scores on held-out tasks',
+    columns: [
+      text('stage'),
+      text('policy'),
+      number('pass@1 ± SEM'),
+      number('95 % interval'),
+      number('n'),
+      number('k'),
+      number('turns'),
+      number('infra'),
+    ],
+    rows: evaluations.map((evaluation) => {
+      const score = scoreOf(evaluation)
+      const { interval, meanTurns, infra } = evaluation
+      return [
+        evaluation.name,
+        evaluation.score.policy,
+        showMean(score),
+        interval === null ? '–' : `${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}`,
+        String(score.tasks),
+        String(score.attempts),
+        meanTurns.toFixed(1),
+        String(infra),
+      ]
+    }),
+    notes: [
+      'n = tasks, k = attempts at each. Episodes lost to infrastructure count in no mean. The interval resamples repositories, tasks and attempts.',
+    ],
+  }
+}
+
+export function pairedTable({ paired }: ReportData): Table {
+  return {
+    title: 'Differences on the same tasks',
+    columns: [
+      text('difference'),
+      number('pass@1 ± SEM'),
+      number('n'),
+      number('better'),
+      number('worse'),
+      text('that is'),
+    ],
+    rows: paired.map((pair) => [
+      `${pair.after} − ${pair.before}`,
+      pair.tasks < 2 ? showSigned(pair.mean) : `${showSigned(pair.mean)} ± ${pair.sem.toFixed(3)}`,
+      String(pair.tasks),
+      String(pair.better),
+      String(pair.worse),
+      sayGain(judgeGain(pair)),
+    ]),
+    notes: paired.some(({ unpaired }) => unpaired > 0) ? ['Tasks that only one side could score are left out.'] : [],
+  }
+}
+
+export function ledgerTable({ ledger: { totals, mismatches } }: ReportData): Table {
+  const reasons = (prefix: string, counts: Partial<Record<string, number>>): string[][] =>
+    Object.entries(counts)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([reason, count]) => [`${prefix}: ${reason}`, String(count ?? 0)])
+  return {
+    title: 'Ledger: every episode exactly once',
+    columns: [text('fate'), number('episodes')],
+    rows: [
+      ['trained', String(totals.trained)],
+      ['evaluated', String(totals.evaluated)],
+      ...reasons('dropped', totals.dropped),
+      ...reasons('excluded', totals.excluded),
+      ['all', String(totals.episodes)],
+    ],
+    notes: [
+      mismatches === 0
+        ? 'Derived again from the records: it adds up.'
+        : `DOES NOT ADD UP: ${mismatches} mismatch${mismatches === 1 ? '' : 'es'}; see longhaul ledger verify.`,
+    ],
+  }
+}
+
+/** How the episodes of each evaluation ended. */
+export function dispositionTable({ evaluations }: ReportData): Table {
+  const names = [...new Set(evaluations.flatMap(({ dispositions }) => Object.keys(dispositions)))].toSorted()
+  return {
+    title: 'How episodes ended',
+    columns: [text('stage'), ...names.map(number), number('graded by the gate'), number('format errors')],
+    rows: evaluations.map(({ name, dispositions, gradedByGate, formatErrorRate }) => [
+      name,
+      ...names.map((disposition) => String(dispositions[disposition] ?? 0)),
+      String(gradedByGate),
+      `${(formatErrorRate * 100).toFixed(1)} %`,
+    ]),
+    notes: [
+      '"Graded by the gate": an empty or missing patch takes the result that the gate found for an empty patch, without a container. Format errors: share of turns without exactly one command.',
+    ],
+  }
+}
+
+export function durationTable({ durations }: ReportData): Table {
+  return {
+    title: 'Durations',
+    columns: [text('phase'), number('time')],
+    rows: Object.entries(durations).map(([phase, seconds]) => [phase, showDuration(seconds)]),
+    notes: [],
+  }
+}
+
+export function refusedTable({ refused }: ReportData): Table {
+  return {
+    title: 'Tasks refused by the gate',
+    columns: [text('task'), text('reason')],
+    rows: refused.map(({ taskId, reason }) => [taskId, reason]),
+    notes: [],
+  }
+}
+
+/** `48.2 s`, `12 min 05 s`, `3 h 20 min`. */
+export function showDuration(seconds: number): string {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`
+  const whole = Math.round(seconds)
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, '0')} s`
+  return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, '0')} min`
+}
