@@ -5,7 +5,13 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { python, pythonEnvironment, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
+import {
+  python,
+  pythonEnvironment,
+  startPolicyServer,
+  withoutPython,
+  writeTinyPolicy,
+} from '../../../test/support/python.ts'
 import { makeEpisode, makeTrainingRecipe, NEUTRAL } from '../../../test/support/training-records.ts'
 import type { TrainingJobInput } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -14,6 +20,8 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { groupAdvantages } from '../../domain/advantages.ts'
 import { splitIntoMinibatches } from '../../domain/minibatches.ts'
 import { createDirectoryStore } from '../artifacts/directory-store.ts'
+import { verifyCanary } from '../policy-server/canary.ts'
+import { createPolicyClient } from '../policy-server/client.ts'
 import { type BatchRow, writeBatch } from './batch-writer.ts'
 import { type PreparedJob, prepareJob } from './job-spec.ts'
 import { importBasePolicy } from './policy-directory.ts'
@@ -96,6 +104,24 @@ describe('training job', { skip: withoutPython }, () => {
     const dapo = await start(await prepare({ run: 'a', kind: 'dapo', policy: trained.policy }))
     assert.equal(dapo.policy.globalStep, 6)
     assert.notEqual(dapo.policy.manifestSha256, trained.policy.manifestSha256)
+  })
+
+  test('the exported canary tells a server with the new weights from one that kept the old ones', async () => {
+    const job = await prepare({ run: 'a' })
+    const { policy } = await start(job)
+    const server = await startPolicyServer({ state: join(root, 'server'), maxVersions: 2 })
+    try {
+      const client = createPolicyClient({ kind: 'embedded', url: server.url })
+      await client.load({ policy, holder: 'test', leaseMs: 60_000 }, never)
+      await client.load({ policy: base, holder: 'test', leaseMs: 60_000 }, never)
+      const verdict = await verifyCanary({ client, policy, tolerance: 1e-4, signal: never })
+      assert.equal(verdict.kind, 'verified')
+      const stale = { score: ({ ids }: { ids: number[] }) => client.score({ policy: base.version, ids }, never) }
+      const check = verifyCanary({ client: stale, policy, tolerance: 1e-4, signal: never })
+      await assert.rejects(check, { code: 'Model.CanaryMismatch', message: /those of the old ones/ })
+    } finally {
+      await server.stop()
+    }
   })
 
   test('two launchers at once and one afterwards: one trainer trains, all get its result', async () => {
