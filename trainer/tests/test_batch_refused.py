@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,10 +34,10 @@ def put_where(name: str, mask: int, value: float) -> Edit:
 
 def put_json(*path: str | int, value: object) -> Edit:
     def edit(draft: Draft) -> None:
-        at = draft.manifest
+        at: Any = draft.manifest
         for name in path[:-1]:
             at = at[name]
-        at[path[-1]] = value  # type: ignore[index]
+        at[path[-1]] = value
 
     return edit
 

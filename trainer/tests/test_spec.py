@@ -129,3 +129,11 @@ def test_torn_input_is_refused_with_66(tmp_path: Path, policy: Path) -> None:
     assert step(job.write(), dry_run=True) == 66
     (copy / "COMMITTED").unlink()
     assert step(job.write(fence=2), dry_run=True) == 66
+
+
+@pytest.mark.parametrize("stage", ["rft", "dapo"])
+def test_published_examples_are_accepted(stage: str) -> None:
+    examples = Path(__file__).parent / "fixtures"
+    spec = parse_spec(json.loads((examples / f"{stage}.spec.json").read_text()))
+    config = parse_config((examples / f"{stage}.config.json").read_bytes())
+    assert spec.stage == config.stage == json.loads((examples / f"{stage}.batch.json").read_text())["stage"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_same_key_twice_trains_once(finished: JobFiles) -> None:
 def test_export_holds_the_trained_weights_and_a_canary_that_proves_them(finished: JobFiles, policy: Path) -> None:
     canary = load_file(finished.policy / "canary.safetensors")
     offsets, at = canary["row_offsets"], canary["position_index"] + canary["row_offsets"][canary["position_row"]]
-    rows = [canary["input_ids"][a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    rows = [canary["input_ids"][a:b].tolist() for a, b in pairwise(offsets)]
     for directory, name in ((policy, "old_logprobs"), (finished.policy, "new_logprobs")):
         scores = np.concatenate(score_rows(directory, rows))[at]
         assert np.abs(scores - canary[name]).max() < 1e-5

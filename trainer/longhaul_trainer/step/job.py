@@ -276,7 +276,7 @@ def _prepare_device(spec: Spec) -> torch.device:
         torch.set_num_threads(spec.execution.threads)
     torch.use_deterministic_algorithms(spec.execution.deterministic)
     # Filling fresh memory guards against reading it; we never do, and it costs several percent.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
     return torch.device(spec.execution.device)
 
 
