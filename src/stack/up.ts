@@ -180,7 +180,7 @@ async function waitFor({ paths, supervisor, signal, only }: WaitInput): Promise<
 async function notReady(service: ServiceRecord, why: string): Promise<LonghaulError> {
   return new LonghaulError({
     code: 'Stack.SetupFailed',
-    message: `The ${service.name} of the local stack did not come up: ${why}. The end of ${service.log}:\n${await tailOf(service.log)}`,
+    message: `The ${service.name} of the local stack did not come up: ${why}. The end of ${service.log}:\n${await tailOf(service.log, 25)}`,
   })
 }
 

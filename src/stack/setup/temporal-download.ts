@@ -55,7 +55,7 @@ async function askForArchive(input: { service: string; version: string; signal: 
     arch: process.arch === 'x64' ? 'amd64' : process.arch,
     format: 'tar.gz',
   })
-  const response = await fetch(`${input.service}/v${input.version}?${query}`, {
+  const response = await fetch(`${input.service}/v${input.version}?${query.toString()}`, {
     signal: AbortSignal.any([input.signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]),
   })
   if (!response.ok) throw new Error(`the service answered ${response.status}`)

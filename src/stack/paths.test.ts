@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { isLonghaulError } from '../contracts/errors.ts'
+import { stackPaths } from './paths.ts'
+import { engineFiles } from './setup/private-engine.ts'
+
+test('no variables set: cache and data lie where the XDG rules put them', () => {
+  const paths = stackPaths({ env: { HOME: '/home/ada' } })
+  assert.equal(paths.name, 'default')
+  assert.equal(paths.cacheDir, '/home/ada/.cache/longhaul')
+  assert.equal(paths.dataDir, '/home/ada/.local/share/longhaul/stacks/default')
+})
+
+test('two stacks of one user: own data, one cache and one engine', () => {
+  const env = { HOME: '/home/ada' }
+  const [a, b] = [stackPaths({ name: 'a', env }), stackPaths({ name: 'b', env })]
+  assert.notEqual(a.dataDir, b.dataDir)
+  assert.equal(a.cacheDir, b.cacheDir)
+  assert.equal(a.runDir, b.runDir)
+})
+
+test('a very long home: the engine socket still fits into a socket address', () => {
+  const env = { HOME: `/home/${'deep/'.repeat(60)}` }
+  assert.ok(engineFiles(stackPaths({ env })).socket.length <= 100)
+})
+
+test('a name that would leave the folder: refused as configuration', () => {
+  assert.throws(
+    () => stackPaths({ name: '../other', env: { HOME: '/home/ada' } }),
+    (error) => isLonghaulError(error) && error.code === 'Config.Invalid',
+  )
+})

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { choosePort } from './ports.ts'
+import { isAlive, signalGroup } from './processes.ts'
+import type { Service } from './services.ts'
+import { readStackRecord, type ServiceRecord, type StackPlan } from './stack-record.ts'
+import { Supervisor } from './supervisor.ts'
+
+function listener(name: string, port: number): Service {
+  return {
+    name,
+    command: process.execPath,
+    args: ['-e', `require('node:net').createServer().listen(${port}, '127.0.0.1')`],
+    env: {},
+    ready: { kind: 'tcp', host: '127.0.0.1', port },
+    graceMs: 2_000,
+  }
+}
+
+function planOf(folder: string, services: Service[]): StackPlan {
+  const facts: StackPlan['facts'] = {
+    name: 'supervisor-test',
+    cacheDir: folder,
+    dataDir: folder,
+    artifactsDir: folder,
+    temporalAddress: '127.0.0.1:1',
+    namespace: 'default',
+    uiUrl: null,
+    policyUrl: '',
+    dockerHost: null,
+    python: null,
+    bundle: null,
+    baseImage: null,
+  }
+  const files = { runDir: folder, logsDir: folder, recordFile: join(folder, 'stack.json') }
+  return { facts, fingerprint: 'x', ownsTemporal: false, ownsEngine: false, ...files, services }
+}
+
+async function until(
+  recordFile: string,
+  name: string,
+  isWanted: (service: ServiceRecord) => boolean,
+): Promise<ServiceRecord> {
+  const deadline = Date.now() + 20_000
+  for (;;) {
+    const service = (await readStackRecord(recordFile))?.services.find((one) => one.name === name)
+    if (service !== undefined && isWanted(service)) return service
+    assert.ok(Date.now() < deadline, `${name} never reached the state: ${JSON.stringify(service)}`)
+    await sleep(20)
+  }
+}
+
+test('a service is killed: it comes back ready, the others keep their processes, stop leaves none', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
+  const taken = new Set<number>()
+  const port = (): Promise<number> => choosePort({ preferred: [], taken })
+  const plan = planOf(folder, [listener('temporal', await port()), listener('worker-control', await port())])
+  const supervisor = new Supervisor(plan)
+  const isReady = ({ state }: ServiceRecord): boolean => state === 'ready'
+  try {
+    await supervisor.start()
+    const server = await until(plan.recordFile, 'temporal', isReady)
+    const victim = await until(plan.recordFile, 'worker-control', isReady)
+    assert.ok(victim.process !== null && server.process !== null)
+    signalGroup(victim.process, 'SIGKILL')
+    const again = await until(plan.recordFile, 'worker-control', (one) => isReady(one) && one.restarts === 1)
+    assert.notEqual(again.process?.pid, victim.process.pid)
+    assert.equal(again.lastExit, 'SIGKILL')
+    assert.deepEqual((await until(plan.recordFile, 'temporal', isReady)).process, server.process)
+    await supervisor.stop()
+    assert.ok(again.process !== null)
+    assert.deepEqual([isAlive(server.process), isAlive(again.process)], [false, false])
+    assert.equal((await until(plan.recordFile, 'worker-control', () => true)).state, 'stopped')
+  } finally {
+    await supervisor.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+})
