@@ -85,7 +85,8 @@ function readLogprobs(choice: Record<string, unknown>, count: number): number[] 
   if (logprobs.length !== count) throw bad('one log-probability an id', { ids: count, logprobs: logprobs.length })
   return logprobs.map((value: unknown) => {
     if (value === null) return Number.NaN
-    if (typeof value !== 'number' || value > HIGHEST_LOGPROB) throw bad('log-probabilities ≤ 0', { got: String(value) })
+    if (typeof value !== 'number' || value > HIGHEST_LOGPROB)
+      throw bad('log-probabilities ≤ 0', { got: JSON.stringify(value) })
     return value
   })
 }

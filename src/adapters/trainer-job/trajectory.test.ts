@@ -39,8 +39,8 @@ test('a log-probability that is not finite loses its token, and the token is cou
     actions: [makeAction(record, 0, { logprobs })],
     trainFormatErrors: true,
   })
-  assert.deepEqual([...trajectory.lossMask.slice(4)], [1, 0, 0])
-  assert.deepEqual([...trajectory.logprobs.slice(4)], [-1, 0, 0])
+  assert.deepEqual(Array.from(trajectory.lossMask).slice(4), [1, 0, 0])
+  assert.deepEqual(Array.from(trajectory.logprobs).slice(4), [-1, 0, 0])
   assert.deepEqual([trajectory.droppedNonfinite, trajectory.maskedTokens, trajectory.sampledTokens], [2, 2, 3])
 })
 
