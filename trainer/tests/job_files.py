@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -315,9 +317,20 @@ def make_job(
     return JobFiles(root=root, spec=spec)
 
 
+def die_with_parent() -> None:
+    """Runs in the child before exec: a test run that is killed leaves no process behind (Linux, PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def launch(spec_path: Path, *flags: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
     command = [sys.executable, "-m", "longhaul_trainer", "step", "--spec", str(spec_path), *flags]
     return subprocess.Popen(
-        command, cwd=TRAINER, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=TRAINER,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
     )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from job_files import TRAINER, sha256
+from job_files import TRAINER, die_with_parent, sha256
 from tiny_policy import write_tiny_policy
 
 from longhaul_trainer.hf_model import load_model
@@ -43,7 +43,7 @@ class Server:
     def start(self) -> None:
         command = [sys.executable, "-m", "longhaul_trainer", "serve", "--port", str(self.port)]
         command += ["--state", str(self.state), "--max-versions", str(self.max_versions)]
-        self.process = subprocess.Popen(command, cwd=TRAINER, env=dict(os.environ))
+        self.process = subprocess.Popen(command, cwd=TRAINER, env=dict(os.environ), preexec_fn=die_with_parent)
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             try:
