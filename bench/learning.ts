@@ -1,0 +1,126 @@
+/**
+ * Does the loop learn? The demo on several seeds, judged on the same held-out tasks, differences paired by task.
+ *
+ *   npm run bench:learning -- [--seeds 1,2,3] [--recipe demo] [--out bench/results/learning.json]
+ *
+ * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
+ * base by more than two standard errors and RL above the base by at least 0.2; all seeds together must show RL above RFT by
+ * more than two standard errors, clustered by task. Exit 3 where one does not hold: the figures are printed either way.
+ */
+import { writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
+import { startTraining } from '../src/client/index.ts'
+import type { EvaluationRecord } from '../src/contracts/evaluations.types.ts'
+import { runKeys } from '../src/contracts/keys.ts'
+import { pairedDifference, passAt1, type PairedDifference, type TaskOutcomes } from '../src/domain/statistics.ts'
+import { startStack } from '../src/stack/start-stack.ts'
+import { stackPaths } from '../src/stack/paths.ts'
+import { versions } from './support/versions.ts'
+
+const STAGES = ['base', 'rft', 'rl'] as const
+type Stage = (typeof STAGES)[number]
+
+interface SeedResult {
+  seed: number
+  run: string
+  wallS: number
+  scores: Record<Stage, { passAt1: number; sem: number; tasks: number; infra: number; meanTurns: number }>
+  rftMinusBase: PairedDifference
+  rlMinusBase: PairedDifference
+  rlMinusRft: PairedDifference
+  holds: { rftAboveBase: boolean; rlAboveBase: boolean }
+}
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1,2,3' },
+    recipe: { type: 'string', default: 'demo' },
+    out: { type: 'string' },
+  },
+})
+
+const home = stackPaths().dataDir.replace(/\/stacks\/[^/]+$/, '')
+const stack = await startStack({ name: 'bench-learning', home })
+Object.assign(process.env, stack.environment)
+const store = createDirectoryStore({ root: stack.artifactsDir })
+const outcomes: Record<Stage, Map<string, (0 | 1)[]>> = { base: new Map(), rft: new Map(), rl: new Map() }
+const results: SeedResult[] = []
+try {
+  for (const seed of values.seeds.split(',').map(Number)) {
+    const result = await runSeed(seed)
+    results.push(result)
+    console.error(line(result))
+  }
+} finally {
+  await stack.stop()
+}
+
+const together = pairedDifference({ before: pooled('rft'), after: pooled('rl') })
+const rlAboveRft = together.mean > 2 * together.sem
+const isLearning = rlAboveRft && results.every(({ holds }) => holds.rftAboveBase && holds.rlAboveBase)
+const report = {
+  bench: 'learning',
+  date: new Date().toISOString(),
+  ...versions(),
+  recipe: values.recipe,
+  seeds: results,
+  rlMinusRftTogether: together,
+  means: Object.fromEntries(STAGES.map((stage) => [stage, passAt1(pooled(stage)).mean])),
+  holds: { everySeed: results.every(({ holds }) => holds.rftAboveBase && holds.rlAboveBase), rlAboveRft },
+}
+const text = `${JSON.stringify(report, null, 2)}\n`
+if (values.out !== undefined) writeFileSync(values.out, text)
+console.log(text)
+process.exitCode = isLearning ? 0 : 3
+
+async function runSeed(seed: number): Promise<SeedResult> {
+  const started = performance.now()
+  const handle = await startTraining({
+    recipe: values.recipe,
+    overrides: { seed, data: { train: { seed } } },
+    fresh: true,
+  })
+  const outcome = await handle.outcome()
+  await handle.close()
+  if (outcome.status !== 'completed') throw new Error(`Seed ${seed} did not finish: ${JSON.stringify(outcome)}`)
+  const { run } = outcome.result
+  const records = {} as Record<Stage, EvaluationRecord>
+  for (const stage of STAGES) {
+    const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, stage))
+    if (record === null) throw new Error(`Run ${run} has no evaluation ${stage}`)
+    records[stage] = record
+    for (const { taskId, outcomes: attempts } of record.tasks) {
+      outcomes[stage].set(taskId, [...(outcomes[stage].get(taskId) ?? []), ...attempts])
+    }
+  }
+  const difference = (before: Stage, after: Stage): PairedDifference =>
+    pairedDifference({ before: records[before].tasks, after: records[after].tasks })
+  const rftMinusBase = difference('base', 'rft')
+  const rlMinusBase = difference('base', 'rl')
+  return {
+    seed,
+    run,
+    wallS: (performance.now() - started) / 1000,
+    scores: Object.fromEntries(STAGES.map((stage) => [stage, scoreOf(records[stage])])) as SeedResult['scores'],
+    rftMinusBase,
+    rlMinusBase,
+    rlMinusRft: difference('rft', 'rl'),
+    holds: { rftAboveBase: rftMinusBase.mean > 2 * rftMinusBase.sem, rlAboveBase: rlMinusBase.mean >= 0.2 },
+  }
+}
+
+function scoreOf({ score, infra, meanTurns }: EvaluationRecord): SeedResult['scores'][Stage] {
+  return { passAt1: score.passAt1, sem: score.sem, tasks: score.tasks, infra, meanTurns }
+}
+
+/** Attempts of all seeds at one task are one observation. */
+function pooled(stage: Stage): TaskOutcomes[] {
+  return [...outcomes[stage]].map(([taskId, attempts]) => ({ taskId, outcomes: attempts }))
+}
+
+function line({ seed, wallS, scores, rftMinusBase, rlMinusBase }: SeedResult): string {
+  const shown = STAGES.map((stage) => `${stage} ${scores[stage].passAt1.toFixed(3)} ± ${scores[stage].sem.toFixed(3)}`)
+  const gains = `rft−base ${rftMinusBase.mean.toFixed(3)} ± ${rftMinusBase.sem.toFixed(3)}, rl−base ${rlMinusBase.mean.toFixed(3)}`
+  return `seed ${seed}: ${shown.join(', ')}; ${gains}; ${wallS.toFixed(0)} s`
+}
