@@ -16,6 +16,8 @@ import { packageFile } from './package-root.ts'
  * | TEMPORAL_CLI_PATH | a Temporal CLI to start the server with |
  * | DOCKER_HOST | use this engine and no other |
  * | LONGHAUL_POLICY_URL | use a policy server that runs already |
+ * | LONGHAUL_ARTIFACTS | directory of the artifact store (below the stack's data) |
+ * | LONGHAUL_BASE_PYTHON | the Python to make the trainer's environment with |
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  *
  * | a process of the stack gets | meaning |

@@ -40,7 +40,8 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
     name: stack,
     cacheDir,
     dataDir,
-    artifactsDir: resolve(nonEmpty(env['LONGHAUL_ARTIFACTS']) ?? join(dataDir, 'artifacts')),
+    // A caller that names the home wants a stack of its own, also where another stack's variables are set.
+    artifactsDir: resolve((home === undefined && nonEmpty(env['LONGHAUL_ARTIFACTS'])) || join(dataDir, 'artifacts')),
     logsDir: join(dataDir, 'logs'),
     policyDir: join(dataDir, 'policy-server'),
     recordFile: join(dataDir, 'stack.json'),

@@ -14,6 +14,7 @@ export interface StartStackInput {
   /** Home of the stack's data, as LONGHAUL_HOME. */
   home: string
   roles?: readonly WorkerRole[]
+  /** @default true, whatever LONGHAUL_POLICY_URL says */
   policyServer?: boolean
   /** @default false: set-up lines go to stderr */
   quiet?: boolean
@@ -46,7 +47,7 @@ export async function startStack(input: StartStackInput): Promise<RunningStack> 
     name,
     home,
     ...(input.roles === undefined ? {} : { roles: input.roles }),
-    ...(input.policyServer === undefined ? {} : { policyServer: input.policyServer }),
+    policyServer: input.policyServer ?? true,
     ...(input.quiet === true ? { log: () => undefined } : {}),
     signal: input.signal,
   })
