@@ -54,7 +54,8 @@ function chooseFew(histories: History[], count: number): History[] {
 }
 
 function courseOf(history: History): string {
-  return [...new Set(history.events.map(({ eventType }) => eventType))].toSorted().join(' ')
+  const kinds = new Set(history.events.map(({ eventType }) => eventType ?? 0))
+  return [...kinds].toSorted((a, b) => a - b).join(' ')
 }
 
 function blankTraces(key: string, value: unknown): unknown {

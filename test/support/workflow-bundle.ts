@@ -15,11 +15,15 @@ export function buildWorkflowBundle(): Promise<WorkflowBundle> {
 }
 
 /** A bundle of another entry, for tests of the test support itself. Cached by path: a build costs seconds. */
-export function buildBundleOf(workflowsPath: string): Promise<WorkflowBundle> {
+export function buildBundleOf(
+  workflowsPath: string,
+  report: (message: string) => void = console.error,
+): Promise<WorkflowBundle> {
   let bundle = bundles.get(workflowsPath)
   if (bundle === undefined) {
-    // Warnings are kept: the bundler reports disallowed modules there.
-    bundle = bundleWorkflowCode({ workflowsPath, logger: new DefaultLogger('WARN') })
+    // Warnings are kept: the bundler reports disallowed modules there, and throws a message that names none.
+    const logger = new DefaultLogger('WARN', ({ message }) => report(message))
+    bundle = bundleWorkflowCode({ workflowsPath, logger })
     bundles.set(workflowsPath, bundle)
   }
   return bundle

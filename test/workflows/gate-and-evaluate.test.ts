@@ -100,7 +100,10 @@ test('an evaluation started alone resolves, gates, publishes, scores, reports an
   )
   assert.equal(types.at(-1), 'releasePolicies')
   assert.equal(driver.callsOf('runTrainingJob').length, 0)
-  assert.equal((driver.callsOf('resolveRecipe')[0]?.input as { kind: string }).kind, 'eval')
+  assert.deepEqual(
+    driver.callsOf('resolveRecipe').map(({ input }) => (input as { kind: string }).kind),
+    ['eval'],
+  )
 })
 
 test('every episode of an evaluation is marked as one', async () => {
