@@ -1,0 +1,70 @@
+import type { Command } from 'commander'
+import { startTraining } from '../../client/index.ts'
+import type { CommandContext } from '../command-context.ts'
+import { combineExitCodes, type ExitCode } from '../exit-codes.ts'
+import { announce, followRun } from '../follow-run.ts'
+import { untilInterrupted } from '../interrupts.ts'
+import { connectToStack } from '../local-stack.ts'
+import { integer } from '../options.ts'
+import { readRecipeArgument } from '../recipe-argument.ts'
+import { describeDown, describeFacts, stopLocalStack } from './stack.ts'
+import { finishTraining } from './train.ts'
+
+interface DemoOptions {
+  recipe: string
+  seed?: number
+  down?: true
+}
+
+/** What `npm run demo` calls: set-up, the whole pipeline, the report. The last line of stdout is the JSON report's path. */
+export function addDemo(program: Command, context: CommandContext): void {
+  program
+    .command('demo', { hidden: true })
+    .description('the whole pipeline on this machine: set up, train, report')
+    .option('--recipe <name|file>', 'name of a recipe, or a YAML file', 'demo')
+    .option('--seed <n>', 'another seed, for other tasks and other samples', integer({ name: '--seed' }))
+    .option('--down', 'stop the stack at the end')
+    .action((options: DemoOptions) => demo(options, context))
+}
+
+async function demo(options: DemoOptions, { console, exit }: CommandContext): Promise<void> {
+  const { request } = await readRecipeArgument({ recipe: options.recipe, ...seeded(options) })
+  const { up } = await import('../../stack/up.ts')
+  const { stack } = await untilInterrupted((signal) => up({ log: (line) => console.err(line), signal }))
+  console.err(`stack "${stack.facts.name}" is up: ${stack.services.map(({ name }) => name).join(', ')}`)
+  const codes: ExitCode[] = []
+  let failure: unknown
+  try {
+    codes.push(await runDemo(request, console, stack.facts))
+  } catch (error) {
+    failure = error
+  }
+  if (options.down === true) console.err(describeDown(await stopLocalStack()))
+  if (failure !== undefined) throw failure
+  exit(combineExitCodes(codes))
+}
+
+async function runDemo(
+  request: Awaited<ReturnType<typeof readRecipeArgument>>['request'],
+  console: CommandContext['console'],
+  facts: Parameters<typeof describeFacts>[0],
+): Promise<ExitCode> {
+  const connection = await connectToStack()
+  try {
+    const handle = await startTraining({ connection, ...request })
+    announce(handle, { console, json: false })
+    const followed = await followRun({ handle, console, json: false })
+    console.err(
+      ['what runs now', ...describeFacts(facts), 'stop it     longhaul down (or npm run demo -- --down)'].join('\n  '),
+    )
+    if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}`)
+    return await finishTraining(followed, { console, json: false })
+  } finally {
+    await connection.close()
+  }
+}
+
+/** Another seed also means other training tasks; the held-out suite stays, so that seeds can be compared on it. */
+function seeded({ seed }: DemoOptions): { seed?: number; set?: string[] } {
+  return seed === undefined ? {} : { seed, set: [`data.train.seed=${seed}`] }
+}

@@ -1,0 +1,43 @@
+import type { Command } from 'commander'
+import { checkLedger } from '../../activities/artifacts/check-ledger.ts'
+import { createRecipeReader } from '../../activities/stored-recipe.ts'
+import type { CommandContext } from '../command-context.ts'
+import { EXIT } from '../exit-codes.ts'
+import { openStore } from '../local-stack.ts'
+import { examples, jsonOption } from '../options.ts'
+
+/** Mismatches shown; the rest is counted. */
+const MOST_SHOWN = 20
+
+export function addLedger(program: Command, { console, exit }: CommandContext): void {
+  program
+    .command('ledger')
+    .description('account for the episodes of a run')
+    .command('verify')
+    .argument('<run>', 'name of the run')
+    .description('derive the ledger again from the records and compare; exit 2 on any mismatch')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul ledger verify demo-2026-11-20-a'))
+    .action(async (run: string, { json }: { json?: true }) => {
+      const store = await openStore()
+      const recipe = await createRecipeReader(store)(run)
+      const check = await checkLedger({ store, recipe }, run)
+      if (json === true) console.record(check)
+      else {
+        const { totals, mismatches, ledgers } = check
+        console.out(
+          [
+            `${totals.episodes} episodes in ${ledgers} ledgers: ${totals.trained} trained, ${totals.evaluated} evaluated, ${sum(totals.dropped)} dropped, ${sum(totals.excluded)} excluded`,
+            ...mismatches.slice(0, MOST_SHOWN).map((mismatch) => `mismatch ${JSON.stringify(mismatch)}`),
+            ...(mismatches.length > MOST_SHOWN ? [`${mismatches.length - MOST_SHOWN} more`] : []),
+            mismatches.length === 0 ? 'it adds up: each episode exactly once' : `${mismatches.length} mismatches`,
+          ].join('\n'),
+        )
+      }
+      if (check.mismatches.length > 0) exit(EXIT.infra)
+    })
+}
+
+function sum(counts: Partial<Record<string, number>>): number {
+  return Object.values(counts).reduce<number>((total, count) => total + (count ?? 0), 0)
+}

@@ -1,0 +1,146 @@
+import type { Command } from 'commander'
+import {
+  cancelRun,
+  findRun,
+  type FoundRun,
+  type LonghaulConnection,
+  pauseRun,
+  queryProgress,
+  resumeRun,
+  type RunProgress,
+  stopRunAfterIteration,
+} from '../../client/index.ts'
+import { makeRunHandle } from '../../client/run-handle.ts'
+import type { CommandContext } from '../command-context.ts'
+import { describeFailure } from '../describe-failure.ts'
+import { EXIT, exitCodeOfOutcome } from '../exit-codes.ts'
+import { followRun } from '../follow-run.ts'
+import { connectToStack, uiLink } from '../local-stack.ts'
+import { examples, integer, jsonOption } from '../options.ts'
+import { describeScore } from './train.ts'
+
+/** Watching and steering a run that is under way. */
+export function addRun(program: Command, context: CommandContext): void {
+  const run = program.command('run').description('watch and steer runs')
+  addStatus(run, context)
+  run
+    .command('pause')
+    .argument('<run>')
+    .description('start nothing new; episodes under way go on')
+    .addOption(jsonOption())
+    .action((name: string, options: Options) => steer(name, options, context, pauseRun))
+  run
+    .command('resume')
+    .argument('<run>')
+    .description('go on after a pause')
+    .addOption(jsonOption())
+    .action((name: string, options: Options) => steer(name, options, context, resumeRun))
+  addStop(run, context)
+}
+
+interface Options {
+  json?: true
+}
+
+interface Target {
+  connection: LonghaulConnection
+  workflowId: string
+}
+
+function addStatus(run: Command, { console, exit }: CommandContext): void {
+  run
+    .command('status')
+    .argument('<run>', 'name of the run, or the id of its workflow')
+    .description('how far a run is')
+    .option('--follow', 'stay until it ends')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul run status demo-2026-11-20-a --follow'))
+    .action(async (name: string, { follow, json }: Options & { follow?: true }) => {
+      await withRun(name, async (found, target) => {
+        if (follow !== true) {
+          const progress = found.status === 'RUNNING' ? await queryProgress(target) : null
+          if (json === true) console.record({ ...found, progress })
+          else console.out(describe(found, progress))
+          return
+        }
+        const handle = makeRunHandle<unknown>({ ...target, attached: true, ownsConnection: false })
+        const followed = await followRun({ handle, console, json: json === true, onInterrupt: 'detach' })
+        if (followed.kind === 'detached') {
+          exit(EXIT.interrupted)
+          return
+        }
+        const { outcome } = followed
+        if (json === true) console.record({ event: 'done', outcome })
+        else if (outcome.status === 'completed') console.out(`${name} is complete; longhaul report shows its figures`)
+        else console.err(describeFailure(outcome))
+        exit(exitCodeOfOutcome(outcome))
+      })
+    })
+}
+
+function addStop(run: Command, context: CommandContext): void {
+  run
+    .command('stop')
+    .argument('<run>')
+    .description('end a run: after an iteration of the open stage, or now')
+    .option('--after-iteration <n>', 'finish this iteration of the open stage', integer({ name: 'n', min: 1 }))
+    .option('--now', 'cancel the whole run')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('longhaul run stop demo-2026-11-20-a --after-iteration 3', 'longhaul run stop demo-2026-11-20-a --now'),
+    )
+    .action(async (name: string, options: Options & { afterIteration?: number; now?: true }) => {
+      const { afterIteration: iteration, now } = options
+      if ((iteration === undefined) === (now === undefined)) {
+        context.console.err('error: say either --after-iteration <n> or --now')
+        context.exit(EXIT.usage)
+        return
+      }
+      if (iteration !== undefined) {
+        await steer(name, options, context, (target) => stopRunAfterIteration({ ...target, iteration }))
+        return
+      }
+      await withRun(name, async (found, target) => {
+        const changed = found.status === 'RUNNING'
+        if (changed) await cancelRun(target)
+        if (options.json === true) context.console.record({ workflowId: found.workflowId, changed })
+        else context.console.out(changed ? `cancelling ${found.workflowId}` : `${found.workflowId} had ended already`)
+      })
+    })
+}
+
+function steer(
+  name: string,
+  { json }: Options,
+  { console }: CommandContext,
+  update: (target: Target) => Promise<RunProgress>,
+): Promise<void> {
+  return withRun(name, async (found, target) => {
+    const progress = await update(target)
+    if (json === true) console.record({ workflowId: found.workflowId, progress })
+    else console.out(describe(found, progress))
+  })
+}
+
+async function withRun(name: string, action: (found: FoundRun, target: Target) => Promise<void>): Promise<void> {
+  const connection = await connectToStack()
+  try {
+    const found = await findRun({ connection, run: name })
+    await action(found, { connection, workflowId: found.workflowId })
+  } finally {
+    await connection.close()
+  }
+}
+
+function describe({ workflowId, status, startedAt }: FoundRun, progress: RunProgress | null): string {
+  const ui = uiLink(workflowId)
+  return [
+    `${workflowId}  ${status.toLowerCase()}, started ${startedAt.toISOString()}`,
+    ...(progress === null ? [] : [`now     ${progress.phase}${progress.paused ? ' (paused)' : ''}`]),
+    ...(progress?.waitingFor ? [`since   ${progress.waitingFor.since}`] : []),
+    ...(progress?.stopAfterIteration ? [`stops   after iteration ${progress.stopAfterIteration}`] : []),
+    ...(progress?.scores ?? []).map((score) => `score   ${describeScore(score)}`),
+    ...(ui === null ? [] : [`UI      ${ui}`]),
+  ].join('\n')
+}

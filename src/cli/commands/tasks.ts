@@ -1,0 +1,94 @@
+import { writeFile } from 'node:fs/promises'
+import { type Command, Option } from 'commander'
+import type { CommandContext } from '../command-context.ts'
+import { EXIT } from '../exit-codes.ts'
+import { untilInterrupted } from '../interrupts.ts'
+import { examples, integer, jsonOption, withRecipeOptions } from '../options.ts'
+import { readRecipeArgument } from '../recipe-argument.ts'
+
+interface SynthesizeOptions {
+  count: number
+  seed: number
+  offset: number
+  split: 'train' | 'eval'
+  output?: string
+  images?: true
+  json?: true
+}
+
+interface GateOptions {
+  recipe: string
+  seed?: number
+  set?: string[]
+  suite: 'train' | 'heldOut'
+  json?: true
+}
+
+export function addTasks(program: Command, context: CommandContext): void {
+  const tasks = program.command('tasks').description('make and check tasks')
+  tasks
+    .command('synthesize')
+    .description('make small real repair tasks from a seed, as SWE-rebench rows; the same seed makes the same bytes')
+    .option('--count <n>', 'how many', integer({ name: '--count', min: 1 }), 10)
+    .option('--seed <n>', 'seed of the family', integer({ name: '--seed' }), 1)
+    .option('--offset <n>', 'index of the first', integer({ name: '--offset' }), 0)
+    .addOption(
+      new Option('--split <split>', 'names never meet across splits').choices(['train', 'eval']).default('train'),
+    )
+    .option('--output <file>', 'write JSONL there instead of stdout')
+    .option('--images', 'build the image of each task as well')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul tasks synthesize --count 3',
+        'longhaul tasks synthesize --count 100 --images --output rows.jsonl',
+      ),
+    )
+    .action((options: SynthesizeOptions) => synthesize(options, context))
+  withRecipeOptions(
+    tasks.command('gate').description('grade the gold and the empty patch of every task of a recipe’s suite'),
+    'demo',
+  )
+    .addOption(new Option('--suite <which>', 'which of the two').choices(['train', 'heldOut']).default('heldOut'))
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('longhaul tasks gate --recipe demo', 'longhaul tasks gate --recipe ./my.yaml --suite train --json'),
+    )
+    .action((options: GateOptions) => gate(options, context))
+}
+
+async function synthesize(options: SynthesizeOptions, { console }: CommandContext): Promise<void> {
+  const { seed, split, count, offset, output, images, json } = options
+  const { synthesizeSuite } = await import('../../adapters/datasets/synthetic/synthesize.ts')
+  const tasks = synthesizeSuite({ seed, split, count, offset })
+  const rows = tasks.map(({ row }) => `${JSON.stringify(row)}\n`).join('')
+  if (images === true) {
+    const { buildImages } = await import('../build-images.ts')
+    await untilInterrupted((signal) => buildImages({ tasks, signal, log: (line) => console.err(line) }))
+  }
+  if (output !== undefined) await writeFile(output, rows)
+  if (json === true && output !== undefined) console.record({ tasks: tasks.length, output, images: images === true })
+  else if (output === undefined) console.out(rows)
+  else console.out(`${tasks.length} tasks in ${output}`)
+}
+
+async function gate(options: GateOptions, { console, exit }: CommandContext): Promise<void> {
+  const { loaded } = await readRecipeArgument(options)
+  const { gateLocally } = await import('../gate-locally.ts')
+  const result = await untilInterrupted((signal) =>
+    gateLocally({ recipe: loaded.recipe, which: options.suite, signal, log: (line) => console.err(line) }),
+  )
+  if (options.json === true) console.record(result)
+  else {
+    const { admitted, refused, tasks } = result
+    console.out(
+      [
+        ...refused.map(({ taskId, reason }) => `refused  ${taskId}  ${reason}`),
+        `${admitted} of ${tasks} tasks admitted: gold resolves, empty does not`,
+      ].join('\n'),
+    )
+  }
+  if (result.refused.length > 0) exit(EXIT.infra)
+}

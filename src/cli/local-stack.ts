@@ -1,0 +1,42 @@
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { connect, type LonghaulConnection } from '../client/index.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { stackEnvironment } from '../stack/environment.ts'
+import { stackPaths } from '../stack/paths.ts'
+import { stackStatus } from '../stack/status.ts'
+
+/**
+ * Points this process at the local stack where the environment names no Temporal server: a stack that is up knows its own
+ * addresses, and nobody should have to export them. Called before anything reads the environment.
+ */
+export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Promise<void> {
+  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || isSet(env['TEMPORAL_ADDRESS'])) return
+  const status = await stackStatus()
+  if (status.state === 'down') return
+  for (const [name, value] of Object.entries(stackEnvironment(status.record.facts))) {
+    if (!isSet(env[name])) env[name] = value
+  }
+}
+
+export async function connectToStack(): Promise<LonghaulConnection> {
+  await adoptLocalStack()
+  return connect()
+}
+
+/** LONGHAUL_ARTIFACTS, else the local stack's directory. */
+export async function openStore(): Promise<ArtifactStore> {
+  await adoptLocalStack()
+  return createDirectoryStore({ root: stackPaths().artifactsDir })
+}
+
+/** The page of a workflow, null where the address of the UI is not known. */
+export function uiLink(workflowId: string, env: NodeJS.ProcessEnv = process.env): string | null {
+  const base = env['LONGHAUL_UI_URL']
+  if (!isSet(base)) return null
+  const namespace = isSet(env['LONGHAUL_NAMESPACE']) ? env['LONGHAUL_NAMESPACE'] : 'default'
+  return `${base.replace(/\/$/, '')}/namespaces/${namespace}/workflows/${encodeURIComponent(workflowId)}`
+}
+
+function isSet(value: string | undefined): value is string {
+  return value !== undefined && value !== ''
+}
