@@ -1,5 +1,5 @@
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity'
-import { LonghaulError, toLonghaulError } from '../contracts/errors.ts'
+import { type LonghaulError, toLonghaulError } from '../contracts/errors.ts'
 
 /** What a running activity may use: its cancellation signal, its attempt and a place to leave a typed heartbeat. */
 export interface ActivityScope {

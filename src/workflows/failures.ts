@@ -2,6 +2,7 @@ import {
   ActivityFailure,
   ApplicationFailure,
   ChildWorkflowFailure,
+  ContinueAsNew,
   isCancellation,
   TimeoutFailure,
 } from '@temporalio/workflow'
@@ -53,7 +54,8 @@ export function failRun(code: FailureCode, message: string): ApplicationFailure 
 
 /** Re-throws so that the parent, the UI and the client see one code and one message, not a chain of wrappers. */
 export function withCode(error: unknown): Error {
-  if (isCancellation(error)) return error as Error
+  // Continuing as new is thrown too, and is no failure.
+  if (isCancellation(error) || error instanceof ContinueAsNew) return error as Error
   return failRun(failureCode(error), innermostMessage(error))
 }
 
