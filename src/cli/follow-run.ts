@@ -27,10 +27,11 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   const printer = createProgressPrinter({ console })
   const leave = new AbortController()
   let interrupts = 0
-  let cancelling: Promise<void> | null = null
+  const cancelling: Promise<void>[] = []
   const cancel = (): void => {
+    if (cancelling.length > 0) return
     console.err('cancelling the run; it closes its sandboxes first')
-    cancelling ??= cancelRun(handle).catch((error: unknown) => console.err(String(error)))
+    cancelling.push(cancelRun(handle).catch((error: unknown) => console.err(String(error))))
     setTimeout(() => leave.abort(), CANCEL_GRACE_MS).unref()
   }
   const interrupted = (): void => {
@@ -55,7 +56,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
         return { kind: 'ended', outcome: event.outcome, interrupted: interrupts > 0 }
       }
     }
-    await cancelling
+    await Promise.all(cancelling)
     return { kind: 'detached' }
   } finally {
     printer.finish()

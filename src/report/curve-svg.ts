@@ -93,8 +93,12 @@ function mark(point: CurvePoint, { x, y }: Scale): string {
 }
 
 function nameOf(point: CurvePoint, { x, y }: Scale, isLast: boolean): string {
-  const anchor = isLast ? 'end' : point.globalStep === 0 ? 'start' : 'middle'
-  const above = Math.max(PLOT.top - 6, y(point.mean + point.sem) - 9)
+  // Later points lie above the first: its name goes below.
+  const isFirst = point.globalStep === 0
+  const anchor = isLast ? 'end' : isFirst ? 'start' : 'middle'
+  const above = isFirst
+    ? y(Math.max(0, point.mean - point.sem)) + 17
+    : Math.max(PLOT.top - 6, y(point.mean + point.sem) - 9)
   return `<text class="name" x="${round(x(point.globalStep))}" y="${round(above)}" text-anchor="${anchor}">${escapeHtml(point.label)} ${point.mean.toFixed(2)}</text>`
 }
 

@@ -52,5 +52,5 @@ function clean(cell: string): string {
 }
 
 function width(cell: string): number {
-  return [...cell].length
+  return Array.from(cell).length
 }

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import type { DownResult } from '../../stack/down.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../interrupts.ts'
@@ -43,12 +44,12 @@ export function addStack(program: Command, { console }: CommandContext): void {
     })
 }
 
-export async function stopLocalStack(): ReturnType<typeof import('../../stack/down.ts').down> {
+export async function stopLocalStack(): Promise<DownResult> {
   const { down } = await import('../../stack/down.ts')
   return down()
 }
 
-export function describeDown(result: Awaited<ReturnType<typeof stopLocalStack>>): string {
+export function describeDown(result: DownResult): string {
   if (!result.changed) return `nothing of stack "${result.name}" was running`
   const containers = result.containersRemoved === 0 ? '' : `, removed ${result.containersRemoved} containers`
   return `stopped ${result.stopped.join(', ') || 'the engine'}${containers}; engine ${result.engine.replaceAll('-', ' ')}`

@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { RunOutcome } from '../client/index.ts'
+import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
+import type { Console } from './console.ts'
+import { combineExitCodes, EXIT, exitCodeOfFailure, exitCodeOfOutcome } from './exit-codes.ts'
+import { parseSettings } from './recipe-argument.ts'
+import { runCli } from './run-cli.ts'
+import { judgeThreshold, parseThreshold } from './threshold.ts'
+
+async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: string; stderr: string }> {
+  let [stdout, stderr] = ['', '']
+  const line = (text: string): string => (text.endsWith('\n') ? text : `${text}\n`)
+  const console: Console = {
+    out: (text) => void (stdout += line(text)),
+    err: (text) => void (stderr += line(text)),
+    record: (value) => void (stdout += `${JSON.stringify(value)}\n`),
+    isInteractive: false,
+    hasColor: false,
+  }
+  return { exitCode: await runCli({ args, console }), stdout, stderr }
+}
+
+test('exit codes of outcomes: done 0, the recipe’s fault 1, everything that used the machines 2', () => {
+  const table: [RunOutcome<unknown>, number][] = [
+    [{ status: 'completed', result: null }, 0],
+    [{ status: 'failed', code: 'Config.Invalid', message: '' }, 1],
+    [{ status: 'failed', code: 'Config.NotFound', message: '' }, 1],
+    [{ status: 'failed', code: 'Run.RecipeConflict', message: '' }, 1],
+    [{ status: 'failed', code: 'Task.GateFailed', message: '' }, 2],
+    [{ status: 'failed', code: 'Trainer.Diverged', message: '' }, 2],
+    [{ status: 'failed', code: 'Unexpected', message: '' }, 2],
+    [{ status: 'cancelled' }, 2],
+    [{ status: 'terminated', message: '' }, 2],
+    [{ status: 'timed-out', message: '' }, 2],
+  ]
+  for (const [outcome, exitCode] of table) assert.equal(exitCodeOfOutcome(outcome), exitCode, JSON.stringify(outcome))
+})
+
+test('every failure code ends the command with 1 (the user’s) or 2 (ours)', () => {
+  for (const code of Object.keys(FAILURE_CODES) as FailureCode[]) {
+    assert.equal(exitCodeOfFailure(code), FAILURE_CODES[code].countsAs === 'user' ? 1 : 2)
+  }
+})
+
+test('several exit codes: an interrupt wins, else the lowest that is not 0', () => {
+  assert.equal(combineExitCodes([]), 0)
+  assert.equal(combineExitCodes([EXIT.ok, EXIT.threshold, EXIT.infra]), 2)
+  assert.equal(combineExitCodes([EXIT.threshold]), 3)
+  assert.equal(combineExitCodes([EXIT.usage, EXIT.interrupted]), 130)
+})
+
+test('help goes to stdout with 0 and has examples; every command has help', async () => {
+  const { exitCode, stdout, stderr } = await longhaul('--help')
+  assert.deepEqual([exitCode, stderr], [0, ''])
+  for (const command of [
+    'doctor',
+    'up',
+    'down',
+    'worker',
+    'train',
+    'evaluate',
+    'report',
+    'tasks',
+    'schedule',
+    'ledger',
+  ]) {
+    assert.match(stdout, new RegExp(`^  ${command} `, 'm'))
+    const help = await longhaul(command, '--help')
+    assert.equal(help.exitCode, 0)
+    assert.match(help.stdout, /Usage: longhaul/)
+  }
+  assert.match((await longhaul('train', '--help')).stdout, /Examples:\n {2}\$ longhaul train/)
+})
+
+test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async () => {
+  for (const args of [
+    ['frobnicate'],
+    ['train', '--bogus'],
+    ['tasks', 'synthesize', '--count', 'many'],
+    ['worker', '--role', 'cook'],
+    ['evaluate', '--threshold', 'pass@1>=0.5'],
+    ['train', '-c', 'seed'],
+    ['run', 'stop', 'x'],
+  ]) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(stderr, /error/, args.join(' '))
+  }
+})
+
+test('an error is one clear line with its code, never a stack', async () => {
+  const { exitCode, stderr } = await longhaul('recipe', 'check', 'dmeo')
+  assert.equal(exitCode, 1)
+  assert.match(stderr, /^error Config\.NotFound: No recipe is called "dmeo"; did you mean demo\?/)
+  assert.doesNotMatch(stderr, /\n\s+at /)
+})
+
+test('a recipe file with a mistake is refused before anything is connected to', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  try {
+    const file = join(directory, 'mine.yaml')
+    await writeFile(file, 'seed: 1\nmodle: {}\n')
+    for (const command of [
+      ['train', '--recipe', file],
+      ['evaluate', '--recipe', file],
+      ['recipe', 'check', file],
+    ]) {
+      const { exitCode, stderr } = await longhaul(...command)
+      assert.equal(exitCode, 1)
+      assert.match(stderr, /mine\.yaml:2:1 error recipe\/unknown-key modle/)
+    }
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
+test('--json: an error is a record on stdout too', async () => {
+  const { stdout } = await longhaul('recipe', 'show', 'nope', '--json')
+  assert.deepEqual((({ event, code }) => ({ event, code }))(JSON.parse(stdout)), {
+    event: 'error',
+    code: 'Config.NotFound',
+  })
+})
+
+test('recipe show: defaults are filled in and overrides applied', async () => {
+  const { exitCode, stdout } = await longhaul('recipe', 'show', 'demo', '--json', '-c', 'rft.tasks=12', '--seed', '7')
+  assert.equal(exitCode, 0)
+  const { recipe } = JSON.parse(stdout) as { recipe: { seed: number; rft: { tasks: number; keep: string } } }
+  assert.deepEqual([recipe.seed, recipe.rft.tasks, recipe.rft.keep], [7, 12, 'resolved'])
+})
+
+test('tasks synthesize: the same seed makes the same rows, in the row schema', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  try {
+    const file = join(directory, 'rows.jsonl')
+    const args = ['tasks', 'synthesize', '--count', '2', '--seed', '3', '--split', 'eval']
+    const first = await longhaul(...args)
+    const second = await longhaul(...args, '--output', file)
+    assert.equal(second.stdout, `2 tasks in ${file}\n`)
+    assert.equal(await readFile(file, 'utf8'), first.stdout)
+    const rows = first.stdout
+      .trim()
+      .split('\n')
+      .map((row) => JSON.parse(row) as { instance_id: string; patch: string })
+    assert.deepEqual(
+      rows.map(({ instance_id }) => instance_id),
+      ['synthetic__eval-000000', 'synthetic__eval-000001'],
+    )
+    assert.match(rows[0]?.patch ?? '', /^diff --git/)
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
+test('settings: paths nest, values are YAML, a later one wins', () => {
+  assert.deepEqual(parseSettings(['rft.tasks=4', 'rft.optim.lr=1.0e-4', 'rft=null', 'a.b=[1, x]'], 9), {
+    seed: 9,
+    rft: null,
+    a: { b: [1, 'x'] },
+  })
+  assert.deepEqual(parseSettings(['rft.tasks=4', 'rft.batch=8', 'rft.tasks=5']), { rft: { tasks: 5, batch: 8 } })
+})
+
+test('a threshold reads the bound, not the mean', () => {
+  const score = { mean: 0.5, low: 0.4, high: 0.6, source: 'cluster bootstrap' }
+  const missed = judgeThreshold(parseThreshold('pass@1.lower>=0.45'), score)
+  assert.equal(missed.met, false)
+  assert.match(missed.verdict, /threshold missed: pass@1\.lower 0\.400 < 0\.45 \(mean 0\.500/)
+  assert.equal(judgeThreshold(parseThreshold('pass@1.upper >= .45'), score).met, true)
+})
