@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { LonghaulError } from '../contracts/errors.ts'
 import { down, type DownResult } from './down.ts'
-import { stackEnvironment } from './environment.ts'
-import { signalGroup } from './processes.ts'
+import { stackEnvironment, type StackFacts } from './environment.ts'
+import { isAlive, signalGroup } from './processes.ts'
 import { readStackRecord, type ServiceRecord } from './stack-record.ts'
 import { stackPaths } from './paths.ts'
 import type { WorkerRole } from './services.ts'
@@ -42,7 +42,6 @@ export interface RunningStack {
 /** A stack for tests and programs: `up` with a handle. The caller stops it in `finally`. */
 export async function startStack(input: StartStackInput): Promise<RunningStack> {
   const { name, home } = input
-  const paths = stackPaths({ name, home })
   const { stack } = await up({
     name,
     home,
@@ -51,8 +50,19 @@ export async function startStack(input: StartStackInput): Promise<RunningStack> 
     ...(input.quiet === true ? { log: () => undefined } : {}),
     signal: input.signal,
   })
-  const services = async (): Promise<ServiceRecord[]> => (await readStackRecord(paths.recordFile))?.services ?? []
-  const { facts } = stack
+  return runningStack({ name, home, facts: stack.facts })
+}
+
+/** A handle on a stack that another process started and will stop; null where none runs. Starts and restarts nothing.
+ *  For a test file, `npm test` names the stack in LONGHAUL_STACK and LONGHAUL_HOME. */
+export async function attachStack({ name, home }: { name: string; home: string }): Promise<RunningStack | null> {
+  const record = await readStackRecord(stackPaths({ name, home }).recordFile)
+  return record === null || !isAlive(record.supervisor) ? null : runningStack({ name, home, facts: record.facts })
+}
+
+function runningStack({ name, home, facts }: { name: string; home: string; facts: StackFacts }): RunningStack {
+  const { recordFile } = stackPaths({ name, home })
+  const services = async (): Promise<ServiceRecord[]> => (await readStackRecord(recordFile))?.services ?? []
   return {
     name,
     temporalAddress: facts.temporalAddress,
