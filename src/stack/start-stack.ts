@@ -53,8 +53,8 @@ export async function startStack(input: StartStackInput): Promise<RunningStack> 
   return runningStack({ name, home, facts: stack.facts })
 }
 
-/** A handle on a stack that another process started and will stop; null where none runs. Starts and restarts nothing.
- *  For a test file, `npm test` names the stack in LONGHAUL_STACK and LONGHAUL_HOME. */
+/** A handle on a stack that another process started and will stop; null where none runs. Starts and restarts nothing:
+ *  a process of the stack finds name and home in its LONGHAUL_STACK and LONGHAUL_HOME. */
 export async function attachStack({ name, home }: { name: string; home: string }): Promise<RunningStack | null> {
   const record = await readStackRecord(stackPaths({ name, home }).recordFile)
   return record === null || !isAlive(record.supervisor) ? null : runningStack({ name, home, facts: record.facts })
