@@ -48,6 +48,8 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   }
   const signals = ['SIGINT', 'SIGTERM'] as const
   for (const signal of signals) process.on(signal, interrupted)
+  // Only now: whoever reads the announcement may press Ctrl-C at once.
+  announce(handle, { console, json })
   try {
     for await (const event of handle.watch({ signal: leave.signal })) {
       if (json && event.kind === 'progress') console.record({ event: 'progress', ...event })

@@ -3,12 +3,10 @@
  * can be in is under the test's control. `npm test` starts the server; alone, name one in LONGHAUL_TEMPORAL_ADDRESS.
  */
 import assert from 'node:assert/strict'
-import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:net'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { msToTs } from '@temporalio/common/lib/time.js'
 import { NativeConnection, Worker } from '@temporalio/worker'
+import { connectToOwnNamespace, eventually, needsServer } from '../../test/support/own-namespace.ts'
 import { isLonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import { buildWorkflowBundle } from '../workers/workflow-bundle.ts'
@@ -29,40 +27,16 @@ import {
   triggerSchedule,
 } from './index.ts'
 
-const namespace = `client-test-${randomUUID().slice(0, 8)}`
-const needsServer = process.env['LONGHAUL_TEMPORAL_ADDRESS'] === undefined ? 'needs LONGHAUL_TEMPORAL_ADDRESS' : false
 const today = new Date().toISOString().slice(0, 10)
 let connection: LonghaulConnection
 
 before(async () => {
-  if (needsServer !== false) return
-  const any = await connect()
-  await any.client.workflowService.registerNamespace({
-    namespace,
-    workflowExecutionRetentionPeriod: msToTs('1 day'),
-  })
-  await any.close()
-  // The server's own caches learn of a new namespace within seconds.
-  connection = await eventually(() => connect({ namespace }))
-  await eventually(async () => {
-    for await (const _ of connection.client.workflow.list({ query: `WorkflowType = 'none'` })) break
-  })
+  if (needsServer === false) connection = await connectToOwnNamespace('client-test')
 })
 
 after(async () => {
   await connection?.close()
 })
-
-async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
-  for (let tries = 0; ; tries++) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (tries >= 60) throw error
-      await sleep(500)
-    }
-  }
-}
 
 async function codeOf(failing: Promise<unknown>): Promise<string> {
   try {
@@ -141,7 +115,7 @@ test('a worker serves the run: progress, pause, resume, stop, cancel and the eve
   // No activities: the run waits for its first one, which is a state like any other.
   const worker = await Worker.create({
     connection: native,
-    namespace,
+    namespace: connection.namespace,
     taskQueue: QUEUES.control,
     workflowBundle: await buildWorkflowBundle(),
   })

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { startTraining } from '../../client/index.ts'
 import type { CommandContext } from '../command-context.ts'
 import { combineExitCodes, type ExitCode } from '../exit-codes.ts'
-import { announce, followRun } from '../follow-run.ts'
+import { followRun } from '../follow-run.ts'
 import { untilInterrupted } from '../interrupts.ts'
 import { connectToStack } from '../local-stack.ts'
 import { integer } from '../options.ts'
@@ -52,7 +52,6 @@ async function runDemo(
   const connection = await connectToStack()
   try {
     const handle = await startTraining({ connection, ...request })
-    announce(handle, { console, json: false })
     const followed = await followRun({ handle, console, json: false })
     console.err(
       ['what runs now', ...describeFacts(facts), 'stop it     longhaul down (or npm run demo -- --down)'].join('\n  '),

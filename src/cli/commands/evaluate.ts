@@ -54,8 +54,8 @@ async function evaluate(options: EvaluateOptions, { console, exit }: CommandCont
       ...(options.run === undefined ? {} : { run: options.run }),
       fresh: options.fresh === true,
     })
-    announce(handle, { console, json })
     if (options.detach === true) {
+      announce(handle, { console, json })
       if (!json) console.out(handle.workflowId)
       return
     }

@@ -49,8 +49,8 @@ async function train(options: TrainOptions, { console, exit }: CommandContext): 
       ...(options.run === undefined ? {} : { run: options.run }),
       fresh: options.fresh === true,
     })
-    announce(handle, { console, json })
     if (options.detach === true) {
+      announce(handle, { console, json })
       if (!json) console.out(handle.workflowId)
       return
     }

@@ -1,0 +1,37 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { msToTs } from '@temporalio/common/lib/time.js'
+import { connect, type LonghaulConnection } from '../../src/client/index.ts'
+
+/** Reason to skip a test that needs a server; `npm test` starts one. */
+export const needsServer =
+  (process.env['LONGHAUL_TEMPORAL_ADDRESS'] ?? '') === '' ? 'needs LONGHAUL_TEMPORAL_ADDRESS' : false
+
+/**
+ * A namespace that no worker of the stack serves: runs started in it wait, so that their states are under the test's control.
+ * The server forgets it with its database.
+ */
+export async function connectToOwnNamespace(topic: string): Promise<LonghaulConnection> {
+  const namespace = `${topic}-${randomUUID().slice(0, 8)}`
+  const any = await connect()
+  await any.client.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod: msToTs('1 day') })
+  await any.close()
+  // The server's own caches learn of a new namespace within seconds.
+  const connection = await eventually(() => connect({ namespace }))
+  await eventually(async () => {
+    for await (const _ of connection.client.workflow.list({ query: `WorkflowType = 'none'` })) break
+  })
+  return connection
+}
+
+/** Tries for half a minute; rejects with the last error. */
+export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (tries >= 60) throw error
+      await sleep(500)
+    }
+  }
+}
