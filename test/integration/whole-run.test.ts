@@ -1,0 +1,175 @@
+/** One whole run of the recipe `mini` on real parts, through the program interface; then what it left is looked at from all sides. */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { checkLedger } from '../../src/activities/artifacts/check-ledger.ts'
+import { newestPromotion } from '../../src/activities/control/policies.ts'
+import { readOrThrow } from '../../src/activities/stored-tasks.ts'
+import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.types.ts'
+import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
+import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import type { JsonReport } from '../../src/report/json-report.ts'
+import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import { fetchRunHistories, type RunHistory } from '../support/run-histories.ts'
+import { runRecipe } from '../support/run-recipe.ts'
+import { batchesOf, episodesOf, leftovers, recipeOf } from '../support/run-records.ts'
+
+/** About two minutes on two free cores; the limit is there so that a hang has a name. */
+const LIMIT_MS = 10 * 60_000
+/** `mini`: 8 held-out tasks three times, 4 × 4 for fine-tuning, two iterations of 3 × 4. */
+const EPISODES = 3 * 8 + 4 * 4 + 2 * 3 * 4
+
+let world: PipelineWorld
+let workflowId: string
+let result: TrainAgentResult
+let episodes: EpisodeRecord[]
+let histories: RunHistory[]
+
+before(async () => {
+  if (needsStack !== false) return
+  world = await attachWorld()
+  const { connection, store } = world
+  const ended = await runRecipe({ connection, input: { recipe: 'mini' }, limitMs: LIMIT_MS, say: console.error })
+  assert.equal(ended.outcome.status, 'completed', JSON.stringify(ended.outcome))
+  if (ended.outcome.status !== 'completed') return
+  workflowId = ended.workflowId
+  result = ended.outcome.result
+  episodes = await episodesOf(store, result.run)
+  histories = await fetchRunHistories(connection.client, workflowId)
+})
+
+after(() => world?.close())
+
+async function jsonReport(): Promise<JsonReport> {
+  const bytes = await world.store.read(runKeys.report(result.run, 'report.json'))
+  assert.ok(bytes, 'the run left no report.json')
+  return JSON.parse(new TextDecoder().decode(bytes)) as JsonReport
+}
+
+test('the run ended: the JSON report has every stage with policy, pass@1, SEM, n and k', {
+  skip: needsStack,
+}, async () => {
+  const report = await jsonReport()
+  assert.equal(report.run, result.run)
+  assert.deepEqual(
+    report.stages.map(({ name, tasks, attempts }) => [name, tasks, attempts]),
+    ['base', 'rft', 'rl'].map((name) => [name, 8, 1]),
+  )
+  for (const { policy, passAt1, sem } of report.stages) {
+    assert.match(policy, /^v\d{6}-[0-9a-f]{8,}$/)
+    assert.ok(passAt1 >= 0 && passAt1 <= 1, String(passAt1))
+    assert.ok(sem >= 0 && sem < 1, String(sem))
+  }
+  assert.deepEqual(
+    result.stages.map(({ name, policy, passAt1 }) => [name, policy, passAt1]),
+    report.stages.map(({ name, policy, passAt1 }) => [name, policy, passAt1]),
+  )
+  assert.equal(typeof report.ledger.trained, 'number')
+  for (const phase of ['gate', 'evaluate base', 'rft', 'dapo-1', 'evaluate rl']) {
+    assert.ok((report.durations[phase] ?? 0) > 0, `no duration of ${phase}`)
+  }
+})
+
+test('the HTML report shows the curve and holds nothing that could run', { skip: needsStack }, async () => {
+  const html = new TextDecoder().decode(await world.store.get(result.report))
+  assert.match(html, /<svg/)
+  assert.match(html, new RegExp(result.run))
+  assert.doesNotMatch(html, /<script|javascript:|\son[a-z]+\s*=|<iframe|<object|<embed/i)
+})
+
+test('the ledger accounts for every episode once and can be derived again from the records', {
+  skip: needsStack,
+}, async () => {
+  const { store } = world
+  const check = await checkLedger({ store, recipe: await recipeOf(store, result.run) }, result.run)
+  assert.deepEqual(check.mismatches, [])
+  assert.equal(check.totals.episodes, episodes.length)
+  assert.equal(episodes.length, EPISODES)
+  assert.deepEqual((await jsonReport()).ledger, { ...check.totals, mismatches: 0 })
+})
+
+test('every verdict was found in a container, or is the gate’s for an empty patch', { skip: needsStack }, async () => {
+  const sources: string[] = []
+  for (const { episode, verdict, patchBytes, disposition } of episodes) {
+    const record = await readOrThrow<VerdictRecord>(world.store, episodeKeys.verdict(episode))
+    assert.equal(record.kind, verdict, episode)
+    assert.notEqual(disposition, 'infra', episode)
+    assert.ok(record.from === 'container' || record.from === 'gate', `${episode}: ${record.from}`)
+    if (record.from === 'gate') assert.equal(patchBytes, 0, `${episode} has a patch and was not graded`)
+    sources.push(record.from)
+  }
+  assert.ok(sources.includes('container'), 'no patch was graded at all')
+})
+
+test('training that had a batch made another policy, and its steps are those that were planned', {
+  skip: needsStack,
+}, async (t) => {
+  const batches = await batchesOf(world.store, result.run)
+  const [base, rft, rl] = result.stages.map(({ policy }) => policy)
+  const ofRft = batches.filter(({ key }) => key.includes('/rft/'))
+  t.diagnostic(batches.map(({ key, trajectories }) => `${key}: ${trajectories.length} trajectories`).join('; '))
+  if (ofRft.length > 0) assert.notEqual(rft, base)
+  else assert.equal(rft, base)
+  if (batches.length > ofRft.length) assert.notEqual(rl, rft)
+  else assert.equal(rl, rft)
+  const planned = batches.reduce((sum, { minibatches }) => sum + minibatches.length, 0)
+  assert.equal(Number(rl?.slice(1, 7)), planned)
+  assert.equal(result.policy, rl)
+})
+
+test('the last policy was promoted, as the newest record', { skip: needsStack }, async () => {
+  const { run, policy, score } = await newestPromotion(world.store)
+  assert.deepEqual([run, policy.version, score.name], [result.run, result.policy, 'rl'])
+})
+
+test('nothing of the run is left on the machine', { skip: needsStack }, async () => {
+  assert.deepEqual(await leftovers(world, result.run), [])
+})
+
+test('workflow ids are readable paths below the run’s name', { skip: needsStack }, () => {
+  assert.match(workflowId, /^train\/mini-\d{4}-\d{2}-\d{2}-[a-z]+$/)
+  assert.equal(workflowId, `train/${result.run}`)
+  for (const history of histories) {
+    assert.ok(history.workflowId.startsWith(workflowId), history.workflowId)
+    assert.match(history.workflowId, /^[A-Za-z0-9._/-]+$/)
+  }
+  const types = new Set(histories.map(({ type }) => type))
+  const expected = ['episode', 'evaluate', 'gateTasks', 'promptGroup', 'reinforce', 'rejectionFineTune', 'rollout']
+  assert.deepEqual([...types].toSorted(), [...expected, 'trainAgent'])
+})
+
+test('search attributes find the run’s episodes by stage, task and outcome', { skip: needsStack }, async () => {
+  const { client } = world.connection
+  const ofRun = `TrainRun = '${result.run}'`
+  const episode = `${ofRun} AND WorkflowType = 'episode' AND TaskId IS NOT NULL AND Outcome IS NOT NULL`
+  const queries: [string, number][] = [
+    [`${ofRun} AND WorkflowType = 'trainAgent'`, 1],
+    [`${episode} AND Turns > 0`, EPISODES],
+    [`${episode} AND Stage = 'rft'`, 16],
+    [`${episode} AND Stage = 'dapo-1' AND Iteration = 2`, 12],
+    [`${episode} AND Evaluation = true`, 24],
+  ]
+  for (const [query, expected] of queries) {
+    let found = -1
+    // The index follows the histories within a moment.
+    for (let look = 0; look < 40 && found !== expected; look++) {
+      found = (await client.workflow.count(query)).count
+      if (found !== expected) await sleep(250)
+    }
+    assert.equal(found, expected, query)
+  }
+})
+
+test('histories hold references only: no payload over 4 KB, no episode over 150 events or 100 KB', {
+  skip: needsStack,
+}, (t) => {
+  const largest = histories.map(({ largestPayload }) => largestPayload).toSorted((a, b) => b.bytes - a.bytes)[0]
+  assert.ok(largest && largest.bytes <= 4 * 1024, `a payload of ${largest?.bytes} bytes in ${largest?.where}`)
+  const played = histories.filter(({ type }) => type === 'episode')
+  assert.equal(played.length, EPISODES)
+  const events = Math.max(...played.map((history) => history.events))
+  const bytes = Math.max(...played.map((history) => history.bytes))
+  t.diagnostic(`largest payload ${largest.bytes} bytes, largest episode ${events} events and ${bytes} bytes`)
+  assert.ok(events <= 150, `${events} events`)
+  assert.ok(bytes <= 100 * 1024, `${bytes} bytes`)
+})

@@ -1,0 +1,99 @@
+/** Runs of recipes through the client, each with a limit and a word about what is waited for. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { LonghaulConnection } from '../../src/client/index.ts'
+import { queryProgress, type RunHandle, type RunOutcome, startTraining } from '../../src/client/index.ts'
+import type { TrainAgentInput, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+
+export interface RunRecipeInput {
+  connection: LonghaulConnection
+  input: TrainAgentInput
+  limitMs: number
+  /** One line for each phase that the run enters. */
+  say: (line: string) => void
+  /** Called once with the handle, before anything is waited for. */
+  onStart?: (handle: RunHandle<TrainAgentResult>) => void
+}
+
+/** Starts a new run and waits for its end. A run that exceeds its limit, or whose waiting fails, is ended first. */
+export async function runRecipe({ connection, input, limitMs, say, onStart }: RunRecipeInput): Promise<{
+  workflowId: string
+  outcome: RunOutcome<TrainAgentResult>
+}> {
+  const handle = await startTraining({ connection, ...input, fresh: input.run === undefined })
+  onStart?.(handle)
+  const outcome = await outcomeOf({ connection, handle, limitMs, say })
+  return { workflowId: handle.workflowId, outcome }
+}
+
+export interface OutcomeInput {
+  connection: LonghaulConnection
+  handle: RunHandle<TrainAgentResult>
+  limitMs: number
+  say: (line: string) => void
+}
+
+/** @throws Error that names the phase which the run was in when the limit came */
+export async function outcomeOf({
+  connection,
+  handle,
+  limitMs,
+  say,
+}: OutcomeInput): Promise<RunOutcome<TrainAgentResult>> {
+  const limit = AbortSignal.timeout(limitMs)
+  const startedAt = Date.now()
+  let phase = 'starting'
+  try {
+    for await (const event of handle.watch({ intervalMs: 500, signal: limit })) {
+      if (event.kind === 'closed') return event.outcome
+      const now = event.kind === 'progress' ? (event.progress?.phase ?? 'no worker answers') : 'server unreachable'
+      if (now !== phase) say(`${seconds(startedAt)} ${handle.workflowId}: ${now}`)
+      phase = now
+    }
+  } catch (error) {
+    await endRun({ connection, workflowId: handle.workflowId })
+    throw error
+  }
+  await endRun({ connection, workflowId: handle.workflowId })
+  throw new Error(`Expected ${handle.workflowId} to end within ${limitMs / 1000} s, it was ${phase}`)
+}
+
+/** Waits until the run says that it is in a phase. */
+export async function waitForPhase(input: {
+  connection: LonghaulConnection
+  workflowId: string
+  phase: RegExp
+  limitMs: number
+}): Promise<string> {
+  const { connection, workflowId, phase, limitMs } = input
+  let last = 'nothing'
+  for (const deadline = Date.now() + limitMs; Date.now() < deadline; ) {
+    const progress = await queryProgress({ connection, workflowId })
+    last = progress?.phase ?? 'no answer'
+    if (phase.test(last)) return last
+    await sleep(200)
+  }
+  throw new Error(`Expected ${workflowId} to reach ${phase} within ${limitMs / 1000} s, it said ${last}`)
+}
+
+/** Cancels, then terminates what does not obey; silent where the run is over. */
+export async function endRun({
+  connection,
+  workflowId,
+}: {
+  connection: LonghaulConnection
+  workflowId: string
+}): Promise<void> {
+  const handle = connection.client.workflow.getHandle(workflowId)
+  const isOver = async (): Promise<boolean> => (await handle.describe().catch(() => null))?.status.name !== 'RUNNING'
+  if (await isOver()) return
+  await handle.cancel().catch(() => undefined)
+  for (const deadline = Date.now() + 90_000; Date.now() < deadline; ) {
+    if (await isOver()) return
+    await sleep(500)
+  }
+  await handle.terminate('the test that started it is over').catch(() => undefined)
+}
+
+function seconds(since: number): string {
+  return `${((Date.now() - since) / 1000).toFixed(0).padStart(4)} s`
+}
