@@ -83,9 +83,7 @@ async function curve(store: ArtifactStore, run: string, evaluations: EvaluationR
 
 /** Share resolved among the training rollouts of each iteration, with its error clustered by task. */
 async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePoint[]> {
-  const plans = (await readAll<IterationPlan>(store, `runs/${run}/`, '/plan.json')).filter(
-    ({ stage }) => !stage.startsWith('eval-'),
-  )
+  const plans = (await readPlans(store, run)).filter(({ stage }) => !stage.startsWith('eval-'))
   const points: CurvePoint[] = []
   for (const { stage, iteration } of plans) {
     const prefix = `episodes/${run}/${stage}/${String(iteration).padStart(4, '0')}/`
@@ -108,13 +106,19 @@ async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePo
 }
 
 async function refusedTasks(store: ArtifactStore, run: string, repeats: number): Promise<ReportData['refused']> {
-  const plans = await readAll<IterationPlan>(store, `runs/${run}/`, '/plan.json')
+  const plans = await readPlans(store, run)
   const refused: ReportData['refused'] = []
   for (const suite of new Set(plans.map((plan) => plan.suite))) {
     const gated = await store.readRecord<GatedSuite>(suiteKeys.gated(suite, repeats))
     refused.push(...(gated?.refused ?? []))
   }
   return refused
+}
+
+/** Plans of iterations; those of training jobs lie beside their batches and have the same file name. */
+async function readPlans(store: ArtifactStore, run: string): Promise<IterationPlan[]> {
+  const keys = (await store.list(`runs/${run}/`)).filter((key) => /\/iterations\/\d+\/plan\.json$/.test(key))
+  return Promise.all(keys.map((key) => readOrThrow<IterationPlan>(store, key)))
 }
 
 async function readAll<T extends object>(store: ArtifactStore, prefix: string, ending = '.json'): Promise<T[]> {
