@@ -4,17 +4,19 @@ import {
   log,
   ParentClosePolicy,
   setCurrentDetails,
+  setHandler,
   upsertMemo,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
-import type { EvaluateInput, EvaluateResult, ResolvedRun } from '../contracts/workflows.types.ts'
+import type { EvaluateInput, EvaluateResult, ResolvedRun, RunProgress } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { gateSuite } from './gate-tasks.ts'
 import { rollout } from './rollout.ts'
+import { progressQuery } from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
 
 /**
@@ -23,15 +25,40 @@ import { attributes, stageAttributes } from './search-attributes.ts'
  * counts infra episodes in no mean. On cancel the rollout is cancelled and leases are given back.
  */
 export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResult> {
+  const progress = watchable(input.child?.plan.run ?? null)
   try {
     if (input.child) return await score(input.child)
-    return await evaluateAlone(input)
+    return await evaluateAlone(input, progress)
   } catch (error) {
     throw withCode(error)
   }
 }
 
-async function evaluateAlone(input: EvaluateInput): Promise<EvaluateResult> {
+interface Progress {
+  enter(phase: string, run?: string): void
+}
+
+/** Answers the query `progress` of a root evaluation, in the shape that a training run answers it. */
+function watchable(run: string | null): Progress {
+  const state: RunProgress = {
+    run,
+    phase: 'resolving the recipe',
+    paused: false,
+    stopAfterIteration: null,
+    scores: [],
+    waitingFor: null,
+  }
+  setHandler(progressQuery, () => state)
+  return {
+    enter: (phase, name) => {
+      state.phase = phase
+      state.run = name ?? state.run
+      state.waitingFor = { what: phase, since: new Date().toISOString() }
+    },
+  }
+}
+
+async function evaluateAlone(input: EvaluateInput, progress: Progress): Promise<EvaluateResult> {
   const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
   const { recipeText, overrides, run } = input
   const plan = await control.resolveRecipe({
@@ -44,15 +71,20 @@ async function evaluateAlone(input: EvaluateInput): Promise<EvaluateResult> {
     kind: 'eval',
     date: startTime.toISOString().slice(0, 10),
   })
+  progress.enter('preparing the held-out suite', plan.run)
   upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
   upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
   try {
     const suite = await slowControl.prepareSuite({ run: plan.run, which: 'heldOut' })
+    progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
     await gateSuite({ plan, suite })
     const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
+    progress.enter(`publishing ${policy.version}`)
     await publishing.publishPolicy({ run: plan.run, policy })
+    progress.enter(`evaluating ${policy.version}`)
     const result = await score({ plan, name: 'nightly', policy })
     await artifacts.writeReport({ run: plan.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
+    progress.enter('done')
     return result
   } finally {
     await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))
