@@ -41,7 +41,7 @@ export function attemptsOf({ history }: RunHistory, activityType?: string): numb
   return history.events.flatMap(({ activityTaskStartedEventAttributes: started }) => {
     if (!started) return []
     const isWanted = activityType === undefined || typeOf.get(String(started.scheduledEventId)) === activityType
-    return isWanted ? [Number(started.attempt ?? 1)] : []
+    return isWanted ? [started.attempt ?? 1] : []
   })
 }
 
@@ -51,7 +51,8 @@ function weigh(workflowId: string, history: History): RunHistory {
   let largestPayload = { bytes: 0, where: 'none' }
   for (const event of history.events) {
     for (const size of payloadSizes(event)) {
-      if (size > largestPayload.bytes) largestPayload = { bytes: size, where: `${workflowId} event ${event.eventId}` }
+      if (size > largestPayload.bytes)
+        largestPayload = { bytes: size, where: `${workflowId} event ${String(event.eventId)}` }
     }
   }
   return { workflowId, type, history, events: history.events.length, bytes, largestPayload }

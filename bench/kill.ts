@@ -1,0 +1,82 @@
+/**
+ * Does anything get lost when processes die? The scenario of `test/integration/kill.test.ts`, repeated with other moments.
+ *
+ *   npm run bench:kill -- [--times 20] [--first 1] [--json] [--out bench/results/kill.json]
+ *
+ * One line a repetition; exit 1 when anything was violated in one of them, 2 where it could not be played.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { stackPaths } from '../src/stack/paths.ts'
+import { startStack } from '../src/stack/start-stack.ts'
+import { playKillScenario, type KillReport } from '../test/support/kill/kill-scenario.ts'
+import { worldOf } from '../test/support/pipeline-world.ts'
+import { versions } from './support/versions.ts'
+
+const { values } = parseArgs({
+  options: {
+    times: { type: 'string', default: '20' },
+    first: { type: 'string', default: '1' },
+    json: { type: 'boolean', default: false },
+    out: { type: 'string' },
+  },
+})
+const times = Number(values.times)
+const first = Number(values.first)
+if (!Number.isInteger(times) || times < 1 || !Number.isInteger(first)) {
+  console.error('Expected --times N with N ≥ 1 and --first SEED')
+  process.exit(1)
+}
+
+const interrupt = new AbortController()
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+
+const stack = await startStack({
+  name: 'bench-kill',
+  home: join(stackPaths().dataDir, '..', '..'),
+  signal: interrupt.signal,
+})
+const reports: KillReport[] = []
+const failures: { seed: number; message: string }[] = []
+try {
+  const world = await worldOf(stack)
+  try {
+    for (let seed = first; seed < first + times && !interrupt.signal.aborted; seed++) {
+      const report = await playKillScenario({ world, seed, say: console.error }).catch((error: unknown) => {
+        failures.push({ seed, message: error instanceof Error ? error.message : String(error) })
+        return null
+      })
+      if (report !== null) reports.push(report)
+      console.error(report === null ? `seed ${seed}: FAILED ${failures.at(-1)?.message}` : line(report))
+    }
+  } finally {
+    await world.close()
+  }
+} finally {
+  await stack.stop()
+}
+
+const violations = reports.reduce((sum, report) => sum + report.violations.length, 0)
+const summary = {
+  bench: 'kill',
+  date: new Date().toISOString(),
+  ...versions(),
+  times: reports.length,
+  violations,
+  failures,
+  reports,
+}
+const text = `${JSON.stringify(summary, null, 2)}\n`
+if (values.out !== undefined) writeFileSync(values.out, text)
+if (values.json) process.stdout.write(text)
+else console.log(`${reports.length} of ${times} played, ${violations} violations, ${failures.length} failures`)
+process.exitCode = failures.length > 0 || reports.length < times ? 2 : violations > 0 ? 1 : 0
+
+function line(report: KillReport): string {
+  const { seed, wallS, episodes, turns, steps, sampledAgain, met, trainers, violations: found } = report
+  const inside = trainers.filter(({ isInside }) => isInside).length
+  const facts = `${episodes} episodes, ${turns} turns, ${steps} steps, ${met} episodes met by kills, ${sampledAgain} samples repeated, ${inside} trainers killed amid a job`
+  const verdict = found.length === 0 ? 'ok' : `VIOLATED\n  ${found.join('\n  ')}`
+  return `seed ${seed}: ${facts}, ${wallS.toFixed(0)} s: ${verdict}`
+}

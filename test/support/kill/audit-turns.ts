@@ -1,0 +1,86 @@
+import { stat } from 'node:fs/promises'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
+import { episodeKeys } from '../../../src/contracts/keys.ts'
+import type { Exchange } from '../recording-proxy.ts'
+import { type RecordedTurn, turnsOf } from '../run-records.ts'
+
+export interface TurnAudit {
+  turns: number
+  /** Samples that were asked for again because the first was lost before its record: allowed, at most one a kill and episode. */
+  sampledAgain: number
+  violations: string[]
+}
+
+/**
+ * No committed turn was sampled again: a request for a turn that starts after the turn's action record was written is a
+ * violation, and so is one for a turn that nobody recorded. Turns are told apart by the length of their prompt, which only
+ * grows. No turn was executed twice, as far as records can tell: each has one token of its own and one answer.
+ */
+export async function auditTurns(
+  store: ArtifactStore,
+  episodes: readonly EpisodeRecord[],
+  exchanges: readonly Exchange[],
+): Promise<TurnAudit> {
+  const audit: TurnAudit = { turns: 0, sampledAgain: 0, violations: [] }
+  const tokens = new Set<string>()
+  const sessions = Map.groupBy(exchanges, ({ session }) => session)
+  for (const record of episodes) {
+    const turns = await turnsOf(store, record.episode)
+    const asked = sessions.get(record.episode) ?? []
+    audit.turns += turns.length
+    audit.violations.push(...recordFaults(record, turns, tokens))
+    audit.violations.push(...(await samplingFaults(store, record.episode, turns, asked)))
+    audit.sampledAgain += asked.length - new Set(asked.map(({ promptTokens }) => promptTokens)).size
+    sessions.delete(record.episode)
+  }
+  for (const session of sessions.keys()) audit.violations.push(`${session} was sampled for and has no result`)
+  return audit
+}
+
+function recordFaults(
+  { episode, turns: counted }: EpisodeRecord,
+  turns: RecordedTurn[],
+  tokens: Set<string>,
+): string[] {
+  const faults: string[] = []
+  if (turns.length !== counted) faults.push(`${episode} counts ${counted} turns and has ${turns.length} records`)
+  for (const [index, { action, observation }] of turns.entries()) {
+    if (action.turn !== index) faults.push(`${episode} turn ${index} says that it is turn ${action.turn}`)
+    if (observation?.turn !== index) faults.push(`${episode} turn ${index} has no answer of its own`)
+    if (tokens.has(action.token)) faults.push(`${episode} turn ${index} has the token of another turn`)
+    tokens.add(action.token)
+  }
+  return faults
+}
+
+async function samplingFaults(
+  store: ArtifactStore,
+  episode: string,
+  turns: readonly RecordedTurn[],
+  asked: readonly Exchange[],
+): Promise<string[]> {
+  const faults: string[] = []
+  const turnOf = new Map(promptLengths(turns).map((length, turn) => [length, turn] as const))
+  for (const { promptTokens, startedMs } of asked) {
+    const turn = turnOf.get(promptTokens)
+    if (turn === undefined) {
+      faults.push(`${episode} was sampled for with a prompt of ${promptTokens} tokens, which no record has`)
+      continue
+    }
+    const { mtimeMs } = await stat(store.path(episodeKeys.action(episode, turn)))
+    if (startedMs > mtimeMs) {
+      faults.push(`${episode} turn ${turn} was sampled again ${Math.round(startedMs - mtimeMs)} ms after its record`)
+    }
+  }
+  return faults
+}
+
+function promptLengths(turns: readonly RecordedTurn[]): number[] {
+  let context = 0
+  return turns.map(({ action }) => {
+    const prompt = context + action.promptDelta.length
+    context = prompt + action.ids.length
+    return prompt
+  })
+}

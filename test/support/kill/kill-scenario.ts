@@ -1,0 +1,122 @@
+/**
+ * A small run during which the sandbox worker dies twice and each training job's process once, at seeded moments, with
+ * SIGKILL. The stack's supervisor starts the worker again; everything else is the pipeline's own business.
+ */
+import type { RunHandle } from '../../../src/client/index.ts'
+import type { TrainAgentResult } from '../../../src/contracts/workflows.types.ts'
+import type { PipelineWorld } from '../pipeline-world.ts'
+import { type RecordingProxy, startRecordingProxy } from '../recording-proxy.ts'
+import { runRecipe } from '../run-recipe.ts'
+import { withDeadline } from '../with-deadline.ts'
+import { GROUP_SIZE, judgeRun, type RunJudgement } from './judge-run.ts'
+import { type KillPlan, planKills } from './kill-plan.ts'
+import { killTrainerAt, type TrainerKilled } from './kill-trainer.ts'
+import { killWorkerAt, type WorkerKilled } from './kill-worker.ts'
+
+export interface KillReport extends RunJudgement {
+  seed: number
+  wallS: number
+  workers: WorkerKilled[]
+  trainers: TrainerKilled[]
+}
+
+/** What was killed, and what outlived its moment. */
+export interface Killed {
+  workers: WorkerKilled[]
+  trainers: TrainerKilled[]
+  missed: { what: 'worker' | 'trainer'; stage: string; why: string }[]
+}
+
+/** Each kill of the worker costs about half a minute: a heartbeat must be missed before another attempt may begin. */
+const LIMIT_MS = 8 * 60_000
+
+/** `mini`, smaller where size shows nothing, and with one or two trajectories a step, so that jobs have several. */
+const overrides = {
+  data: { train: { count: 4 }, heldOut: { count: 4 } },
+  rft: { tasks: 3, rolloutsPerTask: GROUP_SIZE, batch: 1 },
+  reinforce: {
+    groupSize: GROUP_SIZE,
+    stages: [
+      {
+        name: 'dapo-1',
+        context: 640,
+        maxTurns: 6,
+        penaltyStart: 2,
+        problemsPerIteration: 2,
+        batch: 2,
+        clip: { low: 0.2, high: 0.28 },
+        until: { maxIterations: 1 },
+      },
+    ],
+  },
+  evaluate: { tasks: 4 },
+}
+
+/** @throws Error where the run did not end well or in time: then there is nothing to judge */
+export async function playKillScenario(input: {
+  world: PipelineWorld
+  seed: number
+  say: (line: string) => void
+}): Promise<KillReport> {
+  const { world, seed, say } = input
+  const startedAt = Date.now()
+  const proxy = await startRecordingProxy({ target: world.stack.policyUrl })
+  const over = new AbortController()
+  let kills: Promise<Killed> = Promise.resolve({ workers: [], trainers: [], missed: [] })
+  try {
+    const { workflowId, outcome } = await runRecipe({
+      connection: world.connection,
+      input: { recipe: 'mini', overrides: { ...overrides, policyServer: { url: proxy.url } } },
+      limitMs: LIMIT_MS,
+      say,
+      onStart: (handle) => {
+        kills = plantKills({ world, proxy, handle, plan: planKills(seed), signal: over.signal, say })
+      },
+    })
+    over.abort(new Error('the run was over before its moment came'))
+    const killed = await withDeadline(kills, 90_000, 'the kills to be over')
+    if (outcome.status !== 'completed') throw new Error(`The run did not finish: ${JSON.stringify(outcome)}`)
+    const { run, policy } = outcome.result
+    const judgement = await judgeRun({ world, exchanges: proxy.exchanges, run, policy, workflowId, killed })
+    const { workers, trainers } = killed
+    return { seed, wallS: (Date.now() - startedAt) / 1000, workers, trainers, ...judgement }
+  } finally {
+    over.abort(new Error('the scenario is over'))
+    await kills.catch(() => undefined)
+    await proxy.close()
+  }
+}
+
+/** Waits for all the moments side by side. Resolves when each has come or the signal said that it never will. */
+async function plantKills(input: {
+  world: PipelineWorld
+  proxy: RecordingProxy
+  handle: RunHandle<TrainAgentResult>
+  plan: KillPlan
+  signal: AbortSignal
+  say: (line: string) => void
+}): Promise<Killed> {
+  const { world, proxy, handle, plan, signal, say } = input
+  const { stack, store } = world
+  const run = handle.workflowId.slice('train/'.length)
+  const killed: Killed = { workers: [], trainers: [], missed: [] }
+  const follow = async <T>(what: 'worker' | 'trainer', stage: string, kill: Promise<T>, into: T[]): Promise<void> => {
+    try {
+      const done = await kill
+      into.push(done)
+      say(`       killed a ${what}: ${JSON.stringify(done)}`)
+    } catch (error) {
+      const cause = signal.aborted ? (signal.reason as Error) : (error as Error)
+      killed.missed.push({ what, stage, why: cause.message })
+    }
+  }
+  await Promise.all([
+    ...plan.workers.map((kill) =>
+      follow('worker', kill.stage, killWorkerAt({ kill, stack, proxy, signal }), killed.workers),
+    ),
+    ...plan.trainers.map((kill) =>
+      follow('trainer', kill.stage, killTrainerAt({ kill, run, store, signal }), killed.trainers),
+    ),
+  ])
+  return killed
+}
