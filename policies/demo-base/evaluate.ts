@@ -1,14 +1,14 @@
 /**
  * Measures a base policy on held-out tasks: real sandboxes, tools and grading.
  *
- *   node policies/demo-base/evaluate.ts --model DIR --python PYTHON [--tasks 128] [--offset 0] [--cache DIR]
+ *   node policies/demo-base/evaluate.ts --model DIR --python PYTHON [--tasks 128] [--offset 0] [--cache DIR] [--card FILE --name NAME]
  *
- * Prints one JSON object. Patches equal to the gold patch count as resolved and empty ones do not, as the gate found; all
+ * Prints one JSON object and, with --card, notes it there under NAME. Patches equal to the gold patch count as resolved and empty ones do not, as the gate found; all
  * others are graded in a fresh container.
  */
 import { parseArgs } from 'node:util'
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { normalizeRow } from '../../src/adapters/datasets/normalize-row.ts'
@@ -35,6 +35,8 @@ const { values } = parseArgs({
     tasks: { type: 'string', default: '128' },
     offset: { type: 'string', default: '0' },
     cache: { type: 'string', default: '.cache/images' },
+    card: { type: 'string' },
+    name: { type: 'string', default: 'base' },
     verbose: { type: 'boolean', default: false },
   },
 })
@@ -73,7 +75,9 @@ try {
     }
   }
   await Promise.all(lanes.sandboxes.map(work))
-  console.log(JSON.stringify(summarize(outcomes), null, 1))
+  const summary = summarize(outcomes)
+  console.log(JSON.stringify(summary, null, 1))
+  if (values.card !== undefined) await noteInCard(values.card, values.name, summary)
 } finally {
   await lanes.close()
   await server.stop()
@@ -104,6 +108,12 @@ async function playAndGrade(lane: SandboxHandle, task: SynthesizedTask, stopToke
     formatErrors: episode.formatErrors,
     tokens: episode.tokens,
   }
+}
+
+async function noteInCard(path: string, name: string, summary: object): Promise<void> {
+  const card = JSON.parse(await readFile(path, 'utf8')) as { evaluations?: object }
+  const evaluations = { ...card.evaluations, [name]: { seed: SEED, offset: Number(values.offset), ...summary } }
+  await writeFile(path, `${JSON.stringify({ ...card, evaluations }, null, 1)}\n`)
 }
 
 function summarize(outcomes: Outcome[]): object {

@@ -5,13 +5,14 @@
  *
  * 1. collects demonstrations of a scripted solver through the product's runner, tools and texts (Docker engine needed),
  * 2. trains tokenizer and model on them (`longhaul_trainer.make_base`).
- * Demonstrations found in DIR are used as they are, so that a tail can be tuned without collecting again. The demo and the
+ * Demonstrations and the model between the stages are used as they are when found in DIR, so that the tail can be tuned
+ * without starting over. The demo and the
  * tests never run this: they use the files that it made.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdir, rename, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -38,12 +39,14 @@ const { values } = parseArgs({
 })
 
 const work = resolve(values.work)
+const trainingCard = join(work, 'training.json')
 const signal = AbortSignal.timeout(90 * 60_000)
 const log = (line: string): void => console.error(line)
 
 await mkdir(work, { recursive: true })
 for (const collection of COLLECTIONS) await collectOnce(collection)
 await trainModel()
+await writeCard()
 
 async function collectOnce({ name, ...options }: (typeof COLLECTIONS)[number]): Promise<void> {
   const path = demonstrations(name)
@@ -61,13 +64,24 @@ async function collectOnce({ name, ...options }: (typeof COLLECTIONS)[number]): 
 }
 
 async function trainModel(): Promise<void> {
-  const files = ['--clean', demonstrations('clean'), '--noisy', demonstrations('noisy'), '--out', resolve(values.out)]
-  const child = spawn(values.python, ['-m', 'longhaul_trainer.make_base', ...files], {
+  const files = ['--clean', demonstrations('clean'), '--noisy', demonstrations('noisy')]
+  const outputs = ['--out', resolve(values.out), '--clean-model', join(work, 'clean-model'), '--card', trainingCard]
+  const child = spawn(values.python, ['-m', 'longhaul_trainer.make_base', ...files, ...outputs], {
     cwd: fileURLToPath(new URL('../../trainer', import.meta.url)),
     stdio: 'inherit',
   })
   const [code] = (await once(child, 'exit')) as [number | null]
   if (code !== 0) throw new Error(`Expected the training to end with 0, got ${code}`)
+}
+
+/** How the base was made, beside the model; `evaluate.ts --card` adds how it scores. */
+async function writeCard(): Promise<void> {
+  const read = async (path: string): Promise<object> => JSON.parse(await readFile(path, 'utf8'))
+  const collections = await Promise.all(
+    COLLECTIONS.map(async ({ name }) => ({ name, ...(await read(join(work, `${name}.json`))) })),
+  )
+  const card = { ...(await read(trainingCard)), demonstrations: collections, evaluations: {} }
+  await writeFile(join(resolve(values.out), '..', 'base.json'), `${JSON.stringify(card, null, 1)}\n`)
 }
 
 function demonstrations(name: string): string {
