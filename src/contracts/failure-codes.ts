@@ -17,6 +17,7 @@ export const FAILURE_CODES = {
   'Task.Invalid': { retryable: false, countsAs: 'user' },
   'Task.GateFailed': { retryable: false, countsAs: 'user' },
   'Model.Unavailable': { retryable: true, countsAs: 'infra' },
+  'Model.Unreachable': { retryable: false, countsAs: 'user' },
   'Model.RateLimited': { retryable: true, countsAs: 'infra' },
   'Model.BadResponse': { retryable: true, countsAs: 'infra' },
   'Model.NotServed': { retryable: true, countsAs: 'infra' },

@@ -113,6 +113,7 @@ const policyServer = z.strictObject({
     .default(null)
     .describe('Null: the address in LONGHAUL_POLICY_URL'),
   leaseS: positive().default(3600),
+  patienceS: positive().default(900).describe('A server that does not answer for this long ends the run'),
 })
 
 const trainer = z.strictObject({

@@ -178,6 +178,8 @@ export interface PolicyServerRecipe {
   /** Null: the address in LONGHAUL_POLICY_URL (the local stack's server). */
   url: string | null
   leaseS: number
+  /** Seconds that a run waits for a server that does not answer, before it ends with `Model.Unreachable`. */
+  patienceS: number
 }
 
 export interface TrainerRecipe {

@@ -3,12 +3,21 @@ import type { RecipeReader } from '../activities/stored-recipe.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
+/** Longer waits are made of several attempts of an activity, so that the Temporal UI shows what is waited for. */
+const MOST_PATIENT_ATTEMPT_MS = 5 * 60_000
+
 /** The key stays in this process: it is in no recipe, record or history. */
 export function policyClientsOf({ policyUrl, policyApiKey }: WorkerEnvironment, recipes: RecipeReader): PolicyClients {
   const apiKey = policyApiKey === null ? {} : { apiKey: policyApiKey }
   return createPolicyClients({
     recipes,
     defaultUrl: policyUrl,
-    connect: (server) => createPolicyClient({ ...server, ...apiKey }),
+    connect: ({ kind, url, patienceMs }) =>
+      createPolicyClient({
+        kind,
+        url,
+        timeouts: { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) },
+        ...apiKey,
+      }),
   })
 }

@@ -10,6 +10,7 @@ import { runJob } from '../../adapters/trainer-job/run-job.ts'
 import { type ActivityScope, activity } from '../activity-runtime.ts'
 import type { PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
+import { withPatience } from './with-patience.ts'
 
 export interface TrainerDependencies {
   store: ArtifactStore
@@ -43,8 +44,21 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
         return { policy: ref, steps, loss, jobKey: job.key }
       }),
     ),
-    publishPolicy: activity(async ({ run, policy: ref }, scope) => publishPolicy(deps, run, ref, scope)),
-    releasePolicies: activity(async ({ run }) => (await deps.policies(run)).release({ holder: run })),
+    publishPolicy: activity(async ({ run, policy: ref }, scope) => {
+      const { patienceS } = (await deps.recipes(run)).policyServer
+      const sinceMs = Context.current().info.scheduledTimestampMs
+      await withPatience({ patienceMs: patienceS * 1000, sinceMs }, () => publishPolicy(deps, run, ref, scope))
+    }),
+    releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
+  }
+}
+
+/** Leases end by themselves: a server that is gone must not keep a run from ending, or hide why it failed. */
+async function releasePolicies({ policies }: TrainerDependencies, run: string): Promise<void> {
+  try {
+    await (await policies(run)).release({ holder: run })
+  } catch (error) {
+    Context.current().log.warn('lease not given back, it ends by itself', { run, error: String(error) })
   }
 }
 
