@@ -62,6 +62,17 @@ test('an agent container as created: no network, few capabilities, limits, no mo
   assert.match(text, /CapEff:\t00000000000000eb\nNoNewPrivs:\t1\nSeccomp:\t2\nlo\n0\n$/)
 })
 
+test('an agent container without a network: loopback is up and localhost has an address', async () => {
+  const sandbox = await fixture.host.open(fixture.openInput(), never)
+  const server =
+    's = socket.create_server(("localhost", 0)); c = socket.create_connection(s.getsockname()); print("talks")'
+  const { text } = await createPlayer(fixture.host, sandbox).play(`python3 -c 'import socket; ${server}'`, {
+    turn: 90,
+    token: 'loopback',
+  })
+  assert.equal(text, 'talks\n')
+})
+
 test('the same placement is opened again, by the same and by another host: the container is adopted with its work', async () => {
   const first = await fixture.host.open(fixture.openInput(), never)
   await createPlayer(fixture.host, first).play(

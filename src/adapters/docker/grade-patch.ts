@@ -10,7 +10,7 @@ import { createOrAdopt } from './create-container.ts'
 import type { Engine } from './engine.ts'
 import { readGradeFiles } from './grade-files.ts'
 import { removeContainer } from './remove-container.ts'
-import { HOME, packScripts, shellQuote, textFile } from './runner-files.ts'
+import { HOME, HOSTS_FILE, packScripts, shellQuote, textFile } from './runner-files.ts'
 import { type SandboxContext, requireImage } from './sandbox-context.ts'
 import { packFiles } from './tar.ts'
 
@@ -87,6 +87,7 @@ function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
       { name: '.lh/', mode: 0o700 },
       { name: '.lh/bin/', mode: 0o700 },
       { name: '.lh/grade/', mode: 0o700 },
+      HOSTS_FILE,
       ...scripts,
       textFile('.lh/repository', input.repoDir),
       textFile('.lh/apply', apply),

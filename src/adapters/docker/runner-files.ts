@@ -41,6 +41,13 @@ function readScript(name: RunnerScript): Promise<Buffer> {
   return text
 }
 
+/** The engine writes this file only where it manages the network, and tests open sockets on `localhost`. */
+export const HOSTS_FILE: FileToPack = {
+  name: 'etc/hosts',
+  body: Buffer.from('127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n'),
+  mode: 0o644,
+}
+
 export interface SandboxFilesInput {
   tools: ToolSettings
   repoDir: string
@@ -57,6 +64,7 @@ export async function packSandboxFiles({ tools, repoDir, cpus }: SandboxFilesInp
   return packFiles([
     { name: '.lh/', mode: 0o700 },
     { name: '.lh/bin/', mode: 0o700 },
+    HOSTS_FILE,
     ...(await packScripts()),
     textFile('.lh/settings', settings),
     textFile('.lh/environment', environment(cpus)),
