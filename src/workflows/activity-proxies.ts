@@ -64,6 +64,8 @@ export function closingActivities(taskQueue: string) {
     taskQueue,
     startToCloseTimeout: '2m',
     scheduleToStartTimeout: '2m',
+    // Without it a worker killed while closing would hold its episode for the whole two minutes.
+    heartbeatTimeout: '20s',
     retry: { maximumAttempts: 10, initialInterval: '1s', maximumInterval: '30s' },
   })
 }
