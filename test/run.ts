@@ -41,7 +41,9 @@ async function main(): Promise<number> {
     Object.assign(process.env, stack.environment, { TMPDIR: scratch })
     const files = chosen.length > 0 ? chosen.filter((file) => !file.startsWith('trainer')) : null
     if (files === null || files.length > 0) {
-      for (const globs of files === null ? [['src/**/*.test.ts', 'policies/**/*.test.ts'], ['test/**/*.test.ts']] : [files]) {
+      for (const globs of files === null
+        ? [['src/**/*.test.ts', 'policies/**/*.test.ts'], ['test/**/*.test.ts']]
+        : [files]) {
         add(total, await runNodeTests(globs))
       }
     }
