@@ -115,3 +115,12 @@ export function isNotFound(error: unknown): boolean {
     (error as { name?: unknown } | null)?.name === 'WorkflowNotFoundError'
   )
 }
+
+/** Of a failed call, wherever the SDK puts it; null for anything else. */
+export function grpcStatus(error: unknown): number | null {
+  for (let link: unknown = error; link instanceof Error; link = link.cause) {
+    const { code } = link as { code?: unknown }
+    if (typeof code === 'number') return code
+  }
+  return null
+}

@@ -1,6 +1,6 @@
 import { LonghaulError } from '../contracts/errors.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
-import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 
 export interface FoundRun {
   workflowId: string
@@ -59,12 +59,4 @@ function notFound(run: string): never {
     code: 'Config.NotFound',
     message: `No run is called ${JSON.stringify(run)} (closed runs are kept for as long as the Temporal namespace retains them)`,
   })
-}
-
-function grpcStatus(error: unknown): number | null {
-  for (let link: unknown = error; link instanceof Error; link = link.cause) {
-    const { code } = link as { code?: unknown }
-    if (typeof code === 'number') return code
-  }
-  return null
 }

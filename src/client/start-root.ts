@@ -6,7 +6,7 @@ import {
 } from '@temporalio/client'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
-import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, type LonghaulConnection } from './connect.ts'
 
 /** What all roots take. */
 export interface RootInput {
@@ -53,7 +53,9 @@ async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promi
   if (running !== null) return { workflowId: running, attached: true }
   const day = (root.now ?? new Date()).toISOString().slice(0, 10)
   for (let number = 0; number < MAX_RUNS_A_DAY; number++) {
-    const workflowId = idOf(root, `${root.recipe}-${day}-${letters(number)}`)
+    const name = `${root.recipe}-${day}-${letters(number)}`
+    if (await isNameTaken(root, name)) continue
+    const workflowId = idOf(root, name)
     const existing = await startOrDescribe(root, workflowId, 'REJECT_DUPLICATE')
     if (existing === null) return { workflowId, attached: false }
     // Someone else asked for the same a moment ago: the list above may not know it yet.
@@ -113,6 +115,27 @@ async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promis
     if (execution.memo?.['request'] === requestHash(root)) return execution.workflowId
   }
   return null
+}
+
+/**
+ * A root that was started elsewhere (the Temporal UI) has an id of its own and only carries the name: taking the name's id would
+ * give this run another name than its id says. The index lags by a moment; the run's name is allocated for good by its first
+ * activity, so a clash then costs the likeness of the two and nothing else.
+ */
+async function isNameTaken<T extends RootInput>({ connection }: StartRootInput<T>, name: string): Promise<boolean> {
+  if (!/^[A-Za-z0-9._-]+$/.test(name)) return false
+  const query = `TrainRun = '${name}' AND WorkflowType IN ('trainAgent', 'evaluate')`
+  try {
+    for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 20 })) {
+      const isOwnId = [workflowIds.train(name), workflowIds.evaluation(name)].some((id) => workflowId.startsWith(id))
+      if (!isOwnId) return true
+    }
+    return false
+  } catch (error) {
+    // gRPC 3: the namespace knows no such search attribute, so no run can carry it.
+    if (grpcStatus(error) === 3) return false
+    throw error
+  }
 }
 
 function isRunning({ status }: WorkflowExecutionDescription): boolean {

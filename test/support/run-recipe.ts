@@ -57,6 +57,15 @@ export async function outcomeOf({
   throw new Error(`Expected ${handle.workflowId} to end within ${limitMs / 1000} s, it was ${phase}`)
 }
 
+/** The run's name, which its artifacts carry, once it has one. */
+export async function runNameOf(input: { connection: LonghaulConnection; workflowId: string }): Promise<string> {
+  for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(200)) {
+    const run = (await queryProgress(input))?.run ?? null
+    if (run !== null) return run
+  }
+  throw new Error(`Expected ${input.workflowId} to have a name within 60 s`)
+}
+
 /** Waits until the run says that it is in a phase. */
 export async function waitForPhase(input: {
   connection: LonghaulConnection

@@ -2,14 +2,16 @@
  * A small run during which the sandbox worker dies twice and each training job's process once, at seeded moments, with
  * SIGKILL. The stack's supervisor starts the worker again; everything else is the pipeline's own business.
  */
+import { fileURLToPath } from 'node:url'
+import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import type { RunHandle } from '../../../src/client/index.ts'
 import type { TrainAgentResult } from '../../../src/contracts/workflows.types.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 import { type RecordingProxy, startRecordingProxy } from '../recording-proxy.ts'
-import { runRecipe } from '../run-recipe.ts'
+import { runNameOf, runRecipe } from '../run-recipe.ts'
 import { withDeadline } from '../with-deadline.ts'
 import { GROUP_SIZE, judgeRun, type RunJudgement } from './judge-run.ts'
-import { type KillPlan, planKills } from './kill-plan.ts'
+import { type KillPlan, planKills, type TrainerKill } from './kill-plan.ts'
 import { killTrainerAt, type TrainerKilled } from './kill-trainer.ts'
 import { killWorkerAt, type WorkerKilled } from './kill-worker.ts'
 
@@ -27,29 +29,25 @@ export interface Killed {
   missed: { what: 'worker' | 'trainer'; stage: string; why: string }[]
 }
 
+const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
+
 /** Each kill of the worker costs about half a minute: a heartbeat must be missed before another attempt may begin. */
 const LIMIT_MS = 8 * 60_000
 
 /** `mini`, smaller where size shows nothing, and with one or two trajectories a step, so that jobs have several. */
-const overrides = {
-  data: { train: { count: 4 }, heldOut: { count: 4 } },
-  rft: { tasks: 3, rolloutsPerTask: GROUP_SIZE, batch: 1 },
-  reinforce: {
-    groupSize: GROUP_SIZE,
-    stages: [
-      {
-        name: 'dapo-1',
-        context: 640,
-        maxTurns: 6,
-        penaltyStart: 2,
-        problemsPerIteration: 2,
-        batch: 2,
-        clip: { low: 0.2, high: 0.28 },
-        until: { maxIterations: 1 },
-      },
-    ],
-  },
-  evaluate: { tasks: 4 },
+async function overridesOf(policyUrl: string): Promise<Record<string, unknown>> {
+  const { recipe } = await loadRecipe({ name: 'mini', dirs: [RECIPES] })
+  const [stage] = recipe.reinforce?.stages ?? []
+  return {
+    data: { train: { count: 4 }, heldOut: { count: 4 } },
+    rft: { tasks: 3, rolloutsPerTask: GROUP_SIZE, batch: 1 },
+    reinforce: {
+      groupSize: GROUP_SIZE,
+      stages: [{ ...stage, problemsPerIteration: 2, batch: 2, until: { maxIterations: 1 } }],
+    },
+    evaluate: { tasks: 4 },
+    policyServer: { url: policyUrl },
+  }
 }
 
 /** @throws Error where the run did not end well or in time: then there is nothing to judge */
@@ -66,7 +64,7 @@ export async function playKillScenario(input: {
   try {
     const { workflowId, outcome } = await runRecipe({
       connection: world.connection,
-      input: { recipe: 'mini', overrides: { ...overrides, policyServer: { url: proxy.url } } },
+      input: { recipe: 'mini', overrides: await overridesOf(proxy.url) },
       limitMs: LIMIT_MS,
       say,
       onStart: (handle) => {
@@ -98,7 +96,7 @@ async function plantKills(input: {
 }): Promise<Killed> {
   const { world, proxy, handle, plan, signal, say } = input
   const { stack, store } = world
-  const run = handle.workflowId.slice('train/'.length)
+  const run = runNameOf({ connection: world.connection, workflowId: handle.workflowId })
   const killed: Killed = { workers: [], trainers: [], missed: [] }
   const follow = async <T>(what: 'worker' | 'trainer', stage: string, kill: Promise<T>, into: T[]): Promise<void> => {
     try {
@@ -110,13 +108,13 @@ async function plantKills(input: {
       killed.missed.push({ what, stage, why: cause.message })
     }
   }
+  const killTrainerOf = async (kill: TrainerKill): Promise<TrainerKilled> =>
+    killTrainerAt({ kill, run: await run, store, signal })
   await Promise.all([
     ...plan.workers.map((kill) =>
       follow('worker', kill.stage, killWorkerAt({ kill, stack, proxy, signal }), killed.workers),
     ),
-    ...plan.trainers.map((kill) =>
-      follow('trainer', kill.stage, killTrainerAt({ kill, run, store, signal }), killed.trainers),
-    ),
+    ...plan.trainers.map((kill) => follow('trainer', kill.stage, killTrainerOf(kill), killed.trainers)),
   ])
   return killed
 }

@@ -1,0 +1,256 @@
+/** Ways to start a run, ways in which a start goes wrong, and the clock that starts runs: against a whole stack. */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer, type AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { newestPromotion, promote } from '../../src/activities/control/policies.ts'
+import { newFileDiff } from '../../src/adapters/datasets/synthetic/diffs.ts'
+import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
+import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
+import { importBasePolicy } from '../../src/adapters/trainer-job/policy-directory.ts'
+import { cancelRun, triggerSchedule } from '../../src/client/index.ts'
+import { type RunOutcome, toOutcome } from '../../src/client/run-outcome.ts'
+import type { FailureCode } from '../../src/contracts/failure-codes.ts'
+import { policyKeys } from '../../src/contracts/keys.ts'
+import type { EvaluateResult, TrainAgentInput, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import { startRecordingProxy } from '../support/recording-proxy.ts'
+import { attemptsOf, fetchRunHistories } from '../support/run-histories.ts'
+import { endRun, runNameOf, runRecipe, waitForPhase } from '../support/run-recipe.ts'
+import { leftovers } from '../support/run-records.ts'
+import { temporalCli } from '../support/temporal-cli.ts'
+import { withDeadline } from '../support/with-deadline.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+/** Two held-out tasks and no training: as little as a run can be. */
+const TINY = { data: { heldOut: { count: 2 } }, evaluate: { tasks: 2 }, rft: null, reinforce: null }
+
+let world: PipelineWorld
+let scratch: string
+const started: string[] = []
+
+before(async () => {
+  scratch = await mkdtemp(join(tmpdir(), 'longhaul-starting-'))
+  if (needsStack === false) world = await attachWorld()
+})
+
+after(async () => {
+  await Promise.all(started.map((workflowId) => endRun({ connection: world.connection, workflowId })))
+  await world?.close()
+  await rm(scratch, { recursive: true, force: true })
+})
+
+test('two runs are started from the Temporal CLI with a recipe’s name alone: each gets a readable name of its own; cancelled, they close all they opened and say so', {
+  skip: needsStack,
+}, async () => {
+  const { stack, connection } = world
+  const temporal = await temporalCli(stack)
+  assert.ok(temporal, 'the stack under test has no server of its own')
+  const start = async (): Promise<string> => {
+    const job = ['--type', 'trainAgent', '--task-queue', 'control', '--input', '{"recipe":"mini"}']
+    const { workflowId } = await temporal('workflow', 'start', ...job)
+    started.push(String(workflowId))
+    return String(workflowId)
+  }
+  const ids = await Promise.all([start(), start()])
+  // Both have their names once they gate; the tasks may be gated already.
+  for (const workflowId of ids)
+    await waitForPhase({ connection, workflowId, phase: /gating|publishing|evaluating/, limitMs: 90_000 })
+  const names = await Promise.all(ids.map((workflowId) => runNameOf({ connection, workflowId })))
+  for (const name of names) assert.match(name, /^mini-\d{4}-\d{2}-\d{2}-[a-z]+$/)
+  assert.equal(new Set(names).size, 2, names.join(', '))
+
+  for (const [index, workflowId] of ids.entries()) {
+    const [name = ''] = names.slice(index)
+    await cancelRun({ connection, workflowId })
+    assert.deepEqual(await endOf<TrainAgentResult>(workflowId, 120_000), { status: 'cancelled' })
+    const children = (await fetchRunHistories(connection.client, workflowId)).slice(1)
+    assert.ok(children.length > 0, 'it was cancelled before it did anything')
+    for (const child of children) assert.ok(child.workflowId.startsWith(`train/${name}/`), child.workflowId)
+    await allClosed(children.map((child) => child.workflowId))
+    assert.deepEqual(await leftovers(world, name), [])
+  }
+})
+
+const REFUSED: [string, TrainAgentInput, FailureCode, RegExp][] = [
+  ['an unknown recipe', { recipe: 'minni' }, 'Config.NotFound', /did you mean mini/],
+  ['text that is no YAML', { recipe: 'mini', recipeText: 'seed: [1' }, 'Config.Invalid', /line|1:/],
+  ['an unknown key', { recipe: 'mini', recipeText: 'sead: 1\n' }, 'Config.Invalid', /sead/],
+  [
+    'training on a chat endpoint',
+    { recipe: 'mini', overrides: { policyServer: { kind: 'chat' } } },
+    'Config.Invalid',
+    /token ids/,
+  ],
+  ['a run name that is no name', { recipe: 'mini', run: 'my run/1' }, 'Config.Invalid', /letters, digits/],
+]
+
+for (const [what, input, code, message] of REFUSED) {
+  test(`a run is started with ${what}: it fails at once with ${code}, after one attempt`, {
+    skip: needsStack,
+  }, async () => {
+    const { client } = world.connection
+    // Not through the client's own checks: the Temporal UI has none.
+    const workflowId = `refused/${what.replaceAll(' ', '-')}-${process.pid}`
+    await client.workflow.start('trainAgent', { workflowId, taskQueue: 'control', args: [input] })
+    started.push(workflowId)
+    assertFailed(await endOf(workflowId, 60_000), code, message)
+    const [history, ...children] = await fetchRunHistories(client, workflowId)
+    assert.ok(history)
+    assert.deepEqual([attemptsOf(history), children.length], [[1], 0])
+  })
+}
+
+test('nothing listens at the policy server’s address: the run ends with Model.Unreachable once its patience is used up', {
+  skip: needsStack,
+}, async () => {
+  const overrides = { ...TINY, policyServer: { url: `http://127.0.0.1:${await closedPort()}`, patienceS: 5 } }
+  const { outcome } = await run({ recipe: 'mini', overrides }, 240_000)
+  assertFailed(outcome, 'Model.Unreachable', /ECONNREFUSED.*policyServer\.url/s)
+})
+
+test('a policy server ignores return_token_ids: the run fails with Model.NoTokenIds and opens no second sandbox for it', {
+  skip: needsStack,
+}, async () => {
+  const proxy = await startRecordingProxy({
+    target: world.stack.policyUrl,
+    rewrite: (body) => ({ ...body, return_token_ids: undefined }),
+  })
+  try {
+    const { outcome, workflowId } = await run(
+      { recipe: 'mini', overrides: { ...TINY, policyServer: { url: proxy.url } } },
+      240_000,
+    )
+    assertFailed(outcome, 'Model.NoTokenIds', /return_token_ids/)
+    // Runs of the tests above hold names without holding the ids that go with them.
+    assert.equal(workflowId, `train/${await runNameOf({ connection: world.connection, workflowId })}`)
+    const histories = await fetchRunHistories(world.connection.client, workflowId)
+    const placements = histories.flatMap((history) => attemptsOf(history, 'openSandbox'))
+    assert.ok(placements.length <= 2, `${placements.length} sandboxes for two episodes`)
+    const samples = histories.flatMap((history) => attemptsOf(history, 'advanceEpisode'))
+    assert.ok(
+      samples.every((attempt) => attempt === 1),
+      `attempts ${samples.join(', ')}`,
+    )
+  } finally {
+    await proxy.close()
+  }
+})
+
+test('the gold patch of a task does not resolve it: the run fails with Task.GateFailed and names the task', {
+  skip: needsStack,
+}, async () => {
+  const path = join(scratch, 'rows.jsonl')
+  const [good, other] = synthesizeSuite({ seed: 4, split: 'eval', count: 2, offset: 0 }).map(({ row }) => row)
+  const broken = { ...other, patch: newFileDiff({ path: 'NOTES', lines: ['no repair'] }) }
+  await writeFile(path, `${JSON.stringify(good)}\n${JSON.stringify(broken)}\n`)
+  const { outcome } = await run({ recipe: 'mini-rows', recipeText: await recipeOfRows(path) }, 240_000)
+  assertFailed(outcome, 'Task.GateFailed', /synthetic__eval-000001.*gold/s)
+})
+
+test('a schedule is made on the command line, listed, triggered and deleted: its run evaluates the newest promoted policy', {
+  skip: needsStack,
+}, async () => {
+  const { store, connection } = world
+  const promoted = await ensurePromotion()
+  const id = `nightly-${process.pid}`
+  const created = await longhaul('schedule', 'create', id, '--recipe', 'mini', '--json')
+  try {
+    assert.equal(created['kind'], 'created')
+    const { schedules } = (await longhaul('schedule', 'list', '--json')) as { schedules: { id: string }[] }
+    assert.ok(schedules.some((schedule) => schedule.id === id))
+    const workflowId = await triggerSchedule({ connection, id })
+    assert.match(workflowId ?? '', new RegExp(`^eval/${id}-`))
+    started.push(workflowId ?? '')
+    const outcome = await endOf<EvaluateResult>(workflowId ?? '', 300_000)
+    assert.equal(outcome.status, 'completed', JSON.stringify(outcome))
+    if (outcome.status === 'completed') {
+      const { policy, tasks, run: name } = outcome.result
+      assert.deepEqual([policy, tasks], [promoted, 8])
+      assert.deepEqual(await leftovers(world, name), [])
+      assert.ok(await store.read(`runs/${name}/report/report.json`), 'the evaluation wrote no report')
+    }
+  } finally {
+    assert.deepEqual(await longhaul('schedule', 'delete', id, '--json'), { id, changed: true })
+  }
+})
+
+async function run(
+  input: TrainAgentInput,
+  limitMs: number,
+): Promise<{ workflowId: string; outcome: RunOutcome<TrainAgentResult> }> {
+  return runRecipe({
+    connection: world.connection,
+    input,
+    limitMs,
+    say: console.error,
+    onStart: ({ workflowId }) => started.push(workflowId),
+  })
+}
+
+/** How a workflow ends, by its id. */
+function endOf<T>(workflowId: string, limitMs: number): Promise<RunOutcome<T>> {
+  const result = world.connection.client.workflow.getHandle(workflowId).result() as Promise<T>
+  return withDeadline(toOutcome(result), limitMs, `${workflowId} to end`)
+}
+
+function assertFailed(outcome: RunOutcome<unknown>, code: FailureCode, message: RegExp): void {
+  assert.equal(outcome.status, 'failed', JSON.stringify(outcome))
+  if (outcome.status !== 'failed') return
+  assert.equal(outcome.code, code, outcome.message)
+  assert.match(outcome.message, message)
+}
+
+/** Children are asked to end when their parent does; the innermost close their sandboxes first. */
+async function allClosed(workflowIds: readonly string[]): Promise<void> {
+  const { client } = world.connection
+  let open = [...workflowIds]
+  for (const deadline = Date.now() + 90_000; open.length > 0 && Date.now() < deadline; ) {
+    const states = await Promise.all(
+      open.map(async (id) => ({ id, state: (await client.workflow.getHandle(id).describe()).status.name })),
+    )
+    open = states.filter(({ state }) => state === 'RUNNING').map(({ id }) => id)
+    if (open.length > 0) await sleep(500)
+  }
+  assert.deepEqual(open, [])
+}
+
+/** `mini` as text, evaluating the tasks of a file and training nothing. */
+async function recipeOfRows(path: string): Promise<string> {
+  const { recipe } = await loadRecipe({ name: 'mini', dirs: [join(root, 'recipes')], overrides: TINY })
+  const { name: _, ...file } = recipe
+  return JSON.stringify({ ...file, data: { ...recipe.data, heldOut: { kind: 'rows', path } } })
+}
+
+/** Version of the newest promoted policy; on a stack that never trained, the base is promoted first. */
+async function ensurePromotion(): Promise<string> {
+  const { store } = world
+  if ((await store.list(policyKeys.promotions)).length === 0) {
+    const { recipe } = await loadRecipe({ name: 'mini', dirs: [join(root, 'recipes')] })
+    const policy = await importBasePolicy({ store, directory: join(root, 'recipes', recipe.model.base) })
+    const score = { name: 'base', policy: policy.version, passAt1: 0, sem: 0, tasks: 1, attempts: 1 }
+    await promote(store, { run: 'starting-test', policy, score })
+  }
+  return (await newestPromotion(store)).policy.version
+}
+
+async function longhaul(...args: string[]): Promise<Record<string, unknown>> {
+  const command = [join(root, 'bin', 'longhaul.mjs'), ...args]
+  const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 60_000 })
+  return JSON.parse(stdout) as Record<string, unknown>
+}
+
+/** A port that was free a moment ago. */
+async function closedPort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

@@ -1,0 +1,24 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import { stackPaths } from '../../src/stack/paths.ts'
+import type { StackPlan } from '../../src/stack/stack-record.ts'
+import type { RunningStack } from '../../src/stack/start-stack.ts'
+
+/** Longer than any call needs on a busy machine; a server that does not answer is an error, not a hang. */
+const CALL_LIMIT_MS = 60_000
+
+/** Runs the Temporal CLI binary that the stack's own server was started with; null where the stack uses a server of others. */
+export async function temporalCli(
+  stack: RunningStack,
+): Promise<((...args: string[]) => Promise<Record<string, unknown>>) | null> {
+  const { planFile } = stackPaths({ name: stack.name, home: stack.environment['LONGHAUL_HOME'] })
+  const { services } = JSON.parse(await readFile(planFile, 'utf8')) as StackPlan
+  const server = services.find(({ name }) => name === 'temporal')
+  if (server === undefined) return null
+  const target = ['--address', stack.temporalAddress, '--namespace', stack.namespace, '--output', 'json']
+  return async (...args) => {
+    const { stdout } = await promisify(execFile)(server.command, [...args, ...target], { timeout: CALL_LIMIT_MS })
+    return JSON.parse(stdout) as Record<string, unknown>
+  }
+}
