@@ -1,5 +1,6 @@
+import { randomBytes } from 'node:crypto'
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
-import { buildTaskImage, imageExists } from '../../src/adapters/docker/images.ts'
+import { buildTaskImage } from '../../src/adapters/docker/images.ts'
 import type { Task } from '../../src/contracts/tasks.types.ts'
 import { forkProfile } from '../../src/grading/profiles/fork-4.0.3.ts'
 import { judgeRun } from '../../src/grading/verdict.ts'
@@ -20,18 +21,17 @@ export async function gradePatch({ lanes, task, normalized, patch, signal }: Gra
   if (patch === '') return false
   if (patch === task.row.patch) return true
   const { engine } = lanes.host.context
-  if (!(await imageExists({ engine, image: normalized.image }))) {
-    const repoTar = await task.repoTar()
-    await buildTaskImage({ engine, base: lanes.base, tag: normalized.image, repoTar, labels: {} })
-  }
+  // A tag of its own: a run on the same engine may be using the task's image.
+  const image = `longhaul/demonstrations:${randomBytes(8).toString('hex')}`
+  await buildTaskImage({ engine, base: lanes.base, tag: image, repoTar: await task.repoTar(), labels: {} })
   const run = `grade-${process.pid}`
   const ran = await lanes.host.grade(
     {
       run,
-      episode: `${run}/${normalized.taskId}`,
+      episode: image,
       owner: run,
       role: 'grader',
-      image: normalized.image,
+      image,
       repoDir: normalized.repoDir,
       patch: Buffer.from(patch),
       applyCommands: forkProfile.applyCommands,
@@ -42,6 +42,6 @@ export async function gradePatch({ lanes, task, normalized, patch, signal }: Gra
     },
     signal,
   )
-  await engine.docker.getImage(normalized.image).remove({ force: true })
+  await engine.docker.getImage(image).remove({ force: true })
   return judgeRun(normalized, ran).kind === 'resolved'
 }
