@@ -2,6 +2,7 @@
  * Does the loop learn? The demo on several seeds, judged on the same held-out tasks, differences paired by task.
  *
  *   npm run bench:learning -- [--seeds 1,2,3] [--recipe demo] [--out bench/results/learning.json]
+ *   npm run bench:learning -- --runs RUN,RUN,RUN --artifacts DIR        judges runs that are there already
  *
  * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
  * base by more than two standard errors and RL above the base by at least 0.2; all seeds together must show RL above RFT by
@@ -10,7 +11,9 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
+import type { StoredRecipe } from '../src/activities/stored-recipe.ts'
 import { startTraining } from '../src/client/index.ts'
+import type { ArtifactStore } from '../src/contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../src/contracts/evaluations.types.ts'
 import { runKeys } from '../src/contracts/keys.ts'
 import { pairedDifference, passAt1, type PairedDifference, type TaskOutcomes } from '../src/domain/statistics.ts'
@@ -25,6 +28,7 @@ interface SeedResult {
   seed: number
   run: string
   wallS: number
+  durations: Record<string, number>
   scores: Record<Stage, { passAt1: number; sem: number; tasks: number; infra: number; meanTurns: number }>
   rftMinusBase: PairedDifference
   rlMinusBase: PairedDifference
@@ -37,24 +41,14 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1,2,3' },
     recipe: { type: 'string', default: 'demo' },
     out: { type: 'string' },
+    runs: { type: 'string' },
+    artifacts: { type: 'string' },
   },
 })
 
-const home = stackPaths().dataDir.replace(/\/stacks\/[^/]+$/, '')
-const stack = await startStack({ name: 'bench-learning', home })
-Object.assign(process.env, stack.environment)
-const store = createDirectoryStore({ root: stack.artifactsDir })
 const outcomes: Record<Stage, Map<string, (0 | 1)[]>> = { base: new Map(), rft: new Map(), rl: new Map() }
-const results: SeedResult[] = []
-try {
-  for (const seed of values.seeds.split(',').map(Number)) {
-    const result = await runSeed(seed)
-    results.push(result)
-    console.error(line(result))
-  }
-} finally {
-  await stack.stop()
-}
+const results =
+  values.runs === undefined ? await playSeeds() : await judgeRuns(values.runs.split(','), values.artifacts ?? '.')
 
 const together = pairedDifference({ before: pooled('rft'), after: pooled('rl') })
 const rlAboveRft = together.mean > 2 * together.sem
@@ -74,8 +68,32 @@ if (values.out !== undefined) writeFileSync(values.out, text)
 console.log(text)
 process.exitCode = isLearning ? 0 : 3
 
-async function runSeed(seed: number): Promise<SeedResult> {
-  const started = performance.now()
+async function judgeRuns(runs: string[], root: string): Promise<SeedResult[]> {
+  const store = createDirectoryStore({ root })
+  const judged: SeedResult[] = []
+  for (const run of runs) judged.push(await judge(store, run))
+  return judged
+}
+
+async function playSeeds(): Promise<SeedResult[]> {
+  const home = stackPaths().dataDir.replace(/\/stacks\/[^/]+$/, '')
+  const stack = await startStack({ name: 'bench-learning', home })
+  Object.assign(process.env, stack.environment)
+  const store = createDirectoryStore({ root: stack.artifactsDir })
+  const played: SeedResult[] = []
+  try {
+    for (const seed of values.seeds.split(',').map(Number)) {
+      const result = await judge(store, await playSeed(seed))
+      played.push(result)
+      console.error(line(result))
+    }
+  } finally {
+    await stack.stop()
+  }
+  return played
+}
+
+async function playSeed(seed: number): Promise<string> {
   const handle = await startTraining({
     recipe: values.recipe,
     overrides: { seed, data: { train: { seed } } },
@@ -84,7 +102,14 @@ async function runSeed(seed: number): Promise<SeedResult> {
   const outcome = await handle.outcome()
   await handle.close()
   if (outcome.status !== 'completed') throw new Error(`Seed ${seed} did not finish: ${JSON.stringify(outcome)}`)
-  const { run } = outcome.result
+  return outcome.result.run
+}
+
+async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
+  const recipe = await store.readRecord<StoredRecipe>(runKeys.recipe(run))
+  const report = await store.read(runKeys.report(run, 'report.json'))
+  if (recipe === null || report === null) throw new Error(`Run ${run} has no recipe or no report`)
+  const { durations } = JSON.parse(new TextDecoder().decode(report)) as { durations: Record<string, number> }
   const records = {} as Record<Stage, EvaluationRecord>
   for (const stage of STAGES) {
     const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, stage))
@@ -99,9 +124,10 @@ async function runSeed(seed: number): Promise<SeedResult> {
   const rftMinusBase = difference('base', 'rft')
   const rlMinusBase = difference('base', 'rl')
   return {
-    seed,
+    seed: recipe.recipe.seed,
     run,
-    wallS: (performance.now() - started) / 1000,
+    wallS: Object.values(durations).reduce((sum, seconds) => sum + seconds, 0),
+    durations,
     scores: Object.fromEntries(STAGES.map((stage) => [stage, scoreOf(records[stage])])) as SeedResult['scores'],
     rftMinusBase,
     rlMinusBase,
