@@ -9,6 +9,7 @@ import { batchesOf, type BatchManifest, episodesOf, leftovers, recipeOf } from '
 import { auditTurns, type TurnAudit } from './audit-turns.ts'
 import type { Killed } from './kill-scenario.ts'
 import { replayEpisodes } from './replay-episodes.ts'
+import { trainedSteps } from './trained-steps.ts'
 
 export interface RunJudgement {
   run: string
@@ -33,11 +34,12 @@ export async function judgeRun(input: {
   world: PipelineWorld
   exchanges: readonly Exchange[]
   run: string
-  policy: string
+  /** Versions of the stages, in order. */
+  policies: string[]
   workflowId: string
   killed: Killed
 }): Promise<RunJudgement> {
-  const { world, exchanges, run, policy, workflowId, killed } = input
+  const { world, exchanges, run, policies, workflowId, killed } = input
   const { store, connection } = world
   // First of all: the replays below make containers of their own.
   const left = await leftovers(world, run)
@@ -67,7 +69,7 @@ export async function judgeRun(input: {
       ...againFaults(audit, killed, met),
       ...audit.violations,
       ...differences,
-      ...unequal(`steps in ${policy}, as planned`, Number(policy.slice(1, 7)), steps),
+      ...stepFaults(await trainedSteps(store, policies), steps),
       ...left.map((what) => `left behind: ${what}`),
     ],
   }
@@ -126,6 +128,12 @@ function chooseForReplay(episodes: readonly EpisodeRecord[], met: ReadonlySet<st
   const weight = ({ episode, patchBytes }: EpisodeRecord): number =>
     (met.has(episode) ? 2 : 0) + (patchBytes > 0 ? 1 : 0)
   return episodes.toSorted((a, b) => weight(b) - weight(a)).slice(0, MAX_REPLAYED)
+}
+
+/** Counted once each: 1 … planned, without gap or repetition, over all jobs. */
+function stepFaults(trained: readonly number[], planned: number): string[] {
+  const expected = Array.from({ length: planned }, (_, index) => index + 1)
+  return trained.join() === expected.join() ? [] : [`steps ${trained.join()} were trained, ${planned} were planned`]
 }
 
 function unequal(what: string, found: number, expected: number): string[] {

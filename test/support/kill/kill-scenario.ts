@@ -74,8 +74,9 @@ export async function playKillScenario(input: {
     over.abort(new Error('the run was over before its moment came'))
     const killed = await withDeadline(kills, 90_000, 'the kills to be over')
     if (outcome.status !== 'completed') throw new Error(`The run did not finish: ${JSON.stringify(outcome)}`)
-    const { run, policy } = outcome.result
-    const judgement = await judgeRun({ world, exchanges: proxy.exchanges, run, policy, workflowId, killed })
+    const { run, stages } = outcome.result
+    const policies = stages.map(({ policy }) => policy)
+    const judgement = await judgeRun({ world, exchanges: proxy.exchanges, run, policies, workflowId, killed })
     const { workers, trainers } = killed
     return { seed, wallS: (Date.now() - startedAt) / 1000, workers, trainers, ...judgement }
   } finally {
