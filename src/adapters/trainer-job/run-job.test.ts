@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
@@ -204,7 +205,7 @@ describe('training job', { skip: withoutPython }, () => {
       },
     )
     await assert.rejects(running, { code: 'Trainer.Failed', message: /no progress for 1000 ms/ })
-    assert.throws(() => process.kill(leaderOf(job), 0), { code: 'ESRCH' })
+    await untilGone(leaderOf(job))
   })
 
   test('a torn batch, a bad spec and a missing interpreter each have their code', async () => {
@@ -226,6 +227,21 @@ describe('training job', { skip: withoutPython }, () => {
     const other = await prepare({ run: 'key-2', trajectories: 6 })
     assert.notEqual(other.key, a.key)
   })
+
+  /** A killed process stays visible until its parent has collected it. */
+  async function untilGone(pid: number): Promise<void> {
+    const deadline = Date.now() + 20_000
+    for (;;) {
+      try {
+        process.kill(pid, 0)
+      } catch (error) {
+        assert.equal((error as NodeJS.ErrnoException).code, 'ESRCH')
+        return
+      }
+      assert.ok(Date.now() < deadline, `process ${pid} is still there`)
+      await sleep(50)
+    }
+  }
 
   function attemptsOf({ jobDirectory }: PreparedJob): string[] {
     return readdirSync(join(jobDirectory, 'attempts'))
