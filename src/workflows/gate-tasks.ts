@@ -15,19 +15,23 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult>
   const { plan, suite } = input
   let next = input.from ?? 0
   let failed = input.failed ?? 0
+  let failure: unknown = null
 
+  // The first failure stops all lanes, and each ends the check it is at: a workflow that closed at once would leave containers
+  // behind until their activities learn of it.
   const lane = async (): Promise<void> => {
-    while (next < suite.tasks && !workflowInfo().continueAsNewSuggested) {
+    while (failure === null && next < suite.tasks && !workflowInfo().continueAsNewSuggested) {
       const index = next++
-      if (!(await gateTask(plan, suite, index))) failed += 1
+      try {
+        if (!(await gateTask(plan, suite, index))) failed += 1
+      } catch (error) {
+        failure ??= error
+      }
       setCurrentDetails(`gated ${next} of ${suite.tasks} tasks of ${suite.name}, ${failed} refused so far`)
     }
   }
-  try {
-    await Promise.all(Array.from({ length: OPEN_CHECKS }, lane))
-  } catch (error) {
-    throw withCode(error)
-  }
+  await Promise.all(Array.from({ length: OPEN_CHECKS }, lane))
+  if (failure !== null) throw withCode(failure)
   if (next < suite.tasks) return continueAsNew<typeof gateTasks>({ ...input, from: next, failed })
   const gate = await slowControl.closeGate({ run: plan.run, suite: suite.suite })
   return { suite: suite.suite, ...gate }
