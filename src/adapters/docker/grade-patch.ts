@@ -46,8 +46,14 @@ export async function gradePatch(
 
 function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {
   const seconds = String(Math.ceil(input.timeoutMs / 1000))
-  // Several patches of one episode may be graded at once (gate checks do so): what is graded is part of the name.
-  const what = createHash('sha256').update(input.patch).update('\0').update(input.evalScript).digest('hex').slice(0, 8)
+  // Several patches of one episode may be graded at once, and one task gated by two runs: both are part of the name.
+  const what = createHash('sha256')
+    .update(`${input.run}\0`)
+    .update(input.patch)
+    .update('\0')
+    .update(input.evalScript)
+    .digest('hex')
+    .slice(0, 8)
   return containerSpec({
     engine: context.engine,
     name: containerName([input.episode, input.role, what]),
