@@ -50,8 +50,7 @@ export async function gateTask(
     deps,
     {
       run: input.run,
-      // The run is part of it: two runs may gate one suite at once, and the name of a container derives from this.
-      episode: `${input.run}/gate/${suite.slice(0, 12)}/${taskId}/${check}-${repeat}`,
+      episode: `gate/${suite.slice(0, 12)}/${taskId}/${check}-${repeat}`,
       owner: deps.owner,
       role: 'gate',
       limits: sandboxLimits(deps.recipe),
