@@ -5,6 +5,7 @@ import { addDemo } from './commands/demo.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEvaluate } from './commands/evaluate.ts'
 import { addLedger } from './commands/ledger.ts'
+import { addReap } from './commands/reap.ts'
 import { addRecipe } from './commands/recipe.ts'
 import { addReport } from './commands/report.ts'
 import { addRun } from './commands/run.ts'
@@ -40,6 +41,7 @@ export function createProgram(context: CommandContext): Command {
     addSchedule,
     addRecipe,
     addLedger,
+    addReap,
     addDemo,
   ]) {
     add(program, context)

@@ -67,6 +67,7 @@ test('help goes to stdout with 0 and has examples; every command has help', asyn
     'tasks',
     'schedule',
     'ledger',
+    'reap',
   ]) {
     assert.match(stdout, new RegExp(`^  ${command} `, 'm'))
     const help = await longhaul(command, '--help')

@@ -29,6 +29,18 @@ export interface EpisodeIdentity {
   index: number
 }
 
+/** One placement of an episode: who took it. The first attempt's word stays. */
+export interface PlacementRecord {
+  schema: 'longhaul.placement/1'
+  episode: string
+  placement: number
+  /** Execution of the owner that asked for it. */
+  ownerRun: string
+  hostId: string
+  image: string
+  placedAtMs: number
+}
+
 /** Everything one episode needs; stored once at `episodes/<episode>/spec.json`. */
 export interface EpisodeSpec extends EpisodeIdentity {
   schema: 'longhaul.episode/1'

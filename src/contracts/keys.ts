@@ -32,6 +32,8 @@ export const episodeKeys = {
   action: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.action.json`,
   observation: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.observation.json`,
   start: (episode: string) => `episodes/${episode}/turns/start.json`,
+  /** Written before a placement's container is created: which host took it, and that earlier placements are over. */
+  placement: (episode: string, placement: number) => `episodes/${episode}/placements/${pad(placement, 2)}.json`,
   disposition: (episode: string) => `episodes/${episode}/disposition.json`,
   patch: (episode: string) => `episodes/${episode}/patch.diff`,
   capture: (episode: string) => `episodes/${episode}/capture.json`,

@@ -28,8 +28,12 @@ export interface OpenSandboxInput {
   limits: SandboxLimits
   /** Owner workflow id, for the reaper. */
   owner: string
+  /** Execution of the owner; absent where the owner is no workflow. */
+  ownerRun?: string
   /** The container ends itself after this long without any turn. */
   leaseMs: number
+  /** Nobody needs it for longer, whatever its owner says. @default the host's own limit */
+  maxLifeMs?: number
 }
 
 export interface SandboxLimits {
@@ -83,6 +87,8 @@ export interface GradeRunInput {
   run: string
   episode: string
   owner: string
+  /** Execution of the owner; absent where the owner is no workflow. */
+  ownerRun?: string
   role: 'grader' | 'gate'
   image: string
   repoDir: string
@@ -108,6 +114,8 @@ export interface SandboxHost {
   open(input: OpenSandboxInput, signal: AbortSignal): Promise<SandboxHandle>
   /** Executes (turn, token) once: claims it, or returns the journal's result, or waits for the one that is running. */
   runTurn(sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult>
+  /** A sign of life that touches nothing: the lease begins anew. */
+  renew(sandbox: SandboxHandle, signal: AbortSignal): Promise<void>
   /** State before the first turn. */
   initialState(sandbox: SandboxHandle, signal: AbortSignal): Promise<SandboxState>
   /** Kills every process of the agent first. */

@@ -83,10 +83,16 @@ async function removeContainers(record: StackRecord): Promise<number> {
   if (dockerHost === null) return 0
   const engine = await connectEngine({ host: dockerHost, timeoutMs: 5_000 }).catch(() => null)
   if (engine === null) return 0
-  const label = `${LABELS.host}=${stackHostId(name)}`
-  const containers = await engine.docker.listContainers({ all: true, filters: { label: [label] } })
+  const filters = { label: [`${LABELS.host}=${stackHostId(name)}`] }
+  const containers = await engine.docker.listContainers({ all: true, filters })
   const removed = await Promise.allSettled(
     containers.map(({ Id }) => engine.docker.getContainer(Id).remove({ force: true, v: true })),
   )
+  // After their containers, which would hold them.
+  const networks = await engine.docker.listNetworks({ filters })
+  await Promise.allSettled(networks.map(({ Id }) => engine.docker.getNetwork(Id).remove()))
+  // An engine without volumes says null.
+  const volumes = ((await engine.docker.listVolumes({ filters })).Volumes as { Name: string }[] | null) ?? []
+  await Promise.allSettled(volumes.map(({ Name }) => engine.docker.getVolume(Name).remove()))
   return removed.filter(({ status }) => status === 'fulfilled').length
 }

@@ -1,4 +1,4 @@
-import type { WorkerOptions } from '@temporalio/worker'
+import type { NativeConnection, WorkerOptions } from '@temporalio/worker'
 import { assertNever } from '../contracts/errors.ts'
 import { composeArtifacts } from './compose-artifacts.ts'
 import { composeControl } from './compose-control.ts'
@@ -13,12 +13,16 @@ export interface Composed {
   dispose(): Promise<void>
 }
 
-export function composeRole(role: Role, environment: WorkerEnvironment): Promise<Composed> {
+export function composeRole(
+  role: Role,
+  environment: WorkerEnvironment,
+  connection: NativeConnection,
+): Promise<Composed> {
   switch (role) {
     case 'control':
       return composeControl(environment)
     case 'sandbox':
-      return composeSandbox(environment)
+      return composeSandbox(environment, connection)
     case 'trainer':
       return composeTrainer(environment)
     case 'artifacts':

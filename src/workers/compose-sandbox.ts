@@ -1,3 +1,4 @@
+import type { NativeConnection } from '@temporalio/worker'
 import { createHostActivities } from '../activities/host/host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/host/episode-setting.ts'
 import { createSandboxActivities } from '../activities/sandbox/sandbox-activities.ts'
@@ -7,25 +8,31 @@ import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { connectEngine } from '../adapters/docker/engine.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox-host.ts'
+import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { policyClientsOf } from './connect-policy.ts'
 import { hostIdentity } from './host-identity.ts'
+import { startHostReaper } from './start-host-reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import { namespaceIdOf } from './workflow-owners.ts'
 
 /** Containers that start or grade at once: on few cores more of them only wait for each other. */
 const MAX_STARTING = 4
 
 /** Two workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
-export async function composeSandbox(environment: WorkerEnvironment): Promise<Composed> {
+export async function composeSandbox(environment: WorkerEnvironment, connection: NativeConnection): Promise<Composed> {
+  const { namespace } = environment
+  const namespaceId = await requireNamespaceId(connection, namespace)
   const store = createDirectoryStore({ root: environment.artifacts })
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
-  const sandbox = createDockerSandboxHost({ engine, hostId, hostQueue, maxStarting: MAX_STARTING })
+  const sandbox = createDockerSandboxHost({ engine, hostId, hostQueue, namespaceId, maxStarting: MAX_STARTING })
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
   const policies = policyClientsOf(environment, recipes)
   const shared = { store, sandbox, recipes, tasks }
+  const reaper = startHostReaper({ engine, hostId, namespaceId, namespace, connection, store })
   return {
     workers: [
       {
@@ -34,6 +41,8 @@ export async function composeSandbox(environment: WorkerEnvironment): Promise<Co
         maxConcurrentActivityTaskExecutions: 24,
         activities: createSandboxActivities({
           ...shared,
+          hostId,
+          leaseMs: environment.leaseMs,
           suites: createSuiteReader(store),
           ensureImage: createImageProvider({
             engine,
@@ -53,9 +62,24 @@ export async function composeSandbox(environment: WorkerEnvironment): Promise<Co
           resolve: createSettingResolver({ tasks, policies }),
           seedOf: turnSeed,
           now: Date.now,
+          // Two may be lost before the third comes too late.
+          renewEveryMs: environment.leaseMs / 3,
         }),
       },
     ],
-    dispose: async () => sandbox.dispose(),
+    async dispose() {
+      sandbox.dispose()
+      await reaper.stop()
+    },
   }
+}
+
+/** Written into every container's labels: without it nobody could tell later whose they are. */
+async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
+  const id = await namespaceIdOf(connection, namespace)
+  if (id !== null) return id
+  throw new LonghaulError({
+    code: 'Temporal.Unreachable',
+    message: `Expected the Temporal server to know the namespace ${namespace}; set LONGHAUL_NAMESPACE, or make it`,
+  })
 }

@@ -25,7 +25,7 @@ export async function runWorker({ role, environment = readWorkerEnvironment() }:
   const roles: readonly Role[] = role === 'all' ? ROLES : [role]
   const composed: Composed[] = []
   try {
-    for (const one of roles) composed.push(await composeRole(one, environment))
+    for (const one of roles) composed.push(await composeRole(one, environment, connection))
     const workers = await Promise.all(
       composed
         .flatMap(({ workers: options }) => options)

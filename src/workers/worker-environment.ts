@@ -21,6 +21,8 @@ export interface WorkerEnvironment {
   cacheDir: string
   /** LONGHAUL_HOST_ID: stable name of this sandbox host */
   hostId: string | null
+  /** LONGHAUL_LEASE_S: seconds that a sandbox lives without a sign of life; beyond a restart of the worker. @default 600 */
+  leaseMs: number
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
   recipeDirs: string[]
 }
@@ -45,6 +47,17 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     bundle: env['LONGHAUL_BUNDLE'] ?? null,
     cacheDir: required('LONGHAUL_CACHE'),
     hostId: env['LONGHAUL_HOST_ID'] ?? null,
+    leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
   }
+}
+
+/** Below a few seconds a busy machine would lose sandboxes that are in use. */
+function leaseSeconds(text = '600'): number {
+  const value = Number(text)
+  if (Number.isInteger(value) && value >= 5) return value
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_LEASE_S to be an integer ≥ 5, got ${JSON.stringify(text)}`,
+  })
 }

@@ -4,8 +4,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { connectEngine } from '../../src/adapters/docker/engine.ts'
 import { imageDigest, imageExists } from '../../src/adapters/docker/images.ts'
-import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
-import { reapLeftovers } from '../../src/adapters/docker/reap-leftovers.ts'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
 import { type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never } from './sandbox-fixture.ts'
 
@@ -138,29 +136,17 @@ test('a turn longer than the lease keeps its sandbox', async () => {
   await fixture.host.close(sandbox)
 })
 
+test('no turn for two leases, but a sign of life now and then: the sandbox stays', async () => {
+  const sandbox = await fixture.host.open(fixture.openInput({ placement: 8, leaseMs: 3000 }), never)
+  for (let second = 0; second < 8; second += 1) {
+    await sleep(1000)
+    await fixture.host.renew(sandbox, never)
+  }
+  assert.equal((await createPlayer(fixture.host, sandbox).play('echo still here')).text, 'still here\n')
+  await fixture.host.close(sandbox)
+})
+
 test('an image without a repository: Sandbox.ImageUnsuitable', async () => {
   const opening = fixture.host.open(fixture.openInput({ placement: 7, repoDir: '/usr' }), never)
   await assert.rejects(opening, (error) => codeOf(error) === 'Sandbox.ImageUnsuitable')
-})
-
-test('the reaper removes what has no owner and is past its lease, and nothing else', async () => {
-  const { engine, host } = fixture
-  const shortLived = createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'q', maxLifeMs: 1000 })
-  const [young, orphan, owned, old] = await Promise.all([
-    host.open(fixture.openInput({ placement: 10, owner: 'nobody', leaseMs: 600_000 }), never),
-    host.open(fixture.openInput({ placement: 11, owner: 'nobody', leaseMs: 1000 }), never),
-    host.open(fixture.openInput({ placement: 12, owner: 'somebody', leaseMs: 1000 }), never),
-    shortLived.open(fixture.openInput({ placement: 13, owner: 'somebody' }), never),
-  ])
-  shortLived.dispose()
-  await sleep(1500)
-  const mine = (run: string): boolean => run === fixture.run
-  // Other test files share the engine: what is not of this run counts as owned.
-  const removed = await reapLeftovers({
-    engine,
-    isOwned: async ({ run, owner }) => (mine(run) && owner === 'nobody' ? 'no' : 'yes'),
-  })
-  assert.deepEqual(removed.toSorted(), [orphan.name, old.name].toSorted())
-  const left = (await listSandboxes({ engine, run: fixture.run })).map(({ name }) => name)
-  assert.ok(left.includes(young.name) && left.includes(owned.name))
 })

@@ -21,6 +21,7 @@ import { parseReply } from '../../scaffold/parse-reply.ts'
 import { systemPrompt } from '../../scaffold/profiles.ts'
 import { renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
 import type { ActivityScope } from '../activity-runtime.ts'
+import { renewing } from './renewing.ts'
 import { committedTurns, contextIds, currentState, readTurns, startedAtMs, type Transcript } from './transcript.ts'
 
 /** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
@@ -34,6 +35,8 @@ export interface AdvanceDependencies {
   resolve(spec: EpisodeSpec): Promise<EpisodeSetting>
   seedOf(identity: EpisodeInput & { recipeSeed: number; turn: number }): number
   now(): number
+  /** While a sample is waited for, the sandbox gets a sign of life this often. */
+  renewEveryMs: number
 }
 
 export interface EpisodeSetting {
@@ -193,8 +196,12 @@ class EpisodePlayer {
 
   /** Null where the server's window is smaller than the recipe's: the turn does not fit, which is the policy's own ending. */
   async #sampleOrOverflow(request: SampleRequest): Promise<SampleResult | null> {
+    const { sandbox, policy, renewEveryMs } = this.#deps
+    const { signal } = this.#scope
+    // A server that is slow or away must not cost the sandbox: its lease counts the time since the last request.
+    const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
     try {
-      return await this.#deps.policy.sample(request, this.#scope.signal)
+      return await renewing({ renew, everyMs: renewEveryMs, signal }, () => policy.sample(request, signal))
     } catch (error) {
       if (isLonghaulError(error) && error.code === 'Model.ContextOverflow') return null
       throw error

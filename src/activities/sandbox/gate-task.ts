@@ -28,7 +28,13 @@ export interface GateRecord {
 }
 
 export async function gateTask(
-  deps: GradingDependencies & { recipe: Recipe; tasks: TaskReader; suites: SuiteReader; owner: string },
+  deps: GradingDependencies & {
+    recipe: Recipe
+    tasks: TaskReader
+    suites: SuiteReader
+    owner: string
+    ownerRun?: string
+  },
   input: GateInput,
   signal: AbortSignal,
 ): Promise<{ ok: boolean }> {
@@ -52,6 +58,7 @@ export async function gateTask(
       run: input.run,
       episode: `gate/${suite.slice(0, 12)}/${taskId}/${check}-${repeat}`,
       owner: deps.owner,
+      ...(deps.ownerRun === undefined ? {} : { ownerRun: deps.ownerRun }),
       role: 'gate',
       limits: sandboxLimits(deps.recipe),
       patch: check === 'gold' ? new TextEncoder().encode(task.goldPatch) : new Uint8Array(),

@@ -14,6 +14,7 @@ export interface SubmissionInput extends EpisodeInput {
   disposition: Disposition
   patch: ArtifactRef | null
   owner: string
+  ownerRun: string
 }
 
 /**
@@ -58,6 +59,7 @@ async function verdictOf(
       run: input.run,
       episode,
       owner: input.owner,
+      ownerRun: input.ownerRun,
       role: 'grader',
       limits: sandboxLimits(deps.recipe),
       patch: await deps.store.get(input.patch),

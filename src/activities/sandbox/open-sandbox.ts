@@ -1,4 +1,5 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { PlacementRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
@@ -12,36 +13,51 @@ export interface OpenDependencies {
   sandbox: SandboxHost
   recipe: Recipe
   tasks: TaskReader
+  hostId: string
+  /** The sandbox ends itself after this long without a sign of life. */
+  leaseMs: number
   /** Makes sure that this host has the task's image. */
   ensureImage: EnsureImage
 }
 
 export type EnsureImage = (task: Awaited<ReturnType<TaskReader>>, signal: AbortSignal) => Promise<void>
 
-/** Slack beyond the episode's own limit: capture, close and a restart of the worker happen inside the lease. */
-const LEASE_SLACK_MS = 10 * 60_000
+/** Beyond the episode's own limit: a last turn of 25 minutes with its attempts, capture, close. */
+const MAX_LIFE_RESERVE_MS = 60 * 60_000
 
 export async function openSandbox(
   deps: OpenDependencies,
-  input: EpisodeInput & { placement: number; owner: string },
+  input: EpisodeInput & { placement: number; owner: string; ownerRun: string },
   signal: AbortSignal,
 ): Promise<SandboxHandle> {
   const spec = episodeSpec(deps.recipe, input)
   await deps.store.putRecord(episodeKeys.spec(spec.episode), spec)
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
+  const { placement, ownerRun } = input
+  await deps.store.claimRecord<PlacementRecord>(episodeKeys.placement(spec.episode, placement), {
+    schema: 'longhaul.placement/1',
+    episode: spec.episode,
+    placement,
+    ownerRun,
+    hostId: deps.hostId,
+    image: task.image,
+    placedAtMs: Date.now(),
+  })
   await deps.ensureImage(task, signal)
   return deps.sandbox.open(
     {
       run: input.run,
       episode: episodeId(input),
       role: 'agent',
-      placement: input.placement,
+      placement,
       image: task.image,
       repoDir: task.repoDir,
       tools: scaffoldProfile(spec.scaffold).tools,
       limits: sandboxLimits(deps.recipe),
       owner: input.owner,
-      leaseMs: LEASE_SLACK_MS,
+      ownerRun,
+      leaseMs: deps.leaseMs,
+      maxLifeMs: spec.limits.episodeTimeoutMs + MAX_LIFE_RESERVE_MS,
     },
     signal,
   )

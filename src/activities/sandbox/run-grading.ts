@@ -20,7 +20,7 @@ export interface GradingDependencies {
 export type Graded = Omit<VerdictRecord, 'schema' | 'episode'>
 
 export interface RunGradingInput
-  extends Pick<GradeRunInput, 'run' | 'episode' | 'owner' | 'role' | 'limits' | 'patch'> {
+  extends Pick<GradeRunInput, 'run' | 'episode' | 'owner' | 'ownerRun' | 'role' | 'limits' | 'patch'> {
   task: Task
   /** Where the log is kept. */
   logKey: string
@@ -56,7 +56,7 @@ export async function runGrading(
 
 async function gradeOnce(
   deps: GradingDependencies,
-  { task, run, episode, owner, role, limits, patch }: RunGradingInput,
+  { task, run, episode, owner, ownerRun, role, limits, patch }: RunGradingInput,
   signal: AbortSignal,
 ): Promise<{ ran: GradeRunResult; verdict: Verdict }> {
   const ran = await deps.sandbox.grade(
@@ -64,6 +64,7 @@ async function gradeOnce(
       run,
       episode,
       owner,
+      ...(ownerRun === undefined ? {} : { ownerRun }),
       role,
       limits,
       patch,

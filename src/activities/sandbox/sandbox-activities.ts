@@ -15,6 +15,8 @@ export interface SandboxDependencies {
   recipes: RecipeReader
   tasks: TaskReader
   suites: SuiteReader
+  hostId: string
+  leaseMs: number
   ensureImage: EnsureImage
 }
 
@@ -22,14 +24,19 @@ export interface SandboxDependencies {
 export function createSandboxActivities(deps: SandboxDependencies): SandboxActivities {
   return {
     openSandbox: activity(async (input, { signal }) =>
-      openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, input, signal),
+      openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...ownerOf() }, signal),
     ),
     gradeSubmission: activity(async (input, { signal }) =>
-      gradeSubmission({ ...deps, recipe: await deps.recipes(input.run) }, input, signal),
+      gradeSubmission({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...ownerOf() }, signal),
     ),
-    gateTask: activity(async (input, { signal }) => {
-      const owner = Context.current().info.workflowExecution?.workflowId ?? ''
-      return gateTask({ ...deps, recipe: await deps.recipes(input.run), owner }, input, signal)
-    }),
+    gateTask: activity(async (input, { signal }) =>
+      gateTask({ ...deps, recipe: await deps.recipes(input.run), ...ownerOf() }, input, signal),
+    ),
   }
+}
+
+/** The workflow that a container is opened for: while this execution of it runs, somebody will close the container. */
+function ownerOf(): { owner: string; ownerRun: string } {
+  const execution = Context.current().info.workflowExecution
+  return { owner: execution?.workflowId ?? '', ownerRun: execution?.runId ?? '' }
 }

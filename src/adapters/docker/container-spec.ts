@@ -24,6 +24,10 @@ export interface ContainerLabels {
   leaseMs: number
   maxLifeMs: number
   owner: string
+  /** Execution of the owner; absent where the owner is no workflow. */
+  ownerRun?: string | undefined
+  /** Identity of the Temporal namespace that knows the owner; empty where the owner is no workflow. */
+  namespaceId: string
   host: string
   imageDigest: string
 }
@@ -93,6 +97,8 @@ function labelsOf(labels: ContainerLabels): Record<string, string> {
     [LABELS.leaseMs]: String(labels.leaseMs),
     [LABELS.maxLifeMs]: String(labels.maxLifeMs),
     [LABELS.owner]: labels.owner,
+    ...(labels.ownerRun === undefined ? {} : { [LABELS.ownerRun]: labels.ownerRun }),
+    ...(labels.namespaceId === '' ? {} : { [LABELS.namespaceId]: labels.namespaceId }),
     [LABELS.host]: labels.host,
     [LABELS.image]: labels.imageDigest,
   }

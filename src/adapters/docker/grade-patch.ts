@@ -68,8 +68,11 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
       role: input.role,
       fence: 1,
       leaseMs: input.leaseMs,
-      maxLifeMs: input.timeoutMs + OUTER_SLACK_MS + input.leaseMs,
+      // Nothing renews it and its own deadline ends it: after that nobody waits for it any more.
+      maxLifeMs: Math.max(input.leaseMs, input.timeoutMs + OUTER_SLACK_MS),
       owner: input.owner,
+      ownerRun: input.ownerRun,
+      namespaceId: context.namespaceId,
       host: context.hostId,
       imageDigest,
     },

@@ -13,7 +13,51 @@ export const LABELS = {
   maxLifeMs: 'longhaul.max-life-ms',
   owner: 'longhaul.owner',
   host: 'longhaul.host',
+  /** Execution of the owner that created it. */
+  ownerRun: 'longhaul.owner-run',
+  /** Identity of the Temporal namespace that knows the owner; absent where the owner is no workflow. Two stacks share an
+   *  engine, and a workflow that one server does not know may be alive on the other. */
+  namespaceId: 'longhaul.namespace-id',
   image: 'longhaul.image-digest',
 } as const
 
 export const PROJECT = 'longhaul'
+
+/** For the list filters of the Engine API. */
+export const PROJECT_FILTER = `${LABELS.project}=${PROJECT}`
+
+/** Labels as facts. A number that no label says is infinite: what we do not know must never look overdue. */
+export interface LabelFacts {
+  run: string
+  episode: string
+  role: string
+  fence: number
+  owner: string
+  ownerRun: string
+  namespaceId: string
+  host: string
+  ageMs: number
+  leaseMs: number
+  maxLifeMs: number
+}
+
+export function readLabels(labels: Record<string, string>, now: number): LabelFacts {
+  const text = (label: string): string => labels[label] ?? ''
+  const number = (label: string): number | null => {
+    const value = labels[label]
+    return value === undefined || value === '' || !Number.isFinite(Number(value)) ? null : Number(value)
+  }
+  return {
+    run: text(LABELS.run),
+    episode: text(LABELS.episode),
+    role: text(LABELS.role),
+    fence: number(LABELS.fence) ?? 0,
+    owner: text(LABELS.owner),
+    ownerRun: text(LABELS.ownerRun),
+    namespaceId: text(LABELS.namespaceId),
+    host: text(LABELS.host),
+    ageMs: now - (number(LABELS.created) ?? now),
+    leaseMs: number(LABELS.leaseMs) ?? Number.POSITIVE_INFINITY,
+    maxLifeMs: number(LABELS.maxLifeMs) ?? Number.POSITIVE_INFINITY,
+  }
+}

@@ -1,43 +1,44 @@
 import type { Engine } from './engine.ts'
-import { LABELS, PROJECT } from './labels.ts'
+import { type LabelFacts, PROJECT_FILTER, LABELS, readLabels } from './labels.ts'
 
 /** A container of ours as its labels tell it. */
-export interface ListedSandbox {
+export interface ListedSandbox extends LabelFacts {
   name: string
   containerId: string
-  run: string
-  episode: string
   /** `agent`, `grader`, `gate`, or `build` for the moment that an image is made. */
   role: string
-  owner: string
-  host: string
   isRunning: boolean
-  ageMs: number
-  leaseMs: number
-  maxLifeMs: number
+  state: 'created' | 'running' | 'ended'
 }
 
 export interface ListSandboxesInput {
   engine: Engine
   /** @default all runs */
   run?: string
+  /** Milliseconds since 1970. @default the clock */
+  now?: number
+  signal?: AbortSignal
 }
 
-export async function listSandboxes({ engine, run }: ListSandboxesInput): Promise<ListedSandbox[]> {
-  const label = [`${LABELS.project}=${PROJECT}`, ...(run === undefined ? [] : [`${LABELS.run}=${run}`])]
-  const containers = await engine.docker.listContainers({ all: true, filters: { label } })
-  const now = Date.now()
+export async function listSandboxes(input: ListSandboxesInput): Promise<ListedSandbox[]> {
+  const { engine, run, now = Date.now(), signal } = input
+  const label = [PROJECT_FILTER, ...(run === undefined ? [] : [`${LABELS.run}=${run}`])]
+  const containers = await engine.docker.listContainers({
+    all: true,
+    filters: { label },
+    ...(signal === undefined ? {} : { abortSignal: signal }),
+  })
   return containers.map(({ Id, Names, Labels: labels, State }) => ({
+    ...readLabels(labels, now),
     name: (Names[0] ?? Id).replace(/^\//, ''),
     containerId: Id,
-    run: labels[LABELS.run] ?? '',
-    episode: labels[LABELS.episode] ?? '',
-    role: labels[LABELS.role] ?? '',
-    owner: labels[LABELS.owner] ?? '',
-    host: labels[LABELS.host] ?? '',
     isRunning: State === 'running',
-    ageMs: now - Number(labels[LABELS.created] ?? 0),
-    leaseMs: Number(labels[LABELS.leaseMs] ?? 0),
-    maxLifeMs: Number(labels[LABELS.maxLifeMs] ?? 0),
+    state: stateOf(State),
   }))
+}
+
+/** A paused or restarting one lives; one that is being removed has ended. */
+function stateOf(state: string): ListedSandbox['state'] {
+  if (state === 'created') return 'created'
+  return state === 'exited' || state === 'dead' || state === 'removing' ? 'ended' : 'running'
 }

@@ -10,6 +10,8 @@ export interface SandboxContext {
   /** Name of the machine and its start, written into labels. */
   hostId: string
   hostQueue: string
+  /** Identity of the Temporal namespace that owners live in; empty where owners are no workflows. */
+  namespaceId: string
   /** Containers that start or grade at once: more make engines time out, not faster. */
   starting: Slots
   runners: RunnerPool

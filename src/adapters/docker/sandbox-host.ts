@@ -15,6 +15,9 @@ export interface DockerSandboxHostOptions {
   /** Machine and its start; written into labels. */
   hostId: string
   hostQueue: string
+  /** Identity of the Temporal namespace that owners live in; without it a container is only ended by its maximum life.
+   *  @default '' */
+  namespaceId?: string
   /** Containers that start or grade at once. @default 4 */
   maxStarting?: number
   /** A container older than this is removed by the reaper, whatever its owner says. @default 6 hours */
@@ -34,10 +37,10 @@ const STATE_TIMEOUT_MS = 60_000
 const MAX_PATCH_BYTES = 64 * 1024 * 1024
 
 export function createDockerSandboxHost(options: DockerSandboxHostOptions): DockerSandboxHost {
-  const { engine, hostId, hostQueue, maxStarting = 4, maxLifeMs = 6 * 3_600_000 } = options
+  const { engine, hostId, hostQueue, namespaceId = '', maxStarting = 4, maxLifeMs = 6 * 3_600_000 } = options
   const starting = createSlots(maxStarting)
   const runners = createRunnerPool({ engine })
-  const context: SandboxContext = { engine, hostId, hostQueue, starting, runners, maxLifeMs }
+  const context: SandboxContext = { engine, hostId, hostQueue, namespaceId, starting, runners, maxLifeMs }
 
   const named = async <T>(
     doing: string,
@@ -60,6 +63,11 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       named('opening a sandbox', input.episode, signal, () => openSandbox(context, input, signal)),
     runTurn: (sandbox, request, signal) =>
       named('running a turn', sandbox.name, signal, () => runTurn(context, sandbox, request, signal)),
+    renew: (sandbox, signal) =>
+      named('renewing a lease', sandbox.name, signal, async () => {
+        // The runner renews with every request; this one only reports.
+        await runners.request({ name: sandbox.name, line: 'init\n', timeoutMs: STATE_TIMEOUT_MS, signal })
+      }),
     initialState: (sandbox, signal) =>
       named('reading the state', sandbox.name, signal, async () => {
         const request = { name: sandbox.name, line: 'init\n', timeoutMs: STATE_TIMEOUT_MS, signal }

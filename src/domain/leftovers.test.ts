@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { judgeLeftover, judgeOwner, type LeftoverFacts } from './leftovers.ts'
+
+const REAPER = { host: 'h1', namespaceId: 'ns-1' }
+const HOUR_MS = 3_600_000
+
+function facts(changes: Partial<LeftoverFacts> = {}): LeftoverFacts {
+  return {
+    kind: 'container',
+    role: 'agent',
+    namespaceId: 'ns-1',
+    host: 'h1',
+    ageMs: 60_000,
+    leaseMs: 600_000,
+    maxLifeMs: 6 * HOUR_MS,
+    state: 'running',
+    endedForMs: null,
+    endedByLease: false,
+    ...changes,
+  }
+}
+
+const TABLE: [string, Partial<LeftoverFacts>, string][] = [
+  ['ours and running', {}, 'ask-owner'],
+  ['ours and running past its first lease', { ageMs: HOUR_MS }, 'ask-owner'],
+  ['ours past its maximum life', { ageMs: 7 * HOUR_MS }, 'remove past-max-life'],
+  ['of another stack', { namespaceId: 'ns-2' }, 'keep other-stack'],
+  ['of another stack and past its maximum life', { namespaceId: 'ns-2', ageMs: 70 * HOUR_MS }, 'keep other-stack'],
+  [
+    'of another stack and ended long ago',
+    { namespaceId: 'ns-2', state: 'ended', endedForMs: HOUR_MS },
+    'keep other-stack',
+  ],
+  ['of another host', { host: 'h2' }, 'keep other-host'],
+  ['of another host and past its maximum life', { host: 'h2', ageMs: 70 * HOUR_MS }, 'keep other-host'],
+  ['ended a moment ago by a kill', { state: 'ended', endedForMs: 1000 }, 'ask-owner'],
+  ['ended by a kill, a lease ago', { state: 'ended', endedForMs: 600_001 }, 'remove lease-over'],
+  ['ended by its own lease', { state: 'ended', endedForMs: 0, endedByLease: true }, 'remove lease-over'],
+  ['created a moment ago', { state: 'created' }, 'ask-owner'],
+  ['created a lease ago and never started', { state: 'created', ageMs: 600_001 }, 'remove never-started'],
+  ['owned by a process, not by a workflow', { namespaceId: '' }, 'keep owner-is-no-workflow'],
+  ['owned by a process and past its maximum life', { namespaceId: '', ageMs: 7 * HOUR_MS }, 'remove past-max-life'],
+  [
+    'without labels of time',
+    { namespaceId: '', leaseMs: Infinity, maxLifeMs: Infinity, ageMs: 1e12 },
+    'keep owner-is-no-workflow',
+  ],
+  ['a build under way', { role: 'build', namespaceId: '', ageMs: 1000 }, 'keep young-build'],
+  ['a build of a killed process', { role: 'build', namespaceId: '', ageMs: 600_001 }, 'remove abandoned-build'],
+  ["another host's old build", { role: 'build', namespaceId: '', host: 'h2', ageMs: 600_001 }, 'keep other-host'],
+  ['a network of ours', { kind: 'network', state: 'ready' }, 'ask-owner'],
+  [
+    'a volume of ours past its maximum life',
+    { kind: 'volume', state: 'ready', ageMs: 7 * HOUR_MS },
+    'remove past-max-life',
+  ],
+]
+
+for (const [what, changes, expected] of TABLE) {
+  test(`${what}: ${expected}`, () => {
+    const decision = judgeLeftover(facts(changes), REAPER)
+    assert.equal(decision.kind === 'ask-owner' ? 'ask-owner' : `${decision.kind} ${decision.why}`, expected)
+  })
+}
+
+test('the namespace is not known yet: nothing that has one is touched, not even past its maximum life', () => {
+  const reaper = { host: 'h1', namespaceId: null }
+  assert.deepEqual(judgeLeftover(facts({ ageMs: 70 * HOUR_MS }), reaper), { kind: 'keep', why: 'namespace-unknown' })
+  assert.deepEqual(judgeLeftover(facts({ namespaceId: '', ageMs: 70 * HOUR_MS }), reaper), {
+    kind: 'remove',
+    why: 'past-max-life',
+  })
+})
+
+const placement = { role: 'agent', ownerRun: 'r1', hasNewerPlacement: false }
+
+test('the owner decides: running keeps, closed and unknown remove, no answer keeps', () => {
+  assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r1' }, placement), { kind: 'keep', why: 'owner-runs' })
+  assert.deepEqual(judgeOwner({ kind: 'closed' }, placement), { kind: 'remove', why: 'owner-closed' })
+  assert.deepEqual(judgeOwner({ kind: 'unknown' }, placement), { kind: 'remove', why: 'owner-unknown' })
+  assert.deepEqual(judgeOwner(null, placement), { kind: 'keep', why: 'owner-unanswered' })
+})
+
+test('the owner has placed the episode anew: superseded, but only by the execution that created it', () => {
+  const older = { ...placement, hasNewerPlacement: true }
+  assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r1' }, older), { kind: 'remove', why: 'superseded' })
+  assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r2' }, older), { kind: 'keep', why: 'owner-runs' })
+  assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r1' }, { ...older, role: 'grader' }), {
+    kind: 'keep',
+    why: 'owner-runs',
+  })
+})

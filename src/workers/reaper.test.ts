@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ReapReport } from '../adapters/docker/reap-leftovers.ts'
+import { startReaper } from './reaper.ts'
+
+const NOTHING: ReapReport = { removed: [], kept: [], failed: [] }
+const REMOVED: ReapReport = {
+  ...NOTHING,
+  removed: [{ kind: 'container', name: 'lh-a', run: 'r', episode: 'e', role: 'agent', ageS: 9, why: 'owner-closed' }],
+}
+
+/** Sweeps as scripted, one after another; resolves when the script is played. */
+async function play(script: ((signal: AbortSignal) => Promise<ReapReport>)[], timeoutMs = 1_000) {
+  const lines: string[] = []
+  const { promise: played, resolve } = Promise.withResolvers<void>()
+  let sweeps = 0
+  const log = (message: string, { reason, total }: Record<string, unknown>): void => {
+    const fact = typeof reason === 'string' ? reason : typeof total === 'number' ? String(total) : null
+    lines.push(fact === null ? message : `${message}: ${fact}`)
+  }
+  const reaper = startReaper({
+    sweep: (signal) => {
+      const step = script[sweeps++]
+      if (step !== undefined) return step(signal)
+      resolve()
+      return Promise.resolve(NOTHING)
+    },
+    log: { info: log, warn: log },
+    intervalMs: 1,
+    timeoutMs,
+  })
+  await played
+  await reaper.stop()
+  return { lines, sweeps }
+}
+
+test('sweeps remove things: each is logged, with the total since the start', async () => {
+  const { lines } = await play([async () => REMOVED, async () => NOTHING, async () => REMOVED])
+  assert.deepEqual(lines, ['removed leftovers: 1', 'removed leftovers: 2'])
+})
+
+test('the engine goes away and comes back: told once each, and sweeping goes on', async () => {
+  const gone = async (): Promise<ReapReport> => Promise.reject(new Error('connect ENOENT'))
+  const { lines } = await play([gone, gone, async () => REMOVED])
+  assert.deepEqual(lines, [
+    'leftovers could not be removed: connect ENOENT',
+    'removed leftovers: 1',
+    'leftovers can be removed again',
+  ])
+})
+
+test('a sweep hangs, deaf to its signal: it is given up and the next one begins', async () => {
+  const { lines } = await play([() => new Promise(() => undefined), async () => REMOVED], 20)
+  assert.deepEqual(lines, [
+    'leftovers could not be removed: no end within 20 ms',
+    'removed leftovers: 1',
+    'leftovers can be removed again',
+  ])
+})
+
+test('something overdue that the engine keeps: told, not counted as removed', async () => {
+  const [thing] = REMOVED.removed
+  const failed = { ...NOTHING, failed: [{ ...thing!, error: 'device is busy' }] }
+  const { lines } = await play([async () => failed, async () => failed, async () => NOTHING])
+  assert.deepEqual(lines, ['leftovers could not be removed: lh-a: device is busy', 'leftovers can be removed again'])
+})
+
+test('stopped amid a sweep: its signal is aborted and no other sweep begins', async () => {
+  let sweeps = 0
+  let aborted = false
+  const { promise: begun, resolve } = Promise.withResolvers<void>()
+  const reaper = startReaper({
+    sweep: (signal) => {
+      sweeps += 1
+      resolve()
+      return new Promise((_, reject) => {
+        signal.addEventListener('abort', () => {
+          aborted = true
+          reject(signal.reason as Error)
+        })
+      })
+    },
+    log: { info: assert.fail, warn: assert.fail },
+    intervalMs: 1,
+  })
+  await begun
+  await reaper.stop()
+  assert.deepEqual({ sweeps, aborted }, { sweeps: 1, aborted: true })
+})

@@ -1,0 +1,62 @@
+import type { NativeConnection } from '@temporalio/worker'
+import type { OwnerRegistry } from '../adapters/docker/reap-leftovers.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type { PlacementRecord } from '../contracts/episodes.types.ts'
+import { episodeKeys } from '../contracts/keys.ts'
+import type { OwnerState } from '../domain/leftovers.ts'
+
+/** What both the worker's and the client's connections offer. */
+export type ServerConnection = Pick<NativeConnection, 'workflowService' | 'withDeadline'>
+
+/** A server that does not answer a look-up in this time counts as unreachable for this sweep. */
+const CALL_TIMEOUT_MS = 5_000
+
+/** gRPC status of something that the server does not know. */
+const NOT_FOUND = 5
+
+export interface OwnerRegistryInput {
+  connection: ServerConnection
+  namespace: string
+  store: Pick<ArtifactStore, 'readRecord'>
+}
+
+/** Asks Temporal about workflows and the store about placements. What cannot be asked is not known, and removes nothing. */
+export function createOwnerRegistry({ connection, namespace, store }: OwnerRegistryInput): OwnerRegistry {
+  return {
+    stateOf: (workflowId) => describeOwner(connection, { namespace, workflowId }),
+    async hasPlacementAfter({ episode, fence, ownerRun }) {
+      // Placements are numbered without gaps, so the next one is enough to look for.
+      const next = await store.readRecord<PlacementRecord>(episodeKeys.placement(episode, fence + 1)).catch(() => null)
+      return next?.ownerRun === ownerRun
+    },
+  }
+}
+
+async function describeOwner(
+  connection: ServerConnection,
+  { namespace, workflowId }: { namespace: string; workflowId: string },
+): Promise<OwnerState | null> {
+  try {
+    const { workflowExecutionInfo: info } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      connection.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } }),
+    )
+    // The latest execution of the id. One that continued as new or was reset has a successor of the same id.
+    if ((info?.closeTime ?? null) !== null) return { kind: 'closed' }
+    return { kind: 'running', runId: info?.execution?.runId ?? '' }
+  } catch (error) {
+    return (error as { code?: unknown }).code === NOT_FOUND ? { kind: 'unknown' } : null
+  }
+}
+
+/** Identity of a namespace on its server: given once at registration, so it tells two servers apart that both have a
+ *  `default`. Null where the server does not answer. */
+export async function namespaceIdOf(connection: ServerConnection, namespace: string): Promise<string | null> {
+  try {
+    const { namespaceInfo } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      connection.workflowService.describeNamespace({ namespace }),
+    )
+    return namespaceInfo?.id ?? null
+  } catch {
+    return null
+  }
+}
