@@ -28,6 +28,8 @@ export const FAILURE_CODES = {
   'Sandbox.EngineUnavailable': { retryable: true, countsAs: 'infra' },
   'Sandbox.ImageMissing': { retryable: false, countsAs: 'infra' },
   'Sandbox.ImageUnsuitable': { retryable: false, countsAs: 'user' },
+  'Sandbox.RuntimeMissing': { retryable: false, countsAs: 'user' },
+  'Sandbox.Unsafe': { retryable: false, countsAs: 'user' },
   'Sandbox.Lost': { retryable: false, countsAs: 'infra' },
   'Sandbox.Fenced': { retryable: false, countsAs: 'infra' },
   'Sandbox.JournalConflict': { retryable: false, countsAs: 'infra' },

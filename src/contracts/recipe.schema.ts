@@ -78,9 +78,23 @@ const scaffold = z.strictObject({
 const sandbox = z.strictObject({
   request: z.strictObject({ cpu: positive().default(0.5), memGiB: positive().default(2) }).prefault({}),
   limit: z
-    .strictObject({ cpu: positive().default(2), memGiB: positive().default(8), pids: count().default(512) })
+    .strictObject({
+      cpu: positive().default(2),
+      memGiB: positive().default(8),
+      pids: count().default(512),
+      diskGiB: count()
+        .nullable()
+        .default(20)
+        .describe('What a container may write, where the host counts it (xfs with project quotas); null = no limit'),
+    })
     .prefault({}),
   network: z.enum(['none', 'proxy']).default('none'),
+  runtime: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe('OCI runtime by the name that the engine knows, as runsc or kata; null = what the host is set to'),
 })
 
 const rollout = z.strictObject({

@@ -56,8 +56,11 @@ export interface ScaffoldRecipe {
 
 export interface SandboxRecipe {
   request: { cpu: number; memGiB: number }
-  limit: { cpu: number; memGiB: number; pids: number }
+  /** `diskGiB` holds where the host's file system can count (xfs with project quotas); null = no limit. */
+  limit: { cpu: number; memGiB: number; pids: number; diskGiB: number | null }
   network: 'none' | 'proxy'
+  /** OCI runtime by the name that the engine knows (`runc`, `runsc`, `kata`); null = the host's choice. */
+  runtime: string | null
 }
 
 export interface RolloutRecipe {

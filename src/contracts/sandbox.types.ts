@@ -40,6 +40,10 @@ export interface SandboxLimits {
   cpus: number
   memoryMiB: number
   pids: number
+  /** Bytes that a container may write, in GiB, where the host's file system can count them. @default no limit */
+  diskGiB?: number
+  /** OCI runtime as the engine names it (`runsc`, `kata`). @default the host's, else the engine's own */
+  runtime?: string
 }
 
 /** What the tool scripts in the sandbox need to know of the scaffold profile. */

@@ -27,7 +27,15 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
   const store = createDirectoryStore({ root: environment.artifacts })
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
-  const sandbox = createDockerSandboxHost({ engine, hostId, hostQueue, namespaceId, maxStarting: MAX_STARTING })
+  const runtime = environment.sandboxRuntime
+  const sandbox = createDockerSandboxHost({
+    engine,
+    hostId,
+    hostQueue,
+    namespaceId,
+    maxStarting: MAX_STARTING,
+    runtime,
+  })
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
   const policies = policyClientsOf(environment, recipes)

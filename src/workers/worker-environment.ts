@@ -23,6 +23,8 @@ export interface WorkerEnvironment {
   hostId: string | null
   /** LONGHAUL_LEASE_S: seconds that a sandbox lives without a sign of life; beyond a restart of the worker. @default 600 */
   leaseMs: number
+  /** LONGHAUL_SANDBOX_RUNTIME: OCI runtime of this host's containers (runsc, kata); unset: the engine's own */
+  sandboxRuntime: string | null
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
   recipeDirs: string[]
 }
@@ -48,6 +50,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     cacheDir: required('LONGHAUL_CACHE'),
     hostId: env['LONGHAUL_HOST_ID'] ?? null,
     leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
+    sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
   }
 }

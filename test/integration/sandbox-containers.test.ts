@@ -33,33 +33,6 @@ test('a task image exists with its digest; a name that was never built does not'
   assert.equal(config.Labels['longhaul.project'], '')
 })
 
-test('an agent container as created: no network, few capabilities, limits, no mounts, our labels', async () => {
-  const sandbox = await fixture.host.open(fixture.openInput(), never)
-  const {
-    HostConfig: host,
-    Config: config,
-    Mounts: mounts,
-  } = await fixture.engine.docker.getContainer(sandbox.name).inspect()
-  assert.equal(host.NetworkMode, 'none')
-  assert.deepEqual(host.CapDrop, ['ALL'])
-  assert.deepEqual(host.SecurityOpt, ['no-new-privileges:true'])
-  assert.equal(host.Privileged, false)
-  assert.equal(host.Memory, host.MemorySwap)
-  assert.equal(host.PidsLimit, 256)
-  assert.equal(host.OomScoreAdj, 500)
-  assert.equal(host.LogConfig?.Type, 'none')
-  assert.equal(host.Init, fixture.engine.hasInit ? true : undefined)
-  assert.deepEqual(mounts, [])
-  assert.equal(config.User, 'root')
-  assert.equal(config.Labels['longhaul.run'], fixture.run)
-  assert.equal(config.Labels['longhaul.owner'], 'test')
-  const player = createPlayer(fixture.host, sandbox)
-  const { text } = await player.play(
-    'grep -E "^(CapEff|NoNewPrivs|Seccomp):" /proc/1/status; ls /sys/class/net; cat /proc/self/environ | tr "\\0" "\\n" | grep -ci secret',
-  )
-  assert.match(text, /CapEff:\t00000000000000eb\nNoNewPrivs:\t1\nSeccomp:\t2\nlo\n0\n$/)
-})
-
 test('an agent container without a network: loopback is up and localhost has an address', async () => {
   const sandbox = await fixture.host.open(fixture.openInput(), never)
   const server =

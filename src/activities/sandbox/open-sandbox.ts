@@ -64,5 +64,12 @@ export async function openSandbox(
 }
 
 export function sandboxLimits({ sandbox }: Recipe): SandboxLimits {
-  return { cpus: sandbox.limit.cpu, memoryMiB: sandbox.limit.memGiB * 1024, pids: sandbox.limit.pids }
+  const { limit, runtime } = sandbox
+  return {
+    cpus: limit.cpu,
+    memoryMiB: limit.memGiB * 1024,
+    pids: limit.pids,
+    ...(limit.diskGiB === null ? {} : { diskGiB: limit.diskGiB }),
+    ...(runtime === null ? {} : { runtime }),
+  }
 }

@@ -1,6 +1,7 @@
 import Docker from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
+import { type EngineFacts, type EngineInfo, engineFacts } from './engine-facts.ts'
 
 /** The newest Engine API this adapter was written against; an older engine is spoken to in its own version. */
 const NEWEST_API = '1.47'
@@ -23,6 +24,7 @@ export interface Engine {
   /** Whether the engine brings its own init helper; without it a container's main process must reap by itself. */
   hasInit: boolean
   cpus: number
+  facts: EngineFacts
 }
 
 /** Asks `/version` once without a version in the path: 20.10 speaks at most 1.41, newer engines refuse old ones.
@@ -38,7 +40,8 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     Object.assign(docker.modem, { version: `v${apiVersion}` })
     const info = (await withDeadline(docker.info(), timeoutMs)) as EngineInfo
     const hasInit = Boolean(info.InitBinary)
-    return { docker, host: address, version: version.Version, apiVersion, hasInit, cpus: info.NCPU ?? 1 }
+    const facts = engineFacts(info)
+    return { docker, host: address, version: version.Version, apiVersion, hasInit, cpus: info.NCPU ?? 1, facts }
   } catch (error) {
     if (error instanceof LonghaulError) throw error
     throw new LonghaulError({
@@ -53,11 +56,6 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
 interface EngineVersion {
   Version: string
   ApiVersion: string
-}
-
-interface EngineInfo {
-  InitBinary?: string
-  NCPU?: number
 }
 
 function withDeadline<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {

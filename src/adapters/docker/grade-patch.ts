@@ -11,7 +11,7 @@ import type { Engine } from './engine.ts'
 import { readGradeFiles } from './grade-files.ts'
 import { removeContainer } from './remove-container.ts'
 import { HOME, HOSTS_FILE, packScripts, shellQuote, textFile } from './runner-files.ts'
-import { type SandboxContext, requireImage } from './sandbox-context.ts'
+import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
 import { packFiles } from './tar.ts'
 
 /** Beyond the deadline inside: start, apply and a machine under load. */
@@ -40,6 +40,7 @@ export async function gradePatch(
       return toResult(await readGradeFiles(container), digest)
     } finally {
       await removeContainer({ engine, name })
+      context.cpus.give(name)
     }
   })
 }
@@ -54,13 +55,15 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
     .update(input.evalScript)
     .digest('hex')
     .slice(0, 8)
+  const name = containerName([input.episode, input.role, what])
   return containerSpec({
     engine: context.engine,
-    name: containerName([input.episode, input.role, what]),
+    name,
     image: input.image,
     command: ['/bin/sh', `${HOME}/bin/grade.sh`, seconds],
     workingDir: input.repoDir,
-    limits: input.limits,
+    limits: limitsOnHost(context, input.limits),
+    cpuset: context.cpus.take(name, input.limits.cpus),
     capabilities: 'default',
     labels: {
       run: input.run,

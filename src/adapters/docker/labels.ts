@@ -19,6 +19,8 @@ export const LABELS = {
    *  engine, and a workflow that one server does not know may be alive on the other. */
   namespaceId: 'longhaul.namespace-id',
   image: 'longhaul.image-digest',
+  /** Processors that the container is pinned to. */
+  cpus: 'longhaul.cpus',
 } as const
 
 export const PROJECT = 'longhaul'

@@ -8,7 +8,7 @@ import { createOrAdopt } from './create-container.ts'
 import { isStatus } from './engine-errors.ts'
 import { HOME, packSandboxFiles } from './runner-files.ts'
 import { parseReady } from './runner-protocol.ts'
-import { type SandboxContext, requireImage } from './sandbox-context.ts'
+import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
 
 /** Engines under load take their time; a sandbox that is not ready by then is given up. */
 const READY_TIMEOUT_MS = 60_000
@@ -29,7 +29,8 @@ export async function openSandbox(
       image: input.image,
       command: ['/bin/sh', `${HOME}/bin/lease.sh`, ...leaseArguments(input.leaseMs)],
       workingDir: input.repoDir,
-      limits: input.limits,
+      limits: limitsOnHost(context, input.limits),
+      cpuset: context.cpus.take(name, input.limits.cpus),
       capabilities: 'restricted',
       labels: {
         run: input.run,
@@ -47,7 +48,8 @@ export async function openSandbox(
     })
     const { container, existing } = await createOrAdopt({ engine: context.engine, spec })
     requireUsable(name, existing)
-    if (existing?.State.Running !== true) await equipAndStart(container, input)
+    if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
+    if (existing?.State.Running !== true) await equipAndStart(container, input, context.engine.cpus)
     const reply = await context.runners.request({ name, line: 'init\n', timeoutMs: READY_TIMEOUT_MS, signal })
     return {
       name,
@@ -76,8 +78,12 @@ function requireUsable(name: string, existing: ContainerInspectInfo | null): voi
   })
 }
 
-async function equipAndStart(container: Container, input: OpenSandboxInput): Promise<void> {
-  const files = await packSandboxFiles({ tools: input.tools, repoDir: input.repoDir, cpus: input.limits.cpus })
+async function equipAndStart(container: Container, input: OpenSandboxInput, cpus: number): Promise<void> {
+  const files = await packSandboxFiles({
+    tools: input.tools,
+    repoDir: input.repoDir,
+    cpus: Math.min(input.limits.cpus, cpus),
+  })
   await container.putArchive(files, { path: '/' })
   await container.start().catch((error: unknown) => {
     // 304: an attempt beside us was faster.

@@ -1,4 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
+import type { CpuPool } from './cpu-pool.ts'
 import type { Engine } from './engine.ts'
 import { imageDigest } from './images.ts'
 import type { RunnerPool } from './runner-pool.ts'
@@ -15,6 +17,9 @@ export interface SandboxContext {
   /** Containers that start or grade at once: more make engines time out, not faster. */
   starting: Slots
   runners: RunnerPool
+  cpus: CpuPool
+  /** OCI runtime of this host where a recipe names none. */
+  runtime: string | null
   maxLifeMs: number
 }
 
@@ -27,4 +32,9 @@ export async function requireImage(context: SandboxContext, image: string): Prom
     message: 'The engine does not have the image',
     details: { image },
   })
+}
+
+/** A recipe's own choice of runtime comes before the host's. */
+export function limitsOnHost({ runtime }: SandboxContext, limits: SandboxLimits): SandboxLimits {
+  return runtime === null || limits.runtime !== undefined ? limits : { ...limits, runtime }
 }

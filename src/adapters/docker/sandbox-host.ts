@@ -1,4 +1,5 @@
 import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
+import { createCpuPool } from './cpu-pool.ts'
 import { toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { gradePatch } from './grade-patch.ts'
@@ -22,6 +23,8 @@ export interface DockerSandboxHostOptions {
   maxStarting?: number
   /** A container older than this is removed by the reaper, whatever its owner says. @default 6 hours */
   maxLifeMs?: number
+  /** OCI runtime of containers whose recipe names none. @default the engine's own */
+  runtime?: string | null
 }
 
 export interface DockerSandboxHost extends SandboxHost {
@@ -37,10 +40,29 @@ const STATE_TIMEOUT_MS = 60_000
 const MAX_PATCH_BYTES = 64 * 1024 * 1024
 
 export function createDockerSandboxHost(options: DockerSandboxHostOptions): DockerSandboxHost {
-  const { engine, hostId, hostQueue, namespaceId = '', maxStarting = 4, maxLifeMs = 6 * 3_600_000 } = options
+  const {
+    engine,
+    hostId,
+    hostQueue,
+    namespaceId = '',
+    maxStarting = 4,
+    maxLifeMs = 6 * 3_600_000,
+    runtime = null,
+  } = options
   const starting = createSlots(maxStarting)
   const runners = createRunnerPool({ engine })
-  const context: SandboxContext = { engine, hostId, hostQueue, namespaceId, starting, runners, maxLifeMs }
+  const cpus = createCpuPool({ cpus: engine.cpus })
+  const context: SandboxContext = {
+    engine,
+    hostId,
+    hostQueue,
+    namespaceId,
+    starting,
+    runners,
+    cpus,
+    runtime,
+    maxLifeMs,
+  }
 
   const named = async <T>(
     doing: string,
@@ -83,6 +105,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       named('closing a sandbox', name, null, async () => {
         runners.disconnect(name)
         await removeContainer({ engine, name })
+        cpus.give(name)
       }),
     grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
     dispose: () => runners.dispose(),

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { createCpuPool } from './cpu-pool.ts'
+
+test('containers of one processor each are spread, and a processor that is given back is next', () => {
+  const pool = createCpuPool({ cpus: 3 })
+  assert.deepEqual(
+    ['a', 'b', 'c', 'd'].map((name) => pool.take(name, 1)),
+    ['0', '1', '2', '0'],
+  )
+  pool.give('b')
+  assert.equal(pool.take('e', 1), '1')
+})
+
+test('a part of a processor is pinned to a whole one; more than the host has is all of it', () => {
+  const pool = createCpuPool({ cpus: 2 })
+  assert.equal(pool.take('half', 0.5), '0')
+  assert.equal(pool.take('greedy', 64), '0,1')
+  assert.equal(pool.take('one and a half', 1.5), '0,1')
+})
+
+test('a name that asks again keeps its processors; an adopted one counts', () => {
+  const pool = createCpuPool({ cpus: 2 })
+  assert.equal(pool.take('a', 1), '0')
+  pool.keep('adopted', '1')
+  assert.equal(pool.take('a', 1), '0')
+  assert.equal(pool.take('b', 1), '0')
+  assert.equal(pool.take('c', 1), '1')
+})

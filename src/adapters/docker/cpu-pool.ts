@@ -1,0 +1,50 @@
+/** The processors of one host, handed out so that programs inside count what they were given and neighbours share evenly. */
+export interface CpuPool {
+  /** The least used processors, as the engine writes them (`0,3`). Asked again for a name it answers the same. */
+  take(name: string, cpus: number): string
+  /** An adopted container brings its processors. */
+  keep(name: string, cpuset: string): void
+  give(name: string): void
+}
+
+/** How many processors a limit pins: a part of one is pinned to a whole one, and nobody gets more than there are. */
+export function pinnedCpus(limit: number, available: number): number {
+  return Math.max(1, Math.min(Math.ceil(limit), available))
+}
+
+/** Counts live in memory only: they decide balance, never a right, and begin anew with the worker. */
+export function createCpuPool({ cpus: available }: { cpus: number }): CpuPool {
+  const held = new Map<string, string>()
+
+  const uses = (): number[] => {
+    const counts = Array.from({ length: available }, () => 0)
+    for (const cpu of [...held.values()].flatMap((cpuset) => cpuset.split(','))) {
+      if (counts[Number(cpu)] !== undefined) counts[Number(cpu)] = (counts[Number(cpu)] ?? 0) + 1
+    }
+    return counts
+  }
+
+  return {
+    take(name, cpus) {
+      const known = held.get(name)
+      if (known !== undefined && known.split(',').length === pinnedCpus(cpus, available)) return known
+      held.delete(name)
+      const leastUsed = uses()
+        .map((count, cpu) => ({ count, cpu }))
+        .sort((a, b) => a.count - b.count || a.cpu - b.cpu)
+        .slice(0, pinnedCpus(cpus, available))
+      const cpuset = leastUsed
+        .map(({ cpu }) => cpu)
+        .sort((a, b) => a - b)
+        .join(',')
+      held.set(name, cpuset)
+      return cpuset
+    },
+    keep(name, cpuset) {
+      held.set(name, cpuset)
+    },
+    give(name) {
+      held.delete(name)
+    },
+  }
+}
