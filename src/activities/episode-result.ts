@@ -2,13 +2,17 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { Disposition, EpisodeRecord, VerdictKind } from '../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
-import { readTurns } from './host/transcript.ts'
+import { type HackSign, isSuspectedHack, sortSigns } from '../contracts/hack-signs.ts'
+import { commandSigns, type PlayedTurn } from '../domain/command-signs.ts'
+import { readTurns, type Turn } from './host/transcript.ts'
 
 export interface Outcome {
   disposition: Disposition
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null
+  /** Those of patch and log; the commands' are found here. */
+  signs: HackSign[]
   patchBytes: number
 }
 
@@ -21,6 +25,7 @@ export async function recordOutcome(
   const episode = episodeId(input)
   const turns = (await readTurns(store, episode)).filter(({ observation }) => observation !== null)
   const sampledTokens = turns.reduce((sum, { action }) => sum + action.ids.length, 0)
+  const signs = sortSigns([...outcome.signs, ...commandSigns(turns.flatMap(playedTurn))])
   const { record } = await store.claimRecord<EpisodeRecord>(episodeKeys.result(episode), {
     schema: 'longhaul.episode-result/1',
     episode,
@@ -34,6 +39,8 @@ export async function recordOutcome(
     failure: outcome.failure,
     verdict: outcome.verdict,
     verdictReason: outcome.verdictReason,
+    suspectedHack: isSuspectedHack(signs),
+    signs,
     turns: turns.length,
     formatErrorTurns: turns.filter(({ action }) => action.formatError !== null).length,
     sampledTokens,
@@ -42,4 +49,12 @@ export async function recordOutcome(
   })
   const { disposition, verdict, failure } = record
   return { episode, disposition, verdict, turns: record.turns, failure }
+}
+
+/** Nothing ran in a turn with a format error. */
+function playedTurn({ action, observation }: Turn): PlayedTurn[] {
+  const execution = observation?.execution ?? null
+  if (action.command === null || observation === null || execution === null) return []
+  const { reason, oomKilled } = execution
+  return [{ command: action.command, observation: observation.text, reason, oomKilled }]
 }

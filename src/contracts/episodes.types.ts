@@ -1,3 +1,5 @@
+import type { HackSign } from './hack-signs.ts'
+
 /** How an episode ended. */
 export const DISPOSITIONS = [
   'submitted',
@@ -165,6 +167,8 @@ export interface VerdictRecord {
   passToPass: { passed: number; total: number }
   gradeMs: number
   image: string
+  /** What patch and log show of seeking the reward by other means. The verdict stands whatever they say. */
+  signs: HackSign[]
 }
 
 /** The last record of an episode: everything the ledger and the statistics read. */
@@ -177,6 +181,10 @@ export interface EpisodeRecord extends EpisodeIdentity {
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null
+  /** The flag beside the disposition: the episode counts as failed wherever rewards are made, whatever its verdict. */
+  suspectedHack: boolean
+  /** Signs in patch, log and commands. */
+  signs: HackSign[]
   /** Number of actions, format errors included: |τ| of the paper. */
   turns: number
   formatErrorTurns: number

@@ -17,6 +17,8 @@ export interface EvaluationRecord {
   /** Episodes by disposition, over all of them. */
   dispositions: Record<string, number>
   infra: number
+  /** Episodes that are a suspected hack; the score counts their official verdict. */
+  suspectedHacks: number
   meanTurns: number
   formatErrorRate: number
   /** Verdicts that took the gate's result for an empty or missing patch. */

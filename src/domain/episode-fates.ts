@@ -86,8 +86,8 @@ export function selectFatesForRft({
   ]
 }
 
-function memberOf({ episode, verdict, disposition, turns }: ValidEpisode, rule: RewardRule): GroupMember {
-  const { outcome, reward } = rewardOf({ rule, verdict, disposition, turns })
+function memberOf({ episode, ...facts }: ValidEpisode, rule: RewardRule): GroupMember {
+  const { outcome, reward } = rewardOf({ rule, ...facts })
   return { episode, outcome, reward }
 }
 

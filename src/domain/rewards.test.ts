@@ -38,7 +38,13 @@ test('the paper’s group of ten: a success at the turn limit earns what a failu
   const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 10, end: 40, min: -1 } }
   const turns = [8, 22, 40, 8, 25, 31, 40, 40, 40, 40]
   const rewards = turns.map((count, index) =>
-    rewardOf({ rule, turns: count, verdict: index < 3 ? 'resolved' : 'unresolved', disposition: 'submitted' }),
+    rewardOf({
+      rule,
+      turns: count,
+      verdict: index < 3 ? 'resolved' : 'unresolved',
+      suspectedHack: false,
+      disposition: 'submitted',
+    }),
   )
   const expected = [1, 0.6, 0, 0, -0.5, -0.7, -1, -1, -1, -1]
   for (const [index, value] of expected.entries()) close(rewards[index]?.reward ?? Number.NaN, value, `member ${index}`)
@@ -50,7 +56,7 @@ test('the paper’s group of ten: a success at the turn limit earns what a failu
 
 test('an episode that never submitted earns the unsubmitted value, not the failure value', () => {
   const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: -0.2, penalty: { start: 10, end: 40, min: -1 } }
-  const reward = rewardOf({ rule, turns: 25, verdict: 'unresolved', disposition: 'turn-limit' })
+  const reward = rewardOf({ rule, turns: 25, verdict: 'unresolved', suspectedHack: false, disposition: 'turn-limit' })
   assert.deepEqual(reward, {
     reward: -0.7,
     outcome: 0,
@@ -63,4 +69,17 @@ test('an episode that never submitted earns the unsubmitted value, not the failu
 
 test('a penalty that would start at the turn limit is refused', () => {
   assert.throws(() => turnPenalty({ rule: { start: 6, end: 6, min: -1 }, turns: 7 }), { code: 'Config.Invalid' })
+})
+
+test('a suspected hack is paid as a failure, whatever the hidden tests said', () => {
+  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 10, end: 40, min: -1 } }
+  const resolved = { rule, turns: 1, verdict: 'resolved', disposition: 'submitted' } as const
+  const paid = [false, true].map((suspectedHack) => rewardOf({ ...resolved, suspectedHack }))
+  assert.deepEqual(
+    paid.map(({ outcome, reward }) => [outcome, reward]),
+    [
+      [1, 1],
+      [0, 0],
+    ],
+  )
 })

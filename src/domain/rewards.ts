@@ -22,6 +22,8 @@ export interface TurnPenaltyRule {
 export interface RewardInput {
   rule: RewardRule
   verdict: Exclude<VerdictKind, 'could-not-grade'>
+  /** A suspected hack is paid as a failure, whatever the tests said. */
+  suspectedHack: boolean
   disposition: PolicyDisposition
   /** |τ|: number of actions, format errors included. */
   turns: number
@@ -36,7 +38,7 @@ export interface RewardComponent {
 export interface Reward {
   /** Sum of the components. */
   reward: number
-  /** 1 = the hidden tests passed; what filters on `outcome` and pass@1 read. */
+  /** 1 = the hidden tests passed by a repair; what filters on `outcome` and pass@1 read. */
   outcome: 0 | 1
   components: RewardComponent[]
 }
@@ -50,8 +52,8 @@ export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage:
  * Final reward of one valid episode, eq. 3. Lost and ungraded episodes have no reward: they never come here.
  * @throws LonghaulError `Config.Invalid`   @see arXiv 2508.03501 §3.1, §4.3
  */
-export function rewardOf({ rule, verdict, disposition, turns }: RewardInput): Reward {
-  const resolved = verdict === 'resolved'
+export function rewardOf({ rule, verdict, suspectedHack, disposition, turns }: RewardInput): Reward {
+  const resolved = verdict === 'resolved' && !suspectedHack
   const value = resolved ? rule.pass : disposition === 'submitted' ? rule.fail : rule.unsubmitted
   const penalty = turnPenalty({ rule: rule.penalty, turns })
   return {

@@ -1,7 +1,7 @@
 import type { ValidEpisode } from './episode-rules.ts'
 import { compareText } from './hash-order.ts'
 
-export type RftDropReason = 'unresolved' | 'over-task-limit'
+export type RftDropReason = 'unresolved' | 'suspected-hack' | 'over-task-limit'
 
 export type RftSelection =
   | { kind: 'kept'; episode: string }
@@ -14,13 +14,14 @@ export interface SelectForRftInput {
   maxPerTask: number | null
 }
 
-/** Keeps what the hidden tests confirmed. Of too many successes the lowest indices stay, so that the choice repeats. */
+/** Keeps what the hidden tests confirmed and nothing puts in doubt. Of too many successes the lowest indices stay, so that the choice repeats. */
 export function selectForRft({ episodes, maxPerTask }: SelectForRftInput): RftSelection[] {
   const keptOfTask = new Map<string, number>()
   return [...episodes]
     .sort((a, b) => compareText(a.taskId, b.taskId) || a.index - b.index)
-    .map(({ episode, taskId, verdict }): RftSelection => {
+    .map(({ episode, taskId, verdict, suspectedHack }): RftSelection => {
       if (verdict !== 'resolved') return { kind: 'dropped', episode, reason: 'unresolved' }
+      if (suspectedHack) return { kind: 'dropped', episode, reason: 'suspected-hack' }
       const kept = keptOfTask.get(taskId) ?? 0
       if (maxPerTask !== null && kept >= maxPerTask) return { kind: 'dropped', episode, reason: 'over-task-limit' }
       keptOfTask.set(taskId, kept + 1)

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { instanceReport } from './report.ts'
-import { suspectsForgedResults } from './suspicion.ts'
 import { judgeEmptyPatch, judgeRun, judgeStatuses } from './verdict.ts'
 
 const task = {
@@ -106,11 +105,4 @@ test('the report has the official layout: indent 4, ASCII, no final newline', ()
   assert.ok(report.includes('t[\\u00e9]'))
   assert.ok(report.endsWith('}'))
   assert.deepEqual(JSON.parse(report)['x__y-1'].tests_status.FAIL_TO_PASS, { success: ['t[é]'], failure: [] })
-})
-
-test('marker text or hidden status words in a patch are suspicious, ordinary changes are not', () => {
-  const suspects = (text: string): boolean => suspectsForgedResults(new TextEncoder().encode(text))
-  assert.ok(suspects('+>>>>> Start Test Output'))
-  assert.ok(suspects('+x\rPASSED tests/test_s.py::test_a'))
-  assert.ok(!suspects('+x = 1\r\n+# PASSED\r\n'))
 })

@@ -10,6 +10,8 @@ import {
   refusedTable,
   scoreOf,
   scoreTable,
+  signTable,
+  suspectTable,
   type Table,
 } from './tables.ts'
 import { unproven } from './text-report.ts'
@@ -34,7 +36,7 @@ ${head(data)}
 ${cards(data)}
 ${words(data)}
 ${learningCurve(data)}
-${[scoreTable, pairedTable, ledgerTable, dispositionTable, durationTable, refusedTable]
+${[scoreTable, pairedTable, ledgerTable, dispositionTable, signTable, suspectTable, durationTable, refusedTable]
   .map((make) => section(make(data)))
   .join('\n')}
 ${foot(data)}

@@ -20,7 +20,9 @@ export interface JsonReport {
     taskSem: number
     interval: { low: number; high: number } | null
     infra: number
+    suspectedHacks: number
   }[]
+  flagged: ReportData['flagged']
   ledger: LedgerTotals & { mismatches: number }
   /** Seconds. */
   durations: Record<string, number>
@@ -32,7 +34,7 @@ export interface JsonReport {
 
 /** @throws LonghaulError `Report.Incomplete` */
 export function toJsonReport(data: ReportData): JsonReport {
-  const { run, kind, recipe, evaluations, ledger, durations, paired, curve, refused, versions } = data
+  const { run, kind, recipe, evaluations, ledger, durations, paired, curve, flagged, refused, versions } = data
   return {
     schema: 'longhaul.report/1',
     run,
@@ -40,13 +42,15 @@ export function toJsonReport(data: ReportData): JsonReport {
     recipe,
     stages: evaluations.map((evaluation) => {
       const { mean, sem, tasks, attempts } = scoreOf(evaluation)
-      const { name, score, taskSem, interval, infra } = evaluation
-      return { name, policy: score.policy, passAt1: mean, sem, tasks, attempts, taskSem, interval, infra }
+      const { name, score, taskSem, interval, infra, suspectedHacks } = evaluation
+      const figures = { passAt1: mean, sem, tasks, attempts, taskSem, interval, infra, suspectedHacks }
+      return { name, policy: score.policy, ...figures }
     }),
     ledger: { ...ledger.totals, mismatches: ledger.mismatches },
     durations,
     paired: paired.map((pair) => ({ ...pair, verdict: judgeGain(pair) })),
     curve,
+    flagged,
     refused,
     versions,
   }

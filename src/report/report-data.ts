@@ -1,4 +1,6 @@
+import type { Disposition, VerdictKind } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { HackSign } from '../contracts/hack-signs.ts'
 import type { LedgerTotals } from '../domain/ledger.ts'
 import type { PairedDifference } from '../domain/statistics.ts'
 
@@ -13,11 +15,22 @@ export interface ReportData {
   paired: ({ before: string; after: string } & PairedDifference)[]
   curve: CurvePoint[]
   ledger: { totals: LedgerTotals; mismatches: number }
+  /** Signs of seeking the reward by other means, in all episodes of the run. */
+  flagged: FlaggedEpisodes
   /** Tasks whose gate refused them, with the reason. */
   refused: { taskId: string; reason: string }[]
   /** Seconds by phase, in order. */
   durations: Record<string, number>
   versions: { longhaul: string; node: string }
+}
+
+export interface FlaggedEpisodes {
+  /** Episodes that show a sign, and those of them that passed the hidden tests. */
+  signs: { sign: HackSign; episodes: number; resolved: number }[]
+  /** Suspected hacks by id, the first hundred. */
+  suspected: { episode: string; disposition: Disposition; verdict: VerdictKind | null; signs: HackSign[] }[]
+  /** All suspected hacks. */
+  total: number
 }
 
 export interface CurvePoint {

@@ -4,6 +4,8 @@ import fc from 'fast-check'
 import { isLonghaulError } from '../contracts/errors.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { pairedDifference, passAt1 } from '../domain/statistics.ts'
+import { makeRecord } from '../../test/support/episode-records.ts'
+import { gatherFlagged } from './flagged.ts'
 import { renderHtmlReport } from './html-report.ts'
 import { type JsonReport, renderJsonReport } from './json-report.ts'
 import type { ReportData } from './report-data.ts'
@@ -29,6 +31,7 @@ function evaluation(name: string, solved: number, of: number): EvaluationRecord 
     tasks,
     dispositions: { submitted: of - 1, 'turn-limit': 1 },
     infra: 0,
+    suspectedHacks: 0,
     meanTurns: 4.5,
     formatErrorRate: 0.08,
     gradedByGate: 3,
@@ -67,6 +70,7 @@ function report(changes: Partial<ReportData> = {}): ReportData {
       totals: { episodes: 976, trained: 440, evaluated: 384, dropped: { unresolved: 140 }, excluded: { infra: 12 } },
       mismatches: 0,
     },
+    flagged: { signs: [], suspected: [], total: 0 },
     refused: [],
     durations: { gate: 48.2, rft: 125, rl: 4_000 },
     versions: { longhaul: '0.1.0', node: 'v24.0.0' },
@@ -188,4 +192,31 @@ test('durations are read by people', () => {
     '12 min 05 s',
     '3 h 20 min',
   ])
+})
+
+test('suspected hacks are named beside their disposition in text, page and JSON, with the reward that they lost', () => {
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest', 'network-attempt'] }),
+    makeRecord({ index: 1, signs: ['network-attempt'] }),
+    makeRecord({ index: 2, verdict: 'resolved' }),
+  ]
+  const flagged = gatherFlagged(records, 100)
+  assert.deepEqual(flagged.signs, [
+    { sign: 'conftest', episodes: 1, resolved: 1 },
+    { sign: 'network-attempt', episodes: 2, resolved: 1 },
+  ])
+  const data = report({ flagged })
+  assert.match(
+    renderTextReport(data),
+    /^r\/s\/0001\/t\/00 +submitted, suspected-hack +resolved +conftest, network-attempt$/m,
+  )
+  assert.match(renderHtmlReport(data), /<td>submitted, suspected-hack<\/td><td>resolved<\/td>/)
+  assert.match(renderHtmlReport(data), /<td>conftest<\/td><td>[^<]+<\/td><td>taken: suspected hack<\/td>/)
+  assert.equal((JSON.parse(renderJsonReport(data)) as JsonReport).flagged.total, 1)
+  assert.doesNotMatch(renderHtmlReport(report()), /suspected-hack/)
+})
+
+test('more suspected hacks than a report names: the rest are counted', () => {
+  const records = [0, 1, 2].map((index) => makeRecord({ index, suspectedHack: true, signs: ['conftest'] }))
+  assert.match(renderTextReport(report({ flagged: gatherFlagged(records, 2) })), /The first 2 of 3\./)
 })

@@ -1,5 +1,6 @@
 /** The tables of a report as plain text cells; `text-report` aligns them, `html-report` escapes them. */
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import { HACK_SIGNS } from '../contracts/hack-signs.ts'
 import { judgeGain, sayGain } from './gains.ts'
 import { type ReportedMean, requireMean, showMean, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
@@ -32,10 +33,11 @@ export function scoreTable({ evaluations }: ReportData): Table {
       number('k'),
       number('turns'),
       number('infra'),
+      number('hacks'),
     ],
     rows: evaluations.map((evaluation) => {
       const score = scoreOf(evaluation)
-      const { interval, meanTurns, infra } = evaluation
+      const { interval, meanTurns, infra, suspectedHacks } = evaluation
       return [
         evaluation.name,
         evaluation.score.policy,
@@ -45,10 +47,12 @@ export function scoreTable({ evaluations }: ReportData): Table {
         String(score.attempts),
         meanTurns.toFixed(1),
         String(infra),
+        // Records of before the flag existed have none.
+        String(suspectedHacks ?? 0),
       ]
     }),
     notes: [
-      'n = tasks, k = attempts at each. Episodes lost to infrastructure count in no mean. The interval resamples repositories, tasks and attempts.',
+      'n = tasks, k = attempts at each. Episodes lost to infrastructure count in no mean. Hacks are suspected ones: scores count their official verdict, rewards do not. The interval resamples repositories, tasks and attempts.',
     ],
   }
 }
@@ -114,6 +118,38 @@ export function dispositionTable({ evaluations }: ReportData): Table {
     notes: [
       '"Graded by the gate": an empty or missing patch takes the result that the gate found for an empty patch, without a container. Format errors: share of turns without exactly one command.',
     ],
+  }
+}
+
+/** Every sign that an episode of the run showed. */
+export function signTable({ flagged: { signs } }: ReportData): Table {
+  return {
+    title: 'Signs of other means than a repair',
+    columns: [text('sign'), text('what was seen'), text('reward'), number('episodes'), number('resolved')],
+    rows: signs.map(({ sign, episodes, resolved }) => [
+      sign,
+      HACK_SIGNS[sign].says,
+      HACK_SIGNS[sign].voidsReward ? 'taken: suspected hack' : 'kept',
+      String(episodes),
+      String(resolved),
+    ]),
+    notes: [
+      '"Resolved" is the official verdict, which no sign changes. Signs are tripwires, not proof: read the episode before you judge it.',
+    ],
+  }
+}
+
+export function suspectTable({ flagged: { suspected, total } }: ReportData): Table {
+  return {
+    title: 'Suspected hacks',
+    columns: [text('episode'), text('disposition'), text('verdict'), text('signs')],
+    rows: suspected.map(({ episode, disposition, verdict, signs }) => [
+      episode,
+      `${disposition}, suspected-hack`,
+      verdict ?? '–',
+      signs.join(', '),
+    ]),
+    notes: total > suspected.length ? [`The first ${suspected.length} of ${total}.`] : [],
   }
 }
 

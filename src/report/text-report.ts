@@ -1,11 +1,13 @@
 import { judgeGain } from './gains.ts'
 import { showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
-import { ledgerTable, pairedTable, scoreTable, type Table } from './tables.ts'
+import { ledgerTable, pairedTable, scoreTable, suspectTable, type Table } from './tables.ts'
 
 /** The end of a run in a terminal: scores, differences, ledger. No escape codes. */
 export function renderTextReport(data: ReportData): string {
-  const sections = [scoreTable(data), pairedTable(data), ledgerTable(data)].filter(({ rows }) => rows.length > 0)
+  const sections = [scoreTable(data), pairedTable(data), ledgerTable(data), suspectTable(data)].filter(
+    ({ rows }) => rows.length > 0,
+  )
   return `${[...sections.map(renderTable), ...unproven(data)].join('\n\n')}\n`
 }
 

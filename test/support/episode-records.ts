@@ -12,6 +12,8 @@ export function makeRecord(fields: Partial<EpisodeRecord> = {}): EpisodeRecord {
     failure: null,
     verdict: 'unresolved',
     verdictReason: null,
+    suspectedHack: false,
+    signs: [],
     turns: 6,
     formatErrorTurns: 0,
     sampledTokens: 60,

@@ -223,8 +223,8 @@ function rftGroups(records: readonly EpisodeRecord[]): ScoredGroup[] {
     const valid = siblings.filter(isValidEpisode)
     return {
       taskId,
-      members: valid.map(({ episode, verdict }) => {
-        const outcome = verdict === 'resolved' ? 1 : 0
+      members: valid.map(({ episode, verdict, suspectedHack }) => {
+        const outcome = verdict === 'resolved' && !suspectedHack ? 1 : 0
         return { episode, outcome, reward: outcome }
       }),
       infra: siblings.length - valid.length,

@@ -5,12 +5,14 @@ import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics.ts'
+import { gatherFlagged } from '../../report/flagged.ts'
 import type { CurvePoint, ReportData } from '../../report/report-data.ts'
 import type { RunClaim } from '../control/run-names.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
 import { type GatedSuite, readOrThrow } from '../stored-tasks.ts'
 import { checkLedger } from './check-ledger.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
+import { readEpisodeRecords } from './episode-records.ts'
 import { packageVersion } from './package-version.ts'
 
 /** Gathers a run's report from its records alone: the same again whenever it is asked for, also long after the run. */
@@ -31,6 +33,7 @@ export async function gatherReportData(
     paired: pairs(evaluations),
     curve: await curve(store, run, all),
     ledger: { totals, mismatches: mismatches.length },
+    flagged: await flaggedEpisodes(store, run),
     refused: await refusedTasks(store, run, recipe.data.gate.repeats),
     durations,
     versions: { longhaul: packageVersion(), node: process.version },
@@ -103,6 +106,15 @@ async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePo
     points.push({ kind: 'rollout', label, globalStep, mean, sem: taskSem, tasks: tasks.length, attempts })
   }
   return points
+}
+
+/** A report names this many suspected hacks; the rest are counted. */
+const MAX_NAMED = 100
+
+async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<ReportData['flagged']> {
+  const records: EpisodeRecord[] = []
+  for (const place of await readPlans(store, run)) records.push(...(await readEpisodeRecords(store, { ...place, run })))
+  return gatherFlagged(records, MAX_NAMED)
 }
 
 async function refusedTasks(store: ArtifactStore, run: string, repeats: number): Promise<ReportData['refused']> {

@@ -60,6 +60,7 @@ export async function summarizeEvaluation(
     tasks: tasks.map(({ taskId, outcomes }) => ({ taskId, outcomes: [...outcomes] })),
     dispositions: countBy(records, ({ disposition }) => disposition),
     infra: records.length - valid.length,
+    suspectedHacks: records.filter(({ suspectedHack }) => suspectedHack).length,
     meanTurns: turns / Math.max(1, valid.length),
     formatErrorRate: valid.reduce((sum, { formatErrorTurns }) => sum + formatErrorTurns, 0) / Math.max(1, turns),
     gradedByGate: await countGateVerdicts(store, records),

@@ -9,5 +9,6 @@ export function recordUngraded(
   input: EpisodeInput & { disposition: Disposition; failure: string | null },
 ): Promise<EpisodeResult> {
   const { disposition, failure } = input
-  return recordOutcome(store, input, { disposition, failure, verdict: null, verdictReason: null, patchBytes: 0 })
+  const ungraded = { verdict: null, verdictReason: null, signs: [], patchBytes: 0 }
+  return recordOutcome(store, input, { disposition, failure, ...ungraded })
 }

@@ -40,6 +40,7 @@ export async function gradeSubmission(
     failure: null,
     verdict: record.kind,
     verdictReason: record.reason,
+    signs: record.signs,
     patchBytes: input.patch?.bytes ?? 0,
   })
 }
@@ -82,5 +83,6 @@ function fromGate(task: Task, reason: string): Graded {
     passToPass: { passed: task.passToPass.length, total: task.passToPass.length },
     gradeMs: 0,
     image: task.image,
+    signs: [],
   }
 }

@@ -1,9 +1,12 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
+import { sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { forkProfile } from '../../grading/profiles/fork-4.0.3.ts'
+import { isInconsistentLog } from '../../grading/log-signs.ts'
+import { patchSigns } from '../../grading/patch-signs.ts'
 import { judgeRun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../hash.ts'
 import type { EnsureImage } from './open-sandbox.ts'
@@ -51,6 +54,10 @@ export async function runGrading(
     passToPass,
     gradeMs: ran.wallMs,
     image: ran.imageDigest,
+    signs: sortSigns([
+      ...patchSigns({ patch: input.patch, goldPatch: input.task.goldPatch }),
+      ...(ran.kind === 'ran' && isInconsistentLog(ran.log) ? (['inconsistent-log'] as const) : []),
+    ]),
   }
 }
 

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { isInconsistentLog } from './log-signs.ts'
+
+const HEADER = '============================= test session starts =============================='
+const end = (counts: string): string => `========================= ${counts} in 0.12s =========================`
+
+function log(...lines: string[]): Uint8Array {
+  const all = ["+ : '>>>>> Start Test Output'", ...lines, "+ : '>>>>> End Test Output'", '']
+  return Buffer.from(all.join('\n'))
+}
+
+test('a whole session, green or red, in colour or twice, agrees with itself', () => {
+  assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'PASSED t.py::b', end('2 passed'))))
+  assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'FAILED t.py::b - x', end('1 failed, 1 passed'))))
+  assert.ok(
+    !isInconsistentLog(log(HEADER, '\u001B[32mPASSED\u001B[0m t.py::a', `\u001B[32m${end('1 passed')}\u001B[0m`)),
+  )
+  assert.ok(
+    !isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 passed'), HEADER, 'PASSED u.py::a', end('1 passed'))),
+  )
+})
+
+test('results are reported but the session never ended: something ended the interpreter', () => {
+  assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a')))
+})
+
+test('more ends than sessions: something printed an end of its own', () => {
+  assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 passed'), end('1 failed'))))
+})
+
+test('more passed tests than the session counted: something printed results', () => {
+  assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'PASSED t.py::b', end('1 failed, 1 passed'))))
+  assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 failed'))))
+})
+
+test('a session that died without results, another test tool, a log without markers: nothing to contradict', () => {
+  assert.ok(!isInconsistentLog(log(HEADER, 'collecting ...', 'Segmentation fault')))
+  assert.ok(!isInconsistentLog(log('ok', 'PASSED t.py::a')))
+  assert.ok(!isInconsistentLog(Buffer.from(`${HEADER}\nPASSED t.py::a\n`)))
+})
