@@ -35,6 +35,7 @@ const SPEC = containerSpec({
     leaseMs: 1,
     maxLifeMs: 1,
     owner: 'o',
+    namespaceId: 'n',
     host: 'h',
     imageDigest: 'sha256:0',
   },
