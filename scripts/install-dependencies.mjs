@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 
+import { keepNodeModules, restoreNodeModules } from './node-modules-cache.mjs'
 import { nodeOnPath, platformPackageNode, WANTED_MAJOR } from './node-24.mjs'
 
 /** Throws with a readable message when npm fails. */
@@ -13,7 +14,7 @@ export function installDependencies({ root }) {
   const key = createHash('sha256').update(`${process.platform}-${process.arch}\n${lock}`).digest('hex')
   const stamp = join(root, 'node_modules', '.longhaul-lock')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === key) return
-  if (!matchesInstalled({ root, lock })) runNpmCi({ root })
+  if (!matchesInstalled({ root, lock })) installPackages({ root, lock, key })
   writeAtomically(stamp, key)
 }
 
@@ -51,8 +52,17 @@ function isForThisPlatform(entry) {
   return fits(entry.os, process.platform) && fits(entry.cpu, process.arch) && entry.libc === undefined
 }
 
-function runNpmCi({ root }) {
+function installPackages({ root, lock, key }) {
   const started = Date.now()
+  if (restoreNodeModules({ root, key }) && matchesInstalled({ root, lock })) {
+    console.error(`set-up  npm             packages of this lock file were kept (${secondsSince(started)} s)`)
+    return
+  }
+  runNpmCi({ root, started })
+  keepNodeModules({ root, key })
+}
+
+function runNpmCi({ root, started }) {
   console.error('set-up  npm             installing the pinned packages (npm ci)')
   const npm = process.env.npm_execpath?.endsWith('.js') ? [process.execPath, process.env.npm_execpath] : ['npm']
   const result = spawnSync(npm[0], [...npm.slice(1), 'ci', '--no-audit', '--no-fund', '--loglevel=error'], {
@@ -65,9 +75,11 @@ function runNpmCi({ root }) {
     const why = result.error?.message ?? (result.signal ? `signal ${result.signal}` : `exit status ${result.status}`)
     throw new Error(`npm ci failed (${why}). Its messages are above; run it again when the cause is gone.`)
   }
-  console.error(
-    `set-up  npm             done in ${((Date.now() - started) / 1000).toFixed(1)} s (Node ${WANTED_MAJOR} included)`,
-  )
+  console.error(`set-up  npm             done in ${secondsSince(started)} s (Node ${WANTED_MAJOR} included)`)
+}
+
+function secondsSince(started) {
+  return ((Date.now() - started) / 1000).toFixed(1)
 }
 
 function writeAtomically(path, text) {
