@@ -10,12 +10,17 @@ export interface ExecStream {
 export interface OpenExecInput {
   container: Container
   command: string[]
+  /** `NAME=value`, beside what the image sets. */
+  environment: string[]
 }
 
-export async function openExec({ container, command }: OpenExecInput): Promise<ExecStream> {
+export async function openExec({ container, command, environment }: OpenExecInput): Promise<ExecStream> {
   const exec = await container.exec({
     Cmd: command,
+    Env: environment,
     User: 'root',
+    // The default is the container's directory, and the agent may have removed that.
+    WorkingDir: '/',
     AttachStdin: true,
     AttachStdout: true,
     AttachStderr: true,

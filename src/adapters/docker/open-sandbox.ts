@@ -6,8 +6,8 @@ import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
 import { isStatus } from './engine-errors.ts'
-import { HOME, packSandboxFiles } from './runner-files.ts'
-import { parseReady } from './runner-protocol.ts'
+import { encodeInit, parseReady } from './runner-protocol.ts'
+import { leaseCommand } from './runner-scripts.ts'
 import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
 
 /** Engines under load take their time; a sandbox that is not ready by then is given up. */
@@ -27,7 +27,7 @@ export async function openSandbox(
       engine: context.engine,
       name,
       image: input.image,
-      command: ['/bin/sh', `${HOME}/bin/lease.sh`, ...leaseArguments(input.leaseMs)],
+      command: await leaseCommand(...leaseArguments(input.leaseMs)),
       workingDir: input.repoDir,
       limits: limitsOnHost(context, input.limits),
       cpuset: context.cpus.take(name, input.limits.cpus),
@@ -49,8 +49,10 @@ export async function openSandbox(
     const { container, existing } = await createOrAdopt({ engine: context.engine, spec })
     requireUsable(name, existing)
     if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
-    if (existing?.State.Running !== true) await equipAndStart(container, input, context.engine.cpus)
-    const reply = await context.runners.request({ name, line: 'init\n', timeoutMs: READY_TIMEOUT_MS, signal })
+    if (existing?.State.Running !== true) await start(container)
+    const cpus = Math.min(input.limits.cpus, context.engine.cpus)
+    const line = encodeInit({ tools: input.tools, repoDir: input.repoDir, cpus })
+    const reply = await context.runners.request({ name, line, timeoutMs: READY_TIMEOUT_MS, signal })
     return {
       name,
       containerId: container.id,
@@ -78,13 +80,7 @@ function requireUsable(name: string, existing: ContainerInspectInfo | null): voi
   })
 }
 
-async function equipAndStart(container: Container, input: OpenSandboxInput, cpus: number): Promise<void> {
-  const files = await packSandboxFiles({
-    tools: input.tools,
-    repoDir: input.repoDir,
-    cpus: Math.min(input.limits.cpus, cpus),
-  })
-  await container.putArchive(files, { path: '/' })
+async function start(container: Container): Promise<void> {
   await container.start().catch((error: unknown) => {
     // 304: an attempt beside us was faster.
     if (!isStatus(error, 304)) throw error

@@ -3,8 +3,8 @@ import type { Duplex } from 'node:stream'
 import type { Container } from 'dockerode'
 
 import { createDemultiplexer, openExec } from './exec-stream.ts'
-import { HOME } from './runner-files.ts'
 import { type RunnerReply, sizeOfReply } from './runner-protocol.ts'
+import { readScript, runnerEnvironment } from './runner-scripts.ts'
 
 /** The connection broke or the runner died before it answered: the journal knows what happened, so ask again. */
 export class RunnerStreamBroken extends Error {}
@@ -22,8 +22,16 @@ interface Pending {
   reject: (error: Error) => void
 }
 
-export async function connectRunner(container: Container): Promise<RunnerConnection> {
-  const { socket } = await openExec({ container, command: ['/bin/sh', `${HOME}/bin/start.sh`] })
+export interface ConnectRunnerInput {
+  container: Container
+  /** Whether the container's first process is the engine's init helper. */
+  hasInit: boolean
+}
+
+export async function connectRunner({ container, hasInit }: ConnectRunnerInput): Promise<RunnerConnection> {
+  const [start, environment] = await Promise.all([readScript('start.sh'), runnerEnvironment()])
+  const command = ['/bin/sh', '-c', start, 'start', hasInit ? 'init' : 'loop']
+  const { socket } = await openExec({ container, command, environment })
   return createConnection(socket)
 }
 
@@ -80,6 +88,7 @@ function createReplyReader(): { push(payload: Buffer): RunnerReply | 'malformed'
   let chunks: Buffer[] = []
   let length = 0
   let needed = 0
+  let lastState: Buffer = Buffer.alloc(0)
   return {
     push(payload) {
       chunks.push(payload)
@@ -87,7 +96,7 @@ function createReplyReader(): { push(payload: Buffer): RunnerReply | 'malformed'
       if (length < needed) return null
       const buffer = Buffer.concat(chunks)
       chunks = [buffer]
-      const parsed = parseReply(buffer)
+      const parsed = parseReply(buffer, lastState)
       if (typeof parsed === 'number') {
         needed = parsed
         return null
@@ -95,28 +104,35 @@ function createReplyReader(): { push(payload: Buffer): RunnerReply | 'malformed'
       chunks = []
       length = 0
       needed = 0
+      if (parsed !== 'malformed' && parsed.state.length > 0) lastState = parsed.state
       return parsed
     },
   }
 }
 
 /** A whole answer, or how many bytes are needed before another look is worth it. */
-function parseReply(buffer: Buffer): RunnerReply | 'malformed' | number {
+function parseReply(buffer: Buffer, lastState: Buffer): RunnerReply | 'malformed' | number {
   const headEnd = buffer.indexOf('\n')
   if (headEnd < 0) return buffer.length + 1
   const [mark, ...words] = buffer.subarray(0, headEnd).toString().split(' ')
   if (mark !== 'lh1') return 'malformed'
-  const { lines, bytes } = sizeOfReply(words)
-  if (!Number.isSafeInteger(bytes) || bytes < 0) return 'malformed'
-  let bodyStart = headEnd + 1
+  const { lines, stateBytes, bodyBytes } = sizeOfReply(words)
+  if (!isCount(stateBytes ?? lastState.length) || !isCount(bodyBytes)) return 'malformed'
+  let stateStart = headEnd + 1
   let openFile = ''
   if (lines === 1) {
-    const lineEnd = buffer.indexOf('\n', bodyStart)
+    const lineEnd = buffer.indexOf('\n', stateStart)
     if (lineEnd < 0) return buffer.length + 1
-    openFile = buffer.subarray(bodyStart, lineEnd).toString()
-    bodyStart = lineEnd + 1
+    openFile = buffer.subarray(stateStart, lineEnd).toString()
+    stateStart = lineEnd + 1
   }
-  const total = bodyStart + bytes
+  const bodyStart = stateStart + (stateBytes ?? 0)
+  const total = bodyStart + bodyBytes
   if (buffer.length < total) return total
-  return { words, openFile, body: Buffer.from(buffer.subarray(bodyStart, total)) }
+  const state = stateBytes === null ? lastState : Buffer.from(buffer.subarray(stateStart, bodyStart))
+  return { words, openFile, state, body: Buffer.from(buffer.subarray(bodyStart, total)) }
+}
+
+function isCount(number: number): boolean {
+  return Number.isSafeInteger(number) && number >= 0
 }

@@ -36,7 +36,8 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
   const connectionOf = async (name: string): Promise<RunnerConnection> => {
     const known = connections.get(name)
     if (known?.isOpen) return known
-    const connection = await connectRunner(engine.docker.getContainer(name))
+    const container = engine.docker.getContainer(name)
+    const connection = await connectRunner({ container, hasInit: engine.hasInit })
     if (disposed) {
       connection.close()
       throw new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'The sandbox host was closed' })

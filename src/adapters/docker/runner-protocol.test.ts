@@ -28,8 +28,9 @@ test('a long command: it is uploaded, and no short command looks like that', () 
 test('an answered turn: output, omitted bytes and state are cut out of the body', () => {
   const state = '#0022\n#/testbed/a b\nexport A="1\n2"\n'
   const words = ['done', '1', 'exit', '100', '20', '0', '5', '1', String(state.length), '3', '2']
-  assert.deepEqual(sizeOfReply(words), { lines: 1, bytes: state.length + 5 })
-  const result = parseTurn({ words, openFile: '/testbed/m.py', body: Buffer.from(`${state}abcyz`) })
+  assert.deepEqual(sizeOfReply(words), { lines: 1, stateBytes: state.length, bodyBytes: 5 })
+  const body = Buffer.from('abcyz')
+  const result = parseTurn({ words, openFile: '/testbed/m.py', state: Buffer.from(state), body })
   assert.equal(Buffer.from(result.head).toString(), 'abc')
   assert.equal(Buffer.from(result.tail).toString(), 'yz')
   assert.equal(result.omittedBytes, 95)
@@ -46,7 +47,7 @@ test('an answered turn: output, omitted bytes and state are cut out of the body'
 test('refusals become the codes that callers act on', () => {
   const codeFor = (...words: string[]): string | undefined => {
     try {
-      parseTurn({ words, openFile: '', body: Buffer.alloc(0) })
+      parseTurn({ words, openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) })
     } catch (error) {
       return isLonghaulError(error) ? error.code : undefined
     }
@@ -61,7 +62,7 @@ test('refusals become the codes that callers act on', () => {
 
 test('no patch can be taken: an empty one with the reason', () => {
   const words = ['uncaptured', 'fatal:', 'not', 'a', 'repository']
-  const { patch, failure } = parseCapture({ words, openFile: '', body: Buffer.alloc(0) })
+  const { patch, failure } = parseCapture({ words, openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) })
   assert.equal(patch.byteLength, 0)
   assert.equal(failure, 'fatal: not a repository')
 })

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { SandboxState } from '../../contracts/episodes.types.ts'
 import type { PatchCapture, TurnRequest, TurnResult } from '../../contracts/sandbox.types.ts'
+import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
 
 /** A command longer than this goes into the sandbox as a file: one request line stays far below any shell's limits. */
 export const MAX_INLINE_BYTES = 96 * 1024
@@ -32,6 +33,13 @@ export function encodeTurn(request: TurnRequest): EncodedTurn {
   return { line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`, upload: inline ? null : bytes }
 }
 
+/** Asks for what a sandbox needs before its first turn, or only whether that is there. */
+export function encodeInit(settings: SandboxSettings | null): string {
+  if (settings === null) return 'init\n'
+  const words = [settings.repoDir, settingsText(settings), environmentText(settings)]
+  return `init ${words.map((word) => escapeBytes(Buffer.from(word))).join(' ')}\n`
+}
+
 /** Printable ASCII but for `\` and `@` as it is, every other byte as `\0ooo`, which any shell's `printf %b` restores. */
 function escapeBytes(bytes: Buffer): string {
   let text = ''
@@ -42,20 +50,35 @@ function escapeBytes(bytes: Buffer): string {
   return text
 }
 
-/** One answer of the runner: its first line in words, how many lines and bytes follow, and those. */
+/** One answer of the runner: its first line in words, and what follows it. */
 export interface RunnerReply {
   words: string[]
   openFile: string
+  /** Whole also where the runner left it out because this connection had it already; empty where an answer has none. */
+  state: Buffer
   body: Buffer
 }
 
+/** In place of the state's size: the same as in the answer before. */
+const SAME_STATE = '='
+
+export interface ReplySize {
+  lines: number
+  /** Null: the state that was sent last. */
+  stateBytes: number | null
+  bodyBytes: number
+}
+
 /** How much follows a first line. The numbers are counted from the word after `lh1`. */
-export function sizeOfReply(words: readonly string[]): { lines: number; bytes: number } {
+export function sizeOfReply(words: readonly string[]): ReplySize {
   const number = (index: number): number => Number(words[index] ?? 'NaN')
-  if (words[0] === 'ready') return { lines: 1, bytes: number(4) }
-  if (words[0] === 'done') return { lines: 1, bytes: number(8) + number(9) + number(10) }
-  if (words[0] === 'patch') return { lines: 0, bytes: number(1) }
-  return { lines: 0, bytes: 0 }
+  if (words[0] === 'ready') return { lines: 1, stateBytes: number(4), bodyBytes: 0 }
+  if (words[0] === 'done') {
+    const stateBytes = words[8] === SAME_STATE ? null : number(8)
+    return { lines: 1, stateBytes, bodyBytes: number(9) + number(10) }
+  }
+  if (words[0] === 'patch') return { lines: 0, stateBytes: 0, bodyBytes: number(1) }
+  return { lines: 0, stateBytes: 0, bodyBytes: 0 }
 }
 
 export interface ReadyReply {
@@ -66,26 +89,25 @@ export interface ReadyReply {
 export function parseReady(reply: RunnerReply): ReadyReply {
   const [kind, commit = '', top = '', submitted = ''] = reply.words
   if (kind !== 'ready') throw refusal(reply)
-  return { startCommit: commit, state: parseState({ text: reply.body, openFile: reply.openFile, top, submitted }) }
+  return { startCommit: commit, state: parseState(reply, top, submitted) }
 }
 
 export function parseTurn(reply: RunnerReply): TurnResult {
   if (reply.words[0] !== 'done') throw refusal(reply)
   const [, code = '', reason = '', size = '', wallMs = '', oom = '', top = '', submitted = '', ...sizes] = reply.words
-  const [stateBytes = 0, headBytes = 0, tailBytes = 0] = sizes.map(Number)
-  const headEnd = stateBytes + headBytes
+  const [, headBytes = 0, tailBytes = 0] = sizes.map(Number)
   const stopped = reason === 'timeout' || reason === 'output-limit'
   return {
     // The status of a shell that we stopped ourselves says nothing.
     exitCode: stopped ? null : Number(code),
     reason: reason as TurnResult['reason'],
-    head: reply.body.subarray(stateBytes, headEnd),
-    tail: reply.body.subarray(headEnd, headEnd + tailBytes),
+    head: reply.body.subarray(0, headBytes),
+    tail: reply.body.subarray(headBytes, headBytes + tailBytes),
     omittedBytes: Number(size) - headBytes - tailBytes,
     outputBytes: Number(size),
     wallMs: Number(wallMs),
     oomKilled: oom === '1',
-    state: parseState({ text: reply.body.subarray(0, stateBytes), openFile: reply.openFile, top, submitted }),
+    state: parseState(reply, top, submitted),
   }
 }
 
@@ -98,16 +120,16 @@ export function parseCapture(reply: RunnerReply): PatchCapture {
 }
 
 /** `#umask`, `#directory`, then `export -p`. */
-function parseState(input: { text: Buffer; openFile: string; top: string; submitted: string }): SandboxState {
-  const text = input.text.toString()
+function parseState({ state, openFile }: RunnerReply, top: string, submitted: string): SandboxState {
+  const text = state.toString()
   const [umask = '', cwd = ''] = text.split('\n', 2)
   return {
     cwd: cwd.slice(1),
     environment: text.slice(umask.length + cwd.length + 2),
     umask: umask.slice(1),
-    openFile: input.openFile === '' ? null : input.openFile,
-    windowTop: Number(input.top),
-    submitted: input.submitted === '1',
+    openFile: openFile === '' ? null : openFile,
+    windowTop: Number(top),
+    submitted: submitted === '1',
   }
 }
 

@@ -5,7 +5,7 @@ import type { Engine } from './engine.ts'
 import { gradePatch } from './grade-patch.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
-import { parseCapture, parseReady } from './runner-protocol.ts'
+import { encodeInit, parseCapture, parseReady } from './runner-protocol.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import { runTurn } from './run-turn.ts'
 import type { SandboxContext } from './sandbox-context.ts'
@@ -88,11 +88,11 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     renew: (sandbox, signal) =>
       named('renewing a lease', sandbox.name, signal, async () => {
         // The runner renews with every request; this one only reports.
-        await runners.request({ name: sandbox.name, line: 'init\n', timeoutMs: STATE_TIMEOUT_MS, signal })
+        await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
       }),
     initialState: (sandbox, signal) =>
       named('reading the state', sandbox.name, signal, async () => {
-        const request = { name: sandbox.name, line: 'init\n', timeoutMs: STATE_TIMEOUT_MS, signal }
+        const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
         return parseReady(await runners.request(request)).state
       }),
     capture: (sandbox, mode, signal) =>

@@ -1,4 +1,4 @@
-# Sourced by the runner: the work of the agent as a patch, byte for byte.
+# The work of the agent as a patch, byte for byte.
 
 # git with everything neutralised that the repository's configuration or the agent could use to bend a diff.
 plain_git() {

@@ -3,21 +3,24 @@
 lh_save() {
   trap - EXIT
   set +eu
+  unset -f printf umask pwd read echo 2>/dev/null
+  lh_word='' lh_bytes='' lh_new=''
   {
     printf '#' && umask && printf '#' && { pwd -P 2>/dev/null || printf '%s\n' "$PWD"; }
     unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_TURN 2>/dev/null
-    export -p
-  } >"$lh_dir/state" 2>/dev/null && : >"$lh_dir/saved"
-}
-
-lh_start() {
-  read -r lh_state </.lh/state/current
-  { read -r lh_umask && IFS= read -r lh_cwd; } <"$lh_state"
-  umask "${lh_umask#?}"
+    export -p || return
+    # How much was written so far, without a process; some runtimes' /proc does not tell.
+    read -r lh_word lh_bytes </proc/self/fdinfo/1
+    [ "$lh_word" = pos: ] || lh_bytes=-
+  } >"$lh_dir.state" 2>/dev/null
+  if [ -n "${BASH_VERSION-}" ]; then IFS= read -r -d '' lh_new <"$lh_dir.state"; fi
+  if [ -n "$lh_new" ] && [ "$lh_new" = "$lh_old" ]; then lh_word=same; else lh_word=new; fi
+  echo "$lh_word $lh_bytes ." >"$lh_dir.saved"
 }
 
 lh_enter() {
   cd -- "${lh_cwd#?}" 2>/dev/null && return
+  . /.lh/settings
   cd -- "$LH_REPO" || cd /
   echo "Notice: the directory ${lh_cwd#?} is gone; this command runs in $(pwd)."
 }
@@ -32,12 +35,17 @@ scroll_up() { /bin/sh /.lh/bin/tools.sh scroll_up "$@"; }
 search_file() { /bin/sh /.lh/bin/tools.sh search_file "$@"; }
 submit() { /bin/sh /.lh/bin/tools.sh submit "$@"; }
 
-# The only argument is the directory of the turn; the command itself gets none.
-lh_dir=$1
-shift
-. /.lh/settings
-lh_start
+# The arguments are where the turn's files begin, the command and the state; the command itself gets none.
+lh_dir=$1 lh_file=$2 lh_state=$3
+shift 3
+{ read -r lh_umask && IFS= read -r lh_cwd; } <"$lh_state"
+umask "${lh_umask#?}"
 # At top level: inside a function bash would make the restored variables local.
-. "$lh_state"
+if [ -n "${BASH_VERSION-}" ]; then
+  IFS= read -r -d '' lh_old <"$lh_state"
+  eval "$lh_old"
+else
+  . "$lh_state"
+fi
 lh_enter
 trap lh_save EXIT

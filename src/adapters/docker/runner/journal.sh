@@ -1,48 +1,65 @@
-# Sourced by the runner: the turn journal. /.lh/turns/TURN.TOKEN/ holds cmd, meta, out, state, done.
+# The turn journal in /.lh/turns. TURN is the claim; TURN.TOKEN.cmd, .out, .state, .saved, .done are what came of it. Each
+# file is written once, without a process; claim and done end in a lone `.`: what lacks it was torn and counts as absent.
+
+# Ends the output of a turn; see read_output.
+end_mark=$(printf '\036')
 
 # turn TURN FENCE TOKEN TIMEOUT_MS MAX_BYTES COMMAND_HASH COMMAND
 turn() {
+  fence=0
   read -r fence </.lh/fence
   if [ "$2" -lt "$fence" ]; then
     echo "lh1 fenced $fence"
     return
   fi
-  [ "$2" -eq "$fence" ] || echo "$2" >/.lh/fence
+  [ "$2" -eq "$fence" ] || raise_fence "$2"
   dir=/.lh/turns/$1.$3
-  for other in /.lh/turns/"$1".*; do
-    if [ "$other" != "$dir" ] && [ -d "$other" ]; then
-      echo "lh1 conflict token"
-      return
-    fi
-  done
-  # mkdir is the claim: it succeeds once, whoever asks and how often.
-  if mkdir "$dir" 2>/dev/null; then
-    run_turn "$1" "$3" "$4" "$6" "$7"
+  need_supervisor
+  if [ -z "$supervisor" ]; then
+    echo "lh1 lost no-supervisor"
+    return
+  fi
+  if claim "/.lh/turns/$1" "$6 $3 $supervisor $supervisor_start ."; then
+    run_turn "$1" "$3" "$4" "$7"
   else
-    await_turn "$6" || return
+    await_turn "/.lh/turns/$1" "$6" "$3" || return
   fi
   reply_turn "$5"
 }
 
-# run_turn TURN TOKEN TIMEOUT_MS COMMAND_HASH COMMAND
-run_turn() {
-  if [ "$5" = @ ]; then mv "/.lh/in/$2" "$dir/cmd"; else printf %b "$5" >"$dir/cmd"; fi
-  drop_old_outputs "$1"
-  . /.lh/programs
-  "$LH_SETSID" /bin/sh /.lh/bin/supervise.sh "$dir" "$1" "$3" </dev/null >/dev/null 2>&1 &
-  supervisor=$!
-  start_of "$supervisor"
-  echo "$4 $supervisor $start" >"$dir/meta"
-  wait "$supervisor"
+raise_fence() {
+  echo "$1" >"/.lh/fence.$$" && mv -f "/.lh/fence.$$" /.lh/fence
 }
 
-# Earlier turns are committed when the next one comes; two are kept.
-drop_old_outputs() {
-  for big in /.lh/turns/*/big; do
-    [ -f "$big" ] || continue
-    old=${big#/.lh/turns/}
-    [ "${old%%.*}" -lt $(($1 - 2)) ] && rm -f "$big" "${big%/big}/out"
-  done
+# An exclusive create: it succeeds once, whoever asks and how often. claim FILE TEXT
+claim() {
+  set -C
+  { echo "$2" >"$1"; } 2>/dev/null
+  claimed=$?
+  set +C
+  return "$claimed"
+}
+
+# run_turn TURN TOKEN TIMEOUT_MS COMMAND
+run_turn() {
+  drop_old_output "/.lh/turns/$(($1 - 3))"
+  command=$dir.cmd
+  if [ "$4" = @ ]; then
+    command=/.lh/in/$2
+  elif ! printf %b "$4" >"$command"; then
+    # A part of a command must never run.
+    return
+  fi
+  echo "$1 $2 $3 $command" >&3
+  # The supervisor's death ends this as well: nobody else holds the other end.
+  read -r answer <&5
+}
+
+# Earlier turns are committed when the next one comes; two are kept. drop_old_output CLAIM
+drop_old_output() {
+  [ -f "$1" ] || return
+  read -r old_hash old_token old_rest <"$1"
+  if [ -f "$1.$old_token.big" ]; then rm -f "$1.$old_token.big" "$1.$old_token.out"; fi
 }
 
 # Start time of a process in `start`, empty when it is gone: a reused pid has another one.
@@ -54,10 +71,10 @@ start_of() {
   [ "$1" = Z ] || start=${20}
 }
 
-# Waits for a turn that an earlier request started. await_turn COMMAND_HASH
+# Waits for a turn that another runner or an earlier request started. await_turn CLAIM COMMAND_HASH TOKEN
 await_turn() {
   patience=40
-  until [ -s "$dir/meta" ]; do
+  until read_claim "$1"; do
     patience=$((patience - 1))
     if [ "$patience" -eq 0 ]; then
       echo "lh1 lost claimed"
@@ -65,16 +82,19 @@ await_turn() {
     fi
     sleep 0.05 2>/dev/null || sleep 1
   done
-  read -r hash supervisor started <"$dir/meta"
-  if [ "$hash" != "$1" ]; then
+  if [ "$claim_token" != "$3" ]; then
+    echo "lh1 conflict token"
+    return 1
+  fi
+  if [ "$claim_hash" != "$2" ]; then
     echo "lh1 conflict command"
     return 1
   fi
-  while [ ! -f "$dir/done" ]; do
-    start_of "$supervisor"
-    if [ "$start" != "$started" ]; then
+  while ! read_done; do
+    start_of "$claim_supervisor"
+    if [ "$start" != "$claim_start" ]; then
       # It may have finished between the two looks.
-      [ -f "$dir/done" ] && break
+      read_done && break
       echo "lh1 lost interrupted"
       return 1
     fi
@@ -82,33 +102,80 @@ await_turn() {
   done
 }
 
-# reply_turn MAX_BYTES
-reply_turn() {
-  if [ ! -f "$dir/done" ]; then
-    echo "lh1 lost supervisor"
-    return
-  fi
+read_claim() {
+  end=
+  { read -r claim_hash claim_token claim_supervisor claim_start end <"$1"; } 2>/dev/null
+  [ "$end" = . ]
+}
+
+read_done() {
+  [ -f "$dir.done" ] || return 1
+  end=
   {
     read -r code reason size state_size wall_ms oom top submitted
     IFS= read -r state
     IFS= read -r open
-  } <"$dir/done"
-  if [ "$size" -gt "$1" ]; then head=$(($1 / 2)) tail=$(($1 - $1 / 2)); else head=$size tail=0; fi
-  # Output that a background process adds later is not part of the turn: every cut is counted from the front.
-  echo "lh1 done $code $reason $size $wall_ms $oom $top $submitted $state_size $head $tail"
-  printf '%s\n' "$open"
-  print_state "$state" "$state_size"
-  [ "$head" -eq 0 ] || head -c "$head" "$dir/out"
-  [ "$tail" -eq 0 ] || tail -c +$((size - tail + 1)) "$dir/out" | head -c "$tail"
+    read -r end
+  } <"$dir.done"
+  [ "$end" = . ]
 }
 
-# print_state FILE BYTES. A short one line by line without a process, as nearly all are.
-print_state() {
-  if [ "$2" -gt 8192 ]; then
-    cat "$1"
+# reply_turn MAX_BYTES. A short answer leaves in one write and without a process, as nearly all do.
+reply_turn() {
+  if ! read_done; then
+    echo "lh1 lost supervisor"
     return
   fi
+  if [ ! -f "$dir.out" ]; then
+    echo "lh1 lost output-dropped"
+    return
+  fi
+  if [ "$size" -gt "$1" ]; then head=$(($1 / 2)) tail=$(($1 - $1 / 2)); else head=$size tail=0; fi
+  # The state that this connection saw last is not sent again.
+  sent_size=$state_size
+  [ "$state" != "$sent_state" ] || sent_size='='
+  sent_state=$state
+  header="lh1 done $code $reason $size $wall_ms $oom $top $submitted $sent_size $head $tail$newline$open$newline"
+  if [ "$sent_size" != '=' ] && read_state "$state" "$state_size"; then
+    header=$header$text
+    sent_size='='
+  fi
+  if [ "$sent_size" = '=' ] && [ "$tail" -eq 0 ] && read_output "$dir.out" "$head"; then
+    printf %s "$header$text"
+    return
+  fi
+  printf %s "$header"
+  [ "$sent_size" = '=' ] || head -c "$sent_size" "$state"
+  # Output that a background process adds later is not part of the turn: every cut is counted from the front.
+  [ "$head" -eq 0 ] || head -c "$head" "$dir.out"
+  [ "$tail" -eq 0 ] || tail -c +$((size - tail + 1)) "$dir.out" | head -c "$tail"
+}
+
+# A short state in `text`; fails for a long one. read_state FILE BYTES
+read_state() {
+  text=
+  [ "$2" -le 4096 ] || return 1
   while IFS= read -r line; do
-    printf '%s\n' "$line"
+    text=$text$line$newline
   done <"$1"
+  [ ${#text} -eq "$2" ]
+}
+
+# Short output in `text`. The supervisor put the mark behind it, so the last line always ends. Fails where the length
+# differs, for the shell drops NULs. read_output FILE BYTES
+read_output() {
+  text=
+  [ "$2" -gt 0 ] || return 0
+  [ "$2" -le 2048 ] || return 1
+  while IFS= read -r line; do
+    case $line in
+      *"$end_mark")
+        text=$text${line%"$end_mark"}
+        break
+        ;;
+    esac
+    text=$text$line$newline
+    [ ${#text} -le "$2" ] || return 1
+  done <"$1"
+  [ ${#text} -eq "$2" ]
 }

@@ -1,26 +1,35 @@
-#!/bin/sh
-# The resident runner: one request a line on stdin, one framed reply on stdout. It keeps nothing in memory between
-# requests, so a second one started after a broken stream gives the same answers from the journal.
+# The resident runner: one request a line on stdin, one framed reply on stdout. Between requests it keeps nothing that
+# an answer depends on, so a second one started after a broken stream gives the same answers from the journal.
+# argument: `init` where the container's first process is an init helper, else `loop`: the lease loop itself
 #
 # Reply: `lh1 KIND …` on one line; for init and turn a line with the open file, then as many bytes as the numbers say.
 umask 077
 cd /
-. /.lh/bin/clock.sh
-. /.lh/bin/sweep.sh
-. /.lh/bin/journal.sh
-. /.lh/bin/prepare.sh
-. /.lh/bin/capture.sh
-. /.lh/settings
+first_process=$1
+newline='
+'
+# What the agent's processes must not inherit.
+supervisor_script=$LH_SUPERVISOR command_script=$LH_COMMAND tools_script=$LH_TOOLS snapshot_script=$LH_SNAPSHOT
+unset LH_RUNNER LH_SUPERVISOR LH_COMMAND LH_TOOLS LH_SNAPSHOT
+supervisor=
+sent_state=
+renewed=0
+if [ -f /.lh/repository ]; then IFS= read -r LH_REPO </.lh/repository; fi
 
 while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
   lh_now
   # Any request is a sign of life; the time makes each renewal differ from the one before.
-  echo "$now" >/.lh/lease
+  if [ $((now - renewed)) -gt 100 ]; then
+    { echo "$now" >/.lh/lease; } 2>/dev/null
+    renewed=$now
+  fi
   case $verb in
-    init) init ;;
+    init) init "$first" "$second" "$third" ;;
     turn) turn "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh" ;;
     capture) capture "$first" "$second" "$third" ;;
     reset) reset "$first" ;;
     *) echo "lh1 error unknown-request" ;;
   esac
+  # While nobody waits for an answer.
+  need_supervisor
 done

@@ -1,6 +1,7 @@
-# Sourced once by the sandbox's shell: the environment that the first turn finds. root's .bashrc is read here and never
+# Run once by the sandbox's shell: the environment that the first turn finds. root's .bashrc is read here and never
 # again, because activating an environment manager in every turn would start an interpreter each time.
-# usage: snapshot.sh FILE
+# argument: FILE
+unset LH_SNAPSHOT LH_TURN
 lh_file=$1
 . /.lh/image-environment
 if [ -n "${BASH_VERSION-}" ] && [ -f /root/.bashrc ]; then

@@ -1,102 +1,115 @@
-#!/bin/sh
-# Supervises one turn and writes its result. It is alone in its session, so it outlives the runner that started it, the
-# stream behind that and the worker behind that; the command has a session and a process group of its own.
-# usage: supervise.sh DIRECTORY TURN TIMEOUT_MS
-. /.lh/bin/clock.sh
-. /.lh/settings
-. /.lh/programs
+# The supervisor of all turns of one runner. A line on stdin asks for a turn (TURN TOKEN TIMEOUT_MS COMMAND_FILE), a line
+# on stdout says that its result is written. The command has a session and a process group of its own.
+# arguments: WATCH_PIPE SHELL_NAME SHELL SETSID SLEEP
+watch_pipe=$1 shell_name=$2 shell=$3 setsid=$4 sleep=$5
+unset LH_SUPERVISOR
+umask 077
+end_mark=$(printf '\036')
 
-dir=$1 turn=$2 timeout_cs=$((($3 + 9) / 10))
-max_output=67108864
+# bash reads the command byte for byte without a process; other shells need one.
+# shellcheck disable=SC2016
+case $shell_name in
+  bash) entry='IFS= read -r -d "" lh_command <"$lh_file"' ;;
+  *) entry='lh_command=$(cat "$lh_file")' ;;
+esac
+# By `eval` in a `-c` shell, so that messages say `bash: line 1:` and never where the command is stored.
+# shellcheck disable=SC2016
+entry='. /.lh/bin/command.sh; '$entry'; eval "$lh_command"'
 
-oom_kills() {
+start_watcher() {
+  exec 8<>"$watch_pipe" 9<"$watch_pipe"
+  # By `exec`, for redirections of a function leave copies of what they replace: nobody else may hold our pipes.
+  (exec <&9 >/dev/null 8>&- 9>&- && watch_turns) &
+  watcher=$!
+  exec 9<&-
+}
+
+# Kills by the memory limit so far, in `kills`: cgroup v2 and v1 write them in the same form.
+count_oom_kills() {
   kills=0
-  for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
-    [ -r "$file" ] || continue
+  for counter in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+    [ -r "$counter" ] || continue
     while read -r name value; do
       [ "$name" = oom_kill ] && kills=$value
-    done <"$file"
+    done <"$counter"
     return
   done
 }
 
-# Fractions of a second where this `sleep` knows them, else whole seconds.
-nap() {
-  "$LH_SLEEP" "$1" 2>/dev/null || "$LH_SLEEP" 1
-}
-
-end_group() {
-  echo "$1" >"$dir/reason"
-  kill -s TERM -- "-$child" 2>/dev/null
-  grace=50
-  while [ "$grace" -gt 0 ] && kill -s 0 -- "-$child" 2>/dev/null; do
-    nap 0.1
-    grace=$((grace - 1))
-  done
-  kill -s KILL -- "-$child" 2>/dev/null
-  # What left the group still carries the mark of the turn in its environment.
-  for environ in $(grep -lzx "LH_TURN=$turn" /proc/[0-9]*/environ 2>/dev/null); do
-    pid=${environ#/proc/}
-    kill -s KILL "${pid%/environ}" 2>/dev/null
-  done
-}
-
-watch_turn() {
-  deadline=$((started + timeout_cs))
-  while :; do
-    lh_now
-    left=$((deadline - now))
-    [ "$left" -gt 0 ] || break
-    if [ "$left" -ge 50 ]; then nap 0.5; else nap "0.$((left / 10 + 1))"; fi
-    echo "$now" >/.lh/lease
-    size=$(wc -c <"$dir/out")
-    if [ "$size" -gt "$max_output" ]; then
-      end_group output-limit
-      return
-    fi
-  done
-  end_group timeout
-}
-
-oom_kills
-kills_before=$kills
-lh_now
-started=$now
-: >"$dir/out"
-LH_TURN=$turn "$LH_SETSID" "$LH_SHELL" -c "$LH_ENTRY" "$LH_SHELL_NAME" "$dir" \
-  </dev/null >>"$dir/out" 2>&1 &
-child=$!
-watch_turn </dev/null >/dev/null 2>&1 &
-watcher=$!
-wait "$child"
-code=$?
-lh_now
-wall_ms=$(((now - started) * 10))
-
-reason=exit
-if [ -f "$dir/reason" ]; then
-  # The leader is gone but its group may not be: the watcher ends when it is.
-  wait "$watcher"
-  read -r reason <"$dir/reason"
+run() {
+  dir=/.lh/turns/$turn.$token
+  count_oom_kills
+  kills_before=$kills
+  state='' state_size=0
+  read -r state_size state </.lh/state/current
   lh_now
-  wall_ms=$(((now - started) * 10))
-else
-  kill "$watcher" 2>/dev/null
+  started=$now
+  exec 7>>"$dir.out"
+  LH_TURN=-$turn- "$setsid" "$shell" -c "$entry" "$shell_name" "$dir" "$command_file" "$state" \
+    </dev/null >&7 2>&7 7>&- 8>&- &
+  child=$!
+  echo "$dir $turn $child $started $((started + (timeout_ms + 9) / 10))" >&8
+  wait "$child"
+  code=$?
+  reason=exit
+  await_end
+  lh_now
   # The exit trap leaves its mark unless a signal or exec took the shell away.
-  [ "$code" -gt 128 ] && [ ! -f "$dir/saved" ] && reason=signal
-fi
-[ -f "$dir/saved" ] && echo "$dir/state" >/.lh/state/current
-read -r state </.lh/state/current
+  if [ -f "$dir.saved" ]; then
+    adopt_state
+  elif [ "$code" -gt 128 ] && [ "$reason" = exit ]; then
+    reason=signal
+  fi
+  measure_output
+  count_oom_kills
+  top=0 submitted=0 open=
+  { read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
+  # One write: a reader sees the whole of it or misses its last line.
+  printf '%s\n%s\n%s\n.\n' \
+    "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
+    "$state" "$open" >"$dir.done"
+}
 
-oom_kills
-oom=$((kills > kills_before))
-set -- $(wc -c "$dir/out" "$state")
-[ "$1" -gt 1048576 ] && : >"$dir/big"
+# Where the watcher ended the turn, the leader is gone but its group may not be: the watcher says when it is.
+await_end() {
+  [ -f "$dir.reason" ] || return
+  read -r reason <"$dir.reason"
+  patience=300
+  while [ ! -f "$dir.ended" ] && [ "$patience" -gt 0 ] && [ -e "/proc/$watcher/fd/0" ]; do
+    nap 0.1
+    patience=$((patience - 1))
+  done
+}
 
-{ read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
-{
-  echo "$code $reason $1 $3 $wall_ms $oom $top $submitted"
-  echo "$state"
-  printf '%s\n' "$open"
-} >"$dir/done.tmp"
-mv "$dir/done.tmp" "$dir/done"
+# What the turn's shell saved becomes the state of the next one, unless it is the same.
+adopt_state() {
+  word='' bytes='' end=''
+  read -r word bytes end <"$dir.saved"
+  if [ "$end" != . ] || [ "$word" = same ]; then return; fi
+  state=$dir.state
+  state_size=$bytes
+  [ "$bytes" != - ] || state_size=$(wc -c <"$state")
+  echo "$((state_size)) $state" >/.lh/state/current
+}
+
+# Bytes of output in `size`. The mark goes to the end of the file through the descriptor that knows how far that is, so
+# no process is needed to count, also when somebody wrote through another one.
+measure_output() {
+  marked=0
+  printf '%s\n' "$end_mark" >&7 && marked=2
+  read -r word size </proc/self/fdinfo/7
+  # Some runtimes' /proc does not tell.
+  [ "$word" = pos: ] || size=$(wc -c <"$dir.out")
+  exec 7>&-
+  size=$((size - marked))
+  [ "$size" -le 1048576 ] || : >"$dir.big"
+}
+
+start_watcher
+echo "$watcher"
+while read -r turn token timeout_ms command_file; do
+  # It may have been killed from inside; without it no deadline holds.
+  [ -e "/proc/$watcher/fd/0" ] || start_watcher
+  run
+  echo "$turn"
+done

@@ -1,4 +1,4 @@
-# Sourced by tools.sh: the two tools that change files. Untouched bytes stay as they are, line endings included.
+# Part of tools.sh: the two tools that change files. Untouched bytes stay as they are, line endings included.
 
 edit_usage() {
   fail 'Usage: edit [--file PATH] START:END TEXT'

@@ -1,4 +1,4 @@
-# Sourced by tools.sh: the open file, its window, and how both are kept between calls.
+# Part of tools.sh: the open file, its window, and how both are kept between calls.
 
 load_state() {
   { read -r top && read -r submitted && IFS= read -r opened; } </.lh/state/tool

@@ -6,8 +6,6 @@ LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
 . /.lh/settings
-. /.lh/bin/tools-window.sh
-. /.lh/bin/tools-edit.sh
 
 fail() {
   printf '%s\n' "$*"

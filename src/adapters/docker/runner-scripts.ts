@@ -1,0 +1,51 @@
+import { readFile } from 'node:fs/promises'
+
+import type { FileToPack } from './tar.ts'
+
+/** Variables of the exec that starts a runner, each with the scripts that it holds. They come with the request and not
+ *  from the container's disk: what lies there may have been changed from inside. */
+const VARIABLES = {
+  LH_RUNNER: ['clock.sh', 'sweep.sh', 'supervisor.sh', 'journal.sh', 'prepare.sh', 'capture.sh', 'runner.sh'],
+  LH_SUPERVISOR: ['clock.sh', 'watch.sh', 'supervise.sh'],
+  LH_SNAPSHOT: ['snapshot.sh'],
+  // The runner writes these two to the disk, for the agent's shell.
+  LH_COMMAND: ['command.sh'],
+  LH_TOOLS: ['tools-window.sh', 'tools-edit.sh', 'tools.sh'],
+} as const
+
+const texts = new Map<string, Promise<string>>()
+
+export async function runnerEnvironment(): Promise<string[]> {
+  return Promise.all(
+    Object.entries(VARIABLES).map(async ([name, scripts]) => `${name}=${(await joined(scripts)).trimEnd()}`),
+  )
+}
+
+export async function readScript(name: string): Promise<string> {
+  const known = texts.get(name)
+  if (known !== undefined) return known
+  const text = readFile(new URL(`./runner/${name}`, import.meta.url), 'utf8')
+  texts.set(name, text)
+  return text
+}
+
+/** Main process of a sandbox. Its text is an argument, which saves an upload; comments are left out, for agents see it
+ *  in the list of processes. */
+export async function leaseCommand(seconds: string, rounds: string): Promise<string[]> {
+  const text = (await readScript('lease.sh')).replaceAll(/^#.*\n/gm, '').trimEnd()
+  return ['/bin/sh', '-c', text, 'lease', seconds, rounds]
+}
+
+/** Scripts as files of `/.lh/bin`. */
+export async function packScripts(names: readonly string[]): Promise<FileToPack[]> {
+  const bodies = await Promise.all(names.map(readScript))
+  return names.map((name, index) => ({
+    name: `.lh/bin/${name}`,
+    body: Buffer.from(bodies[index] ?? ''),
+    mode: 0o700,
+  }))
+}
+
+async function joined(names: readonly string[]): Promise<string> {
+  return (await Promise.all(names.map(readScript))).join('\n')
+}
