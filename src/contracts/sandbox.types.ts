@@ -23,6 +23,9 @@ export interface OpenSandboxInput {
   placement: number
   image: string
   repoDir: string
+  /** For images that come from elsewhere: their repository may hold the repair in branches, tags or lost objects.
+   *  @default false */
+  scrubHistory?: boolean
   /** Tool settings of the scaffold profile. */
   tools: ToolSettings
   limits: SandboxLimits

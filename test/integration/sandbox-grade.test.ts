@@ -109,6 +109,42 @@ test('the evaluation leaves processes behind and holds its output open: the resu
   assert.equal(result.text, 'done\n')
 })
 
+/** A16: the evaluation runs hostile code as root, so the files that are read back may be anything. */
+const HOSTILE_LOGS: [what: string, evalScript: string, log: RegExp][] = [
+  ['a link to a file of the container', 'rm /.lh/grade/log; ln -s /etc/passwd /.lh/grade/log', /^$/],
+  ['a link above the container', 'rm /.lh/grade/log; ln -s ../../../../../etc/passwd /.lh/grade/log', /^$/],
+  ['a device', 'rm /.lh/grade/log; mknod /.lh/grade/log c 1 5 || ln -s /dev/zero /.lh/grade/log', /^$/],
+  ['a pipe', 'rm /.lh/grade/log; mkfifo /.lh/grade/log', /^$/],
+  ['a folder', 'rm /.lh/grade/log; mkdir -p /.lh/grade/log/log', /^$/],
+  ['a sparse file of a terabyte', 'rm /.lh/grade/log; truncate -s 1T /.lh/grade/log', /^\0*$/],
+]
+
+for (const [what, evalScript, log] of HOSTILE_LOGS) {
+  test(`the evaluation puts ${what} in the place of its log: no more than regular bytes below the cap come out`, async () => {
+    const result = await grade({ evalScript, timeoutMs: 30_000 })
+    assert.equal(result.kind, 'ran')
+    assert.ok(result.log.byteLength <= 64 * 1024 * 1024)
+    // Testing the beginning is enough, and the whole would be slow.
+    assert.match(result.text.slice(0, 1000), log)
+  })
+}
+
+test('the evaluation puts a link in the place of its result: Grading.Failed, whatever it points to', async () => {
+  const input = gradeInput({ evalScript: 'ln -s /etc /.lh/grade/result', timeoutMs: 30_000 })
+  await assert.rejects(fixture.host.grade(input, never), (error: Error) => {
+    assert.equal(codeOf(error), 'Grading.Failed')
+    assert.match(error.message, /its type is "2"/)
+    return true
+  })
+})
+
+test('the evaluation floods its log: it is ended, and what comes out is bounded and has no end marker', async () => {
+  const result = await grade({ evalScript: 'yes flood; echo end', timeoutMs: 60_000 })
+  assert.equal(result.kind, 'ran')
+  assert.ok(result.log.byteLength <= 64 * 1024 * 1024)
+  assert.doesNotMatch(result.text.slice(-100), /end/)
+})
+
 test('the caller is cancelled: it rejects with its own reason and the container is removed', async () => {
   const controller = new AbortController()
   const reason = new Error('cancelled')

@@ -10,6 +10,9 @@ import type { TaskReader } from '../stored-tasks.ts'
 import { sandboxLimits } from './open-sandbox.ts'
 import { type Graded, type GradingDependencies, runGrading } from './run-grading.ts'
 
+/** No repair is larger; beyond it a patch is an attack on whoever stores, applies and reads it. */
+const MAX_PATCH_BYTES = 5_000_000
+
 export interface SubmissionInput extends EpisodeInput {
   disposition: Disposition
   patch: ArtifactRef | null
@@ -18,8 +21,8 @@ export interface SubmissionInput extends EpisodeInput {
 }
 
 /**
- * Verdict and last record of an episode. Rewards come only from hidden tests in a fresh container, with one saving: an empty
- * or missing patch takes the gate's result (`from: 'gate'`), since the gate has proven that an empty patch does not resolve.
+ * Verdict and last record of an episode. Rewards come only from hidden tests in a fresh container, with one saving: an empty,
+ * missing or oversized patch takes the gate's result (`from: 'gate'`), since the gate has proven that an empty patch does not resolve.
  */
 export async function gradeSubmission(
   deps: GradingDependencies & { recipe: Recipe; tasks: TaskReader },
@@ -53,6 +56,9 @@ async function verdictOf(
 ): Promise<Graded> {
   if (input.patch === null) return fromGate(task, 'not-submitted')
   if (input.patch.bytes === 0) return fromGate(task, 'empty-patch')
+  if (input.patch.bytes > MAX_PATCH_BYTES) {
+    return { ...fromGate(task, 'patch-too-large'), patchSha256: input.patch.sha256 }
+  }
   const episode = episodeId(input)
   return runGrading(
     deps,

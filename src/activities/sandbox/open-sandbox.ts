@@ -52,6 +52,7 @@ export async function openSandbox(
       placement,
       image: task.image,
       repoDir: task.repoDir,
+      scrubHistory: task.synthetic === null,
       tools: scaffoldProfile(spec.scaffold).tools,
       limits: sandboxLimits(deps.recipe),
       owner: input.owner,

@@ -1,11 +1,13 @@
 import type { Container } from 'dockerode'
-import { type ParsedTarEntryWithData, unpackTar } from 'modern-tar'
 
 import { LonghaulError } from '../../contracts/errors.ts'
+import { type ArchivedFile, readArchivedFile } from './archived-file.ts'
 import { isStatus } from './engine-errors.ts'
 
-/** Test logs are text of a few MB; a hostile one must not fill the memory. */
-const MAX_ARCHIVE_BYTES = 256 * 1024 * 1024
+/** Test logs are text of a few MB. What floods it is cut: its end marker is gone then, so it proves nothing. */
+export const MAX_LOG_BYTES = 64 * 1024 * 1024
+/** Three short words. */
+const MAX_RESULT_BYTES = 4096
 
 export interface GradeFiles {
   log: Uint8Array
@@ -13,35 +15,23 @@ export interface GradeFiles {
 }
 
 /** Reads log and result out of an ended grading container. What comes out was written next to hostile code: regular
- *  files of the expected names and a bounded size, nothing else.
+ *  files of the expected names and a bounded size, nothing else. A log that is something else counts as empty.
  *  @throws LonghaulError `Grading.Failed` */
 export async function readGradeFiles(container: Container): Promise<GradeFiles> {
-  const entries = await unpackTar(await readArchive(container))
-  const log = fileNamed(entries, 'grade/log')
-  const result = fileNamed(entries, 'grade/result')
-  if (result === null) throw failed('The grading container ended without a result')
-  return { log: log ?? new Uint8Array(), result: Buffer.from(result).toString() }
+  const result = await readFile(container, 'result', MAX_RESULT_BYTES)
+  if (result.kind === 'refused') throw failed(`The grading container ended without a result: ${result.reason}`)
+  const log = await readFile(container, 'log', MAX_LOG_BYTES)
+  return { log: log.kind === 'file' ? log.bytes : new Uint8Array(), result: result.bytes.toString() }
 }
 
-async function readArchive(container: Container): Promise<Buffer> {
-  const stream = await container.getArchive({ path: '/.lh/grade' }).catch((error: unknown) => {
-    if (isStatus(error, 404)) throw failed('The grading container holds no files of ours')
+async function readFile(container: Container, name: string, maxBytes: number): Promise<ArchivedFile> {
+  try {
+    const stream = await container.getArchive({ path: `/.lh/grade/${name}` })
+    return await readArchivedFile({ stream: stream as AsyncIterable<Uint8Array>, name, maxBytes })
+  } catch (error) {
+    if (isStatus(error, 404)) return { kind: 'refused', reason: 'there is none' }
     throw error
-  })
-  const chunks: Buffer[] = []
-  let length = 0
-  for await (const chunk of stream) {
-    const bytes = Buffer.from(chunk)
-    length += bytes.length
-    if (length > MAX_ARCHIVE_BYTES) throw failed('The log of the evaluation is too large')
-    chunks.push(bytes)
   }
-  return Buffer.concat(chunks)
-}
-
-function fileNamed(entries: ParsedTarEntryWithData[], name: string): Uint8Array | null {
-  const entry = entries.find(({ header }) => header.name === name && header.type === 'file')
-  return entry?.data ?? null
 }
 
 function failed(message: string): LonghaulError {

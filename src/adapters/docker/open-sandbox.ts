@@ -8,6 +8,7 @@ import { createOrAdopt } from './create-container.ts'
 import { isStatus } from './engine-errors.ts'
 import { encodeInit, parseReady } from './runner-protocol.ts'
 import { leaseCommand } from './runner-scripts.ts'
+import { scrubbedImage } from './scrubbed-image.ts'
 import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
 
 /** Engines under load take their time; a sandbox that is not ready by then is given up. */
@@ -26,7 +27,7 @@ export async function openSandbox(
     const spec = containerSpec({
       engine: context.engine,
       name,
-      image: input.image,
+      image: await imageForAgent(context, { ...input, digest }),
       command: await leaseCommand(...leaseArguments(input.leaseMs)),
       workingDir: input.repoDir,
       limits: limitsOnHost(context, input.limits),
@@ -63,6 +64,14 @@ export async function openSandbox(
       startCommit: parseReady(reply).startCommit,
     }
   })
+}
+
+/** Synthesised repositories have one commit; any other is given to agents without its history. The grader's stays as it is. */
+async function imageForAgent(
+  { engine }: SandboxContext,
+  input: OpenSandboxInput & { digest: string },
+): Promise<string> {
+  return input.scrubHistory === true ? scrubbedImage({ engine, ...input }) : input.image
 }
 
 /** Episode ids begin with their run; once is enough in a name. */
