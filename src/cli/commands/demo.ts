@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import { startTraining } from '../../client/index.ts'
+import type { TrainAgentResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
-import { combineExitCodes, type ExitCode } from '../exit-codes.ts'
-import { followRun } from '../follow-run.ts'
+import { type Followed, followRun } from '../follow-run.ts'
 import { untilInterrupted } from '../interrupts.ts'
 import { connectToStack } from '../local-stack.ts'
 import { integer } from '../options.ts'
@@ -31,33 +31,32 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   const { request } = await readRecipeArgument({ recipe: options.recipe, ...seeded(options) })
   const { up } = await import('../../stack/up.ts')
   const { stack } = await untilInterrupted((signal) => up({ log: (line) => console.err(line), signal }))
-  console.err(`stack "${stack.facts.name}" is up: ${stack.services.map(({ name }) => name).join(', ')}`)
-  const codes: ExitCode[] = []
-  let failure: unknown
+  const { facts } = stack
+  console.err(`stack "${facts.name}" is up: ${stack.services.map(({ name }) => name).join(', ')}`)
+  let followed: Followed<TrainAgentResult>
   try {
-    codes.push(await runDemo(request, console, stack.facts))
-  } catch (error) {
-    failure = error
+    followed = await followDemo(request, console)
+  } finally {
+    if (options.down === true) console.err(describeDown(await stopLocalStack()))
   }
-  if (options.down === true) console.err(describeDown(await stopLocalStack()))
-  if (failure !== undefined) throw failure
-  exit(combineExitCodes(codes))
-}
-
-async function runDemo(
-  request: Awaited<ReturnType<typeof readRecipeArgument>>['request'],
-  console: CommandContext['console'],
-  facts: Parameters<typeof describeFacts>[0],
-): Promise<ExitCode> {
-  const connection = await connectToStack()
-  try {
-    const handle = await startTraining({ connection, ...request })
-    const followed = await followRun({ handle, console, json: false })
+  if (options.down !== true) {
     console.err(
       ['what runs now', ...describeFacts(facts), 'stop it     longhaul down (or npm run demo -- --down)'].join('\n  '),
     )
-    if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}`)
-    return await finishTraining(followed, { console, json: false })
+  }
+  const later = options.down === true ? ' (stopped; longhaul up starts it again)' : ''
+  if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}${later}`)
+  // Reads artifacts only, so the path of the report is the last line also where the stack has been stopped.
+  exit(await finishTraining(followed, { console, json: false }))
+}
+
+async function followDemo(
+  request: Awaited<ReturnType<typeof readRecipeArgument>>['request'],
+  console: CommandContext['console'],
+): Promise<Followed<TrainAgentResult>> {
+  const connection = await connectToStack()
+  try {
+    return await followRun({ handle: await startTraining({ connection, ...request }), console, json: false })
   } finally {
     await connection.close()
   }
