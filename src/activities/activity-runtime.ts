@@ -1,50 +1,82 @@
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity'
 import { type LonghaulError, toLonghaulError } from '../contracts/errors.ts'
+import type { ActivityHeartbeat, Failing } from '../contracts/waits.types.ts'
+import { createWaitBoard, type WaitBoard } from './waits/wait-board.ts'
 
-/** What a running activity may use: its cancellation signal, its attempt and a place to leave a typed heartbeat. */
+/** What a running activity may use: its cancellation signal, its attempt and a place to leave facts for heartbeats. */
 export interface ActivityScope {
   signal: AbortSignal
   /** 1-based. */
   attempt: number
-  /** Details of the last heartbeat of an earlier attempt, if any. */
-  beat(details: unknown): void
+  /** Facts of the heartbeats from now on. What is waited for comes by itself, see `waits/`. */
+  beat(facts: object): void
 }
 
+/** A person who asks what a run waits for is to have the answer within a minute, however long the timeout is. */
+const LONGEST_BEAT_MS = 10_000
+
 /**
- * Wraps an activity: beats from a timer (an activity that does not beat never learns that it was cancelled or timed out)
- * and maps every error through one door. With no heartbeat timeout nothing beats.
+ * Wraps an activity: beats from a timer (an activity that does not beat never learns that it was cancelled or timed out),
+ * says in each heartbeat what it waits for, and maps every error through one door. With no heartbeat timeout nothing beats.
  */
 export function activity<Input, Result>(
   body: (input: Input, scope: ActivityScope) => Promise<Result>,
 ): (input: Input) => Promise<Result> {
   return async (input) => {
     const context = Context.current()
-    let details: unknown = null
-    const stop = startBeating(context, () => details)
+    const board = createWaitBoard()
+    const heart = startBeating(context, board)
+    const { signal, attempt } = { signal: context.cancellationSignal, attempt: context.info.attempt }
     try {
-      return await body(input, {
-        signal: context.cancellationSignal,
-        attempt: context.info.attempt,
-        beat: (next) => {
-          details = next
-          context.heartbeat(next)
-        },
-      })
+      return await board.run(() => body(input, { signal, attempt, beat: (facts) => heart.beat(facts) }))
     } catch (error) {
-      throw toFailure(error, context)
+      const failure = toFailure(error, context)
+      if (failure instanceof ApplicationFailure) heart.failed(failure, error)
+      throw failure
     } finally {
-      stop()
+      heart.stop()
     }
   }
 }
 
+interface Heart {
+  beat(facts: object): void
+  failed(failure: ApplicationFailure, error: unknown): void
+  stop(): void
+}
+
 /** A third of the timeout: two beats may be lost before the server gives up. */
-function startBeating(context: Context, details: () => unknown): () => void {
+function startBeating(context: Context, board: WaitBoard): Heart {
+  const earlier = (context.info.heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
+  let facts: object | null = null
+  let failing = earlier
+  const send = (): void => {
+    const heartbeat: ActivityHeartbeat = { facts, wait: board.current(), failing }
+    context.heartbeat(heartbeat)
+  }
   const timeoutMs = context.info.heartbeatTimeoutMs
-  if (timeoutMs === undefined || timeoutMs === 0) return () => {}
-  context.heartbeat(details())
-  const timer = setInterval(() => context.heartbeat(details()), timeoutMs / 3)
-  return () => clearInterval(timer)
+  const isBeating = timeoutMs !== undefined && timeoutMs > 0
+  if (isBeating) send()
+  const timer = isBeating ? setInterval(send, Math.min(timeoutMs / 3, LONGEST_BEAT_MS)) : undefined
+  return {
+    beat(next) {
+      facts = next
+      send()
+    },
+    failed({ type, message }, error) {
+      // Sent with the failure itself: the next attempt, and whoever asks meanwhile, know since when it goes on like this.
+      const same = earlier?.code === type ? earlier : null
+      failing = {
+        code: type as Failing['code'],
+        message,
+        sinceMs: same?.sinceMs ?? Date.now(),
+        tries: (same?.tries ?? 0) + 1,
+        ...(board.failed(error) ?? { on: null, doing: null }),
+      }
+      if (isBeating) send()
+    },
+    stop: () => clearInterval(timer),
+  }
 }
 
 /** The only place where an error becomes a Temporal failure: `type` = code, `details` = facts. */

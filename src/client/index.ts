@@ -1,4 +1,6 @@
 /** The programmatic interface of Longhaul: what is exported here is public. */
+export type { Blocker } from './blockers/blocker.ts'
+export { findBlockers, type FindBlockersInput, type RunBlockers } from './blockers/find-blockers.ts'
 export { connect, type ConnectOptions, type LonghaulConnection } from './connect.ts'
 export { cancelRun, pauseRun, queryProgress, resumeRun, type RunAddress, stopRunAfterIteration } from './control-run.ts'
 export { findRun, type FoundRun } from './find-run.ts'
@@ -18,5 +20,6 @@ export { startEvaluation, type StartEvaluationInput } from './start-evaluation.t
 export { startTraining, type StartTrainingInput } from './start-training.ts'
 export { type EpisodeCounts, type RunEvent, watchRun, type WatchRunInput } from './watch-run.ts'
 export { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+export type { Dependency, WorkflowWait, WorkflowWaits } from '../contracts/waits.types.ts'
 export type { FailureCode } from '../contracts/failure-codes.ts'
 export type { EvaluateResult, RunProgress, StageScore, TrainAgentResult } from '../contracts/workflows.types.ts'

@@ -13,6 +13,7 @@ export const FAILURE_CODES = {
   'Artifact.Unavailable': { retryable: true, countsAs: 'infra' },
   'Config.Invalid': { retryable: false, countsAs: 'user' },
   'Config.NotFound': { retryable: false, countsAs: 'user' },
+  'Run.PausedTooLong': { retryable: false, countsAs: 'user' },
   'Run.RecipeConflict': { retryable: false, countsAs: 'user' },
   'Task.Invalid': { retryable: false, countsAs: 'user' },
   'Task.GateFailed': { retryable: false, countsAs: 'user' },
@@ -51,6 +52,7 @@ export const FAILURE_CODES = {
   'Report.Incomplete': { retryable: false, countsAs: 'infra' },
   'Stack.SetupFailed': { retryable: false, countsAs: 'infra' },
   'Temporal.Unreachable': { retryable: true, countsAs: 'infra' },
+  'Worker.Missing': { retryable: false, countsAs: 'infra' },
   Unexpected: { retryable: true, countsAs: 'infra' },
 } as const satisfies Record<string, { retryable: boolean; countsAs: 'policy' | 'infra' | 'user' }>
 

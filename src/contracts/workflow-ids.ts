@@ -13,6 +13,28 @@ export const workflowIds = {
   episode: (group: string, index: number) => `${group}/ep/${pad(index, 2)}`,
 }
 
+/** Where in a run a workflow stands, read from its id; null for what the id does not say. */
+export interface WorkflowPlace {
+  stage: string | null
+  iteration: number | null
+  task: string | null
+  episode: number | null
+}
+
+/** Understands the ids above; of any other id it says nothing. */
+export function placeOfWorkflow(workflowId: string): WorkflowPlace {
+  const [, stage, iteration, task, episode] =
+    /^(?:train|eval)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4}))?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
+      workflowId,
+    ) ?? []
+  return {
+    stage: stage ?? null,
+    iteration: iteration === undefined ? null : Number(iteration),
+    task: task ?? null,
+    episode: episode === undefined ? null : Number(episode),
+  }
+}
+
 export const QUEUES = {
   control: 'control',
   sandbox: 'sandbox',

@@ -1,14 +1,14 @@
 import { createArtifactActivities } from '../activities/artifacts/artifact-activities.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createTaskReader } from '../activities/stored-tasks.ts'
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
+import { connectStore } from './connect-store.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
 /** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
 export async function composeArtifacts(environment: WorkerEnvironment): Promise<Composed> {
-  const store = createDirectoryStore({ root: environment.artifacts })
+  const store = connectStore(environment)
   const activities = createArtifactActivities({
     store,
     recipes: createRecipeReader(store),

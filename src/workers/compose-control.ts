@@ -3,18 +3,18 @@ import { isAbsolute, resolve } from 'node:path'
 import { createControlActivities } from '../activities/control/control-activities.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createSuiteReader } from '../activities/stored-tasks.ts'
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { loadTasks } from '../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../adapters/trainer-job/policy-directory.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
+import { connectStore } from './connect-store.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { loadWorkflowBundle } from './workflow-bundle.ts'
 
 /** All workflows and their short bookkeeping. */
 export async function composeControl(environment: WorkerEnvironment): Promise<Composed> {
-  const store = createDirectoryStore({ root: environment.artifacts })
+  const store = connectStore(environment)
   const activities = createControlActivities({
     store,
     recipes: createRecipeReader(store),

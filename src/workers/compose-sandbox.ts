@@ -5,12 +5,14 @@ import { createSandboxActivities } from '../activities/sandbox/sandbox-activitie
 import { createImageProvider } from '../activities/sandbox/task-images.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { watchImages, watchSandbox } from '../activities/waits/watch-sandbox.ts'
 import { connectEngine } from '../adapters/docker/engine.ts'
+import { createEnginePulse } from '../adapters/docker/engine-pulse.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox-host.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
+import { connectStore } from './connect-store.ts'
 import { policyClientsOf } from './connect-policy.ts'
 import { hostIdentity } from './host-identity.ts'
 import { startHostReaper } from './start-host-reaper.ts'
@@ -24,11 +26,11 @@ const MAX_STARTING = 4
 export async function composeSandbox(environment: WorkerEnvironment, connection: NativeConnection): Promise<Composed> {
   const { namespace } = environment
   const namespaceId = await requireNamespaceId(connection, namespace)
-  const store = createDirectoryStore({ root: environment.artifacts })
+  const store = connectStore(environment)
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
   const runtime = environment.sandboxRuntime
-  const sandbox = createDockerSandboxHost({
+  const host = createDockerSandboxHost({
     engine,
     hostId,
     hostQueue,
@@ -36,6 +38,8 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
     maxStarting: MAX_STARTING,
     runtime,
   })
+  const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
+  const sandbox = watchSandbox({ host, engine: watched })
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
   const policies = policyClientsOf(environment, recipes)
@@ -52,10 +56,13 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
           hostId,
           leaseMs: environment.leaseMs,
           suites: createSuiteReader(store),
-          ensureImage: createImageProvider({
-            engine,
-            cacheDir: environment.cacheDir,
-            log: (line) => console.error(line),
+          ensureImage: watchImages({
+            engine: watched,
+            ensureImage: createImageProvider({
+              engine,
+              cacheDir: environment.cacheDir,
+              log: (line) => console.error(line),
+            }),
           }),
         }),
       },
@@ -76,7 +83,7 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
       },
     ],
     async dispose() {
-      sandbox.dispose()
+      host.dispose()
       await reaper.stop()
     },
   }

@@ -1,9 +1,9 @@
 import { fileURLToPath } from 'node:url'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createTrainerActivities } from '../activities/trainer/trainer-activities.ts'
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
+import { connectStore } from './connect-store.ts'
 import { policyClientsOf } from './connect-policy.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -11,7 +11,7 @@ import type { WorkerEnvironment } from './worker-environment.ts'
 const SLOTS = 4
 
 export async function composeTrainer(environment: WorkerEnvironment): Promise<Composed> {
-  const store = createDirectoryStore({ root: environment.artifacts })
+  const store = connectStore(environment)
   const recipes = createRecipeReader(store)
   const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
   return {

@@ -1,5 +1,7 @@
 import { createPolicyClients, type PolicyClients } from '../activities/policy-clients.ts'
 import type { RecipeReader } from '../activities/stored-recipe.ts'
+import { noteTrouble } from '../activities/waits/wait-board.ts'
+import { watchPolicy } from '../activities/waits/watch-policy.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -12,12 +14,10 @@ export function policyClientsOf({ policyUrl, policyApiKey }: WorkerEnvironment, 
   return createPolicyClients({
     recipes,
     defaultUrl: policyUrl,
-    connect: ({ kind, url, patienceMs }) =>
-      createPolicyClient({
-        kind,
-        url,
-        timeouts: { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) },
-        ...apiKey,
-      }),
+    connect: ({ kind, url, patienceMs }) => {
+      const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) }
+      const client = createPolicyClient({ kind, url, timeouts, onTrouble: noteTrouble, ...apiKey })
+      return watchPolicy({ client, url })
+    },
   })
 }

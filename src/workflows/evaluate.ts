@@ -16,7 +16,7 @@ import { artifacts, control, publishing, slowControl } from './activity-proxies.
 import { withCode } from './failures.ts'
 import { gateSuite } from './gate-tasks.ts'
 import { rollout } from './rollout.ts'
-import { progressQuery } from './run-control.ts'
+import { blockersQuery, progressQuery } from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
 
 /**
@@ -38,7 +38,7 @@ interface Progress {
   enter(phase: string, run?: string): void
 }
 
-/** Answers the query `progress` of a root evaluation, in the shape that a training run answers it. */
+/** Answers the queries `progress` and `blockers` of a root evaluation, in the shape that a training run answers them. */
 function watchable(run: string | null): Progress {
   const state: RunProgress = {
     run,
@@ -49,6 +49,12 @@ function watchable(run: string | null): Progress {
     waitingFor: null,
   }
   setHandler(progressQuery, () => state)
+  setHandler(blockersQuery, () => {
+    const { waitingFor } = state
+    if (waitingFor === null || state.phase === 'done') return { run: state.run, waits: [] }
+    const on = { kind: 'workflow', name: workflowInfo().workflowId } as const
+    return { run: state.run, waits: [{ on, doing: waitingFor.what, since: waitingFor.since, toDo: null }] }
+  })
   return {
     enter: (phase, name) => {
       state.phase = phase

@@ -43,6 +43,7 @@ export function decideAfter(error: unknown): FailureDecision {
 export function failureCode(error: unknown): FailureCode {
   for (const cause of causes(error)) {
     if (cause instanceof ApplicationFailure && isFailureCode(cause.type)) return cause.type
+    if (isNotStarted(cause)) return 'Worker.Missing'
   }
   return 'Unexpected'
 }
@@ -61,8 +62,20 @@ export function withCode(error: unknown): Error {
 
 export function innermostMessage(error: unknown): string {
   let message = error instanceof Error ? error.message : String(error)
-  for (const cause of causes(error)) if (cause instanceof Error && cause.message) message = cause.message
+  for (const cause of causes(error)) {
+    if (isNotStarted(cause)) return `No worker took the activity ${cause.activityType} for as long as it may wait`
+    if (cause instanceof Error && cause.message) message = cause.message
+  }
   return message
+}
+
+/** Nobody polled the queue: Temporal's own message names neither the activity nor what to do. */
+function isNotStarted(error: unknown): error is ActivityFailure {
+  return (
+    error instanceof ActivityFailure &&
+    error.cause instanceof TimeoutFailure &&
+    error.cause.timeoutType === 'SCHEDULE_TO_START'
+  )
 }
 
 function isHostLoss(error: unknown): boolean {

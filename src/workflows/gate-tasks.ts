@@ -1,8 +1,16 @@
-import { continueAsNew, executeChild, ParentClosePolicy, setCurrentDetails, workflowInfo } from '@temporalio/workflow'
+import {
+  continueAsNew,
+  executeChild,
+  ParentClosePolicy,
+  setCurrentDetails,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { GateTasksInput, GateTasksResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
 import { grading, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { blockersQuery } from './run-control.ts'
 
 /** Checks in flight: hosts limit how many containers start at once, this limits pending activities. */
 const OPEN_CHECKS = 16
@@ -16,6 +24,17 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult>
   let next = input.from ?? 0
   let failed = input.failed ?? 0
   let failure: unknown = null
+  setHandler(blockersQuery, () => ({
+    run: plan.run,
+    waits: [
+      {
+        on: { kind: 'workflow', name: workflowInfo().workflowId },
+        doing: `gating ${suite.tasks} tasks of ${suite.name}, begun with ${next}`,
+        since: workflowInfo().runStartTime.toISOString(),
+        toDo: null,
+      },
+    ],
+  }))
 
   // The first failure stops all lanes, and each ends the check it is at: a workflow that closed at once would leave containers
   // behind until their activities learn of it.

@@ -142,5 +142,6 @@ function describe(input: RolloutInput, counts: RolloutCounts, steering: RunContr
       valid === 0 ? '–' : (counts.turns / valid).toFixed(2)
     } |`,
     steering.paused ? '\n**Paused**: open groups finish, no new one starts.' : '',
+    counts.failure === null ? '' : `\nThe last episode lost to infrastructure met ${counts.failure}.`,
   ].join('\n')
 }

@@ -7,7 +7,9 @@ import {
   getExternalWorkflowHandle,
   log,
 } from '@temporalio/workflow'
+import type { WorkflowWaits } from '../contracts/waits.types.ts'
 import type { RunProgress } from '../contracts/workflows.types.ts'
+import { failRun } from './failures.ts'
 
 export interface RunControl {
   paused: boolean
@@ -19,6 +21,8 @@ export const pauseUpdate = defineUpdate<RunProgress>('pause')
 export const resumeUpdate = defineUpdate<RunProgress>('resume')
 export const stopAfterIterationUpdate = defineUpdate<RunProgress, [{ iteration: number }]>('stopAfterIteration')
 export const progressQuery = defineQuery<RunProgress>('progress')
+/** What the workflow itself waits for; its activities and children answer for themselves. */
+export const blockersQuery = defineQuery<WorkflowWaits>('blockers')
 /** Internal: from parent to child by workflow id without run id, so that it survives continue-as-new. */
 export const controlSignal = defineSignal<[RunControl]>('control')
 
@@ -35,5 +39,6 @@ export async function passOn(childId: string | null, control: RunControl): Promi
 /** A pause may last for days, but not for ever: after thirty the run fails with a clear reason rather than linger. */
 export async function whilePaused(control: RunControl): Promise<void> {
   if (!control.paused) return
-  await condition(() => !control.paused, '30 days')
+  if (await condition(() => !control.paused, '30 days')) return
+  throw failRun('Run.PausedTooLong', 'Paused for 30 days and not resumed. Start it again under its name to go on')
 }

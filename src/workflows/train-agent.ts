@@ -13,6 +13,7 @@ import {
 } from '@temporalio/workflow'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
+import type { WorkflowWait, WorkflowWaits } from '../contracts/waits.types.ts'
 import type {
   PreparedSuite,
   ResolvedRun,
@@ -28,6 +29,7 @@ import { gateSuite } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
 import {
+  blockersQuery,
   passOn,
   pauseUpdate,
   progressQuery,
@@ -41,7 +43,7 @@ import { attributes } from './search-attributes.ts'
 /**
  * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
  * promote, report. `{"recipe": "demo"}` is a complete input. Children: `gateTasks`, `evaluate`, `rejectionFineTune`,
- * `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` are passed to the open stage; query `progress`. About 100
+ * `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` are passed to the open stage; queries `progress`, `blockers`. About 100
  * events, so it never continues as new. On cancel the open stage is cancelled and policy leases are given back.
  */
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
@@ -85,6 +87,7 @@ class TrainingRun {
   #phase = 'resolving the recipe'
   #since = workflowInfo().startTime
   #openStage: string | null = null
+  #pausedSince: Date | null = null
   #failure: string | null = null
   /** Seconds by phase; a phase entered twice adds up. */
   readonly #durations: Record<string, number> = {}
@@ -92,6 +95,7 @@ class TrainingRun {
 
   constructor() {
     setHandler(progressQuery, () => this.#progress())
+    setHandler(blockersQuery, () => this.#waits())
     setHandler(pauseUpdate, () => this.#steer({ paused: true }))
     setHandler(resumeUpdate, () => this.#steer({ paused: false }))
     setHandler(stopAfterIterationUpdate, ({ iteration }) => this.#steer({ stopAfterIteration: iteration }), {
@@ -218,6 +222,7 @@ class TrainingRun {
 
   async #steer(change: Partial<RunControl>): Promise<RunProgress> {
     Object.assign(this.#steering, change)
+    this.#pausedSince = this.#steering.paused ? (this.#pausedSince ?? new Date()) : null
     this.#show()
     await passOn(this.#openStage, this.#steering)
     return this.#progress()
@@ -254,6 +259,25 @@ class TrainingRun {
     }
   }
 
+  #waits(): WorkflowWaits {
+    const waits: WorkflowWait[] = []
+    const run = this.#run ?? workflowInfo().workflowId
+    if (this.#pausedSince !== null) {
+      const since = this.#pausedSince.toISOString()
+      waits.push({
+        on: { kind: 'person', name: 'whoever paused it' },
+        doing: `paused, ${this.#phase}`,
+        since,
+        toDo: `longhaul run resume ${run}`,
+      })
+    }
+    if (this.#phase !== 'done') {
+      const name = this.#openStage ?? workflowInfo().workflowId
+      waits.push({ on: { kind: 'workflow', name }, doing: this.#phase, since: this.#since.toISOString(), toDo: null })
+    }
+    return { run: this.#run, waits }
+  }
+
   #show(): void {
     const rows = this.#scores.map(
       ({ name, policy, passAt1, sem, tasks, attempts }) =>
@@ -262,8 +286,11 @@ class TrainingRun {
     const table = ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n')
     const notes = [
       `**${this.#run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
-      this.#steering.paused ? '**paused**: send the update `resume` to go on' : '',
+      this.#pausedSince === null
+        ? ''
+        : `**waits for a person**: paused since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
       this.#failure === null ? '' : `**failed**: ${this.#failure}`,
+      this.#run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${this.#run}\``,
     ]
     setCurrentDetails([...notes.filter((note) => note !== ''), table].join('\n\n'))
   }

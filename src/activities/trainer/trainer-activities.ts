@@ -1,15 +1,17 @@
+import { hostname } from 'node:os'
 import { Context } from '@temporalio/activity'
 import type { TrainerActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { verifyCanary } from '../../adapters/policy-server/canary.ts'
-import { prepareJob } from '../../adapters/trainer-job/job-spec.ts'
+import { type PreparedJob, prepareJob } from '../../adapters/trainer-job/job-spec.ts'
 import { writePolicyRef } from '../../adapters/trainer-job/policy-directory.ts'
 import type { TrainerCommand } from '../../adapters/trainer-job/process-launcher.ts'
-import { runJob } from '../../adapters/trainer-job/run-job.ts'
+import { runJob, type RunJobResult } from '../../adapters/trainer-job/run-job.ts'
 import { type ActivityScope, activity } from '../activity-runtime.ts'
 import type { PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
+import { waitingFor } from '../waits/wait-board.ts'
 import { withPatience } from './with-patience.ts'
 
 export interface TrainerDependencies {
@@ -28,18 +30,7 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
     runTrainingJob: activity((input, scope) =>
       oneAtATime(async () => {
         const job = await prepareJob({ store, recipe: await deps.recipes(input.run), job: input })
-        const {
-          policy: trained,
-          steps,
-          loss,
-        } = await runJob({
-          job,
-          command: deps.trainer,
-          attempt: scope.attempt,
-          signal: scope.signal,
-          onProgress: (progress) => scope.beat(progress),
-          mayOutlive: isWorkerShutdown,
-        })
+        const { policy: trained, steps, loss } = await train(deps, job, scope)
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key }
       }),
@@ -51,6 +42,31 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
     }),
     releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
   }
+}
+
+/** Since when it is waited for is the trainer's last sign of work: a process that lives and does nothing shows. */
+function train(
+  { trainer }: TrainerDependencies,
+  job: PreparedJob,
+  { attempt, signal, beat }: ActivityScope,
+): Promise<RunJobResult> {
+  const on = { kind: 'trainer', name: `job ${job.jobId} on ${hostname()}` } as const
+  let lastProgressMs = 0
+  return waitingFor({ doing: 'training', on }, ({ progressed }) =>
+    runJob({
+      job,
+      command: trainer,
+      attempt,
+      signal,
+      onProgress: (progress) => {
+        // By our clock, from the moment it was seen: clocks need not agree.
+        if (progress.lastProgressMs !== lastProgressMs) progressed(Date.now())
+        lastProgressMs = progress.lastProgressMs
+        beat(progress)
+      },
+      mayOutlive: isWorkerShutdown,
+    }),
+  )
 }
 
 /** Leases end by themselves: a server that is gone must not keep a run from ending, or hide why it failed. */
@@ -86,9 +102,15 @@ function isWorkerShutdown(): boolean {
 }
 
 function createTurnstile(): <T>(work: () => Promise<T>) => Promise<T> {
+  /** Never rejects. */
   let last: Promise<unknown> = Promise.resolve()
   return (work) => {
-    const mine = last.then(work, work)
+    const before = last
+    const mine = (async () => {
+      const on = { kind: 'trainer', name: `this machine, ${hostname()}` } as const
+      await waitingFor({ doing: 'waiting for another training job to end', on }, () => before)
+      return work()
+    })()
     last = mine.catch(() => {})
     return mine
   }

@@ -4,6 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
 import { checkKey, TEMP_DIRECTORY } from './keys.ts'
 import { corrupt, openRecord, sealRecord, sha256Of } from './record-text.ts'
 import { asStoreError, errnoOf } from './store-errors.ts'
@@ -12,6 +13,8 @@ import { sweepTempFiles, writeTempFile } from './temp-files.ts'
 export interface DirectoryStoreOptions {
   /** Created when absent. Needs hard links, which every local Unix file system and NFS have. */
   root: string
+  /** After this long without an answer an operation fails with `Artifact.Unavailable`. @default 45_000 */
+  answerMs?: number
 }
 
 /**
@@ -19,7 +22,10 @@ export interface DirectoryStoreOptions {
  * never shows half a file, even over NFS) and syncs the directory, in that order: what was acknowledged survives a power cut.
  * @throws LonghaulError `Artifact.Unavailable` when the root cannot be created
  */
-export function createDirectoryStore({ root: givenRoot }: DirectoryStoreOptions): ArtifactStore {
+export function createDirectoryStore({
+  root: givenRoot,
+  answerMs = STORE_ANSWER_MS,
+}: DirectoryStoreOptions): ArtifactStore {
   const root = resolve(givenRoot)
   const temp = join(root, TEMP_DIRECTORY)
   try {
@@ -61,7 +67,7 @@ export function createDirectoryStore({ root: givenRoot }: DirectoryStoreOptions)
     return bytes === null ? null : openRecord<T>(key, bytes)
   }
 
-  return {
+  const store: ArtifactStore = {
     put,
     read,
     readRecord,
@@ -97,6 +103,7 @@ export function createDirectoryStore({ root: givenRoot }: DirectoryStoreOptions)
     path: pathOf,
     uri: (key) => pathToFileURL(pathOf(key)).href,
   }
+  return boundStore({ store, name: root, answerMs })
 }
 
 /** False when the name is taken; its directory is synced even then, because the winner may have died before doing it. */

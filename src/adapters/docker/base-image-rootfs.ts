@@ -66,6 +66,9 @@ interface RunInput {
   signal: AbortSignal | undefined
 }
 
+/** Minutes on a good line; a mirror that stalls in the middle would hold it for ever. */
+const BUILD_TIMEOUT_MS = 30 * 60_000
+
 /** Lines of debootstrap that mark progress; the hundreds between them would drown it. */
 const MILESTONE =
   /^I: (Retrieving InRelease|Resolving dep|Extracting|Installing core|Unpacking required|Configuring required|Unpacking the base|Configuring the base|Base system)/
@@ -79,7 +82,8 @@ function run({ command, args, log, signal }: RunInput): Promise<void> {
     detached: true,
   })
   const stop = (): void => void (child.pid !== undefined && process.kill(-child.pid, 'SIGKILL'))
-  signal?.addEventListener('abort', stop, { once: true })
+  const ended = AbortSignal.any([...(signal === undefined ? [] : [signal]), AbortSignal.timeout(BUILD_TIMEOUT_MS)])
+  ended.addEventListener('abort', stop, { once: true })
   const tail: string[] = []
   let previous = ''
   for (const stream of [child.stdout, child.stderr]) {
@@ -99,7 +103,7 @@ function run({ command, args, log, signal }: RunInput): Promise<void> {
       if (code === 0) resolve()
       else reject(failed(`${command.join(' ')} ended with ${code ?? 'a signal'}:\n${tail.join('\n')}`))
     })
-  }).finally(() => signal?.removeEventListener('abort', stop))
+  }).finally(() => ended.removeEventListener('abort', stop))
 }
 
 function failed(message: string, cause?: unknown): LonghaulError {

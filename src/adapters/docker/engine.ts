@@ -2,6 +2,7 @@ import Docker from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
 import { type EngineFacts, type EngineInfo, engineFacts } from './engine-facts.ts'
+import { boundEngineRequests } from './engine-deadlines.ts'
 
 /** The newest Engine API this adapter was written against; an older engine is spoken to in its own version. */
 const NEWEST_API = '1.47'
@@ -33,6 +34,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
   const address = host ?? process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock'
   try {
     const docker = new Docker(dockerOptions(address))
+    boundEngineRequests(docker)
     const version = (await withDeadline(docker.version(), timeoutMs)) as EngineVersion
     requireSupported(version.Version, address)
     const apiVersion = olderOf(NEWEST_API, version.ApiVersion)

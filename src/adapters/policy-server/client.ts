@@ -12,7 +12,12 @@ export interface PolicyClientOptions {
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
   apiKey?: string
+  /** Told of each failed try that is followed by another, so that patience is not silence. */
+  onTrouble?: (error: LonghaulError) => void
 }
+
+/** A list, a prompt's ids, a lease: a server that takes longer for these is not well. */
+const SMALL_ANSWER_MS = 60_000
 
 /**
  * Token-in/token-out access over vLLM's fields. `embedded` also loads and leases policies. A vLLM server serves what it was
@@ -26,7 +31,7 @@ export function createPolicyClient({ kind, ...options }: PolicyClientOptions): P
   const ask = connectToServer(options)
 
   const served: PolicyClient['served'] = (signal) =>
-    ask({ path: '/v1/models', policy: null, signal, parse: readModels })
+    ask({ path: '/v1/models', policy: null, timeoutMs: SMALL_ANSWER_MS, signal, parse: readModels })
 
   return {
     served,
@@ -45,6 +50,7 @@ export function createPolicyClient({ kind, ...options }: PolicyClientOptions): P
         // Off by name: for a plain prompt vLLM adds special tokens unless told not to.
         body: { model: policy, prompt: text, add_special_tokens: false },
         policy,
+        timeoutMs: SMALL_ANSWER_MS,
         signal,
         parse: readTokens,
       }),

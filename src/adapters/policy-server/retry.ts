@@ -1,16 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { LonghaulError } from '../../contracts/errors.ts'
 
 /** What one try came to: an answer, an error for the caller, or a reason to try again. */
 export type TryResult<T> =
   | { kind: 'done'; value: T }
   | { kind: 'failed'; error: Error }
-  | { kind: 'again'; error: Error; afterMs: number | null }
+  | { kind: 'again'; error: LonghaulError; afterMs: number | null }
 
 export interface RetryOptions<T> {
   attempt: (tries: number) => Promise<TryResult<T>>
   /** No new try starts after this long; the last error is thrown then. */
   giveUpAfterMs: number
   signal: AbortSignal
+  /** Told before each new try why the last one did not do. */
+  onAgain?: ((error: LonghaulError) => void) | undefined
   /** Uniform in [0, 1). @default Math.random */
   random?: () => number
 }
@@ -21,13 +24,20 @@ const LONGEST_DELAY_MS = 10_000
 const LONGEST_RETRY_AFTER_MS = 60_000
 
 /** Exponential back-off with full jitter, so that sixty episodes do not come back in step after a restart. */
-export async function retryUntilDone<T>({ attempt, giveUpAfterMs, signal, random }: RetryOptions<T>): Promise<T> {
+export async function retryUntilDone<T>({
+  attempt,
+  giveUpAfterMs,
+  signal,
+  onAgain,
+  random,
+}: RetryOptions<T>): Promise<T> {
   const startedAt = Date.now()
   for (let tries = 1; ; tries++) {
     signal.throwIfAborted()
     const result = await attempt(tries)
     if (result.kind === 'done') return result.value
     if (result.kind === 'failed') throw result.error
+    onAgain?.(result.error)
     const delayMs = delayBefore(tries + 1, result.afterMs, random ?? Math.random)
     if (Date.now() - startedAt + delayMs > giveUpAfterMs) throw result.error
     await pause(delayMs, signal)

@@ -4,7 +4,7 @@ import { retryUntilDone, type TryResult } from './retry.ts'
 import { decideOnError } from './server-errors.ts'
 
 export interface PolicyServerTimeouts {
-  /** One HTTP exchange. @default 600000: a long sample on a busy server */
+  /** One HTTP exchange that samples, scores or loads. @default 600000: a long sample on a busy server */
   requestMs?: number
   /** No new try starts after this long; the caller's own retries take over. @default 300000 */
   giveUpAfterMs?: number
@@ -15,6 +15,8 @@ export interface ServerConnectionOptions {
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token. */
   apiKey?: string | undefined
+  /** Told of each failed try that is followed by another. */
+  onTrouble?: ((error: LonghaulError) => void) | undefined
 }
 
 export interface ServerAsk<T> {
@@ -24,6 +26,8 @@ export interface ServerAsk<T> {
   /** Policy that the request names; null where it names none. */
   policy: string | null
   headers?: Record<string, string>
+  /** @default the connection's `requestMs` */
+  timeoutMs?: number
   signal: AbortSignal
   /** Reads a 200 answer. @throws LonghaulError; `Model.BadResponse` is tried again */
   parse: (answer: unknown) => T
@@ -35,25 +39,26 @@ export type ServerConnection = <T>(ask: ServerAsk<T>) => Promise<T>
  * Requests to one policy server. Every one may be repeated: samples are a function of their seed, loads and releases are
  * idempotent. @throws LonghaulError `Config.Invalid` for an address that is none
  */
-export function connectToServer({ url, timeouts = {}, apiKey }: ServerConnectionOptions): ServerConnection {
+export function connectToServer({ url, timeouts = {}, apiKey, onTrouble }: ServerConnectionOptions): ServerConnection {
   const { requestMs = 600_000, giveUpAfterMs = 300_000 } = timeouts
   const base = parseBase(url)
   const authorization: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
 
-  return ({ path, body, policy, headers = {}, signal, parse }) => {
+  return ({ path, body, policy, headers = {}, timeoutMs = requestMs, signal, parse }) => {
     const target = new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
     const route = { url: target, policy }
     const method = body === undefined ? 'GET' : 'POST'
     return retryUntilDone({
       giveUpAfterMs,
       signal,
+      onAgain: onTrouble,
       async attempt(tries) {
         const ask = {
           url: target,
           method,
           headers: { ...authorization, ...headers },
           body,
-          timeoutMs: requestMs,
+          timeoutMs,
           signal,
         } as const
         const answer = await exchange(ask).catch((error: unknown) => {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import {
   cancelRun,
+  findBlockers,
   findRun,
   type FoundRun,
   type LonghaulConnection,
@@ -12,6 +13,7 @@ import {
 } from '../../client/index.ts'
 import { makeRunHandle } from '../../client/run-handle.ts'
 import type { CommandContext } from '../command-context.ts'
+import { describeBlockers } from '../describe-blockers.ts'
 import { describeFailure } from '../describe-failure.ts'
 import { EXIT, exitCodeOfOutcome } from '../exit-codes.ts'
 import { followRun } from '../follow-run.ts'
@@ -36,6 +38,7 @@ export function addRun(program: Command, context: CommandContext): void {
     .addOption(jsonOption())
     .action((name: string, options: Options) => steer(name, options, context, resumeRun))
   addStop(run, context)
+  addBlockers(run, context)
 }
 
 interface Options {
@@ -74,6 +77,33 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
         else if (outcome.status === 'completed') console.out(`${name} is complete; longhaul report shows its figures`)
         else console.err(describeFailure(outcome))
         exit(exitCodeOfOutcome(outcome))
+      })
+    })
+}
+
+function addBlockers(run: Command, { console, exit }: CommandContext): void {
+  run
+    .command('blockers')
+    .argument('<run>', 'name of the run, or the id of its workflow')
+    .description(
+      'what a run waits for, since when, for whom, and what to do about it; exit 2 where something blocks it',
+    )
+    .option(
+      '--longer-than <seconds>',
+      'what lasts no longer is work under way',
+      integer({ name: 'seconds', min: 0 }),
+      30,
+    )
+    .option('--all', 'also what lasts long and may: tests, commands, a place on busy workers')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul run blockers demo-2026-11-20-a', 'longhaul run blockers RUN --json'))
+    .action(async (name: string, { longerThan, all, json }: Options & { longerThan: number; all?: true }) => {
+      await withRun(name, async (found, target) => {
+        const isOpen = found.status === 'RUNNING'
+        const look = isOpen ? await findBlockers({ ...target, longerThanMs: longerThan * 1000 }) : null
+        if (json === true) console.record({ ...found, ...look })
+        else console.out(look === null ? describe(found, null) : describeBlockers(look, { all: all === true }))
+        if (look !== null && look.blockers.length > 0) exit(EXIT.infra)
       })
     })
 }

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { createWaitBoard, noteTrouble, waitingFor } from './wait-board.ts'
+
+const STORE = { kind: 'artifact-store', name: '/data' } as const
+const SERVER = { kind: 'policy-server', name: 'http://127.0.0.1:1' } as const
+const refused = new LonghaulError({ code: 'Model.Unavailable', message: 'ECONNREFUSED' })
+
+test('a wait begins deep in the calls of an activity: it is on the board while it lasts, and not after', async () => {
+  const board = createWaitBoard()
+  assert.equal(board.current(), null)
+  await board.run(async () => {
+    await sleep(1)
+    await waitingFor({ doing: 'reading x', on: STORE }, async () => {
+      assert.deepEqual(
+        { ...board.current(), sinceMs: 0 },
+        { doing: 'reading x', on: STORE, sinceMs: 0, expectedUntilMs: null, trouble: null },
+      )
+    })
+  })
+  assert.equal(board.current(), null)
+})
+
+test('a wait begins inside another: the inner one is shown, then the outer one again', async () => {
+  const board = createWaitBoard()
+  await board.run(() =>
+    waitingFor({ doing: 'training', on: { kind: 'trainer', name: 'job' } }, async () => {
+      await waitingFor({ doing: 'reading x', on: STORE }, async () => {
+        assert.equal(board.current()?.doing, 'reading x')
+      })
+      assert.equal(board.current()?.doing, 'training')
+    }),
+  )
+})
+
+test('two activities wait side by side: each board shows its own', async () => {
+  const [first, second] = [createWaitBoard(), createWaitBoard()]
+  await Promise.all([
+    first.run(() => waitingFor({ doing: 'sampling', on: SERVER }, () => sleep(5))),
+    second.run(() =>
+      waitingFor({ doing: 'reading x', on: STORE }, async () => {
+        await sleep(1)
+        assert.equal(first.current()?.doing, 'sampling')
+        assert.equal(second.current()?.doing, 'reading x')
+      }),
+    ),
+  ])
+})
+
+test('tries fail inside a wait: the trouble counts them, dates from the start of the wait, and starts anew with another code', async () => {
+  const board = createWaitBoard()
+  await board.run(() =>
+    waitingFor({ doing: 'sampling', on: SERVER }, async () => {
+      noteTrouble(refused)
+      noteTrouble(refused)
+      const { trouble, sinceMs } = board.current() ?? {}
+      assert.deepEqual(trouble, { code: 'Model.Unavailable', message: 'ECONNREFUSED', sinceMs, tries: 2 })
+      noteTrouble(new LonghaulError({ code: 'Model.RateLimited', message: '429' }))
+      assert.equal(board.current()?.trouble?.tries, 1)
+    }),
+  )
+})
+
+test('a dependency reports progress: it is waited for since then', async () => {
+  const board = createWaitBoard()
+  await board.run(() =>
+    waitingFor({ doing: 'training', on: STORE }, async ({ progressed }) => {
+      const later = Date.now() + 60_000
+      progressed(later)
+      progressed(later - 5_000)
+      assert.equal(board.current()?.sinceMs, later)
+    }),
+  )
+})
+
+test('an error passes through two waits: the inner one is named as what failed, and only for that error', async () => {
+  const board = createWaitBoard()
+  const failing = board.run(() =>
+    waitingFor({ doing: 'publishing', on: SERVER }, () =>
+      waitingFor({ doing: 'reading x', on: STORE }, () => Promise.reject(refused)),
+    ),
+  )
+  await assert.rejects(failing, refused)
+  assert.deepEqual(board.failed(refused), { on: STORE, doing: 'reading x' })
+  assert.equal(board.failed(new Error('another')), null)
+})
+
+test('work outside of an activity waits for something: it is done, and nothing is noted', async () => {
+  noteTrouble(refused)
+  assert.equal(await waitingFor({ doing: 'reading x', on: STORE }, () => Promise.resolve(3)), 3)
+})

@@ -1,0 +1,116 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { LonghaulError } from '../../contracts/errors.ts'
+import type { ActivityWait, Dependency, Trouble } from '../../contracts/waits.types.ts'
+
+/** What one activity waits for at this moment. */
+export interface WaitBoard {
+  /** The oldest of the innermost waits; null while the activity works by itself. */
+  current(): ActivityWait | null
+  /** The wait that ended in this error, if one did. */
+  failed(error: unknown): Pick<ActivityWait, 'on' | 'doing'> | null
+  /** Runs work whose waits appear on this board, however deep in its calls they begin. */
+  run<T>(work: () => T): T
+}
+
+export interface WaitInput {
+  /** In the present: `sampling`. */
+  doing: string
+  on: Dependency
+  /** How long it may take without anybody asking: the deadline of a command or of tests. */
+  expectedMs?: number
+  /** Asked at each heartbeat: what a look at the dependency found, null where it is well. */
+  inspect?: () => Trouble | null
+}
+
+/** To report on a wait while it lasts. */
+export interface WaitHandle {
+  /** The dependency moved: whoever asks learns since when it has not. @param atMs ms since 1970 */
+  progressed(atMs: number): void
+}
+
+interface OpenWait {
+  input: WaitInput
+  sinceMs: number
+  trouble: Trouble | null
+  /** Waits that began inside this one say it better while they last. */
+  inner: number
+}
+
+/** What the waits of one activity share. */
+interface Shared {
+  open: Set<OpenWait>
+  failure: { error: unknown; input: WaitInput } | null
+}
+
+interface Place {
+  shared: Shared
+  wait: OpenWait | null
+}
+
+/** Carried along every await, so that adapters and their wrappers need not be handed an activity. */
+const places = new AsyncLocalStorage<Place>()
+
+export function createWaitBoard(): WaitBoard {
+  const shared: Shared = { open: new Set(), failure: null }
+  return {
+    run: (work) => places.run({ shared, wait: null }, work),
+    failed(error) {
+      const { failure } = shared
+      if (failure === null || failure.error !== error) return null
+      return { on: failure.input.on, doing: failure.input.doing }
+    },
+    current() {
+      let oldest: OpenWait | null = null
+      for (const wait of shared.open) {
+        if (wait.inner === 0 && (oldest === null || wait.sinceMs < oldest.sinceMs)) oldest = wait
+      }
+      return oldest === null ? null : describe(oldest)
+    },
+  }
+}
+
+/** Names what is waited for while `work` lasts. Outside an activity it only does the work. */
+export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle) => Promise<T>): Promise<T> {
+  const place = places.getStore()
+  const wait: OpenWait = { input, sinceMs: Date.now(), trouble: null, inner: 0 }
+  const handle: WaitHandle = {
+    progressed: (atMs) => {
+      wait.sinceMs = Math.max(wait.sinceMs, atMs)
+    },
+  }
+  if (place === undefined) return work(handle)
+  const { shared, wait: outer } = place
+  shared.open.add(wait)
+  if (outer !== null) outer.inner += 1
+  try {
+    return await places.run({ shared, wait }, () => work(handle))
+  } catch (error) {
+    // The innermost wait says it best; the ones around it see the same error pass.
+    if (shared.failure?.error !== error) shared.failure = { error, input }
+    throw error
+  } finally {
+    shared.open.delete(wait)
+    if (outer !== null) outer.inner -= 1
+  }
+}
+
+/** Notes on the innermost wait of the caller what went wrong, for dependencies that are tried again without a failure. */
+export function noteTrouble({ code, message }: LonghaulError): void {
+  const wait = places.getStore()?.wait
+  if (wait === undefined || wait === null) return
+  const { trouble } = wait
+  wait.trouble =
+    trouble?.code === code
+      ? { ...trouble, message, tries: trouble.tries + 1 }
+      : { code, message, sinceMs: wait.sinceMs, tries: 1 }
+}
+
+function describe({ input, sinceMs, trouble }: OpenWait): ActivityWait {
+  return {
+    doing: input.doing,
+    on: input.on,
+    sinceMs,
+    expectedUntilMs: input.expectedMs === undefined ? null : sinceMs + input.expectedMs,
+    trouble: input.inspect?.() ?? trouble,
+  }
+}

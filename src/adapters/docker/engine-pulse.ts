@@ -1,0 +1,58 @@
+import type { Engine } from './engine.ts'
+
+export interface EnginePulse {
+  /** Last answer, ms since 1970, where a question has gone unanswered since; null while the engine answers. */
+  silentSinceMs(): number | null
+  /** Asks the engine every few seconds while `work` lasts; several may overlap. */
+  during<T>(work: () => Promise<T>): Promise<T>
+}
+
+const EVERY_MS = 5_000
+
+/**
+ * Tells a slow command from an engine that has stopped answering (frozen, swapped out, gone): the two look alike to whoever
+ * waits for the command. Nothing is asked while nobody waits.
+ */
+export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
+  let waiting = 0
+  let timer: NodeJS.Timeout | undefined
+  let lastAnswerMs = Date.now()
+  let isSilent = false
+  let isAsking = false
+
+  const ask = async (): Promise<void> => {
+    if (isAsking) return
+    isAsking = true
+    try {
+      // Rejects after the deadline that all requests to the engine have.
+      await engine.docker.ping()
+      isSilent = false
+      lastAnswerMs = Date.now()
+    } catch {
+      isSilent = true
+    } finally {
+      isAsking = false
+    }
+  }
+
+  return {
+    silentSinceMs: () => (isSilent ? lastAnswerMs : null),
+    async during(work) {
+      waiting += 1
+      if (waiting === 1) {
+        // Nobody asked while nobody waited: silence is counted from here.
+        if (!isSilent) lastAnswerMs = Date.now()
+        timer = setInterval(() => void ask(), EVERY_MS)
+      }
+      try {
+        return await work()
+      } finally {
+        waiting -= 1
+        if (waiting === 0) {
+          clearInterval(timer)
+          isSilent = false
+        }
+      }
+    },
+  }
+}

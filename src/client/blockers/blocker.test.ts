@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { groupFindings } from './blocker.ts'
+import type { Finding } from './judge-activity.ts'
+
+function finding(changes: Partial<Finding>): Finding {
+  return {
+    on: { kind: 'policy-server', name: 'http://10.0.0.7:8000' },
+    doing: 'sampling',
+    sinceMs: 1_000,
+    workflowId: 'train/demo-a/dapo-1/0003/task/x/ep/07',
+    activity: 'advanceEpisode',
+    attempt: 1,
+    error: null,
+    isBlocker: true,
+    ...changes,
+  }
+}
+
+test('episodes wait for one server and one for another thing: two blockers, the older first, the oldest episode stands for all', () => {
+  const engine = { kind: 'engine', name: 'unix:///run/docker.sock on a' } as const
+  const [server, other, ...more] = groupFindings([
+    finding({ sinceMs: 5_000, workflowId: 'train/demo-a/dapo-1/0003/task/y/ep/00' }),
+    finding({ sinceMs: 2_000 }),
+    finding({ sinceMs: 3_000, on: engine, error: { code: 'Sandbox.EngineUnavailable', message: 'silent' } }),
+  ])
+  assert.deepEqual(more, [])
+  assert.equal(server?.since, '1970-01-01T00:00:02.000Z')
+  assert.equal(server?.count, 2)
+  const { stage, iteration, task, episode } = server?.for ?? {}
+  assert.deepEqual([stage, iteration, task, episode], ['dapo-1', 3, 'x', 7])
+  assert.match(server?.toDo ?? '', /curl http:\/\/10\.0\.0\.7:8000\/v1\/models/)
+  assert.deepEqual(other?.on, engine)
+})
+
+test('the queue of a role and that of a host are waited for: each says which worker to start', () => {
+  const toDo = (queue: string) => groupFindings([finding({ on: { kind: 'worker', name: queue } })])[0]?.toDo
+  assert.match(toDo('trainer') ?? '', /longhaul worker --role trainer/)
+  assert.match(toDo('sandbox.host-1.abc') ?? '', /--role sandbox on host-1/)
+})
+
+test('a server is held by another run: the advice is about the run, not about the server', () => {
+  const [held] = groupFindings([finding({ error: { code: 'Model.Busy', message: 'held by b' } })])
+  assert.match(held?.toDo ?? '', /another run holds the server/)
+})

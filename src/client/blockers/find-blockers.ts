@@ -1,0 +1,148 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { WorkflowWaits } from '../../contracts/waits.types.ts'
+import { placeOfWorkflow, QUEUES } from '../../contracts/workflow-ids.ts'
+import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
+import { type Blocker, groupFindings } from './blocker.ts'
+import { type Finding, isAlive, judgeActivity, judgeWorkflowTask, noWorker } from './judge-activity.ts'
+import { queryWaits } from './query-waits.ts'
+import { describeQueue, type QueueState } from './queues.ts'
+import { type RunPicture, walkRun } from './walk-run.ts'
+
+export interface FindBlockersInput {
+  connection: LonghaulConnection
+  workflowId: string
+  /** What lasts no longer is work under way. @default 30_000 */
+  longerThanMs?: number
+  /** Open workflows looked at, from the root down. @default 1_000 */
+  maxWorkflows?: number
+}
+
+/** What a run waits for at one moment. */
+export interface RunBlockers {
+  workflowId: string
+  /** ISO time of the look. */
+  at: string
+  /** What keeps the run from getting on, the oldest first. */
+  blockers: Blocker[]
+  /** What lasts long and may: tests and commands within their own deadlines, a place on busy workers. */
+  waits: Blocker[]
+  /** What the root says of itself; null where no worker answered, or where it has no such query. */
+  self: WorkflowWaits | null
+  /** Open workflows that were looked at, and those beyond the limit. */
+  workflows: number
+  notLookedAt: number
+}
+
+/** All of the look together: a thousand workflows take seconds, a server that stalls is an error with a name. */
+const LOOK_TIMEOUT_MS = 60_000
+const LONGER_THAN_MS = 30_000
+const MAX_WORKFLOWS = 1_000
+
+/**
+ * Says what a run waits for, since when and for whom. Asked of the server alone, so it answers while workers are down; what
+ * activities wait for is in their heartbeats.
+ * @throws LonghaulError `Config.NotFound`, `Temporal.Unreachable`
+ */
+export async function findBlockers({
+  connection,
+  workflowId,
+  longerThanMs = LONGER_THAN_MS,
+  maxWorkflows = MAX_WORKFLOWS,
+}: FindBlockersInput): Promise<RunBlockers> {
+  try {
+    return await connection.client.withDeadline(Date.now() + LOOK_TIMEOUT_MS, async () => {
+      const nowMs = Date.now()
+      const [picture, self] = await Promise.all([
+        walkRun({ connection, workflowId, maxWorkflows, nowMs }),
+        queryWaits({ connection, workflowId }),
+      ])
+      const queues = await describeQueues(connection, picture, nowMs)
+      const clock = { nowMs, longerThanMs }
+      const findings = [
+        ...picture.activities.map((one) => judgeActivity(one, queues.of('activity', one.queue), clock)),
+        ...picture.tasks.map((task) => judgeWorkflowTask(task, queues.of('workflow', task.queue), clock)),
+        ...(self === 'no-answer' ? [noAnswer(workflowId, queues.of('workflow', QUEUES.control), nowMs)] : []),
+      ].filter((finding): finding is Finding => finding !== null)
+      const said = self === 'no-answer' ? null : self
+      return {
+        workflowId,
+        at: new Date(nowMs).toISOString(),
+        blockers: [...askedOfPeople(workflowId, said), ...groupFindings(findings.filter((one) => one.isBlocker))],
+        waits: groupFindings(findings.filter((one) => !one.isBlocker)),
+        self: said,
+        workflows: picture.workflows,
+        notLookedAt: picture.notLookedAt,
+      }
+    })
+  } catch (error) {
+    if (isNotFound(error)) throw notFound(workflowId, error)
+    if (grpcStatus(error) === 4 || grpcStatus(error) === 14) throw unreachable(connection, error)
+    throw error
+  }
+}
+
+type QueueTable = { of(type: 'workflow' | 'activity', queue: string): QueueState | null }
+
+/** Only the queues on which something waits to be taken; those of workflows always, for they tell who answers queries. */
+async function describeQueues(connection: LonghaulConnection, picture: RunPicture, nowMs: number): Promise<QueueTable> {
+  const busy = new Set(picture.activities.filter((one) => isAlive(one, nowMs)).map(({ queue }) => queue))
+  const states = new Map<string, QueueState>()
+  const wanted = new Set([
+    ...picture.activities.filter(({ state }) => state === 'queued').map(({ queue }) => `activity ${queue}`),
+    ...picture.tasks.map(({ queue }) => `workflow ${queue}`),
+    `workflow ${QUEUES.control}`,
+  ])
+  await Promise.all(
+    [...wanted].map(async (key) => {
+      const [type, queue] = key.split(' ') as ['workflow' | 'activity', string]
+      const state = await describeQueue({ connection, queue, type })
+      states.set(key, { ...state, isBusy: type === 'activity' && busy.has(queue) })
+    }),
+  )
+  return { of: (type, queue) => states.get(`${type} ${queue}`) ?? null }
+}
+
+/** The root did not answer its own query: nobody runs workflows. */
+function noAnswer(workflowId: string, queue: QueueState | null, nowMs: number): Finding {
+  return {
+    on: { kind: 'worker', name: QUEUES.control },
+    doing: 'the next step of the workflow',
+    sinceMs: queue?.lastPollMs ?? nowMs,
+    workflowId,
+    activity: null,
+    attempt: 1,
+    error: { code: null, message: noWorker(QUEUES.control, queue) },
+    isBlocker: true,
+  }
+}
+
+/** What the root says that a person has to do. */
+function askedOfPeople(workflowId: string, self: WorkflowWaits | null): Blocker[] {
+  return (self?.waits ?? []).flatMap(({ on, doing, since, toDo }) =>
+    toDo === null
+      ? []
+      : [
+          {
+            on,
+            doing,
+            since,
+            for: { workflowId, ...placeOfWorkflow(workflowId), activity: null, attempt: 1 },
+            count: 1,
+            error: null,
+            toDo,
+          },
+        ],
+  )
+}
+
+function notFound(workflowId: string, cause: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Config.NotFound', message: `No run is called ${workflowId}`, cause })
+}
+
+function unreachable({ address }: LonghaulConnection, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Temporal.Unreachable',
+    message: `The Temporal server at ${address} did not answer within ${LOOK_TIMEOUT_MS / 1000} s`,
+    cause,
+  })
+}

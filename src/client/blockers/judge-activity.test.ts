@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ActivityHeartbeat, ActivityWait } from '../../contracts/waits.types.ts'
+import { type Finding, judgeActivity, judgeWorkflowTask } from './judge-activity.ts'
+import type { QueueState } from './queues.ts'
+import type { PendingActivity } from './run-picture.ts'
+
+const NOW = Date.parse('2026-11-21T12:00:00Z')
+const clock = { nowMs: NOW, longerThanMs: 30_000 }
+const before = (seconds: number): number => NOW - seconds * 1000
+const SERVER = { kind: 'policy-server', name: 'http://10.0.0.7:8000' } as const
+
+/** An activity that runs well: it was begun a minute ago and beat a second ago. */
+function activity(changes: Partial<PendingActivity> = {}): PendingActivity {
+  return {
+    workflowId: 'train/demo-a/dapo-1/0003/task/x/ep/07',
+    activity: 'advanceEpisode',
+    state: 'started',
+    attempt: 1,
+    scheduledMs: before(60),
+    startedMs: before(60),
+    lastHeartbeatMs: before(1),
+    lastEndMs: null,
+    heartbeatTimeoutMs: 20_000,
+    queue: 'sandbox.host-1.abc',
+    worker: '12@host-1',
+    heartbeat: beat({}),
+    lastFailure: null,
+    ...changes,
+  }
+}
+
+function beat(wait: Partial<ActivityWait> | null, failing: ActivityHeartbeat['failing'] = null): ActivityHeartbeat {
+  const usual = { doing: 'sampling', on: SERVER, sinceMs: before(2), expectedUntilMs: null, trouble: null }
+  return { facts: null, failing, wait: wait === null ? null : { ...usual, ...wait } }
+}
+
+function judge(changes: Partial<PendingActivity>, queue: Partial<QueueState> | null = null): Finding | null {
+  const state = queue === null ? null : { lastPollMs: null, lastWorker: null, isBusy: false, ...queue }
+  return judgeActivity(activity(changes), state, clock)
+}
+
+test('an activity waits for two seconds: nothing is said', () => {
+  assert.equal(judge({}), null)
+})
+
+test('an activity waits for a server for longer than the patience: it is a blocker, since the wait began', () => {
+  const finding = judge({ heartbeat: beat({ sinceMs: before(45) }) })
+  assert.deepEqual(
+    [finding?.on, finding?.doing, finding?.sinceMs, finding?.isBlocker],
+    [SERVER, 'sampling', before(45), true],
+  )
+})
+
+test('tests run within their own deadline: a wait, no blocker; past it, a blocker', () => {
+  const tests = (untilS: number) =>
+    judge({ heartbeat: beat({ doing: 'running the tests', sinceMs: before(300), expectedUntilMs: before(untilS) }) })
+  assert.equal(tests(-60)?.isBlocker, false)
+  assert.equal(tests(60)?.isBlocker, true)
+})
+
+test('a command is within its deadline, and the engine has been silent for 40 s: the engine is the blocker, with its code', () => {
+  const trouble = { code: 'Sandbox.EngineUnavailable', message: 'silent', sinceMs: before(40), tries: 1 } as const
+  const finding = judge({ heartbeat: beat({ sinceMs: before(50), expectedUntilMs: before(-60), trouble }) })
+  assert.deepEqual(
+    [finding?.isBlocker, finding?.sinceMs, finding?.error],
+    [true, before(40), { code: 'Sandbox.EngineUnavailable', message: 'silent' }],
+  )
+})
+
+test('a worker has not beaten for three quarters of the timeout and the patience is over: the worker is named', () => {
+  const silent = { lastHeartbeatMs: before(50), heartbeatTimeoutMs: 60_000 }
+  const finding = judge(silent)
+  assert.equal(finding?.on.kind, 'worker')
+  assert.match(finding?.error?.message ?? '', /12@host-1 has given no sign of life since 2026-11-21T11:59:10/)
+})
+
+test('an activity waits on a queue that nobody polls: the queue is named, with the last worker', () => {
+  const queued = { state: 'queued', startedMs: null, lastHeartbeatMs: null, heartbeat: null, worker: null } as const
+  const nobody = judge(queued, {})
+  assert.deepEqual([nobody?.on, nobody?.isBlocker], [{ kind: 'worker', name: 'sandbox.host-1.abc' }, true])
+  assert.equal(nobody?.error?.message, 'no worker polls queue sandbox.host-1.abc')
+  const gone = judge(queued, { lastPollMs: before(90), lastWorker: '12@host-1' })
+  assert.match(gone?.error?.message ?? '', /since 2026-11-21T11:58:30.*12@host-1/)
+})
+
+test('an activity waits on a queue whose workers poll or are at work: a wait, no blocker', () => {
+  const queued = { state: 'queued', startedMs: null, lastHeartbeatMs: null, heartbeat: null } as const
+  assert.equal(judge(queued, { lastPollMs: before(3) })?.isBlocker, false)
+  assert.equal(judge(queued, { lastPollMs: before(300), isBusy: true })?.isBlocker, false)
+})
+
+test('a host died and its queue has no worker: the wait dates from the last sign of life', () => {
+  const retried = { state: 'queued', attempt: 2, scheduledMs: before(5), lastHeartbeatMs: before(40) } as const
+  assert.equal(judge(retried, { lastPollMs: before(41) })?.sinceMs, before(40))
+})
+
+test('attempts fail alike: a blocker since the first of them, with the last error and what it was waiting for', () => {
+  const failing = {
+    code: 'Model.Busy',
+    message: 'held by b',
+    sinceMs: before(90),
+    tries: 3,
+    on: SERVER,
+    doing: 'loading v1',
+  } as const
+  const lastFailure = { code: 'Model.Busy', message: 'held by b' }
+  const finding = judge({ state: 'backing-off', attempt: 4, heartbeat: beat(null, failing), lastFailure })
+  assert.deepEqual(
+    [finding?.on, finding?.doing, finding?.sinceMs, finding?.error, finding?.attempt],
+    [SERVER, 'loading v1', before(90), lastFailure, 4],
+  )
+})
+
+test('an attempt after failures has run for longer than the patience and waits for nothing: it is over them', () => {
+  const failing = {
+    code: 'Model.Busy',
+    message: 'm',
+    sinceMs: before(90),
+    tries: 3,
+    on: SERVER,
+    doing: 'loading',
+  } as const
+  const lastFailure = { code: 'Model.Busy', message: 'm' }
+  assert.notEqual(judge({ attempt: 4, startedMs: before(5), heartbeat: beat({}, failing), lastFailure }), null)
+  assert.equal(judge({ attempt: 4, startedMs: before(45), heartbeat: beat({}, failing), lastFailure }), null)
+})
+
+test('an activity works by itself for long: a wait, no blocker', () => {
+  assert.equal(judge({ heartbeat: beat(null), startedMs: before(120) })?.isBlocker, false)
+})
+
+test('somebody paused an activity in Temporal: a person is waited for', () => {
+  assert.deepEqual(judge({ state: 'paused' })?.on.kind, 'person')
+})
+
+test('nobody takes a workflow task: no control worker; taken again and again: the code is broken', () => {
+  const task = { workflowId: 'train/demo-a', queue: 'control', sinceMs: before(60), attempt: 1 }
+  const nobody = judgeWorkflowTask(task, { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
+  assert.deepEqual(nobody?.on, { kind: 'worker', name: 'control' })
+  const broken = judgeWorkflowTask(
+    { ...task, attempt: 9 },
+    { lastPollMs: before(1), lastWorker: 'w', isBusy: false },
+    clock,
+  )
+  assert.deepEqual([broken?.on.kind, broken?.isBlocker], ['workflow', true])
+  assert.match(broken?.error?.message ?? '', /tried 9 times/)
+})

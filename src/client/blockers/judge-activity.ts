@@ -1,0 +1,156 @@
+import type { Dependency } from '../../contracts/waits.types.ts'
+import type { QueueState } from './queues.ts'
+import type { FailureFacts, PendingActivity, PendingWorkflowTask } from './run-picture.ts'
+
+/** One wait that is longer than it should be, or longer than the asker's patience. */
+export interface Finding {
+  on: Dependency
+  doing: string
+  sinceMs: number
+  workflowId: string
+  activity: string | null
+  attempt: number
+  error: FailureFacts | null
+  /** False: as long as it is allowed to be (tests, commands, a place on busy hosts). */
+  isBlocker: boolean
+}
+
+export interface Clock {
+  nowMs: number
+  longerThanMs: number
+}
+
+/** A heartbeat is due at least every third of its timeout: two were missed. */
+const SILENT_SHARE = 0.75
+
+/** What holds an activity; null where it gets on, or has not waited for long enough. */
+export function judgeActivity(activity: PendingActivity, queue: QueueState | null, clock: Clock): Finding | null {
+  const finding = judgeByState(activity, queue, clock)
+  return finding !== null && clock.nowMs - finding.sinceMs > clock.longerThanMs ? finding : null
+}
+
+/** A worker is at it and says so. */
+export function isAlive(
+  { state, startedMs, lastHeartbeatMs, heartbeatTimeoutMs }: PendingActivity,
+  nowMs: number,
+): boolean {
+  const lastWordMs = Math.max(startedMs ?? 0, lastHeartbeatMs ?? 0)
+  return state === 'started' && nowMs - lastWordMs <= SILENT_SHARE * (heartbeatTimeoutMs ?? 0)
+}
+
+function judgeByState(activity: PendingActivity, queue: QueueState | null, clock: Clock): Finding | null {
+  switch (activity.state) {
+    case 'paused':
+      return found(activity, {
+        on: { kind: 'person', name: 'whoever paused the activity in Temporal' },
+        doing: `${activity.activity}, paused`,
+        sinceMs: activity.scheduledMs,
+      })
+    case 'backing-off':
+      return judgeFailing(activity)
+    case 'queued':
+      return judgeQueued(activity, queue)
+    case 'started':
+      return judgeStarted(activity, clock)
+  }
+}
+
+function judgeQueued(activity: PendingActivity, queue: QueueState | null): Finding {
+  const { scheduledMs, attempt, lastFailure, lastHeartbeatMs } = activity
+  const isServed = queue !== null && (queue.isBusy || (queue.lastPollMs ?? 0) >= scheduledMs)
+  // A worker that died took its heartbeat with it: that was the last sign of life, not the retry that nobody takes.
+  const sinceMs = attempt > 1 && !isServed ? (lastHeartbeatMs ?? scheduledMs) : scheduledMs
+  return found(activity, {
+    on: { kind: 'worker', name: activity.queue },
+    doing: `${activity.activity}, waiting to be started`,
+    sinceMs,
+    error: isServed ? lastFailure : { code: null, message: noWorker(activity.queue, queue) },
+    isBlocker: !isServed,
+  })
+}
+
+function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
+  const { heartbeat, heartbeatTimeoutMs, lastHeartbeatMs, attempt, queue } = activity
+  const startedMs = activity.startedMs ?? activity.scheduledMs
+  const isOwnWord = lastHeartbeatMs !== null && lastHeartbeatMs >= startedMs
+  const lastWordMs = isOwnWord ? lastHeartbeatMs : startedMs
+  if (heartbeatTimeoutMs !== null && clock.nowMs - lastWordMs > SILENT_SHARE * heartbeatTimeoutMs) {
+    const worker = activity.worker ?? 'its worker'
+    const message = `${worker} has given no sign of life since ${new Date(lastWordMs).toISOString()}`
+    return found(activity, {
+      on: { kind: 'worker', name: queue },
+      doing: activity.activity,
+      sinceMs: lastWordMs,
+      error: { code: null, message },
+    })
+  }
+  const waiting = isOwnWord ? judgeWait(activity, clock) : null
+  if (waiting !== null) return waiting
+  // It has failed and has not been at it again for long enough to say that this is over.
+  if (attempt > 1 && clock.nowMs - startedMs < clock.longerThanMs) return judgeFailing(activity)
+  if (isOwnWord && heartbeat?.wait) return null
+  return found(activity, {
+    on: { kind: 'worker', name: queue },
+    doing: activity.activity,
+    sinceMs: startedMs,
+    isBlocker: false,
+  })
+}
+
+/** What the activity itself says in its heartbeats. */
+function judgeWait(activity: PendingActivity, { nowMs, longerThanMs }: Clock): Finding | null {
+  const wait = activity.heartbeat?.wait ?? null
+  if (wait === null) return null
+  const { on, doing, sinceMs, trouble, expectedUntilMs } = wait
+  if (trouble !== null && nowMs - trouble.sinceMs > longerThanMs) {
+    return found(activity, { on, doing, sinceMs: trouble.sinceMs, error: trouble })
+  }
+  if (nowMs - sinceMs <= longerThanMs) return null
+  const isBlocker = expectedUntilMs === null || nowMs > expectedUntilMs
+  return found(activity, { on, doing, sinceMs, error: trouble ?? activity.lastFailure, isBlocker })
+}
+
+function judgeFailing(activity: PendingActivity): Finding {
+  const { heartbeat, lastFailure, lastEndMs, scheduledMs } = activity
+  const failing = heartbeat?.failing ?? null
+  return found(activity, {
+    on: failing?.on ?? { kind: 'worker', name: activity.queue },
+    doing: failing?.doing ?? `${activity.activity}, between two attempts`,
+    sinceMs: failing?.sinceMs ?? activity.lastHeartbeatMs ?? lastEndMs ?? scheduledMs,
+    error: lastFailure ?? failing,
+  })
+}
+
+/** A workflow's own turn that nobody ends: no control worker, or code that throws. */
+export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState | null, clock: Clock): Finding | null {
+  const { nowMs, longerThanMs } = clock
+  if (nowMs - task.sinceMs <= longerThanMs) return null
+  const isServed = (queue?.lastPollMs ?? 0) >= task.sinceMs
+  const failed = `its workflow task has been tried ${task.attempt} times: the workflow's code or its history is broken`
+  return {
+    on: isServed ? { kind: 'workflow', name: task.workflowId } : { kind: 'worker', name: task.queue },
+    doing: 'the next step of the workflow',
+    sinceMs: task.sinceMs,
+    workflowId: task.workflowId,
+    activity: null,
+    attempt: task.attempt,
+    error: { code: null, message: isServed ? failed : noWorker(task.queue, queue) },
+    isBlocker: !isServed || task.attempt > 1,
+  }
+}
+
+export function noWorker(name: string, queue: QueueState | null): string {
+  if (queue === null || queue.lastPollMs === null) return `no worker polls queue ${name}`
+  const at = new Date(queue.lastPollMs).toISOString()
+  const last = queue.lastWorker ?? 'unknown'
+  return `no worker polls queue ${name} since ${at}: the last, ${last}, is gone, or other runs take all its places`
+}
+
+function found(
+  { workflowId, activity, attempt }: PendingActivity,
+  facts: Pick<Finding, 'on' | 'doing' | 'sinceMs'> & { error?: FailureFacts | null; isBlocker?: boolean },
+): Finding {
+  const { error = null, isBlocker = true, ...rest } = facts
+  const plain = error === null ? null : { code: error.code, message: error.message }
+  return { ...rest, workflowId, activity, attempt, error: plain, isBlocker }
+}

@@ -1,0 +1,116 @@
+import type { WorkflowExecutionDescription } from '@temporalio/client'
+import { defaultPayloadConverter } from '@temporalio/common'
+import type { ActivityHeartbeat } from '../../contracts/waits.types.ts'
+
+/** An activity that has not ended, as the server describes it. Times in ms since 1970. */
+export interface PendingActivity {
+  workflowId: string
+  activity: string
+  state: 'queued' | 'backing-off' | 'started' | 'paused'
+  /** From 1. */
+  attempt: number
+  /** Of this attempt. */
+  scheduledMs: number
+  startedMs: number | null
+  /** Of this or an earlier attempt. */
+  lastHeartbeatMs: number | null
+  /** End of the attempt before this one. */
+  lastEndMs: number | null
+  heartbeatTimeoutMs: number | null
+  queue: string
+  /** `pid@host` of the last attempt's worker. */
+  worker: string | null
+  heartbeat: ActivityHeartbeat | null
+  lastFailure: FailureFacts | null
+}
+
+export interface FailureFacts {
+  /** Stable code where the failure is one of ours; null for a time-out of Temporal's. */
+  code: string | null
+  message: string
+}
+
+/** A workflow task that nobody has ended yet. */
+export interface PendingWorkflowTask {
+  workflowId: string
+  queue: string
+  sinceMs: number
+  attempt: number
+}
+
+type Description = WorkflowExecutionDescription['raw']
+type PendingInfo = NonNullable<Description['pendingActivities']>[number]
+type Timestamp = { seconds?: unknown; nanos?: number | null } | null | undefined
+
+/** `temporal.api.enums.v1.PendingActivityState`. */
+const STARTED = new Set([2, 3])
+const PAUSED = new Set([4, 5])
+
+export function readActivities(workflowId: string, description: Description, nowMs: number): PendingActivity[] {
+  return (description.pendingActivities ?? []).map((info) => readActivity(workflowId, info, nowMs))
+}
+
+function readActivity(workflowId: string, info: PendingInfo, nowMs: number): PendingActivity {
+  const scheduledMs = millis(info.scheduledTime) ?? nowMs
+  return {
+    workflowId,
+    activity: info.activityType?.name ?? 'an activity',
+    state: stateOf(info, nowMs),
+    attempt: info.attempt ?? 1,
+    scheduledMs,
+    startedMs: millis(info.lastStartedTime),
+    lastHeartbeatMs: millis(info.lastHeartbeatTime),
+    lastEndMs: millis(info.lastAttemptCompleteTime),
+    heartbeatTimeoutMs: millis(info.activityOptions?.heartbeatTimeout),
+    queue: info.activityOptions?.taskQueue?.name ?? '',
+    worker: info.lastWorkerIdentity === '' ? null : (info.lastWorkerIdentity ?? null),
+    heartbeat: readHeartbeat(info),
+    lastFailure: readFailure(info.lastFailure),
+  }
+}
+
+function stateOf(info: PendingInfo, nowMs: number): PendingActivity['state'] {
+  const state = Number(info.state)
+  if (info.paused === true || PAUSED.has(state)) return 'paused'
+  if (STARTED.has(state)) return 'started'
+  const nextMs = millis(info.nextAttemptScheduleTime) ?? millis(info.scheduledTime) ?? 0
+  return nextMs > nowMs ? 'backing-off' : 'queued'
+}
+
+/** Null also for an activity that is not ours or of another version: what it says is not for us. */
+function readHeartbeat(info: PendingInfo): ActivityHeartbeat | null {
+  const payload = info.heartbeatDetails?.payloads?.[0]
+  if (payload === undefined) return null
+  const value: unknown = defaultPayloadConverter.fromPayload(payload)
+  if (typeof value !== 'object' || value === null || !('wait' in value)) return null
+  return value as ActivityHeartbeat
+}
+
+function readFailure(failure: PendingInfo['lastFailure']): FailureFacts | null {
+  if (failure === null || failure === undefined) return null
+  const code = failure.applicationFailureInfo?.type
+  if (typeof code === 'string' && code !== '') return { code, message: failure.message ?? '' }
+  const isTimeout = failure.timeoutFailureInfo !== null && failure.timeoutFailureInfo !== undefined
+  return {
+    code: null,
+    message: `${failure.message ?? ''}${isTimeout ? ': its worker gave no sign of life in time' : ''}`,
+  }
+}
+
+export function readWorkflowTask(workflowId: string, description: Description): PendingWorkflowTask | null {
+  const task = description.pendingWorkflowTask
+  if (task === null || task === undefined) return null
+  return {
+    workflowId,
+    queue: description.executionConfig?.taskQueue?.name ?? '',
+    sinceMs: millis(task.originalScheduledTime) ?? millis(task.scheduledTime) ?? 0,
+    attempt: task.attempt ?? 1,
+  }
+}
+
+/** Of a timestamp or a duration; null where it is absent or zero. */
+export function millis(time: Timestamp): number | null {
+  if (time === null || time === undefined) return null
+  const value = Number(time.seconds ?? 0) * 1000 + Math.floor((time.nanos ?? 0) / 1e6)
+  return value > 0 ? value : null
+}

@@ -1,0 +1,102 @@
+/**
+ * No call of the product to the outside is without a deadline. A lint rule cannot see this, so the text is read: each way out
+ * has one place that bounds it, and nothing else may use that way.
+ */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+
+const root = join(import.meta.dirname, '../..')
+
+interface Call {
+  file: string
+  text: string
+}
+
+/** Ways out that need a word in the call itself. */
+const NEEDS_A_WORD: { callee: RegExp; bound: RegExp; why: string }[] = [
+  { callee: /(?<![\w.#])fetch\(/g, bound: /\bsignal\b/, why: 'fetch waits for ever: give it a signal' },
+  // Two arguments: what is waited for, and how long.
+  { callee: /(?<![\w.#])condition\(/g, bound: /,\s*['"`\d]/, why: 'condition waits for ever: give it a time' },
+]
+
+/** Ways out with one door each, where every use is bounded. */
+const ONE_DOOR: { pattern: RegExp; door: string; why: string }[] = [
+  { pattern: /from 'node:https?'/, door: 'src/adapters/policy-server/http-exchange.ts', why: 'bounds each exchange' },
+  { pattern: /new Docker\(/, door: 'src/adapters/docker/engine.ts', why: 'bounds each request to the engine' },
+]
+
+/** Who starts programs, and what ends one that hangs. */
+const STARTS_PROGRAMS: Record<string, string> = {
+  'src/adapters/docker/base-image-rootfs.ts': 'a deadline of its own',
+  'src/adapters/trainer-job/process-launcher.ts': 'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
+  'src/stack/run-command.ts': 'timeoutMs, which every caller has to give',
+  'src/stack/setup/engine-remains.ts': 'the time-out of each call',
+  'src/stack/setup/private-engine.ts': 'a service: START_TIMEOUT_MS until it answers, then engine-watch.ts',
+  'src/stack/supervisor.ts': 'a service: its readiness is watched, its stop has a grace time',
+  'src/stack/up.ts': 'the supervisor itself: steps.ts bounds the wait for it',
+}
+
+function sources(): { file: string; text: string }[] {
+  return readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+    .map((name) => ({ file: `src/${name}`, text: withoutComments(readFileSync(join(root, 'src', name), 'utf8')) }))
+}
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/^\s*\/\/.*$/gm, '')
+}
+
+/** Calls with their arguments, to the bracket that closes them. */
+function callsOf(callee: RegExp, { file, text }: { file: string; text: string }): Call[] {
+  return [...text.matchAll(callee)].map(({ index, 0: head }) => {
+    let depth = 1
+    let end = index + head.length
+    for (; depth > 0 && end < text.length; end++) {
+      if (text[end] === '(') depth++
+      if (text[end] === ')') depth--
+    }
+    return { file, text: text.slice(index, end) }
+  })
+}
+
+for (const { callee, bound, why } of NEEDS_A_WORD) {
+  test(`${why}; so says every call in src`, () => {
+    const calls = sources().flatMap((source) => callsOf(callee, source))
+    assert.ok(calls.length > 1, 'found no call at all: the search is broken')
+    assert.deepEqual(
+      calls.filter(({ text }) => !bound.test(text)),
+      [],
+    )
+  })
+}
+
+for (const { pattern, door, why } of ONE_DOOR) {
+  test(`${door} ${why}: nothing else in src goes out that way`, () => {
+    const users = sources()
+      .filter(({ text }) => pattern.test(text))
+      .map(({ file }) => file)
+    assert.deepEqual(
+      users,
+      [door].filter((file) => users.includes(file)),
+    )
+  })
+}
+
+test('programs are started only where something ends one that hangs', () => {
+  const users = sources()
+    .filter(
+      ({ text }) =>
+        /from 'node:child_process'/.test(text) && !/import type [^\n]* from 'node:child_process'/.test(text),
+    )
+    .map(({ file }) => file)
+  assert.deepEqual(users.toSorted(), Object.keys(STARTS_PROGRAMS).toSorted())
+})
+
+test('the search sees a call without a deadline, also over several lines', () => {
+  const [fetched] = callsOf(/(?<![\w.#])fetch\(/g, { file: 'x', text: 'await fetch(\n  url(a),\n  { method }\n)' })
+  assert.ok(fetched !== undefined && !NEEDS_A_WORD[0]?.bound.test(fetched.text))
+  const [waited] = callsOf(/(?<![\w.#])condition\(/g, { file: 'x', text: 'await condition(() => f(a, b))' })
+  assert.ok(waited !== undefined && !NEEDS_A_WORD[1]?.bound.test(waited.text))
+})
