@@ -1,0 +1,190 @@
+/**
+ * Real workers, server and adapters around one dependency that stalls: the workflows are the product's, run by a worker of
+ * this process whose bookkeeping is scripted; the role that meets the stalled part is a process of its own.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
+import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
+import { describeQueue } from '../../../src/client/blockers/queues.ts'
+import { type Blocker, findBlockers, type LonghaulConnection } from '../../../src/client/index.ts'
+import type { ArtifactRef, ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import { runKeys } from '../../../src/contracts/keys.ts'
+import type { Recipe } from '../../../src/contracts/recipe.types.ts'
+import type { EpisodeInput, ResolvedRun } from '../../../src/contracts/workflows.types.ts'
+import { prepareNamespace } from '../../../src/stack/temporal-namespace.ts'
+import { loadWorkflowBundle } from '../../../src/workers/workflow-bundle.ts'
+import type { Role } from '../../../src/workers/run-worker.ts'
+import { connectToOwnNamespace } from '../own-namespace.ts'
+import { PLAN, policyRef, sandboxHandle, scriptedPipeline } from '../scripted-pipeline.ts'
+
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+
+/** Issue and README promise it: a stalled dependency is named within a minute. */
+const NAMED_WITHIN_MS = 60_000
+
+export interface StallWorld {
+  connection: LonghaulConnection
+  artifacts: string
+  store: ArtifactStore
+  /** What `buildBatch` answers for a run; nothing to train on for others. */
+  batches: Map<string, ArtifactRef>
+  /** Starts a worker process and waits until it polls. */
+  startRole(role: Role, queue: string, env: Record<string, string>): Promise<ChildProcess>
+  /** Stores a recipe for a run. @returns what its workflows are started with */
+  prepareRun(run: string, change?: (recipe: Recipe) => Recipe): Promise<ResolvedRun>
+  start(type: string, workflowId: string, input: object): Promise<void>
+  /** Asks until a blocker fits. @throws Error with the last answer after a minute */
+  named(workflowId: string, fits: (blocker: Blocker) => boolean): Promise<Blocker>
+  close(): Promise<void>
+}
+
+export interface StallWorldOptions {
+  /** Placements are answered with a sandbox on this queue; null: the queue `sandbox` is left to the test. */
+  placeOn: string | null
+}
+
+// Once per process, before the first connection: what goes wrong here goes wrong on purpose.
+Runtime.install({ logger: new DefaultLogger('ERROR') })
+
+export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<StallWorld> {
+  const connection = await connectToOwnNamespace('stalls')
+  const { address, namespace } = connection
+  await prepareNamespace({ address, namespace, raiseRetention: false })
+  const artifacts = await mkdtemp(join(tmpdir(), 'longhaul-stalls-'))
+  const store = createDirectoryStore({ root: artifacts })
+  const batches = new Map<string, ArtifactRef>()
+  const native = await NativeConnection.connect({ address })
+  const workers = await scriptedWorkers({ native, namespace, batches, placeOn })
+  const running = Promise.all(workers.map((worker) => worker.run()))
+  // Looked at when the world closes.
+  running.catch(() => undefined)
+  const children: ChildProcess[] = []
+  const started: string[] = []
+
+  return {
+    connection,
+    artifacts,
+    store,
+    batches,
+    async startRole(role, queue, env) {
+      const child = spawn(process.execPath, [join(root, 'bin/longhaul.mjs'), 'worker', '--role', role], {
+        env: {
+          ...process.env,
+          LONGHAUL_TEMPORAL_ADDRESS: address,
+          LONGHAUL_NAMESPACE: namespace,
+          LONGHAUL_ARTIFACTS: artifacts,
+          LONGHAUL_HOST_ID: `stalls-${process.pid}`,
+          ...env,
+        },
+        stdio: ['ignore', 'ignore', 'inherit'],
+      })
+      children.push(child)
+      await polls(connection, queue)
+      return child
+    },
+    async prepareRun(run, change = (recipe) => recipe) {
+      const { recipe } = await loadRecipe({ name: 'mini', dirs: [join(root, 'recipes')] })
+      const stored = { schema: 'longhaul.recipe/1', hash: 'test', recipe: change(recipe) }
+      return { ...PLAN, run, recipe: await store.putRecord(runKeys.recipe(run), stored) }
+    },
+    async start(type, workflowId, input) {
+      await connection.client.workflow.start(type, { workflowId, taskQueue: 'control', args: [input] })
+      started.push(workflowId)
+    },
+    async named(workflowId, fits) {
+      const deadline = Date.now() + NAMED_WITHIN_MS
+      for (;;) {
+        const look = await findBlockers({ connection, workflowId })
+        const blocker = look.blockers.find(fits)
+        if (blocker !== undefined) return blocker
+        if (Date.now() > deadline) throw new Error(`Not named within a minute: ${JSON.stringify(look)}`)
+        await sleep(1_000)
+      }
+    },
+    async close() {
+      for (const workflowId of started) {
+        await connection.client.workflow
+          .getHandle(workflowId)
+          .terminate('the test is over')
+          .catch(() => undefined)
+      }
+      for (const child of children) child.kill('SIGKILL')
+      for (const worker of workers) worker.shutdown()
+      await running.catch(() => undefined)
+      await native.close()
+      await connection.close()
+      await rm(artifacts, { recursive: true, force: true })
+    },
+  }
+}
+
+/** All workflows as they are; bookkeeping and aggregation answer at once, and a placement gives a host that is not there. */
+async function scriptedWorkers({
+  native,
+  namespace,
+  batches,
+  placeOn,
+}: StallWorldOptions & {
+  native: NativeConnection
+  namespace: string
+  batches: Map<string, ArtifactRef>
+}): Promise<Worker[]> {
+  const script = scriptedPipeline({ tasks: 0 })
+  const activities = Object.fromEntries(
+    Object.entries(script).map(([name, answer]) => [
+      name,
+      async (input: unknown) => (answer as (input: unknown) => unknown)(input),
+    ]),
+  )
+  const buildBatch = async ({ run }: { run: string }) => {
+    const batch = batches.get(run)
+    return { ...NOTHING_BUILT, batches: batch === undefined ? [] : [batch] }
+  }
+  const workflowBundle = await loadWorkflowBundle(process.env['LONGHAUL_BUNDLE'] ?? null)
+  const common = { connection: native, namespace }
+  return Promise.all([
+    Worker.create({ ...common, taskQueue: 'control', workflowBundle, activities }),
+    Worker.create({ ...common, taskQueue: 'artifacts', activities: { ...activities, buildBatch } }),
+    ...(placeOn === null
+      ? []
+      : [
+          Worker.create({
+            ...common,
+            taskQueue: 'sandbox',
+            activities: {
+              openSandbox: async (input: EpisodeInput & { placement: number }) => sandboxHandle(input, placeOn),
+            },
+          }),
+        ]),
+  ])
+}
+
+const NOTHING_BUILT = {
+  trajectories: 0,
+  groups: 0,
+  groupsKept: 0,
+  episodes: 0,
+  infra: 0,
+  meanReward: 0,
+  resolvedRate: 0,
+  meanTurns: 0,
+}
+
+/** Input of `rejectionFineTune` with no task to play: it goes straight on to its training jobs, then publishes. */
+export function publishingInput(plan: ResolvedRun, policy = policyRef(0)): object {
+  return { plan, policy, suite: 'none' }
+}
+
+async function polls(connection: LonghaulConnection, queue: string): Promise<void> {
+  for (const deadline = Date.now() + 90_000; Date.now() < deadline; await sleep(500)) {
+    const { lastPollMs } = await describeQueue({ connection, queue, type: 'activity' })
+    if (lastPollMs !== null) return
+  }
+  throw new Error(`Expected a worker to poll ${queue} within 90 s`)
+}

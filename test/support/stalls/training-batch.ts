@@ -1,0 +1,38 @@
+import { writeBatch } from '../../../src/adapters/trainer-job/batch-writer.ts'
+import { readPolicyFacts } from '../../../src/adapters/trainer-job/policy-facts.ts'
+import { assembleTrajectory } from '../../../src/adapters/trainer-job/trajectory.ts'
+import type { ArtifactRef, ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import { runKeys } from '../../../src/contracts/keys.ts'
+import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
+import { splitIntoMinibatches } from '../../../src/domain/minibatches.ts'
+import { makeEpisode, NEUTRAL } from '../training-records.ts'
+
+/** A batch of one trajectory, as rejection fine-tuning makes it: enough to start a job on. */
+export async function writeSmallBatch({
+  store,
+  run,
+  policy,
+}: {
+  store: ArtifactStore
+  run: string
+  policy: PolicyRef
+}): Promise<ArtifactRef> {
+  const { record, actions } = makeEpisode({ run, stage: 'rft', iteration: 0, index: 0, policy: policy.version })
+  const trajectory = assembleTrajectory({ record, actions, trainFormatErrors: true })
+  return writeBatch({
+    store,
+    directory: runKeys.batch(run, 'rft', 0, 0),
+    kind: 'rft',
+    run,
+    iteration: 0,
+    rows: [{ trajectory, group: 't', member: 0, advantage: null }],
+    minibatches: splitIntoMinibatches({ trajectories: 1, batch: 1 }),
+    groups: [{ id: 't', taskId: 't', rewards: [1], outcomes: [1], infra: 0, dropped: null }],
+    policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
+    ...(await readPolicyFacts(policy)),
+    maxRowTokens: 256,
+    sampling: NEUTRAL,
+    totalSteps: 1,
+    advantage: null,
+  })
+}
