@@ -1,7 +1,9 @@
+import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 import { ensureBaseImage } from '../../src/adapters/docker/base-image.ts'
 import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
@@ -120,6 +122,25 @@ export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): P
       return { ...result, text: textOf(result) }
     },
   }
+}
+
+/** Looks into the sandbox beside the runner. */
+export async function probe({ engine }: SandboxFixture, { name }: SandboxHandle, command: string): Promise<string> {
+  const exec = await engine.docker
+    .getContainer(name)
+    .exec({ Cmd: ['sh', '-c', `${command} 2>/dev/null`], AttachStdout: true, Tty: true, WorkingDir: '/' })
+  const stream = await exec.start({ Tty: true })
+  const chunks: Buffer[] = []
+  for await (const chunk of stream) chunks.push(Buffer.from(chunk))
+  return Buffer.concat(chunks).toString().replaceAll('\r\n', '\n')
+}
+
+export async function untilTrue(condition: () => Promise<boolean>): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt += 1) {
+    if (await condition()) return
+    await sleep(50)
+  }
+  assert.fail('the condition did not come true')
 }
 
 export function textOf({ head, tail }: Pick<TurnResult, 'head' | 'tail'>): string {

@@ -11,7 +11,9 @@ import {
   createPlayer,
   createSandboxFixture,
   never,
+  probe,
   textOf,
+  untilTrue,
 } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
@@ -60,7 +62,7 @@ test('a worker with no memory of the sandbox asks for a finished turn: the journ
 test('the stream is destroyed while a turn runs, the turn is asked again: the second request waits for the first run', async () => {
   const request = player.next('echo started >> /tmp/slow; sleep 1; echo finished >> /tmp/slow; cat /tmp/slow')
   const abandoned = fixture.host.runTurn(sandbox, request, never)
-  await untilTrue(async () => (await probe('cat /tmp/slow')).includes('started'))
+  await untilTrue(async () => (await look('cat /tmp/slow')).includes('started'))
   const other = createDockerSandboxHost({ engine: fixture.engine, hostId: 'other', hostQueue: 'other' })
   try {
     fixture.host.context.runners.disconnect(sandbox.name)
@@ -105,9 +107,9 @@ test('the supervisor of a claimed turn is killed: asking again says that the tur
   const request = player.next('echo $$ > /tmp/victim; sleep 30', { fence: 5 })
   const running = fixture.host.runTurn(sandbox, request, never)
   running.catch(() => undefined)
-  await untilTrue(async () => (await probe('cat /tmp/victim')).trim() !== '')
+  await untilTrue(async () => (await look('cat /tmp/victim')).trim() !== '')
   // The supervisor is the parent of the command's shell.
-  await probe("kill -9 $(awk '{print $4}' /proc/$(cat /tmp/victim)/stat) && kill -9 $(cat /tmp/victim)")
+  await look("kill -9 $(awk '{print $4}' /proc/$(cat /tmp/victim)/stat) && kill -9 $(cat /tmp/victim)")
   await assert.rejects(running, (error) => codeOf(error) === 'Sandbox.Lost')
   await assert.rejects(fixture.host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.Lost')
 })
@@ -218,21 +220,6 @@ test('the container is killed in the middle of a turn: Sandbox.Lost', async () =
   await fixture.host.close(doomed)
 })
 
-/** Looks into the sandbox beside the runner. */
-async function probe(command: string): Promise<string> {
-  const exec = await fixture.engine.docker
-    .getContainer(sandbox.name)
-    .exec({ Cmd: ['sh', '-c', `${command} 2>/dev/null`], AttachStdout: true, Tty: true })
-  const stream = await exec.start({ Tty: true })
-  const chunks: Buffer[] = []
-  for await (const chunk of stream) chunks.push(Buffer.from(chunk))
-  return Buffer.concat(chunks).toString()
-}
-
-async function untilTrue(condition: () => Promise<boolean>): Promise<void> {
-  for (let attempt = 0; attempt < 100; attempt += 1) {
-    if (await condition()) return
-    await sleep(50)
-  }
-  assert.fail('the condition did not come true')
+function look(command: string): Promise<string> {
+  return probe(fixture, sandbox, command)
 }

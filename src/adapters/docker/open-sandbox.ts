@@ -1,14 +1,14 @@
-import type { Container, ContainerInspectInfo } from 'dockerode'
+import type { ContainerInspectInfo } from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.types.ts'
 import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
-import { isStatus } from './engine-errors.ts'
 import { encodeInit, parseReady } from './runner-protocol.ts'
 import { leaseCommand } from './runner-scripts.ts'
 import { scrubbedImage } from './scrubbed-image.ts'
+import { mayStartAgain, startOnce } from './start-container.ts'
 import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
 
 /** Engines under load take their time; a sandbox that is not ready by then is given up. */
@@ -50,7 +50,7 @@ export async function openSandbox(
     const { container, existing } = await createOrAdopt({ engine: context.engine, spec })
     requireUsable(name, existing)
     if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
-    if (existing?.State.Running !== true) await start(container)
+    if (existing?.State.Running !== true) await startOnce(container)
     const cpus = Math.min(input.limits.cpus, context.engine.cpus)
     const line = encodeInit({ tools: input.tools, repoDir: input.repoDir, cpus })
     const reply = await context.runners.request({ name, line, timeoutMs: READY_TIMEOUT_MS, signal })
@@ -79,20 +79,14 @@ function withoutRun({ run, episode }: { run: string; episode: string }): string 
   return episode.startsWith(`${run}/`) ? episode.slice(run.length + 1) : episode
 }
 
-/** A running one is adopted, a created one is started, and one that has ended took the agent's work with it. */
+/** A running one is adopted, a created or stopped one is started; one whose lease ran out has ended for good. */
 function requireUsable(name: string, existing: ContainerInspectInfo | null): void {
   if (existing === null || existing.State.Running || existing.State.Status === 'created') return
+  if (mayStartAgain(existing.State)) return
   throw new LonghaulError({
     code: 'Sandbox.Lost',
     message: 'The sandbox of this placement has already ended',
     details: { name, status: existing.State.Status },
-  })
-}
-
-async function start(container: Container): Promise<void> {
-  await container.start().catch((error: unknown) => {
-    // 304: an attempt beside us was faster.
-    if (!isStatus(error, 304)) throw error
   })
 }
 

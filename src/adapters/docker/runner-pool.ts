@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { ignoreGone, isStatus, toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
+import { mayStartAgain, startOnce } from './start-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-protocol.ts'
 
@@ -116,8 +117,13 @@ async function requireRunning(engine: Engine, name: string, cause: unknown): Pro
   if (cause instanceof LonghaulError) throw cause
   if (isStatus(cause, 404)) throw lost(name, 'the container is gone', cause)
   try {
-    const { State: state } = await engine.docker.getContainer(name).inspect()
-    if (!state.Running) throw lost(name, `the container has stopped (${state.Status})`, cause)
+    const container = engine.docker.getContainer(name)
+    const { State: state } = await container.inspect()
+    if (!state.Running) {
+      if (!mayStartAgain(state)) throw lost(name, `the container has stopped (${state.Status})`, cause)
+      await startOnce(container)
+      return
+    }
     if (state.Paused) throw toSandboxError(cause, { doing: 'asking a paused container', details: { name } })
   } catch (error) {
     if (isStatus(error, 404)) throw lost(name, 'the container is gone', cause)

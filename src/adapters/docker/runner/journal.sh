@@ -75,12 +75,11 @@ start_of() {
 await_turn() {
   patience=40
   until read_claim "$1"; do
-    patience=$((patience - 1))
     if [ "$patience" -eq 0 ]; then
       echo "lh1 lost claimed"
       return 1
     fi
-    sleep 0.05 2>/dev/null || sleep 1
+    await_moment
   done
   if [ "$claim_token" != "$3" ]; then
     echo "lh1 conflict token"
@@ -90,18 +89,29 @@ await_turn() {
     echo "lh1 conflict command"
     return 1
   fi
-  while ! read_done; do
+  # A supervisor under load may take its time to begin; one at work has the output open.
+  patience=200
+  until read_done; do
     start_of "$claim_supervisor"
-    if [ "$start" != "$claim_start" ]; then
-      # It may have finished between the two looks.
-      read_done && break
+    # It may have finished between the two looks.
+    if [ "$start" != "$claim_start" ] && ! read_done; then
       echo "lh1 lost interrupted"
       return 1
     fi
-    sleep 0.05 2>/dev/null || sleep 1
+    if [ "$patience" -eq 0 ] && ! read_done; then
+      echo "lh1 lost unrecorded"
+      return 1
+    fi
+    if [ -e "/proc/$claim_supervisor/fd/7" ]; then patience=200; fi
+    await_moment
   done
 }
 
+# A twentieth of a second, less patience.
+await_moment() {
+  patience=$((patience - 1))
+  sleep 0.05 2>/dev/null || sleep 1
+}
 read_claim() {
   end=
   { read -r claim_hash claim_token claim_supervisor claim_start end <"$1"; } 2>/dev/null

@@ -68,6 +68,8 @@ run() {
   printf '%s\n%s\n%s\n.\n' \
     "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
     "$state" "$open" >"$dir.done"
+  # Open as long as a turn is at work: that is how a second runner tells a long one from one that left no result.
+  exec 7>&-
 }
 
 # Where the watcher ended the turn, the leader is gone but its group may not be: the watcher says when it is.
@@ -100,7 +102,6 @@ measure_output() {
   read -r word size </proc/self/fdinfo/7
   # Some runtimes' /proc does not tell.
   [ "$word" = pos: ] || size=$(wc -c <"$dir.out")
-  exec 7>&-
   size=$((size - marked))
   [ "$size" -le 1048576 ] || : >"$dir.big"
 }

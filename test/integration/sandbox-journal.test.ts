@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { type DockerSandboxHost, createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import type { SandboxHandle, TurnRequest } from '../../src/contracts/sandbox.types.ts'
+import {
+  type Player,
+  type SandboxFixture,
+  codeOf,
+  createPlayer,
+  createSandboxFixture,
+  never,
+  probe,
+  textOf,
+  untilTrue,
+} from './sandbox-fixture.ts'
+
+let fixture: SandboxFixture
+let other: DockerSandboxHost
+let sandbox: SandboxHandle
+let player: Player
+let placement = 0
+
+before(async () => {
+  fixture = await createSandboxFixture('journal', { 'm.py': 'x = 1\n' })
+  other = createDockerSandboxHost({ engine: fixture.engine, hostId: 'other', hostQueue: 'other' })
+  await openAnother()
+})
+
+after(async () => {
+  other.dispose()
+  await fixture.dispose()
+})
+
+// The race: two workers believe that they own the episode and ask for the same turn in the same moment. Whoever claims it
+// first runs it, and the other one waits for that.
+test('two runners ask for one turn at the same moment, twenty times: each ran once, both get the same answer', async () => {
+  for (let round = 0; round < 20; round += 1) {
+    const request = player.next(`echo ${round} >> /tmp/rounds; date +%N`)
+    const [own, foreign] = await Promise.all([ask(request), other.runTurn(sandbox, request, never)])
+    assert.deepEqual(foreign, own)
+  }
+  const expected = Array.from({ length: 20 }, (_, round) => `${round}\n`).join('')
+  assert.equal((await player.play('cat /tmp/rounds')).text, expected)
+})
+
+test('two requests for one turn with different tokens at the same moment: at most one ran', async () => {
+  const request = player.next('echo ran >> /tmp/tokens')
+  const results = await Promise.allSettled([
+    ask(request),
+    other.runTurn(sandbox, { ...request, token: 'another' }, never),
+  ])
+  const refused = results.flatMap((result) => (result.status === 'rejected' ? [codeOf(result.reason)] : []))
+  assert.deepEqual(refused, ['Sandbox.JournalConflict'])
+  assert.equal((await player.play('cat /tmp/tokens')).text, 'ran\n')
+})
+
+test('the runner is killed before, during and after a turn: it runs once, and the answer stays the same', async () => {
+  await killRunners()
+  const first = await player.play('echo before >> /tmp/killed; cat /tmp/killed')
+  assert.equal(first.text, 'before\n')
+  const request = player.next('echo during >> /tmp/killed; sleep 1; cat /tmp/killed; date +%N')
+  const running = ask(request)
+  await untilTrue(async () => (await look('cat /tmp/killed')).includes('during'))
+  await killRunners()
+  const during = await running
+  assert.match(textOf(during), /^before\nduring\n\d+\n$/)
+  await killRunners()
+  assert.deepEqual(await ask(request), during)
+})
+
+test('the supervisor and its watcher are killed between turns: the next turn runs, and its deadline holds', async () => {
+  for (const name of ['LH_SUPERVISOR', 'LH_RUNNER']) await killProcesses(name)
+  assert.equal((await player.play('echo again')).text, 'again\n')
+  // The watcher is the supervisor's only child between turns.
+  await look(
+    "for s in $(grep -l LH_SUPERVISOR /proc/[0-9]*/cmdline); do s=${s#/proc/}; s=${s%/*}; p=$(awk '{print $4}' /proc/$s/stat); [ -e /proc/$p/cmdline ] && grep -q LH_SUPERVISOR /proc/$p/cmdline && kill -9 $s; done",
+  )
+  const { reason } = await player.play('sleep 4243', { timeoutMs: 200 })
+  assert.equal(reason, 'timeout')
+})
+
+test('a result whose end is missing, and what wrote it gone: lost, never believed, never run again', async () => {
+  await openAnother()
+  const request = player.next('echo once >> /tmp/torn; cat /tmp/torn')
+  await ask(request)
+  const done = `/.lh/turns/${request.turn}.${request.token}.done`
+  for (const tear of [`sed -i '$d' ${done}`, `printf '0 exi' > ${done}`, `: > ${done}`, `rm ${done}`]) {
+    await look(tear)
+    await killProcesses('LH_SUPERVISOR')
+    await killRunners()
+    await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Lost', tear)
+  }
+  assert.equal(await look('cat /tmp/torn'), 'once\n')
+})
+
+test('a result that is missing while the supervisor lives on: lost, without waiting for the deadline', async () => {
+  await openAnother()
+  const request = player.next('echo once >> /tmp/gone', { timeoutMs: 600_000 })
+  await ask(request)
+  await look(`rm /.lh/turns/${request.turn}.${request.token}.done`)
+  await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Lost')
+  assert.equal(await look('cat /tmp/gone'), 'once\n')
+})
+
+test('a claim that was torn: lost, and nothing runs', async () => {
+  await openAnother()
+  for (const [turn, text] of Object.entries({ 0: '', 1: 'abc token1 4', 2: `${'0'.repeat(64)} token2 1 1` })) {
+    await look(`printf '${text}' > /.lh/turns/${turn}`)
+    const request = player.next('touch /tmp/ran', { turn: Number(turn), token: `token${turn}` })
+    await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Lost')
+  }
+  assert.equal(await look('ls /tmp/ran'), '')
+})
+
+test('results that the agent wrote for turns to come, under names it guesses: none is believed', async () => {
+  await openAnother()
+  const forged = '0 exit 2 1 0 0 0 1\\n/.lh/state/start\\n\\n.\\n'
+  await player.play(
+    `for t in 1 2 3; do printf '${forged}' > /.lh/turns/$t.guess.done; printf ok > /.lh/turns/$t.guess.out; done`,
+  )
+  const { text, state } = await player.play('echo real')
+  assert.equal(text, 'real\n')
+  assert.equal(state.submitted, false)
+})
+
+test('the container is stopped and started again: a finished turn is answered, the state goes on, an unfinished turn is lost', async () => {
+  await openAnother()
+  const finished = player.next('cd /tmp; export KEPT=1; echo once >> /tmp/restart; date +%N')
+  const answer = await ask(finished)
+  await restart()
+  assert.deepEqual(await ask(finished), answer)
+  assert.equal((await player.play('pwd; echo $KEPT; cat /tmp/restart')).text, '/tmp\n1\nonce\n')
+
+  const unfinished = player.next('echo half >> /tmp/restart; sleep 60')
+  const running = ask(unfinished)
+  running.catch(() => undefined)
+  await untilTrue(async () => (await look('cat /tmp/restart')).includes('half'))
+  await restart()
+  await assert.rejects(running, (error) => codeOf(error) === 'Sandbox.Lost')
+  await assert.rejects(ask(unfinished), (error) => codeOf(error) === 'Sandbox.Lost')
+  assert.equal(await look('cat /tmp/restart'), 'once\nhalf\n')
+})
+
+test('the container was killed and nobody started it: the next request does, and opening it again finds the work', async () => {
+  await openAnother()
+  const request = player.next('echo kept > /tmp/kept; date +%N')
+  const answer = await ask(request)
+  await fixture.engine.docker.getContainer(sandbox.name).kill()
+  assert.deepEqual(await ask(request), answer)
+  await fixture.engine.docker.getContainer(sandbox.name).kill()
+  const adopted = await fixture.host.open(fixture.openInput({ placement }), never)
+  assert.deepEqual(adopted, sandbox)
+  assert.equal((await player.play('cat /tmp/kept')).text, 'kept\n')
+})
+
+test('the lease ran out: the sandbox has ended and is not started again', async () => {
+  const short = await fixture.host.open(fixture.openInput({ placement: 90, leaseMs: 2000 }), never)
+  const container = fixture.engine.docker.getContainer(short.name)
+  await untilTrue(async () => !(await container.inspect()).State.Running)
+  const request = createPlayer(fixture.host, short).next('echo back')
+  await assert.rejects(fixture.host.runTurn(short, request, never), (error) => codeOf(error) === 'Sandbox.Lost')
+  assert.equal((await container.inspect()).State.Running, false)
+})
+
+test('the agent removes the working directory of the container and the runner dies: another one still starts', async () => {
+  await openAnother()
+  await player.play('rm -rf /testbed')
+  await killRunners()
+  assert.equal((await player.play('cd /; echo there')).text.split('\n').at(-2), 'there')
+})
+
+async function openAnother(): Promise<void> {
+  placement += 1
+  sandbox = await fixture.host.open(fixture.openInput({ placement }), never)
+  player = createPlayer(fixture.host, sandbox)
+}
+
+function ask(request: TurnRequest) {
+  return fixture.host.runTurn(sandbox, request, never)
+}
+
+function look(command: string): Promise<string> {
+  return probe(fixture, sandbox, command)
+}
+
+async function killRunners(): Promise<void> {
+  await killProcesses('LH_RUNNER')
+}
+
+/** By a word of their command line, but not the one that looks for them. */
+async function killProcesses(word: string): Promise<void> {
+  await look(
+    `w=${word.slice(0, 3)}; for r in $(grep -l "\${w}${word.slice(3)}" /proc/[0-9]*/cmdline); do r=\${r#/proc/}; kill -9 \${r%/*}; done`,
+  )
+}
+
+async function restart(): Promise<void> {
+  const container = fixture.engine.docker.getContainer(sandbox.name)
+  await container.restart({ t: 0 })
+  await sleep(100)
+}
