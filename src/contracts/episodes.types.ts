@@ -171,6 +171,17 @@ export interface VerdictRecord {
   signs: HackSign[]
 }
 
+/** One attempt at grading that infrastructure kept from a verdict. */
+export interface GradingAttemptRecord {
+  schema: 'longhaul.grading-attempt/1'
+  episode: string
+  attempt: number
+  hostId: string
+  failure: string
+  message: string
+  atMs: number
+}
+
 /** The last record of an episode: everything the ledger and the statistics read. */
 export interface EpisodeRecord extends EpisodeIdentity {
   schema: 'longhaul.episode-result/1'

@@ -39,6 +39,8 @@ export const episodeKeys = {
   capture: (episode: string) => `episodes/${episode}/capture.json`,
   verdict: (episode: string) => `episodes/${episode}/verdict.json`,
   grading: (episode: string, profile: string, file: string) => `episodes/${episode}/grading/${profile}/${file}`,
+  /** One for each attempt at grading: which host it was made on, and what kept it from a verdict. */
+  gradingAttempt: (episode: string, attempt: number) => `episodes/${episode}/grading/attempt-${pad(attempt, 2)}.json`,
   result: (episode: string) => `episodes/${episode}/result.json`,
 }
 

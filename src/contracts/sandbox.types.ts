@@ -22,6 +22,8 @@ export interface OpenSandboxInput {
   /** Placement number, 1-based: a re-placed episode opens a new container. */
   placement: number
   image: string
+  /** Registry digest that the task was gated with; an image with another one is refused. */
+  expectedDigest?: string
   repoDir: string
   /** For images that come from elsewhere: their repository may hold the repair in branches, tags or lost objects.
    *  @default false */
@@ -98,6 +100,8 @@ export interface GradeRunInput {
   ownerRun?: string
   role: 'grader' | 'gate'
   image: string
+  /** Registry digest that the task was gated with; an image with another one is refused. */
+  expectedDigest?: string
   repoDir: string
   patch: Uint8Array
   /** Commands tried in order to apply the patch, run without a shell in `repoDir`; empty patch: none is run. */

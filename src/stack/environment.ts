@@ -19,6 +19,7 @@ import { packageFile } from './package-root.ts'
  * | LONGHAUL_ARTIFACTS | directory of the artifact store (below the stack's data) |
  * | LONGHAUL_BASE_PYTHON | the Python to make the trainer's environment with |
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
+ * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |
  * | LONGHAUL_LEASE_S | seconds that a sandbox lives without a sign of life (600) |
  *
  * | a process of the stack gets | meaning |

@@ -8,6 +8,7 @@ import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.
 import { watchImages, watchSandbox } from '../activities/waits/watch-sandbox.ts'
 import { connectEngine } from '../adapters/docker/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine-pulse.ts'
+import { createImageKeeper } from '../adapters/docker/image-keeper.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox-host.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
@@ -44,7 +45,10 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
   const tasks = createTaskReader(store)
   const policies = policyClientsOf(environment, recipes)
   const shared = { store, sandbox, recipes, tasks }
-  const reaper = startHostReaper({ engine, hostId, namespaceId, namespace, connection, store })
+  const { cacheDir, minFreeBytes } = environment
+  const keeper = createImageKeeper({ engine, cacheDir })
+  const owned = { hostId, namespaceId, namespace, connection }
+  const reaper = startHostReaper({ ...owned, engine, store, keeper, minFreeBytes })
   return {
     workers: [
       {
@@ -58,11 +62,7 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
           suites: createSuiteReader(store),
           ensureImage: watchImages({
             engine: watched,
-            ensureImage: createImageProvider({
-              engine,
-              cacheDir: environment.cacheDir,
-              log: (line) => console.error(line),
-            }),
+            ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
           }),
         }),
       },
@@ -84,6 +84,7 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
     ],
     async dispose() {
       host.dispose()
+      keeper.dispose()
       await reaper.stop()
     },
   }

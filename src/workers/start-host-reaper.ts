@@ -1,5 +1,7 @@
 import { Runtime } from '@temporalio/worker'
 import type { Engine } from '../adapters/docker/engine.ts'
+import { evictImages } from '../adapters/docker/evict-images.ts'
+import type { ImageKeeper } from '../adapters/docker/image-keeper.ts'
 import { reapLeftovers } from '../adapters/docker/reap-leftovers.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { type RunningReaper, startReaper } from './reaper.ts'
@@ -13,13 +15,15 @@ export interface HostReaperInput {
   namespace: string
   connection: ServerConnection
   store: ArtifactStore
+  keeper: ImageKeeper
+  minFreeBytes: number
   /** @default 30_000 */
   intervalMs?: number
 }
 
 /** The reaper of a sandbox worker. Several workers of one host each have one: they find the same things and agree. */
 export function startHostReaper(input: HostReaperInput): RunningReaper {
-  const { engine, hostId, namespaceId, namespace, connection, store, intervalMs } = input
+  const { engine, hostId, namespaceId, namespace, connection, store, keeper, minFreeBytes, intervalMs } = input
   const owners = createOwnerRegistry({ connection, namespace, store })
   const now = createSteadyClock()
   const { logger, metricMeter } = Runtime.instance()
@@ -35,6 +39,9 @@ export function startHostReaper(input: HostReaperInput): RunningReaper {
         now: now(),
         signal,
       })
+      // After the containers: images are free with them.
+      const images = await evictImages({ engine, keeper, minFreeBytes, signal })
+      if (images.length > 0) logger.info('removed images for room', { images })
       for (const { kind, why } of report.removed) removed.add(1, { kind, why })
       return report
     },

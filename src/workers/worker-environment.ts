@@ -25,6 +25,8 @@ export interface WorkerEnvironment {
   leaseMs: number
   /** LONGHAUL_SANDBOX_RUNTIME: OCI runtime of this host's containers (runsc, kata); unset: the engine's own */
   sandboxRuntime: string | null
+  /** LONGHAUL_MIN_FREE_GIB: below this much free disk at the engine, task images that were not needed for longest go. @default 10 */
+  minFreeBytes: number
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
   recipeDirs: string[]
 }
@@ -49,6 +51,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     bundle: env['LONGHAUL_BUNDLE'] ?? null,
     cacheDir: required('LONGHAUL_CACHE'),
     hostId: env['LONGHAUL_HOST_ID'] ?? null,
+    minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
     leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
     sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
@@ -62,5 +65,14 @@ function leaseSeconds(text = '600'): number {
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected LONGHAUL_LEASE_S to be an integer ≥ 5, got ${JSON.stringify(text)}`,
+  })
+}
+
+function freeGib(text = '10'): number {
+  const value = Number(text)
+  if (text !== '' && value >= 0) return value
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`,
   })
 }

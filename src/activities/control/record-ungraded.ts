@@ -1,14 +1,26 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Disposition } from '../../contracts/episodes.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
+import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import { isPolicyDisposition, ungradedVerdict } from '../../domain/episode-rules.ts'
 import { recordOutcome } from '../episode-result.ts'
 
-/** An episode without verdict: it has no reward, counts in no mean, and enters the ledger as excluded. */
-export function recordUngraded(
+/**
+ * The last word on an episode whose grading never ended: what was submitted and could not be graded has no reward, counts in
+ * no mean, and enters the ledger as excluded. A grader that died after its verdict has been heard all the same.
+ */
+export async function recordUngraded(
   store: ArtifactStore,
   input: EpisodeInput & { disposition: Disposition; failure: string | null },
 ): Promise<EpisodeResult> {
   const { disposition, failure } = input
-  const ungraded = { verdict: null, verdictReason: null, signs: [], patchBytes: 0 }
-  return recordOutcome(store, input, { disposition, failure, ...ungraded })
+  const graded = isPolicyDisposition(disposition)
+    ? await store.readRecord<VerdictRecord>(episodeKeys.verdict(episodeId(input)))
+    : null
+  const { verdict, reason } =
+    graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }
+  const verdictReason = verdict === 'could-not-grade' && graded === null ? (failure ?? reason) : reason
+  const signs = graded?.signs ?? []
+  return recordOutcome(store, input, { disposition, failure, verdict, verdictReason, signs, patchBytes: 0 })
 }

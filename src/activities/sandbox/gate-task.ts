@@ -25,6 +25,8 @@ export interface GateRecord {
   verdict: VerdictKind
   reason: string | null
   gradeMs: number
+  /** What it was checked in; absent in older records. */
+  imageDigest?: string
 }
 
 export async function gateTask(
@@ -52,7 +54,7 @@ export async function gateTask(
   if (known !== null) return { ok: known.ok }
 
   const task = await deps.tasks({ suite, taskId })
-  const { kind, reason, gradeMs } = await runGrading(
+  const { kind, reason, gradeMs, image } = await runGrading(
     deps,
     {
       run: input.run,
@@ -77,6 +79,7 @@ export async function gateTask(
     verdict: kind,
     reason,
     gradeMs,
+    imageDigest: image,
   })
   return { ok: record.ok }
 }

@@ -1,5 +1,5 @@
 import type { ArtifactRef } from '../../contracts/artifacts.types.ts'
-import type { Disposition, VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { Disposition, GradingAttemptRecord, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
@@ -7,6 +7,8 @@ import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.type
 import { sha256Hex } from '../hash.ts'
 import { recordOutcome } from '../episode-result.ts'
 import type { TaskReader } from '../stored-tasks.ts'
+import { gatedDigest } from './gated-digest.ts'
+import { gradingFailed, isHostFailure, reasonOf } from './grading-failures.ts'
 import { sandboxLimits } from './open-sandbox.ts'
 import { type Graded, type GradingDependencies, runGrading } from './run-grading.ts'
 
@@ -18,21 +20,26 @@ export interface SubmissionInput extends EpisodeInput {
   patch: ArtifactRef | null
   owner: string
   ownerRun: string
+  attempt: number
+  /** No further attempt will be made: what keeps this one from a verdict is the reason for having none. */
+  isLastAttempt: boolean
 }
+
+type GradeDependencies = GradingDependencies & { recipe: Recipe; tasks: TaskReader; hostId: string }
 
 /**
  * Verdict and last record of an episode. Rewards come only from hidden tests in a fresh container, with one saving: an empty,
  * missing or oversized patch takes the gate's result (`from: 'gate'`), since the gate has proven that an empty patch does not resolve.
  */
 export async function gradeSubmission(
-  deps: GradingDependencies & { recipe: Recipe; tasks: TaskReader },
+  deps: GradeDependencies,
   input: SubmissionInput,
   signal: AbortSignal,
 ): Promise<EpisodeResult> {
   const episode = episodeId(input)
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
   const stored = await deps.store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
-  const graded = stored ?? (await verdictOf(deps, input, task, signal))
+  const graded = stored ?? (await verdictOrReason(deps, input, task, signal))
   const { record } = await deps.store.claimRecord<VerdictRecord>(episodeKeys.verdict(episode), {
     ...graded,
     schema: 'longhaul.verdict/1',
@@ -48,8 +55,38 @@ export async function gradeSubmission(
   })
 }
 
+/**
+ * What keeps a grader from a verdict may be its host: the attempt fails and any host takes the next. After the last one the
+ * episode is excluded with the reason, never scored.
+ */
+async function verdictOrReason(
+  deps: GradeDependencies,
+  input: SubmissionInput,
+  task: Task,
+  signal: AbortSignal,
+): Promise<Graded> {
+  try {
+    return await verdictOf(deps, input, task, signal)
+  } catch (error) {
+    if (signal.aborted || !isHostFailure(error)) throw error
+    const { attempt, isLastAttempt } = input
+    const episode = episodeId(input)
+    await deps.store.claimRecord<GradingAttemptRecord>(episodeKeys.gradingAttempt(episode, attempt), {
+      schema: 'longhaul.grading-attempt/1',
+      episode,
+      attempt,
+      hostId: deps.hostId,
+      failure: error.code,
+      message: error.message,
+      atMs: Date.now(),
+    })
+    if (isLastAttempt) return couldNotGrade(task, reasonOf(error.code), await patchHash(deps, input))
+    throw gradingFailed(error, { host: deps.hostId, attempt })
+  }
+}
+
 async function verdictOf(
-  deps: GradingDependencies & { recipe: Recipe },
+  deps: GradeDependencies,
   input: SubmissionInput,
   task: Task,
   signal: AbortSignal,
@@ -70,11 +107,32 @@ async function verdictOf(
       role: 'grader',
       limits: sandboxLimits(deps.recipe),
       patch: await deps.store.get(input.patch),
+      ...(await gatedDigest(deps.store, input)),
       task,
       logKey: episodeKeys.grading(episode, task.gradingProfile, 'test_output.txt'),
     },
     signal,
   )
+}
+
+async function patchHash({ store }: GradeDependencies, { patch }: SubmissionInput): Promise<string> {
+  return sha256Hex(patch === null ? '' : await store.get(patch))
+}
+
+function couldNotGrade(task: Task, reason: string, patchSha256: string): Graded {
+  return {
+    taskId: task.taskId,
+    kind: 'could-not-grade',
+    reason,
+    profile: task.gradingProfile,
+    from: 'container',
+    patchSha256,
+    failToPass: { passed: 0, total: task.failToPass.length },
+    passToPass: { passed: 0, total: task.passToPass.length },
+    gradeMs: 0,
+    image: task.image,
+    signs: [],
+  }
 }
 
 function fromGate(task: Task, reason: string): Graded {

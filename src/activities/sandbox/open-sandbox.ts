@@ -7,6 +7,7 @@ import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import { episodeSpec } from '../episode-spec.ts'
+import { gatedDigest } from './gated-digest.ts'
 
 export interface OpenDependencies {
   store: ArtifactStore
@@ -51,6 +52,7 @@ export async function openSandbox(
       role: 'agent',
       placement,
       image: task.image,
+      ...(await gatedDigest(deps.store, input)),
       repoDir: task.repoDir,
       scrubHistory: task.synthetic === null,
       tools: scaffoldProfile(spec.scaffold).tools,

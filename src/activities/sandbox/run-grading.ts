@@ -23,7 +23,10 @@ export interface GradingDependencies {
 export type Graded = Omit<VerdictRecord, 'schema' | 'episode'>
 
 export interface RunGradingInput
-  extends Pick<GradeRunInput, 'run' | 'episode' | 'owner' | 'ownerRun' | 'role' | 'limits' | 'patch'> {
+  extends Pick<
+    GradeRunInput,
+    'run' | 'episode' | 'owner' | 'ownerRun' | 'role' | 'limits' | 'patch' | 'expectedDigest'
+  > {
   task: Task
   /** Where the log is kept. */
   logKey: string
@@ -63,7 +66,7 @@ export async function runGrading(
 
 async function gradeOnce(
   deps: GradingDependencies,
-  { task, run, episode, owner, ownerRun, role, limits, patch }: RunGradingInput,
+  { task, run, episode, owner, ownerRun, expectedDigest, role, limits, patch }: RunGradingInput,
   signal: AbortSignal,
 ): Promise<{ ran: GradeRunResult; verdict: Verdict }> {
   const ran = await deps.sandbox.grade(
@@ -72,6 +75,7 @@ async function gradeOnce(
       episode,
       owner,
       ...(ownerRun === undefined ? {} : { ownerRun }),
+      ...(expectedDigest === undefined ? {} : { expectedDigest }),
       role,
       limits,
       patch,

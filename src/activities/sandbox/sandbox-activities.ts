@@ -7,6 +7,7 @@ import type { RecipeReader } from '../stored-recipe.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { gateTask } from './gate-task.ts'
 import { gradeSubmission } from './grade-submission.ts'
+import { gradingFailed, isHostFailure } from './grading-failures.ts'
 import { type EnsureImage, openSandbox } from './open-sandbox.ts'
 
 export interface SandboxDependencies {
@@ -26,13 +27,29 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
     openSandbox: activity(async (input, { signal }) =>
       openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...ownerOf() }, signal),
     ),
-    gradeSubmission: activity(async (input, { signal }) =>
-      gradeSubmission({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...ownerOf() }, signal),
+    gradeSubmission: activity(async (input, { signal, attempt }) =>
+      gradeSubmission(
+        { ...deps, recipe: await deps.recipes(input.run) },
+        { ...input, ...ownerOf(), attempt, isLastAttempt: isLastAttempt() },
+        signal,
+      ),
     ),
-    gateTask: activity(async (input, { signal }) =>
-      gateTask({ ...deps, recipe: await deps.recipes(input.run), ...ownerOf() }, input, signal),
-    ),
+    gateTask: activity(async (input, { signal, attempt }) => {
+      try {
+        return await gateTask({ ...deps, recipe: await deps.recipes(input.run), ...ownerOf() }, input, signal)
+      } catch (error) {
+        // Another host may have what this one lacks; after the last attempt the cause itself is the answer.
+        if (signal.aborted || isLastAttempt() || !isHostFailure(error)) throw error
+        throw gradingFailed(error, { host: deps.hostId, attempt })
+      }
+    }),
   }
+}
+
+function isLastAttempt(): boolean {
+  const { attempt, retryPolicy } = Context.current().info
+  // 0 and nothing both mean: without end.
+  return attempt >= (retryPolicy?.maximumAttempts || Number.POSITIVE_INFINITY)
 }
 
 /** The workflow that a container is opened for: while this execution of it runs, somebody will close the container. */

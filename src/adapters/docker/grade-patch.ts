@@ -10,9 +10,10 @@ import { createOrAdopt } from './create-container.ts'
 import type { Engine } from './engine.ts'
 import { readGradeFiles } from './grade-files.ts'
 import { removeContainer } from './remove-container.ts'
+import { requireImage } from './require-image.ts'
 import { HOME, HOSTS_FILE, shellQuote, textFile } from './runner-files.ts'
 import { packScripts } from './runner-scripts.ts'
-import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
+import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 import { packFiles } from './tar.ts'
 
 /** Beyond the deadline inside: start, apply and a machine under load. */
@@ -29,7 +30,7 @@ export async function gradePatch(
   return context.starting.use(async () => {
     signal.throwIfAborted()
     const { engine } = context
-    const digest = await requireImage(context, input.image)
+    const digest = await requireImage({ engine: context.engine, ...input })
     const spec = gradingSpec(context, input, digest)
     const name = spec.name ?? ''
     const files = packGradeFiles(input)

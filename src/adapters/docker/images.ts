@@ -18,10 +18,24 @@ export async function imageExists({ engine, image }: ImageInput): Promise<boolea
 }
 
 /** Registry digest where the image has one, else its content id; null where the engine has no such image. */
-export async function imageDigest({ engine, image }: ImageInput): Promise<string | null> {
+export async function imageDigest(input: ImageInput): Promise<string | null> {
+  return (await imageFacts(input))?.digest ?? null
+}
+
+export interface ImageFacts {
+  /** Registry digest where the image has one, else its content id. */
+  digest: string
+  /** Every digest a registry knows it by; none for an image that was made here. */
+  registryDigests: string[]
+  architecture: string
+}
+
+/** Null where the engine has no such image. */
+export async function imageFacts({ engine, image }: ImageInput): Promise<ImageFacts | null> {
   try {
     const facts = await engine.docker.getImage(image).inspect()
-    return facts.RepoDigests?.[0]?.split('@')[1] ?? facts.Id
+    const digests = ((facts.RepoDigests as string[] | null) ?? []).map((name) => name.split('@')[1] ?? '')
+    return { digest: digests[0] ?? facts.Id, registryDigests: digests, architecture: facts.Architecture }
   } catch (error) {
     if (isStatus(error, 404)) return null
     throw error

@@ -5,11 +5,12 @@ import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.ty
 import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
+import { requireImage } from './require-image.ts'
 import { encodeInit, parseReady } from './runner-protocol.ts'
 import { leaseCommand } from './runner-scripts.ts'
 import { scrubbedImage } from './scrubbed-image.ts'
 import { mayStartAgain, startOnce } from './start-container.ts'
-import { type SandboxContext, limitsOnHost, requireImage } from './sandbox-context.ts'
+import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 
 /** Engines under load take their time; a sandbox that is not ready by then is given up. */
 const READY_TIMEOUT_MS = 60_000
@@ -22,7 +23,7 @@ export async function openSandbox(
 ): Promise<SandboxHandle> {
   return context.starting.use(async () => {
     signal.throwIfAborted()
-    const digest = await requireImage(context, input.image)
+    const digest = await requireImage({ engine: context.engine, ...input })
     const name = containerName([input.run, withoutRun(input), input.role, input.placement])
     const spec = containerSpec({
       engine: context.engine,

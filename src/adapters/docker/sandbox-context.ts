@@ -1,8 +1,6 @@
-import { LonghaulError } from '../../contracts/errors.ts'
 import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { CpuPool } from './cpu-pool.ts'
 import type { Engine } from './engine.ts'
-import { imageDigest } from './images.ts'
 import type { RunnerPool } from './runner-pool.ts'
 import type { Slots } from './slots.ts'
 
@@ -21,17 +19,6 @@ export interface SandboxContext {
   /** OCI runtime of this host where a recipe names none. */
   runtime: string | null
   maxLifeMs: number
-}
-
-/** @throws LonghaulError `Sandbox.ImageMissing` */
-export async function requireImage(context: SandboxContext, image: string): Promise<string> {
-  const digest = await imageDigest({ engine: context.engine, image })
-  if (digest !== null) return digest
-  throw new LonghaulError({
-    code: 'Sandbox.ImageMissing',
-    message: 'The engine does not have the image',
-    details: { image },
-  })
 }
 
 /** A recipe's own choice of runtime comes before the host's. */

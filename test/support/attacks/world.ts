@@ -170,10 +170,11 @@ async function play(input: PlayInput): Promise<AttackResult> {
     const { disposition } = await advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
     const captured = await host.capture(sandbox, recipe.scaffold.submit.capture, never)
     const patch = await store.put(episodeKeys.patch(episode), captured.patch)
-    const grading = { store, sandbox: host, ensureImage, recipe, tasks }
+    const grading = { store, sandbox: host, ensureImage, recipe, tasks, hostId: 'attacks' }
+    const attempt = { attempt: 1, isLastAttempt: false }
     await gradeSubmission(
       grading,
-      { ...identity, disposition: disposition ?? 'turn-limit', patch, owner: 'attack', ownerRun: 'attack' },
+      { ...identity, disposition: disposition ?? 'turn-limit', patch, owner: 'attack', ownerRun: 'attack', ...attempt },
       never,
     )
     return await readResult(store, episode, captured.patch, script.length)

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
+
+import { evictImages } from '../../src/adapters/docker/evict-images.ts'
+import { createImageKeeper, type ImageKeeper } from '../../src/adapters/docker/image-keeper.ts'
+import { imageExists } from '../../src/adapters/docker/images.ts'
+import { pullImage } from '../../src/adapters/docker/pull-image.ts'
+import { requireImage } from '../../src/adapters/docker/require-image.ts'
+import { startTestRegistry, type TestRegistry } from '../support/test-registry.ts'
+import { codeOf, createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
+
+const cacheDir = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
+const HOUR_MS = 3_600_000
+let fixture: SandboxFixture
+let registry: TestRegistry
+let keeper: ImageKeeper
+
+before(async () => {
+  fixture = await createSandboxFixture('images', { 'm.py': 'x = 1\n' })
+  registry = await startTestRegistry()
+  keeper = createImageKeeper({ engine: fixture.engine, cacheDir })
+})
+
+after(async () => {
+  const { docker } = fixture.engine
+  const ours = await docker.listImages({ filters: { reference: [registry.reference('*')] } })
+  for (const { Id } of ours) await docker.getImage(Id).remove({ force: true })
+  await registry.close()
+  await fixture.dispose()
+  rmSync(cacheDir, { recursive: true })
+})
+
+function pull(image: string, signal: AbortSignal = never): Promise<void> {
+  return pullImage({ engine: fixture.engine, image, log: () => undefined, signal })
+}
+
+function ensure(image: string, signal: AbortSignal = never): Promise<void> {
+  return keeper.ensure({ image, make: (stopped) => pull(image, stopped), signal })
+}
+
+test('siblings ask at once, in one process and in three: one of them pulls, and all have it', async () => {
+  const { image, digest } = await registry.publish({ name: 'shared', tag: '1', text: 'shared' })
+  const child = new URL('../support/ensure-image.ts', import.meta.url).pathname
+  const elsewhere = Promise.all(
+    [1, 2].map(() => promisify(execFile)(process.execPath, [child, cacheDir, image], { env: process.env })),
+  )
+  await Promise.all([ensure(image), ensure(image), ensure(image)])
+  const pulls = (await elsewhere).filter(({ stdout }) => stdout.includes('pulled')).length
+  assert.ok(pulls <= 1)
+  assert.equal(registry.layersSent(), 1)
+  assert.equal(await requireImage({ engine: fixture.engine, image, expectedDigest: digest }), digest)
+})
+
+test('the one that pulls is cancelled: the pull goes on for the others', async () => {
+  const { image } = await registry.publish({ name: 'cancelled', tag: '1', text: 'cancelled' })
+  const controller = new AbortController()
+  const reason = new Error('cancelled')
+  const first = ensure(image, controller.signal)
+  const second = ensure(image)
+  controller.abort(reason)
+  await assert.rejects(first, (error) => error === reason)
+  await second
+  assert.equal(await imageExists({ engine: fixture.engine, image }), true)
+})
+
+test('a registry without the image: missing for good; one that is overloaded: to be tried again', async () => {
+  const nowhere = `${registry.reference('nowhere')}:1`
+  await assert.rejects(ensure(nowhere), (error) => codeOf(error) === 'Sandbox.ImageMissing')
+  registry.fail(429)
+  try {
+    await assert.rejects(ensure(nowhere), (error: Error & { retryable?: boolean }) => {
+      assert.deepEqual([codeOf(error), error.retryable], ['Sandbox.PullFailed', true])
+      return true
+    })
+  } finally {
+    registry.fail(null)
+  }
+})
+
+test('the tag moved after the gate: refused when opened and when graded, and no reward can come of it', async () => {
+  const gated = await registry.publish({ name: 'moved', tag: '1', text: 'before' })
+  const moved = await registry.publish({ name: 'moved', tag: '1', text: 'after' })
+  await ensure(moved.image)
+  const { engine, host } = fixture
+  assert.equal(await requireImage({ engine, image: moved.image, expectedDigest: moved.digest }), moved.digest)
+  const mismatch = (error: unknown): boolean => codeOf(error) === 'Sandbox.ImageMismatch'
+  const changes = { image: moved.image, expectedDigest: gated.digest }
+  await assert.rejects(host.open(fixture.openInput(changes), never), mismatch)
+  const graded = host.grade(
+    {
+      ...fixture.openInput(changes),
+      role: 'grader',
+      patch: new Uint8Array(),
+      applyCommands: [],
+      evalScript: 'true',
+      timeoutMs: 10_000,
+    },
+    never,
+  )
+  await assert.rejects(graded, mismatch)
+})
+
+test('a reference by digest names exact bytes; an image for another machine is refused', async () => {
+  const { engine } = fixture
+  const { digest } = await registry.publish({ name: 'pinned', tag: '1', text: 'pinned' })
+  const pinned = `${registry.reference('pinned')}@${digest}`
+  await ensure(pinned)
+  assert.equal(await requireImage({ engine, image: pinned }), digest)
+
+  const other = await registry.publish({ name: 'other', tag: '1', text: 'other', architecture: 'arm64' })
+  // An engine may refuse it already while it pulls.
+  await ensure(other.image).catch((error: unknown) => assert.equal(codeOf(error), 'Sandbox.ImageMissing'))
+  await assert.rejects(requireImage({ engine, image: other.image }), (error) =>
+    ['Sandbox.ImageMismatch', 'Sandbox.ImageMissing'].includes(String(codeOf(error))),
+  )
+})
+
+test('an image that was built here has no registry digest: the gate of another host is no reason to refuse it', async () => {
+  const { engine, image } = fixture
+  assert.match(await requireImage({ engine, image, expectedDigest: `sha256:${'0'.repeat(64)}` }), /^sha256:/)
+})
+
+test('the disk is full: images go, longest unused first, but none in use, none used of late, none of others', async () => {
+  const { engine } = fixture
+  const names = ['oldest', 'held', 'older', 'old', 'recent'] as const
+  const images = new Map<string, string>()
+  for (const name of [...names, 'foreign']) {
+    const { image } = await registry.publish({ name, tag: '1', text: name })
+    images.set(name, image)
+    if (name === 'foreign') await pull(image)
+    else await ensure(image)
+  }
+  const imageOf = (name: string): string => images.get(name) ?? ''
+  const uses = await keeper.uses()
+  const now = Date.now()
+  for (const [age, name] of ['old', 'older', 'held', 'oldest'].entries()) {
+    await uses.note({ image: imageOf(name), usedAtMs: now - (age + 1) * HOUR_MS })
+  }
+  const holder = await engine.docker.createContainer({ Image: imageOf('held'), Cmd: ['x'] })
+  try {
+    // Room appears after two removals; a new keeper reads what an earlier one noted.
+    let looks = 0
+    const freeBytes = async (): Promise<number> => (looks++ < 3 ? 0 : 100)
+    const later = createImageKeeper({ engine, cacheDir })
+    const evict = { engine, keeper: later, minFreeBytes: 50, now, signal: never }
+    assert.deepEqual(await evictImages({ ...evict, freeBytes: async () => 50 }), [])
+    assert.deepEqual(await evictImages({ ...evict, freeBytes: async () => null }), [])
+    assert.deepEqual(await evictImages({ ...evict, freeBytes }), [imageOf('oldest'), imageOf('older')])
+    assert.deepEqual(await evictImages({ ...evict, freeBytes: async () => 0 }), [imageOf('old')])
+    const left = await Promise.all(
+      [...images].map(async ([name, image]) => [name, await imageExists({ engine, image })]),
+    )
+    assert.deepEqual(Object.fromEntries(left), {
+      oldest: false,
+      held: true,
+      older: false,
+      old: false,
+      recent: true,
+      foreign: true,
+    })
+  } finally {
+    await holder.remove({ force: true })
+  }
+})

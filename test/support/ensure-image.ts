@@ -1,0 +1,13 @@
+/** A process that needs an image, for tests of several at once: `node ensure-image.ts CACHE_DIR IMAGE`. */
+import { connectEngine } from '../../src/adapters/docker/engine.ts'
+import { createImageKeeper } from '../../src/adapters/docker/image-keeper.ts'
+import { pullImage } from '../../src/adapters/docker/pull-image.ts'
+
+const [, , cacheDir = '', image = ''] = process.argv
+const engine = await connectEngine()
+const { signal } = new AbortController()
+await createImageKeeper({ engine, cacheDir }).ensure({
+  image,
+  signal,
+  make: (stopped) => pullImage({ engine, image, log: (line) => console.log(line), signal: stopped }),
+})

@@ -1,0 +1,58 @@
+/** Episodes that keep a sandbox worker busy with opening, turns, capture, closing and grading. */
+import { fileURLToPath } from 'node:url'
+import { prepareSuite } from '../../../src/activities/control/prepare-suite.ts'
+import type { StoredRecipe } from '../../../src/activities/stored-recipe.ts'
+import { readOrThrow } from '../../../src/activities/stored-tasks.ts'
+import { loadTasks } from '../../../src/adapters/datasets/load-tasks.ts'
+import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
+import { runKeys, suiteKeys } from '../../../src/contracts/keys.ts'
+import type { SuiteManifest } from '../../../src/contracts/tasks.types.ts'
+import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
+import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
+import type { LeakWorld } from './leak-stack.ts'
+
+const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
+const RUN = 'leaks'
+
+export interface LeakLoad {
+  /** Starts one more episode; its workflow id. */
+  start(): Promise<string>
+  started(): number
+  /** Ids of those that have not ended. */
+  open(): Promise<string[]>
+}
+
+/** Stores what `resolveRecipe` and `prepareSuite` would, so that episodes can be started on their own. */
+export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
+  const { store, connection, policyUrl } = world
+  const { workflow } = connection.client
+  const { recipe, hash } = await loadRecipe({
+    name: 'mini',
+    dirs: [RECIPES],
+    // A token a byte: the prompts are longer than the demo's.
+    overrides: { policyServer: { url: policyUrl }, evaluate: { context: 60_000, tasks: 2 } },
+  })
+  const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
+  await store.putRecord(runKeys.recipe(RUN), stored)
+  const { suite } = await prepareSuite({ store, loadTasks, recipe }, 'heldOut')
+  const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
+  let count = 0
+  return {
+    async start() {
+      const index = count++
+      const taskId = taskIds[index % taskIds.length] ?? ''
+      const common = { run: RUN, stage: 'eval-leaks', iteration: 1, policy: 'v000000-00000000' }
+      const input: EpisodeInput = { ...common, suite, taskId, index, evaluation: true }
+      const workflowId = `${RUN}/ep/${index}`
+      await workflow.start('episode', { workflowId, taskQueue: QUEUES.control, args: [input] })
+      return workflowId
+    },
+    started: () => count,
+    async open() {
+      const ids: string[] = []
+      const query = `WorkflowType = 'episode' AND ExecutionStatus = 'Running'`
+      for await (const { workflowId } of workflow.list({ query })) ids.push(workflowId)
+      return ids
+    },
+  }
+}

@@ -1,0 +1,35 @@
+import { startStack } from '../../../src/stack/start-stack.ts'
+import { type PipelineWorld, worldOf } from '../pipeline-world.ts'
+import { startObedientPolicyServer } from './obedient-policy-server.ts'
+
+export interface LeakWorld extends PipelineWorld {
+  policyUrl: string
+}
+
+/** Temporal, the control worker and a policy server; sandbox workers are started and killed by the scenario itself. */
+export async function withLeakStack<T>(
+  { name, home, signal }: { name: string; home: string; signal: AbortSignal },
+  work: (world: LeakWorld) => Promise<T>,
+): Promise<T> {
+  const policy = await startObedientPolicyServer()
+  const { LONGHAUL_POLICY_URL: before } = process.env
+  process.env['LONGHAUL_POLICY_URL'] = policy.url
+  try {
+    const stack = await startStack({ name, home, roles: ['control'], policyServer: false, quiet: true, signal })
+    try {
+      // A stack of the control role alone has no engine of its own to name.
+      const world = await worldOf({ ...stack, dockerHost: stack.dockerHost ?? process.env['DOCKER_HOST'] ?? null })
+      try {
+        return await work({ ...world, policyUrl: policy.url })
+      } finally {
+        await world.close()
+      }
+    } finally {
+      await stack.stop()
+    }
+  } finally {
+    if (before === undefined) delete process.env['LONGHAUL_POLICY_URL']
+    else process.env['LONGHAUL_POLICY_URL'] = before
+    await policy.close()
+  }
+}

@@ -1,0 +1,89 @@
+/** Looks at the engine from outside, by its own rules: nothing here asks the reaper. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Leftover, listLeftovers } from '../../../src/adapters/docker/list-leftovers.ts'
+import type { PipelineWorld } from '../pipeline-world.ts'
+
+const INTERVAL_MS = 1_000
+
+export interface LeftoverWatch {
+  /** Everything of this namespace that is there now. */
+  present(): Promise<Leftover[]>
+  /** Every container id that was ever seen. */
+  seen(): Set<string>
+  /** Longest that something stayed after its owner had closed or it had ended, in seconds. */
+  longestOverdueS(): number
+  stop(): Promise<void>
+}
+
+/** Notes since when each thing has been nobody's: its workflow is closed, or it has ended by itself. */
+export function watchLeftovers(world: PipelineWorld, namespaceId: string): LeftoverWatch {
+  const seen = new Set<string>()
+  const overdueSince = new Map<string, number>()
+  let longestMs = 0
+  const stopping = new AbortController()
+
+  const present = async (): Promise<Leftover[]> => {
+    const all = await listLeftovers({ engine: world.engine, now: Date.now(), signal: AbortSignal.timeout(30_000) })
+    return all.filter((leftover) => leftover.namespaceId === namespaceId)
+  }
+  const look = async (): Promise<void> => {
+    const things = await present()
+    for (const { kind, id } of things) if (kind === 'container') seen.add(id)
+    const closed = await closedOwners(world, new Set(things.map(({ owner }) => owner)))
+    const now = Date.now()
+    const overdue = things.filter(({ owner, state }) => state === 'ended' || closed.has(owner))
+    for (const id of overdueSince.keys()) if (!overdue.some((thing) => thing.id === id)) overdueSince.delete(id)
+    for (const { id } of overdue) {
+      const since = overdueSince.get(id) ?? now
+      overdueSince.set(id, since)
+      longestMs = Math.max(longestMs, now - since)
+    }
+  }
+  const watching = (async () => {
+    while (!stopping.signal.aborted) {
+      // Temporal is killed too; the next look sees again.
+      await look().catch(() => undefined)
+      await sleep(INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => undefined)
+    }
+  })()
+  return {
+    present,
+    seen: () => seen,
+    longestOverdueS: () => longestMs / 1000,
+    async stop() {
+      stopping.abort()
+      await watching
+    },
+  }
+}
+
+async function closedOwners(world: PipelineWorld, owners: Set<string>): Promise<Set<string>> {
+  const closed = new Set<string>()
+  await Promise.all(
+    [...owners].map(async (owner) => {
+      const { status } = await world.connection.client.workflow.getHandle(owner).describe()
+      if (status.name !== 'RUNNING') closed.add(owner)
+    }),
+  )
+  return closed
+}
+
+/** Processes of the machine that still belong to one of the containers: its shim, or anything in its cgroup. */
+export function processesOf(containerIds: Set<string>): string[] {
+  return readdirSync('/proc')
+    .filter((pid) => /^\d+$/.test(pid))
+    .flatMap((pid) => {
+      const text = `${read(`/proc/${pid}/cmdline`)} ${read(`/proc/${pid}/cgroup`)}`
+      const ids = text.match(/[0-9a-f]{64}/g) ?? []
+      return ids.some((id) => containerIds.has(id)) ? [`${pid} ${read(`/proc/${pid}/cmdline`).slice(0, 200)}`] : []
+    })
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').replaceAll('\0', ' ')
+  } catch {
+    return ''
+  }
+}

@@ -1,0 +1,185 @@
+/**
+ * Sandbox workers die by SIGKILL at random moments while they open, play, capture, close and grade; at the end everything dies
+ * at once. What is left in the engine must be gone within the lease and a minute, by the next worker's own doing.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { seededRandom } from '../../../src/domain/random.ts'
+import { namespaceIdOf } from '../../../src/workers/workflow-owners.ts'
+import { eventually } from '../own-namespace.ts'
+import type { PipelineWorld } from '../pipeline-world.ts'
+import { type KillableWorker, startSandboxWorker } from './killable-worker.ts'
+import { createLeakLoad, type LeakLoad } from './leak-load.ts'
+import { processesOf, watchLeftovers } from './leftover-watch.ts'
+import type { LeakWorld } from './leak-stack.ts'
+
+export interface LeakReport {
+  kills: number
+  seed: number
+  leaseS: number
+  wallS: number
+  episodesStarted: number
+  /** Containers alive at the moment of a kill, by role, summed over the kills. */
+  hit: Record<string, number>
+  containersSeen: number
+  /** Removed by reapers, by reason. */
+  reaped: Record<string, number>
+  /** Longest that a thing without owner stayed while workers were being killed. */
+  longestOverdueS: number
+  /** From the death of everything, and of all owners, to an engine without anything of ours. */
+  cleanAfterS: number
+  /** Of a worker that was left alone: idle, then idle again after episodes. */
+  descriptors: { before: number; after: number; episodes: number }
+  leaks: string[]
+}
+
+export interface PlayLeaksInput {
+  world: LeakWorld
+  kills: number
+  seed: number
+  leaseS: number
+  /** Episodes of the undisturbed worker at the end. */
+  quietEpisodes: number
+  say: (line: string) => void
+  signal: AbortSignal
+}
+
+/** Beyond the lease that a leftover may stay. */
+const GRACE_S = 60
+/** So many open episodes keep a worker busy although killed ones wait half a minute for their next attempt. */
+const MAX_OPEN = 40
+
+export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
+  const { world, kills, seed, leaseS, quietEpisodes, say, signal } = input
+  const { stack, connection } = world
+  const startedAt = Date.now()
+  const namespaceId = (await namespaceIdOf(connection.client.connection, stack.namespace)) ?? ''
+  const load = await createLeakLoad(world)
+  const watch = watchLeftovers(world, namespaceId)
+  const env = { ...stack.environment, LONGHAUL_LEASE_S: String(leaseS) }
+  const workers: KillableWorker[] = []
+  const startWorker = (): KillableWorker => {
+    const worker = startSandboxWorker(env)
+    workers.push(worker)
+    return worker
+  }
+  const hit: Record<string, number> = {}
+  const random = seededRandom(seed)
+  try {
+    const feeding = feed({ load, world, random, signal, until: () => workers.length > kills })
+    for (let kill = 1; kill <= kills; kill++) {
+      signal.throwIfAborted()
+      const worker = startWorker()
+      // Also while it starts: its first sweep is under way then.
+      if (random() < 0.9) await worker.ready
+      // Mostly soon, amid opening and playing; sometimes late enough that grading is under way.
+      await sleep(random() ** 2 * 9_000, undefined, { signal })
+      for (const { role, state } of await watch.present()) {
+        if (state === 'running') hit[role] = (hit[role] ?? 0) + 1
+      }
+      await worker.kill()
+      if (kill % 10 === 0) say(`${kill} kills, ${load.started()} episodes, containers met ${JSON.stringify(hit)}`)
+    }
+    const last = startWorker()
+    await feeding
+    await last.ready
+    await sleep(1_000)
+
+    say('everything dies: worker, server, control')
+    await Promise.all([last.kill(), stack.kill('temporal'), stack.kill('worker-control')])
+    const open = await eventually(() => load.open())
+    for (const id of open) await eventually(() => connection.client.workflow.getHandle(id).terminate('the end'))
+    const orphans = (await watch.present()).length
+    const diedAt = Date.now()
+    const cleaner = startWorker()
+    await cleaner.ready
+    let left = await watch.present()
+    while (left.length > 0 && Date.now() - diedAt < (leaseS + GRACE_S) * 1000) {
+      await sleep(500, undefined, { signal })
+      left = await watch.present()
+    }
+    const cleanAfterS = (Date.now() - diedAt) / 1000
+    say(
+      `${open.length} owners terminated, ${orphans} containers without owner; clean after ${cleanAfterS.toFixed(1)} s`,
+    )
+
+    const descriptors = await playQuietly({ worker: cleaner, load, episodes: quietEpisodes })
+    await watch.stop()
+    const leaks = [...left, ...(await watch.present())].map(({ kind, name }) => `${kind} ${name}`)
+    const processes = await goneWithin(30_000, () => processesOf(watch.seen()))
+    leaks.push(...processes.map((process) => `process ${process}`))
+    if (watch.longestOverdueS() > leaseS + GRACE_S) leaks.push(`something stayed ${watch.longestOverdueS()} s`)
+    if (descriptors.after > descriptors.before + MAX_MORE_DESCRIPTORS)
+      leaks.push(`descriptors ${JSON.stringify(descriptors)}`)
+    return {
+      kills,
+      seed,
+      leaseS,
+      wallS: (Date.now() - startedAt) / 1000,
+      episodesStarted: load.started(),
+      hit,
+      containersSeen: watch.seen().size,
+      reaped: countBy(workers.flatMap((worker) => worker.removed().map(({ why }) => why))),
+      longestOverdueS: watch.longestOverdueS(),
+      cleanAfterS,
+      descriptors,
+      leaks,
+    }
+  } finally {
+    await watch.stop()
+    await Promise.all(workers.map((worker) => worker.kill()))
+  }
+}
+
+/** Connections are kept for a while and opened by need; a leak would be one or two for each episode. */
+const MAX_MORE_DESCRIPTORS = 10
+
+/** Starts episodes, cancels some and terminates some, so that owners end in every way. */
+async function feed(input: {
+  load: LeakLoad
+  world: PipelineWorld
+  random: () => number
+  signal: AbortSignal
+  until: () => boolean
+}): Promise<void> {
+  const { load, world, random, signal, until } = input
+  while (!until() && !signal.aborted) {
+    await sleep(300)
+    // A server under load may refuse one; the next round tries again.
+    const open = await load.open().catch(() => null)
+    if (open === null) continue
+    if (open.length < MAX_OPEN) await load.start().catch(() => undefined)
+    const victim = open[Math.floor(random() * open.length)]
+    if (victim === undefined || random() > 0.08) continue
+    const handle = world.connection.client.workflow.getHandle(victim)
+    await (random() < 0.5 ? handle.cancel() : handle.terminate('at random')).catch(() => undefined)
+  }
+}
+
+async function playQuietly({ worker, load, episodes }: { worker: KillableWorker; load: LeakLoad; episodes: number }) {
+  const drain = async (): Promise<void> => {
+    for (const deadline = Date.now() + 300_000; (await load.open()).length > 0; await sleep(500)) {
+      if (Date.now() > deadline) throw new Error('Expected the undisturbed episodes to end within five minutes')
+    }
+    // Streams close a moment after their containers.
+    await sleep(3_000)
+  }
+  // The first ones open what stays open: connections, native threads, modules.
+  for (let warm = 0; warm < 4; warm++) await load.start()
+  await drain()
+  const before = worker.descriptors()
+  for (let episode = 0; episode < episodes; episode++) await load.start()
+  await drain()
+  return { before, after: worker.descriptors(), episodes }
+}
+
+/** What is still there after a time; a shim may take a moment longer than its container. */
+async function goneWithin(ms: number, find: () => string[]): Promise<string[]> {
+  for (const deadline = Date.now() + ms; Date.now() < deadline; await sleep(500)) if (find().length === 0) return []
+  return find()
+}
+
+function countBy(words: string[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const word of words) counts[word] = (counts[word] ?? 0) + 1
+  return counts
+}
