@@ -30,7 +30,7 @@ export function activity<Input, Result>(
     try {
       return await board.run(() => body(input, { signal, attempt, beat: (facts) => heart.beat(facts) }))
     } catch (error) {
-      const failure = toFailure(error, context)
+      const failure = toFailure(error, context, board)
       if (failure instanceof ApplicationFailure) heart.failed(failure, error)
       throw failure
     } finally {
@@ -79,16 +79,21 @@ function startBeating(context: Context, board: WaitBoard): Heart {
   }
 }
 
-/** The only place where an error becomes a Temporal failure: `type` = code, `details` = facts. */
-function toFailure(error: unknown, context: Context): Error {
+/**
+ * The only place where an error becomes a Temporal failure: `type` = code, `details` = facts. The message ends with what was
+ * waited for, so that the last failure of a pending activity says who it was without a look elsewhere.
+ */
+function toFailure(error: unknown, context: Context, board: WaitBoard): Error {
   if (error instanceof CancelledFailure || error instanceof ApplicationFailure) return error
   if (context.cancellationSignal.aborted) return new CancelledFailure('activity cancelled')
   const known: LonghaulError = toLonghaulError(error)
+  const wait = board.failed(error)
+  const who = wait === null ? null : `${wait.doing}, ${wait.on.kind} ${wait.on.name}`
   return ApplicationFailure.create({
     type: known.code,
-    message: known.message,
+    message: who === null ? known.message : `${known.message} (${who})`,
     nonRetryable: !known.retryable,
-    details: [known.details],
+    details: [who === null ? known.details : { ...known.details, waitedFor: who }],
     cause: known,
   })
 }

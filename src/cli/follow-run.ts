@@ -1,4 +1,5 @@
-import { cancelRun, type RunHandle, type RunOutcome } from '../client/index.ts'
+import { cancelRun, findBlockers, type RunHandle, type RunOutcome } from '../client/index.ts'
+import { announceBlockers } from './announce-blockers.ts'
 import { type Console, isCi } from './console.ts'
 import { uiLink } from './local-stack.ts'
 import { createProgressPrinter } from './progress-lines.ts'
@@ -50,6 +51,13 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   for (const signal of signals) process.on(signal, interrupted)
   // Only now: whoever reads the announcement may press Ctrl-C at once.
   announce(handle, { console, json })
+  const over = new AbortController()
+  // Not waited for at the end: a look that is under way may take as long as the server's silence.
+  void announceBlockers({
+    look: () => findBlockers(handle),
+    say: (line) => printer.note(line),
+    signal: AbortSignal.any([leave.signal, over.signal]),
+  })
   try {
     for await (const event of handle.watch({ signal: leave.signal })) {
       if (json && event.kind === 'progress') console.record({ event: 'progress', ...event })
@@ -61,6 +69,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
     await Promise.all(cancelling)
     return { kind: 'detached' }
   } finally {
+    over.abort()
     printer.finish()
     for (const signal of signals) process.off(signal, interrupted)
   }

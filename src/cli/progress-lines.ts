@@ -7,6 +7,8 @@ const CLEAR_LINE = '\r\u001b[2K'
 
 export interface ProgressPrinter {
   show(event: RunEvent<unknown>): void
+  /** A line that stays, with the time. */
+  note(text: string): void
   /** Ends a line that is still being redrawn. */
   finish(): void
 }
@@ -57,6 +59,7 @@ export function createProgressPrinter({
       lastAt = now()
       console.err(line)
     },
+    note: (text) => permanent(`${stamp()}  ${text}`),
     finish() {
       if (isOpen) process.stderr.write('\n')
       isOpen = false

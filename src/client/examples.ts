@@ -1,5 +1,5 @@
 /** Compiled examples of the programmatic interface: a wrong example is a type error. Not part of the package's exports. */
-import { connect, createSchedule, pauseRun, resumeRun, startEvaluation, startTraining } from './index.ts'
+import { connect, createSchedule, findBlockers, pauseRun, resumeRun, startEvaluation, startTraining } from './index.ts'
 
 /** Train, follow, decide. */
 export async function trainAndReport(): Promise<void> {
@@ -33,6 +33,18 @@ export async function holdForMaintenance(): Promise<void> {
   console.log(`paused while ${phase}`)
   await resumeRun(run)
   await connection.close()
+  // #endregion
+}
+
+/** An alarm that names what to repair. */
+export async function nameWhatBlocks(): Promise<string[]> {
+  // #region blockers
+  const connection = await connect()
+  const { blockers } = await findBlockers({ connection, workflowId: 'train/demo-2026-11-20-a', longerThanMs: 60_000 })
+  await connection.close()
+  return blockers.map(
+    ({ on, since, error, toDo }) => `${on.kind} ${on.name} since ${since} ${error?.code ?? ''}: ${toDo}`,
+  )
   // #endregion
 }
 

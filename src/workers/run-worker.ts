@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { NativeConnection, Worker, type WorkerOptions } from '@temporalio/worker'
 import { LonghaulError } from '../contracts/errors.ts'
 import { composeRole, type Composed } from './compose-role.ts'
@@ -56,15 +57,21 @@ function createWorker(
   })
 }
 
+const CONNECT_TIMEOUT_MS = 15_000
+
 /** The server may start at the same moment as its workers: half a minute of patience, then a clear error. */
 async function connect({ temporalAddress }: WorkerEnvironment): Promise<NativeConnection> {
   const deadline = Date.now() + 30_000
   for (;;) {
     try {
-      return await NativeConnection.connect({ address: temporalAddress })
+      // A server that accepts and says nothing must not hold up the start for longer than one that refuses.
+      const silence = sleep(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
+        throw new Error(`no answer within ${CONNECT_TIMEOUT_MS / 1000} s`)
+      })
+      return await Promise.race([NativeConnection.connect({ address: temporalAddress }), silence])
     } catch (cause) {
       if (Date.now() < deadline) {
-        await new Promise((resolve) => setTimeout(resolve, 500))
+        await sleep(500)
         continue
       }
       throw new LonghaulError({

@@ -137,7 +137,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     const dies = await train('dies')
     const killed = await world.named(dies, ({ on }) => on.kind === 'trainer')
     assert.equal(killed.error?.code, 'Trainer.Failed')
-    assert.match(killed.error?.message ?? '', /SIGKILL/)
+    assert.match(killed.error?.message ?? '', /SIGKILL.*\(training, trainer job rft-/)
     assert.ok(killed.for.attempt > 1, 'it was tried again')
     await world.connection.client.workflow.getHandle(dies).terminate('seen')
 

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode'
 
 /** What `dial` of the client takes, as far as it is read here; its types leave it open. */
-interface DialOptions {
+export interface DialOptions {
   path: string
   hijack?: boolean
   abortSignal?: AbortSignal
@@ -23,7 +23,10 @@ const IMAGE_MS = 30 * 60_000
  * ever. Two kinds are left to their callers, who bound them: `wait` lasts as long as the container, an upgraded exec stream
  * as long as the sandbox.
  */
-export function boundEngineRequests(docker: Docker): void {
+export function boundEngineRequests(
+  docker: Docker,
+  limitOf: (request: DialOptions) => number | null = limitOfRequest,
+): void {
   const modem = docker.modem as { dial(options: DialOptions, callback: DialCallback): void }
   const dial = modem.dial.bind(modem)
   modem.dial = (options, callback) => {
@@ -40,7 +43,7 @@ export function boundEngineRequests(docker: Docker): void {
 }
 
 /** In milliseconds; null where the caller has a bound of its own. */
-function limitOf({ path, hijack }: DialOptions): number | null {
+export function limitOfRequest({ path, hijack }: DialOptions): number | null {
   if (hijack === true || /^\/containers\/[^/]+\/wait/.test(path)) return null
   if (path.startsWith('/_ping')) return PING_MS
   if (/^\/(images\/(create|load|get)|build)/.test(path)) return IMAGE_MS

@@ -3,7 +3,7 @@ import type { WorkflowWaits } from '../../contracts/waits.types.ts'
 import { placeOfWorkflow, QUEUES } from '../../contracts/workflow-ids.ts'
 import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { type Blocker, groupFindings } from './blocker.ts'
-import { type Finding, isAlive, judgeActivity, judgeWorkflowTask, noWorker } from './judge-activity.ts'
+import { type Finding, isAlive, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import { queryWaits } from './query-waits.ts'
 import { describeQueue, type QueueState } from './queues.ts'
 import { type RunPicture, walkRun } from './walk-run.ts'
@@ -61,7 +61,7 @@ export async function findBlockers({
       const findings = [
         ...picture.activities.map((one) => judgeActivity(one, queues.of('activity', one.queue), clock)),
         ...picture.tasks.map((task) => judgeWorkflowTask(task, queues.of('workflow', task.queue), clock)),
-        ...(self === 'no-answer' ? [noAnswer(workflowId, queues.of('workflow', QUEUES.control), nowMs)] : []),
+        ...(self === 'no-answer' ? [judgeSilence(workflowId, queues.of('workflow', QUEUES.control), clock)] : []),
       ].filter((finding): finding is Finding => finding !== null)
       const said = self === 'no-answer' ? null : self
       return {
@@ -100,20 +100,6 @@ async function describeQueues(connection: LonghaulConnection, picture: RunPictur
     }),
   )
   return { of: (type, queue) => states.get(`${type} ${queue}`) ?? null }
-}
-
-/** The root did not answer its own query: nobody runs workflows. */
-function noAnswer(workflowId: string, queue: QueueState | null, nowMs: number): Finding {
-  return {
-    on: { kind: 'worker', name: QUEUES.control },
-    doing: 'the next step of the workflow',
-    sinceMs: queue?.lastPollMs ?? nowMs,
-    workflowId,
-    activity: null,
-    attempt: 1,
-    error: { code: null, message: noWorker(QUEUES.control, queue) },
-    isBlocker: true,
-  }
 }
 
 /** What the root says that a person has to do. */

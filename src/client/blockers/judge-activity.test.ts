@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ActivityHeartbeat, ActivityWait } from '../../contracts/waits.types.ts'
-import { type Finding, judgeActivity, judgeWorkflowTask } from './judge-activity.ts'
+import { type Finding, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import type { QueueState } from './queues.ts'
 import type { PendingActivity } from './run-picture.ts'
 
@@ -145,4 +145,15 @@ test('nobody takes a workflow task: no control worker; taken again and again: th
   )
   assert.deepEqual([broken?.on.kind, broken?.isBlocker], ['workflow', true])
   assert.match(broken?.error?.message ?? '', /tried 9 times/)
+})
+
+test('a run does not answer: no control worker polls, or one that polls is only slow', () => {
+  const polled = (seconds: number) => ({ lastPollMs: before(seconds), lastWorker: '7@a', isBusy: false })
+  assert.equal(judgeSilence('train/demo-a', polled(5), clock), null)
+  assert.match(
+    judgeSilence('train/demo-a', polled(90), clock)?.error?.message ?? '',
+    /no worker polls queue control since/,
+  )
+  const nobody = judgeSilence('train/demo-a', { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
+  assert.equal(nobody?.on.name, 'control')
 })

@@ -1,4 +1,5 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
+import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { QueueState } from './queues.ts'
 import type { FailureFacts, PendingActivity, PendingWorkflowTask } from './run-picture.ts'
 
@@ -139,7 +140,23 @@ export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState |
   }
 }
 
-export function noWorker(name: string, queue: QueueState | null): string {
+/** The root did not answer its own query: nobody runs workflows, or who does is only slow and still polls. */
+export function judgeSilence(workflowId: string, queue: QueueState | null, clock: Clock): Finding | null {
+  const sinceMs = queue?.lastPollMs ?? clock.nowMs - clock.longerThanMs
+  if (clock.nowMs - sinceMs < clock.longerThanMs) return null
+  return {
+    on: { kind: 'worker', name: QUEUES.control },
+    doing: 'the next step of the workflow',
+    sinceMs,
+    workflowId,
+    activity: null,
+    attempt: 1,
+    error: { code: null, message: noWorker(QUEUES.control, queue) },
+    isBlocker: true,
+  }
+}
+
+function noWorker(name: string, queue: QueueState | null): string {
   if (queue === null || queue.lastPollMs === null) return `no worker polls queue ${name}`
   const at = new Date(queue.lastPollMs).toISOString()
   const last = queue.lastWorker ?? 'unknown'
