@@ -136,8 +136,8 @@ async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
   }
 }
 
-function scoreOf({ score, infra, meanTurns }: EvaluationRecord): SeedResult['scores'][Stage] {
-  return { passAt1: score.passAt1, sem: score.sem, tasks: score.tasks, infra, meanTurns }
+function scoreOf({ score, infra, turns }: EvaluationRecord): SeedResult['scores'][Stage] {
+  return { passAt1: score.passAt1, sem: score.sem, tasks: score.tasks, infra, meanTurns: turns.mean }
 }
 
 /** Attempts of all seeds at one task are one observation. */

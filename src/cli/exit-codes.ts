@@ -2,7 +2,7 @@ import { isLonghaulError, toLonghaulError } from '../contracts/errors.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { RunOutcome } from '../client/index.ts'
 
-/** Documented and never reused. 4 is kept for a proven regression against a baseline. */
+/** Documented and never reused. */
 export const EXIT = {
   /** Work done, every requested threshold met. */
   ok: 0,
@@ -12,6 +12,8 @@ export const EXIT = {
   infra: 2,
   /** A threshold was missed with enough evidence. */
   threshold: 3,
+  /** Worse than a baseline by more than is allowed, proven at the stated confidence. */
+  regression: 4,
   /** SIGINT or SIGTERM. */
   interrupted: 130,
 } as const

@@ -10,6 +10,26 @@ export function integer({ name, min = 0 }: { name: string; min?: number }): (tex
   }
 }
 
+export function share(text: string): number {
+  const value = Number(text)
+  if (text.trim() !== '' && value >= 0 && value <= 1) return value
+  throw new InvalidArgumentError(`Expected to be a share between 0 and 1, got ${JSON.stringify(text)}`)
+}
+
+/** The rule about a baseline, spelled alike wherever there is one. */
+export function withRegressionOptions(command: Command): Command {
+  return command
+    .option('--max-regression <y>', 'exit 4 when a loss of pass@1 larger than this is proven', share)
+    .option('--confidence <c>', 'level of the interval', confidence, 0.95)
+    .option('--strict', 'exit 3 when such a loss cannot be excluded')
+}
+
+function confidence(text: string): number {
+  const value = Number(text)
+  if (value >= 0.5 && value <= 0.9999) return value
+  throw new InvalidArgumentError(`Expected to be a level between 0.5 and 0.9999, got ${JSON.stringify(text)}`)
+}
+
 export function collect(text: string, previous: string[] = []): string[] {
   return [...previous, text]
 }

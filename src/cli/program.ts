@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { packageVersion } from '../activities/artifacts/package-version.ts'
 import type { CommandContext } from './command-context.ts'
+import { addCompare } from './commands/compare.ts'
 import { addDemo } from './commands/demo.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEvaluate } from './commands/evaluate.ts'
@@ -17,7 +18,7 @@ import { addWorker } from './commands/worker.ts'
 
 const EXIT_CODES = `
 Exit codes: 0 done; 1 usage or configuration, nothing was started; 2 infrastructure, nothing or too little was graded;
-            3 a threshold was missed; 130 interrupted (the run goes on, unless it was cancelled).
+            3 a threshold was missed; 4 a regression is proven; 130 interrupted (the run goes on, unless it was cancelled).
 
 A run is durable: Ctrl-C leaves it running. Results go to stdout, progress to stderr.
 `
@@ -35,6 +36,7 @@ export function createProgram(context: CommandContext): Command {
     addWorker,
     addTrain,
     addEvaluate,
+    addCompare,
     addReport,
     addRun,
     addTasks,

@@ -63,6 +63,7 @@ test('help goes to stdout with 0 and has examples; every command has help', asyn
     'worker',
     'train',
     'evaluate',
+    'compare',
     'report',
     'tasks',
     'schedule',

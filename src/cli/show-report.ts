@@ -1,4 +1,5 @@
 import { gatherReportData } from '../activities/artifacts/report-data.ts'
+import { newestDurations } from '../activities/artifacts/write-report.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { runKeys } from '../contracts/keys.ts'
@@ -30,14 +31,14 @@ export async function newestReport(store: ArtifactStore, run: string): Promise<S
 
 /** From the records, so that an unfinished run has a report too; durations are known once the run has ended. */
 export async function reportOf(store: ArtifactStore, run: string): Promise<ReportData> {
-  const stored = await newestReport(store, run)
+  const newest = await newestDurations(store, run)
   try {
-    return await gatherReportData(store, { run, durations: stored?.json.durations ?? {} })
+    return await gatherReportData(store, { run, durations: newest?.durations ?? {} })
   } catch (error) {
     if (!isLonghaulError(error) || error.code !== 'Artifact.Missing') throw error
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.path('')}; LONGHAUL_ARTIFACTS names another`,
+      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.path('runs')}; LONGHAUL_ARTIFACTS names another`,
       cause: error,
     })
   }

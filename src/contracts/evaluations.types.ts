@@ -1,26 +1,97 @@
+import type { Disposition, EpisodeLimits, SamplingOptions, VerdictKind } from './episodes.types.ts'
 import type { StageScore } from './workflows.types.ts'
 
-/** One evaluation with what is needed to recompute, pair and doubt its number. */
+/** All attempts of one policy at one task. Lists run over the valid attempts, in attempt order. */
+export interface EvaluatedTask {
+  taskId: string
+  /** The cluster of the bootstrap: tasks of one repository are alike. */
+  repo: string
+  /** Of the data set's row: the same id with another row is another task. */
+  rowHash: string
+  /** When the data set says the task came into being (ISO time); null where it does not. */
+  createdAt: string | null
+  /** 1 = resolved. */
+  outcomes: (0 | 1)[]
+  /** Attempts that were asked for and gave no verdict, after their replacements. */
+  lost: number
+  turns: number[]
+  sampledTokens: number[]
+  /** First prompt to last observation, waits included; null where the records do not tell. */
+  wallSeconds: (number | null)[]
+}
+
+/** Mean over tasks with its standard error, clustered by task. */
+export interface StoredMean {
+  mean: number
+  sem: number
+  tasks: number
+}
+
+export interface StoredInterval {
+  low: number
+  high: number
+}
+
+/** What has to be equal for two evaluations to compare policies and nothing else. */
+export interface EvaluationConditions {
+  scaffold: string
+  demonstration: boolean
+  sampling: SamplingOptions
+  limits: EpisodeLimits
+  /** Every grading profile that gave a verdict. */
+  gradingProfiles: string[]
+}
+
+/** One evaluation with what is needed to recompute, pair and doubt its number. Derived from the episodes' records alone. */
 export interface EvaluationRecord {
-  schema: 'longhaul.evaluation/1'
+  schema: 'longhaul.evaluation/2'
   run: string
   name: string
   stage: string
   suite: string
+  /** Over valid attempts: what infrastructure lost counts in no mean. */
   score: StageScore
+  /** What `score.sem` is taken over: `runs` with an equal number of attempts ≥ 2 at every task, else `tasks`. */
+  semOver: 'runs' | 'tasks'
   /** Standard error clustered by task. */
   taskSem: number
-  /** 95 % cluster bootstrap interval of pass@1; repositories are the clusters. */
-  interval: { low: number; high: number } | null
-  /** Valid attempts per task, in attempt order; 1 = resolved. */
-  tasks: { taskId: string; outcomes: (0 | 1)[] }[]
+  /** 95 % interval of pass@1: see docs/statistics.md. */
+  interval: StoredInterval | null
+  /** The cluster bootstrap inside it. */
+  bootstrap: { low: number; high: number; draws: number; seed: number } | null
+  /** As official harnesses count: every attempt that was asked for, lost ones as unresolved. */
+  official: { passAt1: number; sem: number; interval: StoredInterval | null; tasks: number; attempts: number }
+  /** k: attempts asked for at each task. */
+  attempts: number
+  /** Chance that one of k attempts (`any`) and that all of them (`all`) resolve; null where a task has fewer valid attempts. */
+  passAtK: { k: number; any: StoredMean | null; all: StoredMean | null }[]
+  /** Every planned task, also those without a valid attempt. */
+  tasks: EvaluatedTask[]
   /** Episodes by disposition, over all of them. */
-  dispositions: Record<string, number>
+  dispositions: Partial<Record<Disposition, number>>
+  /** Episodes by verdict; `none` = never graded. */
+  verdicts: Partial<Record<VerdictKind | 'none', number>>
+  /** Episodes by the reason beside their verdict, such as `empty-patch`. */
+  reasons: Record<string, number>
+  /** Episodes that gave no outcome: lost to infrastructure, or could not be graded. */
   infra: number
   /** Episodes that are a suspected hack; the score counts their official verdict. */
   suspectedHacks: number
-  meanTurns: number
-  formatErrorRate: number
+  couldNotGrade: number
+  turns: StoredMean
+  sampledTokens: StoredMean
+  /** Null where no record tells the time. */
+  wallSeconds: StoredMean | null
+  totals: {
+    turns: number
+    /** Turns without exactly one command. */
+    formatErrorTurns: number
+    sampledTokens: number
+    wallSeconds: number
+    gradeSeconds: number
+  }
   /** Verdicts that took the gate's result for an empty or missing patch. */
   gradedByGate: number
+  /** Null where the first episode has no stored spec. */
+  conditions: EvaluationConditions | null
 }

@@ -24,6 +24,8 @@ export const runKeys = {
   job: (run: string, stage: string, iteration: number, slice: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/job-${pad(slice, 2)}`,
   evaluation: (run: string, name: string) => `runs/${run}/evaluations/${name}.json`,
+  /** What only the workflow knew when it wrote report number n. */
+  durations: (run: string, number: number) => `runs/${run}/durations/${pad(number, 4)}.json`,
   report: (run: string, file: string) => `runs/${run}/report/${file}`,
 }
 

@@ -36,6 +36,7 @@ const model = z.strictObject({
   base: z.string().min(1).describe('Model directory (relative to the recipe file or absolute) or name in a hub cache'),
   chatFormat: z.literal('chatml').default('chatml'),
   train: z.enum(['full', 'lora']).default('full'),
+  cutoff: z.iso.date().nullable().default(null).describe('Last day of the base model’s training data, for reports'),
   rope: z
     .strictObject({ type: z.literal('yarn'), factor: z.number().min(1), originalMax: count() })
     .nullable()

@@ -29,6 +29,8 @@ export interface ModelRecipe {
   base: string
   chatFormat: 'chatml'
   train: 'full' | 'lora'
+  /** ISO date at which the base model's training data ends: reports show both sides of it. Null: not known. */
+  cutoff: string | null
   rope: { type: 'yarn'; factor: number; originalMax: number } | null
 }
 

@@ -45,6 +45,8 @@ export interface Task {
   repoDir: string
   /** Present where the image can be rebuilt from a seed on any host. */
   synthetic: SyntheticSource | null
+  /** When the data set says it came into being, as published; null where it does not. */
+  createdAt: string | null
   /** SHA-256 of the row it came from. */
   rowHash: string
 }

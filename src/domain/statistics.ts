@@ -1,18 +1,24 @@
 import { mean, standardError } from './moments.ts'
 
-/** Valid attempts at one task, in attempt order; 1 = resolved. Tasks without a valid attempt are left out by the caller and counted. */
+/** Valid attempts at one task, in attempt order; 1 = resolved. */
 export interface TaskOutcomes {
   taskId: string
   outcomes: readonly (0 | 1)[]
 }
 
+/** Mean of one number a task, and its standard error clustered by task (0 for one task). */
+export interface TaskMean {
+  mean: number
+  sem: number
+  tasks: number
+}
+
 export interface PassAt1 {
   mean: number
-  /**
-   * Standard error of the mean: over runs where every task has the same number k ≥ 2 of attempts (how leaderboards print
-   * it), else over tasks.
-   */
+  /** The error that is printed: over runs where there are runs, else over tasks; `semOver` says which. */
   sem: number
+  /** `runs`: every task has the same number k ≥ 2 of attempts, as leaderboards print it. */
+  semOver: 'runs' | 'tasks'
   /** Sd over the k runs / √k; null for k = 1 or unequal k. Leaves out which tasks were drawn. */
   runSem: number | null
   /** Sd of the task means / √tasks, divisor n − 1: clustered by task, so it covers the drawing of tasks too. */
@@ -22,14 +28,19 @@ export interface PassAt1 {
   attempts: number
 }
 
-/** Mean over tasks of the share resolved, so that a task that lost an attempt weighs as much as the others. */
-export function passAt1(tasks: readonly TaskOutcomes[]): PassAt1 {
+/**
+ * Mean over tasks of the share resolved, so that a task that lost an attempt weighs as much as the others. A task that lost all
+ * of them has no share: the caller counts it.
+ */
+export function passAt1(all: readonly TaskOutcomes[]): PassAt1 {
+  const tasks = all.filter(({ outcomes }) => outcomes.length > 0)
   const rates = tasks.map(({ outcomes }) => mean(outcomes))
   const taskSem = standardError(rates)
   const runSem = semOverRuns(tasks)
   return {
     mean: mean(rates),
     sem: runSem ?? taskSem,
+    semOver: runSem === null ? 'tasks' : 'runs',
     runSem,
     taskSem,
     tasks: tasks.length,
@@ -43,16 +54,22 @@ function semOverRuns(tasks: readonly TaskOutcomes[]): number | null {
   return standardError(Array.from({ length: runs }, (_, run) => mean(tasks.map(({ outcomes }) => outcomes[run] ?? 0))))
 }
 
+/** Mean over tasks of any number, such as turns: attempts of one task are one observation. Tasks without a value are left out. */
+export function meanOverTasks(values: readonly (readonly number[])[]): TaskMean {
+  const means = values.filter((ofTask) => ofTask.length > 0).map(mean)
+  return { mean: mean(means), sem: standardError(means), tasks: means.length }
+}
+
 /**
  * Chance that at least one of k attempts resolves, unbiased: 1 − C(n−c, k) / C(n, k), averaged over tasks.
  * @returns null when a task has fewer than k attempts (undefined there)   @see arXiv 2107.03374
  */
-export function passAtK({ tasks, k }: { tasks: readonly TaskOutcomes[]; k: number }): number | null {
+export function passAtK({ tasks, k }: { tasks: readonly TaskOutcomes[]; k: number }): TaskMean | null {
   return averageOverTasks(tasks, k, (attempts, resolved) => 1 - drawAll(attempts - resolved, attempts, k))
 }
 
 /** Chance that all of k attempts resolve: C(c, k) / C(n, k), averaged over tasks; null as in `passAtK`. */
-export function passHatK({ tasks, k }: { tasks: readonly TaskOutcomes[]; k: number }): number | null {
+export function passHatK({ tasks, k }: { tasks: readonly TaskOutcomes[]; k: number }): TaskMean | null {
   return averageOverTasks(tasks, k, (attempts, resolved) => drawAll(resolved, attempts, k))
 }
 
@@ -60,9 +77,9 @@ function averageOverTasks(
   tasks: readonly TaskOutcomes[],
   k: number,
   rate: (attempts: number, resolved: number) => number,
-): number | null {
+): TaskMean | null {
   if (tasks.length === 0 || tasks.some(({ outcomes }) => outcomes.length < k)) return null
-  return mean(tasks.map(({ outcomes }) => rate(outcomes.length, outcomes.filter((outcome) => outcome === 1).length)))
+  return meanOverTasks(tasks.map(({ outcomes }) => [rate(outcomes.length, countResolved(outcomes))]))
 }
 
 /** C(of, k) / C(total, k) as a product, because the binomials themselves overflow. */
@@ -72,12 +89,26 @@ function drawAll(of: number, total: number, k: number): number {
   return chance
 }
 
-export interface PairedDifference {
-  /** Mean of after − before over the shared tasks. */
-  mean: number
-  /** Clustered by task: attempts (and seeds) of one task are one observation. */
-  sem: number
-  tasks: number
+export function countResolved(outcomes: readonly (0 | 1)[]): number {
+  return outcomes.filter((outcome) => outcome === 1).length
+}
+
+export interface FlakyTask {
+  taskId: string
+  resolved: number
+  attempts: number
+}
+
+/** Tasks that the same policy both resolved and did not: those nearest to one half first, where chance is largest. */
+export function flakyTasks(tasks: readonly TaskOutcomes[]): FlakyTask[] {
+  const centre = ({ resolved, attempts }: FlakyTask): number => Math.abs(resolved / attempts - 0.5)
+  return tasks
+    .map(({ taskId, outcomes }) => ({ taskId, resolved: countResolved(outcomes), attempts: outcomes.length }))
+    .filter(({ resolved, attempts }) => resolved > 0 && resolved < attempts)
+    .sort((a, b) => centre(a) - centre(b) || (a.taskId < b.taskId ? -1 : 1))
+}
+
+export interface PairedDifference extends TaskMean {
   /** Tasks where the share went up, and where it went down. */
   better: number
   worse: number
@@ -85,7 +116,7 @@ export interface PairedDifference {
   unpaired: number
 }
 
-/** Same tasks only. To pool several seeds, give each task the attempts of all seeds. */
+/** After − before, same tasks only. To pool several seeds, give each task the attempts of all seeds. */
 export function pairedDifference({
   before,
   after,
@@ -93,10 +124,11 @@ export function pairedDifference({
   before: readonly TaskOutcomes[]
   after: readonly TaskOutcomes[]
 }): PairedDifference {
-  const rateBefore = new Map(before.map(({ taskId, outcomes }) => [taskId, mean(outcomes)]))
+  const scored = before.filter(({ outcomes }) => outcomes.length > 0)
+  const rateBefore = new Map(scored.map(({ taskId, outcomes }) => [taskId, mean(outcomes)]))
   const differences = after.flatMap(({ taskId, outcomes }) => {
     const rate = rateBefore.get(taskId)
-    return rate === undefined ? [] : [mean(outcomes) - rate]
+    return rate === undefined || outcomes.length === 0 ? [] : [mean(outcomes) - rate]
   })
   return {
     mean: mean(differences),

@@ -3,7 +3,16 @@ import { escapeHtml } from './escape.ts'
 import { STYLE } from './html-style.ts'
 import type { ReportData } from './report-data.ts'
 import {
+  contaminationTable,
   dispositionTable,
+  effortTable,
+  flakyTable,
+  officialTable,
+  passAtKTable,
+  verdictTable,
+} from './evaluation-tables.ts'
+import { renderHtmlTable } from './html-table.ts'
+import {
   durationTable,
   ledgerTable,
   pairedTable,
@@ -12,9 +21,25 @@ import {
   scoreTable,
   signTable,
   suspectTable,
-  type Table,
 } from './tables.ts'
 import { unproven } from './text-report.ts'
+
+const TABLES = [
+  scoreTable,
+  pairedTable,
+  officialTable,
+  passAtKTable,
+  contaminationTable,
+  ledgerTable,
+  dispositionTable,
+  verdictTable,
+  signTable,
+  suspectTable,
+  effortTable,
+  flakyTable,
+  durationTable,
+  refusedTable,
+]
 
 /**
  * One static file: no script, nothing fetched, the same bytes for the same data. Works from `file://`.
@@ -36,9 +61,7 @@ ${head(data)}
 ${cards(data)}
 ${words(data)}
 ${learningCurve(data)}
-${[scoreTable, pairedTable, ledgerTable, dispositionTable, signTable, suspectTable, durationTable, refusedTable]
-  .map((make) => section(make(data)))
-  .join('\n')}
+${TABLES.map((make) => renderHtmlTable(make(data))).join('\n')}
 ${foot(data)}
 </main>
 </body>
@@ -63,7 +86,7 @@ function cards({ evaluations }: ReportData): string {
 <div class="stage">${escapeHtml(evaluation.name)}</div>
 <div class="value">${mean.toFixed(3)} <small>${error}</small></div>
 ${gauge(mean, evaluation.interval)}
-<div class="counts">pass@1 · n = ${tasks} tasks · k = ${attempts}</div>
+<div class="counts">pass@1 · n = ${tasks} tasks · k = ${attempts} · SEM over ${evaluation.semOver}</div>
 </div>`
   })
   return `<div class="cards">\n${items.join('\n')}\n</div>`
@@ -95,22 +118,6 @@ ${renderCurve(curve)}
 </figure>`
 }
 
-function section({ title, columns, rows, notes }: Table): string {
-  if (rows.length === 0) return ''
-  const cell = (tag: 'th' | 'td', content: string, column: number): string =>
-    `<${tag}${columns[column]?.numeric ? ' class="number"' : ''}>${escapeHtml(content)}</${tag}>`
-  const header = columns.map(({ name }, column) => cell('th', name, column)).join('')
-  const body = rows.map((row) => `<tr>${row.map((content, column) => cell('td', content, column)).join('')}</tr>`)
-  return `<h2>${escapeHtml(title)}</h2>
-<div class="scroll"><table>
-<thead><tr>${header}</tr></thead>
-<tbody>
-${body.join('\n')}
-</tbody>
-</table></div>
-${notes.map((note) => `<p class="note">${escapeHtml(note)}</p>`).join('\n')}`
-}
-
 function foot({ versions }: ReportData): string {
-  return `<p class="note">Made by Longhaul ${escapeHtml(versions.longhaul)} on Node ${escapeHtml(versions.node)} from stored records; the same report can be made again at any time. Every score is a mean over tasks; its error says how far another draw of tasks would move it, not how it would differ on other kinds of tasks.</p>`
+  return `<p class="note">Made by Longhaul ${escapeHtml(versions.longhaul)} on Node ${escapeHtml(versions.node)} from stored records; the same report can be made again at any time. Every score is a mean over tasks; its interval says how far another draw of tasks and attempts would move it, not how it would differ on other kinds of tasks.</p>`
 }

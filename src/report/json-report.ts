@@ -1,4 +1,7 @@
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import { type ContaminationSplit, splitByCutoff } from '../domain/contamination.ts'
 import type { LedgerTotals } from '../domain/ledger.ts'
+import { type FlakyTask, flakyTasks } from '../domain/statistics.ts'
 import { type Gain, judgeGain } from './gains.ts'
 import type { CurvePoint, ReportData } from './report-data.ts'
 import { scoreOf } from './tables.ts'
@@ -9,50 +12,67 @@ export interface JsonReport {
   run: string
   kind: 'train' | 'eval'
   recipe: ReportData['recipe']
-  stages: {
-    name: string
-    policy: string
-    passAt1: number
-    sem: number
-    tasks: number
-    attempts: number
-    /** Clustered by task. */
-    taskSem: number
-    interval: { low: number; high: number } | null
-    infra: number
-    suspectedHacks: number
-  }[]
+  stages: StageReport[]
   flagged: ReportData['flagged']
   ledger: LedgerTotals & { mismatches: number }
   /** Seconds. */
   durations: Record<string, number>
   paired: (ReportData['paired'][number] & { verdict: Gain })[]
   curve: CurvePoint[]
+  /** ISO date; null where the recipe does not say. */
+  cutoff: string | null
   refused: ReportData['refused']
   versions: ReportData['versions']
 }
 
+/** One evaluation: its score and everything of its record but the single attempts. */
+interface StageReport
+  extends Omit<EvaluationRecord, 'schema' | 'run' | 'stage' | 'score' | 'tasks' | 'attempts' | 'conditions'> {
+  name: string
+  policy: string
+  passAt1: number
+  sem: number
+  /** Scored tasks, and the most attempts that one of them had. */
+  tasks: number
+  attempts: number
+  flaky: FlakyTask[]
+  /** Null without a cut-off date. */
+  contamination: ContaminationSplit | null
+}
+
 /** @throws LonghaulError `Report.Incomplete` */
 export function toJsonReport(data: ReportData): JsonReport {
-  const { run, kind, recipe, evaluations, ledger, durations, paired, curve, flagged, refused, versions } = data
+  const { run, kind, recipe, evaluations, ledger, durations, paired, curve, cutoff, flagged, refused, versions } = data
   return {
     schema: 'longhaul.report/1',
     run,
     kind,
     recipe,
-    stages: evaluations.map((evaluation) => {
-      const { mean, sem, tasks, attempts } = scoreOf(evaluation)
-      const { name, score, taskSem, interval, infra, suspectedHacks } = evaluation
-      const figures = { passAt1: mean, sem, tasks, attempts, taskSem, interval, infra, suspectedHacks }
-      return { name, policy: score.policy, ...figures }
-    }),
+    stages: evaluations.map((evaluation) => toStage(evaluation, cutoff)),
     ledger: { ...ledger.totals, mismatches: ledger.mismatches },
     durations,
     paired: paired.map((pair) => ({ ...pair, verdict: judgeGain(pair) })),
     curve,
+    cutoff,
     flagged,
     refused,
     versions,
+  }
+}
+
+function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageReport {
+  const { mean, sem, tasks: scored, attempts } = scoreOf(evaluation)
+  const { schema: _schema, run: _run, stage: _stage, conditions: _conditions, score, tasks, name, ...rest } = evaluation
+  return {
+    name,
+    policy: score.policy,
+    passAt1: mean,
+    ...rest,
+    sem,
+    tasks: scored,
+    attempts,
+    flaky: flakyTasks(tasks),
+    contamination: cutoff === null ? null : splitByCutoff({ tasks, cutoff }),
   }
 }
 

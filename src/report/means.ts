@@ -37,8 +37,21 @@ export function showMean({ mean, sem, tasks }: ReportedMean): string {
   return tasks < 2 ? `${mean.toFixed(3)} (one task: no SEM)` : `${mean.toFixed(3)} ± ${sem.toFixed(3)}`
 }
 
-export function showSigned(value: number): string {
-  return `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(3)}`
+/** A mean over tasks, such as turns. @param digits after the point @throws LonghaulError `Report.Incomplete` */
+export function showTaskMean(what: string, value: { mean: number; sem: number; tasks: number }, digits = 3): string {
+  const { mean, sem, tasks } = requireMean(what, { ...value, attempts: 1 })
+  return tasks < 2 ? `${mean.toFixed(digits)} (one task: no SEM)` : `${mean.toFixed(digits)} ± ${sem.toFixed(digits)}`
+}
+
+export function showSigned(value: number, digits = 3): string {
+  return `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(digits)}`
+}
+
+export function showInterval(
+  interval: { low: number; high: number } | null,
+  show: (value: number) => string = (value) => value.toFixed(3),
+): string {
+  return interval === null ? '–' : `${show(interval.low)} to ${show(interval.high)}`
 }
 
 function isFiniteNumber(value: number | undefined): value is number {

@@ -2,6 +2,7 @@ import type { Disposition, VerdictKind } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { HackSign } from '../contracts/hack-signs.ts'
 import type { LedgerTotals } from '../domain/ledger.ts'
+import type { Interval } from '../domain/bootstrap.ts'
 import type { PairedDifference } from '../domain/statistics.ts'
 
 /** Everything a report shows, as plain data: gathered from records once, rendered as table, HTML and JSON. */
@@ -12,11 +13,13 @@ export interface ReportData {
   /** In the order they were made; `base`, `rft`, `rl` for the demo. Intermediate evaluations are in `curve` only. */
   evaluations: EvaluationRecord[]
   /** Same tasks only, later minus earlier. */
-  paired: ({ before: string; after: string } & PairedDifference)[]
+  paired: PairedScore[]
   curve: CurvePoint[]
   ledger: { totals: LedgerTotals; mismatches: number }
   /** Signs of seeking the reward by other means, in all episodes of the run. */
   flagged: FlaggedEpisodes
+  /** The base model's training data ends here (ISO date); null where the recipe does not say. */
+  cutoff: string | null
   /** Tasks whose gate refused them, with the reason. */
   refused: { taskId: string; reason: string }[]
   /** Seconds by phase, in order. */
@@ -31,6 +34,13 @@ export interface FlaggedEpisodes {
   suspected: { episode: string; disposition: Disposition; verdict: VerdictKind | null; signs: HackSign[] }[]
   /** All suspected hacks. */
   total: number
+}
+
+export interface PairedScore extends PairedDifference {
+  before: string
+  after: string
+  /** 95 %; null for no shared task. */
+  interval: Interval | null
 }
 
 export interface CurvePoint {

@@ -3,8 +3,9 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { isLonghaulError } from '../contracts/errors.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
-import { pairedDifference, passAt1 } from '../domain/statistics.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
+import { makeEvaluation } from '../../test/support/evaluation-records.ts'
+import { pairedDifference } from '../domain/statistics.ts'
 import { gatherFlagged } from './flagged.ts'
 import { renderHtmlReport } from './html-report.ts'
 import { type JsonReport, renderJsonReport } from './json-report.ts'
@@ -16,40 +17,21 @@ import { showDuration } from './tables.ts'
 function evaluation(name: string, solved: number, of: number): EvaluationRecord {
   const tasks = Array.from({ length: of }, (_, index) => ({
     taskId: `task-${index}`,
-    outcomes: [index < solved ? 1 : 0] as (0 | 1)[],
+    repo: `repo-${index}`,
+    attempts: [index < solved ? 1 : 0] as (0 | 1)[],
   }))
-  const { mean, sem, taskSem } = passAt1(tasks)
-  return {
-    schema: 'longhaul.evaluation/1',
-    run: 'demo-2026-11-20-a',
-    name,
-    stage: `eval-${name}`,
-    suite: 'suite',
-    score: { name, policy: `v00000${solved}-1a2b3c4d`, passAt1: mean, sem, tasks: of, attempts: 1 },
-    taskSem,
-    interval: { low: Math.max(0, mean - 0.1), high: Math.min(1, mean + 0.1) },
-    tasks,
-    dispositions: { submitted: of - 1, 'turn-limit': 1 },
-    infra: 0,
-    suspectedHacks: 0,
-    meanTurns: 4.5,
-    formatErrorRate: 0.08,
-    gradedByGate: 3,
-  }
+  return makeEvaluation({ run: 'demo-2026-11-20-a', name, policy: `v00000${solved}-1a2b3c4d`, tasks })
 }
 
 function report(changes: Partial<ReportData> = {}): ReportData {
-  const evaluations = changes.evaluations ?? [
-    evaluation('base', 26, 128),
-    evaluation('rft', 60, 128),
-    evaluation('rl', 63, 128),
-  ]
+  const evaluations = changes.evaluations ?? structuredClone(DEMO)
   const paired = evaluations.flatMap((before, index) =>
-    evaluations.slice(index + 1).map((after) => ({
-      before: before.name,
-      after: after.name,
-      ...pairedDifference({ before: before.tasks, after: after.tasks }),
-    })),
+    evaluations.slice(index + 1).map((after) => {
+      const difference = pairedDifference({ before: before.tasks, after: after.tasks })
+      const { mean, sem } = difference
+      const interval = { low: mean - 2 * sem, high: mean + 2 * sem }
+      return { before: before.name, after: after.name, ...difference, interval }
+    }),
   )
   return {
     run: 'demo-2026-11-20-a',
@@ -71,6 +53,7 @@ function report(changes: Partial<ReportData> = {}): ReportData {
       mismatches: 0,
     },
     flagged: { signs: [], suspected: [], total: 0 },
+    cutoff: null,
     refused: [],
     durations: { gate: 48.2, rft: 125, rl: 4_000 },
     versions: { longhaul: '0.1.0', node: 'v24.0.0' },
@@ -78,16 +61,22 @@ function report(changes: Partial<ReportData> = {}): ReportData {
   }
 }
 
+/** Made once: an interval takes ten thousand resamples. */
+const DEMO = [evaluation('base', 26, 128), evaluation('rft', 60, 128), evaluation('rl', 63, 128)]
+
 test('the table shows each score with n, k, SEM and interval, and the ledger', () => {
   const text = renderTextReport(report())
   // 26/128 = 0.203; sd = √(128/127 · 0.2031 · 0.7969) = 0.4039; / √128 = 0.0357.
-  assert.match(text, /^base +v0000026-1a2b3c4d +0\.203 ± 0\.036 +0\.103 to 0\.303 +128 +1 /m)
-  assert.match(text, /^rft − base +\+0\.266 ± 0\.039 +128 +34 +0 +better, by more than two standard errors$/m)
+  assert.match(text, /^base +v0000026-1a2b3c4d +0\.203 ± 0\.036 +0\.\d+ to 0\.\d+ +128 +1  tasks /m)
+  assert.match(
+    text,
+    /^rft − base +\+0\.266 ± 0\.039 +\+0\.187 to \+0\.344 +128 +34 +0 +better: the 95 % interval is above 0$/m,
+  )
   assert.match(text, /^dropped: unresolved +140$/m)
   assert.match(text, /^all +976$/m)
 })
 
-test('a gain within two standard errors is called not proven, in words', () => {
+test('a gain whose interval holds 0 is called not proven, in words', () => {
   // 3 of 128 tasks more: +0.023 ± 0.013.
   const text = renderTextReport(report())
   assert.match(text, /^rl − rft +\+0\.023 ± 0\.013 .* not proven/m)

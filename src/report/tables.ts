@@ -2,7 +2,7 @@
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
 import { judgeGain, sayGain } from './gains.ts'
-import { type ReportedMean, requireMean, showMean, showSigned } from './means.ts'
+import { type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 
 export interface Table {
@@ -14,14 +14,15 @@ export interface Table {
   notes: string[]
 }
 
-const text = (name: string) => ({ name, numeric: false })
-const number = (name: string) => ({ name, numeric: true })
+export const text = (name: string) => ({ name, numeric: false })
+export const number = (name: string) => ({ name, numeric: true })
 
 export function scoreOf({ name, score }: EvaluationRecord): ReportedMean {
   return requireMean(name, { mean: score.passAt1, sem: score.sem, tasks: score.tasks, attempts: score.attempts })
 }
 
 export function scoreTable({ evaluations }: ReportData): Table {
+  const single = evaluations.some(({ semOver }) => semOver === 'tasks')
   return {
     title: 'Scores on held-out tasks',
     columns: [
@@ -31,28 +32,32 @@ export function scoreTable({ evaluations }: ReportData): Table {
       number('95 % interval'),
       number('n'),
       number('k'),
-      number('turns'),
+      text('SEM over'),
       number('infra'),
+      number('not graded'),
       number('hacks'),
     ],
     rows: evaluations.map((evaluation) => {
       const score = scoreOf(evaluation)
-      const { interval, meanTurns, infra, suspectedHacks } = evaluation
+      const { interval, infra, couldNotGrade, semOver, suspectedHacks } = evaluation
       return [
         evaluation.name,
         evaluation.score.policy,
         showMean(score),
-        interval === null ? '–' : `${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}`,
+        showInterval(interval),
         String(score.tasks),
         String(score.attempts),
-        meanTurns.toFixed(1),
+        semOver,
         String(infra),
-        // Records of before the flag existed have none.
-        String(suspectedHacks ?? 0),
+        String(couldNotGrade),
+        String(suspectedHacks),
       ]
     }),
     notes: [
-      'n = tasks, k = attempts at each. Episodes lost to infrastructure count in no mean. Hacks are suspected ones: scores count their official verdict, rewards do not. The interval resamples repositories, tasks and attempts.',
+      'n = tasks, k = attempts at each. Episodes lost to infrastructure or without a grade count in no mean. Hacks are suspected ones: scores count their official verdict, rewards do not. The interval resamples repositories, tasks and attempts.',
+      single
+        ? 'SEM over tasks: with one attempt a task (or unequal numbers) there are no runs to compare; it says how far another draw of tasks would move the score.'
+        : 'SEM over runs leaves out which tasks were drawn; the interval covers that too.',
     ],
   }
 }
@@ -63,6 +68,7 @@ export function pairedTable({ paired }: ReportData): Table {
     columns: [
       text('difference'),
       number('pass@1 ± SEM'),
+      number('95 % interval'),
       number('n'),
       number('better'),
       number('worse'),
@@ -71,6 +77,7 @@ export function pairedTable({ paired }: ReportData): Table {
     rows: paired.map((pair) => [
       `${pair.after} − ${pair.before}`,
       pair.tasks < 2 ? showSigned(pair.mean) : `${showSigned(pair.mean)} ± ${pair.sem.toFixed(3)}`,
+      showInterval(pair.interval, (value) => showSigned(value)),
       String(pair.tasks),
       String(pair.better),
       String(pair.worse),
@@ -99,24 +106,6 @@ export function ledgerTable({ ledger: { totals, mismatches } }: ReportData): Tab
       mismatches === 0
         ? 'Derived again from the records: it adds up.'
         : `DOES NOT ADD UP: ${mismatches} mismatch${mismatches === 1 ? '' : 'es'}; see longhaul ledger verify.`,
-    ],
-  }
-}
-
-/** How the episodes of each evaluation ended. */
-export function dispositionTable({ evaluations }: ReportData): Table {
-  const names = [...new Set(evaluations.flatMap(({ dispositions }) => Object.keys(dispositions)))].toSorted()
-  return {
-    title: 'How episodes ended',
-    columns: [text('stage'), ...names.map(number), number('graded by the gate'), number('format errors')],
-    rows: evaluations.map(({ name, dispositions, gradedByGate, formatErrorRate }) => [
-      name,
-      ...names.map((disposition) => String(dispositions[disposition] ?? 0)),
-      String(gradedByGate),
-      `${(formatErrorRate * 100).toFixed(1)} %`,
-    ]),
-    notes: [
-      '"Graded by the gate": an empty or missing patch takes the result that the gate found for an empty patch, without a container. Format errors: share of turns without exactly one command.',
     ],
   }
 }

@@ -58,7 +58,7 @@ export function makeTrainingRecipe(): Recipe {
   const recipe: Pick<Recipe, 'name' | 'seed' | 'model' | 'rft' | 'reinforce' | 'trainer'> = {
     name: 'test',
     seed: 5,
-    model: { base: 'x', chatFormat: 'chatml', train: 'full', rope: null },
+    model: { base: 'x', chatFormat: 'chatml', train: 'full', cutoff: null, rope: null },
     rft: {
       tasks: null,
       rolloutsPerTask: 4,

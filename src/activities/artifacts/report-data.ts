@@ -4,13 +4,17 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
+import { INTERVAL_SEED } from '../../domain/evaluation-summary.ts'
+import { differenceInterval } from '../../domain/score-interval.ts'
+import { pairTasks, toOutcomes } from '../../domain/pair-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics.ts'
 import { gatherFlagged } from '../../report/flagged.ts'
 import type { CurvePoint, ReportData } from '../../report/report-data.ts'
 import type { RunClaim } from '../control/run-names.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
-import { type GatedSuite, readOrThrow } from '../stored-tasks.ts'
+import { createTaskReader, type GatedSuite, readOrThrow } from '../stored-tasks.ts'
 import { checkLedger } from './check-ledger.ts'
+import { deriveEvaluation } from './derive-evaluation.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
 import { readEpisodeRecords } from './episode-records.ts'
 import { packageVersion } from './package-version.ts'
@@ -22,8 +26,8 @@ export async function gatherReportData(
 ): Promise<ReportData> {
   const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
   const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
-  const all = await readAll<EvaluationRecord>(store, `runs/${run}/evaluations/`)
-  const evaluations = orderEvaluations(all.filter(({ name }) => !isOnTheWay(name)))
+  const all = await readEvaluations(store, run)
+  const evaluations = all.filter(({ name }) => !isOnTheWay(name))
   const { totals, mismatches } = await checkLedger({ store, recipe }, run)
   return {
     run,
@@ -34,14 +38,27 @@ export async function gatherReportData(
     curve: await curve(store, run, all),
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
+    cutoff: recipe.model.cutoff ?? null,
     refused: await refusedTasks(store, run, recipe.data.gate.repeats),
     durations,
     versions: { longhaul: packageVersion(), node: process.version },
   }
 }
 
+/** In the order in which they were made. As they were stored; records of an earlier version, which say less, are derived again. */
+export async function readEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
+  const tasks = createTaskReader(store)
+  const stored = await readAll<Omit<EvaluationRecord, 'schema'> & { schema: string }>(store, `runs/${run}/evaluations/`)
+  const current: EvaluationRecord[] = []
+  for (const record of stored) {
+    if (record.schema === 'longhaul.evaluation/2') current.push(record as EvaluationRecord)
+    else current.push((await deriveEvaluation({ store, tasks }, record)).evaluation)
+  }
+  return orderEvaluations(current)
+}
+
 /** `dapo-1-0003`: an evaluation inside a stage. */
-function isOnTheWay(name: string): boolean {
+export function isOnTheWay(name: string): boolean {
   return /-\d{4}$/.test(name)
 }
 
@@ -60,13 +77,17 @@ function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
       before: before.name,
       after: after.name,
       ...pairedDifference({ before: before.tasks, after: after.tasks }),
+      interval: differenceInterval({
+        tasks: pairTasks(before.tasks, after.tasks).shared.map(toOutcomes),
+        seed: INTERVAL_SEED,
+      }),
     })),
   )
 }
 
 async function curve(store: ArtifactStore, run: string, evaluations: EvaluationRecord[]): Promise<CurvePoint[]> {
   const evaluated = await Promise.all(
-    evaluations.map(async ({ name, score, taskSem, tasks }): Promise<CurvePoint> => {
+    evaluations.map(async ({ name, score, taskSem }): Promise<CurvePoint> => {
       const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(score.policy))
       const attempts = score.attempts
       return {
@@ -75,7 +96,7 @@ async function curve(store: ArtifactStore, run: string, evaluations: EvaluationR
         globalStep,
         mean: score.passAt1,
         sem: taskSem,
-        tasks: tasks.length,
+        tasks: score.tasks,
         attempts,
       }
     }),

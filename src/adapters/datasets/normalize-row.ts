@@ -45,6 +45,7 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
     image,
     repoDir: REPO_DIR,
     synthetic: syntheticSource(columns),
+    createdAt: columns.optionalText('created_at'),
     rowHash: canonicalHash(row),
   }
 }

@@ -1,13 +1,17 @@
-import { type Command, InvalidArgumentError } from 'commander'
+import type { Command } from 'commander'
 import { startEvaluation } from '../../client/index.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { gradedShare } from '../../domain/comparability.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
+import { compareAndJudge } from '../compare-evaluations.ts'
 import { describeFailure } from '../describe-failure.ts'
+import { readEvaluationArgument } from '../evaluation-argument.ts'
 import { combineExitCodes, EXIT, type ExitCode, exitCodeOfOutcome } from '../exit-codes.ts'
 import { announce, type Followed, followRun, type OnInterrupt } from '../follow-run.ts'
 import { connectToStack, openStore } from '../local-stack.ts'
-import { examples, withRecipeOptions, withRunOptions } from '../options.ts'
+import { examples, share, withRecipeOptions, withRegressionOptions, withRunOptions } from '../options.ts'
 import { readRecipeArgument } from '../recipe-argument.ts'
 import { judgeThreshold, parseThreshold, type ScoredInterval, type Threshold } from '../threshold.ts'
 import { describeScore } from './train.ts'
@@ -18,6 +22,10 @@ interface EvaluateOptions {
   set?: string[]
   policy?: string
   threshold?: Threshold
+  baseline?: string
+  maxRegression?: number
+  confidence: number
+  strict?: true
   minGraded: number
   run?: string
   fresh?: true
@@ -28,15 +36,17 @@ interface EvaluateOptions {
 
 export function addEvaluate(program: Command, context: CommandContext): void {
   const command = program.command('evaluate').description('evaluate a policy on a recipe’s held-out suite')
-  withRunOptions(withRecipeOptions(command, 'nightly'))
+  withRegressionOptions(withRunOptions(withRecipeOptions(command, 'nightly')))
     .option('--policy <policy>', 'base, promoted or a version (default: what the recipe says)')
     .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)
+    .option('--baseline <evaluation>', 'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does')
     .option('--min-graded <share>', 'exit 2 when fewer episodes were graded', share, 0.95)
     .addHelpText(
       'after',
       examples(
         'longhaul evaluate --policy base',
         "longhaul evaluate --recipe nightly --threshold 'pass@1.lower>=0.35' --json",
+        'longhaul evaluate --baseline baseline.json --max-regression 0.02',
       ),
     )
     .action((options: EvaluateOptions) => evaluate(options, context))
@@ -45,6 +55,7 @@ export function addEvaluate(program: Command, context: CommandContext): void {
 async function evaluate(options: EvaluateOptions, { console, exit }: CommandContext): Promise<void> {
   const json = options.json === true
   const { request } = await readRecipeArgument(options)
+  const baseline = await readBaseline(options)
   const connection = await connectToStack()
   try {
     const handle = await startEvaluation({
@@ -60,17 +71,28 @@ async function evaluate(options: EvaluateOptions, { console, exit }: CommandCont
       return
     }
     const followed = await followRun({ handle, console, json, onInterrupt: options.onInterrupt })
-    exit(await finish(followed, options, console))
+    exit(await finish(followed, { ...options, baseline }, console))
   } finally {
     await connection.close()
   }
 }
 
+/** Read before anything is started: a mistake in it costs no run. */
+async function readBaseline({ baseline, maxRegression, strict }: EvaluateOptions): Promise<EvaluationRecord | null> {
+  if (baseline !== undefined) return readEvaluationArgument(openStore, baseline)
+  if (maxRegression === undefined && strict !== true) return null
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected --baseline beside --max-regression and --strict',
+  })
+}
+
 async function finish(
   followed: Followed<EvaluateResult>,
-  { threshold, minGraded, json }: EvaluateOptions,
+  options: Omit<EvaluateOptions, 'baseline'> & { baseline: EvaluationRecord | null },
   console: CommandContext['console'],
 ): Promise<ExitCode> {
+  const { minGraded, json } = options
   if (followed.kind === 'detached') return EXIT.interrupted
   const { outcome } = followed
   if (outcome.status !== 'completed') {
@@ -90,10 +112,11 @@ async function finish(
     lines.push(
       `too little was graded: ${(graded * 100).toFixed(1)} % < ${(minGraded * 100).toFixed(1)} %; this says nothing about the policy`,
     )
-  } else if (threshold !== undefined) {
-    const { met, verdict } = judgeThreshold(threshold, intervalOf(result, record))
-    if (!met) codes.push(EXIT.threshold)
-    lines.push(verdict)
+  } else {
+    for (const { code, verdict } of judge(result, record, options)) {
+      codes.push(code)
+      lines.push(verdict)
+    }
   }
   const exitCode = combineExitCodes(codes)
   if (json === true) console.record({ event: 'done', exitCode, codes, result, graded, verdict: lines.at(-1) })
@@ -101,20 +124,38 @@ async function finish(
   return exitCode
 }
 
-function gradedShare({ tasks, infra }: EvaluationRecord): number {
-  const graded = tasks.reduce((sum, { outcomes }) => sum + outcomes.length, 0)
-  return graded / Math.max(1, graded + infra)
+/** Threshold and baseline, as far as they were asked for. */
+function judge(
+  result: EvaluateResult,
+  record: EvaluationRecord | null,
+  { threshold, baseline, maxRegression, confidence, strict, minGraded }: Parameters<typeof finish>[1],
+): { code: ExitCode; verdict: string }[] {
+  const judged: { code: ExitCode; verdict: string }[] = []
+  if (threshold !== undefined) {
+    const { met, verdict } = judgeThreshold(threshold, intervalOf(result, record))
+    judged.push({ code: met ? EXIT.ok : EXIT.threshold, verdict })
+  }
+  if (baseline === null) return judged
+  if (record === null) {
+    return [...judged, { code: EXIT.infra, verdict: 'the evaluation cannot be read here, so it was not compared' }]
+  }
+  const { codes, data } = compareAndJudge({
+    before: baseline,
+    after: record,
+    confidence,
+    intersect: false,
+    maxRegression: maxRegression ?? 0,
+    minDifference: null,
+    strict: strict === true,
+    minGraded,
+  })
+  const words = data.verdicts.map((verdict, index) => ({ code: codes[index] ?? EXIT.ok, verdict }))
+  return [...judged, ...words]
 }
 
 function intervalOf({ passAt1, sem }: EvaluateResult, record: EvaluationRecord | null): ScoredInterval {
   const interval = record?.interval ?? null
-  if (interval !== null) return { mean: passAt1, ...interval, source: 'cluster bootstrap' }
+  if (interval !== null) return { mean: passAt1, ...interval, source: 'cluster bootstrap, widened for few tasks' }
   // Without the record only the standard error is at hand: 1.96 of them to each side.
   return { mean: passAt1, low: passAt1 - 1.96 * sem, high: passAt1 + 1.96 * sem, source: 'normal approximation' }
-}
-
-function share(text: string): number {
-  const value = Number(text)
-  if (text.trim() !== '' && value >= 0 && value <= 1) return value
-  throw new InvalidArgumentError(`Expected to be a share between 0 and 1, got ${JSON.stringify(text)}`)
 }

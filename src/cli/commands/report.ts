@@ -3,34 +3,91 @@ import type { Command } from 'commander'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { toJsonReport } from '../../report/json-report.ts'
 import { renderTable, renderTextReport } from '../../report/text-report.ts'
-import { dispositionTable, durationTable } from '../../report/tables.ts'
+import {
+  contaminationTable,
+  dispositionTable,
+  effortTable,
+  flakyTable,
+  officialTable,
+  passAtKTable,
+  verdictTable,
+} from '../../report/evaluation-tables.ts'
+import { durationTable } from '../../report/tables.ts'
+import { recomputeReport } from '../../activities/artifacts/recompute-report.ts'
 import type { CommandContext } from '../command-context.ts'
+import { EXIT } from '../exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../options.ts'
 import { newestReport, reportOf } from '../show-report.ts'
 
-export function addReport(program: Command, { console }: CommandContext): void {
+/** Beyond what the end of a run shows. */
+const MORE_TABLES = [
+  officialTable,
+  passAtKTable,
+  contaminationTable,
+  dispositionTable,
+  verdictTable,
+  effortTable,
+  flakyTable,
+  durationTable,
+]
+
+export function addReport(program: Command, context: CommandContext): void {
   program
     .command('report')
     .argument('<run>', 'name of the run')
     .description('show a run from its records, finished or not')
     .option('--html <file>', 'write the HTML report there')
+    .option('--recompute', 'derive evaluations and report files again and compare: exit 2 where one differs')
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      examples('longhaul report demo-2026-11-20-a', 'longhaul report demo-2026-11-20-a --html report.html'),
+      examples(
+        'longhaul report demo-2026-11-20-a',
+        'longhaul report demo-2026-11-20-a --html report.html',
+        'longhaul report demo-2026-11-20-a --recompute',
+      ),
     )
-    .action(async (run: string, { html, json }: { html?: string; json?: true }) => {
-      const store = await openStore()
-      const data = await reportOf(store, run)
-      if (html !== undefined) await writeFile(html, renderHtmlReport(data))
-      if (json === true) {
-        console.record(toJsonReport(data))
-        return
-      }
-      const more = [dispositionTable(data), durationTable(data)].filter(({ rows }) => rows.length > 0)
-      console.out([renderTextReport(data).trimEnd(), ...more.map(renderTable)].join('\n\n'))
-      const stored = html ?? (await newestReport(store, run))?.htmlPath
-      if (stored !== undefined) console.out(`HTML report  ${stored}`)
-    })
+    .action((run: string, options: ReportOptions) =>
+      options.recompute === true ? recompute(run, options, context) : show(run, options, context),
+    )
+}
+
+interface ReportOptions {
+  html?: string
+  recompute?: true
+  json?: true
+}
+
+async function show(run: string, { html, json }: ReportOptions, { console }: CommandContext): Promise<void> {
+  const store = await openStore()
+  const data = await reportOf(store, run)
+  if (html !== undefined) await writeFile(html, renderHtmlReport(data))
+  if (json === true) {
+    console.record(toJsonReport(data))
+    return
+  }
+  const more = MORE_TABLES.map((make) => make(data)).filter(({ rows }) => rows.length > 0)
+  console.out([renderTextReport(data).trimEnd(), ...more.map(renderTable)].join('\n\n'))
+  const stored = html ?? (await newestReport(store, run))?.htmlPath
+  if (stored !== undefined) console.out(`HTML report  ${stored}`)
+}
+
+async function recompute(run: string, { json }: ReportOptions, { console, exit }: CommandContext): Promise<void> {
+  const store = await openStore()
+  // Says in one sentence that there is no such run.
+  await reportOf(store, run)
+  const files = await recomputeReport(store, run)
+  const differing = files.filter(({ state }) => state === 'differs').length
+  if (json === true) console.record({ run, files, differing })
+  else {
+    const verdict = `${differing} of ${files.length} files differ from what the records say now`
+    console.out(
+      [
+        ...files.map(({ key, state }) => `${state.padEnd(7)}  ${key}`),
+        differing === 0 ? `all ${files.length} files follow from the records` : verdict,
+      ].join('\n'),
+    )
+  }
+  if (differing > 0) exit(EXIT.infra)
 }

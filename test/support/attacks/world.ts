@@ -114,6 +114,7 @@ function taskOf({ baseCommit, goldPatch, testPatch }: LeakyRepository, image: st
     repoDir: '/testbed',
     // Not one of ours: its history is taken out for agents.
     synthetic: null,
+    createdAt: null,
     rowHash: '0'.repeat(64),
   }
 }

@@ -1,0 +1,87 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type {
+  EpisodeRecord,
+  EpisodeSpec,
+  EpisodeStart,
+  ObservationRecord,
+  VerdictRecord,
+} from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { episodeKeys, runKeys } from '../../contracts/keys.ts'
+import { isValidEpisode } from '../../domain/episode-rules.ts'
+import { type AttemptFacts, summarizeAttempts } from '../../domain/evaluation-summary.ts'
+import type { IterationPlan } from '../control/plan-iteration.ts'
+import { readOrThrow, type TaskReader } from '../stored-tasks.ts'
+import { readEpisodeRecords } from './episode-records.ts'
+
+export interface EvaluationPlace {
+  run: string
+  name: string
+  stage: string
+}
+
+/**
+ * The record of an evaluation from its plan and its episodes' records, and from nothing else: made once when it ends, and again
+ * whenever somebody wants to see that its numbers follow from the artifacts.
+ * @throws LonghaulError `Group.TooSmall` when no episode was graded
+ */
+export async function deriveEvaluation(
+  { store, tasks: readTask }: { store: ArtifactStore; tasks: TaskReader },
+  { run, name, stage }: EvaluationPlace,
+): Promise<{ evaluation: EvaluationRecord; records: EpisodeRecord[] }> {
+  const plan = await readOrThrow<IterationPlan>(store, runKeys.plan(run, stage, 0))
+  const records = await readEpisodeRecords(store, { run, stage, iteration: 0 })
+  const [played] = records.filter(isValidEpisode)
+  if (played === undefined) {
+    throw new LonghaulError({
+      code: 'Group.TooSmall',
+      message: `Expected at least one graded episode in evaluation ${name}, got none of ${records.length}`,
+    })
+  }
+  const attempts: AttemptFacts[] = []
+  for (const record of records) attempts.push({ record, ...(await readFacts(store, record)) })
+  const described = await Promise.all(plan.taskIds.map((taskId) => describeTask(readTask, plan.suite, taskId)))
+  const summary = summarizeAttempts({ planned: described, attempts: plan.groupSize, facts: attempts })
+  const evaluation: EvaluationRecord = {
+    schema: 'longhaul.evaluation/2',
+    run,
+    name,
+    stage,
+    suite: plan.suite,
+    ...summary,
+    score: { name, policy: played.policy, ...summary.score },
+    conditions: await readConditions(store, attempts),
+  }
+  return { evaluation, records }
+}
+
+type PlannedTask = Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdAt'>
+
+async function describeTask(readTask: TaskReader, suite: string, taskId: string): Promise<PlannedTask> {
+  const { repo, rowHash, createdAt } = await readTask({ suite, taskId })
+  // Suites stored by earlier versions know no date.
+  return { taskId, repo, rowHash, createdAt: createdAt ?? null }
+}
+
+async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<Omit<AttemptFacts, 'record'>> {
+  const { episode, turns } = record
+  const verdict = await store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
+  const start = await store.readRecord<EpisodeStart>(episodeKeys.start(episode))
+  const last =
+    turns === 0 ? null : await store.readRecord<ObservationRecord>(episodeKeys.observation(episode, turns - 1))
+  return { verdict, wallMs: start === null || last === null ? null : last.observedAtMs - start.startedAtMs }
+}
+
+/** Every episode of an evaluation is asked for alike: the first one speaks for all. */
+async function readConditions(
+  store: ArtifactStore,
+  attempts: readonly AttemptFacts[],
+): Promise<EvaluationConditions | null> {
+  const [first] = attempts
+  const spec = first === undefined ? null : await store.readRecord<EpisodeSpec>(episodeKeys.spec(first.record.episode))
+  if (spec === null) return null
+  const { scaffold, demonstration, sampling, limits } = spec
+  const profiles = new Set(attempts.flatMap(({ verdict }) => (verdict === null ? [] : [verdict.profile])))
+  return { scaffold, demonstration, sampling, limits, gradingProfiles: [...profiles].sort() }
+}

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Attempt, makeEvaluation } from '../../test/support/evaluation-records.ts'
+import { checkComparability, gradedShare } from './comparability.ts'
+import { compareEvaluations } from './comparison.ts'
+import { splitByCutoff } from './contamination.ts'
+
+/** One task for each list, `t0`, `t1`, … */
+function evaluation(lists: Attempt[][], attempts = lists[0]?.length ?? 1, turns: number[] = []) {
+  return makeEvaluation({
+    attempts,
+    tasks: lists.map((attempts, index) => ({
+      taskId: `t${index}`,
+      repo: `r${index}`,
+      attempts,
+      turns: turns[index] ?? 6,
+    })),
+  })
+}
+const close = (actual: number | null | undefined, expected: number): void =>
+  assert.ok(typeof actual === 'number' && Math.abs(actual - expected) < 1e-9, `expected ${expected}, got ${actual}`)
+const list = <T>(count: number, item: T): T[] => Array.from({ length: count }, () => item)
+
+test('one attempt each: flips, discordant pairs, McNemar, and the error over tasks', () => {
+  // 20 tasks: 10 stay resolved, 2 are lost, 8 are gained.
+  const before = evaluation([...list(12, [1 as const]), ...list(8, [0 as const])])
+  const after = evaluation([...list(10, [1 as const]), ...list(2, [0 as const]), ...list(8, [1 as const])])
+  const found = compareEvaluations({ before: before.tasks, after: after.tasks, draws: 500 })
+  assert.deepEqual([found.tasks, found.better, found.worse, found.same], [20, 8, 2, 10])
+  close(found.difference.mean, 6 / 20)
+  // Σd² = 10; variance (10 − 20·0.09) / 19; over √20.
+  close(found.difference.sem, Math.sqrt(8.2 / 19 / 20))
+  assert.equal(found.before.semOver, 'tasks')
+  // 2·(1 + 10 + 45) / 1024; the half of C(10,2) twice less.
+  close(found.mcnemar?.exact, 112 / 1024)
+  close(found.mcnemar?.midP, (112 - 45) / 1024)
+  const { interval } = found.difference
+  assert.ok(interval !== null && interval.low < 0 && interval.high > 0.5)
+  assert.equal(found.flips.length, 10)
+})
+
+test('several attempts: no McNemar, rates are paired task by task, largest change first', () => {
+  const before = evaluation(
+    [
+      [1, 0],
+      [0, 0],
+      [1, 1],
+    ],
+    2,
+    [4, 6, 8],
+  )
+  const after = evaluation(
+    [
+      [1, 1],
+      [1, 1],
+      [1, 1],
+    ],
+    2,
+    [4, 4, 4],
+  )
+  const found = compareEvaluations({ before: before.tasks, after: after.tasks, draws: 200 })
+  assert.equal(found.mcnemar, null)
+  assert.deepEqual(
+    found.flips.map(({ taskId, difference }) => [taskId, difference]),
+    [
+      ['t1', 1],
+      ['t0', 0.5],
+    ],
+  )
+  // Turns 0, −2, −4: mean −2, sd 2, over √3.
+  close(found.effort.turns?.mean, -2)
+  close(found.effort.turns?.sem, 2 / Math.sqrt(3))
+})
+
+test('tasks of one side, and tasks that a side could not score, are left out and listed', () => {
+  const before = evaluation([[1], [0], ['infra'], [1]])
+  const after = evaluation([[1], [1], [1]])
+  const found = compareEvaluations({ before: before.tasks, after: after.tasks, draws: 200 })
+  assert.deepEqual([found.tasks, found.onlyBefore, found.onlyAfter, found.unscored], [2, ['t3'], [], ['t2']])
+  assert.equal(gradedShare(before), 3 / 4)
+})
+
+test('nothing shared: no interval, no means to show', () => {
+  const found = compareEvaluations({ before: evaluation([[1]]).tasks, after: [], draws: 200 })
+  assert.deepEqual([found.tasks, found.difference.interval, found.mcnemar, found.power], [0, null, null, null])
+})
+
+test('power: more attempts shrink luck only, and the hint says when tasks are too few', () => {
+  // Every task has rate ½ on both sides and k = 2: all spread is luck, so attempts help.
+  const lucky = compareEvaluations({
+    before: evaluation([...list(10, [1, 0] as Attempt[]), ...list(10, [0, 0] as Attempt[])]).tasks,
+    after: evaluation([...list(10, [1, 0] as Attempt[]), ...list(10, [1, 0] as Attempt[])]).tasks,
+    draws: 200,
+  })
+  assert.equal(lucky.power?.attemptsAtLeast, false)
+  assert.ok(lucky.power !== null && lucky.power.attempts !== null && lucky.power.attempts >= 1)
+  // Half of the tasks surely gained, half surely lost, one more gained: the difference is small and no luck is in it.
+  const sure = compareEvaluations({
+    before: evaluation([...list(11, [0, 0] as Attempt[]), ...list(10, [1, 1] as Attempt[])]).tasks,
+    after: evaluation([...list(11, [1, 1] as Attempt[]), ...list(10, [0, 0] as Attempt[])]).tasks,
+    draws: 200,
+  })
+  assert.equal(sure.power?.attempts, null)
+  // n = s²·((1.959964 + 0.841621) / d)²: d = 1/21, s² = (21 − 1/21) / 20.
+  const reach = 1.959963984540054 + 0.8416212335729143
+  assert.equal(sure.power?.tasks, Math.ceil(((21 - 1 / 21) / 20) * (reach * 21) ** 2))
+  // One attempt cannot tell luck from tasks.
+  const single = compareEvaluations({
+    before: evaluation(list(20, [0 as const])).tasks,
+    after: evaluation([...list(2, [1 as const]), ...list(18, [0 as const])]).tasks,
+    draws: 200,
+  })
+  assert.equal(single.power?.attemptsAtLeast, true)
+  close(single.power?.smallest, reach * single.difference.sem)
+})
+
+test('comparability: other rows under the same id, other tasks, other settings', () => {
+  const before = makeEvaluation({ tasks: ['a', 'b'].map((taskId) => ({ taskId, attempts: [1] })) })
+  const after = makeEvaluation({
+    attempts: 3,
+    tasks: [
+      { taskId: 'a', attempts: [1], rowHash: 'other' },
+      { taskId: 'c', attempts: [1] },
+    ],
+  })
+  assert.deepEqual(checkComparability(before, after), {
+    otherRows: ['a'],
+    onlyBefore: ['b'],
+    onlyAfter: ['c'],
+    warnings: ['attempts a task: 1 against 3'],
+  })
+})
+
+test('contamination: both sides of the cut-off with their own errors; the day itself is after', () => {
+  const tasks = [
+    { taskId: 'a', outcomes: [1, 1] as (0 | 1)[], createdAt: '2024-12-31T23:59:59Z' },
+    { taskId: 'b', outcomes: [0, 1] as (0 | 1)[], createdAt: '2025-01-01T00:00:00Z' },
+    { taskId: 'c', outcomes: [0] as (0 | 1)[], createdAt: '2025-03-01 10:00:00' },
+    { taskId: 'd', outcomes: [1] as (0 | 1)[], createdAt: null },
+    { taskId: 'e', outcomes: [], createdAt: '2020-01-01' },
+  ]
+  const { before, after, unknown } = splitByCutoff({ tasks, cutoff: '2025-01-01' })
+  assert.deepEqual([before?.tasks, after?.tasks, unknown?.tasks], [1, 2, 1])
+  assert.equal(before?.mean, 1)
+  close(after?.mean, 0.25)
+  close(after?.sem, 0.25)
+})

@@ -1,0 +1,53 @@
+import { meanInterval } from './score-interval.ts'
+import { mean } from './moments.ts'
+import { type TaskMean, type TaskOutcomes, meanOverTasks } from './statistics.ts'
+import type { Interval } from './bootstrap.ts'
+
+export interface DatedOutcomes extends TaskOutcomes {
+  /** ISO date or time; null = unknown. */
+  createdAt: string | null
+}
+
+/** A part of an evaluation by when its tasks came into being. */
+export interface DatedScore extends TaskMean {
+  interval: Interval
+}
+
+export interface ContaminationSplit {
+  /** The policy may have read these tasks' fixes in training. */
+  before: DatedScore | null
+  /** Created on or after the cut-off: cannot have been read. */
+  after: DatedScore | null
+  unknown: DatedScore | null
+}
+
+/**
+ * The same score on both sides of a policy's knowledge cut-off. A flag, not a proof: older tasks may also just be easier.
+ * @param cutoff ISO date
+ */
+export function splitByCutoff({
+  tasks,
+  cutoff,
+}: {
+  tasks: readonly DatedOutcomes[]
+  cutoff: string
+}): ContaminationSplit {
+  const limit = Date.parse(cutoff)
+  const sides: Record<keyof ContaminationSplit, number[]> = { before: [], after: [], unknown: [] }
+  for (const { createdAt, outcomes } of tasks) {
+    if (outcomes.length > 0) sides[sideOf(createdAt, limit)].push(mean(outcomes))
+  }
+  return { before: scoreOf(sides.before), after: scoreOf(sides.after), unknown: scoreOf(sides.unknown) }
+}
+
+function sideOf(createdAt: string | null, limit: number): keyof ContaminationSplit {
+  const created = createdAt === null ? Number.NaN : Date.parse(createdAt)
+  if (Number.isNaN(created)) return 'unknown'
+  return created < limit ? 'before' : 'after'
+}
+
+function scoreOf(rates: readonly number[]): DatedScore | null {
+  if (rates.length === 0) return null
+  const interval = meanInterval({ values: rates, level: 0.95, range: { low: 0, high: 1 } })
+  return { ...meanOverTasks(rates.map((rate) => [rate])), interval }
+}

@@ -1,0 +1,141 @@
+import type { EpisodeRecord, VerdictRecord } from '../contracts/episodes.types.ts'
+import type { EvaluatedTask, EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { StageScore } from '../contracts/workflows.types.ts'
+import { BOOTSTRAP_DRAWS, type ClusteredOutcomes } from './bootstrap.ts'
+import { exclusionOf, isValidEpisode } from './episode-rules.ts'
+import { scoreInterval } from './score-interval.ts'
+import { meanOverTasks, passAt1, passAtK, passHatK } from './statistics.ts'
+
+/** Fixed, so that a report that is made again shows the same interval. */
+export const INTERVAL_SEED = 1
+
+/** What one episode left behind. */
+export interface AttemptFacts {
+  record: EpisodeRecord
+  /** Null where it was never graded. */
+  verdict: VerdictRecord | null
+  /** First prompt to last observation; null where it never got that far. */
+  wallMs: number | null
+}
+
+export interface SummaryInput {
+  /** Every task of the plan: one that gave no outcome is counted, never dropped in silence. */
+  planned: readonly Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdAt'>[]
+  /** k: attempts asked for at each task. */
+  attempts: number
+  /** All episodes, lost and replaced ones too, in index order within a task. */
+  facts: readonly AttemptFacts[]
+}
+
+type Summary = Omit<EvaluationRecord, 'schema' | 'run' | 'name' | 'stage' | 'suite' | 'score' | 'conditions'> & {
+  score: Omit<StageScore, 'name' | 'policy'>
+}
+
+/** Everything an evaluation says, from its attempts: over those with a verdict, and as official harnesses count. */
+export function summarizeAttempts({ planned, attempts, facts }: SummaryInput): Summary {
+  const tasks = evaluatedTasks(planned, attempts, facts)
+  const scored = tasks.filter(({ outcomes }) => outcomes.length > 0).map(toClustered)
+  const { mean, sem, semOver, taskSem } = passAt1(scored)
+  const sampling = { tasks: scored, seed: INTERVAL_SEED }
+  const found = scoreInterval(sampling)
+  const lost = facts.map(({ record }) => exclusionOf(record)).filter((reason) => reason !== null)
+  const couldNotGrade = lost.filter((reason) => reason === 'could-not-grade').length
+  return {
+    score: {
+      passAt1: mean,
+      sem,
+      tasks: scored.length,
+      attempts: Math.max(0, ...scored.map(({ outcomes }) => outcomes.length)),
+    },
+    semOver,
+    taskSem,
+    interval: found?.interval ?? null,
+    bootstrap: found === null ? null : { ...found.bootstrap, draws: BOOTSTRAP_DRAWS, seed: INTERVAL_SEED },
+    official: officialScore(tasks, attempts),
+    attempts,
+    passAtK: Array.from({ length: attempts }, (_, index) => {
+      const k = index + 1
+      return { k, any: passAtK({ tasks: scored, k }), all: passHatK({ tasks: scored, k }) }
+    }),
+    tasks,
+    dispositions: countBy(facts, ({ record }) => record.disposition),
+    verdicts: countBy(facts, ({ record }) => record.verdict ?? 'none'),
+    reasons: countBy(
+      facts.filter(({ record }) => record.verdictReason !== null),
+      ({ record }) => record.verdictReason ?? '',
+    ),
+    infra: lost.length - couldNotGrade,
+    // Records of before the flag existed have none.
+    suspectedHacks: facts.filter(({ record }) => record.suspectedHack).length,
+    couldNotGrade,
+    ...effort(tasks, facts),
+    gradedByGate: facts.filter(({ verdict }) => verdict?.from === 'gate').length,
+  }
+}
+
+function evaluatedTasks(
+  planned: SummaryInput['planned'],
+  attempts: number,
+  facts: readonly AttemptFacts[],
+): EvaluatedTask[] {
+  const byTask = Map.groupBy(facts, ({ record }) => record.taskId)
+  return planned.map((task) => {
+    const valid = (byTask.get(task.taskId) ?? []).filter(({ record }) => isValidEpisode(record))
+    return {
+      ...task,
+      outcomes: valid.map(({ record }): 0 | 1 => (record.verdict === 'resolved' ? 1 : 0)),
+      lost: Math.max(0, attempts - valid.length),
+      turns: valid.map(({ record }) => record.turns),
+      sampledTokens: valid.map(({ record }) => record.sampledTokens),
+      wallSeconds: valid.map(({ wallMs }) => (wallMs === null ? null : wallMs / 1000)),
+    }
+  })
+}
+
+function toClustered({ taskId, repo, outcomes }: EvaluatedTask): ClusteredOutcomes {
+  return { taskId, cluster: repo, outcomes }
+}
+
+/** Official harnesses know no lost attempt: whatever has no verdict is unresolved, and every planned task counts. */
+function officialScore(tasks: readonly EvaluatedTask[], attempts: number): EvaluationRecord['official'] {
+  const filled = tasks.map((task): ClusteredOutcomes => {
+    const { taskId, cluster, outcomes } = toClustered(task)
+    return { taskId, cluster, outcomes: [...outcomes, ...Array<0>(task.lost).fill(0)] }
+  })
+  const { mean, sem } = passAt1(filled)
+  const found = scoreInterval({ tasks: filled, seed: INTERVAL_SEED })
+  return { passAt1: mean, sem, interval: found?.interval ?? null, tasks: filled.length, attempts }
+}
+
+type Effort = Pick<Summary, 'turns' | 'sampledTokens' | 'wallSeconds' | 'totals'>
+
+function effort(tasks: readonly EvaluatedTask[], facts: readonly AttemptFacts[]): Effort {
+  const times = tasks.map(({ wallSeconds }) => wallSeconds.filter((time) => time !== null))
+  const valid = facts.filter(({ record }) => isValidEpisode(record))
+  return {
+    turns: meanOverTasks(tasks.map(({ turns }) => turns)),
+    sampledTokens: meanOverTasks(tasks.map(({ sampledTokens }) => sampledTokens)),
+    wallSeconds: times.some((ofTask) => ofTask.length > 0) ? meanOverTasks(times) : null,
+    totals: {
+      turns: sum(valid.map(({ record }) => record.turns)),
+      formatErrorTurns: sum(valid.map(({ record }) => record.formatErrorTurns)),
+      sampledTokens: sum(valid.map(({ record }) => record.sampledTokens)),
+      wallSeconds: sum(times.flat()),
+      gradeSeconds: sum(facts.map(({ verdict }) => (verdict?.gradeMs ?? 0) / 1000)),
+    },
+  }
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}
+
+/** By key in order of text, so that the same facts give the same bytes. */
+function countBy<T, K extends string>(
+  items: readonly T[],
+  key: (item: T) => K,
+): Partial<Record<K, number>> & Record<string, number> {
+  const counts = [...Map.groupBy(items, key)].map(([name, members]) => [name, members.length] as const)
+  return Object.fromEntries(counts.sort(([a], [b]) => (a < b ? -1 : 1))) as Partial<Record<K, number>> &
+    Record<string, number>
+}

@@ -1,0 +1,68 @@
+import type { PairedOutcomes } from './bootstrap.ts'
+import { mean, standardDeviation } from './moments.ts'
+import { normalQuantile } from './special-functions.ts'
+import { countResolved } from './statistics.ts'
+
+export interface PowerHintInput {
+  /** After and before of each task. */
+  tasks: readonly PairedOutcomes[]
+  /** The difference to tell apart from: 0, or the regression that is allowed, as a negative number. */
+  line: number
+  level: number
+  /** Chance that a real difference of this size is found. @default 0.8 */
+  power?: number
+}
+
+/** What more work would show. An estimate for planning, never a verdict. */
+export interface PowerHint {
+  power: number
+  /** Smallest true distance from the line that these tasks and attempts would show. */
+  smallest: number
+  /**
+   * Attempts a task and side that would settle a true difference as large as the observed one; null where no number would,
+   * because the tasks themselves differ too much for so few of them.
+   */
+  attempts: number | null
+  /** True with one attempt: luck and tasks cannot be told apart then, so `attempts` assumes that all spread is luck. */
+  attemptsAtLeast: boolean
+  /** Tasks that would settle it with the attempts there are; null for no difference at all. */
+  tasks: number | null
+}
+
+/**
+ * The standard error of the mean difference is √((between + within / k) / n): attempts shrink only the second part. Each part is
+ * estimated from the attempts there are.
+ */
+export function hintPower({ tasks, line, level, power = 0.8 }: PowerHintInput): PowerHint | null {
+  if (tasks.length < 2) return null
+  const differences = tasks.map(({ before, after }) => mean(after) - mean(before))
+  const variance = standardDeviation(differences) ** 2
+  const reach = normalQuantile(0.5 + level / 2) + normalQuantile(power)
+  const smallest = reach * Math.sqrt(variance / tasks.length)
+  const distance = Math.abs(mean(differences) - line)
+  const luck = varianceByLuck(tasks)
+  const attempts = mean(tasks.map(({ before, after }) => (before.length + after.length) / 2))
+  const hint = { power, smallest, attemptsAtLeast: luck === null }
+  if (distance === 0 || variance === 0) return { ...hint, attempts: null, tasks: null }
+  const wanted = (distance / reach) ** 2
+  const within = (luck ?? variance) * attempts
+  const between = Math.max(0, variance - (luck ?? variance))
+  const left = wanted * tasks.length - between
+  return {
+    ...hint,
+    attempts: left <= 0 ? null : Math.max(1, Math.ceil(within / left)),
+    tasks: Math.max(2, Math.ceil(variance / wanted)),
+  }
+}
+
+/** Mean variance of a task's difference that its attempts alone explain; null where some side has one attempt. */
+function varianceByLuck(tasks: readonly PairedOutcomes[]): number | null {
+  if (tasks.some(({ before, after }) => before.length < 2 || after.length < 2)) return null
+  return mean(tasks.map(({ before, after }) => varianceOfRate(before) + varianceOfRate(after)))
+}
+
+/** p(1 − p) / (k − 1): unbiased for the variance of a rate of k attempts. */
+function varianceOfRate(outcomes: readonly (0 | 1)[]): number {
+  const rate = countResolved(outcomes) / outcomes.length
+  return (rate * (1 - rate)) / (outcomes.length - 1)
+}

@@ -1,0 +1,20 @@
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { Comparability } from '../domain/comparability.ts'
+import type { Comparison } from '../domain/comparison.ts'
+
+export type ComparedEvaluation = Pick<EvaluationRecord, 'run' | 'name' | 'suite' | 'score'>
+
+/** Everything that a comparison shows. */
+export interface ComparisonData {
+  before: ComparedEvaluation
+  after: ComparedEvaluation
+  comparison: Comparison
+  comparability: Comparability
+  /** What the rules of the caller say, one line each; the exit code follows from the same. */
+  verdicts: string[]
+}
+
+/** `base of demo-2026-11-20-a`. */
+export function nameOf({ run, name }: ComparedEvaluation): string {
+  return `${name} of ${run}`
+}

@@ -1,0 +1,151 @@
+/** The tables of a comparison as plain text cells. */
+import type { Comparison, Difference } from '../domain/comparison.ts'
+import type { PassAt1 } from '../domain/statistics.ts'
+import { type ComparedEvaluation, type ComparisonData, nameOf } from './comparison-data.ts'
+import { requireMean, showInterval, showMean, showSigned } from './means.ts'
+import { number, type Table, text } from './tables.ts'
+
+export function sideTable({ before, after, comparison }: ComparisonData): Table {
+  const row = (side: string, evaluation: ComparedEvaluation, score: PassAt1): string[] => {
+    const { mean, sem, semOver, tasks, attempts } = score
+    const shown = requireMean(nameOf(evaluation), { mean, sem, tasks, attempts: Math.ceil(attempts / tasks) })
+    return [
+      side,
+      nameOf(evaluation),
+      evaluation.score.policy,
+      showMean(shown),
+      semOver,
+      String(tasks),
+      String(attempts),
+    ]
+  }
+  if (comparison.tasks === 0) return { title: 'Scores on the shared tasks', columns: [], rows: [], notes: [] }
+  return {
+    title: 'Scores on the shared tasks',
+    columns: [
+      text('side'),
+      text('evaluation'),
+      text('policy'),
+      number('pass@1 ± SEM'),
+      text('SEM over'),
+      number('n'),
+      number('attempts'),
+    ],
+    rows: [row('before', before, comparison.before), row('after', after, comparison.after)],
+    notes:
+      comparison.before.semOver === 'tasks'
+        ? ['SEM over tasks: with one attempt a task there are no runs to compare.']
+        : [],
+  }
+}
+
+export function changeTable({ comparison }: ComparisonData): Table {
+  const { difference, better, worse, same, mcnemar, level, draws, seed } = comparison
+  return {
+    title: 'After − before, task by task',
+    columns: [
+      number('pass@1 ± SEM'),
+      number(`${percent(level)} interval`),
+      number('better'),
+      number('worse'),
+      number('same'),
+      ...(mcnemar === null ? [] : [number('McNemar exact p'), number('mid-p')]),
+    ],
+    rows:
+      comparison.tasks === 0
+        ? []
+        : [
+            [
+              showDifference(difference),
+              showInterval(difference.interval, (value) => showSigned(value)),
+              ...[better, worse, same].map(String),
+              ...(mcnemar === null ? [] : [mcnemar.exact.toFixed(4), mcnemar.midP.toFixed(4)]),
+            ],
+          ],
+    notes: [
+      `Paired bootstrap over repositories and tasks (${draws} draws, seed ${seed}), widened to what small samples allow; SEM clustered by task.`,
+    ],
+  }
+}
+
+export function effortChangeTable({ comparison }: ComparisonData): Table {
+  const { turns, sampledTokens, wallSeconds } = comparison.effort
+  const rows: [string, Difference | null][] = [
+    ['turns', turns],
+    ['sampled tokens', sampledTokens],
+    ['wall seconds', wallSeconds],
+  ]
+  return {
+    title: 'Effort of an attempt, after − before',
+    columns: [text('what'), number('difference ± SEM'), number(`${percent(comparison.level)} interval`), number('n')],
+    rows: rows.flatMap(([what, difference]) =>
+      difference === null
+        ? []
+        : [
+            [
+              what,
+              showDifference(difference, 1),
+              showInterval(difference.interval, (value) => showSigned(value, 1)),
+              String(difference.tasks),
+            ],
+          ],
+    ),
+    notes: ['Graded attempts only; Student’s t over tasks.'],
+  }
+}
+
+/** Listed in full by `--json`. */
+const MOST_FLIPS = 30
+
+export function flipTable({ comparison: { flips } }: ComparisonData): Table {
+  const share = ({ resolved, attempts }: { resolved: number; attempts: number }): string => `${resolved} of ${attempts}`
+  const more = flips.length - MOST_FLIPS
+  return {
+    title: 'Tasks that changed',
+    columns: [text('task'), number('before'), number('after'), text('change')],
+    rows: flips
+      .slice(0, MOST_FLIPS)
+      .map((flip) => [flip.taskId, share(flip.before), share(flip.after), flip.difference > 0 ? 'better' : 'worse']),
+    notes: more > 0 ? [`${more} more with --json.`] : [],
+  }
+}
+
+/** What the tables leave out, what could explain the difference, and what more work would show. */
+export function saidBelow({ comparison, comparability }: ComparisonData): string[] {
+  const { onlyBefore, onlyAfter, unscored } = comparison
+  const left = onlyBefore.length + onlyAfter.length + unscored.length
+  return [
+    ...(left === 0
+      ? []
+      : [
+          `left out: ${onlyBefore.length} tasks only before, ${onlyAfter.length} only after, ${unscored.length} that one side could not score`,
+        ]),
+    ...comparability.warnings.map((warning) => `not alike: ${warning}`),
+    ...sayPower(comparison),
+  ]
+}
+
+function sayPower({ power, level, tasks, before, difference }: Comparison): string[] {
+  if (power === null) return []
+  const attempts = Math.round(before.attempts / Math.max(1, before.tasks))
+  const smallest = `power: ${tasks} tasks × ${attempts} show a difference of ${power.smallest.toFixed(3)} with ${percent(power.power)} chance at ${percent(level)}`
+  if (power.tasks === null) return [smallest]
+  const byAttempts =
+    power.attempts === null
+      ? 'no number of attempts would do'
+      : `${power.attemptsAtLeast ? 'at least ' : ''}${power.attempts} attempts a task`
+  return [
+    smallest,
+    `to settle a true difference of ${showSigned(difference.mean)}: ${byAttempts}, or ${power.tasks} tasks with the attempts there are`,
+  ]
+}
+
+function showDifference({ mean, sem, tasks }: Difference, digits = 3): string {
+  return tasks < 2
+    ? `${showSigned(mean, digits)} (one task: no SEM)`
+    : `${showSigned(mean, digits)} ± ${sem.toFixed(digits)}`
+}
+
+function percent(share: number): string {
+  return `${Number((share * 100).toFixed(2))} %`
+}

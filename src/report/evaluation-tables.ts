@@ -1,0 +1,191 @@
+/** What stands behind the scores: endings, lost attempts, several attempts, effort, flaky tasks, task dates. */
+import type { EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
+import { type DatedScore, splitByCutoff } from '../domain/contamination.ts'
+import { flakyTasks } from '../domain/statistics.ts'
+import { requireMean, showInterval, showMean, showTaskMean } from './means.ts'
+import type { ReportData } from './report-data.ts'
+import { number, showDuration, type Table, text } from './tables.ts'
+
+/** How the episodes of each evaluation ended. */
+export function dispositionTable({ evaluations }: ReportData): Table {
+  const names = [...new Set(evaluations.flatMap(({ dispositions }) => Object.keys(dispositions)))].toSorted()
+  return {
+    title: 'How episodes ended',
+    columns: [text('stage'), ...names.map(number), number('format errors')],
+    rows: evaluations.map(({ name, dispositions, totals }) => {
+      const counts: Partial<Record<string, number>> = dispositions
+      return [
+        name,
+        ...names.map((disposition) => String(counts[disposition] ?? 0)),
+        `${totals.formatErrorTurns} of ${totals.turns} turns`,
+      ]
+    }),
+    notes: ['Format errors: turns without exactly one command.'],
+  }
+}
+
+/** What grading found, over the same episodes. */
+export function verdictTable({ evaluations }: ReportData): Table {
+  const reasons = [...new Set(evaluations.flatMap(({ reasons }) => Object.keys(reasons)))].toSorted()
+  return {
+    title: 'What grading found',
+    columns: [
+      text('stage'),
+      ...['resolved', 'unresolved', 'could not grade', 'infra', 'graded by the gate'].map(number),
+      ...reasons.map((reason) => number(`reason: ${reason}`)),
+    ],
+    rows: evaluations.map((evaluation) => {
+      const { name, verdicts, couldNotGrade, infra, gradedByGate } = evaluation
+      return [
+        name,
+        ...[verdicts.resolved ?? 0, verdicts.unresolved ?? 0, couldNotGrade, infra, gradedByGate].map(String),
+        ...reasons.map((reason) => String(evaluation.reasons[reason] ?? 0)),
+      ]
+    }),
+    notes: [
+      'Episodes, replaced ones too. "Graded by the gate": an empty or missing patch takes the result that the gate found for an empty patch, without a container.',
+    ],
+  }
+}
+
+/** The second denominator: nothing that was asked for is left out. */
+export function officialTable({ evaluations }: ReportData): Table {
+  return {
+    title: 'Scores as official harnesses count',
+    columns: [
+      text('stage'),
+      number('pass@1 ± SEM'),
+      number('95 % interval'),
+      number('n'),
+      number('k'),
+      number('lost attempts'),
+    ],
+    rows: evaluations.map(({ name, official, tasks }) => {
+      const { passAt1: mean, sem, interval } = official
+      const score = requireMean(`${name}, official`, { mean, sem, tasks: official.tasks, attempts: official.attempts })
+      const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
+      return [
+        name,
+        showMean(score),
+        showInterval(interval),
+        String(score.tasks),
+        String(score.attempts),
+        `${lost} of ${score.tasks * score.attempts}`,
+      ]
+    }),
+    notes: ['Every attempt that was asked for; one without a verdict counts as unresolved.'],
+  }
+}
+
+export function passAtKTable({ evaluations }: ReportData): Table {
+  const several = evaluations.filter(({ attempts }) => attempts > 1)
+  return {
+    title: 'Several attempts',
+    columns: [text('stage'), number('k'), number('pass@k ± SEM'), number('pass^k ± SEM'), number('n')],
+    rows: several.flatMap(({ name, passAtK }) =>
+      passAtK.map(({ k, any, all }) => [
+        name,
+        String(k),
+        showOrDash(`pass@${k} of ${name}`, any),
+        showOrDash(`pass^${k} of ${name}`, all),
+        String(any?.tasks ?? 0),
+      ]),
+    ),
+    notes: [
+      'pass@k: chance that one of k attempts resolves, pass^k: that all do; both unbiased, averaged over tasks, SEM over tasks. – where a task has fewer than k graded attempts.',
+    ],
+  }
+}
+
+function showOrDash(what: string, value: StoredMean | null): string {
+  return value === null ? '–' : showTaskMean(what, value)
+}
+
+export function effortTable({ evaluations }: ReportData): Table {
+  return {
+    title: 'Effort of an attempt',
+    columns: [
+      text('stage'),
+      number('turns ± SEM'),
+      number('sampled tokens ± SEM'),
+      number('wall seconds ± SEM'),
+      number('tokens per resolved'),
+      number('episodes’ time'),
+      number('grading time'),
+    ],
+    rows: evaluations.map(({ name, turns, sampledTokens, wallSeconds, totals, tasks }) => {
+      const resolved = tasks.flatMap(({ outcomes }) => outcomes).filter((outcome) => outcome === 1).length
+      return [
+        name,
+        showTaskMean(`turns of ${name}`, turns, 1),
+        showTaskMean(`tokens of ${name}`, sampledTokens, 0),
+        wallSeconds === null ? '–' : showTaskMean(`seconds of ${name}`, wallSeconds, 1),
+        resolved === 0 ? '–' : `${totals.sampledTokens} / ${resolved}`,
+        showDuration(totals.wallSeconds),
+        showDuration(totals.gradeSeconds),
+      ]
+    }),
+    notes: [
+      'Graded attempts only; means over tasks. Wall time runs from the first prompt to the last observation, waits included. Tokens per resolved: all sampled tokens over resolved attempts.',
+    ],
+  }
+}
+
+/** Listed in full by `report.json`. */
+const MOST_FLAKY = 20
+
+export function flakyTable({ evaluations }: ReportData): Table {
+  const flaky = evaluations.flatMap((evaluation) => {
+    const found = flakyTasks(evaluation.tasks)
+    const more = found.length - MOST_FLAKY
+    return [
+      ...found
+        .slice(0, MOST_FLAKY)
+        .map((task) => [evaluation.name, task.taskId, `${task.resolved} of ${task.attempts}`]),
+      ...(more > 0 ? [[evaluation.name, `and ${more} more`, '']] : []),
+    ]
+  })
+  return {
+    title: 'Tasks that the policy both resolved and did not',
+    columns: [text('stage'), text('task'), number('resolved')],
+    rows: flaky,
+    notes: ['Spread of the policy. A task whose grading flips by itself is refused by the gate and listed there.'],
+  }
+}
+
+/** Both rates: a policy that does better on what it may have read is suspect. */
+export function contaminationTable({ evaluations, cutoff }: ReportData): Table {
+  const rows = cutoff === null ? [] : evaluations.map((evaluation) => contaminationRow(evaluation, cutoff))
+  return {
+    title: 'Tasks before and after the model’s training data ends',
+    columns: [text('stage'), ...['before', 'n', 'after', 'n', 'no date'].map(number), text('that is')],
+    rows,
+    notes:
+      cutoff === null
+        ? []
+        : [`pass@1 ± SEM over tasks; the data ends ${cutoff}. A flag, not a proof: older tasks may just be easier.`],
+  }
+}
+
+function contaminationRow({ name, tasks }: EvaluationRecord, cutoff: string): string[] {
+  const { before, after, unknown } = splitByCutoff({ tasks, cutoff })
+  const show = (score: DatedScore | null): string =>
+    score === null ? '–' : `${showTaskMean(`${name} by date`, score)} (${showInterval(score.interval)})`
+  return [
+    name,
+    show(before),
+    String(before?.tasks ?? 0),
+    show(after),
+    String(after?.tasks ?? 0),
+    String(unknown?.tasks ?? 0),
+    sayContamination(before, after),
+  ]
+}
+
+function sayContamination(before: DatedScore | null, after: DatedScore | null): string {
+  if (before === null) return 'no task is older: nothing can have been read'
+  if (after === null) return 'every task is older: all of it may have been read'
+  return before.interval.low > after.interval.high
+    ? 'better on older tasks: contamination is likely'
+    : 'no clear difference'
+}

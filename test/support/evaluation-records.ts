@@ -1,0 +1,72 @@
+import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.types.ts'
+import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import { type AttemptFacts, summarizeAttempts } from '../../src/domain/evaluation-summary.ts'
+import { makeRecord } from './episode-records.ts'
+
+/** 1 = resolved, 0 = unresolved; `infra` and `ungraded` gave no outcome. */
+export type Attempt = 0 | 1 | 'infra' | 'ungraded'
+
+export interface MakeEvaluationInput {
+  name?: string
+  run?: string
+  policy?: string
+  /** k asked for. @default the first task's number of attempts */
+  attempts?: number
+  tasks: { taskId: string; repo?: string; rowHash?: string; createdAt?: string; attempts: Attempt[]; turns?: number }[]
+}
+
+/** The record that the episodes of these attempts would leave. */
+export function makeEvaluation(input: MakeEvaluationInput): EvaluationRecord {
+  const { name = 'nightly', run = 'r', policy = 'v000000-aaaaaaaa', tasks } = input
+  const facts = tasks.flatMap(({ taskId, attempts, turns = 6 }) =>
+    attempts.map((attempt, index) => makeFacts(attempt, { run, policy, taskId, index, turns })),
+  )
+  const planned = tasks.map(({ taskId, repo = 'repo', rowHash = `row of ${taskId}`, createdAt = null }) => {
+    return { taskId, repo, rowHash, createdAt }
+  })
+  const summary = summarizeAttempts({ planned, attempts: input.attempts ?? tasks[0]?.attempts.length ?? 1, facts })
+  return {
+    schema: 'longhaul.evaluation/2',
+    run,
+    name,
+    stage: `eval-${name}`,
+    suite: 'suite',
+    ...summary,
+    score: { name, policy, ...summary.score },
+    conditions: null,
+  }
+}
+
+export function makeFacts(attempt: Attempt, fields: Partial<EpisodeRecord>): AttemptFacts {
+  const kind = attempt === 1 ? 'resolved' : attempt === 0 ? 'unresolved' : 'could-not-grade'
+  const record = makeRecord({
+    ...fields,
+    ...(attempt === 'infra' ? { disposition: 'infra', verdict: null, failure: 'Sandbox.Lost' } : { verdict: kind }),
+  })
+  return {
+    record,
+    verdict: attempt === 'infra' ? null : makeVerdict(record, kind),
+    wallMs: attempt === 'infra' ? null : 1000 * record.turns,
+  }
+}
+
+export function makeVerdict(
+  { episode, taskId, verdictReason }: EpisodeRecord,
+  kind: VerdictRecord['kind'],
+): VerdictRecord {
+  return {
+    schema: 'longhaul.verdict/1',
+    episode,
+    taskId,
+    kind,
+    reason: verdictReason,
+    profile: 'fork-4.0.3',
+    from: 'container',
+    patchSha256: '',
+    failToPass: { passed: 0, total: 1 },
+    passToPass: { passed: 0, total: 0 },
+    gradeMs: 500,
+    image: 'image',
+    signs: [],
+  }
+}
