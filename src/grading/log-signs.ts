@@ -1,4 +1,4 @@
-import { sliceLog } from './log-slice.ts'
+import { decodeLog, sliceLog } from './log-slice.ts'
 
 /** `==== 3 passed, 1 failed in 0.12s ====`: the last line of every session that ends by itself and is not fully quiet. */
 const SUMMARY =
@@ -11,9 +11,10 @@ const SESSION = /^=+ test session starts =+$/gm
  * A session that prints no header is too quiet to tell, and says nothing.
  */
 export function isInconsistentLog(log: Uint8Array): boolean {
-  const slice = sliceLog(log)
-  if (slice.kind !== 'found') return false
-  const text = slice.text.replaceAll(ESCAPES, '')
+  const decoded = decodeLog(log, 'strict')
+  const slice = decoded === null ? null : sliceLog(decoded)
+  if (slice === null) return false
+  const text = slice.replaceAll(ESCAPES, '')
   const reported = new Set(text.split('\n').filter((line) => /^PASSED \S/.test(line)))
   const sessions = text.match(SESSION)?.length ?? 0
   if (sessions === 0 || reported.size === 0) return false

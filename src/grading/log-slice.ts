@@ -1,5 +1,7 @@
 import { universalNewlines } from './parsers/python-text.ts'
-import { END_MARKER, START_MARKER } from './profiles/fork-4.0.3.ts'
+
+export const START_MARKER = '>>>>> Start Test Output'
+export const END_MARKER = '>>>>> End Test Output'
 
 /** Any of these anywhere in the log voids it. */
 const BAD_CODES = [
@@ -9,24 +11,25 @@ const BAD_CODES = [
   '>>>>> Tests Timed Out',
 ] as const
 
-export type LogSlice = { kind: 'found'; text: string } | { kind: 'not-found' } | { kind: 'undecodable' }
+/** `strict`: one invalid byte is an error of the instance, not a failed test. */
+export type LogDecoding = 'strict' | 'replace'
 
-/** The part of the log that the tests wrote: after the first start marker, up to a second start or the first end. */
-export function sliceLog(log: Uint8Array): LogSlice {
-  const decoded = decodeStrictly(log)
-  if (decoded === null) return { kind: 'undecodable' }
-  const text = universalNewlines(decoded)
-  const isVoid = BAD_CODES.some((code) => text.includes(code))
-  if (isVoid || !text.includes(START_MARKER) || !text.includes(END_MARKER)) return { kind: 'not-found' }
-  const afterStart = text.split(START_MARKER)[1] ?? ''
-  return { kind: 'found', text: afterStart.split(END_MARKER)[0] ?? '' }
-}
-
-/** Upstream reads the file strictly: one invalid byte is an error of the instance, not a failed test. */
-function decodeStrictly(log: Uint8Array): string | null {
+/** Text of a log with LF as its only line end; null where strict decoding fails. */
+export function decodeLog(log: Uint8Array, decoding: LogDecoding): string | null {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(log)
+    return universalNewlines(new TextDecoder('utf-8', { fatal: decoding === 'strict', ignoreBOM: true }).decode(log))
   } catch {
     return null
   }
+}
+
+/**
+ * The part of the log that the tests wrote: after the first start marker, up to a second start or the first end. Null where
+ * the log is void or lacks a marker; their order is not looked at, as upstream has it.
+ */
+export function sliceLog(text: string): string | null {
+  const isVoid = BAD_CODES.some((code) => text.includes(code))
+  if (isVoid || !text.includes(START_MARKER) || !text.includes(END_MARKER)) return null
+  const afterStart = text.split(START_MARKER)[1] ?? ''
+  return afterStart.split(END_MARKER)[0] ?? ''
 }

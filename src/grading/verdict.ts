@@ -1,9 +1,10 @@
 import type { VerdictKind } from '../contracts/episodes.types.ts'
 import type { GradeRunResult } from '../contracts/sandbox.types.ts'
 import type { Task } from '../contracts/tasks.types.ts'
-import { sliceLog } from './log-slice.ts'
-import { logParser } from './parsers/names.ts'
-import type { StatusMap } from './parsers/pytest.ts'
+import { gradeLog, type RefusalReason } from './grade-log.ts'
+import { LOG_PROFILES } from './log-profiles.ts'
+import type { StatusMap } from './parsers/status-map.ts'
+import { isResolved, type ListedTests, RESOLUTION_4, sortTests, type TestLists } from './resolution.ts'
 
 /** Why a patch is not graded, or not plainly wrong. */
 export type VerdictReason =
@@ -12,12 +13,7 @@ export type VerdictReason =
   | 'patch-rejected'
   | 'tests-timed-out'
   | 'no-results'
-  | 'undecodable-log'
-
-export interface TestList {
-  success: string[]
-  failure: string[]
-}
+  | RefusalReason
 
 export interface Verdict {
   kind: VerdictKind
@@ -26,12 +22,10 @@ export interface Verdict {
   failToPass: { passed: number; total: number }
   passToPass: { passed: number; total: number }
   /** Null where no results were found; the official report leaves the lists out then. */
-  tests: { failToPass: TestList; passToPass: TestList } | null
+  tests: TestLists | null
   /** One repetition on the same image may end differently; after it the reason stands. */
   mayRepeat: boolean
 }
-
-type ListedTests = Pick<Task, 'failToPass' | 'passToPass'>
 
 /** The verdict on one grading run, by the rules of the fork (official resolution) and our own reasons. */
 export function judgeRun(
@@ -40,12 +34,16 @@ export function judgeRun(
 ): Verdict {
   if (result.kind === 'patch-did-not-apply') return ungraded(task, 'could-not-grade', 'patch-rejected', false)
   if (result.kind === 'timed-out') return ungraded(task, 'could-not-grade', 'tests-timed-out', true)
-  const slice = sliceLog(result.log)
-  if (slice.kind === 'undecodable') return ungraded(task, 'could-not-grade', 'undecodable-log', true)
-  if (slice.kind === 'not-found') return ungraded(task, 'unresolved', 'no-results', true)
-  const statuses = logParser(task.installConfig.logParser)?.(slice.text) ?? new Map<string, string>()
-  const verdict = judgeStatuses(task, statuses)
-  return statuses.size === 0 ? { ...verdict, reason: 'no-results', mayRepeat: true } : verdict
+  const graded = gradeLog({
+    profile: LOG_PROFILES['fork-4.0.3'],
+    parser: task.installConfig.logParser,
+    log: result.log,
+    tests: task,
+  })
+  if (graded.kind === 'refused') return ungraded(task, 'could-not-grade', graded.reason, true)
+  if (!graded.isFound) return ungraded(task, 'unresolved', 'no-results', true)
+  const verdict = judgeStatuses(task, graded.statuses)
+  return graded.statuses.size === 0 ? { ...verdict, reason: 'no-results', mayRepeat: true } : verdict
 }
 
 /** An empty patch is never run: it takes what the gate found for it. */
@@ -55,35 +53,15 @@ export function judgeEmptyPatch(task: ListedTests): Verdict {
 
 /** Resolved: every test that should begin to pass does, and none that passed is lost. */
 export function judgeStatuses(task: ListedTests, statuses: StatusMap): Verdict {
-  const failToPass = sortTests(task.failToPass, statuses)
-  const passToPass = sortTests(task.passToPass, statuses)
-  const isResolved = successRate(failToPass) === 1 && successRate(passToPass) === 1
+  const tests = sortTests({ tests: task, statuses, rules: RESOLUTION_4 })
   return {
-    kind: isResolved ? 'resolved' : 'unresolved',
+    kind: isResolved(tests) ? 'resolved' : 'unresolved',
     reason: null,
-    failToPass: { passed: failToPass.success.length, total: task.failToPass.length },
-    passToPass: { passed: passToPass.success.length, total: task.passToPass.length },
-    tests: { failToPass, passToPass },
+    failToPass: { passed: tests.failToPass.success.length, total: task.failToPass.length },
+    passToPass: { passed: tests.passToPass.success.length, total: task.passToPass.length },
+    tests,
     mayRepeat: false,
   }
-}
-
-/** PASSED and XFAIL pass; FAILED, ERROR and absent fail; every other word drops out of both lists, as upstream has it. */
-function sortTests(ids: string[], statuses: StatusMap): TestList {
-  const success: string[] = []
-  const failure: string[] = []
-  for (const id of ids) {
-    const status = statuses.get(id)
-    if (status === 'PASSED' || status === 'XFAIL') success.push(id)
-    else if (status === undefined || status === 'FAILED' || status === 'ERROR') failure.push(id)
-  }
-  return { success, failure }
-}
-
-/** Of an empty list everything succeeded. */
-function successRate({ success, failure }: TestList): number {
-  const total = success.length + failure.length
-  return total === 0 ? 1 : success.length / total
 }
 
 function ungraded(task: ListedTests, kind: VerdictKind, reason: VerdictReason, mayRepeat: boolean): Verdict {

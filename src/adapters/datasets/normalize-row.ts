@@ -1,5 +1,5 @@
 import type { SyntheticSource, Task } from '../../contracts/tasks.types.ts'
-import { isLogParser } from '../../grading/parsers/names.ts'
+import { LOG_PROFILES } from '../../grading/log-profiles.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
 import { canonicalHash } from './canonical-hash.ts'
 import { RowColumns } from './row-columns.ts'
@@ -57,7 +57,7 @@ function installConfig(columns: RowColumns): Task['installConfig'] {
   const testCmd = commandLine(columns, 'install_config.test_cmd', config['test_cmd'])
   if (testCmd === null) throw columns.refuse('install_config.test_cmd', 'a command', config['test_cmd'])
   const logParser = config['log_parser']
-  if (typeof logParser !== 'string' || !isLogParser(logParser)) {
+  if (typeof logParser !== 'string' || !LOG_PROFILES['fork-4.0.3'].parsers.has(logParser)) {
     throw columns.refuse('install_config.log_parser', 'a log parser of this version', logParser)
   }
   return { install: commandLine(columns, 'install_config.install', config['install']), testCmd, logParser }

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parsePytest, parsePytestOptions, parsePytestV2 } from './pytest.ts'
+import { pytestOptionsParser, pytestParser, pytestV2Parser, RULES_4 } from './pytest.ts'
+
+const parsePytest = pytestParser(RULES_4)
+const parsePytestOptions = pytestOptionsParser(RULES_4)
+const parsePytestV2 = pytestV2Parser(RULES_4)
 
 const ESC = '\u001b'
 const one = (parse: typeof parsePytest, line: string): [string, string][] => [...parse(line)]

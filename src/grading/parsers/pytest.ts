@@ -1,57 +1,134 @@
-import { pythonSplit } from './python-text.ts'
-
-/** Test id → status word. A `Map`, because ids such as `__proto__` occur; the last line about an id wins. */
-export type StatusMap = Map<string, string>
-
-const STATUS_WORDS = ['FAILED', 'PASSED', 'SKIPPED', 'ERROR', 'XFAIL'] as const
+import { pythonItem, pythonSplit } from './python-text.ts'
+import type { LogParser, StatusMap } from './status-map.ts'
 
 /**
- * Summary lines of pytest as the official parser reads them, faults included: the status is the first word whatever it is,
+ * Summary lines of pytest as the official parsers read them, faults included: the status is the first word whatever it is,
  * ids end at the first blank. Required ids of the data sets were made by these rules, so a better parser agrees less.
  */
-export function parsePytest(log: string): StatusMap {
-  return parseLines(log, (id) => id)
+export interface SummaryRules {
+  /** A line counts when it starts with one of these; no blank need follow. */
+  words: readonly string[]
+  /** Whether `SKIPPED [3] file:line: reason`, a count of tests, is left out. */
+  dropsSkipCounts: boolean
 }
 
-/** As `parsePytest`, for suites whose parameters are paths: `[/a/b/c]` becomes `[/c]`. */
-export function parsePytestOptions(log: string): StatusMap {
-  return parseLines(log, shortenPathParameter)
+const FIVE_WORDS = ['FAILED', 'PASSED', 'SKIPPED', 'ERROR', 'XFAIL'] as const
+
+/** swebench 4.x and SWE-rebench's fork of it. */
+export const RULES_4: SummaryRules = { words: FIVE_WORDS, dropsSkipCounts: false }
+export const RULES_5: SummaryRules = { words: FIVE_WORDS, dropsSkipCounts: true }
+/** SWE-rebench-V2 knows no XFAIL. */
+export const RULES_V2: SummaryRules = { words: ['PASSED', 'FAILED', 'SKIPPED', 'ERROR'], dropsSkipCounts: false }
+
+export function pytestParser(rules: SummaryRules): LogParser {
+  return (log) => readSummary(log, rules, (id) => id)
 }
 
-/** As `parsePytest` without colours and control characters; also reads lines that end with the status word. */
-export function parsePytestV2(log: string): StatusMap {
+/** For suites whose parameters are paths: `[/a/b/c]` becomes `[/c]`. */
+export function pytestOptionsParser(rules: SummaryRules): LogParser {
+  return (log) => readSummary(log, rules, shortenPathParameter)
+}
+
+/** For parameters that print differently under different versions of matplotlib. */
+export function matplotlibParser(rules: SummaryRules): LogParser {
+  const parse = pytestParser(rules)
+  return (log) => parse(log.replaceAll('MouseButton.LEFT', '1').replaceAll('MouseButton.RIGHT', '3'))
+}
+
+/** Without colours and control characters; also reads lines that end with the status word. */
+export function pytestV2Parser(rules: SummaryRules): LogParser {
+  return (log) => readCleanLines(log, rules, { readPrefixed: readTwoWords, readSuffixed: readTwoWordsReversed })
+}
+
+/** As `pytestV2Parser`, but ids keep their blanks; the reason of an XFAIL or ERROR stays in the id, as upstream has it. */
+export const parsePytestV2Of5: LogParser = (log) =>
+  readCleanLines(log, RULES_5, { readPrefixed: readWholeId, readSuffixed: readWholeIdReversed })
+
+/** As `pytestV2Parser` of SWE-rebench-V2: a line of one word is an error there. */
+export const parsePytestV2OfV2: LogParser = (log) =>
+  readCleanLines(log, RULES_V2, {
+    readPrefixed: (line, statuses) => {
+      const words = pythonSplit(withoutDashes(line))
+      statuses.set(pythonItem(words, 1), pythonItem(words, 0))
+    },
+    readSuffixed: (line, statuses) => {
+      const words = pythonSplit(line)
+      statuses.set(pythonItem(words, 0), pythonItem(words, 1))
+    },
+  })
+
+const COLOUR = /\[\p{Nd}+m/gu
+// oxlint-disable-next-line no-control-regex -- the characters that the official parser deletes
+const CONTROL_CHARACTERS = /[\u0001-\u001F]/g
+
+/** What the official parsers delete before they look at a line. */
+export function withoutColours(line: string): string {
+  return line.replaceAll(COLOUR, '').replaceAll(CONTROL_CHARACTERS, '')
+}
+
+type LineReader = (line: string, statuses: StatusMap, rules: SummaryRules) => void
+
+function readCleanLines(
+  log: string,
+  rules: SummaryRules,
+  { readPrefixed, readSuffixed }: { readPrefixed: LineReader; readSuffixed: LineReader },
+): StatusMap {
   const statuses: StatusMap = new Map()
   for (const raw of log.split('\n')) {
-    const line = raw.replaceAll(/\[\p{Nd}+m/gu, '').replaceAll(CONTROL_CHARACTERS, '')
-    if (startsWithStatus(line)) {
-      readPrefixed(line, statuses, (id) => id)
-      continue
-    }
-    if (!STATUS_WORDS.some((word) => line.endsWith(word))) continue
-    const [id, status] = pythonSplit(line)
-    if (id !== undefined && status !== undefined) statuses.set(id, status)
+    const line = withoutColours(raw)
+    if (startsWithStatus(line, rules)) readPrefixed(line, statuses, rules)
+    else if (rules.words.some((word) => line.endsWith(word))) readSuffixed(line, statuses, rules)
   }
   return statuses
 }
 
-// oxlint-disable-next-line no-control-regex -- the characters that the official parser deletes
-const CONTROL_CHARACTERS = /[\u0001-\u001F]/g
-
-function parseLines(log: string, normalise: (id: string) => string): StatusMap {
+function readSummary(log: string, rules: SummaryRules, normalise: (id: string) => string): StatusMap {
   const statuses: StatusMap = new Map()
-  for (const line of log.split('\n')) if (startsWithStatus(line)) readPrefixed(line, statuses, normalise)
+  for (const line of log.split('\n')) {
+    if (!startsWithStatus(line, rules)) continue
+    const [status, id] = pythonSplit(withoutDashes(line))
+    if (status === undefined || id === undefined || isSkipCount(status, id, rules)) continue
+    statuses.set(normalise(id), status)
+  }
   return statuses
 }
 
-/** A prefix test, no blank needed: `FAILED_X` counts too. */
-function startsWithStatus(line: string): boolean {
-  return STATUS_WORDS.some((word) => line.startsWith(word))
+function readTwoWords(line: string, statuses: StatusMap): void {
+  const [status, id] = pythonSplit(withoutDashes(line))
+  if (status !== undefined && id !== undefined) statuses.set(id, status)
 }
 
-function readPrefixed(line: string, statuses: StatusMap, normalise: (id: string) => string): void {
-  const text = line.startsWith('FAILED') ? line.replaceAll(' - ', ' ') : line
-  const [status, id] = pythonSplit(text)
-  if (status !== undefined && id !== undefined) statuses.set(normalise(id), status)
+function readTwoWordsReversed(line: string, statuses: StatusMap): void {
+  const [id, status] = pythonSplit(line)
+  if (status !== undefined && id !== undefined) statuses.set(id, status)
+}
+
+function readWholeId(line: string, statuses: StatusMap, rules: SummaryRules): void {
+  const dash = line.startsWith('FAILED') ? line.indexOf(' - ') : -1
+  const [status, first, ...rest] = pythonSplit(dash < 0 ? line : line.slice(0, dash))
+  if (status === undefined || first === undefined || isSkipCount(status, first, rules)) return
+  statuses.set([first, ...rest].join(' '), status)
+}
+
+function readWholeIdReversed(line: string, statuses: StatusMap): void {
+  const words = pythonSplit(line)
+  const status = words.pop()
+  if (status !== undefined && words.length > 0) statuses.set(words.join(' '), status)
+}
+
+/** A prefix test, no blank needed: `FAILED_X` counts too. Most lines end at their first letter. */
+function startsWithStatus(line: string, { words }: SummaryRules): boolean {
+  return words.some((word) => line.startsWith(word))
+}
+
+function withoutDashes(line: string): string {
+  return line.startsWith('FAILED') ? line.replaceAll(' - ', ' ') : line
+}
+
+const COUNT = /^\[\p{Nd}+\]$/u
+
+function isSkipCount(status: string, id: string, { dropsSkipCounts }: SummaryRules): boolean {
+  return dropsSkipCounts && status === 'SKIPPED' && COUNT.test(id)
 }
 
 /** From the first `[` to the last `]`; what follows is lost, as upstream's pattern has it. */

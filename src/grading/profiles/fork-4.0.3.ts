@@ -1,13 +1,7 @@
 import type { Task } from '../../contracts/tasks.types.ts'
+import { END_MARKER, START_MARKER } from '../log-slice.ts'
 import { readPatchedFiles } from '../test-patch.ts'
 import type { PatchedFile } from '../test-patch.ts'
-
-/**
- * Profile `fork-4.0.3`: evaluation script and apply order of SWE-rebench's fork of the SWE-bench harness (`39316f7`),
- * imitated byte for byte, faults included. A verdict means something only together with the harness it imitates.
- */
-export const START_MARKER = '>>>>> Start Test Output'
-export const END_MARKER = '>>>>> End Test Output'
 
 /** Where the patch lies in the grading container; the apply commands name it. */
 export const PATCH_PATH = '/tmp/patch.diff'
@@ -76,5 +70,9 @@ function djangoLabel(path: string): string {
   return withoutFolder.replaceAll('/', '.')
 }
 
-/** What runs in the grading container; `verdict.ts` says what its log means. */
+/**
+ * Profile `fork-4.0.3`: evaluation script and apply order of SWE-rebench's fork of the SWE-bench harness (`39316f7`),
+ * imitated byte for byte, faults included. A verdict means something only together with the harness it imitates.
+ * `verdict.ts` says what the log of the script means.
+ */
 export const forkProfile = { name: 'fork-4.0.3', applyCommands: APPLY_COMMANDS, evalScript } as const

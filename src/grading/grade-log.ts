@@ -1,0 +1,95 @@
+import type { LogProfile, MarkedGrading } from './log-profiles.ts'
+import { decodeLog, sliceLog } from './log-slice.ts'
+import { PythonError } from './parsers/python-text.ts'
+import type { LogParser, StatusMap } from './parsers/status-map.ts'
+import { type EvalType, isResolved, type ListedTests, sortTests, type TestLists } from './resolution.ts'
+import { describesItsRun } from './run-evidence.ts'
+import { withoutTiming, withoutTimings } from './test-names.ts'
+
+export interface GradeLogInput {
+  profile: LogProfile
+  /** The name that the row gives. */
+  parser: string
+  log: Uint8Array
+  /** Null: the parser alone reads the whole log. Lists, also empty ones: the whole grading runs. */
+  tests: ListedTests | null
+  evalType?: EvalType
+}
+
+/** Why upstream ends the instance with an error, or why Longhaul cannot say what it would find. */
+export type RefusalReason = 'unknown-parser' | 'unsupported-parser' | 'undecodable-log' | 'parser-raised'
+
+export interface GradedLog {
+  kind: 'graded'
+  statuses: StatusMap
+  /** False where upstream finds no results in the log at all; it is unresolved then. */
+  isFound: boolean
+  /** Null without lists. */
+  resolved: boolean | null
+  /** Null without lists, without results, and under `rebench-v2`, which compares names only. */
+  tests: TestLists | null
+}
+
+export type GradeLogResult = GradedLog | { kind: 'refused'; reason: RefusalReason; message: string }
+
+/** Grades one stored log as the profile's own harness does, its errors included. Pure; never throws for what a log holds. */
+export function gradeLog({ profile, parser, log, tests, evalType = 'pass_and_fail' }: GradeLogInput): GradeLogResult {
+  const parse = profile.parsers.get(parser)
+  if (parse === undefined) return refuseParser(profile, parser)
+  const text = decodeLog(log, profile.decoding)
+  if (text === null) return { kind: 'refused', reason: 'undecodable-log', message: 'the log is not UTF-8' }
+  try {
+    if (tests === null) return { kind: 'graded', statuses: parse(text), isFound: true, resolved: null, tests: null }
+    const { grading } = profile
+    return grading.kind === 'marked'
+      ? gradeMarked({ text, parse, tests, grading, evalType })
+      : gradeEqualLists(parse(text), tests)
+  } catch (error) {
+    if (!(error instanceof PythonError)) throw error
+    return { kind: 'refused', reason: 'parser-raised', message: `the parser raises ${error.message}` }
+  }
+}
+
+function gradeMarked({
+  text,
+  parse,
+  tests,
+  grading,
+  evalType,
+}: {
+  text: string
+  parse: LogParser
+  tests: ListedTests
+  grading: MarkedGrading
+  evalType: EvalType
+}): GradedLog {
+  const notFound: GradedLog = { kind: 'graded', statuses: new Map(), isFound: false, resolved: false, tests: null }
+  const slice = sliceLog(text)
+  if (slice === null) return notFound
+  let statuses = parse(slice)
+  if (statuses.size === 0 && grading.fallsBack) statuses = parse(text)
+  if (grading.needsEvidence && !describesItsRun(text, statuses)) return notFound
+  const sorted = sortTests({ tests, statuses, rules: grading.resolution, evalType })
+  return { kind: 'graded', statuses, isFound: true, resolved: isResolved(sorted), tests: sorted }
+}
+
+/** A test listed twice can never match, and one more passed test fails it, as upstream has it. */
+function gradeEqualLists(raw: StatusMap, tests: ListedTests): GradedLog {
+  const statuses = withoutTimings(raw)
+  const passed = [...statuses].filter(([, status]) => status === 'PASSED').map(([name]) => name)
+  const expected = [...tests.passToPass, ...tests.failToPass].map(withoutTiming)
+  return { kind: 'graded', statuses, isFound: true, resolved: isSameBag(passed, expected), tests: null }
+}
+
+function isSameBag(left: string[], right: string[]): boolean {
+  if (left.length !== right.length) return false
+  const sorted = right.toSorted()
+  return left.toSorted().every((name, index) => name === sorted[index])
+}
+
+function refuseParser({ unported }: LogProfile, parser: string): GradeLogResult {
+  const name = JSON.stringify(parser)
+  return unported.has(parser)
+    ? { kind: 'refused', reason: 'unsupported-parser', message: `unsupported parser ${name}` }
+    : { kind: 'refused', reason: 'unknown-parser', message: `unknown parser ${name}` }
+}

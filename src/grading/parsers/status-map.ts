@@ -1,0 +1,5 @@
+/** Test id → status word. A `Map`, because ids such as `__proto__` occur; the last line about an id wins. */
+export type StatusMap = Map<string, string>
+
+/** Reads a log whose line ends are LF. @throws PythonError where the imitated parser raises */
+export type LogParser = (log: string) => StatusMap
