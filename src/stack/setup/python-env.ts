@@ -8,8 +8,7 @@ import { packageFile } from '../package-root.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'
 
-const LOCK_FILE = packageFile('trainer/requirements.lock')
-/** The lock's hashes are those of this version's wheels. */
+/** The trainer's lock has the hashes of this version's wheels. */
 const LOCKED_VERSION = '3.11'
 
 export interface PythonInterpreter {
@@ -43,18 +42,39 @@ export async function findPython({
   return second
 }
 
+/** What goes into a virtual environment: packages pinned by hash. */
+export interface PythonPackages {
+  lockFile: string
+  /** Both are said while they are installed. */
+  what: string
+  takes: string
+  /** @default none: what the packages need must be in the lock too */
+  pipOptions?: string[]
+}
+
+const TRAINER_PACKAGES: PythonPackages = {
+  lockFile: packageFile('trainer/requirements.lock'),
+  what: "the trainer's Python packages",
+  takes: 'about 3 minutes',
+}
+
 export interface EnsurePythonEnvInput {
   cacheDir: string
   context: StepContext
+  /** @default the trainer's */
+  packages?: PythonPackages
 }
 
 /** One virtual environment for all stacks of this user, named by what the lock pins.
  *  @returns path of its interpreter
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ value: string; did: string }> {
-  const { cacheDir, context } = input
+  const { cacheDir, context, packages = TRAINER_PACKAGES } = input
   const interpreter = requireUsable(await findPython())
-  const key = sha256(await readFile(LOCK_FILE), interpreter.version, process.platform, process.arch).slice(0, 12)
+  const key = sha256(await readFile(packages.lockFile), interpreter.version, process.platform, process.arch).slice(
+    0,
+    12,
+  )
   const folder = join(cacheDir, 'python', `${key}-${interpreter.version}`)
   const python = join(folder, 'bin', 'python')
   const ready = join(folder, 'READY')
@@ -65,7 +85,7 @@ export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ va
     if (await exists(ready)) return { value: python, did: 'cached' }
     // Scripts in a virtual environment hold its absolute path, so it is built where it stays; READY says it is whole.
     await rm(folder, { recursive: true, force: true })
-    await buildEnv({ interpreter, folder, context })
+    await buildEnv({ interpreter, folder, context, packages })
     await writeFile(ready, `${new Date().toISOString()}\n`)
     return { value: python, did: `installed with Python ${interpreter.version}` }
   })
@@ -75,9 +95,10 @@ async function buildEnv(input: {
   interpreter: PythonInterpreter
   folder: string
   context: StepContext
+  packages: PythonPackages
 }): Promise<void> {
-  const { interpreter, folder, context } = input
-  context.log(`installing the trainer's Python packages (about 3 minutes, once; Python ${interpreter.version})`)
+  const { interpreter, folder, context, packages } = input
+  context.log(`installing ${packages.what} (${packages.takes}, once; Python ${interpreter.version})`)
   await requireCommand({
     what: 'Making the virtual environment',
     command: interpreter.path,
@@ -88,7 +109,19 @@ async function buildEnv(input: {
   await requireCommand({
     what: `Installing the pinned Python packages${lockNote(interpreter)}`,
     command: join(folder, 'bin', 'python'),
-    args: ['-m', 'pip', 'install', '--require-hashes', '--no-input', '--progress-bar', 'off', '-q', '-r', LOCK_FILE],
+    args: [
+      '-m',
+      'pip',
+      'install',
+      '--require-hashes',
+      '--no-input',
+      '--progress-bar',
+      'off',
+      '-q',
+      ...(packages.pipOptions ?? []),
+      '-r',
+      packages.lockFile,
+    ],
     env: { ...process.env, PIP_DISABLE_PIP_VERSION_CHECK: '1' },
     // 20 minutes: 3 measured, and gigabytes to fetch on a slow network.
     timeoutMs: 1_200_000,

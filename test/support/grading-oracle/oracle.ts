@@ -1,0 +1,113 @@
+/** The official harnesses as processes that answer what they find in a log. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { LogProfileName } from '../../../src/grading/log-profiles.ts'
+import { stackPaths } from '../../../src/stack/paths.ts'
+import { ensurePythonEnv, findPython } from '../../../src/stack/setup/python-env.ts'
+import { runCommand } from '../../../src/stack/run-command.ts'
+import type { LogCase } from './log-cases.ts'
+
+/** `fork-rules` are the fork's rules laid over swebench 4.1, whose Python parsers are the fork's. */
+export type OracleKind = LogProfileName | 'fork-rules'
+
+/** What a harness answers; `tests` as its report has them. */
+export interface OracleAnswer {
+  id: number
+  statusMap?: [string, string][]
+  resolved?: boolean | null
+  tests?: Record<string, { success: string[]; failure: string[] }> | null
+  /** `<exception type>: <message>` */
+  error?: string
+}
+
+export interface Oracle {
+  /** @param profile whose grading is compared with it */
+  profile: LogProfileName
+  ask(cases: readonly LogCase[]): Promise<OracleAnswer[]>
+  stop(): Promise<void>
+}
+
+/** Upstreams without a package are read from a checkout that one of these variables names. */
+export const SOURCE_VARIABLES = {
+  'fork-4.0.3': 'LONGHAUL_FORK_SOURCE',
+  'rebench-v2': 'LONGHAUL_REBENCH_V2_SOURCE',
+} as const
+
+const PACKAGED = { 'swebench-4.1': '4.1.0', 'fork-rules': '4.1.0', 'swebench-5': '5.0.2' } as const
+
+/** Starts the harness of a kind; installs it first where it comes as a package.
+ *  @throws Error where there is no package and no checkout */
+export async function startOracle(kind: OracleKind): Promise<Oracle> {
+  const { python, folder } = await locate(kind)
+  const child = spawn(python, [join(import.meta.dirname, 'oracle.py'), kind, folder], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+    // Upstream opens logs in the machine's encoding and means UTF-8.
+    env: { ...process.env, PYTHONUTF8: '1', PYTHONDONTWRITEBYTECODE: '1' },
+  })
+  const exited = once(child, 'exit')
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  return {
+    profile: kind === 'fork-rules' ? 'fork-4.0.3' : kind,
+    async ask(cases) {
+      const written = (async () => {
+        for (const one of cases) {
+          if (!child.stdin.write(`${JSON.stringify(question(one))}\n`)) await once(child.stdin, 'drain')
+        }
+      })()
+      const answers: OracleAnswer[] = []
+      for (const { id } of cases) {
+        const { value, done } = await lines.next()
+        if (done === true) throw new Error(`The oracle ${kind} ended at case ${id}`)
+        const answer = JSON.parse(value) as OracleAnswer
+        if (answer.id !== id) throw new Error(`The oracle ${kind} answered ${answer.id} to ${id}`)
+        answers.push(answer)
+      }
+      await written
+      return answers
+    },
+    async stop() {
+      child.stdin.end()
+      await exited
+    },
+  }
+}
+
+async function locate(kind: OracleKind): Promise<{ python: string; folder: string }> {
+  if (kind === 'fork-4.0.3' || kind === 'rebench-v2') {
+    const variable = SOURCE_VARIABLES[kind]
+    const folder = process.env[variable] ?? ''
+    const python = await findPython()
+    if (folder === '') throw new Error(`Expected ${variable} to name a checkout of ${kind}`)
+    if (python === null) throw new Error('Expected Python 3.11 or newer')
+    return { python: python.path, folder }
+  }
+  const version = PACKAGED[kind]
+  const { value: python } = await ensurePythonEnv({
+    cacheDir: stackPaths().cacheDir,
+    context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
+    packages: {
+      lockFile: join(import.meta.dirname, `swebench-${version}.lock`),
+      what: `swebench ${version}, to compare with`,
+      takes: 'about 15 s',
+      pipOptions: ['--no-deps', '--no-compile'],
+    },
+  })
+  const { stdout } = await runCommand({
+    command: python,
+    args: ['-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'],
+    timeoutMs: 20_000,
+  })
+  return { python, folder: stdout.trim() }
+}
+
+function question({ id, parser, log, tests, evalType }: LogCase): object {
+  return {
+    id,
+    parser,
+    logBase64: Buffer.from(log).toString('base64'),
+    evalType,
+    ...tests,
+  }
+}
