@@ -1,10 +1,10 @@
-import { Command } from 'commander'
-import { packageVersion } from '../activities/artifacts/package-version.ts'
+import type { Command } from 'commander'
 import type { CommandContext } from './command-context.ts'
 import { addCompare } from './commands/compare.ts'
 import { addDemo } from './commands/demo.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEvaluate } from './commands/evaluate.ts'
+import { addGradeLog } from './commands/grade-log.ts'
 import { addLedger } from './commands/ledger.ts'
 import { addReap } from './commands/reap.ts'
 import { addRecipe } from './commands/recipe.ts'
@@ -15,21 +15,11 @@ import { addStack } from './commands/stack.ts'
 import { addTasks } from './commands/tasks.ts'
 import { addTrain } from './commands/train.ts'
 import { addWorker } from './commands/worker.ts'
-
-const EXIT_CODES = `
-Exit codes: 0 done; 1 usage or configuration, nothing was started; 2 infrastructure, nothing or too little was graded;
-            3 a threshold was missed; 4 a regression is proven; 130 interrupted (the run goes on, unless it was cancelled).
-
-A run is durable: Ctrl-C leaves it running. Results go to stdout, progress to stderr.
-`
+import { createRootCommand } from './root-command.ts'
 
 /** Commands in the order in which a newcomer needs them. */
 export function createProgram(context: CommandContext): Command {
-  const program = new Command('longhaul')
-    .description('train and evaluate software-engineering agents with reinforcement learning, durably on Temporal')
-    .version(packageVersion())
-    .showHelpAfterError('(add --help for the options)')
-    .addHelpText('after', EXIT_CODES)
+  const program = createRootCommand()
   for (const add of [
     addDoctor,
     addStack,
@@ -43,6 +33,7 @@ export function createProgram(context: CommandContext): Command {
     addSchedule,
     addRecipe,
     addLedger,
+    addGradeLog,
     addReap,
     addDemo,
   ]) {

@@ -1,8 +1,8 @@
 import { type Command, CommanderError } from 'commander'
+import type { CommandContext } from './command-context.ts'
 import { type Console, createConsole } from './console.ts'
 import { combineExitCodes, EXIT, type ExitCode, exitCodeOfError } from './exit-codes.ts'
 import { printError } from './print-error.ts'
-import { createProgram } from './program.ts'
 
 /** Runs one command line. @returns the exit code; never rejects, never ends the process itself */
 export async function runCli({
@@ -13,7 +13,7 @@ export async function runCli({
   console?: Console
 }): Promise<ExitCode> {
   const codes: ExitCode[] = []
-  const program = createProgram({ console, exit: (code) => codes.push(code) })
+  const program = await loadProgram(args, { console, exit: (code) => codes.push(code) })
   catchExits(program, console)
   try {
     await program.parseAsync(args, { from: 'user' })
@@ -25,6 +25,18 @@ export async function runCli({
     }
   }
   return combineExitCodes(codes)
+}
+
+/** Grading a log needs none of Temporal and the container engine, whose libraries take most of a second to load. */
+async function loadProgram([name]: string[], context: CommandContext): Promise<Command> {
+  if (name !== 'grade-log') return (await import('./program.ts')).createProgram(context)
+  const [{ createRootCommand }, { addGradeLog }] = await Promise.all([
+    import('./root-command.ts'),
+    import('./commands/grade-log.ts'),
+  ])
+  const program = createRootCommand()
+  addGradeLog(program, context)
+  return program
 }
 
 /** Commander would end the process by itself; subcommands do not inherit the override. */
