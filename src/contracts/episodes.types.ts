@@ -143,6 +143,14 @@ export interface ObservationRecord {
   observedAtMs: number
 }
 
+/** What the world was after a turn, for the comparison when a lost sandbox is rebuilt. Not every turn has one. */
+export interface TreeRecord {
+  schema: 'longhaul.tree/1'
+  episode: string
+  turn: number
+  treeSha256: string
+}
+
 export interface ExecutionSummary {
   exitCode: number | null
   reason: 'exit' | 'signal' | 'timeout' | 'output-limit'

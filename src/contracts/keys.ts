@@ -33,6 +33,8 @@ export const episodeKeys = {
   spec: (episode: string) => `episodes/${episode}/spec.json`,
   action: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.action.json`,
   observation: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.observation.json`,
+  /** Hash of the world after a turn. */
+  tree: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.tree.json`,
   start: (episode: string) => `episodes/${episode}/turns/start.json`,
   /** Written before a placement's container is created: which host took it, and that earlier placements are over. */
   placement: (episode: string, placement: number) => `episodes/${episode}/placements/${pad(placement, 2)}.json`,

@@ -129,6 +129,8 @@ export interface SandboxHost {
   renew(sandbox: SandboxHandle, signal: AbortSignal): Promise<void>
   /** State before the first turn. */
   initialState(sandbox: SandboxHandle, signal: AbortSignal): Promise<SandboxState>
+  /** SHA-256 over changed files, place and environment: a sandbox rebuilt from records must have the same. */
+  treeHash(sandbox: SandboxHandle, signal: AbortSignal): Promise<string>
   /** Kills every process of the agent first. */
   capture(sandbox: SandboxHandle, mode: 'unstaged' | 'all', signal: AbortSignal): Promise<PatchCapture>
   /** Idempotent: a sandbox that is gone is closed. */

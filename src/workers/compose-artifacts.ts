@@ -4,11 +4,12 @@ import { createTaskReader } from '../activities/stored-tasks.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
+import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
 /** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
-export async function composeArtifacts(environment: WorkerEnvironment): Promise<Composed> {
-  const store = connectStore(environment)
+export async function composeArtifacts(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
+  const store = between.store(connectStore(environment))
   const activities = createArtifactActivities({
     store,
     recipes: createRecipeReader(store),

@@ -9,12 +9,13 @@ import { importBasePolicy } from '../adapters/trainer-job/policy-directory.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
+import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { loadWorkflowBundle } from './workflow-bundle.ts'
 
 /** All workflows and their short bookkeeping. */
-export async function composeControl(environment: WorkerEnvironment): Promise<Composed> {
-  const store = connectStore(environment)
+export async function composeControl(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
+  const store = between.store(connectStore(environment))
   const activities = createControlActivities({
     store,
     recipes: createRecipeReader(store),

@@ -4,6 +4,7 @@ import { composeArtifacts } from './compose-artifacts.ts'
 import { composeControl } from './compose-control.ts'
 import { composeSandbox } from './compose-sandbox.ts'
 import { composeTrainer } from './compose-trainer.ts'
+import type { Interposers } from './interposers.ts'
 import type { Role } from './run-worker.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -17,16 +18,17 @@ export function composeRole(
   role: Role,
   environment: WorkerEnvironment,
   connection: NativeConnection,
+  between: Interposers,
 ): Promise<Composed> {
   switch (role) {
     case 'control':
-      return composeControl(environment)
+      return composeControl(environment, between)
     case 'sandbox':
-      return composeSandbox(environment, connection)
+      return composeSandbox(environment, connection, between)
     case 'trainer':
-      return composeTrainer(environment)
+      return composeTrainer(environment, between)
     case 'artifacts':
-      return composeArtifacts(environment)
+      return composeArtifacts(environment, between)
     default:
       return assertNever(role)
   }

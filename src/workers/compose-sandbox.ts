@@ -16,6 +16,7 @@ import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
 import { policyClientsOf } from './connect-policy.ts'
 import { hostIdentity } from './host-identity.ts'
+import type { Interposers } from './interposers.ts'
 import { startHostReaper } from './start-host-reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { namespaceIdOf } from './workflow-owners.ts'
@@ -24,10 +25,14 @@ import { namespaceIdOf } from './workflow-owners.ts'
 const MAX_STARTING = 4
 
 /** Two workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
-export async function composeSandbox(environment: WorkerEnvironment, connection: NativeConnection): Promise<Composed> {
+export async function composeSandbox(
+  environment: WorkerEnvironment,
+  connection: NativeConnection,
+  between: Interposers,
+): Promise<Composed> {
   const { namespace } = environment
   const namespaceId = await requireNamespaceId(connection, namespace)
-  const store = connectStore(environment)
+  const store = between.store(connectStore(environment))
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
   const runtime = environment.sandboxRuntime
@@ -43,8 +48,8 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
   const sandbox = watchSandbox({ host, engine: watched })
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
-  const policies = policyClientsOf(environment, recipes)
-  const shared = { store, sandbox, recipes, tasks }
+  const policies = policyClientsOf(environment, recipes, between.policy)
+  const shared = { store, sandbox: between.sandbox(sandbox), recipes, tasks }
   const { cacheDir, minFreeBytes } = environment
   const keeper = createImageKeeper({ engine, cacheDir })
   const owned = { hostId, namespaceId, namespace, connection }
@@ -77,6 +82,7 @@ export async function composeSandbox(environment: WorkerEnvironment, connection:
           resolve: createSettingResolver({ tasks, policies }),
           seedOf: turnSeed,
           now: Date.now,
+          stopwatch: () => performance.now(),
           // Two may be lost before the third comes too late.
           renewEveryMs: environment.leaseMs / 3,
         }),

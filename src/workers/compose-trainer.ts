@@ -5,13 +5,14 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
 import { policyClientsOf } from './connect-policy.ts'
+import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
 /** Jobs wait for each other inside the process; further slots keep publishing and releasing from waiting for a job of hours. */
 const SLOTS = 4
 
-export async function composeTrainer(environment: WorkerEnvironment): Promise<Composed> {
-  const store = connectStore(environment)
+export async function composeTrainer(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
+  const store = between.store(connectStore(environment))
   const recipes = createRecipeReader(store)
   const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
   return {
@@ -22,7 +23,7 @@ export async function composeTrainer(environment: WorkerEnvironment): Promise<Co
         activities: createTrainerActivities({
           store,
           recipes,
-          policies: policyClientsOf(environment, recipes),
+          policies: policyClientsOf(environment, recipes, between.policy),
           trainer: { python: environment.python, env: { PYTHONPATH: trainerPackage } },
         }),
       },

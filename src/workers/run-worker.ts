@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { NativeConnection, Worker, type WorkerOptions } from '@temporalio/worker'
 import { LonghaulError } from '../contracts/errors.ts'
 import { composeRole, type Composed } from './compose-role.ts'
+import { type Interposers, PASS_THROUGH } from './interposers.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
 import { installRuntime } from './worker-log.ts'
 
@@ -13,6 +14,8 @@ export interface RunWorkerOptions {
   role: Role | 'all'
   /** @default from the process environment */
   environment?: WorkerEnvironment
+  /** @default none */
+  interposers?: Interposers
 }
 
 /**
@@ -20,13 +23,17 @@ export interface RunWorkerOptions {
  * time are cancelled and taken up by the next attempt: records and journals make that safe.
  * @throws LonghaulError `Temporal.Unreachable`
  */
-export async function runWorker({ role, environment = readWorkerEnvironment() }: RunWorkerOptions): Promise<void> {
+export async function runWorker({
+  role,
+  environment = readWorkerEnvironment(),
+  interposers = PASS_THROUGH,
+}: RunWorkerOptions): Promise<void> {
   installRuntime(role)
   const connection = await connect(environment)
   const roles: readonly Role[] = role === 'all' ? ROLES : [role]
   const composed: Composed[] = []
   try {
-    for (const one of roles) composed.push(await composeRole(one, environment, connection))
+    for (const one of roles) composed.push(await composeRole(one, environment, connection, interposers))
     const workers = await Promise.all(
       composed
         .flatMap(({ workers: options }) => options)

@@ -47,7 +47,8 @@ export const GRADING = {
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  retry: { maximumAttempts: 3, initialInterval: '1s', maximumInterval: '30s' },
+  // As many as elsewhere: a full disk is cleared meanwhile, and a verdict is worth the wait.
+  retry: { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' },
 } as const satisfies ActivityOptions
 
 /**

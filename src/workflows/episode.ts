@@ -114,17 +114,40 @@ async function close(sandbox: SandboxHandle): Promise<void> {
   })
 }
 
-function grade(
+/**
+ * A grader that infrastructure defeats costs the episode its verdict, never the run its life: the work is recorded as
+ * could-not-grade, and the group draws a replacement.
+ */
+async function grade(
   input: EpisodeInput,
   { disposition, patch }: Extract<Played, { kind: 'ended' }>,
 ): Promise<EpisodeResult> {
-  return grading.gradeSubmission.executeWithOptions({ summary: `${input.taskId} · grade` }, [
-    { ...input, disposition, patch, owner: workflowInfo().workflowId },
-  ])
+  try {
+    return await grading.gradeSubmission.executeWithOptions({ summary: `${input.taskId} · grade` }, [
+      { ...input, disposition, patch, owner: workflowInfo().workflowId },
+    ])
+  } catch (error) {
+    const decision = decideAfter(error)
+    switch (decision.kind) {
+      case 're-place':
+      case 'infra':
+        return recordUngraded(input, disposition, decision.code)
+      case 'fail-run':
+        throw failRun(decision.code, decision.message)
+      case 'cancelled':
+        throw error
+      default:
+        return assertNever(decision)
+    }
+  }
 }
 
 function recordInfra(input: EpisodeInput, failure: string): Promise<EpisodeResult> {
-  return control.recordUngraded.executeWithOptions({ summary: `${input.taskId} · infra · ${failure}` }, [
-    { ...input, disposition: 'infra', failure },
+  return recordUngraded(input, 'infra', failure)
+}
+
+function recordUngraded(input: EpisodeInput, disposition: Disposition, failure: string): Promise<EpisodeResult> {
+  return control.recordUngraded.executeWithOptions({ summary: `${input.taskId} · ${disposition} · ${failure}` }, [
+    { ...input, disposition, failure },
   ])
 }

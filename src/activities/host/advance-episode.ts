@@ -7,7 +7,6 @@ import type {
   EpisodeSpec,
   EpisodeStart,
   ObservationRecord,
-  SandboxState,
 } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
@@ -22,7 +21,16 @@ import { systemPrompt } from '../../scaffold/profiles.ts'
 import { renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
 import type { ActivityScope } from '../activity-runtime.ts'
 import { renewing } from './renewing.ts'
-import { committedTurns, contextIds, currentState, readTurns, startedAtMs, type Transcript } from './transcript.ts'
+import { recordTree, replayEpisode, wantsTree } from './replay-episode.ts'
+import {
+  committedTurns,
+  contextIds,
+  currentState,
+  readTurns,
+  spentMs,
+  type Transcript,
+  type Turn,
+} from './transcript.ts'
 
 /** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
 const STEP_BUDGET_MS = 5 * 60_000
@@ -35,6 +43,8 @@ export interface AdvanceDependencies {
   resolve(spec: EpisodeSpec): Promise<EpisodeSetting>
   seedOf(identity: EpisodeInput & { recipeSeed: number; turn: number }): number
   now(): number
+  /** Milliseconds of a clock that never jumps. */
+  stopwatch(): number
   /** While a sample is waited for, the sandbox gets a sign of life this often. */
   renewEveryMs: number
 }
@@ -63,9 +73,9 @@ export async function advanceEpisode(
   scope: ActivityScope,
 ): Promise<EpisodeProgress> {
   const player = await EpisodePlayer.resume(deps, input, scope)
-  const startedMs = deps.now()
+  const startedMs = deps.stopwatch()
   const until = player.turns + player.spec.limits.turnsPerStep
-  while (player.turns < until && deps.now() - startedMs < STEP_BUDGET_MS) {
+  while (player.turns < until && deps.stopwatch() - startedMs < STEP_BUDGET_MS) {
     const disposition = (await player.ended()) ?? (await player.playTurn())
     if (disposition !== null) return { turns: player.turns, disposition: await player.settle(disposition) }
   }
@@ -110,7 +120,8 @@ class EpisodePlayer {
     const start = await startOf(deps, { spec, setting, sandbox: input.sandbox, signal: scope.signal })
     const transcript: Transcript = { start, turns: await readTurns(deps.store, episode) }
     const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })
-    if (input.placement > 1) await player.#replay()
+    // Each placement begins with step 1; later steps find the rebuilt world as they left it.
+    if (input.placement > 1 && input.step === 1) await player.#replay()
     return player
   }
 
@@ -123,15 +134,16 @@ class EpisodePlayer {
     const { limits } = this.spec
     if (currentState(this.#transcript).submitted) return 'submitted'
     if (this.turns >= limits.maxTurns) return 'turn-limit'
-    if (this.#deps.now() - startedAtMs(this.#transcript) > limits.episodeTimeoutMs) return 'time-limit'
+    if (spentMs(this.#transcript) > limits.episodeTimeoutMs) return 'time-limit'
     return null
   }
 
   /** Commits one turn; a disposition only where the turn does not fit any more. */
   async playTurn(): Promise<Disposition | null> {
     const turn = this.turns
-    const open = this.#transcript.turns[turn]?.action ?? (await this.#sample(turn))
+    const open = this.#transcript.turns[turn]?.action ?? (await this.#sampleAndHash(turn))
     if (open === 'context-limit') return 'context-limit'
+    await this.#noteTree(turn - 1, open.command ?? '')
     const observation = await this.#observe(open)
     this.#transcript.turns[turn] = { action: open, observation }
     return null
@@ -153,6 +165,22 @@ class EpisodePlayer {
     return record.disposition
   }
 
+  /** The tree is hashed while the policy thinks: the sandbox has nothing else to do then. */
+  async #sampleAndHash(turn: number): Promise<ActionRecord | 'context-limit'> {
+    const [sampled] = await Promise.all([this.#sample(turn), this.#noteTree(turn - 1, null)])
+    return sampled
+  }
+
+  async #noteTree(turn: number, next: string | null): Promise<void> {
+    if (wantsTree({ turn, next })) await recordTree(this.#world, turn)
+  }
+
+  get #world() {
+    const { store, sandbox: host } = this.#deps
+    const { sandbox } = this.#input
+    return { store, host, sandbox, episode: this.spec.episode, signal: this.#scope.signal }
+  }
+
   async #sample(turn: number): Promise<ActionRecord | 'context-limit'> {
     const { limits, sampling, policy, episode } = this.spec
     this.#beat(turn, 'sampling')
@@ -163,6 +191,7 @@ class EpisodePlayer {
 
     const seed = this.#deps.seedOf({ ...this.#input, recipeSeed: this.spec.recipeSeed, turn })
     const sampledAtMs = this.#deps.now()
+    const startedMs = this.#deps.stopwatch()
     const sample = await this.#sampleOrOverflow({
       policy,
       promptIds,
@@ -189,7 +218,7 @@ class EpisodePlayer {
       command,
       token: randomBytes(8).toString('hex'),
       sampledAtMs,
-      sampleMs: this.#deps.now() - sampledAtMs,
+      sampleMs: Math.round(this.#deps.stopwatch() - startedMs),
     })
     return record
   }
@@ -243,7 +272,7 @@ class EpisodePlayer {
   ): Promise<Pick<ObservationRecord, 'text' | 'execution' | 'state'>> {
     const { profile, task } = this.#setting
     this.#beat(action.turn, 'executing')
-    const result = await this.#run(action, command)
+    const result = await this.#run(action, command, this.#setting.profile.observationChars)
     const { exitCode, reason, outputBytes, wallMs, oomKilled, state } = result
     return {
       text: observationText({
@@ -257,7 +286,7 @@ class EpisodePlayer {
     }
   }
 
-  #run(action: ActionRecord, command: string) {
+  #run(action: ActionRecord, command: string, shownChars: number) {
     return this.#deps.sandbox.runTurn(
       this.#input.sandbox,
       {
@@ -267,38 +296,24 @@ class EpisodePlayer {
         command,
         timeoutMs: this.spec.limits.commandTimeoutMs,
         // Bytes, where the profile counts characters: four bytes hold any character, so nothing shown is cut here.
-        maxOutputBytes: this.#setting.profile.observationChars * 4,
+        maxOutputBytes: shownChars * 4,
       },
       this.#scope.signal,
     )
   }
 
-  /**
-   * A new container after a loss: runs the committed commands again, under their own tokens, and compares. The recorded
-   * observations stay what the policy saw; a different exit code or place means that the world could not be rebuilt.
-   */
-  async #replay(): Promise<void> {
-    for (const { action, observation } of this.#transcript.turns) {
-      if (observation === null || action.command === null) continue
+  /** A new container after a loss. The output of replayed commands interests nobody. */
+  #replay(): Promise<void> {
+    const execute = ({ action }: Turn, command: string) => {
       this.#beat(action.turn, 'resuming')
-      const result = await this.#run(action, action.command)
-      const isSame = result.exitCode === observation.execution?.exitCode && isSameState(result.state, observation.state)
-      if (isSame) continue
-      throw new LonghaulError({
-        code: 'Sandbox.Diverged',
-        message: 'Expected the replayed turn to end as it did before',
-        details: { episode: this.spec.episode, turn: action.turn, exitCode: result.exitCode },
-      })
+      return this.#run(action, command, 0)
     }
+    return replayEpisode({ ...this.#world, turns: this.#transcript.turns, execute })
   }
 
   #beat(turn: number, phase: EpisodePhase): void {
     this.#scope.beat({ turn, phase })
   }
-}
-
-function isSameState(a: SandboxState, b: SandboxState): boolean {
-  return a.cwd === b.cwd && a.openFile === b.openFile && a.windowTop === b.windowTop && a.submitted === b.submitted
 }
 
 /** Reads or makes the episode's start: initial state and first prompt, rendered once and kept as ids. */

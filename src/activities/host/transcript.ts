@@ -38,7 +38,13 @@ export function currentState({ start, turns }: Transcript): SandboxState {
   return turns.findLast(({ observation }) => observation !== null)?.observation?.state ?? start.state
 }
 
-/** First moment of the episode that a record shows; the time limit counts from it. */
-export function startedAtMs({ start }: Transcript): number {
-  return start.startedAtMs
+/**
+ * What the episode has used of its time limit: sampling and commands, each measured by a clock that never jumps. Waiting for a
+ * dead host, a stopped server or a place costs the policy nothing, so an outage never becomes its ending.
+ */
+export function spentMs({ turns }: Transcript): number {
+  return turns.reduce(
+    (sum, { action, observation }) => sum + action.sampleMs + (observation?.execution?.wallMs ?? 0),
+    0,
+  )
 }

@@ -77,7 +77,7 @@ export function sizeOfReply(words: readonly string[]): ReplySize {
     const stateBytes = words[8] === SAME_STATE ? null : number(8)
     return { lines: 1, stateBytes, bodyBytes: number(9) + number(10) }
   }
-  if (words[0] === 'patch') return { lines: 0, stateBytes: 0, bodyBytes: number(1) }
+  if (words[0] === 'patch' || words[0] === 'tree') return { lines: 0, stateBytes: 0, bodyBytes: number(1) }
   return { lines: 0, stateBytes: 0, bodyBytes: 0 }
 }
 
@@ -117,6 +117,12 @@ export function parseCapture(reply: RunnerReply): PatchCapture {
   if (kind !== 'uncaptured') throw refusal(reply)
   // The agent broke its own repository, or filled it: there is no patch, and that is the agent's doing.
   return { patch: new Uint8Array(), lostFiles: 0, failure: [...reply.words.slice(1, 3), ...rest].join(' ') }
+}
+
+/** Hash of the repository's content and of the shell's state: equal in two sandboxes that hold the same world. */
+export function parseTree(reply: RunnerReply): string {
+  if (reply.words[0] !== 'tree') throw refusal(reply)
+  return createHash('sha256').update(reply.body).digest('hex')
 }
 
 /** `#umask`, `#directory`, then `export -p`. */

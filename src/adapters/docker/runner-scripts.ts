@@ -5,7 +5,16 @@ import type { FileToPack } from './tar.ts'
 /** Variables of the exec that starts a runner, each with the scripts that it holds. They come with the request and not
  *  from the container's disk: what lies there may have been changed from inside. */
 const VARIABLES = {
-  LH_RUNNER: ['clock.sh', 'sweep.sh', 'supervisor.sh', 'journal.sh', 'prepare.sh', 'capture.sh', 'runner.sh'],
+  LH_RUNNER: [
+    'clock.sh',
+    'sweep.sh',
+    'supervisor.sh',
+    'journal.sh',
+    'prepare.sh',
+    'capture.sh',
+    'tree.sh',
+    'runner.sh',
+  ],
   LH_SUPERVISOR: ['clock.sh', 'watch.sh', 'supervise.sh'],
   LH_SNAPSHOT: ['snapshot.sh'],
   // The runner writes these two to the disk, for the agent's shell.

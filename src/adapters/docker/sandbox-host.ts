@@ -5,7 +5,7 @@ import type { Engine } from './engine.ts'
 import { gradePatch } from './grade-patch.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
-import { encodeInit, parseCapture, parseReady } from './runner-protocol.ts'
+import { encodeInit, parseCapture, parseReady, parseTree } from './runner-protocol.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import { runTurn } from './run-turn.ts'
 import type { SandboxContext } from './sandbox-context.ts'
@@ -100,6 +100,12 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         const line = captureLine(sandbox, mode)
         const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
         return parseCapture(await runners.request(request))
+      }),
+    treeHash: (sandbox, signal) =>
+      named('hashing the tree', sandbox.name, signal, async () => {
+        const line = `tree ${sandbox.startCommit}\n`
+        const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
+        return parseTree(await runners.request(request))
       }),
     close: ({ name }) =>
       named('closing a sandbox', name, null, async () => {

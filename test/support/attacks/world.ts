@@ -165,6 +165,7 @@ async function play(input: PlayInput): Promise<AttackResult> {
       }),
       seedOf: () => 1,
       now: Date.now,
+      stopwatch: () => performance.now(),
       renewEveryMs: 60_000,
     }
     const scope = { signal: never, attempt: 1, beat: () => undefined }

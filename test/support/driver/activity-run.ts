@@ -43,6 +43,7 @@ export class ActivityRun {
   #attempt = 0
   #phase: 'queued' | 'running' | 'backing-off' | 'ended' = 'queued'
   #ignoresCancel = false
+  #isCancelling = false
   #startedAtMs = 0
   /** Takes what is planned for the current phase off the agenda. */
   #unplan: () => void = () => {}
@@ -62,6 +63,8 @@ export class ActivityRun {
   /** Puts the next attempt on the queue. */
   async enqueue(): Promise<void> {
     const { agenda, isServed, call } = this.#input
+    // Cancelled in the very moment in which it was scheduled.
+    if (this.#isCancelling) return
     this.#phase = 'queued'
     if (isServed(this.taskQueue)) return this.#begin()
     const limit = call.scheduleToStartMs
@@ -102,6 +105,7 @@ export class ActivityRun {
     if (this.#phase === 'ended') return
     if (this.#phase === 'running' && (this.#ignoresCancel || call.heartbeatMs === null)) return
     this.#unplan()
+    this.#isCancelling = true
     const delay = this.#phase === 'running' ? CANCEL_MS : 0
     this.#unplan = agenda.after(delay, () =>
       this.#end({ kind: 'cancelled', failure: cancelledFailure('Activity cancelled'), attempt: this.#attempt }),
@@ -201,6 +205,9 @@ export class ActivityRun {
   }
 
   #end(end: ActivityEnd): void {
+    // Its answer and its cancellation may have been under way together: the first one counts.
+    if (this.#phase === 'ended') return
+    this.#unplan()
     this.#phase = 'ended'
     this.#input.onEnd(end)
   }

@@ -28,6 +28,7 @@ while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
     turn) turn "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh" ;;
     capture) capture "$first" "$second" "$third" ;;
     reset) reset "$first" ;;
+    tree) tree "$first" ;;
     *) echo "lh1 error unknown-request" ;;
   esac
   # While nobody waits for an answer.

@@ -1,0 +1,99 @@
+/**
+ * Any process may die. Real runs with a scripted policy during which faults strike at chosen phases, each compared with the run
+ * without faults.
+ *
+ *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--json] [--out FILE] [--no-docs]
+ *
+ * One line a seed. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
+ */
+import { writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { planSeed } from '../test/support/chaos/cells.ts'
+import { startChaosStack, type ChaosStack, needsChaos } from '../test/support/chaos/chaos-stack.ts'
+import { faultNamed, FAULTS } from '../test/support/chaos/faults.ts'
+import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
+import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
+import { versions } from './support/versions.ts'
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '200' },
+    'first-seed': { type: 'string', default: '1' },
+    faults: { type: 'string' },
+    json: { type: 'boolean', default: false },
+    out: { type: 'string' },
+    'no-docs': { type: 'boolean', default: false },
+  },
+})
+const [seeds, first] = [Number(values.seeds), Number(values['first-seed'])]
+if (!Number.isInteger(seeds) || seeds < 1 || !Number.isInteger(first) || first < 0) {
+  console.error('Expected --seeds N with N ≥ 1 and --first-seed K with K ≥ 0')
+  process.exit(1)
+}
+if (needsChaos !== false) {
+  console.error(`Chaos ${needsChaos}`)
+  process.exit(2)
+}
+const faults = values.faults === undefined ? FAULTS : values.faults.split(',').map(faultNamed)
+
+const interrupt = new AbortController()
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+
+/** Parts that a broken seed left half-dead must not spoil the next one. */
+let stack: ChaosStack | null = null
+let engine = 'none'
+const quiet: QuietRuns = new Map()
+const reports: SeedReport[] = []
+const failures: { seed: number; message: string }[] = []
+const startedMs = Date.now()
+try {
+  for (let seed = first; seed < first + seeds && !interrupt.signal.aborted; seed++) {
+    const plan = planSeed(seed, faults)
+    try {
+      stack ??= await startChaosStack({
+        training: faults.some(({ phases }) => phases.includes('training')),
+        say: console.error,
+      })
+      engine = stack.engines.a.engine.version
+      const report = await playSeed({ stack, plan, quiet, say: console.error })
+      reports.push(report)
+      console.error(line(report))
+      if (report.violations.length === 0) continue
+    } catch (error) {
+      failures.push({ seed, message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
+      console.error(`seed ${seed}: FAILED ${failures.at(-1)?.message}`)
+    }
+    await stack?.close()
+    stack = null
+  }
+} finally {
+  await stack?.close()
+}
+
+const violations = reports.reduce((sum, report) => sum + report.violations.length, 0)
+const summary = {
+  bench: 'chaos',
+  date: new Date().toISOString(),
+  ...versions(),
+  engine,
+  seeds: reports.length,
+  firstSeed: first,
+  minutes: Math.round((Date.now() - startedMs) / 6_000) / 10,
+  violations,
+  failures,
+  reports,
+}
+const text = `${JSON.stringify(summary, null, 2)}\n`
+if (values.out !== undefined) writeFileSync(values.out, text)
+if (!values['no-docs'] && reports.length > 0) writeReliabilityTable(summary)
+if (values.json) process.stdout.write(text)
+else console.log(`${reports.length} of ${seeds} seeds played, ${violations} violations, ${failures.length} failures`)
+process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < seeds ? 2 : 0
+
+function line({ seed, kind, cells, episodes, turns, sampledAgain, wallS, violations: found }: SeedReport): string {
+  const struck = cells.map(({ fault, phase, struck: did }) => `${fault} × ${phase}${did ? '' : ' (missed)'}`).join(', ')
+  const facts = `${kind}, ${struck}: ${episodes} episodes, ${turns} turns, ${sampledAgain} samples repeated, ${wallS.toFixed(0)} s`
+  if (found.length === 0) return `seed ${seed}: ${facts}: ok`
+  const again = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}`
+  return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${again}`
+}

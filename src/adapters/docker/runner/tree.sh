@@ -1,0 +1,22 @@
+# What a turn can leave behind, as text that is equal for equal trees. Every file that differs from
+# the start commit with mode and blob id, committed or not, sorted by path; then umask, directory and environment. Commit
+# ids are left out: they hold times.
+
+# tree START_COMMIT
+tree() {
+  work=/.lh/tree
+  mkdir -p "$work/objects"
+  read -r size state </.lh/state/current
+  # The index stays from one time to the next, so that git reads only the files that have changed since.
+  { list_tree "$1" 2>/dev/null || echo unreadable; } >"$work/listing"
+  head -c "$size" "$state" >>"$work/listing"
+  set -- $(wc -c <"$work/listing")
+  echo "lh1 tree $1"
+  cat "$work/listing"
+}
+
+list_tree() (
+  cd "$LH_REPO" || exit
+  [ -f "$work/index" ] || private_git read-tree "$1" || exit
+  private_git add -A . && private_git diff --cached --raw --no-abbrev --no-renames --no-ext-diff "$1"
+)

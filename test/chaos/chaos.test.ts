@@ -1,0 +1,64 @@
+/** A short part of `npm run chaos`: one run for each family of faults, on a stack of its own that may be hurt. */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { Cell } from '../support/chaos/cells.ts'
+import { type ChaosStack, needsChaos, startChaosStack } from '../support/chaos/chaos-stack.ts'
+import { faultNamed } from '../support/chaos/faults.ts'
+import type { Phase } from '../support/chaos/phases.ts'
+import { playSeed, type QuietRuns } from '../support/chaos/play-seed.ts'
+
+let stack: ChaosStack
+const quiet: QuietRuns = new Map()
+
+before(async () => {
+  if (needsChaos === false) stack = await startChaosStack({ training: false, say: console.error })
+})
+
+after(() => stack?.close())
+
+const cell = (fault: string, phase: Phase): Cell => ({ fault: faultNamed(fault), phase, count: 1 })
+
+/** All of one variation, so that the run without faults is played once. */
+const SEED = 8
+
+const RUNS: readonly [story: string, cells: Cell[]][] = [
+  [
+    'the sandbox worker dies between execution and record, then the control worker and another role at once',
+    [cell('kill-sandbox', 'executed'), cell('kill-two', 'recorded')],
+  ],
+  [
+    'the server goes away with an action recorded and not executed, then the artifact disk is full',
+    [cell('temporal-restart', 'recorded'), cell('disk-full', 'executed')],
+  ],
+  [
+    'the container dies while its command runs, then the policy server answers with half a body',
+    [cell('container-kill', 'executing'), cell('policy-half-body', 'sampling')],
+  ],
+  [
+    'a worker stands still until another has taken its turn, and wakes up in the middle of it',
+    [cell('late-waker', 'executed')],
+  ],
+  ['a host with its engine and containers vanishes for good', [cell('host-loss', 'executed')]],
+  ['a record is torn: its episode is lost without a reward and replaced', [cell('torn-record', 'executed')]],
+  ['the run is cancelled twice while a command runs', [cell('cancel-twice', 'executing')]],
+]
+
+for (const [story, cells] of RUNS) {
+  test(`${story}: the records are those of the run without faults, as far as the fault allows`, {
+    skip: needsChaos,
+  }, async (t) => {
+    const plan = { seed: SEED, kind: 'evaluation', cells } as const
+    const { violations, ...facts } = await playSeed({
+      stack,
+      plan: { ...plan, cells: [...cells] },
+      quiet,
+      say: console.error,
+    })
+    t.diagnostic(JSON.stringify(facts))
+    assert.deepEqual(violations, [])
+    assert.deepEqual(
+      facts.cells.map(({ struck }) => struck),
+      cells.map(() => true),
+    )
+  })
+}

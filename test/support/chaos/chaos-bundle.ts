@@ -1,0 +1,23 @@
+/** The product's workflows with shorter clocks: a dead worker is noticed in seconds, everything else is as shipped. */
+import { buildWorkflowBundle } from '../workflow-bundle.ts'
+
+/** Shipped → in chaos runs. The relations stay: heartbeats below schedule-to-start, both below what an activity may take. */
+const SHORTER: readonly [option: string, from: string, to: string][] = [
+  ['heartbeatTimeout', '20s', '6s'],
+  ['heartbeatTimeout', '30s', '7s'],
+  ['scheduleToStartTimeout', '2m', '15s'],
+]
+
+/** What a heartbeat timeout of the host's activities is in chaos runs. */
+export const HEARTBEAT_MS = 6_000
+
+export async function buildChaosBundle(): Promise<string> {
+  let { code } = await buildWorkflowBundle()
+  for (const [option, from, to] of SHORTER) {
+    const pattern = new RegExp(`(\\b${option}: ['"])${from}(['"])`, 'g')
+    if (!pattern.test(code))
+      throw new Error(`Expected the workflows to have ${option} ${from}: the presets have changed`)
+    code = code.replaceAll(pattern, `$1${to}$2`)
+  }
+  return code
+}

@@ -1,0 +1,249 @@
+/**
+ * A stack whose every part may be hurt: Temporal's development server with its database file, the product's workers (each behind a
+ * TCP proxy of its own), the scripted policy server, an engine or two of our own, and artifacts on a disk of their own.
+ */
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Connection } from '@temporalio/client'
+import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
+import { connect, type LonghaulConnection } from '../../../src/client/index.ts'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
+import { stackPaths } from '../../../src/stack/paths.ts'
+import { choosePort, accepts } from '../../../src/stack/ports.ts'
+import { identify } from '../../../src/stack/processes.ts'
+import { temporalService } from '../../../src/stack/services.ts'
+import { setUp } from '../../../src/stack/setup/set-up.ts'
+import { hasPoller } from '../../../src/stack/temporal-namespace.ts'
+import type { Role } from '../../../src/workers/run-worker.ts'
+import { type ArtifactDisk, mountArtifactDisk } from './artifact-disk.ts'
+import { buildChaosBundle } from './chaos-bundle.ts'
+import { ManagedProcess } from './managed-process.ts'
+import { startTestEngine, type TestEngine } from './private-test-engine.ts'
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
+import { startVisits, type Visits } from './visits.ts'
+
+export type ChaosRole = Role | 'sandbox-b' | 'sandbox-spare'
+export type ChaosProcess = ChaosRole | 'temporal' | 'policy'
+
+export interface ChaosStack {
+  artifactsDir: string
+  policyUrl: string
+  policyState: string
+  logsDir: string
+  store: ArtifactStore
+  connection: LonghaulConnection
+  visits: Visits
+  disk: ArtifactDisk
+  /** `a` always, `b` while a second host was asked for. */
+  engines: { a: TestEngine; b: TestEngine | null }
+  process(name: ChaosProcess): ManagedProcess
+  proxy(role: ChaosRole): TcpProxy
+  /** Starts a worker (or starts it again) and waits until it polls. */
+  startWorker(role: ChaosRole): Promise<void>
+  stopWorker(role: ChaosRole): Promise<void>
+  /** Another host with an engine of its own. */
+  addHost(): Promise<void>
+  /** Waits until all that should run answers. */
+  settle(): Promise<void>
+  close(): Promise<void>
+}
+
+const NAMESPACE = 'default'
+const HERE = fileURLToPath(new URL('.', import.meta.url))
+const TRAINER = fileURLToPath(new URL('../../../trainer', import.meta.url))
+
+export async function startChaosStack({
+  training,
+  say,
+}: {
+  /** With the trainer and its Python environment. */
+  training: boolean
+  say: (line: string) => void
+}): Promise<ChaosStack> {
+  const folder = await mkdtemp(join(tmpdir(), 'lhc-'))
+  const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })]
+  const close = async (): Promise<void> => {
+    for (const step of undo.reverse()) await step().catch((error: unknown) => say(`closing: ${String(error)}`))
+    undo.length = 0
+  }
+  try {
+    return await open({ folder, training, say, undo, close })
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function open({
+  folder,
+  training,
+  say,
+  undo,
+  close,
+}: {
+  folder: string
+  training: boolean
+  say: (line: string) => void
+  undo: (() => Promise<unknown>)[]
+  close: () => Promise<void>
+}): Promise<ChaosStack> {
+  const paths = stackPaths()
+  const logsDir = join(folder, 'logs')
+  const policyState = join(folder, 'policy')
+  for (const path of [logsDir, policyState, join(folder, 'a'), join(folder, 'b')]) await mkdir(path)
+  const prepared = await setUp({
+    paths,
+    parts: training ? ['temporal', 'python'] : ['temporal'],
+    engineUser: { key: `chaos-${process.pid}`, owner: identify(process.pid) },
+    log: say,
+  })
+  if (prepared.temporal === null) throw new Error('Chaos hurts its own server: unset TEMPORAL_ADDRESS')
+  const bundle = join(folder, 'bundle.js')
+  await writeFile(bundle, await buildChaosBundle())
+  const disk = await mountArtifactDisk(join(folder, 'artifacts'))
+  undo.push(() => disk.close())
+  const imageCache = join(paths.cacheDir, 'images')
+  const startEngine = async (name: 'a' | 'b'): Promise<TestEngine> => {
+    const engine = await startTestEngine({ folder: join(folder, name), imageCache, log: say })
+    undo.push(() => engine.close())
+    return engine
+  }
+  const engines: ChaosStack['engines'] = { a: await startEngine('a'), b: null }
+  const visits = await startVisits()
+  undo.push(() => visits.close())
+
+  const taken = new Set<number>()
+  const port = (): Promise<number> => choosePort({ preferred: [], taken })
+  const temporalPort = await port()
+  const policyPort = await port()
+  const policyUrl = `http://127.0.0.1:${policyPort}`
+  const processes = new Map<string, ManagedProcess>()
+  const proxies = new Map<string, TcpProxy>()
+  const manage = (name: string, command: string, args: string[], env: Record<string, string>): ManagedProcess => {
+    const managed = new ManagedProcess({ name, command, args, env, cwd: folder, log: join(logsDir, `${name}.log`) })
+    processes.set(name, managed)
+    undo.push(() => managed.stop())
+    return managed
+  }
+
+  const server = temporalService({
+    cli: prepared.temporal,
+    dataDir: folder,
+    port: temporalPort,
+    uiPort: await port(),
+    namespace: NAMESPACE,
+  })
+  manage('temporal', server.command, [...server.args, '--headless'], server.env).start()
+  const common = { CHAOS_CONTROL: visits.url }
+  manage('policy', process.execPath, [join(HERE, 'scripted-policy.ts')], {
+    ...common,
+    CHAOS_PORT: String(policyPort),
+    CHAOS_STATE: policyState,
+  }).start()
+  await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
+  await until(() => accepts('127.0.0.1', policyPort), 'the policy server')
+  const connection = await untilIt(() => connect({ address: `127.0.0.1:${temporalPort}`, namespace: NAMESPACE }))
+  undo.push(() => connection.close())
+
+  const workerEnvironment = (role: ChaosRole, address: string): Record<string, string> => ({
+    ...common,
+    CHAOS_PROCESS: role,
+    CHAOS_ROLE: role.replace(/-.*/, ''),
+    LONGHAUL_TEMPORAL_ADDRESS: address,
+    LONGHAUL_NAMESPACE: NAMESPACE,
+    LONGHAUL_ARTIFACTS: disk.path,
+    LONGHAUL_POLICY_URL: policyUrl,
+    LONGHAUL_PYTHON: prepared.python ?? 'python3',
+    LONGHAUL_BUNDLE: bundle,
+    LONGHAUL_CACHE: imageCache,
+    LONGHAUL_HOST_ID: role === 'sandbox-b' ? 'chaos-b' : 'chaos-a',
+    DOCKER_HOST: role === 'sandbox-b' ? (engines.b?.host ?? '') : engines.a.host,
+    PYTHONPATH: TRAINER,
+    OMP_WAIT_POLICY: 'PASSIVE',
+  })
+  const polls = async (role: ChaosRole): Promise<boolean> => {
+    const pid = processes.get(role)?.pid ?? null
+    if (pid === null) return false
+    const queue = QUEUES[role.replace(/-.*/, '') as Role]
+    // A connection of its own: the server may have been restarted since.
+    const asked = await Connection.connect({ address: `127.0.0.1:${temporalPort}`, connectTimeout: 2_000 })
+    try {
+      return await hasPoller(asked, { namespace: NAMESPACE, queue, pid })
+    } finally {
+      await asked.close()
+    }
+  }
+  const startWorker = async (role: ChaosRole): Promise<void> => {
+    if (!processes.has(role)) {
+      const proxy = await startTcpProxy({ port: temporalPort })
+      undo.push(() => proxy.close())
+      proxies.set(role, proxy)
+      manage(role, process.execPath, [join(HERE, 'chaos-worker.ts')], workerEnvironment(role, proxy.address))
+    }
+    const managed = processes.get(role)
+    if (managed?.pid === null) managed.start()
+    await until(() => polls(role), `worker ${role}`)
+  }
+  const roles: ChaosRole[] = ['control', 'sandbox', 'artifacts', 'trainer']
+  await Promise.all(roles.map(startWorker))
+
+  const stack: ChaosStack = {
+    artifactsDir: disk.path,
+    policyUrl,
+    policyState,
+    logsDir,
+    store: createDirectoryStore({ root: disk.path }),
+    connection,
+    visits,
+    disk,
+    engines,
+    process: (name) => mustHave(processes.get(name), name),
+    proxy: (role) => mustHave(proxies.get(role), role),
+    startWorker,
+    stopWorker: (role) => mustHave(processes.get(role), role).stop(),
+    async addHost() {
+      engines.b = await startEngine('b')
+      await startWorker('sandbox-b')
+    },
+    async settle() {
+      await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
+      await until(() => accepts('127.0.0.1', policyPort), 'the policy server')
+      for (const role of roles) await until(() => polls(role), `worker ${role}`)
+    },
+    close,
+  }
+  return stack
+}
+
+const PATIENCE_MS = 60_000
+
+async function until(condition: () => Promise<boolean>, what: string): Promise<void> {
+  for (const deadline = Date.now() + PATIENCE_MS; Date.now() < deadline; await sleep(150)) {
+    if (await condition().catch(() => false)) return
+  }
+  throw new Error(`Expected ${what} to answer within ${PATIENCE_MS / 1000} s`)
+}
+
+async function untilIt<T>(attempt: () => Promise<T>): Promise<T> {
+  for (const deadline = Date.now() + PATIENCE_MS; ; await sleep(150)) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (Date.now() > deadline) throw error
+    }
+  }
+}
+
+function mustHave<T>(value: T | undefined, name: string): T {
+  if (value === undefined) throw new Error(`The stack has no ${name}`)
+  return value
+}
+
+/** Reason to skip where the machine does not allow engines and mounts of our own. */
+export const needsChaos =
+  process.getuid?.() === 0 && existsSync('/usr/sbin/dockerd') ? false : 'needs root and a Docker engine to start'

@@ -1,0 +1,98 @@
+/** Puts the phases between a worker's activities and its adapters. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
+import type { SandboxHost } from '../../../src/contracts/sandbox.types.ts'
+import type { Interposers } from '../../../src/workers/interposers.ts'
+import { shiftClock } from './clock.ts'
+import { type Phase, type Verdict, type Visit, visit } from './phases.ts'
+
+/** A request of the runner or the engine is surely under way after this long. */
+const INSIDE_MS = 250
+
+export function createInterposers({ controlUrl, process }: { controlUrl: string; process: string }): Interposers {
+  let storeDelayMs = 0
+
+  const obey = (verdict: Verdict): void => {
+    if (verdict.clockShiftMs !== undefined) shiftClock(verdict.clockShiftMs)
+    if (verdict.storeDelayMs !== undefined) storeDelayMs = verdict.storeDelayMs
+  }
+  const reach = async (
+    phase: Phase,
+    { episode = null, container = null, key = null }: Partial<Omit<Visit, 'phase' | 'process'>>,
+  ): Promise<void> => obey(await visit(controlUrl, { phase, process, episode, container, key }))
+
+  /** The phase is reached while the work is under way. */
+  const amid = async <T>(
+    work: Promise<T>,
+    phase: Phase,
+    at: Partial<Omit<Visit, 'phase' | 'process'>>,
+    afterMs = INSIDE_MS,
+  ): Promise<T> => {
+    work.catch(() => undefined)
+    const isOver = await Promise.race([
+      work.then(
+        () => true,
+        () => true,
+      ),
+      sleep(afterMs, false),
+    ])
+    if (!isOver || afterMs === 0) await reach(phase, at)
+    return work
+  }
+
+  const aroundWrite = async <T>(key: string, write: () => Promise<T>): Promise<T> => {
+    const at = phasesOf(key)
+    if (at.before !== null) await reach(at.before, { episode: episodeOf(key), key })
+    if (storeDelayMs > 0) await sleep(storeDelayMs)
+    const written = await write()
+    if (at.after !== null) await reach(at.after, { episode: episodeOf(key), key })
+    return written
+  }
+
+  const store = (inner: ArtifactStore): ArtifactStore => ({
+    ...inner,
+    put: (key, bytes) => aroundWrite(key, () => inner.put(key, bytes)),
+    putRecord: (key, record) => aroundWrite(key, () => inner.putRecord(key, record)),
+    claimRecord: (key, record) => aroundWrite(key, () => inner.claimRecord(key, record)),
+  })
+
+  const sandbox = (inner: SandboxHost): SandboxHost => ({
+    open: (input, signal) => amid(inner.open(input, signal), 'placing', { episode: input.episode }, 0),
+    runTurn: (handle, request, signal) =>
+      amid(inner.runTurn(handle, request, signal), 'executing', { container: handle.name }),
+    initialState: (handle, signal) => inner.initialState(handle, signal),
+    renew: (handle, signal) => inner.renew(handle, signal),
+    treeHash: (handle, signal) => inner.treeHash(handle, signal),
+    capture: (handle, mode, signal) =>
+      amid(inner.capture(handle, mode, signal), 'capturing', { container: handle.name }, 0),
+    async close(handle) {
+      await reach('closing', { container: handle.name })
+      return inner.close(handle)
+    },
+    grade: (input, signal) =>
+      input.role === 'gate'
+        ? inner.grade(input, signal)
+        : amid(inner.grade(input, signal), 'grading', { episode: input.episode }),
+  })
+
+  const policy = (inner: PolicyClient): PolicyClient => ({
+    ...inner,
+    load: (request, signal) => amid(inner.load(request, signal), 'publishing', {}, 0),
+  })
+  return { store, sandbox, policy }
+}
+
+function phasesOf(key: string): { before: Phase | null; after: Phase | null } {
+  if (key.endsWith('.action.json')) return { before: 'sampled', after: 'recorded' }
+  if (key.endsWith('.observation.json')) return { before: 'executed', after: 'observed' }
+  if (key.endsWith('/verdict.json')) return { before: 'graded', after: null }
+  if (/^runs\/.*\/(groups|batch)\.json$/.test(key)) return { before: 'batching', after: null }
+  return { before: null, after: null }
+}
+
+/** `episodes/<run>/<stage>/<iteration>/<task>/<index>/…` */
+function episodeOf(key: string): string | null {
+  const parts = key.split('/')
+  return parts[0] === 'episodes' ? parts.slice(1, 6).join('/') : null
+}

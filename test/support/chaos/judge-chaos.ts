@@ -1,0 +1,108 @@
+/** The invariants, after each run: read from records, from what the policy server was asked, and from the machine. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { checkLedger } from '../../../src/activities/artifacts/check-ledger.ts'
+import { listSandboxes } from '../../../src/adapters/docker/list-sandboxes.ts'
+import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
+import { isValidEpisode } from '../../../src/domain/episode-rules.ts'
+import { auditTurns } from '../kill/audit-turns.ts'
+import type { Exchange } from '../recording-proxy.ts'
+import { episodesOf, recipeOf } from '../run-records.ts'
+import type { ChaosStack } from './chaos-stack.ts'
+import { trainingJobs } from './faults.ts'
+
+export interface ChaosJudgement {
+  episodes: number
+  turns: number
+  /** Samples that were answered and lost before their record. */
+  sampledAgain: number
+  violations: string[]
+}
+
+/** Nothing may be older than its lease and this. */
+const LEAK_MS = 60_000
+
+export async function judgeChaos(input: {
+  stack: ChaosStack
+  run: string
+  /** Faults that struck: each may cost an episode one turn. */
+  strikes: number
+  /** A cancelled run need not account for episodes that it never began. */
+  isWhole: boolean
+}): Promise<ChaosJudgement> {
+  const { stack, run, strikes, isWhole } = input
+  const violations = (await leftBehind(stack, run)).map((what) => `left behind: ${what}`)
+  const records = await episodesOf(stack.store, run)
+  const valid = records.filter(isValidEpisode)
+  const exchanges = (await readExchanges(stack)).filter(({ session }) => session.startsWith(`${run}/`))
+  const known = new Set<string>(valid.map(({ episode }) => episode))
+  const audit = await auditTurns(
+    stack.store,
+    valid,
+    exchanges.filter(({ session }) => known.has(session)),
+  )
+  violations.push(...audit.violations)
+  violations.push(...(await withoutOutcome(stack, run, records)))
+  const again = lostSamples(exchanges)
+  for (const [episode, lost] of again) {
+    if (lost > strikes) violations.push(`${episode} lost ${lost} turns to ${strikes} faults`)
+  }
+  if (isWhole) {
+    const ledger = await checkLedger({ store: stack.store, recipe: await recipeOf(stack.store, run) }, run)
+    violations.push(...ledger.mismatches.map((mismatch) => `ledger: ${JSON.stringify(mismatch)}`))
+    if (ledger.totals.episodes !== records.length) {
+      violations.push(`the ledger counts ${ledger.totals.episodes} episodes, there are ${records.length}`)
+    }
+  }
+  const sampledAgain = [...again.values()].reduce((sum, lost) => sum + lost, 0)
+  return { episodes: records.length, turns: audit.turns, sampledAgain, violations }
+}
+
+/** An episode that was begun has one final record. */
+async function withoutOutcome({ store }: ChaosStack, run: string, records: EpisodeRecord[]): Promise<string[]> {
+  const begun = (await store.list(`episodes/${run}/`)).filter((key) => key.endsWith('/turns/start.json'))
+  const ended = new Set(records.map(({ episode }) => `episodes/${episode}/turns/start.json`))
+  return begun.filter((key) => !ended.has(key)).map((key) => `${key} has no outcome`)
+}
+
+/** Whole answers to one prompt beyond the first. */
+function lostSamples(exchanges: readonly Exchange[]): Map<string, number> {
+  const answered = exchanges.filter(({ status }) => status === 200)
+  const lost = new Map<string, number>()
+  for (const [session, asked] of Map.groupBy(answered, ({ session: one }) => one)) {
+    const again = asked.length - new Set(asked.map(({ promptTokens }) => promptTokens)).size
+    if (again > 0) lost.set(session, again)
+  }
+  return lost
+}
+
+async function readExchanges({ policyState }: ChaosStack): Promise<Exchange[]> {
+  const text = await readFile(join(policyState, 'exchanges.jsonl'), 'utf8').catch(() => '')
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Exchange)
+}
+
+async function leftBehind(stack: ChaosStack, run: string): Promise<string[]> {
+  for (const deadline = Date.now() + LEAK_MS; ; await sleep(500)) {
+    const found = await leftNow(stack, run)
+    if (found.length === 0 || Date.now() > deadline) return found
+  }
+}
+
+async function leftNow({ engines, ...stack }: ChaosStack, run: string): Promise<string[]> {
+  const found = trainingJobs({ engines, ...stack }).map(({ pid }) => `training job ${pid}`)
+  for (const engine of [engines.a, engines.b]) {
+    if (engine === null) continue
+    const { docker } = engine.engine
+    found.push(...(await listSandboxes({ engine: engine.engine, run })).map(({ name }) => `container ${name}`))
+    found.push(...((await docker.listVolumes()).Volumes ?? []).map(({ Name }) => `volume ${Name}`))
+    const networks = await docker.listNetworks()
+    found.push(
+      ...networks.filter(({ Name }) => !['bridge', 'host', 'none'].includes(Name)).map(({ Name }) => `network ${Name}`),
+    )
+  }
+  return found
+}

@@ -1,0 +1,78 @@
+/** The moments at which a fault may strike, each a place where a worker or the policy server stops and asks. */
+import { request } from 'node:http'
+
+export const EPISODE_PHASES = [
+  /** The container is being opened. */
+  'placing',
+  /** The policy server has the request and has not answered. */
+  'sampling',
+  /** Sampled, no action record yet. */
+  'sampled',
+  /** The action record is written, nothing has run. */
+  'recorded',
+  /** The command runs. */
+  'executing',
+  /** It has run, no observation record yet. */
+  'executed',
+  /** The observation record is written. */
+  'observed',
+  'capturing',
+  'grading',
+  /** Graded, no verdict record yet. */
+  'graded',
+  'closing',
+] as const
+
+export const TRAINING_PHASES = [
+  /** The batch is being written. */
+  'batching',
+  /** The training job's process runs. */
+  'training',
+  /** The new policy is being loaded by the server. */
+  'publishing',
+] as const
+
+export const PHASES = [...EPISODE_PHASES, ...TRAINING_PHASES] as const
+export type Phase = (typeof PHASES)[number]
+
+/** Somebody has reached a phase. */
+export interface Visit {
+  phase: Phase
+  /** `sandbox`, `sandbox-b`, `artifacts`, … or `policy`. */
+  process: string
+  /** Episode id; null where the phase belongs to no episode. */
+  episode: string | null
+  /** Container that the phase is about, if any. */
+  container: string | null
+  /** Artifact that is being written, if any. */
+  key: string | null
+}
+
+/** What the visitor is told when it may go on. */
+export interface Verdict {
+  /** From now on its clock shows this much more, ms. */
+  clockShiftMs?: number
+  /** From now on each operation of the store takes this much longer, ms. */
+  storeDelayMs?: number
+  /** For the policy server: how its next answers go wrong. */
+  policy?: {
+    kind: 'rate-limit' | 'internal-error' | 'hang' | 'half-body' | 'wrong-count' | 'other-weights'
+    times: number
+    ms: number
+  }
+}
+
+/** Tells the harness and waits for its word; a harness that is gone lets everything pass. */
+export function visit(controlUrl: string, made: Visit): Promise<Verdict> {
+  const body = JSON.stringify(made)
+  return new Promise((resolve) => {
+    const asked = request(controlUrl, { method: 'POST', agent: false }, (answer) => {
+      let text = ''
+      answer.on('data', (chunk: Buffer) => (text += chunk.toString()))
+      answer.on('end', () => resolve(text === '' ? {} : (JSON.parse(text) as Verdict)))
+      answer.on('error', () => resolve({}))
+    })
+    asked.on('error', () => resolve({}))
+    asked.end(body)
+  })
+}

@@ -1,0 +1,7 @@
+/** What the scripted policy server remembers over a restart. */
+export interface PolicyState {
+  /** Directory by version. */
+  loaded: Record<string, string>
+  /** Until then it answers as if it held another policy; ms since 1970. */
+  otherWeightsUntilMs: number
+}

@@ -1,0 +1,62 @@
+/** An engine of our own that may be hurt: own data root, socket and processes. */
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ensureBaseImage } from '../../../src/adapters/docker/base-image.ts'
+import { connectEngine, type Engine } from '../../../src/adapters/docker/engine.ts'
+import { identify, type ProcessIdentity, signalProcess, stopProcess } from '../../../src/stack/processes.ts'
+import { clearEngineRemains } from '../../../src/stack/setup/engine-remains.ts'
+import { acquirePrivateEngine, engineFiles, releasePrivateEngine } from '../../../src/stack/setup/private-engine.ts'
+
+export interface TestEngine {
+  host: string
+  engine: Engine
+  /** TERM, as a package update does it, and a new start: its containers are stopped. */
+  restart(): Promise<void>
+  freeze(ms: number): Promise<void>
+  /** The machine is gone: engine, shims and containers end at once and do not come back. */
+  vanish(): Promise<void>
+  close(): Promise<void>
+}
+
+export async function startTestEngine(input: {
+  /** Short: sockets lie below it. */
+  folder: string
+  /** Where the base image's archive is cached. */
+  imageCache: string
+  log: (line: string) => void
+}): Promise<TestEngine> {
+  const { folder, imageCache, log } = input
+  const files = engineFiles({ cacheDir: folder, runDir: folder })
+  const user = { key: `chaos-${process.pid}`, owner: identify(process.pid) }
+  const start = () => acquirePrivateEngine({ files, user, log })
+  await start()
+  const host = `unix://${files.socket}`
+  const engine = await connectEngine({ host })
+  await ensureBaseImage({ engine, cacheDir: imageCache, log })
+  const daemon = async (): Promise<ProcessIdentity> =>
+    JSON.parse(await readFile(files.record, 'utf8')) as ProcessIdentity
+  let isGone = false
+  return {
+    host,
+    engine,
+    async restart() {
+      await stopProcess({ identity: await daemon(), graceMs: 30_000 })
+      await start()
+    },
+    async freeze(ms) {
+      const identity = await daemon()
+      signalProcess(identity, 'SIGSTOP')
+      await sleep(ms)
+      signalProcess(identity, 'SIGCONT')
+    },
+    async vanish() {
+      isGone = true
+      signalProcess(await daemon(), 'SIGKILL')
+      await clearEngineRemains({ files })
+    },
+    async close() {
+      if (!isGone) await releasePrivateEngine({ files, key: user.key })
+      await clearEngineRemains({ files })
+    },
+  }
+}

@@ -1,0 +1,80 @@
+/** The part of `docs/reliability.md` that a chaos run writes itself. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { cellsOf } from './cells.ts'
+import { FAULTS } from './faults.ts'
+import { PHASES } from './phases.ts'
+import type { SeedReport } from './play-seed.ts'
+
+export interface ChaosSummary {
+  date: string
+  seeds: number
+  firstSeed: number
+  minutes: number
+  violations: number
+  failures: unknown[]
+  reports: readonly SeedReport[]
+}
+
+const FILE = fileURLToPath(new URL('../../../docs/reliability.md', import.meta.url))
+const MARK = '<!-- everything below is written by npm run chaos -->'
+
+export function writeReliabilityTable(summary: ChaosSummary & Record<string, unknown>): void {
+  const [head = ''] = readFileSync(FILE, 'utf8').split(MARK)
+  writeFileSync(FILE, `${head}${MARK}\n\n${reliabilityTable(summary)}`)
+}
+
+/** Runs by fault and phase; `–` where a fault cannot strike, `0` where it could and has not. */
+export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>): string {
+  const { date, seeds, firstSeed, minutes, violations, failures, reports } = summary
+  const rows = FAULTS.map((fault) => {
+    const counts = PHASES.map((phase) => {
+      if (!fault.phases.includes(phase)) return '–'
+      const played = reports.filter(({ cells }) =>
+        cells.some((cell) => cell.fault === fault.name && cell.phase === phase && cell.struck),
+      )
+      const broken = played.filter(({ violations: found }) => found.length > 0).length
+      return broken === 0 ? String(played.length) : `${played.length} (${broken} broken)`
+    })
+    return `| ${fault.name} | ${counts.join(' | ')} |`
+  })
+  const all = cellsOf(FAULTS, PHASES).length
+  const covered = rows.reduce(
+    (sum, row) =>
+      sum +
+      row
+        .split(' | ')
+        .slice(1)
+        .filter((text) => /^[1-9]/.test(text)).length,
+    0,
+  )
+  const sum = (pick: (report: SeedReport) => number): number =>
+    reports.reduce((total, report) => total + pick(report), 0)
+  const { node, temporalSdk, engine } = summary
+  const facts = [
+    `| seeds | ${firstSeed} to ${firstSeed + seeds - 1} (${seeds}), ${minutes} minutes |`,
+    `| date | ${date.slice(0, 10)} |`,
+    `| versions | Node ${String(node)}, Temporal SDK ${String(temporalSdk)}, Docker engine ${String(engine)} |`,
+    `| runs | ${reports.filter(({ kind }) => kind === 'evaluation').length} evaluations, ${reports.filter(({ kind }) => kind === 'training').length} trainings |`,
+    `| episodes, turns | ${sum(({ episodes }) => episodes)}, ${sum(({ turns }) => turns)} |`,
+    `| faults that struck | ${sum(({ cells }) => cells.filter(({ struck }) => struck).length)} |`,
+    `| cells covered | ${covered} of ${all} |`,
+    `| samples lost before their record | ${sum(({ sampledAgain }) => sampledAgain)} |`,
+    `| broken invariants | ${violations} |`,
+    `| seeds that could not be played | ${failures.length} |`,
+  ]
+  return [
+    '## Last run',
+    '',
+    '| | |',
+    '|---|---|',
+    ...facts,
+    '',
+    'Runs in which a fault struck at a phase:',
+    '',
+    `| fault | ${PHASES.join(' | ')} |`,
+    `|---${'|---'.repeat(PHASES.length)}|`,
+    ...rows,
+    '',
+  ].join('\n')
+}

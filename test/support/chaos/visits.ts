@@ -1,0 +1,100 @@
+/** The harness's side of the phases: who is where, and one trap at a time that holds a visitor while a fault strikes. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Phase, Verdict, Visit } from './phases.ts'
+
+/** What a fault does at once, while the visitor waits, and what goes on afterwards. */
+export interface Strike {
+  /** What the visitor is told. */
+  verdict?: Verdict
+  /** The fault's end and the recovery of what was hurt. */
+  over?: Promise<unknown>
+}
+
+export interface Trap {
+  phase: Phase
+  /** @default any */
+  matches?: (visit: Visit) => boolean
+  /** Springs at the n-th visit that matches, from 1. */
+  count: number
+  strike: (visit: Visit) => Promise<Strike>
+}
+
+export interface Sprung {
+  visit: Visit
+  /** Resolves when the fault is over. */
+  over: Promise<void>
+}
+
+export interface Visits {
+  url: string
+  made: readonly Visit[]
+  /** A visit that the harness itself observes. */
+  report(visit: Visit): Promise<Verdict>
+  /** Resolves when the fault has struck; rejects with the signal's reason where it never comes to that. */
+  set(trap: Trap, signal: AbortSignal): Promise<Sprung>
+  /** Given to the process at its next visit. */
+  tell(process: string, verdict: Verdict): void
+  close(): Promise<void>
+}
+
+interface Armed extends Trap {
+  left: number
+  sprung: (sprung: Sprung) => void
+  failed: (error: unknown) => void
+}
+
+export async function startVisits(): Promise<Visits> {
+  const made: Visit[] = []
+  const waiting = new Map<string, Verdict>()
+  let armed: Armed | null = null
+
+  const receive = async (visit: Visit): Promise<Verdict> => {
+    made.push(visit)
+    const told = waiting.get(visit.process) ?? {}
+    waiting.delete(visit.process)
+    const trap = armed
+    if (trap === null || trap.phase !== visit.phase || trap.matches?.(visit) === false || --trap.left > 0) return told
+    armed = null
+    try {
+      const { verdict, over } = await trap.strike(visit)
+      trap.sprung({ visit, over: Promise.resolve(over).then(() => undefined) })
+      return { ...told, ...verdict }
+    } catch (error) {
+      trap.failed(error)
+      return told
+    }
+  }
+  const server = createServer((asked, answer) => {
+    let text = ''
+    asked.on('data', (chunk: Buffer) => (text += chunk.toString()))
+    asked.on('end', () => {
+      void receive(JSON.parse(text) as Visit).then((verdict) => answer.end(JSON.stringify(verdict)))
+    })
+  })
+  server.requestTimeout = 0
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    made,
+    report: receive,
+    set(trap, signal) {
+      return new Promise((resolve, reject) => {
+        const mine: Armed = { ...trap, left: trap.count, sprung: resolve, failed: reject }
+        armed = mine
+        const give = (): void => {
+          if (armed === mine) armed = null
+          reject(signal.reason as Error)
+        }
+        if (signal.aborted) give()
+        else signal.addEventListener('abort', give, { once: true })
+      })
+    },
+    tell: (process, verdict) => waiting.set(process, { ...waiting.get(process), ...verdict }),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
