@@ -1,27 +1,20 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { longhaul, useOwnStore } from '../../test/support/command-line.ts'
 import { type Attempt, makeEvaluation } from '../../test/support/evaluation-records.ts'
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import { compareEvaluations } from '../domain/comparison.ts'
-import type { Console } from './console.ts'
 import { judgeComparison } from './judge-comparison.ts'
-import { runCli } from './run-cli.ts'
 
 let root: string
 let store: ArtifactStore
-const saved = { artifacts: process.env['LONGHAUL_ARTIFACTS'], address: process.env['LONGHAUL_TEMPORAL_ADDRESS'] }
+let close: () => Promise<void>
 
 before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'longhaul-compare-'))
-  store = createDirectoryStore({ root: join(root, 'store') })
-  process.env['LONGHAUL_ARTIFACTS'] = join(root, 'store')
-  // Keeps the command from looking for a local stack.
-  process.env['LONGHAUL_TEMPORAL_ADDRESS'] = '127.0.0.1:1'
+  ;({ root, store, close } = await useOwnStore())
   // 60 tasks. `good` resolves 50 of them, `bad` 20 of those, `same` 49.
   await keep('one', 'base', solved(50))
   await keep('one', 'rl', solved(20))
@@ -35,16 +28,7 @@ before(async () => {
   )
 })
 
-after(async () => {
-  for (const [name, value] of Object.entries({
-    LONGHAUL_ARTIFACTS: saved.artifacts,
-    LONGHAUL_TEMPORAL_ADDRESS: saved.address,
-  })) {
-    if (value === undefined) delete process.env[name]
-    else process.env[name] = value
-  }
-  await rm(root, { recursive: true, force: true })
-})
+after(() => close())
 
 function solved(count: number): Record<string, Attempt[]> {
   return Object.fromEntries(Array.from({ length: 60 }, (_, index) => [`task-${index}`, [index < count ? 1 : 0]]))
@@ -56,18 +40,6 @@ async function keep(run: string, name: string, attempts: Record<string, Attempt[
 }
 
 const compare = (...args: string[]) => longhaul('compare', ...args)
-
-async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: string; stderr: string }> {
-  let [stdout, stderr] = ['', '']
-  const console: Console = {
-    out: (text) => void (stdout += `${text}\n`),
-    err: (text) => void (stderr += `${text}\n`),
-    record: (value) => void (stdout += `${JSON.stringify(value)}\n`),
-    isInteractive: false,
-    hasColor: false,
-  }
-  return { exitCode: await runCli({ args, console }), stdout, stderr }
-}
 
 test('a proven regression ends with 4 and says both bounds', async () => {
   const { exitCode, stdout } = await compare('one:base', 'one:rl', '--max-regression', '0.05')

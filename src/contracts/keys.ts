@@ -13,6 +13,8 @@ export const runKeys = {
   recipe: (run: string) => `runs/${run}/recipe.json`,
   plan: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plan.json`,
+  /** Tasks of a stage that selects its own. */
+  pool: (run: string, stage: string) => `runs/${run}/${stage}/pool.json`,
   groups: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/groups.json`,
   /** Directory of batch.safetensors and batch.json; RFT slices are numbered. */

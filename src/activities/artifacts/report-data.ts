@@ -15,8 +15,8 @@ import type { StoredRecipe } from '../stored-recipe.ts'
 import { createTaskReader, type GatedSuite, readOrThrow } from '../stored-tasks.ts'
 import { checkLedger } from './check-ledger.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
-import type { IterationPlan } from '../control/plan-iteration.ts'
 import { readEpisodeRecords } from './episode-records.ts'
+import { readIterationPlans } from './played-tasks.ts'
 import { packageVersion } from './package-version.ts'
 
 /** Gathers a run's report from its records alone: the same again whenever it is asked for, also long after the run. */
@@ -107,7 +107,7 @@ async function curve(store: ArtifactStore, run: string, evaluations: EvaluationR
 
 /** Share resolved among the training rollouts of each iteration, with its error clustered by task. */
 async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePoint[]> {
-  const plans = (await readPlans(store, run)).filter(({ stage }) => !stage.startsWith('eval-'))
+  const plans = (await readIterationPlans(store, run)).filter(({ stage }) => !stage.startsWith('eval-'))
   const points: CurvePoint[] = []
   for (const { stage, iteration } of plans) {
     const prefix = `episodes/${run}/${stage}/${String(iteration).padStart(4, '0')}/`
@@ -134,24 +134,19 @@ const MAX_NAMED = 100
 
 async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<ReportData['flagged']> {
   const records: EpisodeRecord[] = []
-  for (const place of await readPlans(store, run)) records.push(...(await readEpisodeRecords(store, { ...place, run })))
+  for (const place of await readIterationPlans(store, run))
+    records.push(...(await readEpisodeRecords(store, { ...place, run })))
   return gatherFlagged(records, MAX_NAMED)
 }
 
 async function refusedTasks(store: ArtifactStore, run: string, repeats: number): Promise<ReportData['refused']> {
-  const plans = await readPlans(store, run)
+  const plans = await readIterationPlans(store, run)
   const refused: ReportData['refused'] = []
   for (const suite of new Set(plans.map((plan) => plan.suite))) {
     const gated = await store.readRecord<GatedSuite>(suiteKeys.gated(suite, repeats))
     refused.push(...(gated?.refused ?? []))
   }
   return refused
-}
-
-/** Plans of iterations; those of training jobs lie beside their batches and have the same file name. */
-async function readPlans(store: ArtifactStore, run: string): Promise<IterationPlan[]> {
-  const keys = (await store.list(`runs/${run}/`)).filter((key) => /\/iterations\/\d+\/plan\.json$/.test(key))
-  return Promise.all(keys.map((key) => readOrThrow<IterationPlan>(store, key)))
 }
 
 async function readAll<T extends object>(store: ArtifactStore, prefix: string, ending = '.json'): Promise<T[]> {

@@ -1,10 +1,11 @@
 import type { PlanIterationInput, PlannedIteration } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys, suiteKeys } from '../../contracts/keys.ts'
-import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/problem-order.ts'
 import { sha256Hex } from '../hash.ts'
 import { type GatedSuite, readOrThrow } from '../stored-tasks.ts'
+import { stagePool } from './stage-pool.ts'
 
 export interface IterationPlan {
   schema: 'longhaul.plan/1'
@@ -25,15 +26,18 @@ export async function planIteration(
   const gated = await readOrThrow<GatedSuite>(store, suiteKeys.gated(input.suite, recipe.data.gate.repeats))
   const { groupSize, count } = shape(recipe, input)
   const { run, stage, iteration, suite } = input
+  const { admitted } = gated
+  const pool =
+    input.kind === 'reinforce' ? await stagePool(store, { run, stage: stageOf(recipe, input), admitted }) : admitted
   const taskIds =
     input.kind === 'evaluate'
-      ? gated.admitted
+      ? admitted
       : drawProblems({
-          pool: gated.admitted,
+          pool,
           recipeSeed: recipe.seed,
           stage,
           iteration: Math.max(1, iteration),
-          count: count ?? gated.admitted.length,
+          count: count ?? pool.length,
           hash: sha256Hex,
         })
   const plan: IterationPlan = { schema: 'longhaul.plan/1', run, stage, iteration, suite, groupSize, taskIds }
@@ -48,16 +52,21 @@ export async function planIteration(
   }
 }
 
-function shape(recipe: Recipe, { kind, stage }: PlanIterationInput): { groupSize: number; count: number | null } {
-  switch (kind) {
+function stageOf(recipe: Recipe, { stage }: PlanIterationInput): ReinforceStageRecipe | undefined {
+  return recipe.reinforce?.stages.find(({ name }) => name === stage)
+}
+
+function shape(recipe: Recipe, input: PlanIterationInput): { groupSize: number; count: number | null } {
+  switch (input.kind) {
     case 'evaluate':
       return { groupSize: recipe.evaluate.attempts, count: null }
     case 'rft':
       return { groupSize: recipe.rft?.rolloutsPerTask ?? 1, count: recipe.rft?.tasks ?? null }
-    case 'reinforce': {
-      const found = recipe.reinforce?.stages.find(({ name }) => name === stage)
-      return { groupSize: recipe.reinforce?.groupSize ?? 1, count: found?.problemsPerIteration ?? null }
-    }
+    case 'reinforce':
+      return {
+        groupSize: recipe.reinforce?.groupSize ?? 1,
+        count: stageOf(recipe, input)?.problemsPerIteration ?? null,
+      }
   }
 }
 

@@ -5,6 +5,7 @@ import { EXIT } from '../exit-codes.ts'
 import { untilInterrupted } from '../interrupts.ts'
 import { examples, integer, jsonOption, withRecipeOptions } from '../options.ts'
 import { readRecipeArgument } from '../recipe-argument.ts'
+import { addDifficulty } from './tasks-difficulty.ts'
 
 interface SynthesizeOptions {
   count: number
@@ -25,7 +26,7 @@ interface GateOptions {
 }
 
 export function addTasks(program: Command, context: CommandContext): void {
-  const tasks = program.command('tasks').description('make and check tasks')
+  const tasks = program.command('tasks').description('make, check and curate tasks')
   tasks
     .command('synthesize')
     .description('make small real repair tasks from a seed, as SWE-rebench rows; the same seed makes the same bytes')
@@ -57,6 +58,7 @@ export function addTasks(program: Command, context: CommandContext): void {
       examples('longhaul tasks gate --recipe demo', 'longhaul tasks gate --recipe ./my.yaml --suite train --json'),
     )
     .action((options: GateOptions) => gate(options, context))
+  addDifficulty(tasks, context)
 }
 
 async function synthesize(options: SynthesizeOptions, { console }: CommandContext): Promise<void> {

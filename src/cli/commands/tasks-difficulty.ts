@@ -1,0 +1,69 @@
+import { writeFile } from 'node:fs/promises'
+import { type Command, InvalidArgumentError } from 'commander'
+import { readPlayedTasks } from '../../activities/artifacts/played-tasks.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { curate, mergeAttempts } from '../../domain/task-difficulty.ts'
+import { curationTable, sayCuration } from '../../report/curation-table.ts'
+import { renderTable } from '../../report/text-report.ts'
+import type { CommandContext } from '../command-context.ts'
+import { openStore } from '../local-stack.ts'
+import { collect, examples, jsonOption } from '../options.ts'
+
+interface DifficultyOptions {
+  stage: string[]
+  policy?: string
+  dropSolved: number
+  keepUnsolved?: true
+  output?: string
+  json?: true
+}
+
+export function addDifficulty(tasks: Command, context: CommandContext): void {
+  tasks
+    .command('difficulty')
+    .argument('<runs...>', 'names of runs; their attempts are merged')
+    .description('solve rate of each task from stored attempts, and which of them the second stage of the paper keeps')
+    .option('--stage <name>', 'only attempts of this stage, repeatable (default: all, evaluations too)', collect, [])
+    .option('--policy <version>', 'only attempts of this policy')
+    .option('--drop-solved <rate>', 'drop tasks solved at least this often', rate, 2 / 3)
+    .option('--keep-unsolved', 'keep tasks that were never solved')
+    .option('--output <file>', 'write the ids of kept tasks there, one a line')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul tasks difficulty demo-2026-11-20-a --stage dapo-1',
+        'longhaul tasks difficulty run-a run-b --drop-solved 0.9 --output kept.txt',
+      ),
+    )
+    .action((runs: string[], options: DifficultyOptions) => showDifficulty(runs, options, context))
+}
+
+async function showDifficulty(runs: string[], options: DifficultyOptions, { console }: CommandContext): Promise<void> {
+  const store = await openStore()
+  const played = await readPlayedTasks(store, { runs, stages: options.stage, policy: options.policy ?? null })
+  if (played.length === 0) {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `No attempt of ${runs.join(', ')} matches in the artifact store at ${store.path('runs')}; LONGHAUL_ARTIFACTS names another`,
+    })
+  }
+  const rule = {
+    dropSuccessAtLeast: options.dropSolved,
+    dropNeverSolved: options.keepUnsolved !== true,
+    unseen: 'keep' as const,
+  }
+  const tasks = curate(mergeAttempts(played), rule)
+  const kept = tasks.filter(({ decision }) => decision === 'kept').map(({ taskId }) => taskId)
+  if (options.output !== undefined) await writeFile(options.output, kept.map((taskId) => `${taskId}\n`).join(''))
+  if (options.json === true) console.record({ rule, kept: kept.length, tasks })
+  else console.out([renderTable(curationTable(tasks)), sayCuration(tasks)].join('\n\n'))
+}
+
+/** `0.9`, or a fraction such as `2/3`. */
+function rate(text: string): number {
+  const [over, under = '1', ...more] = text.split('/')
+  const value = Number(over) / Number(under)
+  if (over !== '' && more.length === 0 && value > 0 && value <= 1) return value
+  throw new InvalidArgumentError(`Expected to be a rate between 0 and 1 such as 2/3, got ${JSON.stringify(text)}`)
+}

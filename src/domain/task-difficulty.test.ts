@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { makeRecord } from '../../test/support/episode-records.ts'
+import type { EpisodeRecord } from '../contracts/episodes.types.ts'
+import { curate, mergeAttempts, taskRecordsOf } from './task-difficulty.ts'
+
+const played = (fields: Partial<EpisodeRecord>, rowHash = 'row') => ({ record: makeRecord(fields), rowHash })
+
+test('repeats across runs, iterations and indices are merged; the same episode counts once', () => {
+  const attempts = [
+    played({ run: 'a', index: 0, verdict: 'resolved' }),
+    played({ run: 'a', index: 1 }),
+    played({ run: 'a', iteration: 2, index: 0, verdict: 'resolved' }),
+    played({ run: 'b', index: 0, policy: 'v000001-bbbbbbbb' }),
+    played({ run: 'b', index: 1, disposition: 'infra', verdict: null }),
+    played({ run: 'b', index: 2, verdict: 'could-not-grade' }),
+  ]
+  const merged = mergeAttempts([...attempts, ...attempts])
+  assert.deepEqual(
+    merged.map(({ interval: _, ...rest }) => rest),
+    [
+      {
+        taskId: 't',
+        rowHash: 'row',
+        attempts: 4,
+        resolved: 2,
+        rate: 0.5,
+        lost: 2,
+        policies: ['v000000-aaaaaaaa', 'v000001-bbbbbbbb'],
+        runs: ['a', 'b'],
+      },
+    ],
+  )
+  // Wilson for 2 of 4: 0.15 to 0.85.
+  assert.deepEqual([merged[0]?.interval.low.toFixed(2), merged[0]?.interval.high.toFixed(2)], ['0.15', '0.85'])
+})
+
+test('a suspected hack is an attempt, and no solution', () => {
+  const records = [
+    makeRecord({ verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
+    makeRecord({ index: 1 }),
+  ]
+  assert.deepEqual(taskRecordsOf(records), [{ taskId: 't', resolved: 0, attempts: 2 }])
+})
+
+test('a task without a graded attempt says nothing: the whole range, and it is kept', () => {
+  const [task] = curate(mergeAttempts([played({ disposition: 'infra', verdict: null })]), {
+    dropSuccessAtLeast: 2 / 3,
+    dropNeverSolved: true,
+    unseen: 'keep',
+  })
+  assert.deepEqual([task?.interval, task?.decision], [{ low: 0, high: 1 }, 'kept'])
+})
+
+test('the rule of the paper: two thirds and more go, never solved goes; each row of an id is judged by itself', () => {
+  const of = (taskId: string, verdicts: ('resolved' | 'unresolved')[], rowHash = 'row') =>
+    verdicts.map((verdict, index) => played({ taskId, index, iteration: rowHash === 'row' ? 1 : 2, verdict }, rowHash))
+  const tasks = mergeAttempts([
+    ...of('easy', ['resolved', 'resolved', 'unresolved']),
+    ...of('hard', ['unresolved', 'unresolved']),
+    ...of('right', ['resolved', 'unresolved']),
+    ...of('right', ['unresolved'], 'other row'),
+  ])
+  const rule = { dropSuccessAtLeast: 0.6667, dropNeverSolved: true, unseen: 'keep' as const }
+  assert.deepEqual(
+    curate(tasks, rule).map(({ taskId, rowHash, decision }) => [taskId, rowHash, decision]),
+    [
+      ['easy', 'row', 'solved-often'],
+      ['hard', 'row', 'never-solved'],
+      ['right', 'other row', 'never-solved'],
+      ['right', 'row', 'kept'],
+    ],
+  )
+})

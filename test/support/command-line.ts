@@ -1,0 +1,47 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import { runCli } from '../../src/cli/run-cli.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+
+export interface Answer {
+  exitCode: number
+  stdout: string
+  stderr: string
+}
+
+/** One command line in this process. */
+export async function longhaul(...args: string[]): Promise<Answer> {
+  let [stdout, stderr] = ['', '']
+  const exitCode = await runCli({
+    args,
+    console: {
+      out: (text) => void (stdout += `${text}\n`),
+      err: (text) => void (stderr += `${text}\n`),
+      record: (value) => void (stdout += `${JSON.stringify(value)}\n`),
+      isInteractive: false,
+      hasColor: false,
+    },
+  })
+  return { exitCode, stdout, stderr }
+}
+
+/** An empty store that commands of this process use, and no Temporal server, so that they look for no local stack. */
+export async function useOwnStore(): Promise<{ root: string; store: ArtifactStore; close(): Promise<void> }> {
+  const root = await mkdtemp(join(tmpdir(), 'longhaul-store-'))
+  const mine = { LONGHAUL_ARTIFACTS: join(root, 'store'), LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' }
+  const before = Object.keys(mine).map((name) => [name, process.env[name]] as const)
+  Object.assign(process.env, mine)
+  return {
+    root,
+    store: createDirectoryStore({ root: mine.LONGHAUL_ARTIFACTS }),
+    close: async () => {
+      for (const [name, value] of before) {
+        if (value === undefined) delete process.env[name]
+        else process.env[name] = value
+      }
+      await rm(root, { recursive: true, force: true })
+    },
+  }
+}
