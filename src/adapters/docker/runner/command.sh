@@ -43,8 +43,11 @@ umask "${lh_umask#?}"
 # At top level: inside a function bash would make the restored variables local.
 if [ -n "${BASH_VERSION-}" ]; then
   IFS= read -r -d '' lh_old <"$lh_state"
+  # bash was told these two, so that it need not look them up; it would not have exported them.
+  export -n HOME SHELL
   eval "$lh_old"
 else
+  unset HOME SHELL
   . "$lh_state"
 fi
 lh_enter

@@ -4,12 +4,17 @@ programs='awk cat cp env git grep head mkdir mkfifo mv rm setsid sleep tail wc'
 
 # init [REPOSITORY SETTINGS ENVIRONMENT], each escaped for `printf %b`. A runner of a later worker asks without them.
 init() {
-  if [ ! -f /.lh/ready ]; then prepare "$@" || return; fi
+  if [ ! -s /.lh/ready ]; then prepare "$@" || return; fi
   read -r commit </.lh/ready
   read -r size state </.lh/state/current
   { read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
   sent_state=
-  printf '%s\n%s\n' "lh1 ready $commit $top $submitted $size" "$open"
+  header="lh1 ready $commit $top $submitted $size$newline$open$newline"
+  if read_state "$state" "$size"; then
+    printf %s "$header$text"
+    return
+  fi
+  printf %s "$header"
   head -c "$size" "$state"
 }
 
@@ -25,20 +30,20 @@ prepare() {
     fi
   done
   LH_REPO=$(printf %b "$1")
-  [ -f /.lh/state/start ] || prepare_files "$2" "$3" || return
+  [ "$3" = - ] || prepare_files "$2" "$3" || return
   commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
   if [ -z "$commit" ]; then
     echo "lh1 unsuitable repository $LH_REPO"
     return 1
   fi
-  echo "$(($(wc -c </.lh/state/start))) /.lh/state/start" >/.lh/state/current
+  read -r size </.lh/state/size
+  [ "$size" != - ] || size=$(wc -c </.lh/state/start)
+  echo "$((size)) /.lh/state/start" >/.lh/state/current
   printf '0\n0\n\n' >/.lh/state/tool
-  echo "$commit" >/.lh/ready.tmp
-  mv /.lh/ready.tmp /.lh/ready
+  echo "$commit" >/.lh/ready
 }
 
 prepare_files() {
-  mkdir -p /.lh/bin /.lh/turns /.lh/state /.lh/in
   # A second attempt to open the sandbox must never lower it.
   [ -f /.lh/fence ] || echo 0 >/.lh/fence
   # The engine writes this file only where it manages the network, and tests open sockets on `localhost`.
@@ -50,10 +55,8 @@ prepare_files() {
   printf %b "$1" >/.lh/settings
   printf %b "$2" >/.lh/environment
   shell=$(command -v bash) && shell_name=bash || shell=$(command -v sh) shell_name=sh
-  echo "$shell_name $shell $(command -v setsid) $(command -v sleep)" >/.lh/programs
-  LH_REPO=$LH_REPO LH_SNAPSHOT=$snapshot_script \
-    "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state/start.tmp &&
-    mv /.lh/state/start.tmp /.lh/state/start && return
+  echo "$shell_name $shell" >/.lh/shell
+  LH_REPO=$LH_REPO LH_SNAPSHOT=$snapshot_script "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state && return
   echo "lh1 unsuitable shell $shell"
   return 1
 }

@@ -1,8 +1,8 @@
 # Run once by the sandbox's shell: the environment that the first turn finds. root's .bashrc is read here and never
 # again, because activating an environment manager in every turn would start an interpreter each time.
-# argument: FILE
+# argument: DIRECTORY, where it goes as `start`, its length as `size`
 unset LH_SNAPSHOT LH_TURN
-lh_file=$1
+lh_dir=$1
 . /.lh/image-environment
 if [ -n "${BASH_VERSION-}" ] && [ -f /root/.bashrc ]; then
   # Some of these files return at once unless they see a prompt.
@@ -16,5 +16,8 @@ umask 022
 {
   printf '#' && umask && printf '#' && pwd -P
   unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_REPO 2>/dev/null
-  export -p
-} >"$lh_file"
+  export -p || exit 1
+  # How much was written, without a process; some runtimes' /proc does not tell.
+  read -r lh_word lh_bytes </proc/self/fdinfo/1
+  [ "$lh_word" = pos: ] || lh_bytes=-
+} >"$lh_dir/start" && echo "$lh_bytes" >"$lh_dir/size"

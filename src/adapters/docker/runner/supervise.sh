@@ -1,7 +1,7 @@
 # The supervisor of all turns of one runner. A line on stdin asks for a turn (TURN TOKEN TIMEOUT_MS COMMAND_FILE), a line
 # on stdout says that its result is written. The command has a session and a process group of its own.
-# arguments: WATCH_PIPE SHELL_NAME SHELL SETSID SLEEP
-watch_pipe=$1 shell_name=$2 shell=$3 setsid=$4 sleep=$5
+# arguments: WATCH_PIPE SHELL_NAME SHELL
+watch_pipe=$1 shell_name=$2 shell=$3
 unset LH_SUPERVISOR
 umask 077
 end_mark=$(printf '\036')
@@ -45,7 +45,8 @@ run() {
   lh_now
   started=$now
   exec 7>>"$dir.out"
-  LH_TURN=-$turn- "$setsid" "$shell" -c "$entry" "$shell_name" "$dir" "$command_file" "$state" \
+  # bash would look the user up for each that is not set.
+  HOME=/root SHELL=$shell LH_TURN=-$turn- setsid "$shell" -c "$entry" "$shell_name" "$dir" "$command_file" "$state" \
     </dev/null >&7 2>&7 7>&- 8>&- &
   child=$!
   echo "$dir $turn $child $started $((started + (timeout_ms + 9) / 10))" >&8

@@ -10,15 +10,15 @@ need_supervisor() {
 }
 
 start_supervisor() {
-  read -r shell_name shell setsid sleep </.lh/programs
+  read -r shell_name shell </.lh/shell
   pipes=/.lh/pipes.$$
-  rm -f "$pipes.requests" "$pipes.answers" "$pipes.watch"
+  if [ -e "$pipes.watch" ]; then rm -f "$pipes.requests" "$pipes.answers" "$pipes.watch"; fi
   mkfifo "$pipes.requests" "$pipes.answers" "$pipes.watch" || return
   # Opened for both directions nothing blocks. The supervisor gets one end of each: when either of the two dies, the
   # other reads the end of the pipe.
   exec 3<>"$pipes.requests" 4<>"$pipes.answers" 5<"$pipes.answers" 6<"$pipes.requests"
-  LH_SUPERVISOR=$supervisor_script "$setsid" /bin/sh -c 'eval "$LH_SUPERVISOR"' supervisor \
-    "$pipes.watch" "$shell_name" "$shell" "$setsid" "$sleep" <&6 >&4 2>/dev/null 3>&- 4>&- 5>&- 6>&- &
+  LH_SUPERVISOR=$supervisor_script setsid /bin/sh -c 'eval "$LH_SUPERVISOR"' supervisor \
+    "$pipes.watch" "$shell_name" "$shell" <&6 >&4 2>/dev/null 3>&- 4>&- 5>&- 6>&- &
   supervisor=$!
   exec 4>&- 6<&-
   if read -r answer <&5; then start_of "$supervisor"; else start=; fi

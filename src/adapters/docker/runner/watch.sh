@@ -29,7 +29,7 @@ watch_turn() {
 
 # Fractions of a second where this `sleep` knows them, else whole seconds.
 nap() {
-  "$sleep" "$1" 2>/dev/null || "$sleep" 1
+  sleep "$1" 2>/dev/null || sleep 1
 }
 
 end_turn() {

@@ -1,0 +1,176 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { COMMANDS, type CommandKind } from './sandbox-commands.ts'
+import type { SandboxBed } from './sandbox-bed.ts'
+import { type Rival, ours } from './sandbox-rivals.ts'
+
+export interface Quantiles {
+  p50: number
+  p95: number
+}
+
+export interface Overheads {
+  /** Milliseconds of a trivial command, by rival. */
+  trivial: Record<string, Quantiles>
+  /** Median milliseconds by kind of command, then by rival. */
+  kinds: Partial<Record<CommandKind, Record<string, number>>>
+}
+
+/** Every rival runs every command of the list in turn, in an order that rotates, so that what else the machine does meets
+ *  all of them alike. Trivial commands are repeated `rounds` times, the others `listRounds` times. */
+export async function measureOverheads(input: {
+  rivals: Rival[]
+  rounds: number
+  listRounds: number
+}): Promise<Overheads> {
+  const { rivals, rounds, listRounds } = input
+  const times = new Map<string, number[]>()
+  let step = 0
+  for (let round = 0; round < Math.max(rounds, listRounds); round += 1) {
+    for (const { kind, command, timeoutMs } of COMMANDS) {
+      if (round >= (kind === 'trivial' ? rounds : listRounds)) continue
+      step += 1
+      for (let index = 0; index < rivals.length; index += 1) {
+        const rival = rivals[(step + index) % rivals.length] as Rival
+        const key = `${kind} ${rival.name}`
+        times.set(key, [...(times.get(key) ?? []), await rival.run(command, timeoutMs)])
+      }
+    }
+  }
+  const of = (kind: CommandKind, rival: Rival): number[] => times.get(`${kind} ${rival.name}`) ?? []
+  const kinds: Overheads['kinds'] = {}
+  for (const kind of new Set(COMMANDS.map((command) => command.kind))) {
+    if (listRounds === 0 && kind !== 'trivial') continue
+    kinds[kind] = Object.fromEntries(rivals.map((rival) => [rival.name, quantiles(of(kind, rival)).p50]))
+  }
+  return { trivial: Object.fromEntries(rivals.map((rival) => [rival.name, quantiles(of('trivial', rival))])), kinds }
+}
+
+export interface Readiness {
+  /** Milliseconds from the request to a sandbox that takes commands. */
+  ours: Quantiles
+  /** A container of the same specification, created and started, with nothing in it. */
+  bare: Quantiles
+  ratio: number
+}
+
+export async function measureReadiness({ bed, rounds }: { bed: SandboxBed; rounds: number }): Promise<Readiness> {
+  const times: Record<'ours' | 'bare', number[]> = { ours: [], bare: [] }
+  for (let round = 0; round < rounds; round += 1) {
+    const before = performance.now()
+    const bare = await bed.createBare()
+    await bare.start()
+    times.bare.push(performance.now() - before)
+    await bare.remove({ force: true })
+    const started = performance.now()
+    const sandbox = await bed.open()
+    times.ours.push(performance.now() - started)
+    await bed.host.close(sandbox)
+  }
+  const [own, bare] = [quantiles(times.ours), quantiles(times.bare)]
+  return { ours: own, bare, ratio: own.p50 / bare.p50 }
+}
+
+export interface Crowd {
+  sandboxes: number
+  /** Commands a second for each sandbox, at random moments. */
+  rate: number
+  commands: number
+  alone: Quantiles
+  together: Quantiles
+  ratio: number
+}
+
+/** From the moment a command arrives to its answer, waiting behind an earlier one of the same sandbox included. */
+export async function measureCrowd(input: { bed: SandboxBed; sandboxes: number; seconds: number }): Promise<Crowd> {
+  const { bed, sandboxes, seconds } = input
+  const rate = 2
+  const rivals: Rival[] = []
+  try {
+    for (let index = 0; index < sandboxes; index += 1) {
+      const rival = ours({ host: bed.host, sandbox: await bed.open() })
+      rivals.push(rival)
+      await rival.run('true', 20_000)
+    }
+    const alone = await arrivals(rivals.slice(0, 1), rate, seconds)
+    const together = await arrivals(rivals, rate, seconds)
+    const [one, all] = [quantiles(alone), quantiles(together)]
+    return { sandboxes, rate, commands: together.length, alone: one, together: all, ratio: all.p50 / one.p50 }
+  } finally {
+    for (const rival of rivals) await rival.close()
+  }
+}
+
+async function arrivals(rivals: Rival[], rate: number, seconds: number): Promise<number[]> {
+  const trivial = COMMANDS.filter(({ kind, command }) => kind === 'trivial' && !command.startsWith('cd'))
+  const times: number[] = []
+  const end = performance.now() + seconds * 1000
+  await Promise.all(
+    rivals.map(async (rival) => {
+      const running: Promise<void>[] = []
+      for (;;) {
+        // Exponential gaps: arrivals know nothing of each other.
+        await sleep((-Math.log(1 - Math.random()) / rate) * 1000)
+        if (performance.now() > end) break
+        const { command, timeoutMs } = trivial[Math.floor(Math.random() * trivial.length)] as (typeof trivial)[number]
+        const arrived = performance.now()
+        running.push(rival.run(command, timeoutMs).then(() => void times.push(performance.now() - arrived)))
+      }
+      await Promise.all(running)
+    }),
+  )
+  return times
+}
+
+export interface Cost {
+  commands: number
+  /** CPU-seconds for 1,000 commands: of the container, and of this process. */
+  containerCpuS: number
+  clientCpuS: number
+  /** Resident memory of everything in the container before the first and after the last command, in bytes. */
+  memoryBefore: number
+  memoryAfter: number
+}
+
+export async function measureCost({ bed, commands }: { bed: SandboxBed; commands: number }): Promise<Cost> {
+  const sandbox = await bed.open()
+  const rival = ours({ host: bed.host, sandbox })
+  try {
+    await rival.run('true', 20_000)
+    const container = bed.engine.docker.getContainer(sandbox.name)
+    const before = { stats: usage(await container.stats({ stream: false })), cpu: process.cpuUsage() }
+    for (let index = 0; index < commands; index += 1) await rival.run('echo hello', 20_000)
+    const cpu = process.cpuUsage(before.cpu)
+    const after = usage(await container.stats({ stream: false }))
+    const scale = 1000 / commands
+    return {
+      commands,
+      containerCpuS: (after.cpuS - before.stats.cpuS) * scale,
+      clientCpuS: ((cpu.user + cpu.system) / 1e6) * scale,
+      memoryBefore: before.stats.memory,
+      memoryAfter: after.memory,
+    }
+  } finally {
+    await rival.close()
+  }
+}
+
+interface ContainerStats {
+  cpu_stats: { cpu_usage: { total_usage: number } }
+  memory_stats: { stats?: { total_rss?: number; anon?: number } }
+}
+
+/** Anonymous memory only: files that were written stay in the page cache until somebody needs the room. */
+function usage({ cpu_stats: cpu, memory_stats: memory }: ContainerStats): { cpuS: number; memory: number } {
+  return { cpuS: cpu.cpu_usage.total_usage / 1e9, memory: memory.stats?.total_rss ?? memory.stats?.anon ?? 0 }
+}
+
+export function quantiles(times: readonly number[]): Quantiles {
+  const sorted = times.toSorted((a, b) => a - b)
+  const at = (share: number): number => sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN
+  return { p50: round(at(0.5)), p95: round(at(0.95)) }
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 100) / 100
+}
