@@ -28,7 +28,7 @@ async function play(run: string, stage: string, iteration: number, tasks: Record
   const plan = { schema: 'longhaul.plan/1', run, stage, iteration, suite: 'suite', groupSize: 1 }
   await store.putRecord(runKeys.plan(run, stage, iteration), { ...plan, taskIds: Object.keys(tasks) })
   for (const [taskId, letters] of Object.entries(tasks)) {
-    for (const [index, letter] of [...letters].entries()) {
+    for (const [index, letter] of Array.from(letters).entries()) {
       const verdict = letter === 'R' ? ('resolved' as const) : ('unresolved' as const)
       const record = makeRecord({ run, stage, iteration, taskId, index, verdict })
       await store.putRecord(episodeKeys.result(record.episode), record)

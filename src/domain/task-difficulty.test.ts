@@ -17,7 +17,7 @@ test('repeats across runs, iterations and indices are merged; the same episode c
   ]
   const merged = mergeAttempts([...attempts, ...attempts])
   assert.deepEqual(
-    merged.map(({ interval: _, ...rest }) => rest),
+    merged.map(({ interval: _interval, ...rest }) => rest),
     [
       {
         taskId: 't',
