@@ -4,7 +4,7 @@ import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
 import { type HackSign, isSuspectedHack, sortSigns } from '../contracts/hack-signs.ts'
 import { commandSigns, type PlayedTurn } from '../domain/command-signs.ts'
-import { readTurns, type Turn } from './host/transcript.ts'
+import { readTurns, readWholeTurns, type Turn } from './host/transcript.ts'
 
 export interface Outcome {
   disposition: Disposition
@@ -23,7 +23,9 @@ export async function recordOutcome(
   outcome: Outcome,
 ): Promise<EpisodeResult> {
   const episode = episodeId(input)
-  const turns = (await readTurns(store, episode)).filter(({ observation }) => observation !== null)
+  const isLost = outcome.verdict === null || outcome.verdict === 'could-not-grade'
+  const read = isLost ? await readWholeTurns(store, episode) : await readTurns(store, episode)
+  const turns = read.filter(({ observation }) => observation !== null)
   const sampledTokens = turns.reduce((sum, { action }) => sum + action.ids.length, 0)
   const signs = sortSigns([...outcome.signs, ...commandSigns(turns.flatMap(playedTurn))])
   const { record } = await store.claimRecord<EpisodeRecord>(episodeKeys.result(episode), {

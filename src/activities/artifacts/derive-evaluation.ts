@@ -9,10 +9,11 @@ import type {
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
-import { isValidEpisode } from '../../domain/episode-rules.ts'
+import { exclusionOf, isValidEpisode } from '../../domain/episode-rules.ts'
 import { type AttemptFacts, summarizeAttempts } from '../../domain/evaluation-summary.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
 import { readOrThrow, type TaskReader } from '../stored-tasks.ts'
+import { readIfWhole } from '../whole-record.ts'
 import { readEpisodeRecords } from './episode-records.ts'
 
 export interface EvaluationPlace {
@@ -66,10 +67,12 @@ async function describeTask(readTask: TaskReader, suite: string, taskId: string)
 
 async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<Omit<AttemptFacts, 'record'>> {
   const { episode, turns } = record
-  const verdict = await store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
-  const start = await store.readRecord<EpisodeStart>(episodeKeys.start(episode))
-  const last =
-    turns === 0 ? null : await store.readRecord<ObservationRecord>(episodeKeys.observation(episode, turns - 1))
+  const isLost = exclusionOf(record) !== null
+  const read = <T extends object>(key: string): Promise<T | null> =>
+    isLost ? readIfWhole<T>(store, key) : store.readRecord<T>(key)
+  const verdict = await read<VerdictRecord>(episodeKeys.verdict(episode))
+  const start = await read<EpisodeStart>(episodeKeys.start(episode))
+  const last = turns === 0 ? null : await read<ObservationRecord>(episodeKeys.observation(episode, turns - 1))
   return { verdict, wallMs: start === null || last === null ? null : last.observedAtMs - start.startedAtMs }
 }
 

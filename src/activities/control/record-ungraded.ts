@@ -5,6 +5,7 @@ import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import { isPolicyDisposition, ungradedVerdict } from '../../domain/episode-rules.ts'
 import { recordOutcome } from '../episode-result.ts'
+import { readIfWhole } from '../whole-record.ts'
 
 /**
  * The last word on an episode whose grading never ended: what was submitted and could not be graded has no reward, counts in
@@ -16,7 +17,7 @@ export async function recordUngraded(
 ): Promise<EpisodeResult> {
   const { disposition, failure } = input
   const graded = isPolicyDisposition(disposition)
-    ? await store.readRecord<VerdictRecord>(episodeKeys.verdict(episodeId(input)))
+    ? await readIfWhole<VerdictRecord>(store, episodeKeys.verdict(episodeId(input)))
     : null
   const { verdict, reason } =
     graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }

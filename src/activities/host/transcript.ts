@@ -1,6 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeStart, ObservationRecord, SandboxState } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
+import { readIfWhole } from '../whole-record.ts'
 
 export interface Turn {
   action: ActionRecord
@@ -14,12 +15,24 @@ export interface Transcript {
   turns: Turn[]
 }
 
-export async function readTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
+export function readTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
+  return collectTurns(episode, (key) => store.readRecord(key))
+}
+
+/** The turns of an episode that is lost, up to a record that is torn. */
+export function readWholeTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
+  return collectTurns(episode, (key) => readIfWhole(store, key))
+}
+
+async function collectTurns(
+  episode: string,
+  read: <T extends object>(key: string) => Promise<T | null>,
+): Promise<Turn[]> {
   const turns: Turn[] = []
   for (let index = 0; ; index++) {
-    const action = await store.readRecord<ActionRecord>(episodeKeys.action(episode, index))
+    const action = await read<ActionRecord>(episodeKeys.action(episode, index))
     if (action === null) return turns
-    const observation = await store.readRecord<ObservationRecord>(episodeKeys.observation(episode, index))
+    const observation = await read<ObservationRecord>(episodeKeys.observation(episode, index))
     turns.push({ action, observation })
     if (observation === null) return turns
   }
