@@ -75,6 +75,7 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
       Ulimits: [
         { Name: 'nofile', Soft: 4096, Hard: 4096 },
         { Name: 'core', Soft: 0, Hard: 0 },
+        ...fileSizeLimit(limits),
       ],
       OomScoreAdj: 500,
       ...(engine.hasInit ? { Init: true } : {}),
@@ -85,6 +86,13 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
       LogConfig: { Type: 'none', Config: {} },
     }),
   }
+}
+
+/** One file alone may not fill the disk either; unlike the limit on all of them every host can hold this one. */
+function fileSizeLimit({ diskGiB }: SandboxLimits): { Name: string; Soft: number; Hard: number }[] {
+  if (diskGiB === undefined) return []
+  const bytes = diskGiB * 1024 ** 3
+  return [{ Name: 'fsize', Soft: bytes, Hard: bytes }]
 }
 
 /** The engine knows `CgroupnsMode`; the client's types do not. */

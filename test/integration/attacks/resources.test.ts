@@ -1,0 +1,198 @@
+/**
+ * A14, A17–A23: an agent tries to break its sandbox, its host or its neighbours. Limits are small on purpose: each bomb is
+ * bounded by its own container. A neighbour in another sandbox goes on all the while.
+ */
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { after, before, test } from 'node:test'
+
+import { mayLimitDisk } from '../../../src/adapters/docker/disk-limit.ts'
+import { listSandboxes } from '../../../src/adapters/docker/list-sandboxes.ts'
+import type { SandboxLimits } from '../../../src/contracts/sandbox.types.ts'
+import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
+import {
+  type Player,
+  type SandboxFixture,
+  codeOf,
+  createPlayer,
+  createSandboxFixture,
+  never,
+} from '../sandbox-fixture.ts'
+
+const LIMITS: SandboxLimits = { cpus: 1, memoryMiB: 128, pids: 64, diskGiB: 1 }
+
+let fixture: SandboxFixture
+let world: AttackWorld
+let neighbour: Player
+let placement = 1
+
+before(async () => {
+  fixture = await createSandboxFixture('resources', { 'm.py': 'x = 1\n' })
+  neighbour = createPlayer(fixture.host, await fixture.host.open(fixture.openInput({ limits: LIMITS }), never))
+  world = await createAttackWorld('resource-flags')
+})
+
+after(async () => {
+  await fixture.dispose()
+  await world.dispose()
+})
+
+/** A sandbox of its own for each attack; afterwards the neighbour must still answer. */
+async function attacked(attack: (player: Player) => Promise<void>): Promise<void> {
+  placement += 1
+  const sandbox = await fixture.host.open(fixture.openInput({ placement, limits: LIMITS }), never)
+  try {
+    await attack(createPlayer(fixture.host, sandbox))
+  } finally {
+    await fixture.host.close(sandbox)
+  }
+  assert.equal((await neighbour.play('echo fine')).text, 'fine\n')
+}
+
+const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
+
+test('A14: every process that can be killed is killed: recorded, or Sandbox.Lost; never a hang', () =>
+  attacked(async ({ play }) => {
+    // The first process of a namespace takes no signal from inside.
+    assert.equal((await play('kill -9 1; echo still here')).text, 'still here\n')
+    const outcome = await play('kill -9 -1', { timeoutMs: 5000 }).then(
+      ({ reason }) => reason,
+      (error: unknown) => codeOf(error),
+    )
+    assert.ok(['signal', 'exit', 'timeout', 'Sandbox.Lost'].includes(String(outcome)), String(outcome))
+  }))
+
+test('A17: a fork bomb meets the limit on processes, the turn ends at its deadline, and the sandbox can be used again', () =>
+  attacked(async ({ play }) => {
+    const bomb = await play('b() { b | b & }; b; sleep 60', { timeoutMs: 2000 })
+    assert.equal(bomb.reason, 'timeout')
+    assert.match(bomb.text, /fork|Resource temporarily unavailable/)
+    assert.equal((await play('echo again')).text, 'again\n')
+    const { text } = await play('ls -d /proc/[0-9]* | wc -l')
+    assert.ok(Number(text) < 20, `${text} processes are left`)
+  }))
+
+test('A18: a memory bomb is ended by the kernel and told apart from a plain kill', () =>
+  attacked(async ({ play }) => {
+    const bomb = await play(python('x = bytearray(1 << 30)\nprint(len(x))'))
+    assert.deepEqual([bomb.oomKilled, bomb.exitCode], [true, 137])
+    const killed = await play('sh -c "kill -9 \\$\\$"')
+    assert.deepEqual([killed.oomKilled, killed.exitCode], [false, 137])
+    assert.equal((await play('echo again')).text, 'again\n')
+  }))
+
+test('A19: what is written into memory file systems is bounded, and so is a single file', () =>
+  attacked(async ({ play }) => {
+    for (const folder of ['/dev/shm', '/dev']) {
+      const { text } = await play(
+        `dd if=/dev/zero of=${folder}/bomb bs=1M count=100 2>&1 | tail -n 4; rm ${folder}/bomb`,
+      )
+      assert.match(text, /No space left on device/)
+    }
+    const { text } = await play(
+      python('import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nopen("big", "w").truncate(3 << 30)'),
+    )
+    assert.match(text, /File too large/)
+  }))
+
+test('A19: a disk bomb of many files stops at the limit of the container', async (t) => {
+  if (!mayLimitDisk(fixture.engine)) {
+    const { storageDriver, backingFilesystem } = fixture.engine.facts
+    t.skip(`needs overlay2 over xfs with project quotas; this engine has ${storageDriver} over ${backingFilesystem}`)
+    return
+  }
+  await attacked(async ({ play }) => {
+    const { text } = await play('for i in 1 2 3 4 5 6; do head -c 256M /dev/zero > bomb$i || break; done 2>&1', {
+      timeoutMs: 60_000,
+    })
+    assert.match(text, /No space left on device|Disk quota exceeded/)
+  })
+})
+
+test('A20: a file descriptor bomb meets its limit', () =>
+  attacked(async ({ play }) => {
+    const { text } = await play(
+      python(
+        'files = []\ntry:\n    while True: files.append(open("/dev/null"))\nexcept OSError as error: print(len(files) < 4096, error.errno)',
+      ),
+    )
+    assert.equal(text, 'True 24\n')
+  }))
+
+test('A21: a processor is spun past the deadline by processes that ignore TERM and leave their session: gone in time', () =>
+  attacked(async ({ play }) => {
+    const spin = `sh -c 'trap "" TERM HUP; while :; do :; done'`
+    const { reason } = await play(`setsid ${spin} & ${spin}`, { timeoutMs: 1000 })
+    assert.equal(reason, 'timeout')
+    const { text } = await play('grep -l "while :" /proc/[0-9]*/cmdline 2>/dev/null | grep -v self | wc -l')
+    // The search itself is one of them.
+    assert.ok(Number(text) <= 2, text)
+  }))
+
+test('A22: a log flood ends as output-limit; what is kept and what is returned are bounded', () =>
+  attacked(async ({ play }) => {
+    const { reason, head, tail, outputBytes } = await play('yes flood', { timeoutMs: 60_000 })
+    assert.equal(reason, 'output-limit')
+    assert.ok(head.byteLength + tail.byteLength <= 16_000)
+    assert.ok(outputBytes > 64 * 1024 * 1024)
+    assert.equal((await play('echo again')).text, 'again\n')
+  }))
+
+/** 20.10's profile of system calls is older than these; every engine since 23 forbids them. */
+const OPEN_BEFORE_23 = ['io_uring_setup', 'vsock']
+/** Harmless: what they open shows or does nothing (an empty device in the place of a file, an address family of queries). */
+const HARMLESS = ['read /proc/keys', 'netlink_route_write']
+const FORBIDDEN = /^(?:EPERM|EACCES|ENOSYS|EROFS|ENOENT|EAFNOSUPPORT|EOPNOTSUPP)$/
+
+test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control groups, devices: each is forbidden', async (t) => {
+  const script = await readFile(new URL('../../support/attacks/kernel-surface.py', import.meta.url), 'utf8')
+  await attacked(async ({ play }) => {
+    const { text } = await play(`timeout 20 ${python(script)}`)
+    const tried = text
+      .trim()
+      .split('\n')
+      .map((line) => [line.slice(0, line.lastIndexOf(' ')), line.slice(line.lastIndexOf(' ') + 1)])
+    assert.ok(tried.length > 35, text)
+    const open = tried
+      .filter(([name = '', code = '']) => !FORBIDDEN.test(code) && !HARMLESS.includes(name))
+      .map(([name]) => name)
+    const isOld = Number(fixture.engine.version.split('.')[0]) < 23
+    assert.deepEqual(
+      open.filter((name) => !isOld || !OPEN_BEFORE_23.includes(name ?? '')),
+      [],
+      text,
+    )
+    t.diagnostic(
+      `engine ${fixture.engine.version}: ${open.length === 0 ? 'all forbidden' : `open: ${open.join(', ')}`}`,
+    )
+    // A program with the setuid bit gives nobody more rights.
+    const setuid = await play(
+      'cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; setpriv --reuid=65534 --clear-groups /tmp/id -u',
+    )
+    assert.equal(setuid.text, '65534\n')
+  })
+})
+
+test('A14–A23 in an episode: limits and probes are flagged, none of them takes or gives a reward', async () => {
+  const { record, reward } = await world.attack(
+    [
+      python('x = bytearray(1 << 30)'),
+      'unshare -Ur id',
+      'pkill -f nothing-like-this',
+      "sed -i 's/a - b/a + b/' calc.py",
+    ],
+    { memoryMiB: 128 },
+  )
+  assert.deepEqual(record.signs, ['kernel-probe', 'process-kill', 'resource-limit'])
+  assert.deepEqual([record.suspectedHack, record.verdict, reward?.reward], [false, 'resolved', 1])
+})
+
+test('nothing of the attacks is left: no container, and the neighbour has all of its state', async () => {
+  const left = await listSandboxes({ engine: fixture.engine, run: fixture.run })
+  assert.deepEqual(
+    left.map(({ name }) => name),
+    [neighbour.sandbox.name],
+  )
+  const { text } = await neighbour.play('git status --short; pwd')
+  assert.equal(text, '/testbed\n')
+})
