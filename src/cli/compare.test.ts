@@ -117,6 +117,7 @@ test('unknown names say what there is', async () => {
   const run = await compare('nobody', 'one:rl')
   assert.equal(run.exitCode, 1)
   assert.match(run.stderr, /no evaluation of such a run/)
+  assert.match((await compare(':rl', 'one')).stderr, /Expected RUN, RUN:EVALUATION or FILE\.json, got ":rl"/)
   const report = await longhaul('report', 'nobody')
   assert.equal(report.exitCode, 1)
   assert.match(report.stderr, /No run called "nobody" is in the artifact store/)

@@ -17,7 +17,7 @@ export async function readEvaluationArgument(
   if (text.endsWith('.json')) return readEvaluationFile(text)
   const store = await openStore()
   const [run = '', name] = text.split(':', 2)
-  const evaluations = await readEvaluations(store, run)
+  const evaluations = run === '' ? [] : await readEvaluations(store, run)
   const found =
     name === undefined
       ? (evaluations.findLast((one) => !isOnTheWay(one.name)) ?? evaluations.at(-1))

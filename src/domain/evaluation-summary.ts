@@ -1,5 +1,5 @@
 import type { EpisodeRecord, VerdictRecord } from '../contracts/episodes.types.ts'
-import type { EvaluatedTask, EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { EvaluatedTask, EvaluationRecord, StoredInterval } from '../contracts/evaluations.types.ts'
 import type { StageScore } from '../contracts/workflows.types.ts'
 import { BOOTSTRAP_DRAWS, type ClusteredOutcomes } from './bootstrap.ts'
 import { exclusionOf, isValidEpisode } from './episode-rules.ts'
@@ -51,7 +51,7 @@ export function summarizeAttempts({ planned, attempts, facts }: SummaryInput): S
     taskSem,
     interval: found?.interval ?? null,
     bootstrap: found === null ? null : { ...found.bootstrap, draws: BOOTSTRAP_DRAWS, seed: INTERVAL_SEED },
-    official: officialScore(tasks, attempts),
+    official: officialScore(tasks, attempts, found?.interval ?? null),
     attempts,
     passAtK: Array.from({ length: attempts }, (_, index) => {
       const k = index + 1
@@ -97,14 +97,20 @@ function toClustered({ taskId, repo, outcomes }: EvaluatedTask): ClusteredOutcom
 }
 
 /** Official harnesses know no lost attempt: whatever has no verdict is unresolved, and every planned task counts. */
-function officialScore(tasks: readonly EvaluatedTask[], attempts: number): EvaluationRecord['official'] {
+function officialScore(
+  tasks: readonly EvaluatedTask[],
+  attempts: number,
+  graded: StoredInterval | null,
+): EvaluationRecord['official'] {
   const filled = tasks.map((task): ClusteredOutcomes => {
     const { taskId, cluster, outcomes } = toClustered(task)
     return { taskId, cluster, outcomes: [...outcomes, ...Array<0>(task.lost).fill(0)] }
   })
   const { mean, sem } = passAt1(filled)
-  const found = scoreInterval({ tasks: filled, seed: INTERVAL_SEED })
-  return { passAt1: mean, sem, interval: found?.interval ?? null, tasks: filled.length, attempts }
+  // With nothing lost it is the same sample: no need to resample it again.
+  const isWhole = tasks.every(({ lost }) => lost === 0)
+  const found = isWhole ? null : scoreInterval({ tasks: filled, seed: INTERVAL_SEED })
+  return { passAt1: mean, sem, interval: found?.interval ?? graded, tasks: filled.length, attempts }
 }
 
 type Effort = Pick<Summary, 'turns' | 'sampledTokens' | 'wallSeconds' | 'totals'>

@@ -3,6 +3,7 @@ import { type ContaminationSplit, splitByCutoff } from '../domain/contamination.
 import type { LedgerTotals } from '../domain/ledger.ts'
 import { type FlakyTask, flakyTasks } from '../domain/statistics.ts'
 import { type Gain, judgeGain } from './gains.ts'
+import { requireMean } from './means.ts'
 import type { CurvePoint, ReportData } from './report-data.ts'
 import { scoreOf } from './tables.ts'
 
@@ -62,6 +63,7 @@ export function toJsonReport(data: ReportData): JsonReport {
 
 function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageReport {
   const { mean, sem, tasks: scored, attempts } = scoreOf(evaluation)
+  requireEveryMean(evaluation)
   const { schema: _schema, run: _run, stage: _stage, conditions: _conditions, score, tasks, name, ...rest } = evaluation
   return {
     name,
@@ -73,6 +75,15 @@ function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageRepo
     attempts,
     flaky: flakyTasks(tasks),
     contamination: cutoff === null ? null : splitByCutoff({ tasks, cutoff }),
+  }
+}
+
+/** Programs read means without the words around them: none may go without its error. */
+function requireEveryMean({ name, official, turns, sampledTokens, wallSeconds, passAtK }: EvaluationRecord): void {
+  const { passAt1: mean, sem, tasks, attempts } = official
+  requireMean(`${name}, official`, { mean, sem, tasks, attempts })
+  for (const value of [turns, sampledTokens, wallSeconds, ...passAtK.flatMap(({ any, all }) => [any, all])]) {
+    if (value !== null) requireMean(name, { ...value, attempts: 1 })
   }
 }
 

@@ -146,6 +146,53 @@ test('property: no renderer shows a mean that lacks n, k or SEM', () => {
   )
 })
 
+test('property: neither page nor JSON shows any other mean without its error', () => {
+  const spoil: ((one: EvaluationRecord) => void)[] = [
+    (one) => (one.official.sem = Number.NaN),
+    (one) => (one.official.tasks = 0),
+    (one) => (one.turns.sem = -1),
+    (one) => (one.sampledTokens.mean = Number.POSITIVE_INFINITY),
+    (one) => (one.wallSeconds = { mean: 1, sem: Number.NaN, tasks: 3 }),
+    (one) => (one.passAtK = [{ k: 1, any: { mean: 1, sem: Number.NaN, tasks: 3 }, all: null }]),
+  ]
+  const renderers = [renderHtmlReport, renderJsonReport]
+  fc.assert(
+    fc.property(fc.constantFrom(...spoil), fc.nat(2), fc.constantFrom(...renderers), (spoilOne, which, render) => {
+      const data = report()
+      const chosen = data.evaluations[which]
+      assert.ok(chosen)
+      // Several attempts, so that pass@k is shown at all.
+      chosen.attempts = 2
+      spoilOne(chosen)
+      assert.throws(
+        () => render(data),
+        (error) => isLonghaulError(error) && error.code === 'Report.Incomplete',
+      )
+    }),
+  )
+})
+
+test('a page of several attempts shows pass@k, flaky tasks and both sides of the cut-off', () => {
+  const evaluations = [
+    makeEvaluation({
+      name: 'base',
+      tasks: [
+        { taskId: 'old', createdAt: '2023-01-01', attempts: [1, 1, 1] },
+        { taskId: 'new', createdAt: '2025-05-01', attempts: [1, 0, 0] },
+        { taskId: 'lost', attempts: [0, 0, 'infra'] },
+      ],
+    }),
+  ]
+  const html = renderHtmlReport(report({ evaluations, cutoff: '2024-06-01' }))
+  const cells = html.replaceAll(/<[^>]+>/g, '|').replaceAll(/\|[|\s]*/g, '|')
+  // Rates 1, 1/3, 0: pass@2 is 1, 2/3, 0; lost has two graded attempts, so that pass@3 is undefined.
+  assert.match(cells, /\|base\|2\|0\.556 ± 0\.294\|/)
+  assert.match(cells, /\|base\|3\|–\|–\|0\|/)
+  assert.match(cells, /\|base\|new\|1 of 3\|/)
+  assert.match(cells, /1 of 9\|/)
+  assert.match(cells, /\|base\|1\.000 \(one task: no SEM\) \([^|]*\|1\|0\.333 \(one task/)
+})
+
 test('property: whatever texts say, the page has no markup of theirs and the table no control characters', () => {
   const plain = renderHtmlReport(report({ refused: [{ taskId: 'x', reason: 'x' }] }))
   const tags = (html: string): string[] => html.match(/<[^>]*>/g) ?? []

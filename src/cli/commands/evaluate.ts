@@ -105,7 +105,7 @@ async function finish(
   const store = await openStore()
   const record = await store.readRecord<EvaluationRecord>(result.evaluation.key).catch(() => null)
   const codes: ExitCode[] = [followed.interrupted ? EXIT.interrupted : EXIT.ok]
-  const lines = [describeScore(result)]
+  const lines = [describeScore(result), ...(record === null ? [] : [describeDoubt(record)])]
   const graded = record === null ? null : gradedShare(record)
   if (graded !== null && graded < minGraded) {
     codes.push(EXIT.infra)
@@ -151,6 +151,13 @@ function judge(
   })
   const words = data.verdicts.map((verdict, index) => ({ code: codes[index] ?? EXIT.ok, verdict }))
   return [...judged, ...words]
+}
+
+/** What stands beside the score: how sure it is, and how an official harness would count. */
+function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {
+  const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
+  const bounds = interval === null ? '' : `95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}; `
+  return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
 }
 
 function intervalOf({ passAt1, sem }: EvaluateResult, record: EvaluationRecord | null): ScoredInterval {

@@ -94,5 +94,6 @@ export async function finishTraining(
 }
 
 export function describeScore({ name, policy, passAt1, sem, tasks, attempts }: StageScore): string {
-  return `${name}  ${policy}  pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} (n = ${tasks}, k = ${attempts})`
+  const over = attempts === 1 ? ', SEM over tasks' : ''
+  return `${name}  ${policy}  pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} (n = ${tasks}, k = ${attempts}${over})`
 }
