@@ -31,8 +31,14 @@ export function checkComparability(before: EvaluationRecord, after: EvaluationRe
   }
 }
 
+/** Of a suite's hash: enough to tell two apart. */
+const SHOWN = 12
+
 function differingSettings(before: EvaluationRecord, after: EvaluationRecord): string[] {
-  const pairs: [string, unknown, unknown][] = [['attempts a task', before.attempts, after.attempts]]
+  const pairs: [string, unknown, unknown][] = [
+    ['suite', before.suite.slice(0, SHOWN), after.suite.slice(0, SHOWN)],
+    ['attempts a task', before.attempts, after.attempts],
+  ]
   if (before.conditions !== null && after.conditions !== null) {
     const [left, right] = [before.conditions, after.conditions]
     pairs.push(

@@ -123,11 +123,12 @@ test('comparability: other rows under the same id, other tasks, other settings',
       { taskId: 'c', attempts: [1] },
     ],
   })
+  after.suite = 'another suite'
   assert.deepEqual(checkComparability(before, after), {
     otherRows: ['a'],
     onlyBefore: ['b'],
     onlyAfter: ['c'],
-    warnings: ['attempts a task: 1 against 3'],
+    warnings: ['suite: "suite" against "another suit"', 'attempts a task: 1 against 3'],
   })
 })
 
