@@ -25,7 +25,7 @@ import { isLonghaulError } from '../../src/contracts/errors.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
 import { makeTrainingRecipe } from '../support/training-records.ts'
 import { eventually, needsServer } from '../support/own-namespace.ts'
-import { EPISODE, PLAN } from '../support/scripted-pipeline.ts'
+import { EPISODE, PLAN, policyRef } from '../support/scripted-pipeline.ts'
 import { startStallingProxy } from '../support/stalling-proxy.ts'
 import { openStallWorld, publishingInput, type StallWorld } from '../support/stalls/stall-world.ts'
 import { writeSmallBatch } from '../support/stalls/training-batch.ts'
@@ -54,7 +54,9 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     await writeFile(python, BROKEN_PYTHON)
     await chmod(python, 0o755)
     world = await openStallWorld({ placeOn: NOWHERE })
-    await world.startRole('trainer', 'trainer', { LONGHAUL_PYTHON: python, STALL_TEST_PIDS: scratch })
+    // Two, for what hangs holds its place, and one has four.
+    const env = { LONGHAUL_PYTHON: python, STALL_TEST_PIDS: scratch }
+    await Promise.all([world.startRole('trainer', 'trainer', env), world.startRole('trainer', 'trainer', env)])
   })
 
   after(async () => {
@@ -120,6 +122,39 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     const { task, episode, activity } = blocker.for
     assert.deepEqual([task, episode, activity], ['x', 7, 'advanceEpisode'])
     assert.match(blocker.toDo, /--role sandbox on nowhere/)
+  })
+
+  test('a whole run waits for its policy server and is paused as well: both are named from the root, each with what to do', async () => {
+    const url = await silentServer(listening)
+    await world.prepareRun(PLAN.run, (recipe) => ({ ...recipe, policyServer: { ...recipe.policyServer, url } }))
+    const workflowId = `train/${PLAN.run}`
+    await world.start('trainAgent', workflowId, { recipe: 'mini' })
+    await eventually(async () => {
+      const progress = await queryProgress({ connection: world.connection, workflowId })
+      assert.match(progress?.phase ?? '', /publishing/)
+    })
+    await pauseRun({ connection: world.connection, workflowId })
+    const person = await world.named(workflowId, ({ on }) => on.kind === 'person')
+    assert.equal(person.toDo, `longhaul run resume ${PLAN.run}`)
+    const server = await world.named(workflowId, ({ on }) => on.kind === 'policy-server')
+    assert.deepEqual([server.on.name, server.for.workflowId], [url, workflowId])
+    const { stdout } = await longhaul(world, 'run', 'blockers', PLAN.run)
+    assert.match(stdout, /2 blockers[\s\S]*now: publishing the base policy, since 20/)
+  })
+
+  test('forty episodes wait for one host: one blocker that counts them; a look that is limited says what it left out', async () => {
+    const { run, stage, iteration, suite } = EPISODE
+    const plan = { key: 'plan', sha256: suite, bytes: 1 }
+    const sizes = { tasks: 10, groupSize: 4, maxReplacements: 0, maxOpenGroups: 10 }
+    const place = { run, stage, iteration, suite, policy: policyRef(1), evaluation: false }
+    const workflowId = `train/${run}/${stage}/0003`
+    await world.start('rollout', workflowId, { ...place, ...sizes, plan })
+    const blocker = await world.named(workflowId, ({ on, count }) => on.name === NOWHERE && count === 40)
+    assert.match(blocker.for.task ?? '', /^task-/)
+    const { connection } = world
+    const look = await findBlockers({ connection, workflowId, maxWorkflows: 21 })
+    // The rollout, its ten groups and ten of the forty episodes.
+    assert.deepEqual([look.workflows, look.notLookedAt, look.blockers[0]?.count], [21, 30, 10])
   })
 
   test('the trainer is killed whenever it starts, then one freezes: the first is named by its failure, the second by its silence', async () => {

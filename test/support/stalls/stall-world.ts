@@ -8,16 +8,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import type { Connection } from '@temporalio/client'
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
-import { describeQueue } from '../../../src/client/blockers/queues.ts'
 import { type Blocker, findBlockers, type LonghaulConnection } from '../../../src/client/index.ts'
 import type { ArtifactRef, ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { runKeys } from '../../../src/contracts/keys.ts'
 import type { Recipe } from '../../../src/contracts/recipe.types.ts'
 import type { EpisodeInput, ResolvedRun } from '../../../src/contracts/workflows.types.ts'
-import { prepareNamespace } from '../../../src/stack/temporal-namespace.ts'
+import { hasPoller, prepareNamespace } from '../../../src/stack/temporal-namespace.ts'
 import { loadWorkflowBundle } from '../../../src/workers/workflow-bundle.ts'
 import type { Role } from '../../../src/workers/run-worker.ts'
 import { connectToOwnNamespace } from '../own-namespace.ts'
@@ -27,6 +27,9 @@ const root = fileURLToPath(new URL('../../..', import.meta.url))
 
 /** Issue and README promise it: a stalled dependency is named within a minute. */
 const NAMED_WITHIN_MS = 60_000
+
+/** Tasks of any plan that is read. */
+const PLANNED_TASKS = 10
 
 export interface StallWorld {
   connection: LonghaulConnection
@@ -85,7 +88,7 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
         stdio: ['ignore', 'ignore', 'inherit'],
       })
       children.push(child)
-      await polls(connection, queue)
+      await polls(connection, queue, child)
       return child
     },
     async prepareRun(run, change = (recipe) => recipe) {
@@ -135,7 +138,16 @@ async function scriptedWorkers({
   namespace: string
   batches: Map<string, ArtifactRef>
 }): Promise<Worker[]> {
-  const script = scriptedPipeline({ tasks: 0 })
+  const script = {
+    ...scriptedPipeline({ tasks: 0 }),
+    closeGate: () => ({ admitted: 1, refused: 0 }),
+    // For a rollout that a test starts; the runs above it plan none.
+    readPlanPage: ({ from, count }: { from: number; count: number }) =>
+      Array.from(
+        { length: Math.min(count, PLANNED_TASKS - from) },
+        (_, place) => `task-${String(from + place).padStart(4, '0')}`,
+      ),
+  }
   const activities = Object.fromEntries(
     Object.entries(script).map(([name, answer]) => [
       name,
@@ -181,10 +193,10 @@ export function publishingInput(plan: ResolvedRun, policy = policyRef(0)): objec
   return { plan, policy, suite: 'none' }
 }
 
-async function polls(connection: LonghaulConnection, queue: string): Promise<void> {
+async function polls({ client, namespace }: LonghaulConnection, queue: string, child: ChildProcess): Promise<void> {
+  const wanted = { namespace, queue, pid: child.pid ?? 0 }
   for (const deadline = Date.now() + 90_000; Date.now() < deadline; await sleep(500)) {
-    const { lastPollMs } = await describeQueue({ connection, queue, type: 'activity' })
-    if (lastPollMs !== null) return
+    if (await hasPoller(client.connection as Connection, wanted)) return
   }
   throw new Error(`Expected a worker to poll ${queue} within 90 s`)
 }
