@@ -9,7 +9,7 @@ import type { WorkerEnvironment } from './worker-environment.ts'
 
 /** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
 export async function composeArtifacts(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
-  const store = between.store(connectStore(environment))
+  const store = connectStore(environment, between)
   const activities = createArtifactActivities({
     store,
     recipes: createRecipeReader(store),

@@ -15,7 +15,7 @@ import { loadWorkflowBundle } from './workflow-bundle.ts'
 
 /** All workflows and their short bookkeeping. */
 export async function composeControl(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
-  const store = between.store(connectStore(environment))
+  const store = connectStore(environment, between)
   const activities = createControlActivities({
     store,
     recipes: createRecipeReader(store),

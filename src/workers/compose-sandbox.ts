@@ -32,7 +32,7 @@ export async function composeSandbox(
 ): Promise<Composed> {
   const { namespace } = environment
   const namespaceId = await requireNamespaceId(connection, namespace)
-  const store = between.store(connectStore(environment))
+  const store = connectStore(environment, between)
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
   const runtime = environment.sandboxRuntime
@@ -45,11 +45,11 @@ export async function composeSandbox(
     runtime,
   })
   const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
-  const sandbox = watchSandbox({ host, engine: watched })
+  const sandbox = watchSandbox({ host: between.sandbox(host), engine: watched })
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
   const policies = policyClientsOf(environment, recipes, between.policy)
-  const shared = { store, sandbox: between.sandbox(sandbox), recipes, tasks }
+  const shared = { store, sandbox, recipes, tasks }
   const { cacheDir, minFreeBytes } = environment
   const keeper = createImageKeeper({ engine, cacheDir })
   const owned = { hostId, namespaceId, namespace, connection }

@@ -12,7 +12,7 @@ import type { WorkerEnvironment } from './worker-environment.ts'
 const SLOTS = 4
 
 export async function composeTrainer(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
-  const store = between.store(connectStore(environment))
+  const store = connectStore(environment, between)
   const recipes = createRecipeReader(store)
   const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
   return {

@@ -22,7 +22,7 @@ export function policyClientsOf(
     connect: ({ kind, url, patienceMs }) => {
       const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) }
       const client = createPolicyClient({ kind, url, timeouts, onTrouble: noteTrouble, ...apiKey })
-      return interpose(watchPolicy({ client, url }))
+      return watchPolicy({ client: interpose(client), url })
     },
   })
 }

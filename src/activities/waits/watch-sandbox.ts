@@ -18,6 +18,8 @@ const GRADING_SLACK_MS = 60_000
 
 /** Containers start a few at a time, and under load each takes its while. */
 const OPENING_MS = 2 * 60_000
+/** Over every changed file of a big repository. */
+const HASHING_MS = 2 * 60_000
 /** Of a real task it may have to come over the network. */
 const IMAGE_MS = 10 * 60_000
 
@@ -35,7 +37,6 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
   const during = <T>(doing: string, work: () => Promise<T>, expectedMs?: number): Promise<T> =>
     waitingForEngine(engine, { doing, ...(expectedMs === undefined ? {} : { expectedMs }) }, work)
   return {
-    ...host,
     open: (input, signal) => during('opening a sandbox', () => host.open(input, signal), OPENING_MS),
     runTurn: (sandbox, request, signal) =>
       during(
@@ -45,6 +46,10 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
       ),
     initialState: (sandbox, signal) =>
       during(`reading the state of ${sandbox.name}`, () => host.initialState(sandbox, signal)),
+    treeHash: (sandbox, signal) =>
+      during(`hashing the files of ${sandbox.name}`, () => host.treeHash(sandbox, signal), HASHING_MS),
+    // Beside the work that is waited for, never instead of it.
+    renew: (sandbox, signal) => host.renew(sandbox, signal),
     capture: (sandbox, mode, signal) =>
       during(`capturing the patch of ${sandbox.name}`, () => host.capture(sandbox, mode, signal)),
     close: (sandbox) => during(`closing ${sandbox.name}`, () => host.close(sandbox)),
