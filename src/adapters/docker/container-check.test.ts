@@ -16,7 +16,7 @@ const facts = engineFacts({
   MemoryLimit: true,
   SwapLimit: true,
 })
-const engine = { hasInit: true, cpus: 8, facts } as Engine
+const engine = { hasInit: true, cpus: 8, facts, seccompProfile: null } as Engine
 
 const SPEC = containerSpec({
   engine,
@@ -99,6 +99,7 @@ test('a container as it was asked for has no deviation, however the engine spell
     CapAdd: (SPEC.HostConfig?.CapAdd ?? []).map((name: string) => `CAP_${name}`).toReversed(),
     SecurityOpt: ['no-new-privileges'],
     Ulimits: [
+      { Name: 'RLIMIT_FSIZE', Soft: 10 * 1024 ** 3, Hard: 10 * 1024 ** 3 },
       { Name: 'RLIMIT_CORE', Soft: 0, Hard: 0 },
       { Name: 'RLIMIT_NOFILE', Soft: 4096, Hard: 4096 },
     ],

@@ -61,7 +61,7 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
     Labels: { ...labelsOf(input.labels), [LABELS.cpus]: cpuset },
     HostConfig: hostConfig({
       ...(capabilities === 'restricted' ? restricted : {}),
-      SecurityOpt: ['no-new-privileges:true'],
+      SecurityOpt: ['no-new-privileges:true', ...ownSeccomp(engine)],
       Privileged: false,
       IpcMode: 'private',
       CgroupnsMode: 'private',
@@ -86,6 +86,10 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
       LogConfig: { Type: 'none', Config: {} },
     }),
   }
+}
+
+function ownSeccomp({ seccompProfile }: Engine): string[] {
+  return seccompProfile === null ? [] : [`seccomp=${seccompProfile}`]
 }
 
 /** One file alone may not fill the disk either; unlike the limit on all of them every host can hold this one. */

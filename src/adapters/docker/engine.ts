@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+
 import Docker from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -26,6 +28,8 @@ export interface Engine {
   hasInit: boolean
   cpus: number
   facts: EngineFacts
+  /** Profile of system calls that containers bring along; null where the engine's own is as good. */
+  seccompProfile: string | null
 }
 
 /** Asks `/version` once without a version in the path: 20.10 speaks at most 1.41, newer engines refuse old ones.
@@ -43,7 +47,17 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     const info = (await withDeadline(docker.info(), timeoutMs)) as EngineInfo
     const hasInit = Boolean(info.InitBinary)
     const facts = engineFacts(info)
-    return { docker, host: address, version: version.Version, apiVersion, hasInit, cpus: info.NCPU ?? 1, facts }
+    const seccompProfile = await ownSeccompProfile(version.Version)
+    return {
+      docker,
+      host: address,
+      version: version.Version,
+      apiVersion,
+      hasInit,
+      cpus: info.NCPU ?? 1,
+      facts,
+      seccompProfile,
+    }
   } catch (error) {
     if (error instanceof LonghaulError) throw error
     throw new LonghaulError({
@@ -81,6 +95,15 @@ function requireSupported(version: string, host: string): void {
     message: `Expected a Docker engine of at least ${OLDEST_ENGINE}`,
     details: { version, host },
   })
+}
+
+/** From here on the built-in profile forbids what ours does; see `seccomp/README.md`. */
+const GOOD_SECCOMP = '23.0.0'
+
+async function ownSeccompProfile(version: string): Promise<string | null> {
+  if (compareVersions(version, GOOD_SECCOMP) >= 0) return null
+  const text = await readFile(new URL('./seccomp/default.json', import.meta.url), 'utf8')
+  return JSON.stringify(JSON.parse(text))
 }
 
 function olderOf(a: string, b: string): string {

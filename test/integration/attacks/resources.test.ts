@@ -62,12 +62,16 @@ test('A14: every process that can be killed is killed: recorded, or Sandbox.Lost
     assert.ok(['signal', 'exit', 'timeout', 'Sandbox.Lost'].includes(String(outcome)), String(outcome))
   }))
 
-test('A17: a fork bomb meets the limit on processes, the turn ends at its deadline, and the sandbox can be used again', () =>
+test('A17: a fork bomb meets the limit on processes; its turn ends by the deadline inside, or with its container', () =>
   attacked(async ({ play }) => {
-    const bomb = await play('b() { b | b & }; b; sleep 60', { timeoutMs: 2000 })
+    const bomb = await play('b() { b | b & }; b; sleep 60', { timeoutMs: 2000 }).catch((error: unknown) => {
+      // With no process left to start, the supervisor may have no way to end it: then the host ends the container.
+      assert.equal(codeOf(error), 'Sandbox.Lost')
+      return null
+    })
+    if (bomb === null) return
     assert.equal(bomb.reason, 'timeout')
     assert.match(bomb.text, /fork|Resource temporarily unavailable/)
-    assert.equal((await play('echo again')).text, 'again\n')
     const { text } = await play('ls -d /proc/[0-9]* | wc -l')
     assert.ok(Number(text) < 20, `${text} processes are left`)
   }))
@@ -138,13 +142,11 @@ test('A22: a log flood ends as output-limit; what is kept and what is returned a
     assert.equal((await play('echo again')).text, 'again\n')
   }))
 
-/** 20.10's profile of system calls is older than these; every engine since 23 forbids them. */
-const OPEN_BEFORE_23 = ['io_uring_setup', 'vsock']
 /** Harmless: an empty device in the place of a file, an address family of queries, memory of processes of one's own. */
 const HARMLESS = ['read /proc/keys', 'netlink_route_write', 'process_vm_writev']
 const FORBIDDEN = /^(?:EPERM|EACCES|ENOSYS|EROFS|ENOENT|EAFNOSUPPORT|EOPNOTSUPP)$/
 
-test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control groups, devices: each is forbidden', async (t) => {
+test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control groups, devices: each is forbidden', async () => {
   const script = await readFile(new URL('../../support/attacks/kernel-surface.py', import.meta.url), 'utf8')
   await attacked(async ({ play }) => {
     const { text } = await play(`timeout 20 ${python(script)}`)
@@ -156,15 +158,7 @@ test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control grou
     const open = tried
       .filter(([name = '', code = '']) => !FORBIDDEN.test(code) && !HARMLESS.includes(name))
       .map(([name]) => name)
-    const isOld = Number(fixture.engine.version.split('.')[0]) < 23
-    assert.deepEqual(
-      open.filter((name) => !isOld || !OPEN_BEFORE_23.includes(name ?? '')),
-      [],
-      text,
-    )
-    t.diagnostic(
-      `engine ${fixture.engine.version}: ${open.length === 0 ? 'all forbidden' : `open: ${open.join(', ')}`}`,
-    )
+    assert.deepEqual(open, [], `engine ${fixture.engine.version}\n${text}`)
     // A program with the setuid bit gives nobody more rights.
     const setuid = await play(
       'cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; setpriv --reuid=65534 --clear-groups /tmp/id -u',
