@@ -1,7 +1,7 @@
 /**
  * Stored pytest logs graded per second and core, through the command line as a user calls it.
  *
- *   npm run bench:grade-log -- [--logs 20000] [--json]
+ *   npm run bench:grade-log -- [--logs 5000] [--json]
  *
  * Each log has 20 KB and 120 results; each request lists 60 tests. `logsPerCpuSecond` divides by the CPU time of the whole
  * process, start and garbage collection included; `marginal` leaves out what a batch of one log costs.
@@ -21,7 +21,7 @@ const LISTED = 60
 const DISTINCT = 50
 
 const { values } = parseArgs({
-  options: { logs: { type: 'string', default: '20000' }, json: { type: 'boolean', default: false } },
+  options: { logs: { type: 'string', default: '5000' }, json: { type: 'boolean', default: false } },
 })
 
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-'))

@@ -1,6 +1,7 @@
-import { gradeLog, type GradeLogResult } from '../grading/grade-log.ts'
+import type { GradeLogResult } from '../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES } from '../grading/log-profiles.ts'
 import type { EvalType, ListedTests } from '../grading/resolution.ts'
+import { gradeWithin } from './grade-within.ts'
 
 /** One log to grade, as a line of a batch holds it; everything is looked at before it is used. */
 export interface GradeLogRequest {
@@ -24,7 +25,7 @@ export function gradeRequest(request: GradeLogRequest): GradeLogResult {
     throw new BadRequest(`expected profile to be one of ${Object.keys(LOG_PROFILES).join(', ')}, got ${shown(profile)}`)
   }
   if (typeof parser !== 'string') throw new BadRequest(`expected parser to be a name, got ${shown(parser)}`)
-  return gradeLog({
+  return gradeWithin({
     profile: LOG_PROFILES[profile],
     parser,
     log: decodeBase64(logBase64),

@@ -5,6 +5,8 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Console } from './console.ts'
 import { gradeBatch } from './grade-batch.ts'
+import { gradeWithin } from './grade-within.ts'
+import { LOG_PROFILES } from '../grading/log-profiles.ts'
 import { readLines } from './read-lines.ts'
 import { runCli } from './run-cli.ts'
 
@@ -144,4 +146,25 @@ test('a line that is too long is given up, not held, and the next one is read', 
   const lines: (string | null)[] = []
   for await (const line of readLines({ input: input(), maxBytes: 8 })) lines.push(line?.toString() ?? null)
   assert.deepEqual(lines, [null, 'short', '12345678', null])
+})
+
+test('a log that a pattern never gets through is refused after the deadline, and the next is graded', () => {
+  const grade = (log: string, deadlineMs: number) =>
+    gradeWithin(
+      {
+        profile: LOG_PROFILES['rebench-v2'],
+        parser: 'parse_log_gradle_custom',
+        log: new TextEncoder().encode(log),
+        tests: null,
+      },
+      deadlineMs,
+    )
+  const endless = `x${' '.repeat(2_000_000)}y`
+  const refused = grade(endless, 200)
+  assert.deepEqual(refused, { kind: 'refused', reason: 'deadline', message: 'the parser did not end within 0.2 s' })
+  const long = grade(`${'T > a PASSED\n'.repeat(10_000)}T > b FAILED`, 60_000)
+  assert.deepEqual(long.kind === 'graded' ? [...long.statuses] : [], [
+    ['T > a', 'PASSED'],
+    ['T > b', 'FAILED'],
+  ])
 })

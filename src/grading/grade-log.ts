@@ -16,8 +16,8 @@ export interface GradeLogInput {
   evalType?: EvalType
 }
 
-/** Why upstream ends the instance with an error, or why Longhaul cannot say what it would find. */
-export type RefusalReason = 'unknown-parser' | 'unsupported-parser' | 'undecodable-log' | 'parser-raised'
+/** Why upstream ends the instance with an error, or why Longhaul cannot say what it would find; `deadline` is the caller's. */
+export type RefusalReason = 'unknown-parser' | 'unsupported-parser' | 'undecodable-log' | 'parser-raised' | 'deadline'
 
 export interface GradedLog {
   kind: 'graded'

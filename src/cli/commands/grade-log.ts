@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import { open, readFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { gradeLog, type GradeLogResult } from '../../grading/grade-log.ts'
+import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 import type { ListedTests } from '../../grading/resolution.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -11,6 +11,7 @@ import { EXIT } from '../exit-codes.ts'
 import { gradeBatch } from '../grade-batch.ts'
 import { answerMembers } from '../grade-log-json.ts'
 import { BadRequest, testNames } from '../grade-log-request.ts'
+import { gradeWithin } from '../grade-within.ts'
 import { examples, jsonOption } from '../options.ts'
 
 interface GradeLogOptions {
@@ -70,7 +71,7 @@ async function gradeFile(log: string | undefined, options: GradeLogOptions): Pro
   if (log === undefined || profile === undefined || parser === undefined) {
     throw usage('Expected a log with --profile and --parser, or --batch')
   }
-  return gradeLog({
+  return gradeWithin({
     profile: LOG_PROFILES[requireProfile(profile)],
     parser,
     log: await readInput(log),

@@ -53,6 +53,7 @@ function exceptionTypes(refused: Extract<GradeLogResult, { kind: 'refused' }>): 
     case 'parser-raised':
       return ['IndexError', 'ValueError'].filter((type) => refused.message.includes(type))
     case 'unsupported-parser':
+    case 'deadline':
       return []
   }
 }
