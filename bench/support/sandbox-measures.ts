@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { COMMANDS, type CommandKind } from './sandbox-commands.ts'
+import { COMMANDS, type CommandKind, type RecordedCommand } from './sandbox-commands.ts'
 import type { SandboxBed } from './sandbox-bed.ts'
 import { type Rival, ours } from './sandbox-rivals.ts'
 
@@ -26,9 +26,8 @@ export async function measureOverheads(input: {
   const { rivals, rounds, listRounds } = input
   const times = new Map<string, number[]>()
   let step = 0
-  for (let round = 0; round < Math.max(rounds, listRounds); round += 1) {
-    for (const { kind, command, timeoutMs } of COMMANDS) {
-      if (round >= (kind === 'trivial' ? rounds : listRounds)) continue
+  const play = async (commands: readonly RecordedCommand[]): Promise<void> => {
+    for (const { kind, command, timeoutMs } of commands) {
       step += 1
       for (let index = 0; index < rivals.length; index += 1) {
         const rival = rivals[(step + index) % rivals.length] as Rival
@@ -37,6 +36,9 @@ export async function measureOverheads(input: {
       }
     }
   }
+  // The trivial ones come first: a shell that serves a whole episode may be out of step after a command that times out.
+  for (let round = 0; round < rounds; round += 1) await play(COMMANDS.filter(({ kind }) => kind === 'trivial'))
+  for (let round = 0; round < listRounds; round += 1) await play(COMMANDS.filter(({ kind }) => kind !== 'trivial'))
   const of = (kind: CommandKind, rival: Rival): number[] => times.get(`${kind} ${rival.name}`) ?? []
   const kinds: Overheads['kinds'] = {}
   for (const kind of new Set(COMMANDS.map((command) => command.kind))) {

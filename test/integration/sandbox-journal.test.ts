@@ -56,6 +56,24 @@ test('two requests for one turn with different tokens at the same moment: at mos
   assert.equal((await player.play('cat /tmp/tokens')).text, 'ran\n')
 })
 
+test('a sandbox is opened and runs a command without an exec; two hosts that open one at the same moment both get answers of their own', async () => {
+  await openAnother()
+  await player.play('true')
+  const { ExecIDs: execs } = await fixture.engine.docker.getContainer(sandbox.name).inspect()
+  assert.deepEqual(execs ?? [], [])
+  placement += 1
+  const input = fixture.openInput({ placement })
+  const [own, foreign] = await Promise.all([fixture.host.open(input, never), other.open(input, never)])
+  assert.equal(foreign.containerId, own.containerId)
+  sandbox = own
+  player = createPlayer(fixture.host, sandbox)
+  const first = player.next('echo first')
+  const second = player.next('echo second')
+  assert.equal(textOf(await ask(first)), 'first\n')
+  assert.equal(textOf(await other.runTurn(sandbox, second, never)), 'second\n')
+  assert.equal(textOf(await other.runTurn(sandbox, first, never)), 'first\n')
+})
+
 test('the runner is killed before, during and after a turn: it runs once, and the answer stays the same', async () => {
   await killRunners()
   const first = await player.play('echo before >> /tmp/killed; cat /tmp/killed')

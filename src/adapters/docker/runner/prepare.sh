@@ -30,6 +30,9 @@ prepare() {
     fi
   done
   LH_REPO=$(printf %b "$1")
+  # Two may open a sandbox at the same moment: the later one must not set back what turns of the first have changed.
+  start_of "$$"
+  if ! claim /.lh/preparing "$$ $start ." && await_preparation; then return; fi
   [ "$3" = - ] || prepare_files "$2" "$3" || return
   commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
   if [ -z "$commit" ]; then
@@ -41,6 +44,19 @@ prepare() {
   echo "$((size)) /.lh/state/start" >/.lh/state/current
   printf '0\n0\n\n' >/.lh/state/tool
   echo "$commit" >/.lh/ready
+}
+
+# Fails where who prepares is gone, or this runner itself tried before.
+await_preparation() {
+  patience=200
+  until [ -s /.lh/ready ]; do
+    end=
+    read -r preparer preparer_start end </.lh/preparing
+    start_of "$preparer"
+    if [ "$preparer" = "$$" ] || { [ "$end" = . ] && [ "$start" != "$preparer_start" ]; }; then return 1; fi
+    [ "$patience" -gt 0 ] || return 1
+    await_moment
+  done
 }
 
 prepare_files() {
@@ -67,7 +83,7 @@ prepare_files() {
 reset() {
   sweep
   # The directory itself stays: it may be somebody's working directory.
-  rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready
+  rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready /.lh/preparing
   echo 0 >/.lh/fence
   head -c "$1" | tar --no-same-owner -xf - -C "$LH_REPO"
   init "$LH_REPO" - -
