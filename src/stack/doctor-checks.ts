@@ -3,10 +3,10 @@ import { availableParallelism, totalmem } from 'node:os'
 import { join } from 'node:path'
 
 import { type BaseImageIdentity, readBaseImageRecipe } from '../adapters/docker/base-image-recipe.ts'
-import { mayLimitDisk } from '../adapters/docker/disk-limit.ts'
 import { connectEngine, type Engine } from '../adapters/docker/engine.ts'
 import { imageExists } from '../adapters/docker/images.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
+import { findImageRoom, findLeftovers } from './doctor-sandboxes.ts'
 import type { StackPaths } from './paths.ts'
 import { findEngine } from './setup/engine.ts'
 import { engineFiles, engineRuns } from './setup/private-engine.ts'
@@ -87,6 +87,19 @@ export const CHECKS: readonly CheckDefinition[] = [
   { group: 'docker', name: 'sandbox image', why: 'the tasks of the demo are made from it', run: checkImage },
   {
     group: 'docker',
+    name: 'leftovers',
+    why: 'what nobody owns takes memory and disk from the next run',
+    run: (paths) => withEngine(paths, findLeftovers),
+  },
+  {
+    group: 'docker',
+    name: 'image room',
+    why: 'task images are gigabytes each',
+    run: (paths) =>
+      withEngine(paths, (engine) => findImageRoom(engine, Number(process.env['LONGHAUL_MIN_FREE_GIB'] ?? '10'))),
+  },
+  {
+    group: 'docker',
     name: 'debootstrap',
     why: 'makes the sandbox image where it is missing',
     run: async () => {
@@ -157,6 +170,11 @@ async function reachableEngine(paths: StackPaths): Promise<Engine | null> {
   return (await engineRuns(files)) ? connectEngine({ host: `unix://${files.socket}` }) : null
 }
 
+async function withEngine(paths: StackPaths, look: (engine: Engine) => Promise<Finding>): Promise<Finding> {
+  const engine = await reachableEngine(paths).catch(() => null)
+  return engine === null ? warn('unknown without an engine', 'longhaul up') : look(engine)
+}
+
 async function checkEngine(paths: StackPaths): Promise<Finding> {
   try {
     const engine = await reachableEngine(paths)
@@ -176,9 +194,9 @@ async function checkEngine(paths: StackPaths): Promise<Finding> {
 async function checkStorage(paths: StackPaths): Promise<Finding> {
   const engine = await reachableEngine(paths).catch(() => null)
   if (engine === null) return warn('unknown without an engine', 'longhaul up')
-  const { storageDriver: driver, backingFilesystem, cgroupVersion } = engine.facts
-  const counts = mayLimitDisk(engine) ? 'may limit' : 'cannot limit'
-  const value = `${driver} over ${backingFilesystem ?? 'an unknown file system'}, cgroup v${cgroupVersion}, ${counts} what a container writes`
+  const info = (await engine.docker.info()) as { Driver?: string; CgroupVersion?: string; CgroupDriver?: string }
+  const driver = info.Driver ?? 'unknown'
+  const value = `${driver}, cgroup v${info.CgroupVersion ?? '1'} by ${info.CgroupDriver ?? 'unknown'}`
   return driver === 'vfs' ? warn(value, 'put LONGHAUL_CACHE on ext4 or xfs') : ok(value)
 }
 

@@ -10,6 +10,7 @@ import {
 import { ignoreGone, isStatus } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { type Leftover, listLeftovers } from './list-leftovers.ts'
+import { createSlots } from './slots.ts'
 
 /** Who is asked about the owners of what is found. */
 export interface OwnerRegistry {
@@ -29,6 +30,9 @@ export interface ReapLeftoversInput {
   now?: number
   signal: AbortSignal
 }
+
+/** More removals at once make an engine slower, not faster. */
+const AT_ONCE = 6
 
 export interface ReapedThing {
   kind: Leftover['kind']
@@ -53,13 +57,13 @@ export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapRepo
   const report: ReapReport = { removed: [], kept: [], failed: [] }
   const leftovers = await listLeftovers({ engine, now, signal })
   const decide = createDecider(input, leftovers)
-  for (const leftover of leftovers) {
+  const handle = async (leftover: Leftover): Promise<void> => {
     signal.throwIfAborted()
     const decision = await decide(leftover)
     const thing = describe(leftover)
     if (decision.kind === 'keep') {
       report.kept.push({ ...thing, why: decision.why })
-      continue
+      return
     }
     const { why } = decision
     const end = isDryRun ? 'removed' : await remove(engine, leftover, signal)
@@ -67,6 +71,15 @@ export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapRepo
     else if (end === 'in-use') report.kept.push({ ...thing, why: 'in-use' })
     else report.failed.push({ ...thing, why, error: end.error })
   }
+  // Side by side, and the oldest first: a worker that is killed again soon has done what it could.
+  const slots = createSlots(AT_ONCE)
+  const oldestFirst = leftovers.toSorted((one, other) => other.ageMs - one.ageMs)
+  const handleAll = async (isNow: (leftover: Leftover) => boolean): Promise<void> => {
+    await Promise.all(oldestFirst.filter(isNow).map((leftover) => slots.use(() => handle(leftover))))
+  }
+  await handleAll(({ kind }) => kind === 'container')
+  // Their containers would hold them.
+  await handleAll(({ kind }) => kind !== 'container')
   return report
 }
 

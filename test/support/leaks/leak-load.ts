@@ -18,7 +18,9 @@ export interface LeakLoad {
   /** Starts one more episode; its workflow id. */
   start(): Promise<string>
   started(): number
-  /** Ids of those that have not ended. */
+  /** A gate that grades without end, so that kills meet graders too: an episode seldom lives long enough to be graded. */
+  startGate(): Promise<void>
+  /** Ids of those that have not ended, gates among them. */
   open(): Promise<string[]>
 }
 
@@ -30,13 +32,14 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
     name: 'mini',
     dirs: [RECIPES],
     // A token a byte: the prompts are longer than the demo's.
-    overrides: { policyServer: { url: policyUrl }, evaluate: { context: 60_000, tasks: 2 } },
+    overrides: { policyServer: { url: policyUrl }, evaluate: { context: 60_000, tasks: 4 } },
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   await store.putRecord(runKeys.recipe(RUN), stored)
   const { suite } = await prepareSuite({ store, loadTasks, recipe }, 'heldOut')
   const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
   let count = 0
+  let gates = 0
   return {
     async start() {
       const index = count++
@@ -47,10 +50,16 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
       await workflow.start('episode', { workflowId, taskQueue: QUEUES.control, args: [input] })
       return workflowId
     },
+    async startGate() {
+      const args = [
+        { plan: { run: RUN, gateRepeats: 1_000_000 }, suite: { suite, name: 'leaks', tasks: taskIds.length } },
+      ]
+      await workflow.start('gateTasks', { workflowId: `${RUN}/gate/${gates++}`, taskQueue: QUEUES.control, args })
+    },
     started: () => count,
     async open() {
       const ids: string[] = []
-      const query = `WorkflowType = 'episode' AND ExecutionStatus = 'Running'`
+      const query = `WorkflowType IN ('episode', 'gateTasks') AND ExecutionStatus = 'Running'`
       for await (const { workflowId } of workflow.list({ query })) ids.push(workflowId)
       return ids
     },

@@ -3,6 +3,7 @@
  * at once. What is left in the engine must be gone within the lease and a minute, by the next worker's own doing.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { removeContainer } from '../../../src/adapters/docker/remove-container.ts'
 import { seededRandom } from '../../../src/domain/random.ts'
 import { namespaceIdOf } from '../../../src/workers/workflow-owners.ts'
 import { eventually } from '../own-namespace.ts'
@@ -127,6 +128,10 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
   } finally {
     await watch.stop()
     await Promise.all(workers.map((worker) => worker.kill()))
+    // Leaks are in the report by now; after a failure nobody else would remove them.
+    for (const { kind, name } of await watch.present()) {
+      if (kind === 'container') await removeContainer({ engine: world.engine, name })
+    }
   }
 }
 
@@ -147,6 +152,8 @@ async function feed(input: {
     // A server under load may refuse one; the next round tries again.
     const open = await load.open().catch(() => null)
     if (open === null) continue
+    // It ends when a check has lost its three attempts.
+    if (!open.some((id) => id.includes('/gate/'))) await load.startGate().catch(() => undefined)
     if (open.length < MAX_OPEN) await load.start().catch(() => undefined)
     const victim = open[Math.floor(random() * open.length)]
     if (victim === undefined || random() > 0.08) continue

@@ -40,8 +40,15 @@ capture() {
   cat "$work/patch"
 }
 
+# A repository without a commit inside the repository cannot be added, and must not cost the rest of the work.
+add_all() {
+  private_git add -A . && return
+  grep -q 'does not have a commit checked out' "$work/errors" || return 1
+  private_git add -A --ignore-errors . || :
+}
+
 take_patch() {
-  private_git read-tree "$2" && private_git add -A . || return 1
+  private_git read-tree "$2" && add_all || return 1
   # shellcheck disable=SC2086
   private_git diff --cached $diff_options --name-only "$2" >"$work/all" &&
     plain_git diff $diff_options --name-only >"$work/unstaged" || return 1

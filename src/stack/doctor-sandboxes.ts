@@ -1,0 +1,40 @@
+import { enginePlace } from '../adapters/docker/engine-place.ts'
+import type { Engine } from '../adapters/docker/engine.ts'
+import { engineFreeBytes } from '../adapters/docker/evict-images.ts'
+import { listLeftovers } from '../adapters/docker/list-leftovers.ts'
+import { judgeLeftover } from '../domain/leftovers.ts'
+
+const GIB = 1024 ** 3
+const TIMEOUT_MS = 10_000
+
+export interface SandboxFinding {
+  level: 'ok' | 'warn'
+  value: string
+  fix: string
+}
+
+/** What is overdue whoever its owner is: a sandbox worker of its stack would have removed it within half a minute. */
+export async function findLeftovers(engine: Engine): Promise<SandboxFinding> {
+  const all = await listLeftovers({ engine, now: Date.now(), signal: AbortSignal.timeout(TIMEOUT_MS) })
+  const overdue = all.filter((thing) => judgeLeftover(thing, thing).kind === 'remove')
+  const running = all.filter(({ state }) => state === 'running').length
+  const value = `${running} sandboxes run, ${overdue.length} things are overdue`
+  return overdue.length === 0
+    ? { level: 'ok', value, fix: '' }
+    : {
+        level: 'warn',
+        value,
+        fix: 'longhaul reap --dry-run (other stacks: start their workers, or longhaul down there)',
+      }
+}
+
+/** Room for images, against the watermark of the workers. */
+export async function findImageRoom(engine: Engine, minFreeGib: number): Promise<SandboxFinding> {
+  const free = await engineFreeBytes(engine)
+  if (free === null) return { level: 'ok', value: 'on another machine; its workers watch it', fix: '' }
+  const { rootDir } = await enginePlace(engine)
+  const value = `${(free / GIB).toFixed(0)} GiB free at ${rootDir}; below ${minFreeGib} GiB unused task images go`
+  return free < minFreeGib * GIB
+    ? { level: 'warn', value, fix: 'docker image prune, or a disk with more room' }
+    : { level: 'ok', value, fix: '' }
+}
