@@ -50,8 +50,13 @@ if (!Number.isInteger(rounds) || rounds < 1 || !Number.isInteger(listRounds) || 
 }
 
 const bed = await makeBed()
+let closing: Promise<void> | null = null
+const closeBed = (): Promise<void> => {
+  closing ??= bed.close()
+  return closing
+}
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void bed.close().finally(() => process.exit(130)))
+  process.once(signal, () => void closeBed().finally(() => process.exit(130)))
 }
 try {
   const rivals = await startRivals(bed)
@@ -72,7 +77,7 @@ try {
   if (values.out !== undefined) writeFileSync(values.out, `${JSON.stringify(result, null, 2)}\n`)
   console.log(values.json ? JSON.stringify(result) : table(result))
 } finally {
-  await bed.close()
+  await closeBed()
 }
 
 async function measureAndClose(rivals: Rival[]): Promise<Overheads> {
