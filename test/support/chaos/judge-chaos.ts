@@ -44,9 +44,9 @@ export async function judgeChaos(input: {
   )
   violations.push(...audit.violations)
   violations.push(...(await withoutOutcome(stack, run, records)))
-  const again = lostSamples(exchanges)
-  for (const [episode, lost] of again) {
-    if (lost > strikes) violations.push(`${episode} lost ${lost} turns to ${strikes} faults`)
+  const again = lostTurns(exchanges)
+  for (const [episode, { turns }] of again) {
+    if (turns > strikes) violations.push(`${episode} lost ${turns} turns to ${strikes} faults`)
   }
   if (isWhole) {
     const ledger = await checkLedger({ store: stack.store, recipe: await recipeOf(stack.store, run) }, run)
@@ -55,7 +55,7 @@ export async function judgeChaos(input: {
       violations.push(`the ledger counts ${ledger.totals.episodes} episodes, there are ${records.length}`)
     }
   }
-  const sampledAgain = [...again.values()].reduce((sum, lost) => sum + lost, 0)
+  const sampledAgain = [...again.values()].reduce((sum, { samples }) => sum + samples, 0)
   return { episodes: records.length, turns: audit.turns, sampledAgain, violations }
 }
 
@@ -66,13 +66,16 @@ async function withoutOutcome({ store }: ChaosStack, run: string, records: Episo
   return begun.filter((key) => !ended.has(key)).map((key) => `${key} has no outcome`)
 }
 
-/** Whole answers to one prompt beyond the first. */
-function lostSamples(exchanges: readonly Exchange[]): Map<string, number> {
+/** Turns that were answered more than once. A store that takes nothing for a while may cost one turn several samples. */
+function lostTurns(exchanges: readonly Exchange[]): Map<string, { turns: number; samples: number }> {
   const answered = exchanges.filter(({ status }) => status === 200)
-  const lost = new Map<string, number>()
+  const lost = new Map<string, { turns: number; samples: number }>()
   for (const [session, asked] of Map.groupBy(answered, ({ session: one }) => one)) {
-    const again = asked.length - new Set(asked.map(({ promptTokens }) => promptTokens)).size
-    if (again > 0) lost.set(session, again)
+    const again = [...Map.groupBy(asked, ({ promptTokens }) => promptTokens).values()].filter(
+      ({ length }) => length > 1,
+    )
+    const samples = again.reduce((sum, { length }) => sum + length - 1, 0)
+    if (again.length > 0) lost.set(session, { turns: again.length, samples })
   }
   return lost
 }
