@@ -60,6 +60,12 @@ test('not proven either way: 0 with "cannot exclude", 3 when strict', async () =
   assert.match(strict.stdout, /cannot exclude .*; strict\)/)
 })
 
+test('strict says nothing without a limit, so it is refused', async () => {
+  const { exitCode, stderr } = await compare('one:base', 'two', '--strict')
+  assert.equal(exitCode, 1)
+  assert.match(stderr, /Expected --max-regression beside --strict/)
+})
+
 test('a regression that is excluded passes also when strict', async () => {
   const { exitCode, stdout } = await compare('one:rl', 'one:base', '--max-regression', '0.02', '--strict')
   assert.equal(exitCode, 0)

@@ -3,6 +3,7 @@ import { availableParallelism, totalmem } from 'node:os'
 import { join } from 'node:path'
 
 import { type BaseImageIdentity, readBaseImageRecipe } from '../adapters/docker/base-image-recipe.ts'
+import { mayLimitDisk } from '../adapters/docker/disk-limit.ts'
 import { connectEngine, type Engine } from '../adapters/docker/engine.ts'
 import { imageExists } from '../adapters/docker/images.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
@@ -194,9 +195,9 @@ async function checkEngine(paths: StackPaths): Promise<Finding> {
 async function checkStorage(paths: StackPaths): Promise<Finding> {
   const engine = await reachableEngine(paths).catch(() => null)
   if (engine === null) return warn('unknown without an engine', 'longhaul up')
-  const info = (await engine.docker.info()) as { Driver?: string; CgroupVersion?: string; CgroupDriver?: string }
-  const driver = info.Driver ?? 'unknown'
-  const value = `${driver}, cgroup v${info.CgroupVersion ?? '1'} by ${info.CgroupDriver ?? 'unknown'}`
+  const { storageDriver: driver, backingFilesystem, cgroupVersion } = engine.facts
+  const counts = mayLimitDisk(engine) ? 'may limit' : 'cannot limit'
+  const value = `${driver} over ${backingFilesystem ?? 'an unknown file system'}, cgroup v${cgroupVersion}, ${counts} what a container writes`
   return driver === 'vfs' ? warn(value, 'put LONGHAUL_CACHE on ext4 or xfs') : ok(value)
 }
 

@@ -17,6 +17,8 @@ export interface ContainerSpecInput {
   labels: ContainerLabels
   /** `restricted`: the agent's, almost no capabilities. `default`: the engine's own set, for parity in grading. */
   capabilities: 'restricted' | 'default'
+  /** Whether the main process has an input, for who attaches to it. @default false */
+  stdin?: boolean
 }
 
 export interface ContainerLabels {
@@ -54,7 +56,7 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
     Hostname: 'sandbox',
     User: 'root',
     Tty: false,
-    OpenStdin: false,
+    OpenStdin: input.stdin ?? false,
     // With mode `none` the engine still sets up a network of its own, in a process of 70 MB for each container: 0.18 of the 0.40
     // CPU-seconds that a container costs. Without it runc alone gives the same namespace with nothing but loopback.
     NetworkDisabled: true,

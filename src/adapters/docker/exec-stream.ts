@@ -29,6 +29,12 @@ export async function openExec({ container, command, environment }: OpenExecInpu
   return { socket: await exec.start({ hijack: true, stdin: true }) }
 }
 
+/** The input and output of the main process, also before it runs. */
+export async function attach(container: Container): Promise<Duplex> {
+  const stream = await container.attach({ stream: true, stdin: true, stdout: true, stderr: true, hijack: true })
+  return stream as Duplex
+}
+
 export type StreamKind = 'stdout' | 'stderr'
 
 /** Splits the engine's multiplexed stream (8-byte header: kind, three zeros, big-endian length) into its payloads, in

@@ -34,6 +34,7 @@ export async function openSandbox(
       limits: limitsOnHost(context, input.limits),
       cpuset: context.cpus.take(name, input.limits.cpus),
       capabilities: 'restricted',
+      stdin: true,
       labels: {
         run: input.run,
         episode: input.episode,
@@ -51,6 +52,7 @@ export async function openSandbox(
     const { container, existing } = await createOrAdopt({ engine: context.engine, spec })
     requireUsable(name, existing)
     if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
+    if (existing === null) await context.runners.attach(name)
     if (existing?.State.Running !== true) await startOnce(container)
     const cpus = Math.min(input.limits.cpus, context.engine.cpus)
     const line = encodeInit({ tools: input.tools, repoDir: input.repoDir, cpus })

@@ -2,9 +2,9 @@ import type { Duplex } from 'node:stream'
 
 import type { Container } from 'dockerode'
 
-import { createDemultiplexer, openExec } from './exec-stream.ts'
+import { attach, createDemultiplexer, openExec } from './exec-stream.ts'
 import { type RunnerReply, sizeOfReply } from './runner-protocol.ts'
-import { readScript, runnerEnvironment } from './runner-scripts.ts'
+import { bootText, firstProcess, readScript, runnerEnvironment } from './runner-scripts.ts'
 
 /** The connection broke or the runner died before it answered: the journal knows what happened, so ask again. */
 export class RunnerStreamBroken extends Error {}
@@ -30,9 +30,29 @@ export interface ConnectRunnerInput {
 
 export async function connectRunner({ container, hasInit }: ConnectRunnerInput): Promise<RunnerConnection> {
   const [start, environment] = await Promise.all([readScript('start.sh'), runnerEnvironment()])
-  const command = ['/bin/sh', '-c', start, 'start', hasInit ? 'init' : 'loop']
+  const command = ['/bin/sh', '-c', start, 'start', firstProcess(hasInit)]
   const { socket } = await openExec({ container, command, environment })
   return createConnection(socket)
+}
+
+/** The first runner of a container that is about to start: its main process starts it on the container's own streams. Only
+ *  who created the container may do this, for all who attach hear every answer. */
+export async function attachRunner({ container, hasInit }: ConnectRunnerInput): Promise<RunnerConnection> {
+  const [socket, text] = await Promise.all([attach(container), bootText({ hasInit })])
+  const connection = createConnection(socket)
+  // Some versions of `head` read more of a pipe than they were asked for, so nothing may follow before the greeting.
+  const greeting = connection.ask(text)
+  greeting.catch(() => undefined)
+  return {
+    get isOpen() {
+      return connection.isOpen
+    },
+    async ask(request) {
+      await greeting
+      return connection.ask(request)
+    },
+    close: () => connection.close(),
+  }
 }
 
 function createConnection(socket: Duplex): RunnerConnection {
@@ -57,6 +77,7 @@ function createConnection(socket: Duplex): RunnerConnection {
     const reply = reader.push(payload)
     if (reply === 'malformed') return end('the runner answered out of form')
     if (reply === null) return
+    if (reply.words[0] === 'ended') return end('the runner has ended')
     const waiting = pending
     pending = null
     waiting?.resolve(reply)

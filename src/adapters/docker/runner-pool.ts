@@ -4,7 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { ignoreGone, isStatus, toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { mayStartAgain, startOnce } from './start-container.ts'
-import { type RunnerConnection, RunnerStreamBroken, connectRunner } from './runner-connection.ts'
+import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-protocol.ts'
 
 /** A runner that dies again and again is being killed by something inside: the sandbox is of no use. */
@@ -24,6 +24,8 @@ export interface RunnerRequest {
 export interface RunnerPool {
   /** @throws LonghaulError `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
   request(request: RunnerRequest): Promise<RunnerReply>
+  /** Before the start of a container that the caller has just created: its first runner needs no exec then. */
+  attach(name: string): Promise<void>
   /** Cuts the connection as a network would: what runs in the sandbox goes on. */
   disconnect(name: string): void
   dispose(): void
@@ -89,6 +91,10 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
 
   return {
     disconnect,
+    async attach(name) {
+      const container = engine.docker.getContainer(name)
+      connections.set(name, await attachRunner({ container, hasInit: engine.hasInit }))
+    },
     async request(request) {
       // A connection carries one request at a time; callers of the same sandbox wait for each other.
       const previous = queues.get(request.name) ?? Promise.resolve()

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
+import { shellQuote } from './runner-files.ts'
 import type { FileToPack } from './tar.ts'
 
 /** Variables of the exec that starts a runner, each with the scripts that it holds. They come with the request and not
@@ -21,6 +22,22 @@ const VARIABLES = {
   LH_COMMAND: ['command.sh'],
   LH_TOOLS: ['tools-window.sh', 'tools-edit.sh', 'tools.sh'],
 } as const
+
+/** What the main process of a container that is attached to reads first: how to start a runner that greets. */
+export async function bootText({ hasInit }: { hasInit: boolean }): Promise<string> {
+  const [start, environment] = await Promise.all([readScript('start.sh'), runnerEnvironment()])
+  const assignments = environment.map((variable) => {
+    const end = variable.indexOf('=') + 1
+    return `${variable.slice(0, end)}${shellQuote(variable.slice(end))}`
+  })
+  const text = [...assignments, `set -- ${firstProcess(hasInit)} greet`, start].join('\n')
+  return `${Buffer.byteLength(text)}\n${text}`
+}
+
+/** What the runner is told about the container's first process. */
+export function firstProcess(hasInit: boolean): 'init' | 'loop' {
+  return hasInit ? 'init' : 'loop'
+}
 
 const texts = new Map<string, Promise<string>>()
 
@@ -56,5 +73,7 @@ export async function packScripts(names: readonly string[]): Promise<FileToPack[
 }
 
 async function joined(names: readonly string[]): Promise<string> {
-  return (await Promise.all(names.map(readScript))).join('\n')
+  const text = (await Promise.all(names.map(readScript))).join('\n')
+  // They travel with each connection.
+  return text.replaceAll(/^ *#.*\n/gm, '')
 }

@@ -5,7 +5,7 @@ import { reinforcement } from './reinforce-combinations.ts'
 
 type Check = (recipe: Settings) => RecipeProblem[]
 
-const CHECKS: Check[] = [server, evaluation, fineTuning, reinforcement, sandboxSizes, trainerShape]
+const CHECKS: Check[] = [server, evaluation, fineTuning, reinforcement, sandboxSizes, trainerShape, network]
 
 export function checkCombinations(recipe: Settings): RecipeProblem[] {
   return CHECKS.flatMap((check) => check(recipe))
@@ -97,6 +97,18 @@ function sandboxSizes({ sandbox }: Settings): RecipeProblem[] {
         'a container cannot ask for more than it may use',
       ),
     )
+}
+
+/** Said, because a sandbox without a network where one was asked for would look like the agent's failure. */
+function network({ sandbox }: Settings): RecipeProblem[] {
+  if (sandbox.network === 'none') return []
+  return [
+    problem(
+      ['sandbox', 'network'],
+      'expected "none", got "proxy"',
+      'a network behind an allow list is not in this version; put what the tasks need into their images',
+    ),
+  ]
 }
 
 function trainerShape({ trainer }: Settings): RecipeProblem[] {

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import type { Command } from 'commander'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { renderHtmlComparison, renderMarkdownComparison, renderTextComparison } from '../../report/comparison-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { compareAndJudge } from '../compare-evaluations.ts'
@@ -49,6 +50,9 @@ async function compare(
   options: CompareCommandOptions,
   { console, exit }: CommandContext,
 ): Promise<void> {
+  if (options.strict === true && options.maxRegression === undefined) {
+    throw new LonghaulError({ code: 'Config.Invalid', message: 'Expected --max-regression beside --strict' })
+  }
   const before = await readEvaluationArgument(openStore, beforeText)
   const after = await readEvaluationArgument(openStore, afterText)
   const { data, codes } = compareAndJudge({ before, after, ...rulesOf(options) })

@@ -25,22 +25,27 @@ export function planSeed(seed: number, faults: readonly Fault[] = FAULTS): SeedP
   const training = cellsOf(faults, TRAINING_PHASES)
   const episodes = cellsOf(faults, EPISODE_PHASES)
   const trains = training.length > 0 && (seed % TRAINING_EVERY === 0 || episodes.length === 0)
-  const withCount = ([fault, phase]: [Fault, Phase]): Cell => ({
-    fault,
-    phase,
-    count: 1 + random.below(fault.needsSecondHost ? 1 : 2),
-  })
   if (trains) {
     const turn = episodes.length === 0 ? seed : Math.floor(seed / TRAINING_EVERY)
     const chosen = training[turn % training.length]
-    return { seed, kind: 'training', cells: chosen === undefined ? [] : [{ ...withCount(chosen), count: 1 }] }
+    return { seed, kind: 'training', cells: chosen === undefined ? [] : [cellOf(chosen, 1)] }
   }
   // Seeds in a row walk through the whole list, two cells at a time.
   const [alone, paired] = [episodes.filter(([{ isAlone }]) => isAlone), episodes.filter(([{ isAlone }]) => !isAlone)]
   const runs = [...alone.map((cell) => [cell]), ...inPairs(paired)]
   const place = seed - Math.ceil(seed / TRAINING_EVERY)
   const chosen = shuffled(runs)[(training.length > 0 ? place : seed) % runs.length] ?? []
-  return { seed, kind: 'evaluation', cells: chosen.map(withCount) }
+  // The earlier phase first, and the second fault at once: episodes must be left for it.
+  const ordered = chosen.toSorted(
+    ([, a], [, b]) => EPISODE_PHASES.indexOf(a as never) - EPISODE_PHASES.indexOf(b as never),
+  )
+  const first = 1 + random.below(chosen.length === 1 ? 3 : 2)
+  return { seed, kind: 'evaluation', cells: ordered.map((pair, index) => cellOf(pair, index === 0 ? first : 1)) }
+}
+
+function cellOf([fault, phase]: [Fault, Phase], count: number): Cell {
+  // A second host may get no more than one episode.
+  return { fault, phase, count: fault.needsSecondHost === true ? 1 : count }
 }
 
 /** Every pair fault × phase that applies. */

@@ -4,7 +4,9 @@ import type { EpisodeRecord, VerdictRecord } from '../../../src/contracts/episod
 import { episodeKeys } from '../../../src/contracts/keys.ts'
 import type { Ledger } from '../../../src/domain/ledger.ts'
 import { sha256Of } from '../../../src/adapters/artifacts/record-text.ts'
-import { episodesOf, turnsOf } from '../run-records.ts'
+import { readWholeTurns } from '../../../src/activities/host/transcript.ts'
+import { readIfWhole } from '../../../src/activities/whole-record.ts'
+import { episodesOf } from '../run-records.ts'
 
 export interface EpisodeDigest {
   /** `<stage>/<iteration>/<task>/<index>` */
@@ -39,14 +41,14 @@ export async function digestRun(store: ArtifactStore, run: string): Promise<RunD
 
 async function digestEpisode(store: ArtifactStore, run: string, record: EpisodeRecord): Promise<EpisodeDigest> {
   const { episode, disposition, failure } = record
-  const turns = (await turnsOf(store, episode)).flatMap(({ action, observation }) => {
+  const turns = (await readWholeTurns(store, episode)).flatMap(({ action, observation }) => {
     if (observation === null) return []
     const { token: _, sampledAtMs: __, sampleMs: ___, ...sampled } = action
     const { observedAtMs: ____, execution, ...seen } = observation
     const ended = execution === null ? null : { ...execution, wallMs: 0 }
     return [plain(run, { sampled, seen, ended })]
   })
-  const verdict = await store.readRecord<VerdictRecord>(episodeKeys.verdict(episode)).catch(() => null)
+  const verdict = await readIfWhole<VerdictRecord>(store, episodeKeys.verdict(episode))
   const patch = await store.read(episodeKeys.patch(episode))
   return {
     id: episode.slice(run.length + 1),

@@ -1,6 +1,14 @@
-# Main process of a sandbox: the dead-man switch. It ends, and the container with it, after ROUNDS rounds of SECONDS
-# in which nobody renewed the lease. It counts rounds instead of reading a clock, so a clock jump reaps nothing.
+# Main process of a sandbox. It starts the first runner on the container's own input and output, which saves the exec. The
+# scripts come first, after a line with their length; the stream stays open when the runner dies, so its end is told.
+# Then it is the dead-man switch: it ends, and the container with it, after ROUNDS rounds of SECONDS in which nobody
+# renewed the lease. It counts rounds instead of reading a clock, so a clock jump reaps nothing.
 # arguments: SECONDS ROUNDS
+exec 3<&0 </dev/null
+{
+  read -r lh_bytes && (eval "$(head -c "$lh_bytes")")
+  echo 'lh1 ended'
+} <&3 3<&- &
+exec 3<&- >/dev/null 2>&1
 previous=
 missed=0
 while [ "$missed" -lt "$2" ]; do

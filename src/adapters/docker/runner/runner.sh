@@ -1,11 +1,13 @@
 # The resident runner: one request a line on stdin, one framed reply on stdout. Between requests it keeps nothing that
 # an answer depends on, so a second one started after a broken stream gives the same answers from the journal.
-# argument: `init` where the container's first process is an init helper, else `loop`: the lease loop itself
+# arguments: `init` where the container's first process is an init helper, else `loop`: the lease loop itself; `greet` to
+# say first that requests may come
 #
 # Reply: `lh1 KIND …` on one line; for init and turn a line with the open file, then as many bytes as the numbers say.
 umask 077
 cd /
 first_process=$1
+[ "${2-}" != greet ] || echo 'lh1 hello'
 newline='
 '
 # What the agent's processes must not inherit.

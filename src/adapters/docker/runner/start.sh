@@ -6,4 +6,4 @@ unset LH_RUNNER LH_SUPERVISOR LH_COMMAND LH_TOOLS LH_SNAPSHOT
 if [ ! -d /.lh/in ]; then mkdir -p -m 700 /.lh /.lh/bin /.lh/turns /.lh/state /.lh/in; fi
 [ -f /.lh/image-environment ] || (umask 077 && export -p >/.lh/image-environment)
 exec env -i PATH="$PATH" LH_TURN=- LH_RUNNER="$lh_runner" LH_SUPERVISOR="$lh_supervisor" LH_COMMAND="$lh_command" \
-  LH_TOOLS="$lh_tools" LH_SNAPSHOT="$lh_snapshot" /bin/sh -c 'eval "$LH_RUNNER"' runner "$1"
+  LH_TOOLS="$lh_tools" LH_SNAPSHOT="$lh_snapshot" /bin/sh -c 'eval "$LH_RUNNER"' runner "$@"

@@ -17,7 +17,8 @@ esac
 entry='. /.lh/bin/command.sh; '$entry'; eval "$lh_command"'
 
 start_watcher() {
-  exec 8<>"$watch_pipe" 9<"$watch_pipe"
+  # By the open pipe, for its name is gone: the reading end alone, so that a watcher sees when its supervisor dies.
+  exec 9</proc/self/fd/8
   # By `exec`, for redirections of a function leave copies of what they replace: nobody else may hold our pipes.
   (exec <&9 >/dev/null 8>&- 9>&- && watch_turns) &
   watcher=$!
@@ -107,6 +108,7 @@ measure_output() {
   [ "$size" -le 1048576 ] || : >"$dir.big"
 }
 
+exec 8<>"$watch_pipe"
 start_watcher
 echo "$watcher"
 while read -r turn token timeout_ms command_file; do

@@ -1,5 +1,5 @@
-# Ends every process but the container's own: its first one, the lease loop, this runner. Which those are is asked of the
-# kernel, for whatever lies on the disk may have been changed from inside.
+# Ends every process but the container's own: its first one, the lease loop, this runner and its parent, which tells when
+# it ends. Which those are is asked of the kernel, for whatever lies on the disk may have been changed from inside.
 sweep() {
   find_keeper
   # While everybody stands still nobody can fork.
@@ -9,11 +9,16 @@ sweep() {
     passes=$((passes - 1))
     sleep 0.05 2>/dev/null || sleep 1
   done
-  [ "$keeper" -eq 1 ] || kill -s CONT "$keeper"
+  for pid in "$keeper" "$parent"; do
+    [ "$pid" -le 1 ] || kill -s CONT "$pid"
+  done
 }
 
 # The lease loop is the first process itself, or its eldest child: any other child is an orphan of a later process.
 find_keeper() {
+  read -r line <"/proc/$$/stat"
+  set -- ${line##*)}
+  parent=$2
   keeper=1
   if [ "$first_process" = loop ]; then return; fi
   eldest=
@@ -30,7 +35,7 @@ kill_others() {
   alive=1
   for process in /proc/[0-9]*; do
     pid=${process#/proc/}
-    case $pid in 1 | "$keeper" | "$$") continue ;; esac
+    case $pid in 1 | "$keeper" | "$parent" | "$$") continue ;; esac
     { read -r line <"$process/stat"; } 2>/dev/null || continue
     set -- ${line##*)}
     case $1 in Z | X) continue ;; esac
