@@ -1,5 +1,5 @@
 /** How a task is graded: which upstream harness is imitated byte for byte. */
-export type GradingProfile = 'fork-4.0.3'
+export type GradingProfile = 'fork-4.0.3' | 'swebench-4.1' | 'swebench-5' | 'rebench-v2'
 
 /** A row of the SWE-rebench schema, columns and spelling as published (nebius/SWE-rebench); unknown columns are kept. */
 export interface SweRebenchRow {
@@ -39,7 +39,10 @@ export interface Task {
   failToPass: string[]
   passToPass: string[]
   gradingProfile: GradingProfile
+  /** `testCmd` is empty where the harness itself knows it, by repository and version or by a script of the row. */
   installConfig: { install: string | null; testCmd: string; logParser: string }
+  /** What harnesses other than the fork's read beside that; absent for its rows. */
+  harness?: TaskHarness
   image: string
   /** Directory of the repository inside the image. */
   repoDir: string
@@ -49,6 +52,14 @@ export interface Task {
   createdAt: string | null
   /** SHA-256 of the row it came from. */
   rowHash: string
+}
+
+export interface TaskHarness {
+  version: string | null
+  /** The script of a v5 row. */
+  evalScript: string | null
+  evalType: 'pass_and_fail' | 'fail_only' | null
+  language: string | null
 }
 
 /** Regenerates a synthesised task exactly: same source, same bytes, on every machine. */

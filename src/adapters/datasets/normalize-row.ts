@@ -1,11 +1,14 @@
-import type { SyntheticSource, Task } from '../../contracts/tasks.types.ts'
-import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { assertNever } from '../../contracts/errors.ts'
+import type { GradingProfile, SyntheticSource, Task } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
 import { canonicalHash } from './canonical-hash.ts'
+import { derivedImage, rowImage } from './image-reference.ts'
 import { RowColumns } from './row-columns.ts'
+import { rowProfile } from './row-format.ts'
+import { rowInstallConfig } from './row-install-config.ts'
 
 /** Root of the repository in every image of the SWE-bench families. */
-const REPO_DIR = '/testbed'
+const TESTBED = '/testbed'
 
 export interface NormalizeOptions {
   /** Where the row stands (for instance `line 12`), for messages about rows without an id. */
@@ -13,7 +16,7 @@ export interface NormalizeOptions {
 }
 
 /**
- * A row of the SWE-rebench schema as a task. Strict: a row that could not be graded exactly is refused, never guessed.
+ * A row of any SWE-bench or SWE-rebench publication as a task. Strict: a row that could not be graded exactly is refused, never guessed.
  * @throws LonghaulError `Task.Invalid` with row and column
  */
 export function normalizeRow(row: unknown, { label = '(row without id)' }: NormalizeOptions = {}): Task {
@@ -28,39 +31,79 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
   const failToPass = columns.texts('FAIL_TO_PASS')
   // The official rule would call a task without such tests resolved by any patch.
   if (failToPass.length === 0) throw columns.refuse('FAIL_TO_PASS', 'a list of at least one test', failToPass)
-  const image = columns.optionalText('image_name') ?? columns.optionalText('docker_image')
-  if (image === null) throw columns.refuse('image_name', 'an image reference (or docker_image)', null)
+  const profile = rowProfile(columns)
+  const repo = repository(columns)
+  const synthetic = syntheticSource(columns)
 
   return {
     taskId,
-    repo: columns.text('repo'),
+    repo,
     baseCommit,
     statement: columns.text('problem_statement'),
     goldPatch: columns.text('patch'),
     testPatch: readableTestPatch(columns),
     failToPass,
     passToPass: columns.texts('PASS_TO_PASS'),
-    gradingProfile: 'fork-4.0.3',
-    installConfig: installConfig(columns),
-    image,
-    repoDir: REPO_DIR,
-    synthetic: syntheticSource(columns),
-    createdAt: columns.optionalText('created_at'),
+    gradingProfile: profile,
+    installConfig: rowInstallConfig(columns, profile),
+    ...harness(columns, profile),
+    image: rowImage({ columns, taskId, ...imageRule({ profile, taskId, synthetic }) }),
+    repoDir: profile === 'rebench-v2' ? `/${repo.slice(repo.indexOf('/') + 1)}` : TESTBED,
+    synthetic,
+    createdAt: columns.optionalDate('created_at'),
     rowHash: canonicalHash(row),
   }
 }
 
-function installConfig(columns: RowColumns): Task['installConfig'] {
-  const config = columns.object('install_config')
-  // Rows without it belong to the classic data sets, which another harness grades.
-  if (config === null) throw columns.refuse('install_config', 'an object', config)
-  const testCmd = commandLine(columns, 'install_config.test_cmd', config['test_cmd'])
-  if (testCmd === null) throw columns.refuse('install_config.test_cmd', 'a command', config['test_cmd'])
-  const logParser = config['log_parser']
-  if (typeof logParser !== 'string' || !LOG_PROFILES['fork-4.0.3'].parsers.has(logParser)) {
-    throw columns.refuse('install_config.log_parser', 'a log parser of this version', logParser)
+/** The second part is a directory of V2's images, so it must be a plain name. */
+function repository(columns: RowColumns): string {
+  const repo = columns.text('repo')
+  if (/^[\w.-]+\/(?!\.\.?$)[\w.-]+$/.test(repo)) return repo
+  throw columns.refuse('repo', 'an owner and a name', repo)
+}
+
+interface ImageRuleInput {
+  profile: GradingProfile
+  taskId: string
+  synthetic: SyntheticSource | null
+}
+
+/** Which columns name an image, and which name upstream derives where they do not. */
+function imageRule({ profile, taskId, synthetic }: ImageRuleInput): { names: string[]; fallback: string | null } {
+  const names = ['image_name', 'docker_image']
+  switch (profile) {
+    case 'fork-4.0.3':
+      return { names, fallback: synthetic === null ? derivedImage('swerebench', taskId) : null }
+    case 'swebench-4.1':
+      return { names, fallback: derivedImage('swebench', taskId) }
+    case 'swebench-5':
+      return { names: ['image'], fallback: null }
+    case 'rebench-v2':
+      return { names, fallback: null }
+    default:
+      return assertNever(profile)
   }
-  return { install: commandLine(columns, 'install_config.install', config['install']), testCmd, logParser }
+}
+
+/** Rows of the fork have nothing beside their installation; without the key their stored tasks stay what they were. */
+function harness(columns: RowColumns, profile: GradingProfile): Pick<Task, 'harness'> {
+  const version = columns.optionalWord('version')
+  columns.object('meta')
+  if (profile === 'fork-4.0.3') return {}
+  const isV5 = profile === 'swebench-5'
+  if (isV5) columns.object('image_assets')
+  const evalType = isV5 ? columns.text('eval_type') : null
+  if (evalType !== null && evalType !== 'pass_and_fail' && evalType !== 'fail_only') {
+    throw columns.refuse('eval_type', '"pass_and_fail" or "fail_only"', evalType)
+  }
+  return {
+    harness: {
+      version,
+      evalScript: isV5 ? columns.text('eval_script') : null,
+      evalType,
+      language: columns.optionalText('language'),
+    },
+  }
 }
 
 /** A diff that the grader cannot read would fail at every grading: refuse it here, where it has a name. */
@@ -68,14 +111,6 @@ function readableTestPatch(columns: RowColumns): string {
   const patch = columns.text('test_patch')
   readPatchedFiles(patch)
   return patch
-}
-
-/** Text, a list of commands (joined as one chain), or nothing. */
-function commandLine(columns: RowColumns, column: string, value: unknown): string | null {
-  if (value === undefined || value === null) return null
-  const parts = Array.isArray(value) ? value : [value]
-  if (!parts.every((part) => typeof part === 'string')) throw columns.refuse(column, 'a command', value)
-  return parts.length === 0 ? null : parts.join(' && ')
 }
 
 function syntheticSource(columns: RowColumns): SyntheticSource | null {

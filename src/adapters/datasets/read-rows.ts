@@ -1,10 +1,13 @@
 import { readFile } from 'node:fs/promises'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { decodeText } from './decode-text.ts'
 
 export interface LabelledRow {
   row: unknown
   /** Where it stands: `line 3` or `item 3`, counted from 1. */
   label: string
+  /** Why there is no row. */
+  broken?: LonghaulError
 }
 
 /**
@@ -12,12 +15,27 @@ export interface LabelledRow {
  * @throws LonghaulError `Config.NotFound` when there is no such file, `Task.Invalid` when it is not JSON
  */
 export async function readRows(path: string): Promise<LabelledRow[]> {
-  const text = await readText(path)
+  const rows = await scanRows(path)
+  const broken = rows.find((row) => row.broken !== undefined)?.broken
+  if (broken !== undefined) throw broken
+  return rows
+}
+
+/** The same, with each line that is no JSON in its place among the rows. */
+export async function scanRows(path: string): Promise<LabelledRow[]> {
+  const text = (await readText(path)).replace(/^\uFEFF/, '')
   if (text.trimStart().startsWith('[')) return readArray(path, text)
-  return text.split('\n').flatMap((line, index) => {
-    const label = `line ${index + 1}`
-    return line.trim() === '' ? [] : [{ row: parse(path, line, label), label }]
-  })
+  return text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [readLine(path, line, index)]))
+}
+
+function readLine(path: string, line: string, index: number): LabelledRow {
+  const label = `line ${index + 1}`
+  try {
+    return { row: parse(path, line, label), label }
+  } catch (error) {
+    if (isLonghaulError(error)) return { row: null, label, broken: error }
+    throw error
+  }
 }
 
 function readArray(path: string, text: string): LabelledRow[] {
@@ -40,7 +58,7 @@ function parse(path: string, text: string, label: string): unknown {
 
 async function readText(path: string): Promise<string> {
   try {
-    return await readFile(path, 'utf8')
+    return decodeText(await readFile(path))
   } catch (cause) {
     throw new LonghaulError({
       code: 'Config.NotFound',

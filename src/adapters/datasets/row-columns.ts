@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import { instant } from '../../domain/instant.ts'
 
 type UnknownRow = Record<string, unknown>
 
@@ -29,11 +30,39 @@ export class RowColumns {
     return value === undefined || value === null || value === '' ? null : this.text(column)
   }
 
+  /** Whether the row has this column, be it null. */
+  has(column: string): boolean {
+    return Object.hasOwn(this.#row, column)
+  }
+
+  /** Text or a number, as text; some publications hold versions as numbers. Null when absent. */
+  optionalWord(column: string): string | null {
+    const value = this.#row[column]
+    return typeof value === 'number' && Number.isFinite(value) ? String(value) : this.optionalText(column)
+  }
+
+  /** ISO text as published; a number is milliseconds since 1970. Null when absent. */
+  optionalDate(column: string): string | null {
+    const value = this.#row[column]
+    if (typeof value === 'number' || typeof value === 'bigint' || value instanceof Date) {
+      const date = new Date(typeof value === 'bigint' ? Number(value) : value)
+      if (!Number.isNaN(date.getTime())) return date.toISOString()
+    }
+    const text = typeof value === 'string' ? this.optionalText(column) : (value ?? null)
+    if (text !== null && (typeof text !== 'string' || instant(text) === null)) {
+      throw this.#refuse(column, 'a date', text)
+    }
+    return text
+  }
+
   /** A list of texts, or the same as JSON text. Order and duplicates are kept. */
   texts(column: string): string[] {
     const value = this.#parsed(column)
     const isTexts = Array.isArray(value) && value.every((item) => typeof item === 'string' && item !== '')
     if (!isTexts) throw this.#refuse(column, 'a list of non-empty texts', value)
+    if (!value.every((item: string) => item.isWellFormed())) {
+      throw this.#refuse(column, 'texts without lone surrogates', '(lone surrogate)')
+    }
     return value as string[]
   }
 
@@ -73,6 +102,6 @@ function isObject(value: unknown): value is UnknownRow {
 }
 
 function abbreviate(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value)
+  const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? String(value))
   return text.length <= 80 ? text : `${text.slice(0, 77)}...`
 }

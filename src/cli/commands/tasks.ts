@@ -5,6 +5,7 @@ import { EXIT } from '../exit-codes.ts'
 import { untilInterrupted } from '../interrupts.ts'
 import { examples, integer, jsonOption, withRecipeOptions } from '../options.ts'
 import { readRecipeArgument } from '../recipe-argument.ts'
+import { addImport } from './tasks-import.ts'
 import { addDifficulty } from './tasks-difficulty.ts'
 
 interface SynthesizeOptions {
@@ -26,7 +27,7 @@ interface GateOptions {
 }
 
 export function addTasks(program: Command, context: CommandContext): void {
-  const tasks = program.command('tasks').description('make, check and curate tasks')
+  const tasks = program.command('tasks').description('make, import, check and curate tasks')
   tasks
     .command('synthesize')
     .description('make small real repair tasks from a seed, as SWE-rebench rows; the same seed makes the same bytes')
@@ -59,6 +60,7 @@ export function addTasks(program: Command, context: CommandContext): void {
     )
     .action((options: GateOptions) => gate(options, context))
   addDifficulty(tasks, context)
+  addImport(tasks, context)
 }
 
 async function synthesize(options: SynthesizeOptions, { console }: CommandContext): Promise<void> {

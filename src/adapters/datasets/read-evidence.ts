@@ -1,0 +1,50 @@
+import { readFile } from 'node:fs/promises'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { TaskEvidence } from '../../contracts/suites.types.ts'
+import { readRows } from './read-rows.ts'
+
+/**
+ * What running tasks showed, one JSON object a line.
+ * @throws LonghaulError `Config.NotFound` without the file, `Task.Invalid` with the line that is something else
+ */
+export async function readEvidence(path: string): Promise<Map<string, TaskEvidence>> {
+  const evidence = new Map<string, TaskEvidence>()
+  for (const { row, label } of await readRows(path)) {
+    if (!isEvidence(row) || evidence.has(row.instance_id)) {
+      throw new LonghaulError({
+        code: 'Task.Invalid',
+        message: 'Expected {instance_id, emptyLog?, goldRuns?} of a task that has no other line',
+        details: { file: path, row: label },
+      })
+    }
+    evidence.set(row.instance_id, row)
+  }
+  return evidence
+}
+
+/** Instance ids, one a line; blank lines and lines that begin with # are skipped. */
+export async function readIds(path: string): Promise<string[]> {
+  try {
+    const lines = (await readFile(path, 'utf8')).split(/\r?\n/).map((line) => line.trim())
+    return lines.filter((line) => line !== '' && !line.startsWith('#'))
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: 'Expected a file of instance ids, but it cannot be read',
+      details: { file: path },
+      cause,
+    })
+  }
+}
+
+function isEvidence(value: unknown): value is TaskEvidence {
+  if (typeof value !== 'object' || value === null) return false
+  const { instance_id: id, emptyLog, goldRuns } = value as Record<string, unknown>
+  const isLog = emptyLog === undefined || typeof emptyLog === 'string'
+  const isRuns = goldRuns === undefined || (Array.isArray(goldRuns) && goldRuns.every(isStatuses))
+  return typeof id === 'string' && isLog && isRuns
+}
+
+function isStatuses(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.values(value).every((item) => typeof item === 'string')
+}

@@ -1,0 +1,50 @@
+import type { GradingProfile, Task } from '../../contracts/tasks.types.ts'
+import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+import type { RowColumns } from './row-columns.ts'
+
+/** How the row's harness installs, tests and reads the log; the classic ones know commands by repository and version. */
+export function rowInstallConfig(columns: RowColumns, profile: GradingProfile): Task['installConfig'] {
+  if (profile === 'swebench-4.1') {
+    return { install: null, testCmd: '', logParser: knownParser(columns, profile, 'repo', columns.text('repo')) }
+  }
+  if (profile === 'swebench-5') {
+    return {
+      install: null,
+      testCmd: '',
+      logParser: knownParser(columns, profile, 'log_parser', columns.text('log_parser')),
+    }
+  }
+  const config = columns.object('install_config')
+  // Upstream aborts its whole run on such a row.
+  if (config === null) throw columns.refuse('install_config', 'an object', config)
+  requireWord(columns, 'install_config.python', config['python'])
+  const chain = profile === 'rebench-v2' ? '\n' : ' && '
+  const testCmd = commandLine(columns, 'install_config.test_cmd', config['test_cmd'], chain)
+  if (testCmd === null) throw columns.refuse('install_config.test_cmd', 'a command', config['test_cmd'])
+  return {
+    install: commandLine(columns, 'install_config.install', config['install'], chain),
+    testCmd,
+    logParser: knownParser(columns, profile, 'install_config.log_parser', config['log_parser']),
+  }
+}
+
+/** A name that upstream knows, also one that this version has not ported: such a task is kept and cannot be run yet. */
+function knownParser(columns: RowColumns, profile: GradingProfile, column: string, name: unknown): string {
+  const { parsers, unported } = LOG_PROFILES[profile]
+  if (typeof name === 'string' && (parsers.has(name) || unported.has(name))) return name
+  throw columns.refuse(column, `a log parser of ${profile}`, name)
+}
+
+/** Text, a list of commands (joined as one chain), or nothing. */
+function commandLine(columns: RowColumns, column: string, value: unknown, chain: string): string | null {
+  if (value === undefined || value === null) return null
+  const parts = Array.isArray(value) ? value : [value]
+  const isCommands = parts.every((part) => typeof part === 'string' && part.isWellFormed())
+  if (!isCommands) throw columns.refuse(column, 'a command', value)
+  return parts.length === 0 ? null : parts.join(chain)
+}
+
+function requireWord(columns: RowColumns, column: string, value: unknown): void {
+  if (value === undefined || value === null || typeof value === 'string' || typeof value === 'number') return
+  throw columns.refuse(column, 'text or a number', value)
+}

@@ -1,0 +1,112 @@
+import { rename, writeFile } from 'node:fs/promises'
+import type { Command } from 'commander'
+import { importSuite } from '../../adapters/datasets/import-suite.ts'
+import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
+import { paperFilters, readFilter } from '../../domain/filter-words.ts'
+import { importTables, sayImport } from '../../report/import-table.ts'
+import { renderTable } from '../../report/text-report.ts'
+import type { CommandContext } from '../command-context.ts'
+import { EXIT } from '../exit-codes.ts'
+import { collect, examples, jsonOption } from '../options.ts'
+
+interface ImportOptions {
+  revision?: string
+  split?: string
+  hubUrl?: string
+  filter: string[]
+  paperFilters?: true
+  ids?: string
+  evidence?: string
+  skipRefused?: true
+  output: string
+  json?: true
+}
+
+export function addImport(tasks: Command, context: CommandContext): void {
+  tasks
+    .command('import')
+    .argument('<source>', 'a .json, .jsonl or .parquet file, or a data set of the hub such as nebius/SWE-rebench')
+    .description('check every row of a published data set, filter, and write a suite that recipes name as kind: rows')
+    .requiredOption(
+      '--output <file>',
+      'JSONL of the kept rows as published; its record is written to <file>.suite.json',
+    )
+    .option('--revision <commit>', 'commit of a data set of the hub; branches and tags move and are refused')
+    .option('--split <label>', 'split of a data set of the hub, as published: test, filtered, 2025_05')
+    .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
+    .option(
+      '--filter <filter>',
+      'repeatable, applied in this order: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, hidden-names, deterministic>=N',
+      collect,
+      [],
+    )
+    .option(
+      '--paper-filters',
+      'the four of arXiv 2508.03501 after those: hidden-names files<=7 lines<=499 llm-score!=3 deterministic>=50',
+    )
+    .option('--ids <file>', 'only these instance ids, one a line, before all other filters')
+    .option('--evidence <file>', 'JSONL {instance_id, emptyLog, goldRuns} that hidden-names and deterministic read')
+    .option('--skip-refused', 'write the suite although rows were refused (default: write nothing, exit 1)')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul tasks import verified.parquet --output verified.jsonl',
+        'longhaul tasks import nebius/SWE-rebench-leaderboard --revision ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b --split 2025_05 --output may.jsonl',
+        "longhaul tasks import rows.jsonl --filter 'created>=2025-03-01' --filter 'files<=7' --output recent.jsonl",
+      ),
+    )
+    .action((source: string, options: ImportOptions) => runImport(source, options, context))
+}
+
+async function runImport(argument: string, options: ImportOptions, { console, exit }: CommandContext): Promise<void> {
+  const source = readSourceArgument(argument, options)
+  const filters: SuiteFilter[] = [
+    ...(options.ids === undefined ? [] : [{ kind: 'ids' as const, ids: await readIds(options.ids) }]),
+    ...options.filter.map(readFilter),
+    ...(options.paperFilters === true ? paperFilters() : []),
+  ]
+  const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
+  const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
+  const { suite, kept } = await importSuite({ source, filters, evidence, hubUrl })
+  const isWritten = suite.refused.length === 0 || options.skipRefused === true
+  if (isWritten) {
+    await replaceFile(options.output, kept.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
+    await replaceFile(`${options.output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
+  }
+  if (options.json === true) console.record({ written: isWritten ? options.output : null, ...suite })
+  else {
+    const tables = importTables(suite).map(renderTable)
+    console.out([...tables, sayImport(suite, isWritten ? options.output : null)].join('\n\n'))
+  }
+  if (!isWritten) exit(EXIT.usage)
+}
+
+/** What ends like a file is one; everything else is a data set, which needs to be pinned. */
+function readSourceArgument(argument: string, { revision, split }: ImportOptions): ImportSource {
+  if (/\.(?:jsonl?|ndjson|parquet)$/.test(argument)) {
+    if (revision === undefined && split === undefined) return { kind: 'file', path: argument }
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected --revision and --split only with a data set of the hub: a file is one split already',
+      details: { file: argument },
+    })
+  }
+  if (!/^[\w.-]+\/[\w.-]+$/.test(argument) || revision === undefined || split === undefined) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected a .json, .jsonl or .parquet file, or OWNER/NAME of the hub with --revision and --split',
+      details: { source: argument },
+    })
+  }
+  return { kind: 'hub', dataset: argument, revision, split }
+}
+
+/** Whole or not at all: a reader never sees half a suite. */
+async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`
+  await writeFile(temporary, text)
+  await rename(temporary, path)
+}

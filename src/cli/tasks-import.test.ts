@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { longhaul } from '../../test/support/command-line.ts'
+import { startHubServer } from '../../test/support/datasets/hub-server.ts'
+import { rebench } from '../../test/support/datasets/published-rows.ts'
+import { writeParquet } from '../../test/support/datasets/write-parquet.ts'
+import { loadTasks } from '../adapters/datasets/load-tasks.ts'
+import { readRows } from '../adapters/datasets/read-rows.ts'
+import { plainValue } from '../adapters/datasets/plain-row.ts'
+import { EXIT } from './exit-codes.ts'
+
+const folder = await mkdtemp(join(tmpdir(), 'longhaul-tasks-import-'))
+after(() => rm(folder, { recursive: true }))
+
+const place = (name: string) => join(folder, name)
+const jsonl = (rows: unknown[]) => rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join('')
+
+test('a file is imported, filtered and can be named by a recipe; its record says how it came about', async () => {
+  const rows = [rebench.row('owner__thing-1'), { ...rebench.row('owner__thing-2'), created_at: new Date('2025-07-01') }]
+  await writeFile(place('rows.parquet'), writeParquet({ schema: rebench.schema, rows }))
+  const output = place('suite.jsonl')
+  const args = ['tasks', 'import', place('rows.parquet'), '--filter', 'created>=2025-06-01', '--output', output]
+  const { exitCode, stdout } = await longhaul(...args)
+  assert.equal(exitCode, EXIT.ok)
+  assert.match(stdout, /created>=2025-06-01 +1 +1 +0/)
+  assert.match(stdout, /1 of 2 rows kept, 0 refused \(1 of fork-4\.0\.3\)/)
+  const [task] = await loadTasks({ kind: 'rows', path: output, limit: null })
+  assert.equal(task?.taskId, 'owner__thing-2')
+  const record = JSON.parse(await readFile(`${output}.suite.json`, 'utf8'))
+  assert.deepEqual(record.tasks, [{ taskId: 'owner__thing-2', rowHash: task?.rowHash }])
+  assert.equal(record.filters[0].kept, 1)
+})
+
+test('refused rows are all shown and nothing is written, unless they may be skipped', async () => {
+  const bad = { ...rebench.row('owner__thing-2'), FAIL_TO_PASS: [] }
+  await writeFile(place('bad.jsonl'), jsonl([bad, rebench.row('owner__thing-1'), { ...bad, instance_id: '../x' }]))
+  const output = place('from-bad.jsonl')
+  const refused = await longhaul('tasks', 'import', place('bad.jsonl'), '--output', output)
+  assert.equal(refused.exitCode, EXIT.usage)
+  assert.match(
+    refused.stdout,
+    /1 +line 1 +owner__thing-2 +FAIL_TO_PASS +Expected FAIL_TO_PASS to be a list of at least one/,
+  )
+  assert.match(refused.stdout, /3 +line 3 +\.\.\/x +instance_id/)
+  await assert.rejects(access(output))
+  const skipped = await longhaul('tasks', 'import', place('bad.jsonl'), '--output', output, '--skip-refused', '--json')
+  assert.equal(skipped.exitCode, EXIT.ok)
+  const { counts, written } = JSON.parse(skipped.stdout)
+  assert.deepEqual([counts, written], [{ rows: 3, refused: 2, accepted: 1, kept: 1 }, output])
+  assert.equal((await readRows(output)).length, 1)
+})
+
+test('the paper’s filters are counted one by one, with evidence from running the tasks', async () => {
+  await writeFile(place('paper.jsonl'), jsonl(['1', '2', '3'].map((number) => rebench.row(`owner__thing-${number}`))))
+  const log = "AttributeError: module 'm' has no attribute 'fresh_name'"
+  const evidence = [
+    {
+      instance_id: 'owner__thing-1',
+      emptyLog: 'FAILED',
+      goldRuns: Array.from({ length: 50 }, () => ({ x: 'PASSED' })),
+    },
+    { instance_id: 'owner__thing-2', emptyLog: log },
+  ]
+  await writeFile(place('evidence.jsonl'), jsonl(evidence))
+  const args = [
+    '--paper-filters',
+    '--evidence',
+    place('evidence.jsonl'),
+    '--output',
+    place('paper-suite.jsonl'),
+    '--json',
+  ]
+  const { stdout } = await longhaul('tasks', 'import', place('paper.jsonl'), ...args)
+  const { filters, tasks } = JSON.parse(stdout) as { filters: Record<string, number>[]; tasks: { taskId: string }[] }
+  assert.deepEqual(
+    filters.map(({ kept, dropped, lacking }) => [kept, dropped, lacking]),
+    [[1, 1, 1], ...[0, 1, 2, 3].map(() => [1, 0, 0])],
+  )
+  assert.deepEqual(
+    tasks.map(({ taskId }) => taskId),
+    ['owner__thing-1'],
+  )
+})
+
+test('a data set of a hub is imported by name, revision and split', async () => {
+  const dataset = 'nebius/SWE-rebench-leaderboard'
+  const revision = 'ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b'
+  const bytes = writeParquet({ schema: rebench.schema, rows: [rebench.row()] })
+  await using hub = await startHubServer({ dataset, revision, files: { 'data/2025_05-00000-of-00001.parquet': bytes } })
+  const where = ['--revision', revision, '--split', '2025_05', '--hub-url', hub.url]
+  const { exitCode, stdout } = await longhaul(
+    'tasks',
+    'import',
+    dataset,
+    ...where,
+    '--output',
+    place('may.jsonl'),
+    '--json',
+  )
+  assert.equal(exitCode, EXIT.ok)
+  assert.deepEqual(JSON.parse(stdout).source, { kind: 'hub', dataset, revision, split: '2025_05' })
+  const unpinned = await longhaul('tasks', 'import', dataset, '--output', place('x.jsonl'))
+  assert.equal(unpinned.exitCode, EXIT.usage)
+  assert.match(unpinned.stderr, /--revision and --split/)
+})
+
+test('tasks of a harness that cannot be run yet are refused by a recipe, by name', async () => {
+  const path = place('classic.jsonl')
+  const { classic } = await import('../../test/support/datasets/published-rows.ts')
+  await writeFile(path, jsonl([classic.row()]))
+  await assert.rejects(loadTasks({ kind: 'rows', path, limit: null }), {
+    code: 'Config.Invalid',
+    message: /swebench-4\.1/,
+  })
+})

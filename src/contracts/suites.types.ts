@@ -1,0 +1,72 @@
+/** Suites made from published data sets: where they come from, what was left out and why. */
+
+/** Where rows are read from. */
+export type ImportSource =
+  /** A split label is the publisher's own grouping; it says nothing certain about when tasks were made. */
+  { kind: 'hub'; dataset: string; revision: string; split: string } | { kind: 'file'; path: string }
+
+/** A file that was read: its content is pinned by `id` (SHA-256, or the hub's own id of it). */
+export interface ImportedFile {
+  path: string
+  bytes: number
+  id: string | null
+}
+
+/** One step of curation. Steps are applied in order; each sees what the one before it kept. */
+export type SuiteFilter =
+  /** Created at or after `from` and before `before` (ISO dates): a cut-off against contamination, not a split. */
+  | { kind: 'created'; from: string | null; before: string | null }
+  | { kind: 'ids'; ids: string[] }
+  /** Files that the gold patch touches, by the row's own count where it has one. */
+  | { kind: 'max-files'; max: number }
+  /** Lines added and removed by the gold patch. */
+  | { kind: 'max-lines'; max: number }
+  /** Drops a task of which any published score of the quality model is this value. */
+  | { kind: 'llm-score'; drop: number }
+  /** Drops a task whose tests, run without the gold patch, miss a name that only the gold patch brings. */
+  | { kind: 'hidden-names' }
+  /** Keeps a task whose listed tests agreed in at least this many runs with the gold patch. */
+  | { kind: 'deterministic'; trials: number }
+
+/** What running a task showed, one line a task; the two filters above that need it read it. */
+export interface TaskEvidence {
+  instance_id: string
+  /** Log of its tests with the test patch and without the gold patch. */
+  emptyLog?: string
+  /** Statuses of its tests in each run with the gold patch. */
+  goldRuns?: Record<string, string>[]
+}
+
+export interface FilterCount {
+  filter: SuiteFilter
+  kept: number
+  dropped: number
+  /** Dropped too, because the task lacks what the filter reads. */
+  lacking: number
+}
+
+export interface RefusedRow {
+  /** Counted from 1 over all rows of the source. */
+  row: number
+  /** Where it stands in its file. */
+  at: string
+  taskId: string | null
+  column: string
+  reason: string
+}
+
+/** A suite's record: equal rows, source and filters have the same hash. */
+export interface ImportedSuite {
+  schema: 'longhaul.imported-suite/1'
+  hash: string
+  source: ImportSource
+  files: ImportedFile[]
+  counts: { rows: number; refused: number; accepted: number; kept: number }
+  filters: FilterCount[]
+  /** Kept tasks by grading profile. */
+  profiles: Record<string, number>
+  /** Kept tasks whose log parser this version does not have. */
+  unsupported: number
+  refused: RefusedRow[]
+  tasks: { taskId: string; rowHash: string }[]
+}

@@ -1,0 +1,25 @@
+const MISSING_NAMES = [
+  /AttributeError: (?:type object |module |partially initialized module )?'[^'\n]*'(?: object)? has no attribute '([^'\n]+)'/g,
+  /ImportError: cannot import name '([^'\n]+)'/g,
+  /ModuleNotFoundError: No module named '([^'\n]+)'/g,
+]
+
+/**
+ * Names that tests missed and that the gold patch alone brings: nobody could guess them from the statement. A name that stands
+ * in unchanged or removed lines of the patch, or in none of it, is not its invention.
+ * @param log of the tests, run without the gold patch
+ */
+export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string }): string[] {
+  const missed = new Set(
+    MISSING_NAMES.flatMap((pattern) => [...log.matchAll(pattern)].map((match) => match[1]?.split('.').at(-1) ?? '')),
+  )
+  if (missed.size === 0) return []
+  const lines = goldPatch.split('\n')
+  const added = wordsOf(lines.filter((line) => line.startsWith('+')))
+  const known = wordsOf(lines.filter((line) => /^[ -](?!-- )/.test(line)))
+  return [...missed].filter((name) => added.has(name) && !known.has(name))
+}
+
+function wordsOf(lines: readonly string[]): Set<string> {
+  return new Set(lines.join('\n').match(/[\p{L}\p{N}_]+/gu) ?? [])
+}

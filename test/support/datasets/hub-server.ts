@@ -1,0 +1,77 @@
+/** A hub of files: the tree listing and the range reads of the public one, for any client of its layout. */
+import { createHash } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export interface HubRequest {
+  path: string
+  range: string | null
+}
+
+export interface HubServer extends AsyncDisposable {
+  url: string
+  requests: HubRequest[]
+}
+
+export interface HubContent {
+  dataset: string
+  revision: string
+  files: Record<string, Uint8Array>
+  /** Requests of files that are answered 503 before the first good one. */
+  failures?: number
+}
+
+export async function startHubServer({ dataset, revision, files, failures = 0 }: HubContent): Promise<HubServer> {
+  const requests: HubRequest[] = []
+  let failuresLeft = failures
+  const server = createServer((request, response) => {
+    const path = decodeURIComponent(new URL(request.url ?? '/', 'http://hub').pathname)
+    const range = request.headers.range ?? null
+    requests.push({ path, range })
+    const content = files[path.replace(`/datasets/${dataset}/resolve/${revision}/`, '')]
+    if (path === `/api/datasets/${dataset}/tree/${revision}`) {
+      const entries = Object.entries(files).map(([name, bytes]) => entry(name, bytes))
+      response.setHeader('content-type', 'application/json')
+      response.end(JSON.stringify(entries))
+    } else if (content === undefined) {
+      response.writeHead(404, { 'x-error-code': 'RevisionNotFound' }).end()
+    } else if (failuresLeft > 0) {
+      failuresLeft -= 1
+      response.writeHead(503).end()
+    } else {
+      const [, from = '0', to = ''] = /^bytes=(\d+)-(\d*)$/.exec(range ?? '') ?? []
+      const end = Math.min(to === '' ? content.length : Number(to) + 1, content.length)
+      response.writeHead(range === null ? 200 : 206, {
+        etag: `"${sha256(content)}"`,
+        'content-range': `bytes ${from}-${end - 1}/${content.length}`,
+      })
+      response.end(content.subarray(Number(from), end))
+    }
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const close = () => new Promise<void>((resolve) => server.close(() => resolve()))
+  return {
+    url: `http://127.0.0.1:${port}`,
+    requests,
+    [Symbol.asyncDispose]: () => {
+      server.closeAllConnections()
+      return close()
+    },
+  }
+}
+
+function entry(path: string, bytes: Uint8Array): object {
+  const oid = sha256(bytes)
+  return {
+    type: 'file',
+    path,
+    size: bytes.length,
+    oid: oid.slice(0, 40),
+    lfs: { oid, size: bytes.length, pointerSize: 130 },
+  }
+}
+
+function sha256(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex')
+}
