@@ -223,7 +223,7 @@ test('any text survives Parquet in patches and test ids, and JSON text of a list
   const text = fc.string({ unit: 'binary', minLength: 1 })
   await fc.assert(
     fc.asyncProperty(text, fc.array(text, { minLength: 1 }), async (patch, ids) => {
-      const row = { ...rebench.row(), patch: `\uFEFF${patch}`, FAIL_TO_PASS: ids }
+      const row: Record<string, unknown> = { ...rebench.row(), patch: `\uFEFF${patch}`, FAIL_TO_PASS: ids }
       const { kept } = await importFile(
         await save('any.parquet', writeParquet({ schema: rebench.schema, rows: [row] })),
       )
