@@ -109,6 +109,7 @@ test('every refused row is listed with number, column and reason, and the good o
     { ...rebench.row('owner__thing-10'), test_patch: 'no diff' },
     { ...rebenchV2.row('owner__thing-11'), repo: 'owner/..' },
     { ...classic.row('owner__thing-12'), repo: 'nobody/nothing' },
+    { ...rebenchV2.row('owner__thing-13'), image_name: 'docker.io/swerebenchv2/owner-thing:13-fedcba9' },
   ]
   const { suite } = await importFile(await save('bad.jsonl', `${jsonl(rows)}{"instance_id":\n`))
   assert.deepEqual(
@@ -125,11 +126,12 @@ test('every refused row is listed with number, column and reason, and the good o
       [10, 'test_patch'],
       [11, 'repo'],
       [12, 'repo'],
-      [13, '(row)'],
+      [13, 'image_name'],
+      [14, '(row)'],
     ],
   )
   assert.ok(suite.refused.every(({ reason }) => reason.startsWith('Expected ')))
-  assert.deepEqual(suite.counts, { rows: 13, refused: 12, accepted: 1, kept: 1 })
+  assert.deepEqual(suite.counts, { rows: 14, refused: 13, accepted: 1, kept: 1 })
 })
 
 test('bytes that are no UTF-8 refuse the row of a Parquet file by column', async () => {
@@ -191,7 +193,7 @@ test('a split of a hub is read by ranges at its pinned revision, other splits ar
     ...leaderboard('2025_05', ['owner__thing-1', 'owner__thing-2'], 1),
     ...leaderboard('2025_06', ['owner__thing-3']),
   }
-  await using hub = await startHubServer({ dataset, revision: REVISION, files, failures: 2 })
+  await using hub = await startHubServer({ dataset, revision: REVISION, files, failures: 2, breaks: 1 })
   const source = { kind: 'hub' as const, dataset, revision: REVISION, split: '2025_05' }
   const { suite, kept } = await importSuite({ source, hubUrl: hub.url })
   assert.deepEqual(
@@ -239,4 +241,24 @@ test('any text survives Parquet in patches and test ids, and JSON text of a list
     }),
     { numRuns: 60 },
   )
+})
+
+test('a file larger than one range is put together from several', async () => {
+  const rows = [{ ...rebench.row(), problem_statement: randomBytes(7_000_000).toString('base64') }]
+  const files = {
+    'test-00000-of-00001.parquet': writeParquet({ schema: rebench.schema, rows, compression: 'UNCOMPRESSED' }),
+  }
+  await using hub = await startHubServer({ dataset: 'a/b', revision: REVISION, files })
+  const source = { kind: 'hub' as const, dataset: 'a/b', revision: REVISION, split: 'test' }
+  const { kept } = await importSuite({ source, hubUrl: hub.url })
+  assert.equal(kept[0]?.task.statement, rows[0]?.problem_statement)
+  const sizes = hub.requests
+    .map(({ range }) => /(\d+)-(\d+)/.exec(range ?? ''))
+    .map((part) => Number(part?.[2]) - Number(part?.[1]))
+  assert.ok(sizes.every((size) => Number.isNaN(size) || size < 8 * 1024 * 1024))
+})
+
+test('a hub that does not answer is unavailable, not an empty split', async () => {
+  const source = { kind: 'hub' as const, dataset: 'a/b', revision: REVISION, split: 'test' }
+  await assert.rejects(importSuite({ source, hubUrl: 'http://127.0.0.1:1' }), { code: 'Artifact.Unavailable' })
 })

@@ -19,11 +19,20 @@ export interface HubContent {
   files: Record<string, Uint8Array>
   /** Requests of files that are answered 503 before the first good one. */
   failures?: number
+  /** Long answers that break off in the middle, before the first whole one. */
+  breaks?: number
 }
 
-export async function startHubServer({ dataset, revision, files, failures = 0 }: HubContent): Promise<HubServer> {
+export async function startHubServer({
+  dataset,
+  revision,
+  files,
+  failures = 0,
+  breaks = 0,
+}: HubContent): Promise<HubServer> {
   const requests: HubRequest[] = []
   let failuresLeft = failures
+  let breaksLeft = breaks
   const server = createServer((request, response) => {
     const path = decodeURIComponent(new URL(request.url ?? '/', 'http://hub').pathname)
     const range = request.headers.range ?? null
@@ -43,9 +52,14 @@ export async function startHubServer({ dataset, revision, files, failures = 0 }:
       const end = Math.min(to === '' ? content.length : Number(to) + 1, content.length)
       response.writeHead(range === null ? 200 : 206, {
         etag: `"${sha256(content)}"`,
+        'content-length': end - Number(from),
         'content-range': `bytes ${from}-${end - 1}/${content.length}`,
       })
-      response.end(content.subarray(Number(from), end))
+      const part = content.subarray(Number(from), end)
+      if (part.length > 1000 && breaksLeft > 0) {
+        breaksLeft -= 1
+        response.write(part.subarray(0, 500), () => response.destroy())
+      } else response.end(part)
     }
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
