@@ -10,12 +10,19 @@ import { writeParquet } from '../../test/support/datasets/write-parquet.ts'
 import { loadTasks } from '../adapters/datasets/load-tasks.ts'
 import { readRows } from '../adapters/datasets/read-rows.ts'
 import { plainValue } from '../adapters/datasets/plain-row.ts'
+import type { DataRecipe } from '../contracts/recipe.types.ts'
 import { EXIT } from './exit-codes.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-tasks-import-'))
 after(() => rm(folder, { recursive: true }))
 
 const place = (name: string) => join(folder, name)
+const PAPER = { hiddenNames: 'drop', maxFiles: 7, maxLines: 499, dropLlmScore: 3, flakyTrials: 50 } as const
+const OFF = { hiddenNames: 'keep', maxFiles: null, maxLines: null, dropLlmScore: null, flakyTrials: null } as const
+const curated = async (name: string, filters: DataRecipe['filters'] = PAPER, limit: number | null = null) => {
+  const tasks = await loadTasks({ kind: 'rows', path: place(name), limit }, filters)
+  return tasks.map(({ taskId }) => taskId)
+}
 const jsonl = (rows: unknown[]) => rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join('')
 
 test('a file is imported, filtered and can be named by a recipe; its record says how it came about', async () => {
@@ -115,4 +122,17 @@ test('tasks of a harness that cannot be run yet are refused by a recipe, by name
     code: 'Config.Invalid',
     message: /swebench-4\.1/,
   })
+})
+
+test('filters of a recipe that rows alone can answer are applied when a run starts, before its limit', async () => {
+  const large = { ...(rebench.row()['meta'] as object), num_modified_files: 8 }
+  const rows = [
+    { ...rebench.row('owner__thing-1'), meta: large },
+    rebench.row('owner__thing-2'),
+    rebench.row('owner__thing-3'),
+  ]
+  await writeFile(place('recipe.jsonl'), jsonl(rows))
+  assert.deepEqual(await curated('recipe.jsonl', { ...OFF, maxFiles: 7 }, 1), ['owner__thing-2'])
+  assert.deepEqual(await curated('recipe.jsonl', OFF, 1), ['owner__thing-1'])
+  assert.deepEqual(await curated('recipe.jsonl', { ...OFF, maxLines: 2 }), [])
 })

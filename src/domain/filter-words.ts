@@ -1,4 +1,5 @@
 import { LonghaulError } from '../contracts/errors.ts'
+import type { DataRecipe } from '../contracts/recipe.types.ts'
 import type { SuiteFilter } from '../contracts/suites.types.ts'
 import { instant } from './instant.ts'
 
@@ -11,6 +12,23 @@ export function paperFilters(): SuiteFilter[] {
     { kind: 'llm-score', drop: 3 },
     { kind: 'deterministic', trials: 50 },
   ]
+}
+
+/** What a recipe's `data.filters` ask for, apart by whether the rows alone can tell or tasks must have been run. */
+export function recipeFilters(filters?: DataRecipe['filters']): { fromRows: SuiteFilter[]; fromRuns: SuiteFilter[] } {
+  if (filters === undefined) return { fromRows: [], fromRuns: [] }
+  const { hiddenNames, maxFiles, maxLines, dropLlmScore, flakyTrials } = filters
+  return {
+    fromRows: [
+      ...(maxFiles === null ? [] : [{ kind: 'max-files' as const, max: maxFiles }]),
+      ...(maxLines === null ? [] : [{ kind: 'max-lines' as const, max: maxLines }]),
+      ...(dropLlmScore === null ? [] : [{ kind: 'llm-score' as const, drop: dropLlmScore }]),
+    ],
+    fromRuns: [
+      ...(hiddenNames === 'keep' ? [] : [{ kind: 'hidden-names' as const }]),
+      ...(flakyTrials === null ? [] : [{ kind: 'deterministic' as const, trials: flakyTrials }]),
+    ],
+  }
 }
 
 /**

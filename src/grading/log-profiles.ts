@@ -58,3 +58,8 @@ export type LogProfileName = keyof typeof LOG_PROFILES
 export function isLogProfileName(name: string): name is LogProfileName {
   return Object.hasOwn(LOG_PROFILES, name)
 }
+
+/** Whether this version can read such a log; upstream knows more parsers than are ported. */
+export function hasParser(profile: LogProfileName, parser: string): boolean {
+  return LOG_PROFILES[profile].parsers.has(parser)
+}

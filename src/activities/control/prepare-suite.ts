@@ -6,7 +6,7 @@ import type { PreparedSuite } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../hash.ts'
 import { suiteName } from './resolve-recipe.ts'
 
-export type TaskLoader = (source: SuiteSource) => Promise<Task[]>
+export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<Task[]>
 
 /**
  * Makes the suite that a recipe names and stores it under its hash: source and row hashes, so that an equal suite of another
@@ -18,7 +18,8 @@ export async function prepareSuite(
 ): Promise<PreparedSuite> {
   const { recipe, store } = deps
   const source = recipe.data[which]
-  const loaded = await deps.loadTasks(source)
+  // Curation is for training: an evaluation is of the whole published set.
+  const loaded = await deps.loadTasks(source, which === 'train' ? recipe.data.filters : undefined)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
   const hash = sha256Hex(JSON.stringify([source, tasks.map(({ taskId, rowHash }) => [taskId, rowHash])]))
   const name = suiteName(recipe, which)

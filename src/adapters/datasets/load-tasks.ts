@@ -1,20 +1,27 @@
 import { assertNever, LonghaulError } from '../../contracts/errors.ts'
+import type { DataRecipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
-import { isSupported } from './import-suite.ts'
+import { recipeFilters } from '../../domain/filter-words.ts'
+import { applyFilters } from '../../domain/suite-filters.ts'
+import { hasParser } from '../../grading/log-profiles.ts'
+import { metaOf } from './check-rows.ts'
 import { normalizeRow } from './normalize-row.ts'
 import { readRows } from './read-rows.ts'
+import { requireFiltered } from './require-filtered.ts'
 import { synthesizeSuite } from './synthetic/synthesize.ts'
 
-/** The tasks that a recipe's suite source names, in order.
- *  @throws LonghaulError `Task.Invalid` for a row that could not be graded exactly, `Config.Invalid` for a source or a harness that this version cannot run */
-export async function loadTasks(source: SuiteSource): Promise<Task[]> {
+/**
+ * The tasks that a recipe's suite source names, in order.
+ * @param filters of published rows; synthesised tasks have nothing that they read
+ * @throws LonghaulError `Task.Invalid` for a row that could not be graded exactly, `Config.Invalid` for a source or a harness
+ *   that this version cannot run, and for rows that were not imported with the filters that need tasks to be run
+ */
+export async function loadTasks(source: SuiteSource, filters?: DataRecipe['filters']): Promise<Task[]> {
   switch (source.kind) {
     case 'synthetic':
       return synthesizeSuite(source).map(({ row }) => normalizeRow(row))
-    case 'rows': {
-      const rows = await readRows(source.path)
-      return rows.slice(0, source.limit ?? rows.length).map(({ row, label }) => runnable(normalizeRow(row, { label })))
-    }
+    case 'rows':
+      return loadRows(source, filters)
     case 'hub':
       throw new LonghaulError({
         code: 'Config.Invalid',
@@ -25,9 +32,23 @@ export async function loadTasks(source: SuiteSource): Promise<Task[]> {
   }
 }
 
+/** The limit counts what the filters leave. */
+async function loadRows(
+  { path, limit }: Extract<SuiteSource, { kind: 'rows' }>,
+  filters: DataRecipe['filters'] | undefined,
+): Promise<Task[]> {
+  const { fromRows, fromRuns } = recipeFilters(filters)
+  await requireFiltered({ path, filters: fromRuns })
+  const rows = await readRows(path)
+  const wanted = fromRows.length === 0 ? rows.slice(0, limit ?? rows.length) : rows
+  const read = wanted.map(({ row, label }) => ({ task: normalizeRow(row, { label }), meta: metaOf(row) }))
+  const { kept } = applyFilters(read, fromRows)
+  return kept.slice(0, limit ?? kept.length).map(({ task }) => runnable(task))
+}
+
 /** Other harnesses' logs are graded (`longhaul grade-log`), but their tests cannot be run in containers yet. */
 function runnable(task: Task): Task {
-  if (task.gradingProfile === 'fork-4.0.3' && isSupported(task)) return task
+  if (task.gradingProfile === 'fork-4.0.3' && hasParser(task.gradingProfile, task.installConfig.logParser)) return task
   const { taskId, gradingProfile, installConfig } = task
   throw new LonghaulError({
     code: 'Config.Invalid',

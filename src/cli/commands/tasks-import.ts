@@ -1,6 +1,5 @@
 import { rename, writeFile } from 'node:fs/promises'
 import type { Command } from 'commander'
-import { importSuite } from '../../adapters/datasets/import-suite.ts'
 import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
@@ -69,6 +68,8 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
     ...(options.paperFilters === true ? paperFilters() : []),
   ]
   const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
+  // Readers of Parquet and hubs are loaded by this command alone.
+  const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
   const { suite, kept } = await importSuite({ source, filters, evidence, hubUrl })
   const isWritten = suite.refused.length === 0 || options.skipRefused === true
