@@ -37,7 +37,7 @@ export function addImport(tasks: Command, context: CommandContext): void {
     .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
     .option(
       '--filter <filter>',
-      'repeatable, applied in this order: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, hidden-names, deterministic>=N',
+      'repeatable, applied in the order given: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, hidden-names, deterministic>=N',
       collect,
       [],
     )
