@@ -1,0 +1,57 @@
+/** SIGKILL to a random part of a stack, again and again, until the run is over. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { seededRandom } from '../../../src/domain/random.ts'
+import { listProcesses, signalGroup } from '../../../src/stack/processes.ts'
+import type { RunningStack } from '../../../src/stack/start-stack.ts'
+
+export interface RoleKilled {
+  /** Service name, or `training-job`. */
+  role: string
+  atMs: number
+}
+
+export interface KillAnyRoleInput {
+  stack: RunningStack
+  seed: number
+  everyMs: number
+  signal: AbortSignal
+  say: (line: string) => void
+}
+
+const TRAINING_JOB = 'training-job'
+
+/** Every role of the stack is as likely as any other; a training job only while one runs. Resolves when the signal aborts. */
+export async function killAnyRole({ stack, seed, everyMs, signal, say }: KillAnyRoleInput): Promise<RoleKilled[]> {
+  const random = seededRandom(seed)
+  const killed: RoleKilled[] = []
+  while (await paused(everyMs, signal)) {
+    const roles = [
+      ...Object.keys(await stack.pids()).toSorted(),
+      ...(trainingJobs(stack).length > 0 ? [TRAINING_JOB] : []),
+    ]
+    const role = roles[Math.floor(random() * roles.length)]
+    if (role === undefined) continue
+    killed.push({ role, atMs: Date.now() })
+    say(`       killed ${role}`)
+    if (role === TRAINING_JOB) for (const job of trainingJobs(stack)) signalGroup(job, 'SIGKILL')
+    // A part that is not back in time shows as a run that does not end.
+    else await stack.kill(role).catch((error: unknown) => say(`       ${role} is late: ${String(error)}`))
+  }
+  return killed
+}
+
+function trainingJobs(stack: RunningStack) {
+  return listProcesses().filter(
+    ({ command }) => / longhaul_trainer step /.test(command) && command.includes(`${stack.artifactsDir}/`),
+  )
+}
+
+/** False when the signal came first. */
+async function paused(ms: number, signal: AbortSignal): Promise<boolean> {
+  try {
+    await sleep(ms, undefined, { signal })
+    return true
+  } catch {
+    return false
+  }
+}
