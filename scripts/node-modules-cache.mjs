@@ -1,6 +1,6 @@
 // A second checkout takes its packages from the first one's: `node_modules` is kept in the user cache under the lock file's
-// hash, as hard links, so that it costs no space and a second or two. npm replaces files and never writes into them, so one
-// checkout cannot change another's.
+// hash, as hard links, so that it costs no space and a second or two. npm replaces the files of packages and never writes into
+// them; its own record, `.package-lock.json`, it does write into, so that one is copied.
 import {
   constants,
   copyFileSync,
@@ -66,6 +66,7 @@ function linkTree(from, to) {
     const target = join(to, entry.name)
     if (entry.isDirectory()) linkTree(source, target)
     else if (entry.isSymbolicLink()) symlinkSync(readlinkSync(source), target)
+    else if (entry.name === '.package-lock.json') copyFileSync(source, target)
     else linkOrCopy(source, target)
   }
 }

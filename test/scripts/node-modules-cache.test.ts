@@ -57,6 +57,12 @@ test('the checkout that they came from can go, and no draft stays in the cache',
   assert.deepEqual(await readdir(join(cache, 'node_modules')), ['lock-a'])
 })
 
+test("npm's own record is written in place: what one checkout writes there reaches no other", async () => {
+  await put('third/node_modules/.package-lock.json', 'of the third')
+  assert.equal(await call('restoreNodeModules', 'fifth', 'lock-a'), true)
+  assert.equal(await readFile(join(folder, 'fifth/node_modules/.package-lock.json'), 'utf8'), '{}')
+})
+
 test('another lock file finds nothing, and nothing is touched', async () => {
   await put('fourth/node_modules/own/index.js', 'own')
   assert.equal(await call('restoreNodeModules', 'fourth', 'lock-b'), false)
