@@ -1,7 +1,7 @@
 import { type ComparisonData, nameOf } from './comparison-data.ts'
 import { changeTable, effortChangeTable, flipTable, saidBelow, sideTable } from './comparison-tables.ts'
 import { escapeHtml } from './escape.ts'
-import { STYLE } from './html-style.ts'
+import { renderPage } from './html-page.ts'
 import { renderHtmlTable } from './html-table.ts'
 import { renderMarkdownTable } from './markdown-table.ts'
 import type { Table } from './tables.ts'
@@ -29,22 +29,8 @@ export function renderMarkdownComparison(data: ComparisonData): string {
 export function renderHtmlComparison(data: ComparisonData): string {
   const title = `${nameOf(data.after)} against ${nameOf(data.before)}`
   const words = [...data.verdicts, ...saidBelow(data)].map((line) => `<p class="words">${escapeHtml(line)}</p>`)
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(title)} · Longhaul</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<main>
-<header><h1>${escapeHtml(title)}</h1></header>
-${words.join('\n')}
-${tablesOf(data).map(renderHtmlTable).join('\n')}
-</main>
-</body>
-</html>
-`
+  return renderPage({
+    title,
+    body: [`<header><h1>${escapeHtml(title)}</h1></header>`, ...words, ...tablesOf(data).map(renderHtmlTable)],
+  })
 }

@@ -1,6 +1,6 @@
 import { renderCurve } from './curve-svg.ts'
 import { escapeHtml } from './escape.ts'
-import { STYLE } from './html-style.ts'
+import { renderPage } from './html-page.ts'
 import type { ReportData } from './report-data.ts'
 import {
   contaminationTable,
@@ -46,27 +46,17 @@ const TABLES = [
  * @throws LonghaulError `Report.Incomplete`
  */
 export function renderHtmlReport(data: ReportData): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(data.run)} · Longhaul</title>
-<style>${STYLE}</style>
-</head>
-<body>
-<main>
-${head(data)}
-${cards(data)}
-${words(data)}
-${learningCurve(data)}
-${TABLES.map((make) => renderHtmlTable(make(data))).join('\n')}
-${foot(data)}
-</main>
-</body>
-</html>
-`
+  return renderPage({
+    title: data.run,
+    body: [
+      head(data),
+      cards(data),
+      words(data),
+      learningCurve(data),
+      ...TABLES.map((make) => renderHtmlTable(make(data))),
+      foot(data),
+    ],
+  })
 }
 
 function head({ run, kind, recipe }: ReportData): string {

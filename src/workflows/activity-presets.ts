@@ -11,14 +11,16 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
  */
 const SHARED_QUEUE_WAIT = '7 days'
 
+/** They outlast a restart of the worker or a full disk being cleared. */
+const FIVE_ATTEMPTS = { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' } as const
+
 /** Bookkeeping: seconds at most, and a store that hangs fails by its own deadline before the minute is over. */
 export const CONTROL = {
   taskQueue: QUEUES.control,
   startToCloseTimeout: '60s',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '20s',
-  // Five attempts outlast a restart of the worker or a full disk being cleared.
-  retry: { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' },
+  retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
 /** Synthesising thousands of tasks takes minutes. */
@@ -27,7 +29,7 @@ export const SLOW_CONTROL = {
   startToCloseTimeout: '30m',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
-  retry: { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' },
+  retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
 /** Placement: any host. Ten minutes: an image may have to be built or pulled, and a place on the host to become free. */
@@ -37,7 +39,7 @@ export const PLACEMENT = {
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  retry: { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' },
+  retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
 /** Grading starts from a fresh container, so a repetition is safe. 35 minutes = the harness's 1,800 s and 5 minutes around it. */
@@ -48,7 +50,7 @@ export const GRADING = {
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
   // As many as elsewhere: a full disk is cleared meanwhile, and a verdict is worth the wait.
-  retry: { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' },
+  retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
 /**
@@ -101,5 +103,5 @@ export const ARTIFACTS = {
   startToCloseTimeout: '1h',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
-  retry: { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' },
+  retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions

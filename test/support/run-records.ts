@@ -6,7 +6,7 @@ import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord, ObservationRecord } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
-import { listProcesses } from '../../src/stack/processes.ts'
+import { listTrainingJobs } from '../../src/stack/stop-training-jobs.ts'
 import type { PipelineWorld } from './pipeline-world.ts'
 
 export async function recipeOf(store: ArtifactStore, run: string): Promise<Recipe> {
@@ -55,8 +55,6 @@ export async function batchesOf(store: ArtifactStore, run: string): Promise<Batc
 /** Containers and trainers of a run that are still there, one line each. */
 export async function leftovers({ engine, stack }: PipelineWorld, run: string): Promise<string[]> {
   const containers = (await listSandboxes({ engine, run })).map(({ name }) => `container ${name}`)
-  const trainers = listProcesses()
-    .filter(({ command }) => / longhaul_trainer step /.test(command) && command.includes(`${stack.artifactsDir}/`))
-    .map(({ pid, command }) => `trainer ${pid}: ${command}`)
+  const trainers = listTrainingJobs(stack).map(({ pid, command }) => `trainer ${pid}: ${command}`)
   return [...containers, ...trainers]
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listSandboxes } from '../../../src/adapters/docker/list-sandboxes.ts'
 import type { Random } from '../../../src/adapters/datasets/synthetic/random.ts'
-import { listProcesses } from '../../../src/stack/processes.ts'
+import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
 import { HEARTBEAT_MS } from './chaos-bundle.ts'
 import type { ChaosProcess, ChaosRole, ChaosStack } from './chaos-stack.ts'
 import { hogMemory, killContainer } from './hurt-container.ts'
@@ -66,7 +66,7 @@ export const FAULTS: readonly Fault[] = [
     phases: ['training'],
     expects: 'identical',
     strike: async ({ stack }) => {
-      for (const { pid } of trainingJobs(stack)) process.kill(pid, 'SIGKILL')
+      for (const { pid } of listTrainingJobs(stack)) process.kill(pid, 'SIGKILL')
       return {}
     },
   },
@@ -223,12 +223,6 @@ export function faultNamed(name: string): Fault {
     throw new Error(`Expected a fault of ${FAULTS.map((fault) => fault.name).join(', ')}, got ${name}`)
   }
   return found
-}
-
-export function trainingJobs({ artifactsDir }: ChaosStack) {
-  return listProcesses().filter(
-    ({ command }) => / longhaul_trainer step /.test(command) && command.includes(`${artifactsDir}/`),
-  )
 }
 
 async function kill(stack: ChaosStack, names: ChaosProcess[]): Promise<Strike> {

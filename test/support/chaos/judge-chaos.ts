@@ -10,7 +10,7 @@ import { auditTurns } from '../kill/audit-turns.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { episodesOf, recipeOf } from '../run-records.ts'
 import type { ChaosStack } from './chaos-stack.ts'
-import { trainingJobs } from './faults.ts'
+import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
 
 export interface ChaosJudgement {
   episodes: number
@@ -95,8 +95,9 @@ async function leftBehind(stack: ChaosStack, run: string): Promise<string[]> {
   }
 }
 
-async function leftNow({ engines, ...stack }: ChaosStack, run: string): Promise<string[]> {
-  const found = trainingJobs({ engines, ...stack }).map(({ pid }) => `training job ${pid}`)
+async function leftNow(stack: ChaosStack, run: string): Promise<string[]> {
+  const { engines } = stack
+  const found = listTrainingJobs(stack).map(({ pid }) => `training job ${pid}`)
   for (const engine of [engines.a, engines.b]) {
     if (engine === null) continue
     const { docker } = engine.engine

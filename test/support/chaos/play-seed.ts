@@ -8,7 +8,8 @@ import type { ChaosStack } from './chaos-stack.ts'
 import type { Cell, SeedPlan } from './cells.ts'
 import { overridesOf } from './chaos-recipe.ts'
 import { compareRuns } from './compare-runs.ts'
-import { type Expectation, trainingJobs } from './faults.ts'
+import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import type { Expectation } from './faults.ts'
 import { judgeChaos } from './judge-chaos.ts'
 import { digestRun, type RunDigest } from './run-digest.ts'
 
@@ -174,7 +175,7 @@ async function strikeAll(input: {
 async function reportJobs(stack: ChaosStack, signal: AbortSignal): Promise<void> {
   const seen = new Set<number>()
   while (!signal.aborted) {
-    for (const { pid } of trainingJobs(stack)) {
+    for (const { pid } of listTrainingJobs(stack)) {
       if (seen.has(pid)) continue
       seen.add(pid)
       // Python has begun to import; the job itself comes a little later.

@@ -1,8 +1,9 @@
 /** SIGKILL to a random part of a stack, again and again, until the run is over. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { seededRandom } from '../../../src/domain/random.ts'
-import { listProcesses, signalGroup } from '../../../src/stack/processes.ts'
+import { signalGroup } from '../../../src/stack/processes.ts'
 import type { RunningStack } from '../../../src/stack/start-stack.ts'
+import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
 
 export interface RoleKilled {
   /** Service name, or `training-job`. */
@@ -27,23 +28,17 @@ export async function killAnyRole({ stack, seed, everyMs, signal, say }: KillAny
   while (await paused(everyMs, signal)) {
     const roles = [
       ...Object.keys(await stack.pids()).toSorted(),
-      ...(trainingJobs(stack).length > 0 ? [TRAINING_JOB] : []),
+      ...(listTrainingJobs(stack).length > 0 ? [TRAINING_JOB] : []),
     ]
     const role = roles[Math.floor(random() * roles.length)]
     if (role === undefined) continue
     killed.push({ role, atMs: Date.now() })
     say(`       killed ${role}`)
-    if (role === TRAINING_JOB) for (const job of trainingJobs(stack)) signalGroup(job, 'SIGKILL')
+    if (role === TRAINING_JOB) for (const job of listTrainingJobs(stack)) signalGroup(job, 'SIGKILL')
     // A part that is not back in time shows as a run that does not end.
     else await stack.kill(role).catch((error: unknown) => say(`       ${role} is late: ${String(error)}`))
   }
   return killed
-}
-
-function trainingJobs(stack: RunningStack) {
-  return listProcesses().filter(
-    ({ command }) => / longhaul_trainer step /.test(command) && command.includes(`${stack.artifactsDir}/`),
-  )
 }
 
 /** False when the signal came first. */
