@@ -2,9 +2,9 @@
  * Any process may die. Real runs with a scripted policy during which faults strike at chosen phases, each compared with the run
  * without faults.
  *
- *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--json] [--out FILE] [--no-docs]
+ *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--json] [--out FILE] [--no-docs]
  *
- * One line a seed. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
+ * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
  */
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -20,14 +20,15 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '200' },
     'first-seed': { type: 'string', default: '1' },
     faults: { type: 'string' },
+    lanes: { type: 'string', default: '2' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
     'no-docs': { type: 'boolean', default: false },
   },
 })
-const [seeds, first] = [Number(values.seeds), Number(values['first-seed'])]
-if (!Number.isInteger(seeds) || seeds < 1 || !Number.isInteger(first) || first < 0) {
-  console.error('Expected --seeds N with N ≥ 1 and --first-seed K with K ≥ 0')
+const [seeds, first, lanes] = [Number(values.seeds), Number(values['first-seed']), Number(values.lanes)]
+if (![seeds, first, lanes].every(Number.isInteger) || seeds < 1 || first < 0 || lanes < 1) {
+  console.error('Expected --seeds N with N ≥ 1, --first-seed K with K ≥ 0 and --lanes L with L ≥ 1')
   process.exit(1)
 }
 if (needsChaos !== false) {
@@ -41,10 +42,10 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 
 /** Checkpoints of trainings fill the artifact disk, which is memory. */
 const SEEDS_A_STACK = 20
-/** Parts that a broken seed left half-dead must not spoil the next one. */
-let stack: ChaosStack | null = null
+/** As long as a server's restart on another machine takes. */
+const OUTAGE_MS = 60_000
 let engine = 'none'
-let played = 0
+let next = first
 const quiet: QuietRuns = new Map()
 const reports: SeedReport[] = []
 const failures: { seed: number; message: string }[] = []
@@ -54,30 +55,40 @@ process.on('unhandledRejection', (error) => {
   console.error(failures.at(-1)?.message)
 })
 const startedMs = Date.now()
-try {
-  for (let seed = first; seed < first + seeds && !interrupt.signal.aborted; seed++) {
-    const plan = planSeed(seed, faults)
-    try {
-      stack ??= await startChaosStack({
-        training: faults.some(({ phases }) => phases.includes('training')),
-        say: console.error,
-      })
-      engine = stack.engines.a.engine.version
-      const report = await playSeed({ stack, plan, quiet, say: console.error })
-      reports.push(report)
-      played += 1
-      console.error(line(report))
-      if (report.violations.length === 0 && played < SEEDS_A_STACK) continue
-    } catch (error) {
-      failures.push({ seed, message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
-      console.error(`seed ${seed}: FAILED ${failures.at(-1)?.message}`)
+await Promise.all(Array.from({ length: Math.min(lanes, seeds) }, playLane))
+reports.sort((one, other) => one.seed - other.seed)
+
+/** Takes the next seed until there is none. Parts that a broken seed left half-dead must not spoil the one after it. */
+async function playLane(): Promise<void> {
+  let stack: ChaosStack | null = null
+  let played = 0
+  try {
+    while (next < first + seeds && !interrupt.signal.aborted) {
+      const seed = next++
+      const plan = planSeed(seed, faults)
+      try {
+        stack ??= await startChaosStack({
+          training: faults.some(({ phases }) => phases.includes('training')),
+          outageMs: OUTAGE_MS,
+          say: console.error,
+        })
+        engine = stack.engines.a.engine.version
+        const report = await playSeed({ stack, plan, quiet, say: console.error })
+        reports.push(report)
+        played += 1
+        console.error(line(report))
+        if (report.violations.length === 0 && played < SEEDS_A_STACK) continue
+      } catch (error) {
+        failures.push({ seed, message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
+        console.error(`seed ${seed}: FAILED ${failures.at(-1)?.message}`)
+      }
+      await stack?.close()
+      stack = null
+      played = 0
     }
+  } finally {
     await stack?.close()
-    stack = null
-    played = 0
   }
-} finally {
-  await stack?.close()
 }
 
 const violations = reports.reduce((sum, report) => sum + report.violations.length, 0)

@@ -21,7 +21,7 @@ import { setUp } from '../../../src/stack/setup/set-up.ts'
 import { hasPoller } from '../../../src/stack/temporal-namespace.ts'
 import type { Role } from '../../../src/workers/run-worker.ts'
 import { type ArtifactDisk, mountArtifactDisk } from './artifact-disk.ts'
-import { buildChaosBundle } from './chaos-bundle.ts'
+import { buildChaosBundle, HEARTBEAT_MS } from './chaos-bundle.ts'
 import { ManagedProcess } from './managed-process.ts'
 import { startTestEngine, type TestEngine } from './private-test-engine.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
@@ -35,6 +35,8 @@ export interface ChaosStack {
   policyUrl: string
   policyState: string
   logsDir: string
+  /** For how long Temporal or the network to it stays away. */
+  outageMs: number
   store: ArtifactStore
   connection: LonghaulConnection
   visits: Visits
@@ -59,10 +61,13 @@ const TRAINER = fileURLToPath(new URL('../../../trainer', import.meta.url))
 
 export async function startChaosStack({
   training,
+  outageMs = 2.5 * HEARTBEAT_MS,
   say,
 }: {
   /** With the trainer and its Python environment. */
   training: boolean
+  /** @default so long that what was under way has been given up and begun again before the end */
+  outageMs?: number
   say: (line: string) => void
 }): Promise<ChaosStack> {
   const folder = await mkdtemp(join(tmpdir(), 'lhc-'))
@@ -72,7 +77,7 @@ export async function startChaosStack({
     undo.length = 0
   }
   try {
-    return await open({ folder, training, say, undo, close })
+    return await open({ folder, training, outageMs, say, undo, close })
   } catch (error) {
     await close()
     throw error
@@ -82,12 +87,14 @@ export async function startChaosStack({
 async function open({
   folder,
   training,
+  outageMs,
   say,
   undo,
   close,
 }: {
   folder: string
   training: boolean
+  outageMs: number
   say: (line: string) => void
   undo: (() => Promise<unknown>)[]
   close: () => Promise<void>
@@ -197,6 +204,7 @@ async function open({
     policyUrl,
     policyState,
     logsDir,
+    outageMs,
     store: createDirectoryStore({ root: disk.path }),
     connection,
     visits,

@@ -37,8 +37,6 @@ export interface Fault {
   strike(input: StrikeInput): Promise<Strike>
 }
 
-/** Three times a heartbeat timeout: what was under way has been given up and taken up again before the end. */
-const OUTAGE_MS = 2.5 * HEARTBEAT_MS
 /** Shorter than the attempts of the activities that meet it. */
 const DISK_MS = 4_000
 const FREEZE_MS = 8_000
@@ -83,14 +81,14 @@ export const FAULTS: readonly Fault[] = [
     strike: async ({ stack }) => {
       const server = stack.process('temporal')
       await server.stop('SIGTERM')
-      return { over: sleep(OUTAGE_MS).then(() => server.start()) }
+      return { over: sleep(stack.outageMs).then(() => server.start()) }
     },
   },
   {
     name: 'network-drop',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack, visit }) => ({ over: stack.proxy(workerOf(visit)).drop(OUTAGE_MS) }),
+    strike: async ({ stack, visit }) => ({ over: stack.proxy(workerOf(visit)).drop(stack.outageMs) }),
   },
   {
     name: 'engine-restart',
