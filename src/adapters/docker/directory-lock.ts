@@ -34,9 +34,12 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
   }
 }
 
+/** Of this process: two of its callers may ask for one path at the same time. */
+let attempts = 0
+
 async function tryLock(path: string): Promise<boolean> {
   const mine = await processMark(process.pid)
-  const prepared = `${path}.${process.pid}`
+  const prepared = `${path}.${process.pid}.${attempts++}`
   await rm(prepared, { recursive: true, force: true })
   await mkdir(prepared)
   await writeFile(join(prepared, 'holder'), mine ?? '')
