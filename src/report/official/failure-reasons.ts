@@ -1,0 +1,49 @@
+/** What swebench 5 guesses of a failed instance from its logs; a remark that never changes a verdict. */
+export interface FailureGuess {
+  reason: string
+  tier: 'environment' | 'ambiguous'
+}
+
+/** In this order; the first that occurs anywhere counts. */
+const SIGNATURES: readonly (FailureGuess & { pattern: RegExp })[] = [
+  {
+    reason: 'browser_launch_failed',
+    tier: 'environment',
+    pattern: /Failed to launch|Failed to connect to the bus/,
+  },
+  {
+    reason: 'display_unavailable',
+    tier: 'environment',
+    pattern: /cannot open display|Missing X server|unable to open X display/,
+  },
+  {
+    reason: 'out_of_memory',
+    tier: 'environment',
+    // A whole line, and only \n ends one in Python.
+    pattern: /Cannot allocate memory|OutOfMemoryError|(?<![^\n])Killed(?![^\n])/,
+  },
+  {
+    reason: 'container_unavailable',
+    tier: 'environment',
+    pattern: /Error response from daemon|Cannot connect to the Docker daemon/,
+  },
+  {
+    reason: 'network_unreachable',
+    tier: 'environment',
+    pattern: /Could not resolve host|Temporary failure in name resolution/,
+  },
+  {
+    reason: 'missing_module',
+    tier: 'ambiguous',
+    pattern: /Cannot find module|MODULE_NOT_FOUND|ModuleNotFoundError/,
+  },
+  { reason: 'no_tests_collected', tier: 'ambiguous', pattern: /no tests ran|collected 0 items/ },
+  { reason: 'tests_timed_out', tier: 'ambiguous', pattern: /Timeout error: \p{Nd}+ seconds exceeded/u },
+]
+
+/** @param logs texts of the files that exist, in order: `report.json` reads the test output, the run report the instance's log too */
+export function guessFailure(logs: readonly string[]): FailureGuess | null {
+  const text = logs.map((log) => log.replaceAll(/\r\n?/g, '\n')).join('\n')
+  const found = SIGNATURES.find(({ pattern }) => pattern.test(text))
+  return found === undefined ? null : { reason: found.reason, tier: found.tier }
+}
