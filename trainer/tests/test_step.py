@@ -1,10 +1,9 @@
-"""Whole jobs in this process: results, idempotence, and an attempt cut at every dangerous place."""
+"""Whole jobs in this process: results and idempotence; test_kills.py cuts them at every place."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,9 @@ from job_files import JobFiles, make_config, make_draft, make_job, score_rows
 from safetensors.numpy import load_file
 
 from longhaul_trainer.directory import open_sealed, seal
-from longhaul_trainer.step import commit as commit_module
 from longhaul_trainer.step import job as job_module
 from longhaul_trainer.step import training
 from longhaul_trainer.step.command import step
-
-
-class Cut(BaseException):
-    """Stands for SIGKILL: no handler of the job may see it."""
 
 
 def weights(job: JobFiles) -> bytes:
@@ -79,69 +73,6 @@ def test_export_holds_the_trained_weights_and_a_canary_that_proves_them(finished
         assert np.abs(scores - canary[name]).max() < 1e-5
     assert len(at) == 32
     assert np.abs(canary["new_logprobs"] - canary["old_logprobs"]).min() > 1e-4
-
-
-def cut_before(owner: Any, name: str, call: int) -> Callable[[pytest.MonkeyPatch], None]:
-    """Raises Cut in place of the `call`-th call (from 1)."""
-
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        real, seen = getattr(owner, name), [0]
-
-        def maybe(*arguments: Any, **named: Any) -> Any:
-            seen[0] += 1
-            if seen[0] == call:
-                raise Cut
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, maybe)
-
-    return patch
-
-
-# Commits of this job in order: prox, canary-old, inner/1, inner/2, inner/3, checkpoint, policy.
-CUTS = {
-    "before the first update": cut_before(training.Trainer, "run_step", 1),
-    "before a backward": cut_before(training, "dapo", 5),
-    "after a backward": cut_before(training.Trainer, "_clip_gradient", 3),
-    "after an update": cut_before(job_module.Job, "_save_inner", 2),
-    "in the save of proximal log-probabilities": cut_before(commit_module, "write_manifest", 1),
-    "in an inner save": cut_before(commit_module, "write_manifest", 4),
-    "after an inner rename": cut_before(commit_module, "mark_committed", 4),
-    "in the final save": cut_before(commit_module, "write_manifest", 6),
-    "after the final rename": cut_before(commit_module, "mark_committed", 6),
-    "between checkpoint and export": cut_before(job_module.Job, "_export", 1),
-    "after the export's rename": cut_before(commit_module, "mark_committed", 7),
-}
-
-
-@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
-def test_attempt_cut_anywhere_resumes_to_the_same_bytes(
-    tmp_path: Path, policy: Path, finished: JobFiles, cut: Callable[[pytest.MonkeyPatch], None]
-) -> None:
-    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        cut(monkeypatch)
-        with pytest.raises(Cut):
-            step(job.write(), dry_run=False)
-    assert step(job.write(fence=2, attempt=2), dry_run=False) == 0
-    assert weights(job) == weights(finished)
-    assert open_sealed(job.policy).sha256 == open_sealed(finished.policy).sha256
-    assert metrics(job) == metrics(finished)
-    assert not list(job.root.rglob(".staging-2-*"))
-
-
-def test_torn_inner_checkpoint_is_moved_aside(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
-    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        cut_before(job_module.Job, "_save_inner", 3)(monkeypatch)
-        with pytest.raises(Cut):
-            step(job.write(), dry_run=False)
-    state = job.job_dir / "inner" / "2" / "state.safetensors"
-    state.write_bytes(state.read_bytes()[:-1])
-    assert step(job.write(fence=2), dry_run=False) == 0
-    assert weights(job) == weights(finished)
-    resumed = [event for event in job.events(2) if event["event"] == "resumed"]
-    assert [event["opt_step"] for event in resumed] == [1]
 
 
 def test_higher_fence_stops_the_older_attempt(tmp_path: Path, policy: Path) -> None:

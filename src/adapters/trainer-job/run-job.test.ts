@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ChildProcess, spawn } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -52,10 +52,12 @@ describe('training job', { skip: withoutPython }, () => {
     policy?: PolicyRef
     iteration?: number
     trajectories?: number
+    learningRate?: number
   }
 
   async function prepare({ run, kind = 'rft', policy = base, iteration = 1, ...wish }: Wish): Promise<PreparedJob> {
-    const recipe = makeTrainingRecipe()
+    const recipe = structuredClone(makeTrainingRecipe())
+    if (recipe.rft !== null && wish.learningRate !== undefined) recipe.rft.optim.lr = wish.learningRate
     const stage = kind === 'rft' ? 'rft' : 'dapo-1'
     const count = wish.trajectories ?? 4
     const rewards = Array.from({ length: count }, (_, index) => 1 - index / 4)
@@ -190,7 +192,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
-  test('a trainer that stands still is stopped after the stall limit and counts as failed', async () => {
+  test('a trainer that stands still is stopped after the stall limit; the next attempt goes on from its last step', async () => {
     const job = await prepare({ run: 'stalled', trajectories: 12 })
     const limits = { ...job.limits, graceMs: 200 }
     const running = start(
@@ -206,6 +208,18 @@ describe('training job', { skip: withoutPython }, () => {
     )
     await assert.rejects(running, { code: 'Trainer.Failed', message: /no progress for 1000 ms/ })
     await untilGone(leaderOf(job))
+    const events: string[] = []
+    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    assert.equal(result.steps, 12)
+    assert.ok(events.includes('resumed'))
+  })
+
+  test('a job that diverges ends for good, and the policy that it started from is still the last one', async () => {
+    // At this rate the first update sends every weight away; the second gradient is not finite.
+    const job = await prepare({ run: 'diverged', learningRate: 1e30 })
+    await assert.rejects(start(job), { code: 'Trainer.Diverged', retryable: false })
+    for (const { directory } of [job.checkpoint, job.policy]) assert.equal(existsSync(directory), false)
+    assert.equal((await start(await prepare({ run: 'after' }))).steps, 4)
   })
 
   test('a torn batch, a bad spec and a missing interpreter each have their code', async () => {

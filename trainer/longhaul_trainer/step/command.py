@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -14,6 +16,7 @@ from longhaul_trainer.config import Config, parse_config
 from longhaul_trainer.directory import json_bytes, sha256_bytes, write_durably
 from longhaul_trainer.failures import (
     CLASSES,
+    FENCED,
     INTERNAL,
     INVALID_SPEC,
     IO_ERROR,
@@ -25,6 +28,7 @@ from longhaul_trainer.failures import (
 )
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.lease import Lease
+from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress
 from longhaul_trainer.step.spec import Spec, read_spec
 from longhaul_trainer.step.stop import StopFlag
@@ -59,13 +63,41 @@ def _attempt(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> t
         return OK, "", _run(spec, progress, stop, dry_run)
     except JobError as error:
         return error.code, error.message, {}
-    except OSError as error:
-        return OUTPUT_UNWRITABLE if error.errno in UNWRITABLE else IO_ERROR, f"{type(error).__name__}: {error}", {}
     except Exception as error:
-        traceback.print_exc()
-        # torch says "out of memory" in a class of its own; importing torch just to name it would cost seconds.
-        is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        return OUT_OF_MEMORY if is_memory else INTERNAL, f"{type(error).__name__}: {error}", {}
+        return _code_of(error, spec), f"{type(error).__name__}: {error}", {}
+
+
+def _code_of(error: Exception, spec: Spec) -> int:
+    if _is_superseded(spec):
+        # The next attempt clears away what this one was writing: whatever broke here, that is why.
+        return FENCED
+    if (number := _errno_of(error)) is not None:
+        return OUTPUT_UNWRITABLE if number in UNWRITABLE else IO_ERROR
+    traceback.print_exc()
+    return OUT_OF_MEMORY if _is_out_of_memory(error) else INTERNAL
+
+
+def _is_superseded(spec: Spec) -> bool:
+    try:
+        Lease(spec.job_dir, spec.fence).check()
+    except JobError:
+        return True
+    return False
+
+
+def _errno_of(error: Exception) -> int | None:
+    """safetensors says it in words only."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
+    return None if found is None else int(found[1])
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch has a class for the GPU's memory, found by name because its import costs seconds, and none for the host's."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 def _run(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
@@ -75,6 +107,7 @@ def _run(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> dict[
     lease = Lease(spec.job_dir, spec.fence)
     if not dry_run:
         lease.acquire()
+    reach("started")
     # Imported late: a job that is already committed answers without numpy and torch.
     from longhaul_trainer.batch.load import load_batch
     from longhaul_trainer.step.inputs import open_input
@@ -164,14 +197,21 @@ def _plan(spec: Spec, config: Config, batch: Any) -> dict[str, Any]:
     return {"outcome": "dry-run", **plan}
 
 
-def _finish(attempt_dir: Path, spec: Spec, progress: Progress, code: int, message: str, facts: dict[str, Any]) -> int:
+def _say_end(progress: Progress, code: int, message: str, facts: dict[str, Any]) -> None:
     if code == STOPPED:
         progress.emit("sigterm", message=message)
     if code == OK:
         progress.emit("done", outcome=facts["outcome"])
     else:
         progress.emit("failed", code=code, **{"class": CLASSES[code]}, message=message[:1500])
+
+
+def _finish(attempt_dir: Path, spec: Spec, progress: Progress, code: int, message: str, facts: dict[str, Any]) -> int:
+    if code != OK:
         print(f"{CLASSES[code]}: {message}", file=sys.stderr)
+    # On a full disk the code is still to be said by the process status.
+    with contextlib.suppress(OSError):
+        _say_end(progress, code, message, facts)
     report = {
         "schema": EXIT_SCHEMA,
         "code": code,

@@ -24,6 +24,7 @@ from longhaul_trainer.directory import (
     write_manifest,
 )
 from longhaul_trainer.failures import OUTPUT_UNWRITABLE, JobError
+from longhaul_trainer.step.points import reach
 
 # About this attempt and this machine; outside the manifest, so that equal jobs have equal manifests.
 ATTEMPT_FILE = "attempt.json"
@@ -67,22 +68,35 @@ def commit(
     if (found := adopt(final, key=facts["key"])) is not None:
         return found
     final.parent.mkdir(parents=True, exist_ok=True)
+    _clear_stagings(final, fence)
     staging = final.with_name(f".staging-{fence}-{final.name}")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir()
-    write(staging)
-    digest = write_manifest(staging, kind=kind, facts=facts, unlisted=(ATTEMPT_FILE,))
-    check_fence()
     try:
+        staging.mkdir()
+        write(staging)
+        reach(f"{kind}.staged")
+        digest = write_manifest(staging, kind=kind, facts=facts, unlisted=(ATTEMPT_FILE,))
+        reach(f"{kind}.sealed")
+        check_fence()
         os.rename(staging, final)
-    except OSError:
-        if not final.is_dir():
-            raise
+    except Exception as error:
+        # A torso on a full disk would keep it full.
         shutil.rmtree(staging, ignore_errors=True)
-        return commit_lost(final, key=facts["key"])
+        if isinstance(error, OSError) and final.is_dir():
+            return commit_lost(final, key=facts["key"])
+        raise
     fsync_path(final.parent)
+    reach(f"{kind}.renamed")
     mark_committed(final, digest)
+    reach(f"{kind}.committed")
     return open_sealed(final, hashes=False)
+
+
+def _clear_stagings(final: Path, fence: int) -> None:
+    """What this attempt and dead ones before it left. A fenced one that still writes there fails, as it should."""
+    for path in final.parent.glob(f".staging-*-{final.name}"):
+        number = path.name.removeprefix(".staging-").partition("-")[0]
+        if number.isdigit() and int(number) <= fence:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def commit_lost(final: Path, *, key: str) -> Sealed:

@@ -22,6 +22,7 @@ from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
 from longhaul_trainer.step.export import copy_architecture, round_weights, write_policy
 from longhaul_trainer.step.inputs import HF, JobInput
 from longhaul_trainer.step.lease import Lease
+from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress
 from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
 from longhaul_trainer.step.spec import Spec
@@ -134,6 +135,7 @@ class Job:
             parameters=sum(p.numel() for p in model.parameters()),
             parameter_sum=float(sum(p.double().sum().item() for p in model.parameters())),
         )
+        reach("loaded")
         return model
 
     def _prox(self, trainer: Trainer) -> Any:
@@ -147,6 +149,7 @@ class Job:
         if adopt(directory, key=self.spec.key) is None:
 
             def after_micro(done: int) -> None:
+                reach("prox")
                 self.stop.check()
                 self.progress.emit("prox", done=done)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -54,7 +55,8 @@ class Progress:
         while not self._stop.wait(HEARTBEAT_S):
             # Kilobytes on Linux.
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            self.emit("heartbeat", last_progress_t=self._last, max_rss_bytes=memory)
+            with contextlib.suppress(OSError):
+                self.emit("heartbeat", last_progress_t=self._last, max_rss_bytes=memory)
 
 
 def _plain(value: Any) -> Any:

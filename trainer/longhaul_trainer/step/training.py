@@ -20,6 +20,7 @@ from longhaul_trainer.objective.losses import LossStats, cross_entropy, dapo
 from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
 from longhaul_trainer.objective.schedule import learning_rate
 from longhaul_trainer.step.forward import MicroBatch, gather_rows, label_logprobs
+from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress
 from longhaul_trainer.step.state import TrainerState
 
@@ -108,12 +109,15 @@ class Trainer:
         for number, micro in enumerate(self.micro_batches(minibatch), start=1):
             self.check_stop()
             loss = self._loss(micro, part.loss_tokens, correction, step)
+            reach("before-backward")
             loss.backward()
+            reach("after-backward")
             step.loss += float(loss.detach())
             self.progress.emit("micro", done=number, tokens=len(micro.index), opt_step=state.global_step + 1)
         norm = self._clip_gradient()
         self._check_finite(step, norm, state)
         self.optimizer.step()
+        reach("after-update")
         metrics = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)
         alarms = [vars(alarm) for alarm in find_alarms(metrics)]
         state = TrainerState(

@@ -1,0 +1,33 @@
+"""Named places at which a test may strike the job with a real signal. Off unless LONGHAUL_TRAINER_STRIKE is set.
+
+`KILL@after-update:2` sends SIGKILL the second time that the place is passed (`:1` when left out); `STOP@before-backward/1`
+does it only in rank 1. Places: `started`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and of each
+commit `KIND.staged` (files written, no manifest), `KIND.sealed` (manifest, not renamed), `KIND.renamed` (no marker),
+`KIND.committed`, where KIND is prox, canary-old, inner, checkpoint or policy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import Counter
+
+VARIABLE = "LONGHAUL_TRAINER_STRIKE"
+_FORM = re.compile(r"(?P<signal>[A-Z0-9]+)@(?P<place>[a-z.-]+)(:(?P<count>[1-9]\d*))?(/(?P<rank>\d+))?")
+_passed: Counter[str] = Counter()
+
+
+def reach(place: str) -> None:
+    """Marks that the job passes `place`. Costs one look into the environment where nothing is to be struck."""
+    wish = os.environ.get(VARIABLE)
+    if wish is None:
+        return
+    match = _FORM.fullmatch(wish)
+    if match is None:
+        raise ValueError(f"Expected {VARIABLE} to look like KILL@after-update:2/1, got {wish!r}")
+    if match["place"] != place or match["rank"] not in (None, os.environ.get("RANK", "0")):
+        return
+    _passed[wish] += 1
+    if _passed[wish] == int(match["count"] or 1):
+        os.kill(os.getpid(), getattr(signal, f"SIG{match['signal']}"))

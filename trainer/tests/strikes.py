@@ -1,0 +1,69 @@
+"""Jobs in a forked child: real processes that die by real signals, without paying for torch's import each time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from longhaul_trainer.step.command import step
+from longhaul_trainer.step.points import VARIABLE
+
+TIMEOUT_S = 180
+
+
+def nothing() -> None:
+    pass
+
+
+def start(
+    spec_path: Path,
+    *,
+    strike: str | None = None,
+    before: Callable[[], None] = nothing,
+    after: Callable[[], None] = nothing,
+) -> int:
+    """Forks a child that runs the job; `strike` as in points.py; `before` and `after` run in the child. Returns the pid."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if child := os.fork():
+        return child
+    code = 99
+    try:
+        if strike is not None:
+            os.environ[VARIABLE] = strike
+        before()
+        code = step(spec_path, dry_run=False)
+        after()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Not sys.exit: nothing of the test runner may run in the child.
+        os._exit(code)
+
+
+def finish(child: int) -> int:
+    """Waits for the child. Returns its exit code, or minus the signal that ended it."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    raise AssertionError(f"The job was not done within {TIMEOUT_S} s")
+
+
+def run(
+    spec_path: Path,
+    *,
+    strike: str | None = None,
+    before: Callable[[], None] = nothing,
+    after: Callable[[], None] = nothing,
+) -> int:
+    return finish(start(spec_path, strike=strike, before=before, after=after))
