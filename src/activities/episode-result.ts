@@ -4,6 +4,7 @@ import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
 import { type HackSign, isSuspectedHack, sortSigns } from '../contracts/hack-signs.ts'
 import { commandSigns, type PlayedTurn } from '../domain/command-signs.ts'
+import { contextOf, usageOf } from '../domain/token-usage.ts'
 import { readTurns, readWholeTurns, type Turn } from './host/transcript.ts'
 
 export interface Outcome {
@@ -26,7 +27,7 @@ export async function recordOutcome(
   const isLost = outcome.verdict === null || outcome.verdict === 'could-not-grade'
   const read = isLost ? await readWholeTurns(store, episode) : await readTurns(store, episode)
   const turns = read.filter(({ observation }) => observation !== null)
-  const sampledTokens = turns.reduce((sum, { action }) => sum + action.ids.length, 0)
+  const actions = turns.map(({ action }) => action)
   const signs = sortSigns([...outcome.signs, ...commandSigns(turns.flatMap(playedTurn))])
   const { record } = await store.claimRecord<EpisodeRecord>(episodeKeys.result(episode), {
     schema: 'longhaul.episode-result/1',
@@ -45,8 +46,10 @@ export async function recordOutcome(
     signs,
     turns: turns.length,
     formatErrorTurns: turns.filter(({ action }) => action.formatError !== null).length,
-    sampledTokens,
-    contextTokens: turns.reduce((sum, { action }) => sum + action.promptDelta.length, sampledTokens),
+    sampledTokens: usageOf(actions)?.completionTokens ?? null,
+    contextTokens: contextOf(actions),
+    // What was sampled and not run was paid for too.
+    usage: usageOf(read.map(({ action }) => action)),
     patchBytes: outcome.patchBytes,
   })
   const { disposition, verdict, failure } = record

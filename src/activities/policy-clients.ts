@@ -1,5 +1,6 @@
-import type { PolicyClient } from '../contracts/policy.types.ts'
-import type { PolicyServerRecipe } from '../contracts/recipe.types.ts'
+import { LonghaulError } from '../contracts/errors.ts'
+import type { ChatClient, PolicyClient } from '../contracts/policy.types.ts'
+import type { ChatRecipe, PolicyServerRecipe } from '../contracts/recipe.types.ts'
 import type { RecipeReader } from './stored-recipe.ts'
 
 /** The client of the server that a run's recipe names. */
@@ -27,6 +28,43 @@ export function createPolicyClients({ recipes, defaultUrl, connect }: PolicyClie
     const server = { kind, url: url ?? defaultUrl, patienceMs: patienceS * 1000 }
     const key = Object.values(server).join(' ')
     const client = clients.get(key) ?? connect(server)
+    clients.set(key, client)
+    return client
+  }
+}
+
+/** The chat endpoint that a run's recipe names. */
+export type ChatClients = (run: string) => Promise<ChatClient>
+
+export interface ChatEndpoint {
+  url: string
+  model: string
+  patienceMs: number
+  settings: ChatRecipe
+}
+
+/** One client an endpoint, shared by the runs that use it. */
+export function createChatClients({
+  recipes,
+  connect,
+}: {
+  recipes: RecipeReader
+  connect(endpoint: ChatEndpoint): ChatClient
+}): ChatClients {
+  const clients = new Map<string, ChatClient>()
+  return async (run) => {
+    const { policyServer, model } = await recipes(run)
+    const { url, patienceS, chat } = policyServer
+    if (url === null || chat === null) {
+      throw new LonghaulError({
+        code: 'Config.Invalid',
+        message: 'The recipe names no chat endpoint',
+        details: { run },
+      })
+    }
+    const endpoint = { url, model: model.base, patienceMs: patienceS * 1000, settings: chat }
+    const key = JSON.stringify(endpoint)
+    const client = clients.get(key) ?? connect(endpoint)
     clients.set(key, client)
     return client
   }

@@ -1,4 +1,5 @@
 import type { HackSign } from './hack-signs.ts'
+import type { ChatMessage, TokenUsage } from './policy.types.ts'
 
 /** How an episode ended. */
 export const DISPOSITIONS = [
@@ -82,6 +83,16 @@ export interface EpisodeLimits {
 /** Why a reply held no runnable command (recipe.md §3.1). */
 export type FormatError = 'cannot_extract_command' | 'multiple_commands'
 
+/** What a chat endpoint said beside its text. */
+export interface ChatAnswer {
+  /** As the endpoint names it; null where it does not. */
+  model: string | null
+  /** Its own word for how the reply ended: `stop`, `length`, `content_filter`, … */
+  ending: string
+  /** Null where it counts nothing. */
+  usage: TokenUsage | null
+}
+
 /** The sampled half of a turn. Durable before it touches the world; token ids are never derived from text again. */
 export interface ActionRecord {
   schema: 'longhaul.action/1'
@@ -97,6 +108,8 @@ export interface ActionRecord {
   finishReason: 'stop' | 'length'
   policy: string
   seed: number
+  /** Present where a chat endpoint answered: there are no ids then, and the turn is never trained on. */
+  chat?: ChatAnswer
   formatError: FormatError | null
   /** Null where the reply held no command. */
   command: string | null
@@ -127,6 +140,8 @@ export interface EpisodeStart {
   promptIds: number[]
   /** First prompt as it is trained on, where that differs (the demonstration is left out); else null. */
   trainingPromptIds: number[] | null
+  /** Present where a chat endpoint plays: the first prompt as messages, instead of ids. */
+  messages?: ChatMessage[]
   startedAtMs: number
 }
 
@@ -207,7 +222,10 @@ export interface EpisodeRecord extends EpisodeIdentity {
   /** Number of actions, format errors included: |τ| of the paper. */
   turns: number
   formatErrorTurns: number
-  sampledTokens: number
-  contextTokens: number
+  /** Null where a chat endpoint did not count. */
+  sampledTokens: number | null
+  contextTokens: number | null
+  /** Over all samples, one that did not fit any more too. Null where an endpoint did not count; absent in older records. */
+  usage?: TokenUsage | null
   patchBytes: number
 }

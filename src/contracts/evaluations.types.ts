@@ -15,7 +15,8 @@ export interface EvaluatedTask {
   /** Attempts that were asked for and gave no verdict, after their replacements. */
   lost: number
   turns: number[]
-  sampledTokens: number[]
+  /** Null where a chat endpoint did not count. */
+  sampledTokens: (number | null)[]
   /** First prompt to last observation, waits included; null where the records do not tell. */
   wallSeconds: (number | null)[]
 }
@@ -79,7 +80,8 @@ export interface EvaluationRecord {
   suspectedHacks: number
   couldNotGrade: number
   turns: StoredMean
-  sampledTokens: StoredMean
+  /** Null where no record tells. */
+  sampledTokens: StoredMean | null
   /** Null where no record tells the time. */
   wallSeconds: StoredMean | null
   totals: {

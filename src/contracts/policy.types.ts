@@ -1,4 +1,4 @@
-import type { SamplingOptions } from './episodes.types.ts'
+import type { ChatAnswer, SamplingOptions } from './episodes.types.ts'
 
 /** Never reused: `v000000-<first 8 of the manifest hash>` for a base, `v000123-<first 8 of the job key>` for a trained one. */
 export type PolicyVersion = string
@@ -51,6 +51,44 @@ export interface PolicyClient {
   release(request: { holder: string }): Promise<void>
   /** Versions served now. */
   served(signal: AbortSignal): Promise<PolicyVersion[]>
+}
+
+/** One message of a conversation, as chat endpoints take it. */
+export interface ChatMessage {
+  role: 'system' | 'user' | 'assistant'
+  content: string
+}
+
+/** Tokens as the server of a policy counted them. */
+export interface TokenUsage {
+  /** Everything that was read, cached tokens too. */
+  promptTokens: number
+  /** Those of them that came from a cache; null where the server does not say. */
+  cachedTokens: number | null
+  /** Everything that was written, hidden reasoning too. */
+  completionTokens: number
+}
+
+export interface ChatRequest {
+  messages: ChatMessage[]
+  maxTokens: number
+  seed: number
+  sampling: SamplingOptions
+  /** Sent as X-Session-ID, as for servers of tokens. */
+  session: string
+}
+
+export interface ChatReply {
+  text: string
+  /** What the endpoint says beside the text. */
+  answer: ChatAnswer
+}
+
+/** Text in, text out: what it gives can be graded and never trained on. Rejects with `Model.*` codes. */
+export interface ChatClient {
+  reply(request: ChatRequest, signal: AbortSignal): Promise<ChatReply>
+  /** The endpoint answers and takes the key, as far as that shows without a sample. */
+  check(signal: AbortSignal): Promise<void>
 }
 
 /** How a policy writes a conversation: the only thing besides the directory that differs between model families. */

@@ -120,15 +120,33 @@ const evaluate = z.strictObject({
   policy: z.enum(['promoted', 'base']).default('promoted').describe('What `longhaul evaluate` evaluates'),
 })
 
+/** Defaults are what OpenAI's own interface takes. */
+export const chatSchema = z.strictObject({
+  apiKeyVariable: z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+    .nullable()
+    .default(null)
+    .describe('Name of an environment variable of the workers that holds the key; never the key itself'),
+  requestTimeoutS: positive().max(900).default(600).describe('One request, from connect to the last byte'),
+  seed: z.boolean().default(true).describe('Send a seed; false for endpoints that refuse the field'),
+  samplingFields: z
+    .enum(['standard', 'all'])
+    .default('standard')
+    .describe('all: topK, minP and repetitionPenalty too, which OpenAI’s own interface refuses'),
+  maxTokensField: z.enum(['max_tokens', 'max_completion_tokens']).default('max_tokens'),
+})
+
 const policyServer = z.strictObject({
   kind: z.enum(['embedded', 'vllm', 'sglang', 'chat']).default('embedded'),
   url: z
     .url({ protocol: /^https?$/ })
     .nullable()
     .default(null)
-    .describe('Null: the address in LONGHAUL_POLICY_URL'),
+    .describe('Null: the address in LONGHAUL_POLICY_URL. For chat the base address, as https://api.example.com/v1'),
   leaseS: positive().default(3600),
   patienceS: positive().default(900).describe('A server that does not answer for this long ends the run'),
+  chat: chatSchema.nullable().default(null).describe('Only with kind: chat; model.base is then the endpoint’s name'),
 })
 
 const trainer = z.strictObject({

@@ -185,6 +185,20 @@ export interface PolicyServerRecipe {
   leaseS: number
   /** Seconds that a run waits for a server that does not answer, before it ends with `Model.Unreachable`. */
   patienceS: number
+  /** Present with `kind: chat` and only then. */
+  chat: ChatRecipe | null
+}
+
+/** How an OpenAI-compatible endpoint is spoken to. `model.base` is the name that the endpoint knows. */
+export interface ChatRecipe {
+  /** Name of the environment variable that holds the key; null = none is sent. */
+  apiKeyVariable: string | null
+  requestTimeoutS: number
+  /** Whether a seed is sent. */
+  seed: boolean
+  /** `standard`: OpenAI's four; `all`: also topK, minP and repetitionPenalty, as vLLM, SGLang and llama.cpp take them. */
+  samplingFields: 'standard' | 'all'
+  maxTokensField: 'max_tokens' | 'max_completion_tokens'
 }
 
 export interface TrainerRecipe {

@@ -95,7 +95,7 @@ export function compareEvaluations(input: CompareInput): Comparison {
     effort: {
       turns: effortDifference(shared, ({ turns }) => turns, level),
       sampledTokens: effortDifference(shared, ({ sampledTokens }) => sampledTokens, level),
-      wallSeconds: effortDifference(shared, ({ wallSeconds }) => wallSeconds.filter((time) => time !== null), level),
+      wallSeconds: effortDifference(shared, ({ wallSeconds }) => wallSeconds, level),
     },
     power: hintPower({ tasks: pairs, line, level }),
     ...left,
@@ -113,11 +113,11 @@ function toComparedTask({ taskId, before, after }: PairedOutcomes): ComparedTask
 
 function effortDifference(
   shared: readonly Pair[],
-  valuesOf: (task: EvaluatedTask) => readonly number[],
+  valuesOf: (task: EvaluatedTask) => readonly (number | null)[],
   level: number,
 ): Difference | null {
   const differences = shared.flatMap(([before, after]) => {
-    const [from, to] = [valuesOf(before), valuesOf(after)]
+    const [from, to] = [known(valuesOf(before)), known(valuesOf(after))]
     return from.length === 0 || to.length === 0 ? [] : [mean(to) - mean(from)]
   })
   if (differences.length === 0) return null
@@ -127,4 +127,8 @@ function effortDifference(
     interval: differences.length < 2 ? null : meanInterval({ values: differences, level, range: null }),
     tasks: differences.length,
   }
+}
+
+function known(values: readonly (number | null)[]): number[] {
+  return values.filter((value) => value !== null)
 }

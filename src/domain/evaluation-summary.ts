@@ -4,7 +4,7 @@ import type { StageScore } from '../contracts/workflows.types.ts'
 import { BOOTSTRAP_DRAWS, type ClusteredOutcomes } from './bootstrap.ts'
 import { exclusionOf, isValidEpisode } from './episode-rules.ts'
 import { scoreInterval } from './score-interval.ts'
-import { meanOverTasks, passAt1, passAtK, passHatK } from './statistics.ts'
+import { meanOverTasks, passAt1, passAtK, passHatK, type TaskMean } from './statistics.ts'
 
 /** Fixed, so that a report that is made again shows the same interval. */
 export const INTERVAL_SEED = 1
@@ -120,16 +120,22 @@ function effort(tasks: readonly EvaluatedTask[], facts: readonly AttemptFacts[])
   const valid = facts.filter(({ record }) => isValidEpisode(record))
   return {
     turns: meanOverTasks(tasks.map(({ turns }) => turns)),
-    sampledTokens: meanOverTasks(tasks.map(({ sampledTokens }) => sampledTokens)),
-    wallSeconds: times.some((ofTask) => ofTask.length > 0) ? meanOverTasks(times) : null,
+    sampledTokens: meanOfKnown(tasks.map(({ sampledTokens }) => sampledTokens)),
+    wallSeconds: meanOfKnown(tasks.map(({ wallSeconds }) => wallSeconds)),
     totals: {
       turns: sum(valid.map(({ record }) => record.turns)),
       formatErrorTurns: sum(valid.map(({ record }) => record.formatErrorTurns)),
-      sampledTokens: sum(valid.map(({ record }) => record.sampledTokens)),
+      sampledTokens: sum(valid.map(({ record }) => record.sampledTokens ?? 0)),
       wallSeconds: sum(times.flat()),
       gradeSeconds: sum(facts.map(({ verdict }) => (verdict?.gradeMs ?? 0) / 1000)),
     },
   }
+}
+
+/** Over the attempts that tell; null where none does. */
+function meanOfKnown(values: readonly (readonly (number | null)[])[]): TaskMean | null {
+  const known = values.map((ofTask) => ofTask.filter((value) => value !== null))
+  return known.some((ofTask) => ofTask.length > 0) ? meanOverTasks(known) : null
 }
 
 function sum(values: readonly number[]): number {

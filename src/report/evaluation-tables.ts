@@ -118,9 +118,9 @@ export function effortTable({ evaluations }: ReportData): Table {
       return [
         name,
         showTaskMean(`turns of ${name}`, turns, 1),
-        showTaskMean(`tokens of ${name}`, sampledTokens, 0),
+        sampledTokens === null ? '–' : showTaskMean(`tokens of ${name}`, sampledTokens, 0),
         wallSeconds === null ? '–' : showTaskMean(`seconds of ${name}`, wallSeconds, 1),
-        resolved === 0 ? '–' : `${totals.sampledTokens} / ${resolved}`,
+        resolved === 0 || sampledTokens === null ? '–' : `${totals.sampledTokens} / ${resolved}`,
         showDuration(totals.wallSeconds),
         showDuration(totals.gradeSeconds),
       ]

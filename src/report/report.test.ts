@@ -151,7 +151,7 @@ test('property: neither page nor JSON shows any other mean without its error', (
     (one) => (one.official.sem = Number.NaN),
     (one) => (one.official.tasks = 0),
     (one) => (one.turns.sem = -1),
-    (one) => (one.sampledTokens.mean = Number.POSITIVE_INFINITY),
+    (one) => (one.sampledTokens = { mean: Number.POSITIVE_INFINITY, sem: 1, tasks: 3 }),
     (one) => (one.wallSeconds = { mean: 1, sem: Number.NaN, tasks: 3 }),
     (one) => (one.passAtK = [{ k: 1, any: { mean: 1, sem: Number.NaN, tasks: 3 }, all: null }]),
   ]

@@ -1,6 +1,7 @@
 import type { NativeConnection } from '@temporalio/worker'
 import { createHostActivities } from '../activities/host/host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/host/episode-setting.ts'
+import { createSamplers } from '../activities/host/samplers.ts'
 import { createSandboxActivities } from '../activities/sandbox/sandbox-activities.ts'
 import { createImageProvider } from '../activities/sandbox/task-images.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
@@ -14,7 +15,7 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
-import { policyClientsOf } from './connect-policy.ts'
+import { chatClientsOf, policyClientsOf } from './connect-policy.ts'
 import { hostIdentity } from './host-identity.ts'
 import type { Interposers } from './interposers.ts'
 import { startHostReaper } from './start-host-reaper.ts'
@@ -49,6 +50,7 @@ export async function composeSandbox(
   const recipes = createRecipeReader(store)
   const tasks = createTaskReader(store)
   const policies = policyClientsOf(environment, recipes, between.policy)
+  const samplers = createSamplers({ recipes, policies, chats: chatClientsOf(recipes) })
   const shared = { store, sandbox, recipes, tasks }
   const { cacheDir, minFreeBytes } = environment
   const keeper = createImageKeeper({ engine, cacheDir })
@@ -78,8 +80,8 @@ export async function composeSandbox(
         activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 },
         activities: createHostActivities({
           ...shared,
-          policies,
-          resolve: createSettingResolver({ tasks, policies }),
+          samplers,
+          resolve: createSettingResolver({ tasks }),
           seedOf: turnSeed,
           now: Date.now,
           stopwatch: () => performance.now(),

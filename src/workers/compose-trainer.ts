@@ -4,7 +4,7 @@ import { createTrainerActivities } from '../activities/trainer/trainer-activitie
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
-import { policyClientsOf } from './connect-policy.ts'
+import { chatClientsOf, policyClientsOf } from './connect-policy.ts'
 import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -24,6 +24,7 @@ export async function composeTrainer(environment: WorkerEnvironment, between: In
           store,
           recipes,
           policies: policyClientsOf(environment, recipes, between.policy),
+          chats: chatClientsOf(recipes),
           trainer: { python: environment.python, env: { PYTHONPATH: trainerPackage } },
         }),
       },

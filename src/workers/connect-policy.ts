@@ -1,8 +1,15 @@
-import { createPolicyClients, type PolicyClients } from '../activities/policy-clients.ts'
+import {
+  type ChatClients,
+  createChatClients,
+  createPolicyClients,
+  type PolicyClients,
+} from '../activities/policy-clients.ts'
 import type { RecipeReader } from '../activities/stored-recipe.ts'
 import { noteTrouble } from '../activities/waits/wait-board.ts'
-import { watchPolicy } from '../activities/waits/watch-policy.ts'
+import { watchChat, watchPolicy } from '../activities/waits/watch-policy.ts'
+import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
+import { LonghaulError } from '../contracts/errors.ts'
 import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -24,5 +31,28 @@ export function policyClientsOf(
       const client = createPolicyClient({ kind, url, timeouts, onTrouble: noteTrouble, ...apiKey })
       return watchPolicy({ client: interpose(client), url })
     },
+  })
+}
+
+/** Endpoints have keys of their own, in the variable that the recipe names. */
+export function chatClientsOf(recipes: RecipeReader, env: NodeJS.ProcessEnv = process.env): ChatClients {
+  return createChatClients({
+    recipes,
+    connect: ({ url, model, patienceMs, settings }) => {
+      const apiKey = readKey(settings.apiKeyVariable, env)
+      const giveUpAfterMs = Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs)
+      const client = createChatClient({ url, model, settings, giveUpAfterMs, onTrouble: noteTrouble, ...apiKey })
+      return watchChat({ client, url, model })
+    },
+  })
+}
+
+function readKey(name: string | null, env: NodeJS.ProcessEnv): { apiKey?: string } {
+  if (name === null) return {}
+  const apiKey = env[name]
+  if (apiKey !== undefined && apiKey !== '') return { apiKey }
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected the key of the chat endpoint in ${name}, as policyServer.chat.apiKeyVariable says, but the worker has no such variable: export it before longhaul up, or in the service of the sandbox and trainer workers`,
   })
 }

@@ -124,8 +124,20 @@ async function readTrajectory(
   for (let turn = 0; turn < record.turns; turn++) {
     actions.push(await readOrThrow<ActionRecord>(store, episodeKeys.action(episode, turn)))
   }
+  refuseChat(episode, actions)
   const firstPrompt = start.trainingPromptIds
   return assembleTrajectory({ record, actions, trainFormatErrors, ...(firstPrompt === null ? {} : { firstPrompt }) })
+}
+
+/** Text is never tokenised again to make up for ids that nobody returned. */
+function refuseChat(episode: string, actions: readonly ActionRecord[]): void {
+  if (actions.every(({ chat }) => chat === undefined)) return
+  throw new LonghaulError({
+    code: 'Model.NoTokenIds',
+    message:
+      'Expected episodes with token ids in a batch, this one was played by a chat endpoint: it can be graded, never trained on',
+    details: { episode },
+  })
 }
 
 async function writeBatches(

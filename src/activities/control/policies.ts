@@ -4,6 +4,7 @@ import { policyKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
+import { sha256Hex } from '../hash.ts'
 
 /** Append-only: `promotions/000001.json`, the newest wins. */
 export interface Promotion {
@@ -21,6 +22,7 @@ export async function resolvePolicy(
   deps: { store: ArtifactStore; recipe: Recipe; importBase: BaseImporter },
   wished: string,
 ): Promise<PolicyRef> {
+  if (deps.recipe.policyServer.kind === 'chat') return chatPolicy(deps, wished)
   const which = wished === 'recipe' ? deps.recipe.evaluate.policy : wished
   if (which === 'base') return deps.importBase(deps.recipe.model.base)
   if (which === 'promoted') return (await newestPromotion(deps.store)).policy
@@ -30,6 +32,37 @@ export async function resolvePolicy(
     code: 'Config.NotFound',
     message: `Expected policy to be base, promoted or a published version, got ${JSON.stringify(which)}`,
   })
+}
+
+/**
+ * A chat endpoint's policy goes by address and name: what weights answer there, and whether they stay the same, only its owner
+ * knows. Stored like any other, so that reports find it.
+ */
+async function chatPolicy(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  wished: string,
+): Promise<PolicyRef> {
+  const address = recipe.policyServer.url ?? ''
+  const model = recipe.model.base
+  const identity = sha256Hex(JSON.stringify([address, model]))
+  const slug = model.replaceAll(/[^A-Za-z0-9.]+/g, '-').slice(-40)
+  const version = `chat-${slug}-${identity.slice(0, 8)}`
+  if (!['recipe', 'base', version].includes(wished)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected no other policy than the recipe's own endpoint with policyServer.kind chat, got ${JSON.stringify(wished)}; leave out --policy, and name another model in model.base`,
+    })
+  }
+  const ref: PolicyRef = {
+    version,
+    uri: `${address}#${encodeURIComponent(model)}`,
+    manifestSha256: identity,
+    globalStep: 0,
+    checkpointUri: null,
+    checkpointSha256: null,
+  }
+  await store.putRecord(policyKeys.ref(version), ref)
+  return ref
 }
 
 export async function newestPromotion(store: ArtifactStore): Promise<Promotion> {

@@ -60,12 +60,11 @@ export function suiteName(recipe: Recipe, which: 'train' | 'heldOut'): string {
 
 /** What no worker of this version can run is refused before anything starts, not after hours. */
 function refuseUntrainable(recipe: Recipe, kind: 'train' | 'eval'): void {
-  const trains = kind === 'train' && (recipe.rft !== null || recipe.reinforce !== null)
-  if (trains && recipe.policyServer.kind === 'chat') {
+  if (kind === 'train' && recipe.policyServer.kind === 'chat') {
     throw new LonghaulError({
       code: 'Config.Invalid',
       message:
-        'Expected a policy server that returns token ids (embedded, vllm or sglang) for training, got policyServer.kind chat; a chat endpoint can only be evaluated',
+        'Expected a policy server that returns token ids (embedded, vllm or sglang) for training, got policyServer.kind chat; a chat endpoint can only be evaluated (longhaul evaluate)',
     })
   }
 }

@@ -8,36 +8,25 @@ import type {
   EpisodeStart,
   ObservationRecord,
 } from '../../contracts/episodes.types.ts'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
-import type { ChatFormat, PolicyClient, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
-import type { ScaffoldProfile } from '../../contracts/scaffold.types.ts'
-import type { Task } from '../../contracts/tasks.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
 import { parseReply } from '../../scaffold/parse-reply.ts'
-import { systemPrompt } from '../../scaffold/profiles.ts'
-import { renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
 import type { ActivityScope } from '../activity-runtime.ts'
+import { isBeyondContext } from './chat-sampler.ts'
 import { renewing } from './renewing.ts'
 import { recordTree, replayEpisode, wantsTree } from './replay-episode.ts'
-import {
-  committedTurns,
-  contextIds,
-  currentState,
-  readTurns,
-  spentMs,
-  type Transcript,
-  type Turn,
-} from './transcript.ts'
+import type { EpisodeSetting, SampledTurn, Sampler } from './sampler.ts'
+import { committedTurns, currentState, readTurns, spentMs, type Transcript, type Turn } from './transcript.ts'
 
 /** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
 const STEP_BUDGET_MS = 5 * 60_000
 
 export interface AdvanceDependencies {
   store: ArtifactStore
-  policy: PolicyClient
+  sampler: Sampler
   sandbox: SandboxHost
   /** Everything the episode's spec names, looked up. */
   resolve(spec: EpisodeSpec): Promise<EpisodeSetting>
@@ -47,13 +36,6 @@ export interface AdvanceDependencies {
   stopwatch(): number
   /** While a sample is waited for, the sandbox gets a sign of life this often. */
   renewEveryMs: number
-}
-
-export interface EpisodeSetting {
-  task: Task
-  profile: ScaffoldProfile
-  format: ChatFormat
-  stopTokenIds: number[]
 }
 
 export interface AdvanceInput extends EpisodeInput {
@@ -142,7 +124,7 @@ class EpisodePlayer {
   async playTurn(): Promise<Disposition | null> {
     const turn = this.turns
     const open = this.#transcript.turns[turn]?.action ?? (await this.#sampleAndHash(turn))
-    if (open === 'context-limit') return 'context-limit'
+    if (open === 'context-limit' || isBeyondContext(open, this.spec.limits)) return 'context-limit'
     await this.#noteTree(turn - 1, open.command ?? '')
     const observation = await this.#observe(open)
     this.#transcript.turns[turn] = { action: open, observation }
@@ -182,37 +164,19 @@ class EpisodePlayer {
   }
 
   async #sample(turn: number): Promise<ActionRecord | 'context-limit'> {
-    const { limits, sampling, policy, episode } = this.spec
+    const { episode } = this.spec
     this.#beat(turn, 'sampling')
-    const promptDelta = await this.#promptDelta(turn)
-    const promptIds = [...contextIds(this.#transcript), ...promptDelta]
-    const room = limits.contextTokens - promptIds.length
-    if (room <= 0) return 'context-limit'
-
     const seed = this.#deps.seedOf({ ...this.#input, recipeSeed: this.spec.recipeSeed, turn })
     const sampledAtMs = this.#deps.now()
     const startedMs = this.#deps.stopwatch()
-    const sample = await this.#sampleOrOverflow({
-      policy,
-      promptIds,
-      maxTokens: Math.min(limits.maxTokensPerTurn, room),
-      seed,
-      sampling,
-      stopTokenIds: this.#setting.stopTokenIds,
-      session: episode,
-    })
-    if (sample === null) return 'context-limit'
-    const { command, formatError } = parseReply(sample.text)
+    const sampled = await this.#askPolicy(turn, seed)
+    if (sampled === null) return 'context-limit'
+    const { command, formatError } = parseReply(sampled.text)
     const { record } = await this.#deps.store.claimRecord<ActionRecord>(episodeKeys.action(episode, turn), {
       schema: 'longhaul.action/1',
       episode,
       turn,
-      promptDelta,
-      ids: sample.ids,
-      logprobs: sample.logprobs,
-      text: sample.text,
-      finishReason: sample.finishReason,
-      policy: sample.policy,
+      ...sampled,
       seed,
       formatError,
       command,
@@ -223,29 +187,15 @@ class EpisodePlayer {
     return record
   }
 
-  /** Null where the server's window is smaller than the recipe's: the turn does not fit, which is the policy's own ending. */
-  async #sampleOrOverflow(request: SampleRequest): Promise<SampleResult | null> {
-    const { sandbox, policy, renewEveryMs } = this.#deps
+  #askPolicy(turn: number, seed: number): Promise<SampledTurn | null> {
+    const { sandbox, sampler, renewEveryMs } = this.#deps
     const { signal } = this.#scope
+    const transcript = this.#transcript
     // A server that is slow or away must not cost the sandbox: its lease counts the time since the last request.
     const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
-    try {
-      return await renewing({ renew, everyMs: renewEveryMs, signal }, () => policy.sample(request, signal))
-    } catch (error) {
-      if (isLonghaulError(error) && error.code === 'Model.ContextOverflow') return null
-      throw error
-    }
-  }
-
-  async #promptDelta(turn: number): Promise<number[]> {
-    const previous = this.#transcript.turns[turn - 1]
-    if (previous === undefined) return this.#transcript.start.promptIds
-    const text = renderDelta({
-      format: this.#setting.format,
-      endedTurn: previous.action.finishReason === 'stop',
-      observation: previous.observation?.text ?? '',
-    })
-    return this.#deps.policy.tokenize({ policy: this.spec.policy, text }, this.#scope.signal)
+    return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
+      sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal }),
+    )
   }
 
   async #observe(action: ActionRecord): Promise<ObservationRecord> {
@@ -316,7 +266,7 @@ class EpisodePlayer {
   }
 }
 
-/** Reads or makes the episode's start: initial state and first prompt, rendered once and kept as ids. */
+/** Reads or makes the episode's start: initial state and first prompt, rendered once and kept. */
 async function startOf(
   deps: AdvanceDependencies,
   at: { spec: EpisodeSpec; setting: EpisodeSetting; sandbox: SandboxHandle; signal: AbortSignal },
@@ -326,22 +276,13 @@ async function startOf(
   const stored = await deps.store.readRecord<EpisodeStart>(key)
   if (stored !== null) return stored
   const state = await deps.sandbox.initialState(at.sandbox, at.signal)
-  const { task, profile, format } = setting
+  const { task, profile } = setting
   const message = firstMessage({ profile, state, repoDir: task.repoDir, statement: task.statement })
-  const tokenizePrompt = (withDemonstration: boolean): Promise<number[]> => {
-    const text = renderFirstPrompt({
-      format,
-      systemPrompt: systemPrompt({ profile, withDemonstration }),
-      firstMessage: message,
-    })
-    return deps.policy.tokenize({ policy: spec.policy, text }, at.signal)
-  }
   const { record } = await deps.store.claimRecord<EpisodeStart>(key, {
     schema: 'longhaul.episode-start/1',
     episode: spec.episode,
     state,
-    promptIds: await tokenizePrompt(spec.demonstration),
-    trainingPromptIds: spec.demonstration ? await tokenizePrompt(false) : null,
+    ...(await deps.sampler.firstPrompt({ spec, setting, firstMessage: message, signal: at.signal })),
     startedAtMs: deps.now(),
   })
   return record

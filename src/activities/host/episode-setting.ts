@@ -4,26 +4,14 @@ import { seedFrom, turnMaterial } from '../../domain/seeds.ts'
 import { chatml } from '../../scaffold/chat-formats.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import { sha256Hex } from '../hash.ts'
-import type { PolicyClients } from '../policy-clients.ts'
 import type { TaskReader } from '../stored-tasks.ts'
-import type { EpisodeSetting } from './advance-episode.ts'
+import type { EpisodeSetting } from './sampler.ts'
 
-/** Looks up what a spec names. The end-of-turn id is asked of the policy's own tokenizer, once per policy. */
-export function createSettingResolver(deps: {
-  tasks: TaskReader
-  policies: PolicyClients
-}): (spec: EpisodeSpec) => Promise<EpisodeSetting> {
-  const stopTokens = new Map<string, number[]>()
+/** Looks up what a spec names. */
+export function createSettingResolver(deps: { tasks: TaskReader }): (spec: EpisodeSpec) => Promise<EpisodeSetting> {
   return async (spec) => {
     const task = await deps.tasks({ suite: spec.suiteHash, taskId: spec.taskId })
-    let stopTokenIds = stopTokens.get(spec.policy)
-    if (stopTokenIds === undefined) {
-      const text = chatml.endOfTurn
-      const policy = await deps.policies(spec.run)
-      stopTokenIds = await policy.tokenize({ policy: spec.policy, text }, AbortSignal.timeout(60_000))
-      stopTokens.set(spec.policy, stopTokenIds)
-    }
-    return { task, profile: scaffoldProfile(spec.scaffold), format: chatml, stopTokenIds }
+    return { task, profile: scaffoldProfile(spec.scaffold), format: chatml }
   }
 }
 

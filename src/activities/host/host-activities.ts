@@ -2,13 +2,13 @@ import type { HostActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
-import type { PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
 import { activity } from '../activity-runtime.ts'
 import { type AdvanceDependencies, advanceEpisode } from './advance-episode.ts'
+import type { Samplers } from './samplers.ts'
 
-export interface HostDependencies extends Omit<AdvanceDependencies, 'policy'> {
-  policies: PolicyClients
+export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler'> {
+  samplers: Samplers
   store: ArtifactStore
   sandbox: SandboxHost
   recipes: RecipeReader
@@ -18,7 +18,7 @@ export interface HostDependencies extends Omit<AdvanceDependencies, 'policy'> {
 export function createHostActivities(deps: HostDependencies): HostActivities {
   return {
     advanceEpisode: activity(async (input, scope) =>
-      advanceEpisode({ ...deps, policy: await deps.policies(input.run) }, input, scope),
+      advanceEpisode({ ...deps, sampler: await deps.samplers(input.run) }, input, scope),
     ),
 
     captureSubmission: activity(async (input, scope) => {

@@ -9,7 +9,7 @@ import { writePolicyRef } from '../../adapters/trainer-job/policy-directory.ts'
 import type { TrainerCommand } from '../../adapters/trainer-job/process-launcher.ts'
 import { runJob, type RunJobResult } from '../../adapters/trainer-job/run-job.ts'
 import { type ActivityScope, activity } from '../activity-runtime.ts'
-import type { PolicyClients } from '../policy-clients.ts'
+import type { ChatClients, PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
 import { waitingFor } from '../waits/wait-board.ts'
 import { withPatience } from './with-patience.ts'
@@ -18,6 +18,7 @@ export interface TrainerDependencies {
   store: ArtifactStore
   recipes: RecipeReader
   policies: PolicyClients
+  chats: ChatClients
   trainer: TrainerCommand
 }
 
@@ -70,8 +71,9 @@ function train(
 }
 
 /** Leases end by themselves: a server that is gone must not keep a run from ending, or hide why it failed. */
-async function releasePolicies({ policies }: TrainerDependencies, run: string): Promise<void> {
+async function releasePolicies({ policies, recipes }: TrainerDependencies, run: string): Promise<void> {
   try {
+    if ((await recipes(run)).policyServer.kind === 'chat') return
     await (await policies(run)).release({ holder: run })
   } catch (error) {
     Context.current().log.warn('lease not given back, it ends by itself', { run, error: String(error) })
@@ -83,12 +85,14 @@ const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
 /** Only after version and canary are verified may an iteration start: HTTP success proves nothing. */
 async function publishPolicy(
-  { policies, recipes }: TrainerDependencies,
+  { policies, chats, recipes }: TrainerDependencies,
   run: string,
   ref: PolicyRef,
   { signal, beat }: ActivityScope,
 ): Promise<void> {
   const { policyServer, trainer } = await recipes(run)
+  // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
+  if (policyServer.kind === 'chat') return (await chats(run)).check(signal)
   beat({ phase: 'loading', policy: ref.version })
   const client = await policies(run)
   await client.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)

@@ -16,6 +16,10 @@ const MOST_INTERNAL_ERRORS = 4
 export function decideOnError(answer: HttpAnswer, route: Route, tries: number): TryResult<never> {
   const { status } = answer
   const fault = readFault(answer.text)
+  // Waiting brings no credit.
+  if (status === 429 && fault.code === 'insufficient_quota') {
+    return failed('Config.Invalid', 'an account with credit left')
+  }
   if (status === 429) return again('Model.RateLimited', 'the policy server to take a request, it is rate limited')
   if (status === 502 || status === 503 || status === 504) {
     return again('Model.Unavailable', 'the policy server to be ready')
@@ -68,9 +72,14 @@ function readFault(text: string): Fault {
   return { code, message, isRouteMissing: body['detail'] === 'Not Found' }
 }
 
+/** As OpenAI, vLLM, SGLang, Anthropic, llama.cpp and Ollama say it. */
 function isContextOverflow({ code, message }: Fault): boolean {
   return (
-    code === 'context_length_exceeded' || /maximum context length|longer than the maximum model length/i.test(message)
+    code === 'context_length_exceeded' ||
+    code === 'exceed_context_size_error' ||
+    /maximum context length|longer than the (?:maximum )?model['’]?s? (?:maximum )?(?:context )?length|prompt is too long|exceeds? (?:the )?(?:available )?context (?:size|length|limit|window)/i.test(
+      message,
+    )
   )
 }
 

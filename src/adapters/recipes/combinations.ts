@@ -1,11 +1,21 @@
 /** Settings that are each allowed and together impossible: refused at start, because a back end would ignore them in silence. */
+import { chatEndpoint } from './chat-combinations.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'
 
 type Check = (recipe: Settings) => RecipeProblem[]
 
-const CHECKS: Check[] = [server, evaluation, fineTuning, reinforcement, sandboxSizes, trainerShape, network]
+const CHECKS: Check[] = [
+  server,
+  chatEndpoint,
+  evaluation,
+  fineTuning,
+  reinforcement,
+  sandboxSizes,
+  trainerShape,
+  network,
+]
 
 export function checkCombinations(recipe: Settings): RecipeProblem[] {
   return CHECKS.flatMap((check) => check(recipe))

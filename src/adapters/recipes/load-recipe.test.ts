@@ -31,6 +31,7 @@ async function refusal(input: LoadRecipeInput): Promise<{ code: string; message:
 test('every recipe of the package resolves, is named by its file and points editors at the schema', async () => {
   const files = (await readdir(recipes)).filter((file) => file.endsWith('.yaml'))
   assert.deepEqual(files.toSorted(), [
+    'chat-endpoint.yaml',
     'demo.yaml',
     'mini.yaml',
     'nightly.yaml',
@@ -162,6 +163,14 @@ test('modelDefault decoding is read from the base model and stored in the resolv
 
 const impossible: [name: string, overrides: Record<string, unknown>, path: string][] = [
   ['a chat endpoint for training', { policyServer: { kind: 'chat' } }, 'policyServer.kind'],
+  ['an endpoint without an address', { policyServer: { kind: 'chat' } }, 'policyServer.kind'],
+  ['settings of an endpoint without one', { policyServer: { chat: {} } }, 'policyServer.chat'],
+  ['a key in the address', { policyServer: { kind: 'chat', url: 'https://me:secret@host/v1' } }, 'policyServer.url'],
+  [
+    'decoding that the endpoint would leave out in silence',
+    { policyServer: { kind: 'chat', url: 'https://host/v1' }, rollout: { sampling: { topK: 20 } } },
+    'rollout.sampling.topK',
+  ],
   ['more per step than rejection sampling collects', { rft: { batch: 193 } }, 'rft.batch'],
   ['more tasks than the suite has', { rft: { tasks: 51 } }, 'rft.tasks'],
   ['no generation config for modelDefault', { evaluate: { sampling: 'modelDefault' } }, 'evaluate.sampling'],
@@ -197,4 +206,19 @@ test('a turn penalty that would start at the turn limit is refused, with the sta
     message,
     /^demo\.yaml:\d+:21 error recipe\/combination reinforce\.stages\[0\]\.penaltyStart: expected less/m,
   )
+})
+
+test('a chat endpoint needs kind and url, everything else has a default; the key is refused in the place of its name', async () => {
+  const overrides = { policyServer: { kind: 'chat', url: 'https://host/v1' }, model: { base: 'big' } }
+  const { recipe } = await loadRecipe({ name: 'nightly', dirs, overrides })
+  assert.deepEqual(recipe.policyServer.chat, {
+    apiKeyVariable: null,
+    requestTimeoutS: 600,
+    seed: true,
+    samplingFields: 'standard',
+    maxTokensField: 'max_tokens',
+  })
+  const chat = { apiKeyVariable: 'sk-proj-abc' }
+  const { code } = await refusal({ name: 'nightly', dirs, overrides: { policyServer: { kind: 'chat', chat } } })
+  assert.equal(code, 'Config.Invalid')
 })

@@ -1,6 +1,6 @@
 import { relative } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { recipeFileSchema } from '../../contracts/recipe.schema.ts'
+import { chatSchema, recipeFileSchema } from '../../contracts/recipe.schema.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { canonicalHash } from '../datasets/canonical-hash.ts'
 import { checkCombinations } from './combinations.ts'
@@ -52,6 +52,7 @@ export async function loadRecipe({ name, text, dirs = [], overrides = {} }: Load
   if (settings.evaluate.sampling === 'modelDefault') {
     settings.evaluate.modelSampling ??= await readModelSampling({ base: settings.model.base, recipePath: source.path })
   }
+  if (settings.policyServer.kind === 'chat') settings.policyServer.chat ??= chatSchema.parse({})
   const problems = checkCombinations(settings)
   if (problems.length > 0) refuse(problems)
 

@@ -3,6 +3,7 @@ import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { type AdvanceDependencies, advanceEpisode } from '../../../src/activities/host/advance-episode.ts'
+import { createTokenSampler } from '../../../src/activities/host/token-sampler.ts'
 import { gradeSubmission } from '../../../src/activities/sandbox/grade-submission.ts'
 import { openSandbox } from '../../../src/activities/sandbox/open-sandbox.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
@@ -156,12 +157,11 @@ async function play(input: PlayInput): Promise<AttackResult> {
     const deps: AdvanceDependencies = {
       store,
       sandbox: host,
-      policy: scriptedPolicy(script),
+      sampler: createTokenSampler({ policy: scriptedPolicy(script), stopTokenIds: async () => [0] }),
       resolve: async ({ scaffold }) => ({
         task,
         profile: scaffoldProfile(scaffold),
         format: chatml,
-        stopTokenIds: [0],
       }),
       seedOf: () => 1,
       now: Date.now,

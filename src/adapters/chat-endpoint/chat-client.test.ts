@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import {
+  type Answer,
+  hang,
+  json,
+  says,
+  startScriptedEndpoint,
+} from '../../../test/support/chat-endpoint/scripted-endpoint.ts'
+import { NEUTRAL } from '../../../test/support/training-records.ts'
+import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
+import type { FailureCode } from '../../contracts/failure-codes.ts'
+import type { ChatRequest } from '../../contracts/policy.types.ts'
+import type { ChatRecipe } from '../../contracts/recipe.types.ts'
+import { createChatClient } from './chat-client.ts'
+
+const KEY = 'sk-very-secret-123'
+const never = new AbortController().signal
+const request: ChatRequest = {
+  messages: [
+    { role: 'system', content: 'be good' },
+    { role: 'user', content: 'repair it' },
+    { role: 'assistant', content: '' },
+    { role: 'user', content: 'nothing was run' },
+  ],
+  maxTokens: 40,
+  seed: 2 ** 40 + 7,
+  sampling: NEUTRAL,
+  session: 'run/eval-nightly/0000/task/00',
+}
+const settings: ChatRecipe = {
+  apiKeyVariable: 'KEY',
+  requestTimeoutS: 0.4,
+  seed: true,
+  samplingFields: 'standard',
+  maxTokensField: 'max_tokens',
+}
+
+/** The n-th request gets the n-th answer, the last one stays. */
+async function serve(t: TestContext, answers: Answer[], changes: Partial<ChatRecipe> = {}) {
+  const endpoint = await startScriptedEndpoint((_request, number) => {
+    const answer = answers[Math.min(number, answers.length) - 1]
+    assert.ok(answer !== undefined)
+    return answer
+  })
+  t.after(() => endpoint.close())
+  const trouble: LonghaulError[] = []
+  const client = createChatClient({
+    url: endpoint.url,
+    model: 'big-model',
+    settings: { ...settings, ...changes },
+    apiKey: KEY,
+    giveUpAfterMs: 4_000,
+    onTrouble: (error) => trouble.push(error),
+  })
+  return { ...endpoint, client, trouble }
+}
+
+async function refusal(promise: Promise<unknown>): Promise<LonghaulError> {
+  const error = await promise.then(
+    () => null,
+    (reason: unknown) => reason,
+  )
+  assert.ok(isLonghaulError(error), String(error))
+  return error
+}
+
+test('a reply comes with what the endpoint counted; the request has key, fields, seed and no empty message', async (t) => {
+  const { client, seen } = await serve(t, [says('done')])
+  assert.deepEqual(await client.reply(request, never), {
+    text: 'done',
+    answer: {
+      model: 'big-model',
+      ending: 'stop',
+      usage: { promptTokens: 100, cachedTokens: 60, completionTokens: 10 },
+    },
+  })
+  assert.equal(seen[0]?.headers.authorization, `Bearer ${KEY}`)
+  assert.deepEqual(seen[0]?.body, {
+    model: 'big-model',
+    messages: [
+      ...request.messages.slice(0, 2),
+      { role: 'assistant', content: '(no text)' },
+      ...request.messages.slice(3),
+    ],
+    max_tokens: 40,
+    n: 1,
+    stream: false,
+    temperature: 1,
+    top_p: 1,
+    presence_penalty: 0,
+    frequency_penalty: 0,
+    seed: (2 ** 40 + 7) % 2 ** 31,
+  })
+})
+
+test('an endpoint that takes more fields gets them all; one that refuses seeds gets none', async (t) => {
+  const { client, seen } = await serve(t, [says('done')], {
+    samplingFields: 'all',
+    seed: false,
+    maxTokensField: 'max_completion_tokens',
+  })
+  await client.reply(request, never)
+  const body = seen[0]?.body ?? {}
+  assert.deepEqual([body['top_k'], body['min_p'], body['repetition_penalty']], [-1, 0, 1])
+  assert.deepEqual(['seed' in body, 'max_tokens' in body, body['max_completion_tokens']], [false, false, 40])
+})
+
+test('a base address without a path gets /v1', async (t) => {
+  const { url, seen } = await serve(t, [says('done')])
+  const client = createChatClient({ url: new URL(url).origin, model: 'm', settings })
+  await client.reply(request, never)
+  assert.equal(seen[0]?.path, '/v1/chat/completions')
+  assert.equal(seen[0]?.headers.authorization, undefined)
+})
+
+for (const { title, answer, code } of [
+  {
+    title: '429 with Retry-After',
+    answer: json(429, { error: { message: 'slow' } }, { 'retry-after': '1' }),
+    code: 'Model.RateLimited',
+  },
+  { title: '500', answer: json(500, 'oops'), code: 'Model.Unavailable' },
+  { title: '503 without a body', answer: json(503, ''), code: 'Model.Unavailable' },
+  { title: 'a hang', answer: hang, code: 'Model.Unavailable' },
+  { title: 'a body that is no JSON', answer: json(200, '<html>'), code: 'Model.BadResponse' },
+  { title: 'a reply without choices', answer: json(200, { choices: [] }), code: 'Model.BadResponse' },
+  {
+    title: 'a reply that was given up',
+    answer: says('x', { choices: [{ message: { content: 'x' }, finish_reason: 'error' }] }),
+    code: 'Model.BadResponse',
+  },
+] satisfies { title: string; answer: Answer; code: FailureCode }[]) {
+  test(`after ${title} the request is made again and the trouble is told`, async (t) => {
+    const { client, seen, trouble } = await serve(t, [answer, says('done')])
+    assert.equal((await client.reply(request, never)).text, 'done')
+    assert.equal(seen.length, 2)
+    assert.deepEqual(
+      trouble.map((error) => error.code),
+      [code],
+    )
+  })
+}
+
+test('Retry-After is waited for', async (t) => {
+  const started = performance.now()
+  const { client } = await serve(t, [json(429, {}, { 'retry-after': '1' }), says('done')])
+  await client.reply(request, never)
+  assert.ok(performance.now() - started >= 1_000)
+})
+
+test('a reply without usage, or with half of it, is a reply: nothing is estimated', async (t) => {
+  const { client } = await serve(t, [says('a', { usage: undefined }), says('b', { usage: { prompt_tokens: 3 } })])
+  assert.equal((await client.reply(request, never)).answer.usage, null)
+  assert.equal((await client.reply(request, never)).answer.usage, null)
+})
+
+test('a reply of parts is their text; a filter or a called tool leaves what text there is', async (t) => {
+  const choice = (message: object, finish_reason: string) => says('', { choices: [{ message, finish_reason }] })
+  const parts = [{ type: 'text', text: 'a' }, { type: 'image' }, { type: 'text', text: 'b' }]
+  const { client } = await serve(t, [
+    choice({ content: parts }, 'stop'),
+    choice({ content: null }, 'tool_calls'),
+    choice({ content: 'cut' }, 'content_filter'),
+    choice({ content: 'long' }, 'length'),
+  ])
+  const replies = []
+  for (let count = 0; count < 4; count += 1) replies.push(await client.reply(request, never))
+  assert.deepEqual(
+    replies.map(({ text, answer }) => [text, answer.ending]),
+    [
+      ['ab', 'stop'],
+      ['', 'tool_calls'],
+      ['cut', 'content_filter'],
+      ['long', 'length'],
+    ],
+  )
+})
+
+for (const message of [
+  "This model's maximum context length is 8192 tokens",
+  'prompt is too long: 210000 tokens > 200000 maximum',
+  "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+  'the request exceeds the available context size. try increasing the context size',
+]) {
+  test(`an overflow is told from other refusals: ${message.slice(0, 40)}`, async (t) => {
+    const { client } = await serve(t, [json(400, { error: { message } })])
+    assert.equal((await refusal(client.reply(request, never))).code, 'Model.ContextOverflow')
+  })
+}
+
+test('what waiting cannot mend is said once: a wrong key, no credit, an unknown field', async (t) => {
+  for (const answer of [
+    json(401, { error: { message: `Incorrect API key provided: ${KEY}` } }),
+    json(429, { error: { message: 'no credit', code: 'insufficient_quota' } }),
+    json(400, { error: { message: 'Unsupported parameter: seed' } }),
+  ]) {
+    const { client, seen } = await serve(t, [answer])
+    const error = await refusal(client.reply(request, never))
+    assert.equal(error.code, 'Config.Invalid')
+    assert.equal(seen.length, 1)
+    assert.doesNotMatch(`${error.message} ${JSON.stringify(error.details)}`, new RegExp(KEY))
+  }
+})
+
+test('the check finds an endpoint without a list of models good, and none at all not', async (t) => {
+  const { client, url } = await serve(t, [says('x')])
+  await client.check(never)
+  const unlisted = createChatClient({ url: `${url}/elsewhere`, model: 'm', settings })
+  await unlisted.check(never)
+  const nobody = createChatClient({ url: 'http://127.0.0.1:9/v1', model: 'm', settings, giveUpAfterMs: 300 })
+  assert.equal((await refusal(nobody.check(never))).code, 'Model.Unavailable')
+})

@@ -1,0 +1,87 @@
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { ChatClient } from '../../contracts/policy.types.ts'
+import type { ChatRecipe } from '../../contracts/recipe.types.ts'
+import { connectToServer } from '../policy-server/server-connection.ts'
+import { chatBody, readChatReply } from './chat-exchange.ts'
+
+export interface ChatClientOptions {
+  /** Base address: with a path it is taken as it is (`https://host/v1`), without one `/v1` is added. */
+  url: string
+  /** The name that the endpoint knows. */
+  model: string
+  settings: Omit<ChatRecipe, 'apiKeyVariable'>
+  /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
+  apiKey?: string
+  /** No new try starts after this long; the caller's own retries take over. @default 300000 */
+  giveUpAfterMs?: number
+  /** Told of each failed try that is followed by another. */
+  onTrouble?: (error: LonghaulError) => void
+}
+
+const CHECK_MS = 60_000
+
+/**
+ * Any OpenAI-compatible `/chat/completions`. Retries inside with jittered back-off and `Retry-After`; a request that hangs ends by
+ * its timeout and is made again. The key is in no error: endpoints like to quote it.
+ */
+export function createChatClient({
+  url,
+  model,
+  settings,
+  apiKey,
+  giveUpAfterMs,
+  onTrouble,
+}: ChatClientOptions): ChatClient {
+  const ask = connectToServer({
+    url: withVersion(url),
+    apiKey,
+    timeouts: {
+      requestMs: settings.requestTimeoutS * 1000,
+      ...(giveUpAfterMs === undefined ? {} : { giveUpAfterMs }),
+    },
+    onTrouble: (error) => onTrouble?.(withoutKey(error, apiKey)),
+  })
+  const hidden = async <T>(work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      throw isLonghaulError(error) ? withoutKey(error, apiKey) : error
+    }
+  }
+  return {
+    reply: (request, signal) =>
+      hidden(() =>
+        ask({
+          path: '/chat/completions',
+          body: chatBody({ model, request, settings }),
+          policy: model,
+          headers: { 'x-session-id': encodeURIComponent(request.session) },
+          signal,
+          parse: readChatReply,
+        }),
+      ),
+    check: (signal) =>
+      hidden(async () => {
+        try {
+          await ask({ path: '/models', policy: null, timeoutMs: CHECK_MS, signal, parse: () => null })
+        } catch (error) {
+          if (!isUnlisted(error)) throw error
+        }
+      }),
+  }
+}
+
+/** Few endpoints must have the list of models; a refused key they all tell. */
+function isUnlisted(error: unknown): boolean {
+  return isLonghaulError(error) && (error.details['status'] === 404 || error.details['status'] === 405)
+}
+
+function withVersion(url: string): string {
+  return URL.canParse(url) && new URL(url).pathname === '/' ? new URL('/v1', url).href : url
+}
+
+function withoutKey(error: LonghaulError, apiKey: string | undefined): LonghaulError {
+  if (apiKey === undefined || apiKey === '' || !error.message.includes(apiKey)) return error
+  const { code, cause } = error
+  return new LonghaulError({ code, message: error.message.replaceAll(apiKey, '(the key)'), cause })
+}

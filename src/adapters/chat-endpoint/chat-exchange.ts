@@ -1,0 +1,85 @@
+import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.types.ts'
+import type { ChatRecipe } from '../../contracts/recipe.types.ts'
+import { bad, isObject } from '../policy-server/completion.ts'
+
+/** Some endpoints refuse a message without text, and an empty reply must not end a run. */
+const NO_TEXT = '(no text)'
+
+/** The smallest range of seeds that an endpoint is known to take: 31 bits. */
+const SEEDS = 2 ** 31
+
+/** The body of `/chat/completions`: every decoding field that the endpoint takes is there, so that none is left to its own default. */
+export function chatBody({
+  model,
+  request: { messages, maxTokens, seed, sampling },
+  settings,
+}: {
+  model: string
+  request: ChatRequest
+  settings: Omit<ChatRecipe, 'apiKeyVariable' | 'requestTimeoutS'>
+}): Record<string, unknown> {
+  return {
+    model,
+    messages: messages.map(({ role, content }) => ({ role, content: content === '' ? NO_TEXT : content })),
+    [settings.maxTokensField]: maxTokens,
+    n: 1,
+    stream: false,
+    temperature: sampling.temperature,
+    top_p: sampling.topP,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
+    ...(settings.samplingFields === 'all'
+      ? { top_k: sampling.topK, min_p: sampling.minP, repetition_penalty: sampling.repetitionPenalty }
+      : {}),
+    ...(settings.seed ? { seed: seed % SEEDS } : {}),
+  }
+}
+
+/**
+ * Endings that are the policy's own. A filter that cuts in, or a tool that was called, leaves whatever text there is: without a
+ * command in it the turn is a format error. Every other word (`error`, `abort`) says that the endpoint gave up: asked again.
+ */
+const ENDINGS = ['stop', 'length', 'content_filter', 'tool_calls', 'function_call', 'end_turn', 'eos'] as const
+
+/** @throws LonghaulError `Model.BadResponse` */
+export function readChatReply(answer: unknown): ChatReply {
+  const body = isObject(answer) ? answer : {}
+  const choice: unknown = Array.isArray(body['choices']) ? body['choices'][0] : undefined
+  if (!isObject(choice)) throw bad('choices[0]', { got: typeof choice })
+  const message = choice['message']
+  if (!isObject(message)) throw bad('the message of the reply', { got: typeof message })
+  const ending = ENDINGS.find((word) => word === choice['finish_reason'])
+  if (ending === undefined) throw bad('a finished reply', { finish: String(choice['finish_reason']).slice(0, 40) })
+  return {
+    text: textOf(message['content']),
+    answer: {
+      model: typeof body['model'] === 'string' ? body['model'] : null,
+      ending,
+      usage: readUsage(body['usage']),
+    },
+  }
+}
+
+/** Text, or parts of which some are text; null where a tool was called. */
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content
+  if (content === null || content === undefined) return ''
+  if (!Array.isArray(content)) throw bad('the text of the reply', { got: typeof content })
+  return content
+    .map((part: unknown) => (isObject(part) && typeof part['text'] === 'string' ? part['text'] : ''))
+    .join('')
+}
+
+/** Null where the endpoint does not count: nothing is estimated. */
+function readUsage(usage: unknown): TokenUsage | null {
+  if (!isObject(usage)) return null
+  const [promptTokens, completionTokens] = [usage['prompt_tokens'], usage['completion_tokens']]
+  if (!isCount(promptTokens) || !isCount(completionTokens)) return null
+  const details = usage['prompt_tokens_details']
+  const cached = isObject(details) ? details['cached_tokens'] : undefined
+  return { promptTokens, cachedTokens: isCount(cached) ? Math.min(cached, promptTokens) : null, completionTokens }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 0
+}

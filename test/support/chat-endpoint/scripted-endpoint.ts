@@ -1,0 +1,81 @@
+/** A chat endpoint over real HTTP that says, and fails, what it is told. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { ChatMessage } from '../../../src/contracts/policy.types.ts'
+
+export interface SeenRequest {
+  path: string
+  headers: IncomingMessage['headers']
+  body: Record<string, unknown>
+}
+
+/** How one request is met. Null leaves it to the next rule: the endpoint's plain answer. */
+export type Answer = (request: SeenRequest, response: ServerResponse) => void
+
+export interface ScriptedEndpoint {
+  /** Base address, with `/v1`. */
+  url: string
+  seen: SeenRequest[]
+  close(): Promise<void>
+}
+
+/** @param answerTo called for each request to `/v1/chat/completions`, in order of arrival; other paths are 404 but `/v1/models` */
+export async function startScriptedEndpoint(
+  answerTo: (request: SeenRequest, number: number) => Answer,
+): Promise<ScriptedEndpoint> {
+  const seen: SeenRequest[] = []
+  const server = createServer((incoming, response) => {
+    const chunks: Buffer[] = []
+    incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
+    incoming.on('end', () => {
+      const path = incoming.url ?? ''
+      const text = Buffer.concat(chunks).toString()
+      const body = text === '' ? {} : (JSON.parse(text) as Record<string, unknown>)
+      const request = { path, headers: incoming.headers, body }
+      if (path === '/v1/models') return json(200, { object: 'list', data: [] })(request, response)
+      if (path !== '/v1/chat/completions') return json(404, { detail: 'Not Found' })(request, response)
+      seen.push(request)
+      answerTo(request, seen.length)(request, response)
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}/v1`,
+    seen,
+    async close() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+export function json(status: number, body: unknown, headers: Record<string, string> = {}): Answer {
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  return (_request, response) =>
+    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(text)
+}
+
+/** Takes the request and never answers. */
+export const hang: Answer = () => undefined
+
+/** A finished reply as OpenAI's interface gives it; `changes` go over the body. */
+export function says(content: string | null, changes: Record<string, unknown> = {}): Answer {
+  return (request, response) =>
+    json(200, {
+      id: 'chatcmpl-1',
+      object: 'chat.completion',
+      model: request.body['model'],
+      choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 100, completion_tokens: 10, prompt_tokens_details: { cached_tokens: 60 } },
+      ...changes,
+    })(request, response)
+}
+
+export function runs(command: string, changes: Record<string, unknown> = {}): Answer {
+  return says(`Next:\n\`\`\`command\n${command}\n\`\`\``, changes)
+}
+
+export function messagesOf({ body }: SeenRequest): ChatMessage[] {
+  return body['messages'] as ChatMessage[]
+}
