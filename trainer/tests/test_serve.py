@@ -104,6 +104,8 @@ def request(**changes: Any) -> dict[str, Any]:
         "logprobs": 0,
         "return_token_ids": True,
         "cache_salt": "v0",
+        "return_weight_versions": True,
+        "watermarking": False,
         "request_id": "r1",
         "skip_special_tokens": False,
     }
@@ -115,7 +117,7 @@ def test_completion_answers_in_the_shape_a_training_client_reads(server: Server)
     choice = answer["choices"][0]
     assert status == 200
     assert answer["model"] == "v0"
-    assert choice["weight_versions"] == ["v0"]
+    assert choice["weight_versions"] == [{"version": "v0", "start": 0, "end": len(choice["token_ids"])}]
     assert choice["prompt_token_ids"] == list(range(40))
     assert len(choice["token_ids"]) == len(choice["logprobs"]["token_logprobs"]) == answer["usage"]["completion_tokens"]
     assert choice["finish_reason"] in ("stop", "length")

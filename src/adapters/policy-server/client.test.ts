@@ -85,6 +85,7 @@ test('a sample sends every decoding field, the version as salt and the episode a
     repetition_penalty: 1,
     presence_penalty: 0,
     frequency_penalty: 0,
+    watermarking: false,
     seed: 11,
     stop_token_ids: [2],
     ignore_eos: false,
@@ -93,6 +94,7 @@ test('a sample sends every decoding field, the version as salt and the episode a
     echo: false,
     logprobs: 0,
     return_token_ids: true,
+    return_weight_versions: true,
     skip_special_tokens: false,
     spaces_between_special_tokens: false,
     include_stop_str_in_output: false,
@@ -109,7 +111,7 @@ test('a server that returns no ids is refused at once, and so is one that answer
   }
   const other = await serve(t, reply(200, { ...good, model: 'v000000-bbbbbbbb' }))
   await assert.rejects(other.client.sample(request, never), { code: 'Model.NotServed' })
-  const stale = await serve(t, answer({ weight_versions: ['v000000-bbbbbbbb'] }))
+  const stale = await serve(t, answer({ weight_versions: [{ version: 'v000000-bbbbbbbb', start: 0, end: 2 }] }))
   await assert.rejects(stale.client.sample(request, never), { code: 'Model.NotServed' })
 })
 
@@ -130,8 +132,11 @@ test('an answer that contradicts itself is tried again, never accepted', async (
 })
 
 test('a log-probability that is not finite arrives as NaN, for the batch writer to drop', async (t) => {
-  const { client } = await serve(t, answer({ logprobs: { token_logprobs: [null, -0.25] } }))
-  assert.deepEqual((await client.sample(request, never)).logprobs, [Number.NaN, -0.25])
+  // JSON has no infinity: it comes as null, or as the number that vLLM writes for it.
+  for (const spelled of [null, -9999]) {
+    const { client } = await serve(t, answer({ logprobs: { token_logprobs: [spelled, -0.25] } }))
+    assert.deepEqual((await client.sample(request, never)).logprobs, [Number.NaN, -0.25])
+  }
 })
 
 test('too many requests, restarts, slow and torn answers are waited out', async (t) => {

@@ -29,6 +29,8 @@ export function completionBody({
     repetition_penalty: sampling.repetitionPenalty,
     presence_penalty: sampling.presencePenalty,
     frequency_penalty: sampling.frequencyPenalty,
+    // Absent means what the server was configured to: a watermark is a bias.
+    watermarking: false,
     seed,
     stop_token_ids: stopTokenIds,
     ignore_eos: false,
@@ -38,6 +40,8 @@ export function completionBody({
     // The sampled token's own log-probability, no alternatives.
     logprobs: 0,
     return_token_ids: true,
+    // Which weights sampled each stretch of the reply; without it an update in the middle of a reply would go unseen.
+    return_weight_versions: true,
     // Special tokens inside a reply belong to what was sampled: the text must show them.
     skip_special_tokens: false,
     spaces_between_special_tokens: false,
@@ -78,13 +82,16 @@ export function readCompletion({ answer, request }: ReadCompletionInput): Sample
   return { ids, logprobs: readLogprobs(choice, ids.length), text, finishReason, policy }
 }
 
+/** vLLM writes minus infinity as this. */
+const LOWEST_LOGPROB = -9999
+
 /** Non-finite values come as null (JSON has no NaN) and stay NaN here: the batch writer drops and counts such tokens. */
 function readLogprobs(choice: Record<string, unknown>, count: number): number[] {
   const logprobs = isObject(choice['logprobs']) ? choice['logprobs']['token_logprobs'] : undefined
   if (!Array.isArray(logprobs)) throw bad('logprobs.token_logprobs', { got: typeof logprobs })
   if (logprobs.length !== count) throw bad('one log-probability an id', { ids: count, logprobs: logprobs.length })
   return logprobs.map((value: unknown) => {
-    if (value === null) return Number.NaN
+    if (value === null || (typeof value === 'number' && value <= LOWEST_LOGPROB)) return Number.NaN
     if (typeof value !== 'number' || value > HIGHEST_LOGPROB)
       throw bad('log-probabilities ≤ 0', { got: JSON.stringify(value) })
     return value
@@ -92,21 +99,35 @@ function readLogprobs(choice: Record<string, unknown>, count: number): number[] 
 }
 
 /** A server that answers with other weights than asked would poison every ratio of the batch. */
-function checkVersion(answer: unknown, choice: Record<string, unknown>, policy: string): void {
+export function checkVersion(answer: unknown, choice: Record<string, unknown>, policy: string): void {
   const model = isObject(answer) ? answer['model'] : undefined
-  const versions: unknown = choice['weight_versions']
   // Engines that were never told a version report a default of their own; only our names prove anything.
-  const named = Array.isArray(versions) ? versions.filter((version) => /^v\d{6}-/.test(String(version))) : []
+  const named = versionsOf(choice['weight_versions']).filter((version) => /^v\d{6}-/.test(version))
   const answered = [model, ...named].find((version) => version !== policy)
   if (model === policy && answered === undefined) return
-  throw new LonghaulError({
-    code: 'Model.NotServed',
-    message: 'Expected the asked policy to answer, another one did',
-    details: { asked: policy, answered: String(answered) },
+  throw answeredByAnother(policy, String(answered))
+}
+
+/** `[{version, start, end}]`, a stretch of the reply each. @throws LonghaulError `Model.BadResponse` */
+export function versionsOf(spans: unknown): string[] {
+  if (spans === null || spans === undefined) return []
+  if (!Array.isArray(spans)) throw bad('weight_versions to be a list', { got: typeof spans })
+  return spans.map((span: unknown) => {
+    const version = isObject(span) ? span['version'] : undefined
+    if (typeof version !== 'string') throw bad('a version in each of weight_versions', { got: typeof version })
+    return version
   })
 }
 
-function firstChoice(answer: unknown): Record<string, unknown> {
+export function answeredByAnother(asked: string, answered: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.NotServed',
+    message: 'Expected the asked policy to answer, another one did',
+    details: { asked, answered },
+  })
+}
+
+export function firstChoice(answer: unknown): Record<string, unknown> {
   const choices = isObject(answer) ? answer['choices'] : undefined
   const choice: unknown = Array.isArray(choices) ? choices[0] : undefined
   if (!isObject(choice)) throw bad('choices[0]', { got: typeof choices })

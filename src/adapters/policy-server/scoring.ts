@@ -1,18 +1,18 @@
-import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
-import { bad, isObject } from './completion.ts'
+import { bad, checkVersion, firstChoice, isObject } from './completion.ts'
 
 export interface ScoringBodyInput {
-  kind: PolicyServerRecipe['kind']
   policy: string
   ids: number[]
+  /** vLLM samples at least one token; the embedded server need not. */
+  maxTokens: 0 | 1
 }
 
-/** Asks for the prompt's own log-probabilities. vLLM samples at least one token; the embedded server need not. */
-export function scoringBody({ kind, policy, ids }: ScoringBodyInput) {
+/** Asks for the prompt's own log-probabilities. */
+export function scoringBody({ policy, ids, maxTokens }: ScoringBodyInput) {
   return {
     model: policy,
     prompt: ids,
-    max_tokens: kind === 'embedded' ? 0 : 1,
+    max_tokens: maxTokens,
     n: 1,
     temperature: 1,
     top_p: 1,
@@ -21,19 +21,35 @@ export function scoringBody({ kind, policy, ids }: ScoringBodyInput) {
     repetition_penalty: 1,
     presence_penalty: 0,
     frequency_penalty: 0,
+    watermarking: false,
     seed: 0,
+    stop_token_ids: [],
+    ignore_eos: false,
+    min_tokens: 0,
+    stream: false,
+    echo: false,
     prompt_logprobs: 0,
     return_token_ids: true,
-    // A cached prefix would come without log-probabilities, or with those of other weights.
-    cache_salt: `${policy}/score`,
+    return_weight_versions: true,
+    skip_special_tokens: false,
+    // A cached prefix would come without log-probabilities, or with those of other weights. vLLM refuses a slash here.
+    cache_salt: `${policy}-score`,
   }
 }
 
-/** One value for each of positions 1…n−1. @throws LonghaulError `Model.BadResponse` */
-export function readPromptLogprobs({ answer, ids }: { answer: unknown; ids: readonly number[] }): number[] {
-  const choices = isObject(answer) ? answer['choices'] : undefined
-  const choice: unknown = Array.isArray(choices) ? choices[0] : undefined
-  const scores = isObject(choice) ? choice['prompt_logprobs'] : undefined
+/** One value for each of positions 1…n−1. @throws LonghaulError `Model.BadResponse`, `Model.NotServed` */
+export function readPromptLogprobs({
+  answer,
+  ids,
+  policy,
+}: {
+  answer: unknown
+  ids: readonly number[]
+  policy: string
+}): number[] {
+  const choice = firstChoice(answer)
+  checkVersion(answer, choice, policy)
+  const scores = choice['prompt_logprobs']
   if (!Array.isArray(scores) || scores.length !== ids.length) {
     throw bad('prompt_logprobs for every position', {
       ids: ids.length,

@@ -20,7 +20,12 @@ def completion_answer(request: CompletionRequest, engine: Engine, done: Generati
         "token_ids": done.ids if request.wants_token_ids else None,
         "prompt_token_ids": done.prompt if request.wants_token_ids else None,
         "prompt_logprobs": _prompt_logprobs(done),
-        "weight_versions": [engine.version],
+        # A request finishes on the weights it began with: one stretch, as vLLM reports it.
+        "weight_versions": (
+            [{"version": engine.version, "start": 0, "end": completion_tokens}]
+            if request.wants_weight_versions
+            else None
+        ),
     }
     return {
         "id": f"cmpl-{request.request_id}",

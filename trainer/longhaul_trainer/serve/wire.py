@@ -33,6 +33,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "length_penalty": (1,),
+    "watermarking": (None, False),
     "logit_bias": (None, {}),
     "min_tokens": (0,),
     "ignore_eos": (False,),
@@ -44,6 +45,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "logprobs": (None, 0),
     "prompt_logprobs": (None, 0),
     "return_token_ids": (None, False, True),
+    "return_weight_versions": (False, True),
     "skip_special_tokens": (False, True),
     "spaces_between_special_tokens": (False, True),
     "add_special_tokens": (False, True),
@@ -65,6 +67,7 @@ class CompletionRequest:
     wants_logprobs: bool
     wants_prompt_logprobs: bool
     wants_token_ids: bool
+    wants_weight_versions: bool
     skip_special_tokens: bool
 
 
@@ -99,6 +102,7 @@ def parse_completion(body: Any) -> CompletionRequest:
         wants_logprobs=fields.get("logprobs") is not None,
         wants_prompt_logprobs=fields.get("prompt_logprobs") is not None,
         wants_token_ids=bool(fields.get("return_token_ids")),
+        wants_weight_versions=fields.get("return_weight_versions", False),
         skip_special_tokens=fields.get("skip_special_tokens", True),
     )
 

@@ -1,0 +1,43 @@
+import type { PolicyRef, PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
+
+/** One question to a server: where it goes, what it says, how the answer is read. */
+export interface Exchange<T> {
+  /** With its query, if it has one. */
+  path: string
+  /** Absent: GET. */
+  body?: object
+  /** Policy that the question names, or that must answer; null where it is about no policy. */
+  policy: PolicyVersion | null
+  headers?: Record<string, string>
+  /** For answers that are short and come at once. @default as long as a sample may take */
+  timeoutMs?: number
+  /** Reads a 200 answer. @throws LonghaulError */
+  parse: (answer: unknown) => T
+}
+
+export interface LoadAsk {
+  policy: PolicyRef
+  holder: string
+  leaseMs: number
+}
+
+/** Puts an exchange on the wire, with its retries. */
+export type Send = <T>(exchange: Exchange<T>) => Promise<T>
+
+/**
+ * How one kind of server is spoken to. Builders only: nothing here opens a connection, so that a test can hold every request
+ * against the server's own classes.
+ */
+export interface Dialect {
+  sample(request: SampleRequest): Exchange<SampleResult>
+  tokenize(request: { policy: PolicyVersion; text: string }): Exchange<number[]>
+  score(request: { policy: PolicyVersion; ids: number[] }): Exchange<number[]>
+  served(): Exchange<PolicyVersion[]>
+  /** Makes the server answer with the policy, or proves that it does already. Repeating it changes nothing. */
+  load(ask: LoadAsk, send: Send): Promise<void>
+  /** Absent where a server knows no leases. */
+  release?(request: { holder: string }): Exchange<null>
+}
+
+/** A list, a prompt's ids, a lease: a server that takes longer for these is not well. */
+export const SMALL_ANSWER_MS = 60_000
