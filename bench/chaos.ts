@@ -2,24 +2,27 @@
  * Any process may die. Real runs with a scripted policy during which faults strike at chosen phases, each compared with the run
  * without faults.
  *
- *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--json] [--out FILE] [--no-docs]
+ *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
+ *                     [--no-docs]
  *
- * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
+ * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
+ * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
  */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { startChaosStack, type ChaosStack, needsChaos } from '../test/support/chaos/chaos-stack.ts'
 import { faultNamed, FAULTS } from '../test/support/chaos/faults.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
-import { versions } from './support/versions.ts'
+import { commit, versions } from './support/versions.ts'
 
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '200' },
     'first-seed': { type: 'string', default: '1' },
     faults: { type: 'string' },
+    continue: { type: 'string', multiple: true, default: [] },
     lanes: { type: 'string', default: '2' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
@@ -44,10 +47,14 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => 
 const SEEDS_A_STACK = 20
 /** As long as a server's restart on another machine takes. */
 const OUTAGE_MS = 60_000
-let engine = 'none'
 let next = first
 const quiet: QuietRuns = new Map()
-const reports: SeedReport[] = []
+const kept = values.continue.map((file) => readResults(file))
+const reports: SeedReport[] = kept
+  .flatMap((one) => one.reports)
+  .filter(({ seed }) => seed >= first && seed < first + seeds)
+const done = new Set(reports.map(({ seed }) => seed))
+let engine = kept[0]?.engine ?? 'none'
 const failures: { seed: number; message: string }[] = []
 // A request that a fault left without anybody to tell is no reason to lose the seeds that were played.
 process.on('unhandledRejection', (error) => {
@@ -65,6 +72,7 @@ async function playLane(): Promise<void> {
   try {
     while (next < first + seeds && !interrupt.signal.aborted) {
       const seed = next++
+      if (done.has(seed)) continue
       const plan = planSeed(seed, faults)
       try {
         stack ??= await startChaosStack({
@@ -96,10 +104,12 @@ const summary = {
   bench: 'chaos',
   date: new Date().toISOString(),
   ...versions(),
+  commit: commit(),
   engine,
   seeds: reports.length,
   firstSeed: first,
-  minutes: Math.round((Date.now() - startedMs) / 6_000) / 10,
+  minutes:
+    Math.round(((Date.now() - startedMs) / 60_000 + kept.reduce((sum, { minutes }) => sum + minutes, 0)) * 10) / 10,
   violations,
   failures,
   reports,
@@ -117,4 +127,18 @@ function line({ seed, kind, cells, episodes, turns, sampledAgain, wallS, violati
   if (found.length === 0) return `seed ${seed}: ${facts}: ok`
   const again = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}`
   return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${again}`
+}
+
+/** @throws where the file is of another commit: its seeds say nothing about this one */
+function readResults(file: string): { reports: SeedReport[]; minutes: number; engine: string } {
+  const found = JSON.parse(readFileSync(file, 'utf8')) as {
+    commit?: string
+    reports: SeedReport[]
+    minutes: number
+    engine: string
+  }
+  if (found.commit === commit()) return found
+  throw new Error(
+    `${file} was played at commit ${found.commit ?? 'unknown'}, this is ${commit()}: play its seeds again`,
+  )
 }

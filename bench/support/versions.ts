@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { cpus, release } from 'node:os'
 
@@ -6,4 +7,13 @@ export function versions(): { node: string; temporalSdk: string; cores: number; 
   const require = createRequire(import.meta.url)
   const { version } = require('@temporalio/worker/package.json') as { version: string }
   return { node: process.version, temporalSdk: version, cores: cpus().length, kernel: release() }
+}
+
+/** What the code was, or `unknown` outside of a checkout. */
+export function commit(): string {
+  try {
+    return execFileSync('git', ['rev-parse', 'HEAD'], { cwd: import.meta.dirname, encoding: 'utf8' }).trim()
+  } catch {
+    return 'unknown'
+  }
 }

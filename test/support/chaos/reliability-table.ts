@@ -54,6 +54,7 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
   const facts = [
     `| seeds | ${firstSeed} to ${firstSeed + seeds - 1} (${seeds}), ${minutes} minutes |`,
     `| date | ${date.slice(0, 10)} |`,
+    `| commit | ${String(summary['commit']).slice(0, 12)} |`,
     `| versions | Node ${String(node)}, Temporal SDK ${String(temporalSdk)}, Docker engine ${String(engine)} |`,
     `| runs | ${reports.filter(({ kind }) => kind === 'evaluation').length} evaluations, ${reports.filter(({ kind }) => kind === 'training').length} trainings |`,
     `| episodes, turns | ${sum(({ episodes }) => episodes)}, ${sum(({ turns }) => turns)} |`,
