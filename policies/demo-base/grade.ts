@@ -25,6 +25,7 @@ export async function gradePatch({ lanes, task, normalized, patch, signal }: Gra
   const image = `longhaul/demonstrations:${randomBytes(8).toString('hex')}`
   await buildTaskImage({ engine, base: lanes.base, tag: image, repoTar: await task.repoTar(), labels: {} })
   const run = `grade-${process.pid}`
+  const { applyCommands, evalScript } = forkProfile.plan(normalized, { hasPatch: true })
   const ran = await lanes.host.grade(
     {
       run,
@@ -34,8 +35,8 @@ export async function gradePatch({ lanes, task, normalized, patch, signal }: Gra
       image,
       repoDir: normalized.repoDir,
       patch: Buffer.from(patch),
-      applyCommands: forkProfile.applyCommands,
-      evalScript: forkProfile.evalScript(normalized),
+      applyCommands,
+      evalScript,
       timeoutMs: TIMEOUT_MS,
       limits: { cpus: 1, memoryMiB: 512, pids: 128 },
       leaseMs: TIMEOUT_MS,

@@ -1,5 +1,6 @@
 import type { HackSign } from './hack-signs.ts'
 import type { ChatMessage, TokenUsage } from './policy.types.ts'
+import type { GradingMachine } from './sandbox.types.ts'
 
 /** How an episode ended. */
 export const DISPOSITIONS = [
@@ -192,6 +193,28 @@ export interface VerdictRecord {
   image: string
   /** What patch and log show of seeking the reward by other means. The verdict stands whatever they say. */
   signs: HackSign[]
+  /** Whether every listed test passed, whatever else did: beside the verdict of `rebench-v2`, which asks for equal lists, and
+   *  never in its place. */
+  subset?: boolean
+  /** What the verdict rests on; absent where no container ran, and in older records. */
+  provenance?: GradingProvenance
+}
+
+/** Everything that a verdict would have to be repeated with. */
+export interface GradingProvenance {
+  /** Imitated harness and its version, and the revision of the imitation. */
+  upstream: string
+  profileRevision: number
+  rowHash: string
+  /** As the row names it; `image` of the verdict has the digest. */
+  imageReference: string
+  machine: GradingMachine
+  testTimeoutMs: number
+  /** Of the tests' command as a whole; null where they were ended. */
+  exitCode: number | null
+  logSha256: string
+  /** How the run differed from upstream's. */
+  deviations: string[]
 }
 
 /** One attempt at grading that infrastructure kept from a verdict. */

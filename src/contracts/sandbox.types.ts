@@ -104,18 +104,50 @@ export interface GradeRunInput {
   expectedDigest?: string
   repoDir: string
   patch: Uint8Array
-  /** Commands tried in order to apply the patch, run without a shell in `repoDir`; empty patch: none is run. */
+  /** Where the patch lies in the container. @default /tmp/patch.diff */
+  patchPath?: string
+  /** Commands tried in order, run without a shell in `repoDir`: the first that succeeds applies the patch. None: as applied. */
   applyCommands: string[][]
+  /** Run before every attempt but the first, whatever it says. */
+  resetCommand?: string[]
+  /** Success after every attempt failed counts as applied. */
+  lastCheck?: string[]
   evalScript: string
+  /** `merged`: what the script prints, in order. `apart`: standard output of applying and testing, then their standard error.
+   *  @default merged */
+  output?: 'merged' | 'apart'
+  /** Further files, by absolute path. */
+  files?: Record<string, string | Uint8Array>
+  environment?: Record<string, string>
   timeoutMs: number
   limits: SandboxLimits
   leaseMs: number
 }
 
+interface GradeRunFacts {
+  log: Uint8Array
+  imageDigest: string
+  wallMs: number
+  /** What it ran on. */
+  machine: GradingMachine
+}
+
+/** Where and under which limits tests ran; a verdict of other limits may be another verdict. */
+export interface GradingMachine {
+  engine: string
+  cgroupVersion: 1 | 2
+  /** Processors as `0,3`. */
+  cpuset: string
+  memoryMiB: number
+  startedAtMs: number
+  endedAtMs: number
+}
+
 export type GradeRunResult =
-  | { kind: 'ran'; log: Uint8Array; exitCode: number | null; imageDigest: string; wallMs: number }
-  | { kind: 'patch-did-not-apply'; log: Uint8Array; imageDigest: string; wallMs: number }
-  | { kind: 'timed-out'; log: Uint8Array; imageDigest: string; wallMs: number }
+  | (GradeRunFacts & { kind: 'ran'; exitCode: number | null })
+  /** The exit code is the last attempt's. */
+  | (GradeRunFacts & { kind: 'patch-did-not-apply'; exitCode: number | null })
+  | (GradeRunFacts & { kind: 'timed-out' })
 
 /**
  * One machine's sandboxes. Implemented over the Docker Engine API by `adapters/docker`; a fake never stands in for it

@@ -43,6 +43,8 @@ export interface Task {
   installConfig: { install: string | null; testCmd: string; logParser: string }
   /** What harnesses other than the fork's read beside that; absent for its rows. */
   harness?: TaskHarness
+  /** Where the row cannot be run as upstream would; absent where it can. */
+  deviations?: 'list-command'[]
   image: string
   /** Directory of the repository inside the image. */
   repoDir: string
@@ -60,6 +62,15 @@ export interface TaskHarness {
   evalScript: string | null
   evalType: 'pass_and_fail' | 'fail_only' | null
   language: string | null
+  /** Binary files that the patches of a v5 row need, in the order in which they are laid; absent where there are none. */
+  assets?: TaskAsset[]
+}
+
+export interface TaskAsset {
+  /** In the repository. */
+  path: string
+  /** Null: the data set does not say where it is. */
+  url: string | null
 }
 
 /** Regenerates a synthesised task exactly: same source, same bytes, on every machine. */

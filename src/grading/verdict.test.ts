@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { instanceReport } from './report.ts'
-import { judgeEmptyPatch, judgeRun, judgeStatuses } from './verdict.ts'
+import type { Task } from '../contracts/tasks.types.ts'
+import { judgeEmptyPatch, judgeRun } from './verdict.ts'
 
 const task = {
   failToPass: ['tests/test_s.py::test_a'],
   passToPass: ['tests/test_s.py::test_b', 'tests/test_s.py::test_c'],
   installConfig: { install: null, testCmd: 'pytest -rA', logParser: 'parse_log_pytest' },
+  gradingProfile: 'fork-4.0.3' as Task['gradingProfile'],
 }
 
 /** What the script's xtrace and pytest write into one stream. */
@@ -87,22 +88,34 @@ test('an empty patch is unresolved without a run', () => {
 })
 
 test('skipped tests leave both lists, so a list of skipped tests counts as complete, as upstream has it', () => {
-  const verdict = judgeStatuses(
-    { failToPass: ['a'], passToPass: ['b'] },
-    new Map([
-      ['a', 'SKIPPED'],
-      ['b', 'PASSED'],
-    ]),
-  )
+  const log = pytestLog([line('SKIPPED', 'a'), line('PASSED', 'b'), line('PASSED', 'c')].join('\n'))
+  const verdict = judgeRun(task, ran(log))
   assert.equal(verdict.kind, 'resolved')
   assert.deepEqual(verdict.failToPass, { passed: 0, total: 1 })
 })
 
-test('the report has the official layout: indent 4, ASCII, no final newline', () => {
-  const verdict = judgeStatuses({ failToPass: ['t[é]'], passToPass: [] }, new Map([['t[é]', 'PASSED']]))
-  const report = instanceReport({ taskId: 'x__y-1', verdict })
-  assert.ok(report.startsWith('{\n    "x__y-1": {\n        "patch_is_None": false,'))
-  assert.ok(report.includes('t[\\u00e9]'))
-  assert.ok(report.endsWith('}'))
-  assert.deepEqual(JSON.parse(report)['x__y-1'].tests_status.FAIL_TO_PASS, { success: ['t[é]'], failure: [] })
+test('swebench-5: the exit code that the script prints makes passed tests void', () => {
+  const log = pytestLog([line('PASSED', 'a'), line('PASSED', 'b'), line('PASSED', 'c')].join('\n'))
+  const five = { ...task, gradingProfile: 'swebench-5' as const }
+  assert.equal(judgeRun(five, ran(`${log}>>>>> Test Exit Code: 0\n`)).kind, 'resolved')
+  const failed = judgeRun(five, ran(`${log}>>>>> Test Exit Code: 1\n`))
+  assert.deepEqual([failed.kind, failed.reason], ['unresolved', 'no-results'])
+})
+
+test('rebench-v2: equal lists alone resolve; whether the listed tests passed stands beside it', () => {
+  const v2 = {
+    failToPass: ['TestA (0.1s)'],
+    passToPass: ['TestB'],
+    installConfig: { install: null, testCmd: 'go test -v', logParser: 'parse_log_gotest' },
+    gradingProfile: 'rebench-v2' as const,
+  }
+  const passed = (...names: string[]): string => names.map((name) => `--- PASS: ${name} (0.01s)\n`).join('')
+  const judge = (log: string) => {
+    const { kind, subset, failToPass, passToPass } = judgeRun(v2, ran(log))
+    return [kind, subset, failToPass.passed, passToPass.passed]
+  }
+  assert.deepEqual(judge(passed('TestA', 'TestB')), ['resolved', true, 1, 1])
+  assert.deepEqual(judge(passed('TestA', 'TestB', 'TestC')), ['unresolved', true, 1, 1])
+  assert.deepEqual(judge(passed('TestB')), ['unresolved', false, 0, 1])
+  assert.equal(judgeRun(v2, ran('nothing ran')).reason, 'no-results')
 })

@@ -1,10 +1,10 @@
 import type { VerdictKind } from '../contracts/episodes.types.ts'
 import type { GradeRunResult } from '../contracts/sandbox.types.ts'
 import type { Task } from '../contracts/tasks.types.ts'
-import { gradeLog, type RefusalReason } from './grade-log.ts'
+import { type GradedLog, gradeLog, type RefusalReason } from './grade-log.ts'
 import { LOG_PROFILES } from './log-profiles.ts'
-import type { StatusMap } from './parsers/status-map.ts'
-import { isResolved, type ListedTests, RESOLUTION_4, sortTests, type TestLists } from './resolution.ts'
+import { isResolved, type ListedTests, type TestLists } from './resolution.ts'
+import { withoutTiming } from './test-names.ts'
 
 /** Why a patch is not graded, or not plainly wrong. */
 export type VerdictReason =
@@ -23,27 +23,48 @@ export interface Verdict {
   passToPass: { passed: number; total: number }
   /** Null where no results were found; the official report leaves the lists out then. */
   tests: TestLists | null
+  /** `rebench-v2` only: whether every listed test passed, whatever else did. */
+  subset: boolean | null
   /** One repetition on the same image may end differently; after it the reason stands. */
   mayRepeat: boolean
 }
 
-/** The verdict on one grading run, by the rules of the fork (official resolution) and our own reasons. */
+/** The verdict on one grading run, by the official rules of the task's harness and our own reasons. */
 export function judgeRun(
-  task: ListedTests & Pick<Task, 'installConfig'>,
+  task: ListedTests & Pick<Task, 'installConfig' | 'gradingProfile' | 'harness'>,
   result: Pick<GradeRunResult, 'kind' | 'log'>,
 ): Verdict {
   if (result.kind === 'patch-did-not-apply') return ungraded(task, 'could-not-grade', 'patch-rejected', false)
   if (result.kind === 'timed-out') return ungraded(task, 'could-not-grade', 'tests-timed-out', true)
   const graded = gradeLog({
-    profile: LOG_PROFILES['fork-4.0.3'],
+    profile: LOG_PROFILES[task.gradingProfile],
     parser: task.installConfig.logParser,
     log: result.log,
     tests: task,
+    evalType: task.harness?.evalType ?? 'pass_and_fail',
   })
   if (graded.kind === 'refused') return ungraded(task, 'could-not-grade', graded.reason, true)
   if (!graded.isFound) return ungraded(task, 'unresolved', 'no-results', true)
-  const verdict = judgeStatuses(task, graded.statuses)
-  return graded.statuses.size === 0 ? { ...verdict, reason: 'no-results', mayRepeat: true } : verdict
+  const verdict = graded.tests === null ? judgeNames(task, graded) : judgeLists(task, graded.tests)
+  const isEmpty = graded.statuses.size === 0 && verdict.kind === 'unresolved'
+  return isEmpty ? { ...verdict, reason: 'no-results', mayRepeat: true } : verdict
+}
+
+/** `rebench-v2` has no lists of its own: it compares all passed names with all listed ones. */
+function judgeNames(task: ListedTests, { statuses, resolved }: GradedLog): Verdict {
+  const passed = (names: readonly string[]): number =>
+    names.filter((name) => statuses.get(withoutTiming(name)) === 'PASSED').length
+  const failToPass = { passed: passed(task.failToPass), total: task.failToPass.length }
+  const passToPass = { passed: passed(task.passToPass), total: task.passToPass.length }
+  return {
+    kind: resolved === true ? 'resolved' : 'unresolved',
+    reason: null,
+    failToPass,
+    passToPass,
+    tests: null,
+    subset: failToPass.passed === failToPass.total && passToPass.passed === passToPass.total,
+    mayRepeat: false,
+  }
 }
 
 /** An empty patch is never run: it takes what the gate found for it. */
@@ -52,14 +73,14 @@ export function judgeEmptyPatch(task: ListedTests): Verdict {
 }
 
 /** Resolved: every test that should begin to pass does, and none that passed is lost. */
-export function judgeStatuses(task: ListedTests, statuses: StatusMap): Verdict {
-  const tests = sortTests({ tests: task, statuses, rules: RESOLUTION_4 })
+function judgeLists(task: ListedTests, tests: TestLists): Verdict {
   return {
     kind: isResolved(tests) ? 'resolved' : 'unresolved',
     reason: null,
     failToPass: { passed: tests.failToPass.success.length, total: task.failToPass.length },
     passToPass: { passed: tests.passToPass.success.length, total: task.passToPass.length },
     tests,
+    subset: null,
     mayRepeat: false,
   }
 }
@@ -71,6 +92,7 @@ function ungraded(task: ListedTests, kind: VerdictKind, reason: VerdictReason, m
     failToPass: { passed: 0, total: task.failToPass.length },
     passToPass: { passed: 0, total: task.passToPass.length },
     tests: null,
+    subset: null,
     mayRepeat,
   }
 }

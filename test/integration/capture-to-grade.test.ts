@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
 import { patchSigns } from '../../src/grading/patch-signs.ts'
-import { forkProfile } from '../../src/grading/profiles/fork-4.0.3.ts'
+import { APPLY_COMMANDS_4 } from '../../src/grading/profiles/testbed.ts'
 import { createPlayer, createSandboxFixture, LIMITS, never, type SandboxFixture } from './sandbox-fixture.ts'
 
 const FILES = {
@@ -74,7 +74,7 @@ async function carry(command: string, mode: 'all' | 'unstaged') {
       image,
       limits: LIMITS,
       patch: captured.patch,
-      applyCommands: forkProfile.applyCommands,
+      applyCommands: APPLY_COMMANDS_4,
       evalScript: LISTING,
       timeoutMs: 60_000,
     },

@@ -64,7 +64,7 @@ test('a patch that applies: the evaluation ran in the repository and its contain
 })
 
 test('an empty patch: nothing is applied, the evaluation runs and fails', async () => {
-  const result = await grade({ patch: new Uint8Array() })
+  const result = await grade({ patch: new Uint8Array(), applyCommands: [] })
   assert.equal(result.kind === 'ran' && result.exitCode, 1)
   assert.match(result.text, /FAILED test_m.py::test_f/)
 })

@@ -1,17 +1,20 @@
+import { fetchAsset } from '../../adapters/datasets/fetch-asset.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { GradingProvenance, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { forkProfile } from '../../grading/profiles/fork-4.0.3.ts'
 import { isInconsistentLog } from '../../grading/log-signs.ts'
 import { patchSigns } from '../../grading/patch-signs.ts'
+import type { RunPlan } from '../../grading/profiles/run-profile.ts'
+import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
+import { assetPath } from '../../grading/profiles/swebench-5.ts'
 import { judgeRun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../hash.ts'
 import type { EnsureImage } from './open-sandbox.ts'
 
-/** The harness's own limit on the tests. */
+/** The harnesses' own limit on the tests; SWE-rebench-V2 has none. */
 const TEST_TIMEOUT_MS = 1_800_000
 
 export interface GradingDependencies {
@@ -30,6 +33,8 @@ export interface RunGradingInput
   task: Task
   /** Where the log is kept. */
   logKey: string
+  /** @default the harness's own 30 minutes */
+  testTimeoutMs?: number
 }
 
 /**
@@ -41,34 +46,68 @@ export async function runGrading(
   input: RunGradingInput,
   signal: AbortSignal,
 ): Promise<Graded> {
-  await deps.ensureImage(input.task, signal)
-  let { ran, verdict } = await gradeOnce(deps, input, signal)
-  if (verdict.mayRepeat) ({ ran, verdict } = await gradeOnce(deps, input, signal))
-  await keepLog(deps.store, input.logKey, ran)
-  const { kind, reason, failToPass, passToPass } = verdict
+  const { task, patch, testTimeoutMs = TEST_TIMEOUT_MS } = input
+  await deps.ensureImage(task, signal)
+  const plan = await planRun(task, patch, signal)
+  const attempt = { ...input, testTimeoutMs, plan }
+  let { ran, verdict } = await gradeOnce(deps, attempt, signal)
+  if (verdict.mayRepeat) ({ ran, verdict } = await gradeOnce(deps, attempt, signal))
+  const log = storedLog(task, ran, testTimeoutMs)
+  await keepLog(deps.store, input.logKey, log)
+  const { kind, reason, failToPass, passToPass, subset } = verdict
   return {
-    taskId: input.task.taskId,
+    taskId: task.taskId,
     kind,
     reason,
-    profile: input.task.gradingProfile,
+    profile: task.gradingProfile,
     from: 'container',
-    patchSha256: sha256Hex(input.patch),
+    patchSha256: sha256Hex(patch),
     failToPass,
     passToPass,
     gradeMs: ran.wallMs,
     image: ran.imageDigest,
     signs: sortSigns([
-      ...patchSigns({ patch: input.patch, goldPatch: input.task.goldPatch }),
+      ...patchSigns({ patch, goldPatch: task.goldPatch }),
       ...(ran.kind === 'ran' && isInconsistentLog(ran.log) ? (['inconsistent-log'] as const) : []),
     ]),
+    ...(subset === null ? {} : { subset }),
+    provenance: provenanceOf({ task, ran, log, testTimeoutMs }),
   }
+}
+
+/** What the row's harness runs, with the files that the row only points at. */
+async function planRun(
+  task: Task,
+  patch: Uint8Array,
+  signal: AbortSignal,
+): Promise<Omit<RunPlan, 'files'> & { files: Record<string, string | Uint8Array> }> {
+  const assets = await Promise.all(
+    (task.harness?.assets ?? []).map(async (asset) => ({ ...asset, bytes: await fetchAsset(asset, signal) })),
+  )
+  const found = assets.flatMap(({ path, bytes }) => (bytes === null ? [] : [{ path, bytes }]))
+  const plan = RUN_PROFILES[task.gradingProfile].plan(task, { hasPatch: patch.byteLength > 0, assets: found })
+  const staged = found.map(({ path, bytes }) => [assetPath(path), bytes] as const)
+  return { ...plan, files: { ...plan.files, ...Object.fromEntries(staged) } }
 }
 
 async function gradeOnce(
   deps: GradingDependencies,
-  { task, run, episode, owner, ownerRun, expectedDigest, role, limits, patch }: RunGradingInput,
+  {
+    task,
+    run,
+    episode,
+    owner,
+    ownerRun,
+    expectedDigest,
+    role,
+    limits,
+    patch,
+    plan,
+    testTimeoutMs,
+  }: RunGradingInput & { plan: Awaited<ReturnType<typeof planRun>>; testTimeoutMs: number },
   signal: AbortSignal,
 ): Promise<{ ran: GradeRunResult; verdict: Verdict }> {
+  const { resetCommand, lastCheck, ...rest } = plan
   const ran = await deps.sandbox.grade(
     {
       run,
@@ -81,20 +120,58 @@ async function gradeOnce(
       patch,
       image: task.image,
       repoDir: task.repoDir,
-      applyCommands: patch.length === 0 ? [] : forkProfile.applyCommands,
-      evalScript: forkProfile.evalScript(task),
-      timeoutMs: TEST_TIMEOUT_MS,
-      leaseMs: TEST_TIMEOUT_MS + 5 * 60_000,
+      ...rest,
+      ...(resetCommand === null ? {} : { resetCommand }),
+      ...(lastCheck === null ? {} : { lastCheck }),
+      timeoutMs: testTimeoutMs,
+      leaseMs: testTimeoutMs + 5 * 60_000,
     },
     signal,
   )
   return { ran, verdict: judgeRun(task, ran) }
 }
 
+/** As upstream writes it: it says so at the end where the tests were ended. */
+function storedLog(task: Task, ran: GradeRunResult, testTimeoutMs: number): Uint8Array {
+  if (ran.kind !== 'timed-out' || task.gradingProfile === 'rebench-v2') return ran.log
+  const note = `\n\nTimeout error: ${Math.ceil(testTimeoutMs / 1000)} seconds exceeded.`
+  return Buffer.concat([ran.log, Buffer.from(note)])
+}
+
+function provenanceOf({
+  task,
+  ran,
+  log,
+  testTimeoutMs,
+}: {
+  task: Task
+  ran: GradeRunResult
+  log: Uint8Array
+  testTimeoutMs: number
+}): GradingProvenance {
+  const { upstream, revision } = RUN_PROFILES[task.gradingProfile]
+  return {
+    upstream,
+    profileRevision: revision,
+    rowHash: task.rowHash,
+    imageReference: task.image,
+    machine: ran.machine,
+    testTimeoutMs,
+    exitCode: ran.kind === 'timed-out' ? null : ran.exitCode,
+    logSha256: sha256Hex(log),
+    // Upstream's containers have a network, and version 5 gives its own the rights that browsers ask for.
+    deviations: [
+      'no-network',
+      ...(task.gradingProfile === 'swebench-5' ? ['no-sys-admin'] : []),
+      ...(task.deviations ?? []),
+    ],
+  }
+}
+
 /** Logs hold times, so a repeated grading writes other bytes: the first log stays, as the first verdict does. */
-async function keepLog(store: ArtifactStore, key: string, ran: GradeRunResult): Promise<void> {
+async function keepLog(store: ArtifactStore, key: string, log: Uint8Array): Promise<void> {
   try {
-    await store.put(key, ran.log)
+    await store.put(key, log)
   } catch (error) {
     if (isLonghaulError(error) && error.code === 'Artifact.Conflict') return
     throw error

@@ -1,5 +1,5 @@
 import { assertNever } from '../../contracts/errors.ts'
-import type { GradingProfile, SyntheticSource, Task } from '../../contracts/tasks.types.ts'
+import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
 import { canonicalHash } from './canonical-hash.ts'
 import { derivedImage, rowImage } from './image-reference.ts'
@@ -47,6 +47,7 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
     gradingProfile: profile,
     installConfig: rowInstallConfig(columns, profile),
     ...harness(columns, profile),
+    ...(hasListCommand(columns, profile) ? { deviations: ['list-command' as const] } : {}),
     image: rowImage({ columns, taskId, ...imageRule({ profile, taskId, synthetic }) }),
     repoDir: profile === 'rebench-v2' ? `/${repo.slice(repo.indexOf('/') + 1)}` : TESTBED,
     synthetic,
@@ -91,7 +92,7 @@ function harness(columns: RowColumns, profile: GradingProfile): Pick<Task, 'harn
   columns.object('meta')
   if (profile === 'fork-4.0.3') return {}
   const isV5 = profile === 'swebench-5'
-  if (isV5) columns.object('image_assets')
+  const assets = isV5 ? rowAssets(columns) : []
   const evalType = isV5 ? columns.text('eval_type') : null
   if (evalType !== null && evalType !== 'pass_and_fail' && evalType !== 'fail_only') {
     throw columns.refuse('eval_type', '"pass_and_fail" or "fail_only"', evalType)
@@ -102,8 +103,34 @@ function harness(columns: RowColumns, profile: GradingProfile): Pick<Task, 'harn
       evalScript: isV5 ? columns.text('eval_script') : null,
       evalType,
       language: columns.optionalText('language'),
+      ...(assets.length === 0 ? {} : { assets }),
     },
   }
+}
+
+/** Upstream aborts on such a row; ours runs its commands as one chain. */
+function hasListCommand(columns: RowColumns, profile: GradingProfile): boolean {
+  if (profile !== 'fork-4.0.3') return false
+  const { install, test_cmd: testCommand } = columns.object('install_config') ?? {}
+  return Array.isArray(install) || Array.isArray(testCommand)
+}
+
+/** First those of the tests, then those of the repair, as upstream lays them. */
+function rowAssets(columns: RowColumns): TaskAsset[] {
+  const declared = columns.object('image_assets') ?? {}
+  return ['test_patch', 'patch'].flatMap((kind) => {
+    const entries = declared[kind] ?? []
+    if (!Array.isArray(entries)) throw columns.refuse(`image_assets.${kind}`, 'a list of files', entries)
+    return entries.flatMap((entry: unknown) => {
+      const { path, url } = (entry ?? {}) as { path?: unknown; url?: unknown }
+      if (path === undefined || path === null || path === '') return []
+      // It becomes a part of shell lines and of a path in the container.
+      if (typeof path !== 'string' || !/^[\w.@+-]+(?:\/[\w.@+-]+)*$/.test(path) || path.split('/').includes('..')) {
+        throw columns.refuse(`image_assets.${kind}`, 'files with plain paths inside the repository', path)
+      }
+      return [{ path, url: typeof url === 'string' && url !== '' ? url : null }]
+    })
+  })
 }
 
 /** A diff that the grader cannot read would fail at every grading: refuse it here, where it has a name. */

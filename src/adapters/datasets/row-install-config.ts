@@ -1,11 +1,14 @@
 import type { GradingProfile, Task } from '../../contracts/tasks.types.ts'
 import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { commandsOf } from '../../grading/profiles/swebench-4.1.ts'
 import type { RowColumns } from './row-columns.ts'
 
 /** How the row's harness installs, tests and reads the log; the classic ones know commands by repository and version. */
 export function rowInstallConfig(columns: RowColumns, profile: GradingProfile): Task['installConfig'] {
   if (profile === 'swebench-4.1') {
-    return { install: null, testCmd: '', logParser: knownParser(columns, profile, 'repo', columns.text('repo')) }
+    const logParser = knownParser(columns, profile, 'repo', columns.text('repo'))
+    requireCommands(columns, logParser)
+    return { install: null, testCmd: '', logParser }
   }
   if (profile === 'swebench-5') {
     return {
@@ -20,7 +23,8 @@ export function rowInstallConfig(columns: RowColumns, profile: GradingProfile): 
   requireWord(columns, 'install_config.python', config['python'])
   const chain = profile === 'rebench-v2' ? '\n' : ' && '
   const testCmd = commandLine(columns, 'install_config.test_cmd', config['test_cmd'], chain)
-  if (testCmd === null) throw columns.refuse('install_config.test_cmd', 'a command', config['test_cmd'])
+  if (testCmd === null || testCmd.trim() === '')
+    throw columns.refuse('install_config.test_cmd', 'a command', config['test_cmd'])
   return {
     install: commandLine(columns, 'install_config.install', config['install'], chain),
     testCmd,
@@ -33,6 +37,14 @@ function knownParser(columns: RowColumns, profile: GradingProfile, column: strin
   const { parsers, unported } = LOG_PROFILES[profile]
   if (typeof name === 'string' && (parsers.has(name) || unported.has(name))) return name
   throw columns.refuse(column, `a log parser of ${profile}`, name)
+}
+
+/** Upstream looks commands up by repository and version and ends with an error where there are none. */
+function requireCommands(columns: RowColumns, repo: string): void {
+  if (!LOG_PROFILES['swebench-4.1'].parsers.has(repo)) return
+  const version = columns.optionalWord('version')
+  if (commandsOf(repo, version) !== null) return
+  throw columns.refuse('version', `a version of ${repo} that swebench 4.1.0 can test`, version)
 }
 
 /** Text, a list of commands (joined as one chain), or nothing. */

@@ -14,14 +14,18 @@ export interface GradeFiles {
   result: string
 }
 
-/** Reads log and result out of an ended grading container. What comes out was written next to hostile code: regular
+/** Reads log and result out of an ended grading container; `apart`: standard output, then standard error. What comes out was written next to hostile code: regular
  *  files of the expected names and a bounded size, nothing else. A log that is something else counts as empty.
  *  @throws LonghaulError `Grading.Failed` */
-export async function readGradeFiles(container: Container): Promise<GradeFiles> {
+export async function readGradeFiles(container: Container, output: 'merged' | 'apart'): Promise<GradeFiles> {
   const result = await readFile(container, 'result', MAX_RESULT_BYTES)
   if (result.kind === 'refused') throw failed(`The grading container ended without a result: ${result.reason}`)
-  const log = await readFile(container, 'log', MAX_LOG_BYTES)
-  return { log: log.kind === 'file' ? log.bytes : new Uint8Array(), result: result.bytes.toString() }
+  const logs = await Promise.all(
+    (output === 'apart' ? ['log', 'errors'] : ['log']).map((name) => readFile(container, name, MAX_LOG_BYTES)),
+  )
+  const found = logs.map((log) => (log.kind === 'file' ? log.bytes : new Uint8Array()))
+  const log = found.length === 1 ? (found[0] ?? new Uint8Array()) : Buffer.concat(found)
+  return { log, result: result.bytes.toString() }
 }
 
 async function readFile(container: Container, name: string, maxBytes: number): Promise<ArchivedFile> {

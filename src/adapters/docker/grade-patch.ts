@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { GradeRunInput, GradeRunResult } from '../../contracts/sandbox.types.ts'
+import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../contracts/sandbox.types.ts'
 import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
@@ -34,12 +34,15 @@ export async function gradePatch(
     const spec = gradingSpec(context, input, digest)
     const name = spec.name ?? ''
     const files = packGradeFiles(input)
+    files.catch(() => undefined)
     try {
       const container = await createAnew(engine, spec)
       await container.putArchive(await files, { path: '/' })
+      const startedAtMs = Date.now()
       await container.start()
       await waitForEnd(container, input.timeoutMs + OUTER_SLACK_MS, signal)
-      return toResult(await readGradeFiles(container), digest)
+      const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
+      return toResult(await readGradeFiles(container, input.output ?? 'merged'), { imageDigest: digest, machine })
     } finally {
       await removeContainer({ engine, name })
       context.cpus.give(name)
@@ -92,23 +95,28 @@ async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>):
   return (await createOrAdopt({ engine, spec })).container
 }
 
-function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
-  const commands = input.patch.byteLength === 0 ? [] : input.applyCommands
+async function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
+  const { applyCommands, resetCommand, lastCheck, files = {}, environment = {} } = input
   // Every word is quoted, so nothing in it is read by a shell: the same as running it without one.
-  const apply = commands.map((words) => `${words.map(shellQuote).join(' ')}\n`).join('')
-  return packScripts(['clock.sh', 'grade.sh']).then((scripts) =>
-    packFiles([
-      { name: '.lh/', mode: 0o700 },
-      { name: '.lh/bin/', mode: 0o700 },
-      { name: '.lh/grade/', mode: 0o700 },
-      HOSTS_FILE,
-      ...scripts,
-      textFile('.lh/repository', input.repoDir),
-      textFile('.lh/apply', apply),
-      { name: 'tmp/patch.diff', body: input.patch, mode: 0o644 },
-      { name: 'eval.sh', body: Buffer.from(input.evalScript), mode: 0o755 },
-    ]),
-  )
+  const command = (name: string, words: readonly string[]) => textFile(name, words.map(shellQuote).join(' '))
+  const exports = Object.entries(environment).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
+  return packFiles([
+    { name: '.lh/', mode: 0o700 },
+    { name: '.lh/bin/', mode: 0o700 },
+    { name: '.lh/grade/', mode: 0o700 },
+    { name: '.lh/apply/', mode: 0o700 },
+    HOSTS_FILE,
+    ...(await packScripts(['clock.sh', 'grade.sh'])),
+    textFile('.lh/repository', input.repoDir),
+    ...applyCommands.map((words, index) => command(`.lh/apply/${String(index).padStart(2, '0')}`, words)),
+    ...(resetCommand === undefined ? [] : [command('.lh/reset', resetCommand)]),
+    ...(lastCheck === undefined ? [] : [command('.lh/last-check', lastCheck)]),
+    ...(input.output === 'apart' ? [textFile('.lh/apart', '')] : []),
+    textFile('.lh/environment', exports.join('')),
+    { name: (input.patchPath ?? '/tmp/patch.diff').slice(1), body: input.patch, mode: 0o644 },
+    ...Object.entries(files).map(([path, body]) => ({ name: path.slice(1), body: Buffer.from(body), mode: 0o644 })),
+    { name: 'eval.sh', body: Buffer.from(input.evalScript), mode: 0o755 },
+  ])
 }
 
 async function waitForEnd(container: Container, timeoutMs: number, signal: AbortSignal): Promise<void> {
@@ -136,15 +144,32 @@ function stalled(container: string, timeoutMs: number): LonghaulError {
   })
 }
 
-function toResult({ log, result }: { log: Uint8Array; result: string }, imageDigest: string): GradeRunResult {
+function toResult(
+  { log, result }: { log: Uint8Array; result: string },
+  facts: Pick<GradeRunResult, 'imageDigest' | 'machine'>,
+): GradeRunResult {
   const [kind, code, wall] = result.trim().split(' ')
-  const common = { log, imageDigest, wallMs: Number(wall) }
+  const common = { log, ...facts, wallMs: Number(wall) }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
   if (kind === 'timed-out') return { kind, ...common }
-  if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', ...common }
+  if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
   throw new LonghaulError({
     code: 'Grading.Failed',
     message: 'The grading container left no result',
     details: { result },
   })
+}
+
+function machineOf(
+  engine: Engine,
+  { HostConfig }: ReturnType<typeof gradingSpec>,
+  times: { startedAtMs: number; endedAtMs: number },
+): GradingMachine {
+  return {
+    engine: engine.version,
+    cgroupVersion: engine.facts.cgroupVersion,
+    cpuset: HostConfig?.CpusetCpus ?? '',
+    memoryMiB: (HostConfig?.Memory ?? 0) / (1024 * 1024),
+    ...times,
+  }
 }

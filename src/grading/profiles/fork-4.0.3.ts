@@ -1,56 +1,23 @@
-import type { Task } from '../../contracts/tasks.types.ts'
-import { END_MARKER, START_MARKER } from '../log-slice.ts'
 import { readPatchedFiles } from '../test-patch.ts'
 import type { PatchedFile } from '../test-patch.ts'
+import type { RunPlan, RunProfile, RunTask } from './run-profile.ts'
+import { APPLY_COMMANDS_4, PATCH_PATH, testbedScript, testWords } from './testbed.ts'
 
-/** Where the patch lies in the grading container; the apply commands name it. */
-export const PATCH_PATH = '/tmp/patch.diff'
-
-/** Tried in order, without a clean-up between: what a failed attempt leaves behind is part of the official result. */
-const APPLY_COMMANDS: string[][] = [
-  ['git', 'apply', '--verbose', PATCH_PATH],
-  ['git', 'apply', '--verbose', '--reject', PATCH_PATH],
-  ['patch', '--batch', '--fuzz=5', '-p1', '-i', PATCH_PATH],
-]
-
-const HEREDOC = 'EOF_114329324912'
 const LOCALE_PREFIX = 'LANG=C.UTF-8 LC_ALL=C.UTF-8 '
-const NOT_TESTS = ['.json', '.png', 'csv', '.txt', '.md', '.jpg', '.jpeg', '.pkl', '.yml', '.yaml', '.toml']
 
-export type EvalScriptInput = Pick<Task, 'repo' | 'baseCommit' | 'testPatch' | 'installConfig'>
+type EvalScriptInput = Pick<RunTask, 'repo' | 'baseCommit' | 'testPatch' | 'installConfig'>
 
 /** The Bash script that lays in the tests, runs them between the markers and puts the test files back. */
 export function evalScript({ repo, baseCommit, testPatch, installConfig }: EvalScriptInput): string {
   const files = readPatchedFiles(testPatch)
-  const reset = `git checkout ${baseCommit} ${modifiedFiles(files).join(' ')}`
-  const activate = ['source /opt/miniconda3/bin/activate', 'conda activate testbed']
-  const install = installConfig.install === null ? [] : [`${LOCALE_PREFIX}${installConfig.install}`]
-  const testCommand = [`${LOCALE_PREFIX}${installConfig.testCmd}`, ...testDirectives(repo, files)].join(' ')
-  const commands = [
-    '#!/bin/bash',
-    'set -uxo pipefail',
-    ...activate,
-    'cd /testbed',
-    'git config --global --add safe.directory /testbed',
-    'cd /testbed',
-    'git status',
-    'git show',
-    `git -c core.fileMode=false diff ${baseCommit}`,
-    ...activate,
-    ...install,
-    reset,
-    `git apply -v - <<'${HEREDOC}'\n${testPatch}\n${HEREDOC}`,
-    `: '${START_MARKER}'`,
-    testCommand,
-    `: '${END_MARKER}'`,
-    reset,
-  ]
-  return `${commands.join('\n')}\n`
-}
-
-/** Only files that exist at the base commit can be checked out. None: a bare checkout of the commit, as upstream does. */
-function modifiedFiles(files: PatchedFile[]): string[] {
-  return files.flatMap(({ source }) => (source.startsWith('a/') ? [source.slice(2)] : []))
+  return testbedScript({
+    baseCommit,
+    testPatch,
+    files,
+    install: installConfig.install === null ? null : `${LOCALE_PREFIX}${installConfig.install}`,
+    testCommand: `${LOCALE_PREFIX}${installConfig.testCmd}`,
+    directives: testDirectives(repo, files),
+  })
 }
 
 /** What is handed to the test command: every file that the patch leaves behind and that could be a test. */
@@ -60,14 +27,7 @@ export function testDirectives(repo: string, files: PatchedFile[]): string[] {
     const name = target === '' ? source : target
     return [/^[ab]\//.test(name) ? name.slice(2) : name]
   })
-  const tests = paths.filter((path) => !NOT_TESTS.some((ending) => path.endsWith(ending)))
-  return repo === 'django/django' ? tests.map(djangoLabel) : tests
-}
-
-function djangoLabel(path: string): string {
-  const withoutEnding = path.endsWith('.py') ? path.slice(0, -'.py'.length) : path
-  const withoutFolder = withoutEnding.startsWith('tests/') ? withoutEnding.slice('tests/'.length) : withoutEnding
-  return withoutFolder.replaceAll('/', '.')
+  return testWords(repo, paths)
 }
 
 /**
@@ -75,4 +35,23 @@ function djangoLabel(path: string): string {
  * imitated byte for byte, faults included. A verdict means something only together with the harness it imitates.
  * `verdict.ts` says what the log of the script means.
  */
-export const forkProfile = { name: 'fork-4.0.3', applyCommands: APPLY_COMMANDS, evalScript } as const
+export const forkProfile: RunProfile = {
+  name: 'fork-4.0.3',
+  upstream: 'SWE-rebench/SWE-bench-fork 39316f79cd51c144fb0c62c157ef4739e7653577',
+  revision: 1,
+  plan: (task, { hasPatch }) => planOf4(evalScript(task), hasPatch),
+}
+
+/** What swebench 4 and its fork do with any script. */
+export function planOf4(script: string, hasPatch: boolean): RunPlan {
+  return {
+    patchPath: PATCH_PATH,
+    applyCommands: hasPatch ? APPLY_COMMANDS_4 : [],
+    resetCommand: null,
+    lastCheck: null,
+    evalScript: script,
+    output: 'merged',
+    files: {},
+    environment: {},
+  }
+}

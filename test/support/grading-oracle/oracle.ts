@@ -40,7 +40,7 @@ const PACKAGED = { 'swebench-4.1': '4.1.0', 'fork-rules': '4.1.0', 'swebench-5':
 /** Starts the harness of a kind; installs it first where it comes as a package.
  *  @throws Error where there is no package and no checkout */
 export async function startOracle(kind: OracleKind): Promise<Oracle> {
-  const { python, folder } = await locate(kind)
+  const { python, folder } = await locateHarness(kind)
   const child = spawn(python, [join(import.meta.dirname, 'oracle.py'), kind, folder], {
     stdio: ['pipe', 'pipe', 'inherit'],
     // Upstream opens logs in the machine's encoding and means UTF-8.
@@ -74,7 +74,8 @@ export async function startOracle(kind: OracleKind): Promise<Oracle> {
   }
 }
 
-async function locate(kind: OracleKind): Promise<{ python: string; folder: string }> {
+/** Where a harness's code lies, and the Python that runs it; packages are installed first. */
+export async function locateHarness(kind: OracleKind): Promise<{ python: string; folder: string }> {
   if (kind === 'fork-4.0.3' || kind === 'rebench-v2') {
     const variable = SOURCE_VARIABLES[kind]
     const folder = process.env[variable] ?? ''

@@ -13,24 +13,40 @@ finish() {
   exit 0
 }
 
+# run FILE: the command that the file holds, already quoted
+run() {
+  if [ -f /.lh/apart ]; then
+    eval "$(cat "$1")" </dev/null >>/.lh/grade/log 2>>/.lh/grade/errors
+  else
+    eval "$(cat "$1")" </dev/null >>/.lh/grade/log 2>&1
+  fi
+}
+
+. /.lh/environment
 lh_now
 started=$now
-# One command a line, already quoted: the first that succeeds applies the patch. The file is empty for an empty patch.
-if [ -s /.lh/apply ]; then
-  applied=no
-  while IFS= read -r command; do
-    if eval "$command" </dev/null >>/.lh/grade/log 2>&1; then
-      applied=yes
-      break
-    fi
-  done </.lh/apply
-  [ "$applied" = yes ] || finish did-not-apply 1
-fi
+# The first attempt that succeeds applies the patch. Without any there is none to apply.
+code=0
+for attempt in /.lh/apply/*; do
+  [ -f "$attempt" ] || continue
+  if [ "$attempt" != /.lh/apply/00 ] && [ -f /.lh/reset ]; then run /.lh/reset; fi
+  run "$attempt"
+  code=$?
+  [ "$code" -ne 0 ] || break
+done
+if [ "$code" -ne 0 ] && [ -f /.lh/last-check ] && run /.lh/last-check; then code=0; fi
+[ "$code" -eq 0 ] || finish did-not-apply "$code"
 
-: >/.lh/grade/log
-# Kept open: the evaluation may put something else in the place of the name.
-exec 3</.lh/grade/log
-/bin/bash -c '/bin/bash /eval.sh 2>&1' </dev/null >>/.lh/grade/log 2>&1 3<&- &
+# Where the streams stay apart, applying the patch is a part of the log.
+[ -f /.lh/apart ] || : >/.lh/grade/log
+: >>/.lh/grade/errors
+# Kept open: the evaluation may put something else in the place of the names.
+exec 3</.lh/grade/log 4</.lh/grade/errors
+if [ -f /.lh/apart ]; then
+  /bin/bash -c "$(cat /eval.sh)" </dev/null >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- &
+else
+  /bin/bash -c '/bin/bash /eval.sh 2>&1' </dev/null >>/.lh/grade/log 2>&1 3<&- 4<&- &
+fi
 evaluation=$!
 (
   left=$1
@@ -39,7 +55,7 @@ evaluation=$!
     sleep "$nap"
     left=$((left - nap))
     # A flood ends here: its log has no end marker, so it proves nothing, and the disk is everybody's.
-    size=$(ls -lnL /proc/self/fd/3 | awk '{ print $5 }')
+    size=$(ls -lnL /proc/self/fd/3 /proc/self/fd/4 | awk '{ sum += $5 } END { print sum }')
     if [ "$size" -gt 67108864 ]; then kill -s KILL "$evaluation"; exit; fi
   done
   # By a file and not by a signal alone: the evaluation may end by itself at the same moment.

@@ -1,0 +1,455 @@
+/**
+ * How swebench 4.1.0 tests each repository, by version. Written by `node test/support/grading-oracle/record-commands.ts`
+ * from the package; SHA-256 over its files of constants: df73bd37a15903daf5126a786c3147d8309c219902466a0e90f9f9fb0d75c1fd.
+ */
+export interface RepositoryCommands {
+  versions: readonly string[]
+  /** Run before the tests are laid in. */
+  install: string | null
+  testCommand: string
+  /** Run first of all, in the repository. */
+  evalCommands: readonly string[]
+}
+
+export const SWEBENCH_4_1_COMMANDS: ReadonlyMap<string, readonly RepositoryCommands[]> = new Map<
+  string,
+  readonly RepositoryCommands[]
+>([
+  [
+    'astropy/astropy',
+    [
+      {
+        versions: ['3.0', '3.1', '3.2', '4.1', '4.2', '4.3', '5.0', '5.1', '5.2', 'v5.3'],
+        install: 'python -m pip install -e .[test] --verbose',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+      {
+        versions: ['0.1', '0.2', '0.3', '0.4', '1.1', '1.2', '1.3'],
+        install: 'python -m pip install -e .[test] --verbose',
+        testCommand: 'pytest -rA -vv -o console_output_style=classic --tb=no',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'django/django',
+    [
+      {
+        versions: ['1.7', '1.8', '1.10', '1.11', '2.0', '2.1', '2.2'],
+        install: 'python setup.py install',
+        testCommand: './tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1',
+        evalCommands: [
+          'export LANG=en_US.UTF-8',
+          'export LC_ALL=en_US.UTF-8',
+          'export PYTHONIOENCODING=utf8',
+          'export LANGUAGE=en_US:en',
+        ],
+      },
+      {
+        versions: ['1.9'],
+        install: 'python setup.py install',
+        testCommand: './tests/runtests.py --verbosity 2',
+        evalCommands: [
+          'export LANG=en_US.UTF-8',
+          'export LC_ALL=en_US.UTF-8',
+          'export PYTHONIOENCODING=utf8',
+          'export LANGUAGE=en_US:en',
+        ],
+      },
+      {
+        versions: ['1.4', '1.5', '1.6'],
+        install: 'python setup.py install',
+        testCommand: './tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1',
+        evalCommands: [],
+      },
+      {
+        versions: ['3.0', '3.1', '3.2'],
+        install: 'python -m pip install -e .',
+        testCommand: './tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1',
+        evalCommands: [
+          "sed -i '/en_US.UTF-8/s/^# //g' /etc/locale.gen && locale-gen",
+          'export LANG=en_US.UTF-8',
+          'export LANGUAGE=en_US:en',
+          'export LC_ALL=en_US.UTF-8',
+        ],
+      },
+      {
+        versions: ['4.0', '4.1', '4.2', '5.0', '5.1', '5.2'],
+        install: 'python -m pip install -e .',
+        testCommand: './tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'marshmallow-code/marshmallow',
+    [
+      {
+        versions: [
+          '2.18',
+          '2.19',
+          '2.20',
+          '3.0',
+          '3.1',
+          '3.10',
+          '3.11',
+          '3.12',
+          '3.13',
+          '3.15',
+          '3.16',
+          '3.19',
+          '3.2',
+          '3.4',
+          '3.8',
+          '3.9',
+        ],
+        install: "python -m pip install -e '.[dev]'",
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'matplotlib/matplotlib',
+    [
+      {
+        versions: ['3.5', '3.6', '3.7', '3.1', '3.2', '3.3', '3.4', '3.0'],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+      {
+        versions: ['3.8', '3.9'],
+        install: 'python -m pip install --no-build-isolation -e ".[dev]"',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+      {
+        versions: ['2.0', '2.1', '2.2', '1.0', '1.1', '1.2', '1.3', '1.4', '1.5'],
+        install: 'python setup.py build; python setup.py install',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'mwaskom/seaborn',
+    [
+      {
+        versions: ['0.11'],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest --no-header -rA',
+        evalCommands: [],
+      },
+      {
+        versions: ['0.12', '0.13', '0.14'],
+        install: 'python -m pip install -e .[dev]',
+        testCommand: 'pytest --no-header -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pallets/flask',
+    [
+      {
+        versions: ['2.0', '2.1', '2.2', '2.3', '3.0', '3.1'],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'psf/requests',
+    [
+      {
+        versions: [
+          '0.7',
+          '0.8',
+          '0.9',
+          '0.11',
+          '0.13',
+          '0.14',
+          '1.1',
+          '1.2',
+          '2.0',
+          '2.2',
+          '2.3',
+          '2.4',
+          '2.5',
+          '2.7',
+          '2.8',
+          '2.9',
+          '2.10',
+          '2.11',
+          '2.12',
+          '2.17',
+          '2.18',
+          '2.19',
+          '2.22',
+          '2.26',
+          '2.25',
+          '2.27',
+          '2.31',
+          '3.0',
+        ],
+        install: 'python -m pip install .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pvlib/pvlib-python',
+    [
+      {
+        versions: ['0.1', '0.2', '0.3', '0.4', '0.5', '0.6', '0.7', '0.8', '0.9'],
+        install: 'python -m pip install -e .[all]',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pydata/xarray',
+    [
+      {
+        versions: ['0.12', '0.18', '0.19', '0.20', '2022.03', '2022.06', '2022.09', '2023.07', '2024.05'],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pydicom/pydicom',
+    [
+      {
+        versions: ['1.0', '1.1', '1.2', '1.3', '1.4', '2.0', '2.1', '2.2', '2.3', '2.4', '3.0'],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pylint-dev/astroid',
+    [
+      {
+        versions: ['2.10', '2.12', '2.13', '2.14', '2.15', '2.16', '2.5', '2.6', '2.7', '2.8', '2.9', '3.0'],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pylint-dev/pylint',
+    [
+      {
+        versions: [
+          '2.10',
+          '2.11',
+          '2.13',
+          '2.14',
+          '2.15',
+          '2.16',
+          '2.17',
+          '2.8',
+          '2.9',
+          '3.0',
+          '3.1',
+          '3.2',
+          '3.3',
+          '4.0',
+        ],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pytest-dev/pytest',
+    [
+      {
+        versions: [
+          '4.4',
+          '4.5',
+          '4.6',
+          '5.0',
+          '5.1',
+          '5.2',
+          '5.3',
+          '5.4',
+          '6.0',
+          '6.2',
+          '6.3',
+          '7.0',
+          '7.1',
+          '7.2',
+          '7.4',
+          '8.0',
+          '8.1',
+          '8.2',
+          '8.3',
+          '8.4',
+        ],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'pyvista/pyvista',
+    [
+      {
+        versions: [
+          '0.20',
+          '0.21',
+          '0.22',
+          '0.23',
+          '0.24',
+          '0.25',
+          '0.26',
+          '0.27',
+          '0.28',
+          '0.29',
+          '0.30',
+          '0.31',
+          '0.32',
+          '0.33',
+          '0.34',
+          '0.35',
+          '0.36',
+          '0.37',
+          '0.38',
+          '0.39',
+          '0.40',
+          '0.41',
+          '0.42',
+          '0.43',
+        ],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'scikit-learn/scikit-learn',
+    [
+      {
+        versions: ['0.20', '0.21', '0.22', '1.3', '1.4', '1.5', '1.6'],
+        install: 'python -m pip install -v --no-use-pep517 --no-build-isolation -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'sphinx-doc/sphinx',
+    [
+      {
+        versions: [
+          '1.5',
+          '1.6',
+          '1.7',
+          '1.8',
+          '2.0',
+          '2.1',
+          '2.2',
+          '2.3',
+          '2.4',
+          '3.0',
+          '3.1',
+          '3.2',
+          '3.3',
+          '3.4',
+          '3.5',
+          '4.0',
+          '4.1',
+          '4.2',
+          '4.3',
+          '4.4',
+          '4.5',
+          '5.0',
+          '5.1',
+          '5.2',
+          '5.3',
+          '6.0',
+          '6.2',
+          '7.0',
+          '7.1',
+          '7.2',
+          '7.3',
+          '7.4',
+          '8.0',
+          '8.1',
+        ],
+        install: 'python -m pip install -e .[test]',
+        testCommand: 'tox --current-env -epy39 -v --',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'sqlfluff/sqlfluff',
+    [
+      {
+        versions: [
+          '0.10',
+          '0.11',
+          '0.12',
+          '0.13',
+          '0.4',
+          '0.5',
+          '0.6',
+          '0.8',
+          '0.9',
+          '1.0',
+          '1.1',
+          '1.2',
+          '1.3',
+          '1.4',
+          '2.0',
+          '2.1',
+          '2.2',
+        ],
+        install: 'python -m pip install -e .',
+        testCommand: 'pytest -rA',
+        evalCommands: [],
+      },
+    ],
+  ],
+  [
+    'sympy/sympy',
+    [
+      {
+        versions: [
+          '0.7',
+          '1.0',
+          '1.1',
+          '1.10',
+          '1.11',
+          '1.12',
+          '1.2',
+          '1.4',
+          '1.5',
+          '1.6',
+          '1.7',
+          '1.8',
+          '1.9',
+          '1.13',
+          '1.14',
+        ],
+        install: 'python -m pip install -e .',
+        testCommand: "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning' bin/test -C --verbose",
+        evalCommands: [],
+      },
+    ],
+  ],
+])

@@ -1,0 +1,50 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import { readPatchedFiles } from '../test-patch.ts'
+import { planOf4 } from './fork-4.0.3.ts'
+import type { RunProfile, RunTask } from './run-profile.ts'
+import { SWEBENCH_4_1_COMMANDS, type RepositoryCommands } from './swebench-4.1-commands.ts'
+import { testbedScript, testWords } from './testbed.ts'
+
+/** How the harness tests a repository at a version; null where it does not know them. */
+export function commandsOf(repo: string, version: string | null): RepositoryCommands | null {
+  const groups = SWEBENCH_4_1_COMMANDS.get(repo) ?? []
+  return groups.find(({ versions }) => version !== null && versions.includes(version)) ?? null
+}
+
+type EvalScriptInput = Pick<RunTask, 'taskId' | 'repo' | 'baseCommit' | 'testPatch' | 'harness'>
+
+/** @throws LonghaulError `Task.Invalid` where the harness knows no commands for repository and version */
+export function evalScript({ taskId, repo, baseCommit, testPatch, harness }: EvalScriptInput): string {
+  const version = harness?.version ?? null
+  const commands = commandsOf(repo, version)
+  if (commands === null) {
+    throw new LonghaulError({
+      code: 'Task.Invalid',
+      message: 'Expected a repository and version that swebench 4.1.0 has test commands for',
+      details: { row: taskId, column: 'version', repo, version },
+    })
+  }
+  return testbedScript({
+    baseCommit,
+    testPatch,
+    files: readPatchedFiles(testPatch),
+    evalCommands: commands.evalCommands,
+    install: commands.install,
+    testCommand: commands.testCommand,
+    directives: testDirectives(repo, testPatch),
+  })
+}
+
+/** Whatever looks like a file header anywhere in the text, deleted files too; names that Git quotes are not seen. */
+export function testDirectives(repo: string, testPatch: string): string[] {
+  const paths = [...testPatch.matchAll(/diff --git a\/[^\n]* b\/([^\n]*)/g)].map(([, path]) => path ?? '')
+  return testWords(repo, paths)
+}
+
+/** Profile `swebench-4.1`: test commands by repository and version, the fork's way of applying a patch. */
+export const swebench41Profile: RunProfile = {
+  name: 'swebench-4.1',
+  upstream: 'PyPI swebench 4.1.0',
+  revision: 1,
+  plan: (task, { hasPatch }) => planOf4(evalScript(task), hasPatch),
+}

@@ -1,0 +1,43 @@
+"""Prints the commands by which swebench 4.1.0 tests each Python repository, as JSON: commands.py SITE_PACKAGES REPO…
+
+{"version", "sha256", "repositories": {repo: {version: {"install", "test_cmd", "eval_commands"}}}}; the hash is over the
+package's files of constants, in the order of their names.
+"""
+
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import pathlib
+import sys
+import types
+
+folder = pathlib.Path(sys.argv[1])
+for name in ["swebench", "swebench.harness"]:
+    package = types.ModuleType(name)
+    package.__path__ = [str(folder.joinpath(*name.split(".")))]
+    sys.modules[name] = package
+
+constants = importlib.import_module("swebench.harness.constants")
+digest = hashlib.sha256()
+for file in sorted((folder / "swebench" / "harness" / "constants").glob("*.py")):
+    digest.update(file.read_bytes())
+specs = constants.MAP_REPO_VERSION_TO_SPECS
+kept = ("install", "test_cmd", "eval_commands")
+print(
+    json.dumps(
+        {
+            "version": importlib.metadata.version("swebench"),
+            "sha256": digest.hexdigest(),
+            "repositories": {
+                repo: {
+                    version: {key: spec[key] for key in kept if key in spec}
+                    for version, spec in specs[repo].items()
+                    if "test_cmd" in spec
+                }
+                for repo in sys.argv[2:]
+                if repo in specs and constants.MAP_REPO_TO_EXT[repo] == "py"
+            },
+        }
+    )
+)

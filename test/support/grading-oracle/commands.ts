@@ -1,0 +1,54 @@
+/** Test commands of swebench 4.1.0 as the source file that has them: facts of the package, read from the package. */
+import { join } from 'node:path'
+import { PARSERS_4 } from '../../../src/grading/parsers/names.ts'
+import type { RepositoryCommands } from '../../../src/grading/profiles/swebench-4.1-commands.ts'
+import { runCommand } from '../../../src/stack/run-command.ts'
+import { locateHarness } from './oracle.ts'
+
+interface Facts {
+  version: string
+  sha256: string
+  repositories: Record<string, Record<string, { install?: string; test_cmd: string; eval_commands?: string[] }>>
+}
+
+/** Text of `src/grading/profiles/swebench-4.1-commands.ts`, before it is formatted. */
+export async function commandsSource(): Promise<string> {
+  const { python, folder } = await locateHarness('swebench-4.1')
+  const repositories = [...PARSERS_4.keys()].filter((name) => name.includes('/')).toSorted()
+  const { stdout } = await runCommand({
+    command: python,
+    args: [join(import.meta.dirname, 'commands.py'), folder, ...repositories],
+    timeoutMs: 60_000,
+  })
+  const facts = JSON.parse(stdout) as Facts
+  const entries = Object.entries(facts.repositories).map(([repo, versions]) => [repo, group(versions)])
+  return `/**
+ * How swebench ${facts.version} tests each repository, by version. Written by \`node test/support/grading-oracle/record-commands.ts\`
+ * from the package; SHA-256 over its files of constants: ${facts.sha256}.
+ */
+export interface RepositoryCommands {
+  versions: readonly string[]
+  /** Run before the tests are laid in. */
+  install: string | null
+  testCommand: string
+  /** Run first of all, in the repository. */
+  evalCommands: readonly string[]
+}
+
+export const SWEBENCH_4_1_COMMANDS: ReadonlyMap<string, readonly RepositoryCommands[]> = new Map<string, readonly RepositoryCommands[]>(${JSON.stringify(entries)})
+`
+}
+
+/** Versions with equal commands stand together. */
+function group(versions: Facts['repositories'][string]): RepositoryCommands[] {
+  const groups = new Map<string, RepositoryCommands & { versions: string[] }>()
+  for (const [version, { install = null, test_cmd: testCommand, eval_commands: evalCommands = [] }] of Object.entries(
+    versions,
+  )) {
+    const key = JSON.stringify([install, testCommand, evalCommands])
+    const known = groups.get(key)
+    if (known === undefined) groups.set(key, { versions: [version], install, testCommand, evalCommands })
+    else known.versions.push(version)
+  }
+  return [...groups.values()]
+}
