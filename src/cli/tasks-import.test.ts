@@ -114,13 +114,17 @@ test('a data set of a hub is imported by name, revision and split', async () => 
   assert.match(unpinned.stderr, /--revision and --split/)
 })
 
-test('tasks of a harness that cannot be run yet are refused by a recipe, by name', async () => {
+test('tasks of any harness can be named by a recipe; those whose logs nobody can read are refused, by name', async () => {
   const path = place('classic.jsonl')
   const { classic } = await import('../../test/support/datasets/published-rows.ts')
   await writeFile(path, jsonl([classic.row()]))
+  const [task] = await loadTasks({ kind: 'rows', path, limit: null })
+  assert.equal(task?.gradingProfile, 'swebench-4.1')
+  const unreadable = { ...classic.row('axios__axios-5892'), repo: 'axios/axios', version: '5892' }
+  await writeFile(path, jsonl([classic.row(), unreadable]))
   await assert.rejects(loadTasks({ kind: 'rows', path, limit: null }), {
     code: 'Config.Invalid',
-    message: /swebench-4\.1/,
+    message: /task=axios__axios-5892, .*parser=axios\/axios/,
   })
 })
 

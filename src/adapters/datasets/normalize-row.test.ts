@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { classic, rebench, rebenchV2, v5 } from '../../../test/support/datasets/published-rows.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { normalizeRow } from './normalize-row.ts'
 import { readRows } from './read-rows.ts'
@@ -94,4 +95,42 @@ test('rows are read from JSON Lines and from an array, and say where they stand'
   } finally {
     await rm(folder, { recursive: true })
   }
+})
+
+test('a row that its harness could not run is refused by column: no commands for its version, no script, a path outside', () => {
+  const cases: [row: Record<string, unknown>, column: string][] = [
+    [{ ...classic.row(), version: '99.9' }, 'version'],
+    [{ ...classic.row(), version: null }, 'version'],
+    [{ ...v5.row(), eval_script: null }, 'eval_script'],
+    [{ ...v5.row(), image_assets: { patch: [{ path: '../../etc/passwd', url: 'x' }] } }, 'image_assets.patch'],
+    [{ ...v5.row(), image_assets: { test_patch: [{ path: '$(id)', url: 'x' }] } }, 'image_assets.test_patch'],
+    [
+      { ...rebenchV2.row(), install_config: { ...(rebenchV2.row()['install_config'] as object), test_cmd: [' ', ''] } },
+      'install_config.test_cmd',
+    ],
+  ]
+  for (const [wrong, column] of cases) {
+    assert.throws(
+      () => normalizeRow(wrong),
+      (error) => isLonghaulError(error) && error.code === 'Task.Invalid' && error.details['column'] === column,
+      column,
+    )
+  }
+})
+
+test('files that a patch cannot carry are kept in the order in which they are laid', () => {
+  const assets = { patch: [{ path: 'b.png', url: 'http://x/b' }], test_patch: [{ path: 'a.png' }, { url: 'no path' }] }
+  assert.deepEqual(normalizeRow({ ...v5.row(), image_assets: JSON.stringify(assets) }).harness?.assets, [
+    { path: 'a.png', url: null },
+    { path: 'b.png', url: 'http://x/b' },
+  ])
+})
+
+test('a list of commands where upstream has none is marked as a deviation', () => {
+  const plain = rebench.row()
+  const config = plain['install_config'] as object
+  assert.deepEqual(normalizeRow({ ...plain, install_config: { ...config, test_cmd: ['a', 'b'] } }).deviations, [
+    'list-command',
+  ])
+  assert.equal(normalizeRow(plain).deviations, undefined)
 })
