@@ -24,6 +24,7 @@ export function compareAndJudge(options: CompareOptions): { data: ComparisonData
     before: before.tasks,
     after: after.tasks,
     level: confidence,
+    isSameCurrency: before.cost !== undefined && before.cost.prices.currency === after.cost?.prices.currency,
     line: maxRegression === null ? 0 : -maxRegression,
   })
   const { codes, verdicts } = judgeComparison({ before, after, comparison }, options)

@@ -1,4 +1,5 @@
 import type { Disposition, EpisodeLimits, SamplingOptions, VerdictKind } from './episodes.types.ts'
+import type { PriceRecipe } from './recipe.types.ts'
 import type { StageScore } from './workflows.types.ts'
 
 /** All attempts of one policy at one task. Lists run over the valid attempts, in attempt order. */
@@ -19,6 +20,23 @@ export interface EvaluatedTask {
   sampledTokens: (number | null)[]
   /** First prompt to last observation, waits included; null where the records do not tell. */
   wallSeconds: (number | null)[]
+  /** Read over all samples of an attempt, cached ones too; absent where no record tells. */
+  promptTokens?: (number | null)[]
+  cachedTokens?: (number | null)[]
+  /** Money; absent where the recipe gives no price. */
+  cost?: (number | null)[]
+}
+
+/** Money, in the currency of the recipe's prices. */
+export interface EvaluationCost {
+  prices: PriceRecipe
+  /** Over graded attempts; null where no attempt's tokens were counted. */
+  attempt: StoredMean | null
+  /** Graded attempts, and those that gave no outcome: both were paid for. */
+  graded: number
+  lost: number
+  /** Attempts whose tokens nobody counted: the sums leave them out. */
+  unknown: number
 }
 
 /** Mean over tasks with its standard error, clustered by task. */
@@ -84,6 +102,9 @@ export interface EvaluationRecord {
   sampledTokens: StoredMean | null
   /** Null where no record tells the time. */
   wallSeconds: StoredMean | null
+  promptTokens?: StoredMean
+  cachedTokens?: StoredMean
+  cost?: EvaluationCost
   totals: {
     turns: number
     /** Turns without exactly one command. */
@@ -91,6 +112,8 @@ export interface EvaluationRecord {
     sampledTokens: number
     wallSeconds: number
     gradeSeconds: number
+    promptTokens?: number
+    cachedTokens?: number
   }
   /** Verdicts that took the gate's result for an empty or missing patch. */
   gradedByGate: number

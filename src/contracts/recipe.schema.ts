@@ -106,6 +106,25 @@ const rollout = z.strictObject({
   maxReplacements: z.int().min(0).default(2).describe('Replacements a group may draw for episodes lost to infra'),
 })
 
+/** A price may be 0: what is paid for elsewhere. */
+const price = () => z.number().min(0)
+
+const prices = z.strictObject({
+  currency: z.string().min(1).max(8).default('USD'),
+  perMillionTokens: z
+    .strictObject({
+      input: price(),
+      cachedInput: price().nullable().default(null).describe('Null: cached tokens cost what others do'),
+      output: price(),
+    })
+    .nullable()
+    .default(null),
+  machines: z
+    .array(z.strictObject({ name: z.string().min(1), count: count().default(1), perHour: price() }))
+    .default([])
+    .describe('Rented for as long as the attempts of an evaluation run: GPUs, hosts'),
+})
+
 const evaluate = z.strictObject({
   attempts: count().describe('k: episodes per task'),
   tasks: count().nullable().default(null).describe('Held-out tasks used; null = the whole suite'),
@@ -118,6 +137,7 @@ const evaluate = z.strictObject({
   quick: z.string().min(1).nullable().default(null),
   quickEvery: count().nullable().default(null),
   policy: z.enum(['promoted', 'base']).default('promoted').describe('What `longhaul evaluate` evaluates'),
+  prices: prices.nullable().default(null).describe('Reports then show what attempts cost; null: nothing of it'),
 })
 
 /** Defaults are what OpenAI's own interface takes. */

@@ -175,6 +175,17 @@ export interface EvaluateRecipe {
   quickEvery: number | null
   /** What a root `evaluate` evaluates: the newest promotion or the base. */
   policy: 'promoted' | 'base'
+  /** Null: no cost is shown anywhere. */
+  prices: PriceRecipe | null
+}
+
+/** What an evaluation costs, as far as its owner pays for it. */
+export interface PriceRecipe {
+  currency: string
+  /** Null `cachedInput`: cached tokens cost what others do. */
+  perMillionTokens: { input: number; cachedInput: number | null; output: number } | null
+  /** What is rented for as long as the evaluation's attempts run. */
+  machines: { name: string; count: number; perHour: number }[]
 }
 
 export interface PolicyServerRecipe {

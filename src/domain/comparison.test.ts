@@ -146,3 +146,23 @@ test('contamination: both sides of the cut-off with their own errors; the day it
   close(after?.mean, 0.25)
   close(after?.sem, 0.25)
 })
+
+test('money is compared per task in one currency only, and not at all without prices', () => {
+  const prices = (perHour: number) => ({
+    currency: 'USD',
+    perMillionTokens: null,
+    machines: [{ name: 'host', count: 1, perHour }],
+  })
+  const tasks = [
+    { taskId: 'a', attempts: [1 as const] },
+    { taskId: 'b', attempts: [0 as const] },
+  ]
+  const cheap = makeEvaluation({ tasks, prices: prices(1800) }).tasks
+  const dear = makeEvaluation({ tasks, prices: prices(3600) }).tasks
+  // Both ran for the same 6 s: 3 and 6 in all, half of it each task.
+  const { cost } = compareEvaluations({ before: cheap, after: dear, isSameCurrency: true }).effort
+  assert.deepEqual([cost?.mean, cost?.sem, cost?.tasks], [1.5, 0, 2])
+  assert.equal(compareEvaluations({ before: cheap, after: dear }).effort.cost, null)
+  const plain = makeEvaluation({ tasks }).tasks
+  assert.equal(compareEvaluations({ before: plain, after: dear, isSameCurrency: true }).effort.cost, null)
+})

@@ -42,7 +42,14 @@ export interface Comparison {
   /** What changed, largest change first. */
   flips: ComparedTask[]
   /** After − before; null where a side has no such records. */
-  effort: { turns: Difference | null; sampledTokens: Difference | null; wallSeconds: Difference | null }
+  effort: {
+    turns: Difference | null
+    sampledTokens: Difference | null
+    promptTokens: Difference | null
+    wallSeconds: Difference | null
+    /** Money, where both sides have prices in one currency. */
+    cost: Difference | null
+  }
   power: PowerHint | null
   /** Tasks of only one side; and tasks of both that one side could not score. Left out of everything above. */
   onlyBefore: string[]
@@ -58,6 +65,8 @@ export interface CompareInput {
   /** @default 1: fixed, so that the same records give the same interval */
   seed?: number
   draws?: number
+  /** Costs are compared only then. @default false */
+  isSameCurrency?: boolean
   /** What the difference should be told apart from, for the power hint. @default 0 */
   line?: number
 }
@@ -95,6 +104,8 @@ export function compareEvaluations(input: CompareInput): Comparison {
     effort: {
       turns: effortDifference(shared, ({ turns }) => turns, level),
       sampledTokens: effortDifference(shared, ({ sampledTokens }) => sampledTokens, level),
+      promptTokens: effortDifference(shared, ({ promptTokens = [] }) => promptTokens, level),
+      cost: input.isSameCurrency === true ? effortDifference(shared, ({ cost = [] }) => cost, level) : null,
       wallSeconds: effortDifference(shared, ({ wallSeconds }) => wallSeconds, level),
     },
     power: hintPower({ tasks: pairs, line, level }),

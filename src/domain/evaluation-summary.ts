@@ -1,6 +1,8 @@
 import type { EpisodeRecord, VerdictRecord } from '../contracts/episodes.types.ts'
-import type { EvaluatedTask, EvaluationRecord, StoredInterval } from '../contracts/evaluations.types.ts'
+import type { EvaluatedTask, EvaluationCost, EvaluationRecord, StoredInterval } from '../contracts/evaluations.types.ts'
+import type { PriceRecipe } from '../contracts/recipe.types.ts'
 import type { StageScore } from '../contracts/workflows.types.ts'
+import { attemptCosts } from './attempt-cost.ts'
 import { BOOTSTRAP_DRAWS, type ClusteredOutcomes } from './bootstrap.ts'
 import { exclusionOf, isValidEpisode } from './episode-rules.ts'
 import { scoreInterval } from './score-interval.ts'
@@ -16,6 +18,8 @@ export interface AttemptFacts {
   verdict: VerdictRecord | null
   /** First prompt to last observation; null where it never got that far. */
   wallMs: number | null
+  /** Unix ms of the first prompt. */
+  startedMs: number | null
 }
 
 export interface SummaryInput {
@@ -25,6 +29,8 @@ export interface SummaryInput {
   attempts: number
   /** All episodes, lost and replaced ones too, in index order within a task. */
   facts: readonly AttemptFacts[]
+  /** Null: nothing is said about money. */
+  prices: PriceRecipe | null
 }
 
 type Summary = Omit<EvaluationRecord, 'schema' | 'run' | 'name' | 'stage' | 'suite' | 'score' | 'conditions'> & {
@@ -32,8 +38,9 @@ type Summary = Omit<EvaluationRecord, 'schema' | 'run' | 'name' | 'stage' | 'sui
 }
 
 /** Everything an evaluation says, from its attempts: over those with a verdict, and as official harnesses count. */
-export function summarizeAttempts({ planned, attempts, facts }: SummaryInput): Summary {
-  const tasks = evaluatedTasks(planned, attempts, facts)
+export function summarizeAttempts({ planned, attempts, facts, prices }: SummaryInput): Summary {
+  const costs = prices === null ? null : costOf(facts, prices)
+  const tasks = evaluatedTasks(planned, attempts, facts, costs)
   const scored = tasks.filter(({ outcomes }) => outcomes.length > 0).map(toClustered)
   const { mean, sem, semOver, taskSem } = passAt1(scored)
   const sampling = { tasks: scored, seed: INTERVAL_SEED }
@@ -69,6 +76,7 @@ export function summarizeAttempts({ planned, attempts, facts }: SummaryInput): S
     suspectedHacks: facts.filter(({ record }) => record.suspectedHack).length,
     couldNotGrade,
     ...effort(tasks, facts),
+    ...(prices === null || costs === null ? {} : { cost: sumCosts(tasks, facts, prices, costs) }),
     gradedByGate: facts.filter(({ verdict }) => verdict?.from === 'gate').length,
   }
 }
@@ -77,7 +85,9 @@ function evaluatedTasks(
   planned: SummaryInput['planned'],
   attempts: number,
   facts: readonly AttemptFacts[],
+  costs: CostOf | null,
 ): EvaluatedTask[] {
+  const isCounted = facts.some(({ record }) => (record.usage ?? null) !== null)
   const byTask = Map.groupBy(facts, ({ record }) => record.taskId)
   return planned.map((task) => {
     const valid = (byTask.get(task.taskId) ?? []).filter(({ record }) => isValidEpisode(record))
@@ -88,6 +98,13 @@ function evaluatedTasks(
       turns: valid.map(({ record }) => record.turns),
       sampledTokens: valid.map(({ record }) => record.sampledTokens),
       wallSeconds: valid.map(({ wallMs }) => (wallMs === null ? null : wallMs / 1000)),
+      ...(isCounted
+        ? {
+            promptTokens: valid.map(({ record }) => record.usage?.promptTokens ?? null),
+            cachedTokens: valid.map(({ record }) => record.usage?.cachedTokens ?? null),
+          }
+        : {}),
+      ...(costs === null ? {} : { cost: valid.map((attempt) => costs.get(attempt) ?? null) }),
     }
   })
 }
@@ -113,12 +130,45 @@ function officialScore(
   return { passAt1: mean, sem, interval: found?.interval ?? graded, tasks: filled.length, attempts }
 }
 
-type Effort = Pick<Summary, 'turns' | 'sampledTokens' | 'wallSeconds' | 'totals'>
+type CostOf = ReadonlyMap<AttemptFacts, number | null>
+
+function costOf(facts: readonly AttemptFacts[], prices: PriceRecipe): CostOf {
+  const paid = facts.map(({ record, startedMs, wallMs }) => ({
+    usage: record.usage ?? null,
+    startedMs,
+    endedMs: startedMs === null || wallMs === null ? null : startedMs + wallMs,
+  }))
+  const costs = attemptCosts(paid, prices)
+  return new Map(facts.map((attempt, index) => [attempt, costs[index] ?? null]))
+}
+
+function sumCosts(
+  tasks: readonly EvaluatedTask[],
+  facts: readonly AttemptFacts[],
+  prices: PriceRecipe,
+  costs: CostOf,
+): EvaluationCost {
+  const total = (wanted: boolean): number =>
+    sum(facts.filter(({ record }) => isValidEpisode(record) === wanted).map((attempt) => costs.get(attempt) ?? 0))
+  return {
+    prices,
+    attempt: meanOfKnown(tasks.map(({ cost = [] }) => cost)),
+    graded: total(true),
+    lost: total(false),
+    unknown: [...costs.values()].filter((cost) => cost === null).length,
+  }
+}
+
+type Effort = Pick<Summary, 'turns' | 'sampledTokens' | 'wallSeconds' | 'promptTokens' | 'cachedTokens' | 'totals'>
 
 function effort(tasks: readonly EvaluatedTask[], facts: readonly AttemptFacts[]): Effort {
   const times = tasks.map(({ wallSeconds }) => wallSeconds.filter((time) => time !== null))
   const valid = facts.filter(({ record }) => isValidEpisode(record))
+  const promptTokens = meanOfKnown(tasks.map(({ promptTokens = [] }) => promptTokens))
+  const cachedTokens = meanOfKnown(tasks.map(({ cachedTokens = [] }) => cachedTokens))
   return {
+    ...(promptTokens === null ? {} : { promptTokens }),
+    ...(cachedTokens === null ? {} : { cachedTokens }),
     turns: meanOverTasks(tasks.map(({ turns }) => turns)),
     sampledTokens: meanOfKnown(tasks.map(({ sampledTokens }) => sampledTokens)),
     wallSeconds: meanOfKnown(tasks.map(({ wallSeconds }) => wallSeconds)),
@@ -128,6 +178,8 @@ function effort(tasks: readonly EvaluatedTask[], facts: readonly AttemptFacts[])
       sampledTokens: sum(valid.map(({ record }) => record.sampledTokens ?? 0)),
       wallSeconds: sum(times.flat()),
       gradeSeconds: sum(facts.map(({ verdict }) => (verdict?.gradeMs ?? 0) / 1000)),
+      ...(promptTokens === null ? {} : { promptTokens: sumKnown(tasks.map(({ promptTokens = [] }) => promptTokens)) }),
+      ...(cachedTokens === null ? {} : { cachedTokens: sumKnown(tasks.map(({ cachedTokens = [] }) => cachedTokens)) }),
     },
   }
 }
@@ -136,6 +188,10 @@ function effort(tasks: readonly EvaluatedTask[], facts: readonly AttemptFacts[])
 function meanOfKnown(values: readonly (readonly (number | null)[])[]): TaskMean | null {
   const known = values.map((ofTask) => ofTask.filter((value) => value !== null))
   return known.some((ofTask) => ofTask.length > 0) ? meanOverTasks(known) : null
+}
+
+function sumKnown(values: readonly (readonly (number | null)[])[]): number {
+  return sum(values.flat().map((value) => value ?? 0))
 }
 
 function sum(values: readonly number[]): number {

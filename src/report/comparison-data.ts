@@ -2,7 +2,7 @@ import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { Comparability } from '../domain/comparability.ts'
 import type { Comparison } from '../domain/comparison.ts'
 
-export type ComparedEvaluation = Pick<EvaluationRecord, 'run' | 'name' | 'suite' | 'score'>
+export type ComparedEvaluation = Pick<EvaluationRecord, 'run' | 'name' | 'suite' | 'score' | 'cost'>
 
 /** Everything that a comparison shows. */
 export interface ComparisonData {

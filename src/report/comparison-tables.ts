@@ -68,24 +68,26 @@ export function changeTable({ comparison }: ComparisonData): Table {
   }
 }
 
-export function effortChangeTable({ comparison }: ComparisonData): Table {
-  const { turns, sampledTokens, wallSeconds } = comparison.effort
-  const rows: [string, Difference | null][] = [
-    ['turns', turns],
-    ['sampled tokens', sampledTokens],
-    ['wall seconds', wallSeconds],
+export function effortChangeTable({ comparison, after }: ComparisonData): Table {
+  const { turns, sampledTokens, promptTokens, wallSeconds, cost } = comparison.effort
+  const rows: [string, Difference | null, number][] = [
+    ['turns', turns, 1],
+    ['sampled tokens', sampledTokens, 1],
+    ['tokens read', promptTokens, 1],
+    ['wall seconds', wallSeconds, 1],
+    [`cost, ${after.cost?.prices.currency ?? ''}`, cost, 4],
   ]
   return {
     title: 'Effort of an attempt, after − before',
     columns: [text('what'), number('difference ± SEM'), number(`${percent(comparison.level)} interval`), number('n')],
-    rows: rows.flatMap(([what, difference]) =>
+    rows: rows.flatMap(([what, difference, digits]) =>
       difference === null
         ? []
         : [
             [
               what,
-              showDifference(difference, 1),
-              showInterval(difference.interval, (value) => showSigned(value, 1)),
+              showDifference(difference, digits),
+              showInterval(difference.interval, (value) => showSigned(value, digits)),
               String(difference.tasks),
             ],
           ],

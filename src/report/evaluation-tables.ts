@@ -108,17 +108,22 @@ export function effortTable({ evaluations }: ReportData): Table {
       text('stage'),
       number('turns ± SEM'),
       number('sampled tokens ± SEM'),
+      number('tokens read ± SEM'),
+      number('of them cached'),
       number('wall seconds ± SEM'),
       number('tokens per resolved'),
       number('episodes’ time'),
       number('grading time'),
     ],
-    rows: evaluations.map(({ name, turns, sampledTokens, wallSeconds, totals, tasks }) => {
-      const resolved = tasks.flatMap(({ outcomes }) => outcomes).filter((outcome) => outcome === 1).length
+    rows: evaluations.map((evaluation) => {
+      const { name, turns, sampledTokens, promptTokens, cachedTokens, wallSeconds, totals } = evaluation
+      const resolved = countResolved(evaluation)
       return [
         name,
         showTaskMean(`turns of ${name}`, turns, 1),
         sampledTokens === null ? '–' : showTaskMean(`tokens of ${name}`, sampledTokens, 0),
+        promptTokens === undefined ? '–' : showTaskMean(`tokens read of ${name}`, promptTokens, 0),
+        cachedTokens === undefined ? '–' : showTaskMean(`cached tokens of ${name}`, cachedTokens, 0),
         wallSeconds === null ? '–' : showTaskMean(`seconds of ${name}`, wallSeconds, 1),
         resolved === 0 || sampledTokens === null ? '–' : `${totals.sampledTokens} / ${resolved}`,
         showDuration(totals.wallSeconds),
@@ -126,9 +131,49 @@ export function effortTable({ evaluations }: ReportData): Table {
       ]
     }),
     notes: [
-      'Graded attempts only; means over tasks. Wall time runs from the first prompt to the last observation, waits included. Tokens per resolved: all sampled tokens over resolved attempts.',
+      'Graded attempts only; means over tasks. Wall time runs from the first prompt to the last observation, waits included. Tokens read: over all samples of an attempt, each of which reads the whole conversation. Tokens per resolved: all sampled tokens over resolved attempts. – where nobody counted.',
     ],
   }
+}
+
+/** Nothing where the recipe gives no price. */
+export function costTable({ evaluations }: ReportData): Table {
+  const priced = evaluations.flatMap((evaluation) =>
+    evaluation.cost === undefined ? [] : [{ evaluation, cost: evaluation.cost }],
+  )
+  return {
+    title: 'Cost',
+    columns: [
+      text('stage'),
+      number('an attempt ± SEM'),
+      number('graded attempts'),
+      number('lost attempts'),
+      number('per resolved'),
+      number('not counted'),
+      text('currency'),
+    ],
+    rows: priced.map(({ evaluation, cost }) => {
+      const { name } = evaluation
+      const { attempt, graded, lost, unknown, prices } = cost
+      const resolved = countResolved(evaluation)
+      return [
+        name,
+        attempt === null ? '–' : showTaskMean(`cost of ${name}`, attempt, 4),
+        graded.toFixed(4),
+        lost.toFixed(4),
+        resolved === 0 ? '–' : `${(graded + lost).toFixed(4)} / ${resolved}`,
+        String(unknown),
+        prices.currency,
+      ]
+    }),
+    notes: [
+      'By the prices of the recipe: tokens as they were counted, machines for as long as any attempt ran, shared out by the attempts’ time. Mean over tasks of graded attempts. Per resolved: everything paid over resolved attempts. Not counted: attempts without token counts, which the sums leave out. Samples that a crash lost, gates and grading are not in it.',
+    ],
+  }
+}
+
+function countResolved({ tasks }: EvaluationRecord): number {
+  return tasks.flatMap(({ outcomes }) => outcomes).filter((outcome) => outcome === 1).length
 }
 
 /** Listed in full by `report.json`. */

@@ -4,6 +4,7 @@ import { renderPage } from './html-page.ts'
 import type { ReportData } from './report-data.ts'
 import {
   contaminationTable,
+  costTable,
   dispositionTable,
   effortTable,
   flakyTable,
@@ -36,6 +37,7 @@ const TABLES = [
   signTable,
   suspectTable,
   effortTable,
+  costTable,
   flakyTable,
   durationTable,
   refusedTable,

@@ -256,3 +256,16 @@ test('more suspected hacks than a report names: the rest are counted', () => {
   const records = [0, 1, 2].map((index) => makeRecord({ index, suspectedHack: true, signs: ['conftest'] }))
   assert.match(renderTextReport(report({ flagged: gatherFlagged(records, 2) })), /The first 2 of 3\./)
 })
+
+test('nothing is said about money where the recipe gives no price', () => {
+  const page = renderHtmlReport(report())
+  assert.doesNotMatch(page, /cost|USD/i)
+  const prices = { currency: 'USD', perMillionTokens: null, machines: [{ name: 'host', count: 1, perHour: 3600 }] }
+  const tasks = [
+    { taskId: 'a', attempts: [1 as const] },
+    { taskId: 'b', attempts: [0 as const] },
+  ]
+  const priced = renderHtmlReport(report({ evaluations: [makeEvaluation({ tasks, prices })], paired: [], curve: [] }))
+  // 6 s at one a second, shared by two attempts of which one resolved.
+  assert.match(priced, /3\.0000 ± 0\.0000.*6\.0000.*0\.0000.*6\.0000 \/ 1.*USD/)
+})

@@ -27,6 +27,7 @@ import { withDeadline } from '../support/with-deadline.ts'
 const LIMIT_MS = 5 * 60_000
 const SUITE = { kind: 'synthetic', family: 'one-wrong-line', seed: 1, split: 'eval', count: 3, offset: 0 } as const
 const CONTEXT = 9_000
+const PRICES = { perMillionTokens: { input: 1000, cachedInput: 100, output: 2000 } }
 
 /** A variable that every process of the stack has: its value stands for a key. */
 const KEY_VARIABLE = 'LONGHAUL_STACK'
@@ -47,7 +48,7 @@ before(async () => {
       model: { base: 'big-model' },
       data: { heldOut: SUITE },
       scaffold: { profile: 'paper' },
-      evaluate: { tasks: 3, attempts: 1, maxTurns: 3, context: CONTEXT },
+      evaluate: { tasks: 3, attempts: 1, maxTurns: 3, context: CONTEXT, prices: PRICES },
       policyServer: {
         kind: 'chat',
         url: endpoint.url,
@@ -140,6 +141,14 @@ test('the score, its report and the key: one of three, nothing infra, the key on
   assert.equal(sampledTokens?.tasks, 2)
   assert.ok(endpoint.seen.every(({ headers }) => headers.authorization === `Bearer ${process.env[KEY_VARIABLE]}`))
   assert.deepEqual(await leftovers(world, evaluation.run), [])
+})
+
+test('what was paid is known where the endpoint counted, and only there', { skip: needsStack }, () => {
+  const { cost } = evaluation
+  // First task: 80 × 1000 + 120 × 100 + 20 × 2000; third: 40 × 1000 + 60 × 100 + 10 × 2000, and 9000 × 1000 + 2000, not said what of
+  // it was cached, which makes the cached count of the whole attempt unknown: 9100 × 1000 + 11 × 2000.
+  assert.deepEqual([cost?.graded.toFixed(6), cost?.lost, cost?.unknown], ['9.254000', 0, 1])
+  assert.deepEqual([cost?.attempt?.tasks, cost?.prices.currency], [2, 'USD'])
 })
 
 test('a training run of a chat recipe is refused before anything is prepared', { skip: needsStack }, async () => {

@@ -1,5 +1,6 @@
 import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import type { PriceRecipe } from '../../src/contracts/recipe.types.ts'
 import { type AttemptFacts, summarizeAttempts } from '../../src/domain/evaluation-summary.ts'
 import { makeRecord } from './episode-records.ts'
 
@@ -12,6 +13,7 @@ export interface MakeEvaluationInput {
   policy?: string
   /** k asked for. @default the first task's number of attempts */
   attempts?: number
+  prices?: PriceRecipe
   tasks: { taskId: string; repo?: string; rowHash?: string; createdAt?: string; attempts: Attempt[]; turns?: number }[]
 }
 
@@ -24,7 +26,12 @@ export function makeEvaluation(input: MakeEvaluationInput): EvaluationRecord {
   const planned = tasks.map(({ taskId, repo = 'repo', rowHash = `row of ${taskId}`, createdAt = null }) => {
     return { taskId, repo, rowHash, createdAt }
   })
-  const summary = summarizeAttempts({ planned, attempts: input.attempts ?? tasks[0]?.attempts.length ?? 1, facts })
+  const summary = summarizeAttempts({
+    planned,
+    attempts: input.attempts ?? tasks[0]?.attempts.length ?? 1,
+    facts,
+    prices: input.prices ?? null,
+  })
   return {
     schema: 'longhaul.evaluation/2',
     run,
@@ -47,6 +54,7 @@ export function makeFacts(attempt: Attempt, fields: Partial<EpisodeRecord>): Att
     record,
     verdict: attempt === 'infra' ? null : makeVerdict(record, kind),
     wallMs: attempt === 'infra' ? null : 1000 * record.turns,
+    startedMs: attempt === 'infra' ? null : 0,
   }
 }
 

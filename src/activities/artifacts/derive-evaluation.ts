@@ -9,9 +9,11 @@ import type {
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
+import type { EvaluateRecipe, PriceRecipe } from '../../contracts/recipe.types.ts'
 import { exclusionOf, isValidEpisode } from '../../domain/episode-rules.ts'
 import { type AttemptFacts, summarizeAttempts } from '../../domain/evaluation-summary.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
+import type { StoredRecipe } from '../stored-recipe.ts'
 import { readOrThrow, type TaskReader } from '../stored-tasks.ts'
 import { readIfWhole } from '../whole-record.ts'
 import { readEpisodeRecords } from './episode-records.ts'
@@ -43,7 +45,12 @@ export async function deriveEvaluation(
   const attempts: AttemptFacts[] = []
   for (const record of records) attempts.push({ record, ...(await readFacts(store, record)) })
   const described = await Promise.all(plan.taskIds.map((taskId) => describeTask(readTask, plan.suite, taskId)))
-  const summary = summarizeAttempts({ planned: described, attempts: plan.groupSize, facts: attempts })
+  const summary = summarizeAttempts({
+    planned: described,
+    attempts: plan.groupSize,
+    facts: attempts,
+    prices: await pricesOf(store, run),
+  })
   const evaluation: EvaluationRecord = {
     schema: 'longhaul.evaluation/2',
     run,
@@ -55,6 +62,13 @@ export async function deriveEvaluation(
     conditions: await readConditions(store, attempts),
   }
   return { evaluation, records }
+}
+
+/** Recipes of before prices existed have none. */
+async function pricesOf(store: ArtifactStore, run: string): Promise<PriceRecipe | null> {
+  const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+  const evaluate: Partial<EvaluateRecipe> = recipe.evaluate
+  return evaluate.prices ?? null
 }
 
 type PlannedTask = Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdAt'>
@@ -73,7 +87,11 @@ async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<O
   const verdict = await read<VerdictRecord>(episodeKeys.verdict(episode))
   const start = await read<EpisodeStart>(episodeKeys.start(episode))
   const last = turns === 0 ? null : await read<ObservationRecord>(episodeKeys.observation(episode, turns - 1))
-  return { verdict, wallMs: start === null || last === null ? null : last.observedAtMs - start.startedAtMs }
+  return {
+    verdict,
+    wallMs: start === null || last === null ? null : last.observedAtMs - start.startedAtMs,
+    startedMs: start?.startedAtMs ?? null,
+  }
 }
 
 /** Every episode of an evaluation is asked for alike: the first one speaks for all. */

@@ -28,10 +28,17 @@ const ATTEMPTS: Record<string, Attempt[]> = {
   d: ['infra', 'infra', 'infra', 'infra', 'infra'],
 }
 
+/** 3 machines of 24 an hour: 0.02 a second. */
+const PRICES = {
+  currency: 'EUR',
+  perMillionTokens: { input: 100, cachedInput: 10, output: 500 },
+  machines: [{ name: 'host', count: 3, perHour: 24 }],
+}
+
 before(async () => {
   root = await mkdtemp(join(tmpdir(), 'longhaul-recompute-'))
   store = createDirectoryStore({ root })
-  const recipe = { ...makeTrainingRecipe(), data: { gate: { repeats: 1 } } }
+  const recipe = { ...makeTrainingRecipe(), data: { gate: { repeats: 1 } }, evaluate: { prices: PRICES } }
   recipe.model.cutoff = '2025-01-01'
   await store.putRecord(runKeys.claim(RUN), { schema: 'longhaul.run/1', run: RUN, kind: 'eval' })
   await store.putRecord(runKeys.recipe(RUN), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
@@ -60,7 +67,8 @@ after(() => rm(root, { recursive: true, force: true }))
 async function storeEpisode(taskId: string, index: number, attempt: Attempt): Promise<void> {
   const identity = { run: RUN, stage: 'eval-nightly', iteration: 0, taskId, index }
   const episode = episodeId(identity)
-  const { record, verdict } = makeFacts(attempt, { ...identity, policy: POLICY, turns: 2 + index })
+  const usage = { promptTokens: 1000, cachedTokens: 600, completionTokens: 60 }
+  const { record, verdict } = makeFacts(attempt, { ...identity, policy: POLICY, turns: 2 + index, usage })
   await store.putRecord(episodeKeys.result(episode), record)
   await store.putRecord(episodeKeys.start(episode), { episode, startedAtMs: 1000 })
   await store.putRecord(episodeKeys.observation(episode, record.turns - 1), {
@@ -86,6 +94,26 @@ async function finish(): Promise<{ json: Buffer; html: Buffer; evaluation: Buffe
   const read = (key: string): Promise<Buffer> => readFile(store.path(key))
   return { json: await read(json.key), html: await read(html.key), evaluation: await read(evaluation.key) }
 }
+
+test('what attempts cost: tokens each, machines shared out, lost attempts apart, and all of it in the report', async () => {
+  const { html } = await finish()
+  const { cost, totals, promptTokens, tasks } = await readOrThrow<EvaluationRecord>(
+    store,
+    runKeys.evaluation(RUN, 'nightly'),
+  )
+  // Tokens: (400 × 100 + 600 × 10 + 60 × 500) / 1e6 = 0.076 for each of 17 attempts, 8 of them graded. Machines: the longest
+  // ran from 1.0 to 3.9 s, 2.9 s × 0.02 = 0.058 for all together.
+  assert.equal(cost?.unknown, 0)
+  assert.ok(Math.abs((cost?.graded ?? 0) + (cost?.lost ?? 0) - (17 * 0.076 + 0.058)) < 1e-12, JSON.stringify(cost))
+  // Of the 17 attempts' time: 2.5 s + 0.1 for each index.
+  const seconds = (indices: number[]): number => indices.reduce((sum, index) => sum + 2.5 + 0.1 * index, 0)
+  const all = seconds([0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
+  const graded = seconds([0, 1, 2, 0, 2, 3, 1, 4])
+  assert.ok(Math.abs((cost?.graded ?? 0) - (8 * 0.076 + (0.058 * graded) / all)) < 1e-12)
+  assert.deepEqual([totals.promptTokens, totals.cachedTokens, promptTokens?.mean], [8000, 4800, 1000])
+  assert.equal(tasks[2]?.cost?.length, 2)
+  assert.match(html.toString(), /<h2>Cost<\/h2>/)
+})
 
 test('k attempts a task: lost attempts, replacements and both denominators', async () => {
   await finish()

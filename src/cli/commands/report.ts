@@ -5,6 +5,7 @@ import { toJsonReport } from '../../report/json-report.ts'
 import { renderTable, renderTextReport } from '../../report/text-report.ts'
 import {
   contaminationTable,
+  costTable,
   dispositionTable,
   effortTable,
   flakyTable,
@@ -28,6 +29,7 @@ const MORE_TABLES = [
   dispositionTable,
   verdictTable,
   effortTable,
+  costTable,
   flakyTable,
   durationTable,
 ]
