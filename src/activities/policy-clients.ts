@@ -9,6 +9,7 @@ export type PolicyClients = (run: string) => Promise<PolicyClient>
 export interface PolicyServer {
   kind: PolicyServerRecipe['kind']
   url: string
+  publish: PolicyServerRecipe['publish']
   /** How long a silent server is waited for. */
   patienceMs: number
 }
@@ -24,8 +25,8 @@ export interface PolicyClientsInput {
 export function createPolicyClients({ recipes, defaultUrl, connect }: PolicyClientsInput): PolicyClients {
   const clients = new Map<string, PolicyClient>()
   return async (run) => {
-    const { kind, url, patienceS } = (await recipes(run)).policyServer
-    const server = { kind, url: url ?? defaultUrl, patienceMs: patienceS * 1000 }
+    const { kind, url, publish, patienceS } = (await recipes(run)).policyServer
+    const server = { kind, url: url ?? defaultUrl, publish, patienceMs: patienceS * 1000 }
     const key = Object.values(server).join(' ')
     const client = clients.get(key) ?? connect(server)
     clients.set(key, client)

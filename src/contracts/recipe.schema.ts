@@ -164,6 +164,13 @@ const policyServer = z.strictObject({
     .nullable()
     .default(null)
     .describe('Null: the address in LONGHAUL_POLICY_URL. For chat the base address, as https://api.example.com/v1'),
+  publish: z
+    .enum(['restart', 'reload'])
+    .nullable()
+    .default(null)
+    .describe(
+      'vllm and sglang: new weights by restart (default) or read in place; the embedded server always reads in place',
+    ),
   leaseS: positive().default(3600),
   patienceS: positive().default(900).describe('A server that does not answer for this long ends the run'),
   chat: chatSchema.nullable().default(null).describe('Only with kind: chat; model.base is then the endpoint’s name'),

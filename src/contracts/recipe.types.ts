@@ -193,6 +193,8 @@ export interface PolicyServerRecipe {
   kind: 'embedded' | 'vllm' | 'sglang' | 'chat'
   /** Null: the address in LONGHAUL_POLICY_URL (the local stack's server). */
   url: string | null
+  /** vLLM and SGLang only: started anew on each policy by their operator, or reading weights in place. Null: `restart`. */
+  publish: 'restart' | 'reload' | null
   leaseS: number
   /** Seconds that a run waits for a server that does not answer, before it ends with `Model.Unreachable`. */
   patienceS: number

@@ -26,9 +26,9 @@ export function policyClientsOf(
   return createPolicyClients({
     recipes,
     defaultUrl: policyUrl,
-    connect: ({ kind, url, patienceMs }) => {
+    connect: ({ kind, url, publish, patienceMs }) => {
       const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) }
-      const client = createPolicyClient({ kind, url, timeouts, onTrouble: noteTrouble, ...apiKey })
+      const client = createPolicyClient({ kind, url, publish, timeouts, onTrouble: noteTrouble, ...apiKey })
       return watchPolicy({ client: interpose(client), url })
     },
   })

@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import type { SampleRequest } from '../../src/contracts/policy.types.ts'
-import type { Dialect } from '../../src/adapters/policy-server/dialect.ts'
+import type { Dialect, Send } from '../../src/adapters/policy-server/dialect.ts'
+import { sglangDialect } from '../../src/adapters/policy-server/sglang-dialect.ts'
 import { vllmDialect } from '../../src/adapters/policy-server/vllm-dialect.ts'
 import { findPackages, type Judge, startJudge } from '../support/server-packages/judge.ts'
 
@@ -31,66 +32,187 @@ const request: SampleRequest = {
 const packages = await findPackages()
 const skip = 'skip' in packages ? packages.skip : false
 
-describe('vLLM 0.33', { skip }, () => {
+const python = 'python' in packages ? packages.python : ''
+
+describe('vLLM', { skip }, () => {
+  const restarted = vllmDialect({ reload: false })
+  const reloaded = vllmDialect({ reload: true })
   let judge: Judge
   before(async () => {
-    judge = startJudge({ python: 'python' in packages ? packages.python : '', of: 'vllm' })
+    judge = startJudge({ python, of: 'vllm' })
     assert.equal(await judge.version(), '0.33.0')
   })
   after(() => judge.stop())
 
-  test('every field of every request is known to it', () => assertKnown(judge, vllmDialect))
+  test('every field of every request is known to it', async () => {
+    await assertKnown(judge, restarted)
+    await assertKnown(judge, reloaded)
+  })
 
   test('a server whose defaults bias everything samples as it was told', async () => {
-    const { read, left_to_server: left } = await judge.judge(vllmDialect.sample(request))
-    assert.deepEqual(left, [])
-    assert.ok(read)
-    const { top_k: topK, ...others } = read
-    assert.ok(topK === -1 || topK === 0, 'off, in either of its spellings')
-    assert.deepEqual(others, {
-      n: 1,
-      temperature: 0.7,
-      top_p: 1,
-      min_p: 0,
-      repetition_penalty: 1,
-      presence_penalty: 0,
-      frequency_penalty: 0,
-      seed: 11,
-      logprobs: 0,
-      prompt_logprobs: null,
-      max_tokens: 4,
-      min_tokens: 0,
-      ignore_eos: false,
-      stop: [],
-      stop_token_ids: [2],
-      skip_special_tokens: false,
-      spaces_between_special_tokens: false,
-      watermarking: false,
-      include_stop_str_in_output: false,
-      logit_bias: null,
-      allowed_token_ids: null,
-      bad_words: [],
-      thinking_token_budget: null,
-    })
-    const score = await judge.judge(vllmDialect.score({ policy: VERSION, ids: [5, 6, 7] }))
-    assert.deepEqual(score.left_to_server, [])
-    assert.equal(score.read?.['prompt_logprobs'], 0)
-    assert.equal(score.read?.['temperature'], 1)
+    for (const dialect of [restarted, reloaded]) {
+      const { read, left_to_server: left } = await judge.judge(dialect.sample(request))
+      assert.deepEqual(left, [])
+      assert.ok(read)
+      const { top_k: topK, ...others } = read
+      assert.ok(topK === -1 || topK === 0, 'off, in either of its spellings')
+      assert.deepEqual(others, {
+        n: 1,
+        temperature: 0.7,
+        top_p: 1,
+        min_p: 0,
+        repetition_penalty: 1,
+        presence_penalty: 0,
+        frequency_penalty: 0,
+        seed: 11,
+        logprobs: 0,
+        prompt_logprobs: null,
+        max_tokens: 4,
+        min_tokens: 0,
+        ignore_eos: false,
+        stop: [],
+        stop_token_ids: [2],
+        skip_special_tokens: false,
+        spaces_between_special_tokens: false,
+        watermarking: false,
+        include_stop_str_in_output: false,
+        logit_bias: null,
+        allowed_token_ids: null,
+        bad_words: [],
+        thinking_token_budget: null,
+      })
+      const score = await judge.judge(dialect.score({ policy: VERSION, ids: [5, 6, 7] }))
+      assert.deepEqual(score.left_to_server, [])
+      assert.equal(score.read?.['prompt_logprobs'], 0)
+      assert.equal(score.read?.['temperature'], 1)
+    }
   })
 
   test('a field that it does not know, and a salt that it refuses, are found', async () => {
-    const { body } = vllmDialect.sample(request)
-    const misspelt = { ...vllmDialect.sample(request), body: { ...body, top_p_: 1 } }
+    const exchange = restarted.sample(request)
+    const misspelt = { ...exchange, body: { ...exchange.body, top_p_: 1 } }
     assert.deepEqual((await judge.judge(misspelt)).unknown, ['top_p_'])
-    const salted = { ...vllmDialect.sample(request), body: { ...body, cache_salt: `${VERSION}/score` } }
+    const salted = { ...exchange, body: { ...exchange.body, cache_salt: `${VERSION}/score` } }
     assert.match((await judge.judge(salted)).error ?? '', /cache_salt/)
-    const { read } = await judge.judge({ ...misspelt, body: { model: VERSION, prompt: [5] } })
+    const { read } = await judge.judge({ ...exchange, body: { model: VERSION, prompt: [5] } })
     assert.equal(read?.['top_k'], 20, 'what a request leaves out comes from the server')
     assert.equal(read?.['watermarking'], null)
   })
 
-  test('answers of its own classes are read', () => assertRead(judge, vllmDialect))
+  test('answers of its own classes are read', async () => {
+    await assertRead(judge, restarted, 'models')
+    await assertRead(judge, reloaded, 'label')
+  })
+
+  test('new weights come by calls that it knows, label first and last', async () => {
+    assert.deepEqual(await stepsOfLoading(judge, reloaded, { '/weight_info': 'label' }), [
+      '/weight_info',
+      '/pause',
+      '/update_weight_version loading-v000001-aaaaaaaa',
+      '/collective_rpc',
+      '/update_weight_version v000001-aaaaaaaa',
+      '/resume',
+      '/weight_info',
+    ])
+  })
 })
+
+describe('SGLang', { skip }, () => {
+  const dialect = sglangDialect({ reload: true })
+  let judge: Judge
+  before(async () => {
+    judge = startJudge({ python, of: 'sglang' })
+    assert.equal(await judge.version(), '0.5.23')
+  })
+  after(() => judge.stop())
+
+  test('every field of every request is known to it', () => assertKnown(judge, dialect))
+
+  test('a server whose preferences bias everything samples as it was told', async () => {
+    const { read, left_to_server: left } = await judge.judge(dialect.sample(request))
+    assert.deepEqual(left, [])
+    assert.ok(read)
+    const { rid, ...others } = read
+    assert.equal(typeof rid, 'string')
+    assert.deepEqual(others, {
+      max_new_tokens: 4,
+      min_new_tokens: 0,
+      n: 1,
+      temperature: 0.7,
+      top_p: 1,
+      // The whole vocabulary, in its spelling.
+      top_k: 2 ** 30,
+      min_p: 0,
+      repetition_penalty: 1,
+      presence_penalty: 0,
+      frequency_penalty: 0,
+      sampling_seed: 11,
+      stop: [],
+      stop_regex: [],
+      stop_token_ids: [2],
+      ignore_eos: false,
+      skip_special_tokens: false,
+      spaces_between_special_tokens: false,
+      no_stop_trim: false,
+      logit_bias: {},
+      return_logprob: true,
+      logprob_start_len: -1,
+      top_logprobs_num: 0,
+      return_text_in_logprobs: false,
+      return_prompt_token_ids: true,
+      stream: false,
+      cache_salt: VERSION,
+    })
+    const score = await judge.judge(dialect.score({ policy: VERSION, ids: [5, 6, 7] }))
+    assert.deepEqual(score.left_to_server, [])
+    assert.equal(score.read?.['logprob_start_len'], 0)
+  })
+
+  test('a field that it does not know is found, in the request and in its sampling parameters', async () => {
+    const exchange = dialect.sample(request)
+    const misspelt = { ...exchange, body: { ...exchange.body, input_ids_: [1] } }
+    assert.match((await judge.judge(misspelt)).error ?? '', /input_ids_/)
+    const nested = { ...exchange, body: { input_ids: [1], sampling_params: { top_n: 1 } } }
+    assert.match((await judge.judge(nested)).error ?? '', /top_n/)
+    const pause = { path: '/pause_generation', body: { mode: 'abort', modus: 1 }, policy: null, parse: () => null }
+    assert.deepEqual((await judge.judge(pause)).unknown, ['modus'])
+  })
+
+  test('answers in its shape are read', () => assertRead(judge, dialect, 'models'))
+
+  test('new weights come by calls that it knows, label first and last', async () => {
+    const answers = { '/model_info': 'models', '/update_weights_from_disk': 'updated' }
+    assert.deepEqual(await stepsOfLoading(judge, dialect, answers), [
+      '/model_info',
+      '/pause_generation',
+      '/update_weight_version loading-v000001-aaaaaaaa',
+      '/update_weights_from_disk v000001-aaaaaaaa',
+      '/continue_generation',
+      '/model_info',
+    ])
+  })
+})
+
+/** Loads a policy into a server that answers as the package does, and has every step judged. */
+async function stepsOfLoading(judge: Judge, dialect: Dialect, answers: Record<string, string>): Promise<string[]> {
+  const steps: string[] = []
+  let version = 'v000000-bbbbbbbb'
+  const send: Send = async (exchange) => {
+    const { unknown, error } = await judge.judge(exchange)
+    assert.deepEqual({ path: exchange.path, unknown, error }, { path: exchange.path, unknown: [], error: undefined })
+    const { new_version: renamed, weight_version: loaded } = (exchange.body ?? {}) as Record<string, string>
+    version = renamed ?? loaded ?? version
+    const path = exchange.path.split('?')[0] ?? ''
+    const label = renamed ?? loaded
+    steps.push(label === undefined ? path : `${path} ${label}`)
+    const what = answers[path]
+    return exchange.parse(what === undefined ? {} : await judge.answer(what, version))
+  }
+  const policy = { version: VERSION, uri: 'file:///policies/a', manifestSha256: '', globalStep: 1 }
+  const ask = { policy: { ...policy, checkpointUri: null, checkpointSha256: null }, holder: 'train/a', leaseMs: 1 }
+  await dialect.load(ask, send)
+  return steps
+}
 
 async function assertKnown(judge: Judge, dialect: Dialect): Promise<void> {
   for (const exchange of [
@@ -104,7 +226,7 @@ async function assertKnown(judge: Judge, dialect: Dialect): Promise<void> {
   }
 }
 
-async function assertRead(judge: Judge, dialect: Dialect): Promise<void> {
+async function assertRead(judge: Judge, dialect: Dialect, served: string): Promise<void> {
   assert.deepEqual(dialect.sample(request).parse(await judge.answer('sample', VERSION)), {
     ids: [8, 2],
     logprobs: [-0.5, -0.25],
@@ -120,5 +242,5 @@ async function assertRead(judge: Judge, dialect: Dialect): Promise<void> {
   assert.throws(() => score.parse(stale), { code: 'Model.NotServed' })
   const tokenize = dialect.tokenize({ policy: VERSION, text: 'a' })
   assert.deepEqual(tokenize.parse(await judge.answer('tokens', VERSION)), [5, 6])
-  assert.deepEqual(dialect.served().parse(await judge.answer('models', VERSION)), [VERSION])
+  assert.deepEqual(dialect.served().parse(await judge.answer(served, VERSION)), [VERSION])
 }

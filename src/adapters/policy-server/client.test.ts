@@ -219,9 +219,7 @@ test('nothing listens: unavailable, and retryable', async () => {
 })
 
 test('kinds that prove no tokens, and addresses that are none, are refused before any request', () => {
-  for (const kind of ['chat', 'sglang'] as const) {
-    assert.throws(() => createPolicyClient({ kind, url: 'http://127.0.0.1:9' }), { code: 'Config.Invalid' })
-  }
+  assert.throws(() => createPolicyClient({ kind: 'chat', url: 'http://127.0.0.1:9' }), { code: 'Config.Invalid' })
   assert.throws(() => createPolicyClient({ kind: 'vllm', url: 'localhost:8000' }), { code: 'Config.Invalid' })
 })
 
@@ -248,4 +246,70 @@ test('a vLLM server that serves another version tells the operator how to restar
   await load('v000009-cccccccc')
   await client.release({ holder: 'train/a' })
   assert.equal(seen.length, 2)
+})
+
+const generated = {
+  text: 'x',
+  output_ids: [8, 2],
+  prompt_token_ids: [5, 6, 7],
+  meta_info: {
+    finish_reason: { type: 'stop', matched: 2 },
+    weight_version: VERSION,
+    output_token_logprobs: [
+      [-0.5, 8, null],
+      [-0.25, 2, null],
+    ],
+  },
+}
+
+test('SGLang: a sample counts when the asked weights made all of it, and each log-probability stands beside its id', async (t) => {
+  const meta = (changes: object): Script =>
+    reply(200, { ...generated, meta_info: { ...generated.meta_info, ...changes } })
+  const client = async (...scripts: Script[]) => {
+    const { url } = await serve(t, ...scripts)
+    return createPolicyClient({ kind: 'sglang', url, timeouts: { requestMs: 300, giveUpAfterMs: 3_000 } })
+  }
+  const sample = await (await client(reply(200, generated))).sample(request, never)
+  assert.deepEqual(sample, { ids: [8, 2], logprobs: [-0.5, -0.25], text: 'x', finishReason: 'stop', policy: VERSION })
+  const stale = { version: 'v000000-bbbbbbbb', start: 0, end: 1 }
+  for (const [script, code] of [
+    [meta({ weight_version: 'default' }), 'Model.NotServed'],
+    [meta({ weight_versions: [stale, { version: VERSION, start: 1, end: 2 }] }), 'Model.NotServed'],
+    [reply(200, { ...generated, output_ids: null }), 'Model.NoTokenIds'],
+    [reply(200, { ...generated, prompt_token_ids: undefined }), 'Model.NoTokenIds'],
+    [
+      reply(400, { error: { message: "The input (9 tokens) is longer than the model's context length (8 tokens)." } }),
+      'Model.ContextOverflow',
+    ],
+  ] as const) {
+    await assert.rejects((await client(script)).sample(request, never), { code })
+  }
+  const shifted = [generated.meta_info.output_token_logprobs[1], generated.meta_info.output_token_logprobs[0]]
+  for (const script of [meta({ output_token_logprobs: shifted }), meta({ finish_reason: { type: 'abort' } })]) {
+    const again = await client(script, reply(200, generated))
+    assert.deepEqual((await again.sample(request, never)).ids, [8, 2])
+  }
+})
+
+test('a server that reloads in place is labelled as loading until the new weights are there, also when the reload fails', async (t) => {
+  let label = 'v000000-bbbbbbbb'
+  let isBroken = true
+  const { url } = await serve(t, ({ url: path }, response, body) => {
+    const asked = body === '' ? {} : (JSON.parse(body) as { new_version?: string })
+    label = asked.new_version ?? label
+    const isReload = path === '/collective_rpc'
+    response.writeHead(isReload && isBroken ? 500 : 200).end(JSON.stringify({ weight_version: label }))
+  })
+  const client = createPolicyClient({ kind: 'vllm', publish: 'reload', url, timeouts: { giveUpAfterMs: 3_000 } })
+  const policy = { version: VERSION, uri: 'file:///x', manifestSha256: '', globalStep: 0 }
+  const load = () =>
+    client.load(
+      { policy: { ...policy, checkpointUri: null, checkpointSha256: null }, holder: 'train/a', leaseMs: 1000 },
+      never,
+    )
+  await assert.rejects(load(), { code: 'Model.Unavailable' })
+  assert.equal(label, `loading-${VERSION}`)
+  isBroken = false
+  await load()
+  assert.deepEqual(await client.served(never), [VERSION])
 })

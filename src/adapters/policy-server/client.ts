@@ -4,11 +4,14 @@ import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import type { Dialect, Send } from './dialect.ts'
 import { embeddedDialect } from './embedded-dialect.ts'
 import { connectToServer, type PolicyServerTimeouts } from './server-connection.ts'
+import { sglangDialect } from './sglang-dialect.ts'
 import { vllmDialect } from './vllm-dialect.ts'
 
 export interface PolicyClientOptions {
   kind: PolicyServerRecipe['kind']
   url: string
+  /** How new weights come to a vLLM or SGLang server. @default restart */
+  publish?: PolicyServerRecipe['publish']
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
   apiKey?: string
@@ -20,8 +23,8 @@ export interface PolicyClientOptions {
  * Token-in/token-out access to one server. Retries inside with jittered back-off; see `ServerConnectionOptions` for the limits.
  * @throws LonghaulError `Config.Invalid` for a kind that cannot prove tokens
  */
-export function createPolicyClient({ kind, ...options }: PolicyClientOptions): PolicyClient {
-  const dialect = dialectOf(kind)
+export function createPolicyClient({ kind, publish = null, ...options }: PolicyClientOptions): PolicyClient {
+  const dialect = dialectOf(kind, publish === 'reload')
   const connection = connectToServer(options)
   const sendWith =
     (signal: AbortSignal): Send =>
@@ -41,16 +44,15 @@ export function createPolicyClient({ kind, ...options }: PolicyClientOptions): P
   }
 }
 
-function dialectOf(kind: PolicyServerRecipe['kind']): Dialect {
+function dialectOf(kind: PolicyServerRecipe['kind'], reload: boolean): Dialect {
   if (kind === 'embedded') return embeddedDialect
-  if (kind === 'vllm') return vllmDialect
-  const why =
-    kind === 'chat'
-      ? 'a chat endpoint returns text: its tokens can be neither proven nor trained on'
-      : 'SGLang has other request fields, which this version does not speak'
+  if (kind === 'vllm') return vllmDialect({ reload })
+  if (kind === 'sglang') return sglangDialect({ reload })
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected policyServer.kind to be embedded or vllm where tokens are sampled: ${why}`,
+    message:
+      'Expected policyServer.kind to be embedded, vllm or sglang where tokens are sampled: a chat endpoint returns text, its ' +
+      'tokens can be neither proven nor trained on',
     details: { kind },
   })
 }

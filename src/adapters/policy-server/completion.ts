@@ -52,19 +52,24 @@ export function completionBody({
   }
 }
 
+/** What says which weights answered: the name that the server was started under, or the label of the weights themselves. */
+export type Proof = 'name' | 'label'
+
 export interface ReadCompletionInput {
   answer: unknown
   request: Pick<SampleRequest, 'policy' | 'promptIds' | 'maxTokens'>
+  /** @default name */
+  proof?: Proof
 }
 
 /**
  * Checks that the answer proves what it claims: ids, one log-probability each, the prompt it answered and the weights that did.
  * @throws LonghaulError `Model.NoTokenIds`, `Model.NotServed`, `Model.BadResponse`
  */
-export function readCompletion({ answer, request }: ReadCompletionInput): SampleResult {
+export function readCompletion({ answer, request, proof = 'name' }: ReadCompletionInput): SampleResult {
   const { policy, promptIds, maxTokens } = request
   const choice = firstChoice(answer)
-  checkVersion(answer, choice, policy)
+  checkVersion({ answer, choice, policy, proof })
   const ids = choice['token_ids']
   const echoed = choice['prompt_token_ids']
   if (!Array.isArray(ids) || !Array.isArray(echoed)) throw withoutIds(policy)
@@ -90,22 +95,36 @@ function readLogprobs(choice: Record<string, unknown>, count: number): number[] 
   const logprobs = isObject(choice['logprobs']) ? choice['logprobs']['token_logprobs'] : undefined
   if (!Array.isArray(logprobs)) throw bad('logprobs.token_logprobs', { got: typeof logprobs })
   if (logprobs.length !== count) throw bad('one log-probability an id', { ids: count, logprobs: logprobs.length })
-  return logprobs.map((value: unknown) => {
-    if (value === null || (typeof value === 'number' && value <= LOWEST_LOGPROB)) return Number.NaN
-    if (typeof value !== 'number' || value > HIGHEST_LOGPROB)
-      throw bad('log-probabilities ≤ 0', { got: JSON.stringify(value) })
-    return value
-  })
+  return logprobs.map(readLogprob)
+}
+
+/** @throws LonghaulError `Model.BadResponse` */
+export function readLogprob(value: unknown): number {
+  if (value === null || (typeof value === 'number' && value <= LOWEST_LOGPROB)) return Number.NaN
+  if (typeof value !== 'number' || value > HIGHEST_LOGPROB)
+    throw bad('log-probabilities ≤ 0', { got: JSON.stringify(value) })
+  return value
 }
 
 /** A server that answers with other weights than asked would poison every ratio of the batch. */
-export function checkVersion(answer: unknown, choice: Record<string, unknown>, policy: string): void {
-  const model = isObject(answer) ? answer['model'] : undefined
-  // Engines that were never told a version report a default of their own; only our names prove anything.
-  const named = versionsOf(choice['weight_versions']).filter((version) => /^v\d{6}-/.test(version))
-  const answered = [model, ...named].find((version) => version !== policy)
-  if (model === policy && answered === undefined) return
-  throw answeredByAnother(policy, String(answered))
+export function checkVersion({
+  answer,
+  choice,
+  policy,
+  proof,
+}: {
+  answer: unknown
+  choice: Record<string, unknown>
+  policy: string
+  proof: Proof
+}): void {
+  const labels = versionsOf(choice['weight_versions'])
+  const model = isObject(answer) ? String(answer['model']) : ''
+  // A server that is told a name has a label of its own, which proves nothing unless it is one of our names.
+  const told = proof === 'name' ? [model, ...labels.filter((label) => /^v\d{6}-/.test(label))] : labels
+  const other = told.find((version) => version !== policy)
+  if (told.length > 0 && other === undefined) return
+  throw answeredByAnother(policy, other ?? 'weights without a label')
 }
 
 /** `[{version, start, end}]`, a stretch of the reply each. @throws LonghaulError `Model.BadResponse` */
@@ -134,7 +153,7 @@ export function firstChoice(answer: unknown): Record<string, unknown> {
   return choice
 }
 
-function withoutIds(policy: string): LonghaulError {
+export function withoutIds(policy: string): LonghaulError {
   return new LonghaulError({
     code: 'Model.NoTokenIds',
     message:
@@ -152,7 +171,7 @@ export function isIdList(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0)
 }
 
-function isSameList(a: readonly unknown[], b: readonly number[]): boolean {
+export function isSameList(a: readonly unknown[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((id, index) => id === b[index])
 }
 

@@ -1,4 +1,4 @@
-import { bad, checkVersion, firstChoice, isObject } from './completion.ts'
+import { bad, checkVersion, firstChoice, isObject, type Proof } from './completion.ts'
 
 export interface ScoringBodyInput {
   policy: string
@@ -42,13 +42,15 @@ export function readPromptLogprobs({
   answer,
   ids,
   policy,
+  proof = 'name',
 }: {
   answer: unknown
   ids: readonly number[]
   policy: string
+  proof?: Proof
 }): number[] {
   const choice = firstChoice(answer)
-  checkVersion(answer, choice, policy)
+  checkVersion({ answer, choice, policy, proof })
   const scores = choice['prompt_logprobs']
   if (!Array.isArray(scores) || scores.length !== ids.length) {
     throw bad('prompt_logprobs for every position', {

@@ -32,6 +32,15 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
       ),
     )
   }
+  if (policyServer.publish !== null && (policyServer.kind === 'embedded' || policyServer.kind === 'chat')) {
+    problems.push(
+      problem(
+        ['policyServer', 'publish'],
+        `has no effect with kind: ${policyServer.kind}`,
+        'remove it: the embedded server reads weights in place, a chat endpoint is given none',
+      ),
+    )
+  }
   if (model.train === 'lora' && (rft !== null || reinforce !== null)) {
     problems.push(
       problem(['model', 'train'], 'expected "full", got "lora"', 'adapters are not trained by this version'),

@@ -35,6 +35,7 @@ from vllm.entrypoints.openai.completion.protocol import (  # noqa: E402
     CompletionResponseChoice,
 )
 from vllm.entrypoints.rl.online.api_router import router as rl_router  # noqa: E402
+from vllm.entrypoints.rl.online.api_router import weight_info  # noqa: E402
 from vllm.entrypoints.serve.dev.rpc.api_router import collective_rpc  # noqa: E402
 from vllm.entrypoints.serve.engine.protocol import ModelCard, ModelList, UsageInfo  # noqa: E402
 from vllm.entrypoints.serve.tokenize.protocol import TokenizeCompletionRequest, TokenizeResponse  # noqa: E402
@@ -123,7 +124,14 @@ def answer(what: str, version: str) -> Any:
         )
     elif what == "score":
         scored = [None, *({token: Logprob(logprob=-1.5, rank=3, decoded_token="a")} for token in (6, 7))]
-        choice = CompletionResponseChoice(index=0, text="x", finish_reason="length", prompt_logprobs=scored)
+        spans = [WeightVersionSpan(version=version, start=0, end=1)]
+        choice = CompletionResponseChoice(
+            index=0, text="x", finish_reason="length", prompt_logprobs=scored, weight_versions=spans
+        )
+    elif what == "label":
+        # The route has no class for it: one name in a dictionary.
+        assert '{"weight_version": weight_version}' in inspect.getsource(weight_info)
+        return {"weight_version": version}
     elif what == "models":
         return ModelList(data=[ModelCard(id=version)]).model_dump(mode="json")
     else:
