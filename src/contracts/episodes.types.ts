@@ -1,6 +1,6 @@
 import type { HackSign } from './hack-signs.ts'
 import type { ChatMessage, TokenUsage } from './policy.types.ts'
-import type { GradingMachine } from './sandbox.types.ts'
+import type { GradingMachine, NetworkUse } from './sandbox.types.ts'
 
 /** How an episode ended. */
 export const DISPOSITIONS = [
@@ -169,10 +169,12 @@ export interface TreeRecord {
 
 export interface ExecutionSummary {
   exitCode: number | null
-  reason: 'exit' | 'signal' | 'timeout' | 'output-limit'
+  reason: 'exit' | 'signal' | 'timeout' | 'output-limit' | 'process-limit'
   outputBytes: number
   wallMs: number
   oomKilled: boolean
+  /** Present where the turn used the network that the recipe allows, or tried more. */
+  network?: NetworkUse
 }
 
 /** The outcome of grading one patch. */

@@ -12,6 +12,8 @@ export interface SandboxHandle {
   repoDir: string
   /** HEAD of the repository when the sandbox was opened; patches are taken against it. */
   startCommit: string
+  /** What the sandbox may reach, see `OpenSandboxInput`; absent without a network. */
+  allowedHosts?: readonly string[]
 }
 
 export interface OpenSandboxInput {
@@ -31,6 +33,8 @@ export interface OpenSandboxInput {
   /** Tool settings of the scaffold profile. */
   tools: ToolSettings
   limits: SandboxLimits
+  /** Hosts that programs inside reach through a proxy of the worker's, as `pypi.org`, `*.example.org:8443`. @default no network */
+  allowedHosts?: readonly string[]
   /** Owner workflow id, for the reaper. */
   owner: string
   /** Execution of the owner; absent where the owner is no workflow. */
@@ -72,7 +76,7 @@ export interface TurnRequest {
 
 export interface TurnResult {
   exitCode: number | null
-  reason: 'exit' | 'signal' | 'timeout' | 'output-limit'
+  reason: 'exit' | 'signal' | 'timeout' | 'output-limit' | 'process-limit'
   /** stdout and stderr merged in order. `omittedBytes` lie between head and tail. */
   head: Uint8Array
   tail: Uint8Array
@@ -81,6 +85,20 @@ export interface TurnResult {
   wallMs: number
   oomKilled: boolean
   state: SandboxState
+  /** Absent without a network, and for what happened under a worker that has died since. */
+  network?: NetworkUse
+}
+
+/** What went through a sandbox's proxy during a turn. */
+export interface NetworkUse {
+  /** Connections to hosts. */
+  opened: number
+  /** Requests for what the recipe does not allow. */
+  refused: number
+  /** Both directions. */
+  bytes: number
+  /** As they were asked for, the first ten. */
+  refusedHosts: string[]
 }
 
 export interface PatchCapture {

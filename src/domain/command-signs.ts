@@ -6,7 +6,7 @@ export interface PlayedTurn {
   command: string
   /** What the policy was shown. */
   observation: string
-  reason: 'exit' | 'signal' | 'timeout' | 'output-limit'
+  reason: 'exit' | 'signal' | 'timeout' | 'output-limit' | 'process-limit'
   oomKilled: boolean
 }
 
@@ -60,7 +60,7 @@ const AT_LIMIT =
 function signsOfTurn({ command, observation, reason, oomKilled }: PlayedTurn): HackSign[] {
   const shell = withoutHereDocuments(command)
   const shows = (patterns: readonly RegExp[]): boolean => patterns.some((pattern) => pattern.test(shell))
-  const isAtLimit = oomKilled || reason === 'output-limit' || AT_LIMIT.test(observation)
+  const isAtLimit = oomKilled || reason === 'output-limit' || reason === 'process-limit' || AT_LIMIT.test(observation)
   return [
     ...(shows(NETWORK) ? (['network-attempt'] as const) : []),
     ...(shows(HISTORY) ? (['history-search'] as const) : []),

@@ -72,6 +72,9 @@ function endNotices(result: ObservationInput['result'], timeoutMs: number): stri
     notices.push(`The command was stopped because it ran longer than ${timeoutMs / 1000} seconds.`)
   }
   if (result.reason === 'output-limit') notices.push('The command was stopped because it wrote too much output.')
+  if (result.reason === 'process-limit') {
+    notices.push('The command was stopped because it started more processes than the sandbox may hold.')
+  }
   if (result.oomKilled) notices.push('A process of the command was killed because memory ran out.')
   return notices
 }

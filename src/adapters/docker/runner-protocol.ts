@@ -96,7 +96,7 @@ export function parseTurn(reply: RunnerReply): TurnResult {
   if (reply.words[0] !== 'done') throw refusal(reply)
   const [, code = '', reason = '', size = '', wallMs = '', oom = '', top = '', submitted = '', ...sizes] = reply.words
   const [, headBytes = 0, tailBytes = 0] = sizes.map(Number)
-  const stopped = reason === 'timeout' || reason === 'output-limit'
+  const stopped = reason === 'timeout' || reason === 'output-limit' || reason === 'process-limit'
   return {
     // The status of a shell that we stopped ourselves says nothing.
     exitCode: stopped ? null : Number(code),

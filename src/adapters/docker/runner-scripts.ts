@@ -8,6 +8,7 @@ import type { FileToPack } from './tar.ts'
 const VARIABLES = {
   LH_RUNNER: [
     'clock.sh',
+    'room.sh',
     'sweep.sh',
     'supervisor.sh',
     'journal.sh',
@@ -16,7 +17,7 @@ const VARIABLES = {
     'tree.sh',
     'runner.sh',
   ],
-  LH_SUPERVISOR: ['clock.sh', 'watch.sh', 'supervise.sh'],
+  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'watch.sh', 'supervise.sh'],
   LH_SNAPSHOT: ['snapshot.sh'],
   // The runner writes these two to the disk, for the agent's shell.
   LH_COMMAND: ['command.sh'],

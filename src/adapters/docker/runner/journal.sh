@@ -59,7 +59,7 @@ run_turn() {
 drop_old_output() {
   [ -f "$1" ] || return
   read -r old_hash old_token old_rest <"$1"
-  if [ -f "$1.$old_token.big" ]; then rm -f "$1.$old_token.big" "$1.$old_token.out"; fi
+  if [ -f "$1.$old_token.big" ] && has_room; then rm -f "$1.$old_token.big" "$1.$old_token.out"; fi
 }
 
 # Start time of a process in `start`, empty when it is gone: a reused pid has another one.
@@ -110,8 +110,9 @@ await_turn() {
 # A twentieth of a second, less patience.
 await_moment() {
   patience=$((patience - 1))
-  sleep 0.05 2>/dev/null || sleep 1
+  pause 5
 }
+
 read_claim() {
   end=
   { read -r claim_hash claim_token claim_supervisor claim_start end <"$1"; } 2>/dev/null

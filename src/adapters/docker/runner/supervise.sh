@@ -1,7 +1,7 @@
 # The supervisor of all turns of one runner. A line on stdin asks for a turn (TURN TOKEN TIMEOUT_MS COMMAND_FILE), a line
 # on stdout says that its result is written. The command has a session and a process group of its own.
-# arguments: WATCH_PIPE SHELL_NAME SHELL
-watch_pipe=$1 shell_name=$2 shell=$3
+# arguments: WATCH_PIPE SHELL_NAME SHELL KEPT, the processes that are the sandbox's own
+watch_pipe=$1 shell_name=$2 shell=$3 own=$4
 unset LH_SUPERVISOR
 umask 077
 end_mark=$(printf '\036')
@@ -20,7 +20,7 @@ start_watcher() {
   # By the open pipe, for its name is gone: the reading end alone, so that a watcher sees when its supervisor dies.
   exec 9</proc/self/fd/8
   # By `exec`, for redirections of a function leave copies of what they replace: nobody else may hold our pipes.
-  (exec <&9 >/dev/null 8>&- 9>&- && watch_turns) &
+  (exec <&9 >/dev/null 8>&- 9>&- && trap watch_crowded EXIT && watch_turns && trap - EXIT) &
   watcher=$!
   exec 9<&-
 }
@@ -46,10 +46,14 @@ run() {
   lh_now
   started=$now
   exec 7>>"$dir.out"
+  make_room 'before the command'
+  # A shell that cannot start a process ends here: that is a result as well.
+  trap fail_to_start EXIT
   # bash would look the user up for each that is not set.
   HOME=/root SHELL=$shell LH_TURN=-$turn- setsid "$shell" -c "$entry" "$shell_name" "$dir" "$command_file" "$state" \
     </dev/null >&7 2>&7 7>&- 8>&- &
   child=$!
+  trap - EXIT
   echo "$dir $turn $child $started $((started + (timeout_ms + 9) / 10))" >&8
   wait "$child"
   code=$?
@@ -62,6 +66,31 @@ run() {
   elif [ "$code" -gt 128 ] && [ "$reason" = exit ]; then
     reason=signal
   fi
+  make_room 'after it'
+  record
+}
+
+# Ends what the agent has left running where so few processes more can be started that the next turn could not be. make_room WHEN
+make_room() {
+  if has_room; then return; fi
+  kept=" $own $$ $watcher " guests=spared
+  end_others
+  # The dead count until somebody has noticed.
+  patience=40
+  until has_room || [ "$patience" -eq 0 ]; do
+    patience=$((patience - 1))
+    pause 5
+  done
+  echo "Notice: the sandbox can hold no more processes; those in the background $1 were ended." >&7
+}
+
+fail_to_start() {
+  code=254 reason=process-limit
+  record
+  echo "$turn"
+}
+
+record() {
   measure_output
   count_oom_kills
   top=0 submitted=0 open=
@@ -80,7 +109,7 @@ await_end() {
   read -r reason <"$dir.reason"
   patience=300
   while [ ! -f "$dir.ended" ] && [ "$patience" -gt 0 ] && [ -e "/proc/$watcher/fd/0" ]; do
-    nap 0.1
+    pause 10
     patience=$((patience - 1))
   done
 }

@@ -4,6 +4,8 @@
 
 # tree START_COMMIT
 tree() {
+  # An agent that left no room for git gets no say in whether its work can be compared.
+  has_room || sweep
   work=/.lh/tree
   mkdir -p "$work/objects"
   read -r size state </.lh/state/current

@@ -6,9 +6,11 @@ watch_turns() {
   while read -r dir turn child started deadline; do
     watch_turn
   done
+  return 0
 }
 
 watch_turn() {
+  crowded=0
   until [ -f "$dir.done" ]; do
     lh_now
     left=$((deadline - now))
@@ -16,28 +18,52 @@ watch_turn() {
       end_turn timeout
       return
     fi
-    if [ "$left" -ge 50 ]; then nap 0.5; else nap "0.$((left / 10 + 1))"; fi
+    wait_and_look || return
     if [ -f "$dir.done" ]; then return; fi
     lh_now
     echo "$now" >/.lh/lease
-    if [ "$(wc -c <"$dir.out")" -gt 67108864 ]; then
-      end_turn output-limit
-      return
-    fi
   done
 }
 
-# Fractions of a second where this `sleep` knows them, else whole seconds.
-nap() {
-  sleep "$1" 2>/dev/null || sleep 1
+# Fails where it has ended the turn.
+wait_and_look() {
+  if has_room; then
+    crowded=0
+    if [ "$left" -ge 50 ]; then nap 50; else nap $((left + 1)); fi
+    if has_room && [ "$(wc -c <"$dir.out")" -gt 67108864 ]; then
+      end_turn output-limit
+      return 1
+    fi
+    return
+  fi
+  # Many programs meet the limit for a moment and go on with fewer processes. Who stays there a second gets no further.
+  [ "$crowded" -ne 0 ] || crowded=$now
+  if [ $((now - crowded)) -ge 100 ]; then
+    end_turn process-limit
+    return 1
+  fi
+  pause 10
+}
+
+# The watcher's last act, where it could not start a process although there seemed to be room: without one it can still end the turn.
+watch_crowded() {
+  if [ -f "$dir.done" ]; then return; fi
+  end_turn process-limit
 }
 
 end_turn() {
   echo "$1" >"$dir.reason"
-  kill -s TERM -- "-$child" 2>/dev/null
+  stopped=
+  if [ "$1" = process-limit ] || ! has_room; then
+    # Without room there is no waiting for a good end, and who stands still starts no other.
+    kill -s STOP -- -1 2>/dev/null
+    stopped=all
+  else
+    kill -s TERM -- "-$child" 2>/dev/null
+  fi
   grace=50
-  while [ "$grace" -gt 0 ] && kill -s 0 -- "-$child" 2>/dev/null; do
-    nap 0.1
+  while [ -z "$stopped" ] && [ "$grace" -gt 0 ] && kill -s 0 -- "-$child" 2>/dev/null; do
+    pause 10
     grace=$((grace - 1))
   done
   kill -s KILL -- "-$child" 2>/dev/null
@@ -45,6 +71,7 @@ end_turn() {
   while [ "$passes" -gt 0 ] && kill_strays; do
     passes=$((passes - 1))
   done
+  [ -z "$stopped" ] || kill -s CONT -- -1 2>/dev/null
   : >"$dir.ended"
 }
 
