@@ -60,6 +60,7 @@ export async function recordOutcome(
 function playedTurn({ action, observation }: Turn): PlayedTurn[] {
   const execution = observation?.execution ?? null
   if (action.command === null || observation === null || execution === null) return []
-  const { reason, oomKilled } = execution
-  return [{ command: action.command, observation: observation.text, reason, oomKilled }]
+  const { reason, oomKilled, network } = execution
+  const refusedConnections = network?.refused ?? 0
+  return [{ command: action.command, observation: observation.text, reason, oomKilled, refusedConnections }]
 }

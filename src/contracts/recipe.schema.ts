@@ -4,6 +4,7 @@
  * `schemas/recipe.schema.json` is generated from this file.
  */
 import { z } from 'zod'
+import { ALLOWED_HOST } from './allowed-host.ts'
 import type { Recipe } from './recipe.types.ts'
 import { reinforceSchema } from './recipe-reinforce.schema.ts'
 import { rftSchema } from './recipe-rft.schema.ts'
@@ -89,7 +90,16 @@ const sandbox = z.strictObject({
         .describe('What a container may write, where the host counts it (xfs with project quotas); null = no limit'),
     })
     .prefault({}),
-  network: z.enum(['none', 'proxy']).default('none'),
+  network: z
+    .enum(['none', 'proxy'])
+    .default('none')
+    .describe(
+      'proxy: programs in sandboxes of agents reach the hosts of `allow` and nothing else; graders never have a network',
+    ),
+  allow: z
+    .array(z.string().regex(ALLOWED_HOST, 'expected a host name as pypi.org, *.example.org or mirror.example.org:8443'))
+    .default([])
+    .describe('Hosts for network: proxy; without a port 80 and 443'),
   runtime: z
     .string()
     .min(1)

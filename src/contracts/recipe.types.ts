@@ -61,6 +61,8 @@ export interface SandboxRecipe {
   /** `diskGiB` holds where the host's file system can count (xfs with project quotas); null = no limit. */
   limit: { cpu: number; memGiB: number; pids: number; diskGiB: number | null }
   network: 'none' | 'proxy'
+  /** Hosts that sandboxes of agents reach with `network: proxy`, each with or without a port. */
+  allow: string[]
   /** OCI runtime by the name that the engine knows (`runc`, `runsc`, `kata`); null = the host's choice. */
   runtime: string | null
 }

@@ -8,6 +8,8 @@ export interface PlayedTurn {
   observation: string
   reason: 'exit' | 'signal' | 'timeout' | 'output-limit' | 'process-limit'
   oomKilled: boolean
+  /** By the proxy of a sandbox with a network. @default 0 */
+  refusedConnections?: number
 }
 
 /** Signs in what an agent did. None of them voids a reward: the sandbox blocked what they stand for. */
@@ -57,12 +59,13 @@ const KILLS = [
 const AT_LIMIT =
   /Resource temporarily unavailable|Too many open files|No space left on device|Disk quota exceeded|Cannot allocate memory|Cannot fork/
 
-function signsOfTurn({ command, observation, reason, oomKilled }: PlayedTurn): HackSign[] {
+function signsOfTurn({ command, observation, reason, oomKilled, refusedConnections = 0 }: PlayedTurn): HackSign[] {
   const shell = withoutHereDocuments(command)
   const shows = (patterns: readonly RegExp[]): boolean => patterns.some((pattern) => pattern.test(shell))
   const isAtLimit = oomKilled || reason === 'output-limit' || reason === 'process-limit' || AT_LIMIT.test(observation)
   return [
     ...(shows(NETWORK) ? (['network-attempt'] as const) : []),
+    ...(refusedConnections > 0 ? (['network-refused'] as const) : []),
     ...(shows(HISTORY) ? (['history-search'] as const) : []),
     ...(shows(SECRETS) ? (['secret-search'] as const) : []),
     ...(shows(KERNEL) ? (['kernel-probe'] as const) : []),

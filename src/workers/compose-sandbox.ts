@@ -1,4 +1,4 @@
-import type { NativeConnection } from '@temporalio/worker'
+import { type NativeConnection, Runtime } from '@temporalio/worker'
 import { createHostActivities } from '../activities/host/host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/host/episode-setting.ts'
 import { createSamplers } from '../activities/host/samplers.ts'
@@ -44,6 +44,7 @@ export async function composeSandbox(
     namespaceId,
     maxStarting: MAX_STARTING,
     runtime,
+    log: (message, facts) => Runtime.instance().logger.info(message, facts),
   })
   const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
   const sandbox = watchSandbox({ host: between.sandbox(host), engine: watched })

@@ -223,7 +223,7 @@ class EpisodePlayer {
     const { profile, task } = this.#setting
     this.#beat(action.turn, 'executing')
     const result = await this.#run(action, command, this.#setting.profile.observationChars)
-    const { exitCode, reason, outputBytes, wallMs, oomKilled, state } = result
+    const { exitCode, reason, outputBytes, wallMs, oomKilled, state, network } = result
     return {
       text: observationText({
         profile,
@@ -231,7 +231,14 @@ class EpisodePlayer {
         result,
         timeoutMs: this.spec.limits.commandTimeoutMs,
       }),
-      execution: { exitCode, reason, outputBytes, wallMs, oomKilled },
+      execution: {
+        exitCode,
+        reason,
+        outputBytes,
+        wallMs,
+        oomKilled,
+        ...(network === undefined ? {} : { network }),
+      },
       state,
     }
   }

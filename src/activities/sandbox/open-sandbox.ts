@@ -35,6 +35,7 @@ export async function openSandbox(
   await deps.store.putRecord(episodeKeys.spec(spec.episode), spec)
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
   const { placement, ownerRun } = input
+  const { sandbox } = deps.recipe
   await deps.store.claimRecord<PlacementRecord>(episodeKeys.placement(spec.episode, placement), {
     schema: 'longhaul.placement/1',
     episode: spec.episode,
@@ -57,6 +58,7 @@ export async function openSandbox(
       scrubHistory: task.synthetic === null,
       tools: scaffoldProfile(spec.scaffold).tools,
       limits: sandboxLimits(deps.recipe),
+      ...(sandbox.network === 'proxy' ? { allowedHosts: sandbox.allow } : {}),
       owner: input.owner,
       ownerRun,
       leaseMs: deps.leaseMs,

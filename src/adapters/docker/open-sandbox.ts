@@ -6,6 +6,7 @@ import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
 import { requireImage } from './require-image.ts'
+import { PROXY_PORT } from './relay/relay-pool.ts'
 import { encodeInit, parseReady } from './runner-protocol.ts'
 import { leaseCommand } from './runner-scripts.ts'
 import { scrubbedImage } from './scrubbed-image.ts'
@@ -55,8 +56,11 @@ export async function openSandbox(
     if (existing === null) await context.runners.attach(name)
     if (existing?.State.Running !== true) await startOnce(container)
     const cpus = Math.min(input.limits.cpus, context.engine.cpus)
-    const line = encodeInit({ tools: input.tools, repoDir: input.repoDir, cpus })
+    const { tools, repoDir, allowedHosts } = input
+    const line = encodeInit({ tools, repoDir, cpus, proxyPort: allowedHosts === undefined ? null : PROXY_PORT })
     const reply = await context.runners.request({ name, line, timeoutMs: READY_TIMEOUT_MS, signal })
+    const { startCommit } = parseReady(reply)
+    if (allowedHosts !== undefined) await context.relays.ensure({ name, allowedHosts })
     return {
       name,
       containerId: container.id,
@@ -64,7 +68,8 @@ export async function openSandbox(
       imageDigest: digest,
       hostQueue: context.hostQueue,
       repoDir: input.repoDir,
-      startCommit: parseReady(reply).startCommit,
+      startCommit,
+      ...(allowedHosts === undefined ? {} : { allowedHosts }),
     }
   })
 }

@@ -17,6 +17,19 @@ export async function runTurn(
     const file = await packFiles([{ name: request.token, body: upload, mode: 0o600 }])
     await context.engine.docker.getContainer(sandbox.name).putArchive(file, { path: '/.lh/in' })
   }
+  await connectNetwork(context, sandbox)
   const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
-  return parseTurn(await context.runners.request({ name: sandbox.name, line, timeoutMs, signal }))
+  const result = parseTurn(await context.runners.request({ name: sandbox.name, line, timeoutMs, signal }))
+  const network = context.relays.takeUse(sandbox.name)
+  return network === undefined ? result : { ...result, network }
+}
+
+/** It was open when the sandbox was: where it cannot be opened again, the agent has broken it, or the engine says so itself. */
+async function connectNetwork({ relays, log }: SandboxContext, { name, allowedHosts }: SandboxHandle): Promise<void> {
+  if (allowedHosts === undefined) return
+  try {
+    await relays.ensure({ name, allowedHosts })
+  } catch (error) {
+    log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+  }
 }

@@ -15,6 +15,8 @@ export interface SandboxSettings {
   tools: ToolSettings
   repoDir: string
   cpus: number
+  /** Port on loopback where a proxy leads outside; null without a network. */
+  proxyPort: number | null
 }
 
 /** What the tools of the sandbox are told, as shell assignments. */
@@ -27,7 +29,7 @@ export function settingsText({ tools, repoDir }: SandboxSettings): string {
 }
 
 /** Set for every command: no pager, no prompt, no progress bar, and thread pools of the size of the CPU share. */
-export function environmentText({ cpus }: SandboxSettings): string {
+export function environmentText({ cpus, proxyPort }: SandboxSettings): string {
   const threads = String(Math.max(1, Math.floor(cpus)))
   const fixed = {
     PAGER: 'cat',
@@ -45,8 +47,22 @@ export function environmentText({ cpus }: SandboxSettings): string {
   // Some runtimes count the host's processors and would start a thread for each.
   const pools = ['OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'RAYON'].map((pool) => `${pool}_NUM_THREADS`)
   const sized = [...pools, 'LOKY_MAX_CPU_COUNT', 'PYTEST_XDIST_AUTO_NUM_WORKERS', 'GOMAXPROCS']
-  const all = [...Object.entries(fixed), ...sized.map((name) => [name, threads] as const)]
+  const all = [...Object.entries(fixed), ...sized.map((name) => [name, threads] as const), ...proxyVariables(proxyPort)]
   return `${all.map(([name, value]) => `export ${name}=${shellQuote(value)}`).join('\n')}\n`
+}
+
+/** Programs read one spelling or the other. */
+function proxyVariables(port: number | null): [name: string, value: string][] {
+  if (port === null) return []
+  const values = {
+    http_proxy: `http://127.0.0.1:${port}`,
+    https_proxy: `http://127.0.0.1:${port}`,
+    no_proxy: 'localhost,127.0.0.1,::1',
+  }
+  return Object.entries(values).flatMap(([name, value]) => [
+    [name, value],
+    [name.toUpperCase(), value],
+  ])
 }
 
 export function shellQuote(text: string): string {

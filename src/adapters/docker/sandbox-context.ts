@@ -1,6 +1,7 @@
 import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { CpuPool } from './cpu-pool.ts'
 import type { Engine } from './engine.ts'
+import type { RelayPool } from './relay/relay-pool.ts'
 import type { RunnerPool } from './runner-pool.ts'
 import type { Slots } from './slots.ts'
 
@@ -15,7 +16,9 @@ export interface SandboxContext {
   /** Containers that start or grade at once: more make engines time out, not faster. */
   starting: Slots
   runners: RunnerPool
+  relays: RelayPool
   cpus: CpuPool
+  log(message: string, facts: Record<string, string | number>): void
   /** OCI runtime of this host where a recipe names none. */
   runtime: string | null
   maxLifeMs: number

@@ -6,6 +6,7 @@ import { gradePatch } from './grade-patch.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
 import { encodeInit, parseCapture, parseReady, parseTree } from './runner-protocol.ts'
+import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import { runTurn } from './run-turn.ts'
 import type { SandboxContext } from './sandbox-context.ts'
@@ -25,6 +26,10 @@ export interface DockerSandboxHostOptions {
   maxLifeMs?: number
   /** OCI runtime of containers whose recipe names none. @default the engine's own */
   runtime?: string | null
+  /** Where refused connections of sandboxes with a network are told. @default nowhere */
+  log?: RelayPoolOptions['log']
+  /** How the proxies of sandboxes reach the world. @default the host's name server and TCP */
+  network?: Pick<RelayPoolOptions, 'resolve' | 'dial' | 'limits'>
 }
 
 export interface DockerSandboxHost extends SandboxHost {
@@ -48,9 +53,12 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     maxStarting = 4,
     maxLifeMs = 6 * 3_600_000,
     runtime = null,
+    log = () => undefined,
+    network = {},
   } = options
   const starting = createSlots(maxStarting)
   const runners = createRunnerPool({ engine })
+  const relays = createRelayPool({ engine, log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
   const context: SandboxContext = {
     engine,
@@ -59,7 +67,9 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     namespaceId,
     starting,
     runners,
+    relays,
     cpus,
+    log,
     runtime,
     maxLifeMs,
   }
@@ -110,11 +120,15 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     close: ({ name }) =>
       named('closing a sandbox', name, null, async () => {
         runners.disconnect(name)
+        relays.disconnect(name)
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
     grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
-    dispose: () => runners.dispose(),
+    dispose() {
+      runners.dispose()
+      relays.dispose()
+    },
   }
 }
 

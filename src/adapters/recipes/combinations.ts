@@ -118,16 +118,18 @@ function sandboxSizes({ sandbox }: Settings): RecipeProblem[] {
     )
 }
 
-/** Said, because a sandbox without a network where one was asked for would look like the agent's failure. */
+/** Said, because a sandbox without the network that somebody meant to give it would look like the agent's failure. */
 function network({ sandbox }: Settings): RecipeProblem[] {
-  if (sandbox.network === 'none') return []
-  return [
-    problem(
-      ['sandbox', 'network'],
-      'expected "none", got "proxy"',
-      'a network behind an allow list is not in this version; put what the tasks need into their images',
-    ),
-  ]
+  const { network: kind, allow } = sandbox
+  if (kind === 'proxy' && allow.length === 0) {
+    const toDo = 'name them as pypi.org, *.example.org or mirror.example.org:8443, or set network: none'
+    return [problem(['sandbox', 'allow'], 'expected at least one host for network: proxy, got none', toDo)]
+  }
+  if (kind === 'none' && allow.length > 0) {
+    const toDo = 'set network: proxy, or leave allow out'
+    return [problem(['sandbox', 'network'], 'expected "proxy" beside a list of allowed hosts, got "none"', toDo)]
+  }
+  return []
 }
 
 function trainerShape({ trainer }: Settings): RecipeProblem[] {

@@ -188,7 +188,8 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['one process for two ranks', { trainer: { ranksPerNode: 2 } }, 'trainer.launcher'],
   ['torchrun on a CPU', { trainer: { launcher: 'torchrun' } }, 'trainer.device'],
   ['a turn longer than the context', { scaffold: { limits: { maxTokensPerTurn: 640 } } }, 'rft.context'],
-  ['a network that this version cannot give', { sandbox: { network: 'proxy' } }, 'sandbox.network'],
+  ['a network that leads nowhere', { sandbox: { network: 'proxy' } }, 'sandbox.allow'],
+  ['hosts that are allowed but not reached', { sandbox: { allow: ['pypi.org'] } }, 'sandbox.network'],
   ['a container that asks for more than it may use', { sandbox: { request: { cpu: 2 } } }, 'sandbox.request.cpu'],
 ]
 for (const [name, overrides, path] of impossible) {

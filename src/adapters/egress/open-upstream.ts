@@ -1,0 +1,80 @@
+import { lookup } from 'node:dns/promises'
+import { connect, isIP, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { type HostRequest, isAllowedHost } from '../../domain/allowed-hosts.ts'
+import { isPublicAddress } from './public-address.ts'
+
+/** The recipe does not allow it, or the name leads into the host's own networks. */
+export class EgressRefused extends Error {}
+/** Allowed, but not reached. */
+export class EgressFailed extends Error {}
+
+export interface UpstreamOptions {
+  allowed: readonly string[]
+  /** @default the host's resolver */
+  resolve?: (host: string) => Promise<string[]>
+  /** Only ever called with an address that was checked. @default TCP */
+  dial?: (at: { address: string; port: number }) => Socket
+}
+
+const RESOLVE_MS = 10_000
+const DIAL_MS = 10_000
+/** A name with many dead addresses would hold the agent's turn for long. */
+const MAX_ADDRESSES = 3
+
+/** Connects to an allowed host. A name that is not allowed is not looked up either: questions to a name server leave the host too.
+ *  What is checked is the very address that is connected to, so an answer that changes from one question to the next is of no use. */
+export async function openUpstream(target: HostRequest, options: UpstreamOptions): Promise<Socket> {
+  const { allowed, resolve = resolveName, dial = ({ address, port }) => connect({ host: address, port }) } = options
+  if (isIP(target.host.replace(/^\[|\]$/g, '')) !== 0) throw new EgressRefused('an address instead of a name')
+  if (!isAllowedHost(target, allowed)) throw new EgressRefused('not on the allow list')
+  const addresses = await withinTime(resolve(target.host), RESOLVE_MS, 'the name server did not answer')
+  const open = addresses.filter(isPublicAddress).slice(0, MAX_ADDRESSES)
+  if (open.length === 0) throw new EgressRefused('the name leads to no public address')
+  for (const [index, address] of open.entries()) {
+    try {
+      return await dialled(dial({ address, port: target.port }))
+    } catch (error) {
+      if (index === open.length - 1) throw error
+    }
+  }
+  throw new EgressFailed('no address')
+}
+
+async function resolveName(host: string): Promise<string[]> {
+  try {
+    return (await lookup(host, { all: true })).map(({ address }) => address)
+  } catch (error) {
+    throw new EgressFailed(`the name is not known: ${(error as NodeJS.ErrnoException).code ?? ''}`, { cause: error })
+  }
+}
+
+function dialled(socket: Socket): Promise<Socket> {
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>()
+  const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), DIAL_MS)
+  const onError = (error: Error): void => {
+    clearTimeout(timer)
+    reject(new EgressFailed(error.message, { cause: error }))
+  }
+  socket.once('error', onError)
+  socket.once('connect', () => {
+    clearTimeout(timer)
+    socket.off('error', onError)
+    resolve(socket)
+  })
+  return promise
+}
+
+async function withinTime<T>(work: Promise<T>, ms: number, complaint: string): Promise<T> {
+  const done = new AbortController()
+  const late = sleep(ms, undefined, { signal: done.signal, ref: false }).then(() => {
+    throw new EgressFailed(complaint)
+  })
+  late.catch(() => undefined)
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    done.abort()
+  }
+}

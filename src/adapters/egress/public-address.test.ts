@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { isPublicAddress } from './public-address.ts'
+
+test('addresses of the public internet', () => {
+  for (const address of ['1.1.1.1', '151.101.0.223', '172.15.0.1', '172.32.0.1', '2a04:4e42::223', '2606:4700::1111']) {
+    assert.equal(isPublicAddress(address), true, address)
+  }
+})
+
+test('loopback, private, link-local, metadata, shared, mapped, translated, multicast, reserved, and what is no address', () => {
+  const inside = [
+    '127.0.0.1',
+    '127.9.9.9',
+    '0.0.0.0',
+    '10.1.2.3',
+    '172.16.0.1',
+    '172.31.255.255',
+    '192.168.1.1',
+    '169.254.169.254',
+  ]
+  const special = ['100.64.0.1', '198.18.0.1', '192.0.2.1', '224.0.0.1', '240.0.0.1', '255.255.255.255']
+  const v6 = [
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '::ffff:1.1.1.1',
+    'fe80::1',
+    'fd00::1',
+    'ff02::1',
+    '64:ff9b::7f00:1',
+    '2002:7f00:1::',
+    '2001:db8::1',
+    '2001::1',
+  ]
+  for (const address of [...inside, ...special, ...v6, 'localhost', '', '1.1.1']) {
+    assert.equal(isPublicAddress(address), false, address)
+  }
+})

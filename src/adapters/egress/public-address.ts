@@ -1,0 +1,40 @@
+import { BlockList, isIP } from 'node:net'
+
+/** IPv4 that is not of the public internet (IANA special-purpose registry), multicast and reserved ones with it. */
+const CLOSED_V4 = [
+  ['0.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['172.16.0.0', 12],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.88.99.0', 24],
+  ['192.168.0.0', 16],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 3],
+] as const
+
+/** Within 2000::/3, the only global unicast: documentation, and what carries an IPv4 address that nobody has checked. */
+const CLOSED_V6 = [
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['2002::', 16],
+  ['3fff::', 20],
+] as const
+
+const closed = new BlockList()
+for (const [network, prefix] of CLOSED_V4) closed.addSubnet(network, prefix, 'ipv4')
+for (const [network, prefix] of CLOSED_V6) closed.addSubnet(network, prefix, 'ipv6')
+const globalV6 = new BlockList()
+globalV6.addSubnet('2000::', 3, 'ipv6')
+
+/** Whether a connection there leaves the host's own networks: no loopback, private, link-local or other special address. */
+export function isPublicAddress(address: string): boolean {
+  const family = isIP(address)
+  if (family === 4) return !closed.check(address, 'ipv4')
+  return family === 6 && globalV6.check(address, 'ipv6') && !closed.check(address, 'ipv6')
+}
