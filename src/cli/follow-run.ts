@@ -83,7 +83,7 @@ export function announce(handle: RunHandle<unknown>, { console, json }: { consol
 }
 
 function howToReturn(workflowId: string): string {
-  const run = workflowId.replace(/^(train|eval)\//, '')
+  const run = workflowId.replace(/^(train|eval|grade)\//, '')
   return [
     `detached; ${workflowId} goes on`,
     `  watch it again   longhaul run status ${run} --follow`,

@@ -4,10 +4,13 @@ import { addCompare } from './commands/compare.ts'
 import { addDemo } from './commands/demo.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEvaluate } from './commands/evaluate.ts'
+import { addGrade } from './commands/grade.ts'
 import { addGradeLog } from './commands/grade-log.ts'
 import { addLedger } from './commands/ledger.ts'
+import { addPredictions } from './commands/predictions.ts'
 import { addReap } from './commands/reap.ts'
 import { addRecipe } from './commands/recipe.ts'
+import { addRegrade } from './commands/regrade.ts'
 import { addReport } from './commands/report.ts'
 import { addRun } from './commands/run.ts'
 import { addSchedule } from './commands/schedule.ts'
@@ -33,6 +36,9 @@ export function createProgram(context: CommandContext): Command {
     addSchedule,
     addRecipe,
     addLedger,
+    addGrade,
+    addRegrade,
+    addPredictions,
     addGradeLog,
     addReap,
     addDemo,

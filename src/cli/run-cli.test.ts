@@ -66,6 +66,9 @@ test('help goes to stdout with 0 and has examples; every command has help', asyn
     'compare',
     'report',
     'tasks',
+    'grade',
+    'regrade',
+    'predictions',
     'schedule',
     'ledger',
     'reap',
@@ -87,6 +90,8 @@ test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async ()
     ['evaluate', '--threshold', 'pass@1>=0.5'],
     ['train', '-c', 'seed'],
     ['run', 'stop', 'x'],
+    ['grade', 'gold'],
+    ['grade', 'gold', '--suite', 'demo', '--profile', 'mine'],
   ]) {
     const { exitCode, stdout, stderr } = await longhaul(...args)
     assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))

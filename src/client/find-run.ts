@@ -18,7 +18,7 @@ export interface FoundRun {
  */
 export async function findRun({ connection, run }: { connection: LonghaulConnection; run: string }): Promise<FoundRun> {
   return connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
-    for (const workflowId of [workflowIds.train(run), workflowIds.evaluation(run), run]) {
+    for (const workflowId of [workflowIds.train(run), workflowIds.evaluation(run), workflowIds.grading(run), run]) {
       const found = await describe(connection, workflowId)
       if (found !== null) return found
     }
@@ -38,7 +38,7 @@ async function describe({ client }: LonghaulConnection, workflowId: string): Pro
 
 async function findByAttribute(connection: LonghaulConnection, run: string): Promise<FoundRun | null> {
   if (!/^[A-Za-z0-9._-]+$/.test(run)) return null
-  const query = `TrainRun = '${run}' AND WorkflowType IN ('trainAgent', 'evaluate')`
+  const query = `TrainRun = '${run}' AND WorkflowType IN ('trainAgent', 'evaluate', 'gradePredictions')`
   const found: FoundRun[] = []
   try {
     for await (const info of connection.client.workflow.list({ query, pageSize: 50 })) {

@@ -17,9 +17,16 @@ export {
   triggerSchedule,
 } from './schedules.ts'
 export { startEvaluation, type StartEvaluationInput } from './start-evaluation.ts'
+export { startGrading, type StartGradingInput } from './start-grading.ts'
 export { startTraining, type StartTrainingInput } from './start-training.ts'
 export { type EpisodeCounts, type RunEvent, watchRun, type WatchRunInput } from './watch-run.ts'
 export { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 export type { Dependency, WorkflowWait, WorkflowWaits } from '../contracts/waits.types.ts'
 export type { FailureCode } from '../contracts/failure-codes.ts'
-export type { EvaluateResult, RunProgress, StageScore, TrainAgentResult } from '../contracts/workflows.types.ts'
+export type {
+  EvaluateResult,
+  GradePredictionsResult,
+  RunProgress,
+  StageScore,
+  TrainAgentResult,
+} from '../contracts/workflows.types.ts'

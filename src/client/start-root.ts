@@ -16,9 +16,16 @@ export interface RootInput {
   run?: string
 }
 
+/** Workflow types that have a run of their own, with the id of a run's workflow. */
+const ROOT_IDS = {
+  trainAgent: workflowIds.train,
+  evaluate: workflowIds.evaluation,
+  gradePredictions: workflowIds.grading,
+} as const
+
 export interface StartRootInput<T extends RootInput> {
   connection: LonghaulConnection
-  type: 'trainAgent' | 'evaluate'
+  type: keyof typeof ROOT_IDS
   input: T
   /** Part of the id where no run is named. */
   recipe: string
@@ -124,10 +131,10 @@ async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promis
  */
 async function isNameTaken<T extends RootInput>({ connection }: StartRootInput<T>, name: string): Promise<boolean> {
   if (!/^[A-Za-z0-9._-]+$/.test(name)) return false
-  const query = `TrainRun = '${name}' AND WorkflowType IN ('trainAgent', 'evaluate')`
+  const query = `TrainRun = '${name}' AND WorkflowType IN ('${Object.keys(ROOT_IDS).join("', '")}')`
   try {
     for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 20 })) {
-      const isOwnId = [workflowIds.train(name), workflowIds.evaluation(name)].some((id) => workflowId.startsWith(id))
+      const isOwnId = Object.values(ROOT_IDS).some((idFor) => workflowId.startsWith(idFor(name)))
       if (!isOwnId) return true
     }
     return false
@@ -163,7 +170,7 @@ function canonical(value: unknown): string {
 }
 
 function idOf<T extends RootInput>({ type }: StartRootInput<T>, run: string): string {
-  return type === 'trainAgent' ? workflowIds.train(run) : workflowIds.evaluation(run)
+  return ROOT_IDS[type](run)
 }
 
 /** 0 → a, 25 → z, 26 → aa. */

@@ -4,9 +4,18 @@
  */
 import type { ArtifactRef } from './artifacts.types.ts'
 import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { GradingCounts, GradingScore, ShortVerdict } from './grading.types.ts'
 import type { PolicyRef } from './policy.types.ts'
 import type { SandboxHandle } from './sandbox.types.ts'
-import type { EpisodeInput, EpisodeResult, PreparedSuite, ResolvedRun, StageScore } from './workflows.types.ts'
+import type {
+  EpisodeInput,
+  EpisodeResult,
+  GradePredictionsInput,
+  OpenedGrading,
+  PreparedSuite,
+  ResolvedRun,
+  StageScore,
+} from './workflows.types.ts'
 
 /** Queue `control`: short bookkeeping. */
 export interface ControlActivities {
@@ -23,6 +32,20 @@ export interface ControlActivities {
   promote(input: { run: string; policy: PolicyRef; score: StageScore }): Promise<{ number: number }>
   /** The last word on an episode that was never graded (infra, cancelled). */
   recordUngraded(input: EpisodeInput & { disposition: Disposition; failure: string | null }): Promise<EpisodeResult>
+  /** Names the run, stores what it grades and with which limits. */
+  openGrading(input: OpenGradingInput): Promise<OpenedGrading>
+  /** The reason for a patch whose graders all died. */
+  recordUngradedPatch(input: { run: string; index: number; failure: string }): Promise<ShortVerdict>
+}
+
+/** What kind of root a run has. */
+export type RunKind = 'train' | 'eval' | 'grade'
+
+export interface OpenGradingInput extends Omit<GradePredictionsInput, 'opened' | 'from' | 'counts' | 'paused'> {
+  workflowId: string
+  firstExecutionRunId: string
+  /** `YYYY-MM-DD` of the workflow's start: part of the name. */
+  date: string
 }
 
 export interface ResolveRecipeInput {
@@ -33,7 +56,7 @@ export interface ResolveRecipeInput {
   /** The workflow that owns the run, for put-if-absent of the run's name. */
   workflowId: string
   firstExecutionRunId: string
-  kind: 'train' | 'eval'
+  kind: RunKind
   /** `YYYY-MM-DD` of the workflow's start: part of the name. */
   date: string
 }
@@ -65,6 +88,8 @@ export interface SandboxActivities {
     repeat: number
   }): Promise<{ ok: boolean }>
   openSandbox(input: EpisodeInput & { placement: number; owner: string }): Promise<SandboxHandle>
+  /** One patch of a grading run, by its place in the plan. */
+  gradePatch(input: { run: string; index: number }): Promise<ShortVerdict>
   gradeSubmission(
     input: EpisodeInput & { disposition: Disposition; patch: ArtifactRef | null; owner: string },
   ): Promise<EpisodeResult>
@@ -126,11 +151,22 @@ export interface ArtifactActivities {
     score: StageScore
     evaluation: ArtifactRef
   }>
+  /** Scores and counts of a grading run from its verdicts. */
+  closeGrading(input: { run: string }): Promise<ClosedGrading>
   /** @param input durations in seconds by phase, in order */
   writeReport(input: {
     run: string
     durations: Record<string, number>
   }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
+}
+
+export interface ClosedGrading {
+  result: ArtifactRef
+  counts: GradingCounts
+  graded: GradingScore | null
+  official: GradingScore | null
+  /** Verdicts that differ from the first ones. */
+  changed: number
 }
 
 export interface BuiltBatch {

@@ -59,6 +59,33 @@ export const suiteKeys = {
   gated: (hash: string, repeats: number) => `suites/${hash}/gated-${repeats}.json`,
 }
 
+export const predictionKeys = {
+  set: (hash: string) => `predictions/${hash}.json`,
+  /** By content, so that equal patches of any files are one. */
+  patch: (sha256: string) => `predictions/patches/${sha256}.diff`,
+}
+
+/** What identifies the grading of one patch: run, profile and patch, never an attempt. */
+export interface GradingIdentity {
+  run: string
+  taskId: string
+  profile: string
+  episode: string | null
+  patchSha256: string
+}
+
+export const gradingKeys = {
+  plan: (run: string) => `runs/${run}/grading/plan.json`,
+  result: (run: string) => `runs/${run}/grading/result.json`,
+  /** An episode's patch is graded anew beside its first grading, which stays. */
+  file: ({ run, taskId, profile, episode, patchSha256 }: GradingIdentity, file: string) => {
+    const patch = patchSha256.slice(0, 16)
+    return episode === null
+      ? `runs/${run}/grading/${profile}/${taskId}/${patch}/${file}`
+      : `episodes/${episode}/grading/${profile}/again/${run}/${patch}/${file}`
+  },
+}
+
 export const policyKeys = {
   directory: (version: string) => `policies/${version}`,
   checkpoint: (version: string) => `checkpoints/${version}`,

@@ -4,6 +4,7 @@ const pad = (value: number, width: number): string => String(value).padStart(wid
 export const workflowIds = {
   train: (run: string) => `train/${run}`,
   evaluation: (run: string) => `eval/${run}`,
+  grading: (run: string) => `grade/${run}`,
   gate: (parent: string, suite: string) => `${parent}/gate/${suite}`,
   rft: (parent: string) => `${parent}/rft`,
   reinforce: (parent: string, stage: string) => `${parent}/${stage}`,

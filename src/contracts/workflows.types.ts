@@ -1,7 +1,9 @@
 /** Inputs and results of every workflow: one JSON object each, nearly all optional for the roots. References and small scalars only. */
 import type { ArtifactRef } from './artifacts.types.ts'
 import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { GradingCounts, GradingScore } from './grading.types.ts'
 import type { PolicyRef } from './policy.types.ts'
+import type { GradingProfile } from './tasks.types.ts'
 
 /** `{"recipe": "demo"}` is enough. */
 export interface TrainAgentInput {
@@ -47,6 +49,57 @@ export interface EvaluateInput {
 export interface EvaluateResult extends StageScore {
   run: string
   evaluation: ArtifactRef
+}
+
+/** Root form: `{"predictions": FILE, "suite": FILE}` or `{"regrade": RUN}`, with files as the workers see them. */
+export interface GradePredictionsInput {
+  /** Hash of stored predictions, a file of them, or `gold`. */
+  predictions?: string
+  /** Hash of a stored suite, a file of rows, or `RECIPE:train`, `RECIPE:heldOut`. */
+  suite?: string
+  /** Instead of both: grade the stored patches of this run again. */
+  regrade?: string
+  /** Of that run only these stages. @default all */
+  stages?: string[]
+  /** @default each task's own */
+  profile?: GradingProfile
+  /** Whose limits containers have. @default the suite's or the regraded run's, else "nightly" */
+  recipe?: string
+  recipeText?: string
+  overrides?: Record<string, unknown>
+  /** Continues the run of that name (same request) or names a new one. */
+  run?: string
+  /** Continue-as-new state. */
+  opened?: OpenedGrading
+  from?: number
+  counts?: GradingProgress
+  paused?: boolean
+}
+
+export interface OpenedGrading {
+  run: string
+  /** For summaries. */
+  name: string
+  /** Patches to run: places 0 to this − 1 of the plan. */
+  patches: number
+}
+
+/** Counts of the patches that were run. */
+export interface GradingProgress {
+  resolved: number
+  unresolved: number
+  couldNotGrade: number
+  /** Failure of the last one that infrastructure kept from a verdict. */
+  failure: string | null
+}
+
+export interface GradePredictionsResult {
+  run: string
+  result: ArtifactRef
+  counts: GradingCounts
+  graded: GradingScore | null
+  official: GradingScore | null
+  changed: number
 }
 
 /** What `resolveRecipe` gives to workflows: the few scalars that decide control flow. */

@@ -1,6 +1,6 @@
 import { createArtifactActivities } from '../activities/artifacts/artifact-activities.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
-import { createTaskReader } from '../activities/stored-tasks.ts'
+import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
@@ -14,6 +14,7 @@ export async function composeArtifacts(environment: WorkerEnvironment, between: 
     store,
     recipes: createRecipeReader(store),
     tasks: createTaskReader(store),
+    suites: createSuiteReader(store),
   })
   return {
     workers: [{ taskQueue: QUEUES.artifacts, maxConcurrentActivityTaskExecutions: 4, activities }],

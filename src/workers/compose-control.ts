@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
 import { createControlActivities } from '../activities/control/control-activities.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
-import { createSuiteReader } from '../activities/stored-tasks.ts'
+import { createPlanReader } from '../activities/grading/stored-plan.ts'
+import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
 import { loadTasks } from '../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../adapters/trainer-job/policy-directory.ts'
@@ -20,6 +21,8 @@ export async function composeControl(environment: WorkerEnvironment, between: In
     store,
     recipes: createRecipeReader(store),
     suites: createSuiteReader(store),
+    tasks: createTaskReader(store),
+    plans: createPlanReader(store),
     loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs }),
     loadTasks,
     importBase: (base) => importBasePolicy({ store, directory: findModel(base, environment.recipeDirs) }),

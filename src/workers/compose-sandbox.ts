@@ -4,6 +4,7 @@ import { createSettingResolver, turnSeed } from '../activities/host/episode-sett
 import { createSamplers } from '../activities/host/samplers.ts'
 import { createSandboxActivities } from '../activities/sandbox/sandbox-activities.ts'
 import { createImageProvider } from '../activities/sandbox/task-images.ts'
+import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
 import { watchImages, watchSandbox } from '../activities/waits/watch-sandbox.ts'
@@ -68,6 +69,7 @@ export async function composeSandbox(
           hostId,
           leaseMs: environment.leaseMs,
           suites: createSuiteReader(store),
+          plans: createPlanReader(store),
           ensureImage: watchImages({
             engine: watched,
             ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),

@@ -106,7 +106,17 @@ async function playScenarios(client: Client): Promise<string[]> {
 
   const refused = await start('trainAgent', 'golden/refused', { recipe: 'refused' })
   await refused.result().catch(() => undefined)
-  return [plain, steered, alone, cancelled, refused].map(({ workflowId }) => workflowId)
+
+  const graded = await start('gradePredictions', 'golden/graded', { predictions: 'gold', suite: 'demo:heldOut' })
+  await graded.executeUpdate('pause')
+  await graded.executeUpdate('resume')
+  await graded.result()
+
+  const dropped = await start('gradePredictions', 'golden/dropped', { regrade: 'golden-plain' })
+  await dropped.executeUpdate('pause')
+  await dropped.cancel()
+  await dropped.result().catch(() => undefined)
+  return [plain, steered, alone, cancelled, refused, graded, dropped].map(({ workflowId }) => workflowId)
 }
 
 if (import.meta.main) await main()

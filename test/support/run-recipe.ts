@@ -25,20 +25,15 @@ export async function runRecipe({ connection, input, limitMs, say, onStart }: Ru
   return { workflowId: handle.workflowId, outcome }
 }
 
-export interface OutcomeInput {
+export interface OutcomeInput<T> {
   connection: LonghaulConnection
-  handle: RunHandle<TrainAgentResult>
+  handle: RunHandle<T>
   limitMs: number
   say: (line: string) => void
 }
 
 /** @throws Error that names the phase which the run was in when the limit came */
-export async function outcomeOf({
-  connection,
-  handle,
-  limitMs,
-  say,
-}: OutcomeInput): Promise<RunOutcome<TrainAgentResult>> {
+export async function outcomeOf<T>({ connection, handle, limitMs, say }: OutcomeInput<T>): Promise<RunOutcome<T>> {
   const limit = AbortSignal.timeout(limitMs)
   const startedAt = Date.now()
   let phase = 'starting'

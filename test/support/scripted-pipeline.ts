@@ -140,6 +140,16 @@ export function scriptedPipeline({
       failure: null,
     }),
     closeSandbox: () => undefined,
+    openGrading: ({ run }) => ({ run: run ?? 'grade-2026-01-01-a', name: '40 predictions for held-out', patches: 40 }),
+    gradePatch: ({ index }) => ({ kind: index % 2 === 0 ? 'resolved' : 'unresolved', reason: null }),
+    recordUngradedPatch: ({ failure }) => ({ kind: 'could-not-grade', reason: failure }),
+    closeGrading: ({ run }) => ({
+      result: artifact(`runs/${run}/grading/result.json`),
+      counts: { resolved: 20, unresolved: 20, couldNotGrade: 0, empty: 0, incomplete: 0 },
+      graded: { mean: 0.5, sem: 0.08, interval: { low: 0.34, high: 0.66 }, tasks: 40, attempts: 40 },
+      official: { mean: 0.5, sem: 0.08, interval: { low: 0.34, high: 0.66 }, tasks: 40, attempts: 40 },
+      changed: 0,
+    }),
     recordUngraded: (input) => ({
       episode: `${input.run}/${input.stage}/${input.iteration}/${input.taskId}/${input.index}`,
       disposition: input.disposition,

@@ -2,7 +2,8 @@ import type { ArtifactActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { activity } from '../activity-runtime.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
-import type { TaskReader } from '../stored-tasks.ts'
+import { closeGrading } from '../grading/close-grading.ts'
+import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { buildBatch } from './build-batch.ts'
 import { summarizeEvaluation } from './summarize-evaluation.ts'
 import { writeReport } from './write-report.ts'
@@ -11,6 +12,7 @@ export interface ArtifactDependencies {
   store: ArtifactStore
   recipes: RecipeReader
   tasks: TaskReader
+  suites: SuiteReader
 }
 
 /** What reads many records and writes few. */
@@ -19,6 +21,7 @@ export function createArtifactActivities(deps: ArtifactDependencies): ArtifactAc
   return {
     buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
     summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
+    closeGrading: activity((input) => closeGrading(deps, input)),
     writeReport: activity((input) => writeReport({ store }, input)),
   }
 }

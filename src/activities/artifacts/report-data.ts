@@ -1,5 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
@@ -25,6 +26,13 @@ export async function gatherReportData(
   { run, durations }: { run: string; durations: Record<string, number> },
 ): Promise<ReportData> {
   const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
+  if (claim.kind === 'grade') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected a training run or an evaluation; a run that graded patches has counts and scores alone',
+      details: { run },
+    })
+  }
   const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
   const all = await readEvaluations(store, run)
   const evaluations = all.filter(({ name }) => !isOnTheWay(name))

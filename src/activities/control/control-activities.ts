@@ -2,7 +2,9 @@ import type { ControlActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { activity } from '../activity-runtime.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
-import type { SuiteReader } from '../stored-tasks.ts'
+import { openGrading } from '../grading/open-grading.ts'
+import { instanceAt, type PlanReader, recordUngraded as recordUngradedPatch } from '../grading/stored-plan.ts'
+import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { closeGate } from './close-gate.ts'
 import { planIteration, readPlanPage } from './plan-iteration.ts'
 import { type BaseImporter, promote, resolvePolicy } from './policies.ts'
@@ -14,6 +16,8 @@ export interface ControlDependencies {
   store: ArtifactStore
   recipes: RecipeReader
   suites: SuiteReader
+  tasks: TaskReader
+  plans: PlanReader
   loadRecipe: RecipeLoader
   loadTasks: TaskLoader
   importBase: BaseImporter
@@ -32,5 +36,9 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
     resolvePolicy: activity(async ({ run, policy }) => resolvePolicy(await withRecipe(run), policy)),
     promote: activity((input) => promote(store, input)),
     recordUngraded: activity((input) => recordUngraded(store, input)),
+    openGrading: activity((input) => openGrading(deps, input)),
+    recordUngradedPatch: activity(async ({ run, index, failure }) =>
+      recordUngradedPatch(store, run, instanceAt(await deps.plans(run), index), failure),
+    ),
   }
 }

@@ -1,9 +1,8 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { suiteKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import type { SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
+import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
-import { sha256Hex } from '../hash.ts'
+import { storeSuite } from '../store-suite.ts'
 import { suiteName } from './resolve-recipe.ts'
 
 export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<Task[]>
@@ -21,14 +20,7 @@ export async function prepareSuite(
   // Curation is for training: an evaluation is of the whole published set.
   const loaded = await deps.loadTasks(source, which === 'train' ? recipe.data.filters : undefined)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
-  const hash = sha256Hex(JSON.stringify([source, tasks.map(({ taskId, rowHash }) => [taskId, rowHash])]))
-  const name = suiteName(recipe, which)
-  const manifest: SuiteManifest = { hash, name, source, taskIds: tasks.map(({ taskId }) => taskId) }
-  const prepared = { suite: hash, name, tasks: tasks.length }
-  if ((await store.readRecord<SuiteManifest>(suiteKeys.manifest(hash))) !== null) return prepared
-
-  // The manifest comes last: a suite that has one is whole.
-  for (const task of tasks) await store.putRecord(suiteKeys.task(hash, task.taskId), task)
-  await store.claimRecord(suiteKeys.manifest(hash), manifest)
-  return prepared
+  // Stored under the name that its first recipe gave it; a run calls it by its own.
+  const { hash } = await storeSuite(store, { name: suiteName(recipe, which), source, tasks })
+  return { suite: hash, name: suiteName(recipe, which), tasks: tasks.length }
 }

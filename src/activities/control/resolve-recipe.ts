@@ -1,11 +1,11 @@
-import type { ResolveRecipeInput } from '../../contracts/activities.types.ts'
+import type { ResolveRecipeInput, RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
-import { allocateRun, isRunName } from './run-names.ts'
+import { allocateRun, requireRunName } from './run-names.ts'
 
 export type RecipeLoader = (input: {
   name: string
@@ -18,12 +18,7 @@ export async function resolveRecipe(
   deps: { store: ArtifactStore; loadRecipe: RecipeLoader },
   input: ResolveRecipeInput,
 ): Promise<ResolvedRun> {
-  if (input.run !== undefined && !isRunName(input.run)) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected run to be 1 to 100 letters, digits, ".", "_" or "-", got ${JSON.stringify(input.run)}`,
-    })
-  }
+  requireRunName(input.run)
   const { recipe, hash } = await deps.loadRecipe({
     name: input.recipe,
     ...(input.recipeText === undefined ? {} : { text: input.recipeText }),
@@ -59,7 +54,7 @@ export function suiteName(recipe: Recipe, which: 'train' | 'heldOut'): string {
 }
 
 /** What no worker of this version can run is refused before anything starts, not after hours. */
-function refuseUntrainable(recipe: Recipe, kind: 'train' | 'eval'): void {
+function refuseUntrainable(recipe: Recipe, kind: RunKind): void {
   if (kind === 'train' && recipe.policyServer.kind === 'chat') {
     throw new LonghaulError({
       code: 'Config.Invalid',

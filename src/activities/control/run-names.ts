@@ -1,3 +1,4 @@
+import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
@@ -6,7 +7,7 @@ import { runKeys } from '../../contracts/keys.ts'
 export interface RunClaim {
   schema: 'longhaul.run/1'
   run: string
-  kind: 'train' | 'eval'
+  kind: RunKind
   recipe: string
   recipeHash: string
   workflowId: string
@@ -59,7 +60,16 @@ function wishedName({ workflowId, kind }: AllocateRunInput): string | null {
     : null
 }
 
-export function isRunName(name: string): boolean {
+/** @throws LonghaulError `Config.Invalid` for a name that could not be part of ids and keys */
+export function requireRunName(run: string | undefined): void {
+  if (run === undefined || isRunName(run)) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected run to be 1 to 100 letters, digits, ".", "_" or "-", got ${JSON.stringify(run)}`,
+  })
+}
+
+function isRunName(name: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(name)
 }
 

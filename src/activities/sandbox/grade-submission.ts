@@ -13,7 +13,7 @@ import { sandboxLimits } from './open-sandbox.ts'
 import { type Graded, type GradingDependencies, runGrading } from './run-grading.ts'
 
 /** No repair is larger; beyond it a patch is an attack on whoever stores, applies and reads it. */
-const MAX_PATCH_BYTES = 5_000_000
+export const MAX_PATCH_BYTES = 5_000_000
 
 export interface SubmissionInput extends EpisodeInput {
   disposition: Disposition

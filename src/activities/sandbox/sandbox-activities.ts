@@ -4,6 +4,8 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import { activity } from '../activity-runtime.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
+import { gradePatch } from '../grading/grade-patch.ts'
+import type { PlanReader } from '../grading/stored-plan.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { gateTask } from './gate-task.ts'
 import { gradeSubmission } from './grade-submission.ts'
@@ -16,6 +18,7 @@ export interface SandboxDependencies {
   recipes: RecipeReader
   tasks: TaskReader
   suites: SuiteReader
+  plans: PlanReader
   hostId: string
   leaseMs: number
   ensureImage: EnsureImage
@@ -29,6 +32,13 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
     ),
     gradeSubmission: activity(async (input, { signal, attempt }) =>
       gradeSubmission(
+        { ...deps, recipe: await deps.recipes(input.run) },
+        { ...input, ...ownerOf(), attempt, isLastAttempt: isLastAttempt() },
+        signal,
+      ),
+    ),
+    gradePatch: activity(async (input, { signal, attempt }) =>
+      gradePatch(
         { ...deps, recipe: await deps.recipes(input.run) },
         { ...input, ...ownerOf(), attempt, isLastAttempt: isLastAttempt() },
         signal,

@@ -19,6 +19,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../options.ts'
+import { readGrading, renderGrading } from '../show-grading.ts'
 import { newestReport, reportOf } from '../show-report.ts'
 
 /** Beyond what the end of a run shows. */
@@ -63,6 +64,12 @@ interface ReportOptions {
 
 async function show(run: string, { html, json }: ReportOptions, { console }: CommandContext): Promise<void> {
   const store = await openStore()
+  const grading = html === undefined ? await readGrading(store, run) : null
+  if (grading !== null) {
+    if (json === true) console.record(grading)
+    else console.out(renderGrading(grading))
+    return
+  }
   const data = await reportOf(store, run)
   if (html !== undefined) await writeFile(html, renderHtmlReport(data))
   if (json === true) {

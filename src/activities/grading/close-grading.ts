@@ -1,0 +1,87 @@
+import type { ClosedGrading } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { GradedInstance, GradingCounts, GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
+import { gradingKeys } from '../../contracts/keys.ts'
+import { type MissingTask, scoreGrading } from '../../domain/grading-summary.ts'
+import { isChanged } from '../../domain/grading-rules.ts'
+import { readOrThrow, type SuiteReader, type TaskReader } from '../stored-tasks.ts'
+import { readVerdict } from './stored-plan.ts'
+
+export interface CloseDependencies {
+  store: ArtifactStore
+  tasks: TaskReader
+  suites: SuiteReader
+}
+
+/**
+ * Counts and scores of a grading run, from its plan and its verdicts alone.
+ * @throws LonghaulError `Artifact.Missing` where a patch has neither a verdict nor a reason for having none
+ */
+export async function closeGrading(deps: CloseDependencies, { run }: { run: string }): Promise<ClosedGrading> {
+  const { store } = deps
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
+  const instances = await readInstances(store, plan)
+  const missing = await missingTasks(deps, plan)
+  const repoOf = async (suite: string, taskId: string): Promise<string> => (await deps.tasks({ suite, taskId })).repo
+  const judged = []
+  for (const [place, { taskId, kind }] of instances.entries()) {
+    judged.push({ taskId, kind, repo: await repoOf(plan.instances[place]?.suite ?? '', taskId) })
+  }
+  const { graded, official } = scoreGrading(judged, missing)
+  const counts = countVerdicts(instances, missing.length)
+  const { source, profile, suite } = plan
+  const record: GradingRecord = {
+    schema: 'longhaul.grading/1',
+    run,
+    source,
+    profile,
+    suite,
+    counts,
+    graded,
+    official,
+    instances,
+  }
+  const result = await store.putRecord(gradingKeys.result(run), record)
+  return { result, counts, graded, official, changed: instances.filter(isChanged).length }
+}
+
+async function readInstances(store: ArtifactStore, plan: GradingPlan): Promise<GradedInstance[]> {
+  const instances: GradedInstance[] = []
+  for (const instance of plan.instances) {
+    const { taskId, model, profile, episode, before } = instance
+    const verdict = await readVerdict(store, plan.run, instance)
+    if (verdict === null) {
+      throw new LonghaulError({
+        code: 'Artifact.Missing',
+        message: 'Expected a verdict, or the reason for having none',
+        details: { run: plan.run, task: taskId },
+      })
+    }
+    instances.push({ taskId, model, profile, episode, before, ...verdict })
+  }
+  return instances
+}
+
+/** A run's patches are no answer to a data set: nothing is missing there. */
+async function missingTasks({ suites, tasks }: CloseDependencies, plan: GradingPlan): Promise<MissingTask[]> {
+  if (plan.suite === null) return []
+  const { hash } = plan.suite
+  const given = new Set(plan.instances.map(({ taskId }) => taskId))
+  const missing: MissingTask[] = []
+  for (const taskId of (await suites(hash)).taskIds) {
+    if (!given.has(taskId)) missing.push({ taskId, repo: (await tasks({ suite: hash, taskId })).repo })
+  }
+  return missing
+}
+
+function countVerdicts(instances: readonly GradedInstance[], incomplete: number): GradingCounts {
+  const count = (choose: (instance: GradedInstance) => boolean): number => instances.filter(choose).length
+  return {
+    resolved: count(({ kind }) => kind === 'resolved'),
+    unresolved: count(({ kind }) => kind === 'unresolved'),
+    couldNotGrade: count(({ kind }) => kind === 'could-not-grade'),
+    empty: count(({ reason }) => reason === 'empty-patch'),
+    incomplete,
+  }
+}

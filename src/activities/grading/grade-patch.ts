@@ -1,0 +1,86 @@
+import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { GradingInstance, ShortVerdict } from '../../contracts/grading.types.ts'
+import { gradingKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { gatedDigest } from '../sandbox/gated-digest.ts'
+import { gradingFailed, isHostFailure, reasonOf } from '../sandbox/grading-failures.ts'
+import { sandboxLimits } from '../sandbox/open-sandbox.ts'
+import { type GradingDependencies, runGrading } from '../sandbox/run-grading.ts'
+import type { TaskReader } from '../stored-tasks.ts'
+import { identityOf, instanceAt, type PlanReader, recordUngraded } from './stored-plan.ts'
+
+export interface GradePatchInput {
+  run: string
+  index: number
+  owner: string
+  ownerRun: string
+  attempt: number
+  /** No further attempt will be made: what keeps this one from a verdict is the reason for having none. */
+  isLastAttempt: boolean
+}
+
+export type GradePatchDependencies = GradingDependencies & {
+  recipe: Recipe
+  tasks: TaskReader
+  plans: PlanReader
+  hostId: string
+}
+
+/** One patch of a grading run in a fresh container of this host. Its verdict is written once; a repetition reads it. */
+export async function gradePatch(
+  deps: GradePatchDependencies,
+  input: GradePatchInput,
+  signal: AbortSignal,
+): Promise<ShortVerdict> {
+  const { store } = deps
+  const instance = instanceAt(await deps.plans(input.run), input.index)
+  const identity = identityOf(input.run, instance)
+  const key = gradingKeys.file(identity, 'verdict.json')
+  const stored = await store.readRecord<VerdictRecord>(key)
+  if (stored !== null) return { kind: stored.kind, reason: stored.reason }
+  try {
+    const graded = await grade(deps, input, instance, signal)
+    const { record } = await store.claimRecord<VerdictRecord>(key, {
+      ...graded,
+      schema: 'longhaul.verdict/1',
+      episode: containerOwner(input.run, instance),
+    })
+    return { kind: record.kind, reason: record.reason }
+  } catch (error) {
+    // What keeps a grader from a verdict may be its host: the attempt fails, and any host takes the next.
+    if (signal.aborted || !isHostFailure(error)) throw error
+    if (input.isLastAttempt) return recordUngraded(store, input.run, instance, reasonOf(error.code))
+    throw gradingFailed(error, { host: deps.hostId, attempt: input.attempt })
+  }
+}
+
+async function grade(
+  deps: GradePatchDependencies,
+  { run, owner, ownerRun }: GradePatchInput,
+  instance: GradingInstance,
+  signal: AbortSignal,
+) {
+  const { suite, taskId, profile, patch } = instance
+  const task = await deps.tasks({ suite, taskId })
+  return runGrading(
+    deps,
+    {
+      run,
+      episode: containerOwner(run, instance),
+      owner,
+      ownerRun,
+      role: 'grader',
+      limits: sandboxLimits(deps.recipe),
+      patch: patch === null ? new Uint8Array() : await deps.store.get(patch),
+      ...(await gatedDigest(deps.store, { suite, taskId })),
+      task: { ...task, gradingProfile: profile },
+      logKey: gradingKeys.file(identityOf(run, instance), 'test_output.txt'),
+    },
+    signal,
+  )
+}
+
+/** What containers and verdicts carry as their episode: of this run, also where the patch came from another one's. */
+function containerOwner(run: string, { taskId, episode }: GradingInstance): string {
+  return episode === null ? `${run}/grading/${taskId}` : `${run}/again/${episode}`
+}

@@ -1,0 +1,242 @@
+/** What a grading run decides without a container: which patches, under which name and keys, and what it counts. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import { synthesizeSuite } from '../../adapters/datasets/synthetic/synthesize.ts'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import type { GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
+import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
+import type { PredictionSet } from '../../contracts/predictions.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import { createSuiteReader, createTaskReader, readOrThrow } from '../stored-tasks.ts'
+import { closeGrading } from './close-grading.ts'
+import { writeOfficialFiles } from './official-files.ts'
+import { openGrading } from './open-grading.ts'
+import { resolveSuite } from './resolve-suite.ts'
+import { identityOf, recordUngraded } from './stored-plan.ts'
+import { storePredictions } from './store-predictions.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'longhaul-grading-'))
+let store: ArtifactStore
+let rows: string
+let tasks: Task[]
+
+before(async () => {
+  store = createDirectoryStore({ root: join(root, 'store') })
+  rows = join(root, 'rows.jsonl')
+  const suite = synthesizeSuite({ seed: 5, split: 'eval', count: 5, offset: 0 })
+  writeFileSync(rows, suite.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
+  tasks = await loadTasks({ kind: 'rows', path: rows, limit: null })
+})
+
+after(() => rmSync(root, { recursive: true }))
+
+const deps = () => ({
+  store,
+  loadTasks,
+  loadRecipe: (input: { name: string }) => loadRecipe({ ...input, dirs: ['recipes'] }),
+  tasks: createTaskReader(store),
+  suites: createSuiteReader(store),
+})
+
+const ids = (): string[] => tasks.map(({ taskId }) => taskId)
+const at = (index: number): string => ids()[index] ?? ''
+
+function predictions(name: string, entries: [string, string][]): string {
+  const path = join(root, `${name}.json`)
+  const list = entries.map(([instance_id, model_patch]) => ({
+    instance_id,
+    model_patch,
+    model_name_or_path: 'lane/m',
+  }))
+  writeFileSync(path, JSON.stringify(list))
+  return path
+}
+
+const request = (run: string, file: string) => ({
+  predictions: file,
+  suite: rows,
+  run,
+  recipe: 'mini',
+  workflowId: `grade/${run}`,
+  firstExecutionRunId: run,
+  date: '2026-01-01',
+})
+
+const fails = (code: string, message: RegExp) => (error: unknown) => {
+  assert.ok(isLonghaulError(error), String(error))
+  assert.equal(error.code, code)
+  assert.match(error.message, message)
+  return true
+}
+
+test('a file of rows is a suite, and so are its hash and a recipe’s name; what is none of them is refused', async () => {
+  const { manifest, recipe } = await resolveSuite(deps(), rows)
+  assert.deepEqual([manifest.taskIds, recipe], [ids(), null])
+  assert.equal((await resolveSuite(deps(), manifest.hash)).manifest.hash, manifest.hash)
+  const named = await resolveSuite(deps(), 'mini:heldOut')
+  assert.deepEqual([named.manifest.name, named.recipe], ['mini-held-out', 'mini'])
+  await assert.rejects(resolveSuite(deps(), 'f'.repeat(64)), fails('Config.NotFound', /No suite with the hash/))
+  await assert.rejects(resolveSuite(deps(), 'what ever'), fails('Config.Invalid', /RECIPE:heldOut.*"what ever"/))
+})
+
+test('ids that the suite does not have: refused with their names and count, before anything is stored', async () => {
+  const { manifest } = await resolveSuite(deps(), rows)
+  const strangers = Array.from({ length: 7 }, (_, index): [string, string] => [`x__y-${index}`, 'p'])
+  const file = predictions('strangers', [[at(0), 'p'], ...strangers])
+  await assert.rejects(
+    storePredictions({ store, predictions: file, suite: manifest }),
+    fails('Config.Invalid', /it has no "x__y-0".* and 2 more.*unknown=7/),
+  )
+})
+
+test('patches are stored once by content, half characters and floods are faults, null is empty', async () => {
+  const { manifest } = await resolveSuite(deps(), rows)
+  const file = predictions('faults', [
+    [at(0), 'same'],
+    [at(1), 'same'],
+    [at(2), 'half \ud800'],
+    [at(3), 'x'.repeat(5_000_001)],
+    [at(4), ''],
+  ])
+  const set = await storePredictions({ store, predictions: file, suite: manifest })
+  assert.deepEqual(
+    set.predictions.map(({ patch, fault }) => [patch?.bytes ?? null, fault]),
+    [
+      [4, null],
+      [4, null],
+      [null, 'not-unicode'],
+      [null, 'too-large'],
+      [null, null],
+    ],
+  )
+  assert.equal(set.predictions[0]?.patch?.key, set.predictions[1]?.patch?.key)
+  assert.deepEqual(await readOrThrow<PredictionSet>(store, predictionKeys.set(set.hash)), set)
+  assert.deepEqual(await storePredictions({ store, predictions: set.hash, suite: manifest }), set)
+})
+
+test('the word gold: every task with the data set’s own patch', async () => {
+  const { manifest } = await resolveSuite(deps(), rows)
+  const set = await storePredictions({ store, predictions: 'gold', suite: manifest })
+  assert.equal(set.format, 'gold')
+  const first = set.predictions[0]
+  assert.deepEqual([first?.taskId, first?.model], [at(0), 'gold'])
+  assert.equal(Buffer.from(await store.get(first?.patch ?? assert.fail())).toString(), tasks[0]?.goldPatch)
+})
+
+test('the same request finds its run, a name that is taken by other patches is refused', async () => {
+  const one = predictions('one', [[at(0), 'a']])
+  const opened = await openGrading(deps(), request('mine', one))
+  assert.deepEqual([opened.run, opened.patches], ['mine', 1])
+  assert.deepEqual(await openGrading(deps(), { ...request('mine', one), firstExecutionRunId: 'again' }), opened)
+  const other = predictions('other', [[at(0), 'b']])
+  await assert.rejects(openGrading(deps(), request('mine', other)), fails('Run.RecipeConflict', /Run mine exists/))
+  await assert.rejects(
+    openGrading(deps(), { workflowId: 'w', firstExecutionRunId: 'r', date: '2026-01-01' }),
+    fails('Config.Invalid', /predictions and suite, or regrade/),
+  )
+  await assert.rejects(
+    openGrading(deps(), { regrade: 'nobody', workflowId: 'w', firstExecutionRunId: 'r', date: '2026-01-01' }),
+    fails('Config.NotFound', /patches of run nobody/),
+  )
+})
+
+test('another profile is asked for: refused where it cannot run a row, with the row and the reason', async () => {
+  const file = predictions('profiled', [[at(0), 'a']])
+  const ask = (profile: 'swebench-5' | 'rebench-v2', run: string) =>
+    openGrading(deps(), { ...request(run, file), profile })
+  await assert.rejects(ask('swebench-5', 'five'), fails('Config.Invalid', /swebench-5 can grade, but it cannot grade/))
+  await ask('rebench-v2', 'two')
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan('two'))
+  assert.equal(plan.instances[0]?.profile, 'rebench-v2')
+})
+
+test('a run ends: verdicts, patches without one, empty ones and missing tasks are counted apart, in both denominators', async () => {
+  const file = predictions('mixed', [
+    [at(3), ''],
+    [at(0), 'a'],
+    [at(1), 'b'],
+    [at(2), 'c'],
+  ])
+  const { run } = await openGrading(deps(), request('counted', file))
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
+  // What is not run comes last, whatever the order of the file.
+  assert.deepEqual(
+    plan.instances.map(({ taskId }) => taskId),
+    [at(0), at(1), at(2), at(3)],
+  )
+  await assert.rejects(closeGrading(deps(), { run }), fails('Artifact.Missing', /Expected a verdict/))
+  for (const [index, kind] of [
+    [0, 'resolved'],
+    [1, 'unresolved'],
+  ] as const) {
+    const instance = plan.instances[index] ?? assert.fail()
+    const identity = identityOf(run, instance)
+    const verdict: VerdictRecord = {
+      schema: 'longhaul.verdict/1',
+      episode: 'x',
+      taskId: instance.taskId,
+      kind,
+      reason: null,
+      profile: instance.profile,
+      from: 'container',
+      patchSha256: identity.patchSha256,
+      failToPass: { passed: 0, total: 1 },
+      passToPass: { passed: 0, total: 1 },
+      gradeMs: 1,
+      image: 'sha256:0',
+      signs: [],
+    }
+    await store.putRecord(gradingKeys.file(identity, 'verdict.json'), verdict)
+  }
+  await recordUngraded(store, run, plan.instances[2] ?? assert.fail(), 'Sandbox.EngineUnavailable')
+  const { counts, graded, official } = await closeGrading(deps(), { run })
+  assert.deepEqual(counts, { resolved: 1, unresolved: 2, couldNotGrade: 1, empty: 1, incomplete: 1 })
+  assert.deepEqual([graded?.mean.toFixed(3), graded?.tasks], ['0.333', 3])
+  assert.deepEqual([official?.mean, official?.tasks], [0.2, 5])
+  assert.ok(graded?.interval !== null && official?.interval !== null)
+
+  const [path = ''] = await writeOfficialFiles({ store, run, directory: join(root, 'out') })
+  assert.equal(path, join(root, 'out', 'lane__m.counted.json'))
+  const report = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
+  assert.deepEqual(report['empty_patch_ids'], [at(3)])
+  assert.deepEqual(report['incomplete_ids'], [at(4)])
+  assert.equal(report['submitted_instances'], 4)
+  // Records without logs say that no container ended: nothing that a harness would have read.
+  assert.equal(report['error_instances'], 3)
+  const folder = join(root, 'out/logs/run_evaluation/counted/lane__m', at(2))
+  assert.equal(readFileSync(join(folder, 'patch.diff'), 'utf8'), 'c')
+  assert.match(readFileSync(join(folder, 'run_instance.log'), 'utf8'), /could-not-grade \(Sandbox.EngineUnavailable\)/)
+})
+
+test('a grading run is graded again: its patches with their first verdicts, the first records untouched', async () => {
+  const opened = await openGrading(deps(), {
+    regrade: 'counted',
+    run: 'again',
+    workflowId: 'grade/again',
+    firstExecutionRunId: 'again',
+    date: '2026-01-01',
+  })
+  assert.equal(opened.patches, 3)
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan('again'))
+  assert.deepEqual(
+    plan.instances.map(({ before }) => before?.kind),
+    ['resolved', 'unresolved', 'could-not-grade'],
+  )
+  for (const instance of plan.instances) await recordUngraded(store, 'again', instance, 'image')
+  const { changed } = await closeGrading(deps(), { run: 'again' })
+  assert.equal(changed, 2)
+  const before = await readOrThrow<GradingRecord>(store, gradingKeys.result('counted'))
+  assert.equal(before.counts.resolved, 1)
+  await assert.rejects(
+    writeOfficialFiles({ store, run: 'again', directory: root }),
+    fails('Config.Invalid', /graded patches of counted/),
+  )
+})

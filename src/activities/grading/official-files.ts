@@ -1,0 +1,223 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { GradingInstance, GradingPlan, GradingRecord, ShortVerdict } from '../../contracts/grading.types.ts'
+import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
+import type { PredictionSet } from '../../contracts/predictions.types.ts'
+import type { GradingProfile, SuiteManifest, Task } from '../../contracts/tasks.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { gradeLog } from '../../grading/grade-log.ts'
+import { withoutTiming, withoutTimings } from '../../grading/test-names.ts'
+import { judgeRun } from '../../grading/verdict.ts'
+import { officialInstanceReport } from '../../report/official/instance-report.ts'
+import { rebenchV2Report, type V2Outcome } from '../../report/official/rebench-v2-report.ts'
+import {
+  officialModelName,
+  type OfficialPrediction,
+  officialRunReport,
+  runReportName,
+} from '../../report/official/run-report.ts'
+import { createSuiteReader, createTaskReader, readOrThrow } from '../stored-tasks.ts'
+import { evalScriptOf } from './eval-script.ts'
+import { identityOf } from './stored-plan.ts'
+
+export interface OfficialFilesInput {
+  store: ArtifactStore
+  run: string
+  /** Where `logs/` and the run report go; existing files of the same names are replaced. */
+  directory: string
+}
+
+/** What is read of one instance to write its files. */
+interface Graded {
+  instance: GradingInstance
+  task: Task
+  verdict: ShortVerdict
+  /** Null where no container ended. */
+  log: Uint8Array | null
+  record: VerdictRecord | null
+}
+
+/**
+ * Writes the files that the official harness would have left for the same predictions: logs and reports of each instance, and the
+ * report of the run. A set whose tasks are of several harnesses gets one run report for each of them.
+ * @returns paths of the run reports
+ * @throws LonghaulError `Config.Invalid` for a run that graded a run's patches: no harness has a layout for several attempts
+ */
+export async function writeOfficialFiles({ store, run, directory }: OfficialFilesInput): Promise<string[]> {
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
+  const { instances: verdicts } = await readOrThrow<GradingRecord>(store, gradingKeys.result(run))
+  if (plan.source.kind !== 'predictions' || plan.suite === null) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected a run that graded predictions, got one that graded patches of ${plan.source.kind === 'run' ? plan.source.run : run}; write them as predictions first: longhaul predictions`,
+    })
+  }
+  const readTask = createTaskReader(store)
+  const graded = new Map<string, Graded>()
+  for (const [place, instance] of plan.instances.entries()) {
+    const { suite, taskId, profile } = instance
+    const task = { ...(await readTask({ suite, taskId })), gradingProfile: profile }
+    const { kind, reason } = verdicts[place] ?? { kind: 'could-not-grade', reason: null }
+    graded.set(taskId, { instance, task, verdict: { kind, reason }, ...(await readRun(store, run, instance)) })
+  }
+  const set = await readOrThrow<PredictionSet>(store, predictionKeys.set(plan.source.hash))
+  const manifest = await createSuiteReader(store)(plan.suite.hash)
+  const inOrder = set.predictions.flatMap(({ taskId }) => graded.get(taskId) ?? [])
+  const write = async (path: string, content: string | Uint8Array): Promise<string> => {
+    const target = join(directory, path)
+    await mkdir(dirname(target), { recursive: true })
+    await writeFile(target, content)
+    return target
+  }
+  const profileOf = async (taskId: string): Promise<GradingProfile> =>
+    plan.profile ?? (await readTask({ suite: manifest.hash, taskId })).gradingProfile
+  return writeReports({ store, run, write, inOrder, manifest, profileOf, readTask })
+}
+
+type Write = (path: string, content: string | Uint8Array) => Promise<string>
+
+async function writeReports({
+  store,
+  run,
+  write,
+  inOrder,
+  manifest,
+  profileOf,
+  readTask,
+}: {
+  store: ArtifactStore
+  run: string
+  write: Write
+  inOrder: readonly Graded[]
+  manifest: SuiteManifest
+  profileOf: (taskId: string) => Promise<GradingProfile>
+  readTask: ReturnType<typeof createTaskReader>
+}): Promise<string[]> {
+  const idsBy = new Map<GradingProfile, string[]>()
+  for (const taskId of manifest.taskIds) {
+    const profile = await profileOf(taskId)
+    idsBy.set(profile, [...(idsBy.get(profile) ?? []), taskId])
+  }
+  const paths: string[] = []
+  const isMixed = idsBy.size > 1
+  for (const [profile, taskIds] of idsBy) {
+    const ofProfile = inOrder.filter(({ instance }) => instance.profile === profile)
+    if (profile === 'rebench-v2') {
+      const tasks = await Promise.all(taskIds.map((taskId) => readTask({ suite: manifest.hash, taskId })))
+      const outcomes: V2Outcome[] = []
+      for (const task of tasks)
+        outcomes.push(
+          await v2Outcome(
+            ofProfile.find((one) => one.task.taskId === task.taskId),
+            task,
+            write,
+          ),
+        )
+      paths.push(await write('eval_report.json', rebenchV2Report({ maxWorkers: 1, outcomes })))
+      continue
+    }
+    const predictions: OfficialPrediction[] = []
+    for (const one of ofProfile) predictions.push(await writeInstance(store, run, profile, one, write))
+    const model = (ofProfile[0] ?? inOrder[0])?.instance.model ?? 'none'
+    const name = runReportName({ model, runId: isMixed ? `${run}.${profile}` : run })
+    paths.push(await write(name, officialRunReport({ profile, taskIds, predictions })))
+  }
+  return paths
+}
+
+async function readRun(
+  store: ArtifactStore,
+  run: string,
+  instance: GradingInstance,
+): Promise<Pick<Graded, 'log' | 'record'>> {
+  if (instance.patch === null) return { log: null, record: null }
+  const identity = identityOf(run, instance)
+  return {
+    log: await store.read(gradingKeys.file(identity, 'test_output.txt')),
+    record: await store.readRecord<VerdictRecord>(gradingKeys.file(identity, 'verdict.json')),
+  }
+}
+
+/** What the harness would know of one instance, and the files that it would have left. */
+async function writeInstance(
+  store: ArtifactStore,
+  run: string,
+  profile: Exclude<GradingProfile, 'rebench-v2'>,
+  { instance, task, verdict, log, record }: Graded,
+  write: Write,
+): Promise<OfficialPrediction> {
+  const { taskId, model, patch, fault } = instance
+  const isEmpty = patch === null && fault === null
+  const folder = `logs/run_evaluation/${run}/${officialModelName(model)}/${taskId}`
+  if (isEmpty) return { taskId, model, isEmpty, resolved: null, logs: [] }
+  const applied = log !== null && verdict.reason !== 'patch-rejected'
+  const instanceLog = describeInstance({ instance, verdict, record, applyLog: applied ? null : log })
+  await write(`${folder}/run_instance.log`, instanceLog)
+  if (patch !== null) await write(`${folder}/patch.diff`, await store.get(patch))
+  if (!applied || log === null) return { taskId, model, isEmpty, resolved: null, logs: [instanceLog] }
+
+  await write(`${folder}/eval.sh`, evalScriptOf(task))
+  const hasTimedOut = verdict.reason === 'tests-timed-out'
+  await write(`${folder}/test_output.txt`, log)
+  const text = Buffer.from(log).toString()
+  const judged = hasTimedOut ? null : judgeRun(task, { kind: 'ran', log })
+  if (judged === null || judged.kind === 'could-not-grade') {
+    return { taskId, model, isEmpty, resolved: null, logs: [text, instanceLog] }
+  }
+  const resolved = judged.kind === 'resolved'
+  await write(
+    `${folder}/report.json`,
+    officialInstanceReport({ profile, taskId, resolved, tests: judged.tests, log: text }),
+  )
+  return { taskId, model, isEmpty, resolved, logs: [text, instanceLog] }
+}
+
+/** In place of the harness's own log: what was run where, and what kept it from a verdict. */
+function describeInstance({
+  instance: { taskId, profile, fault },
+  verdict,
+  record,
+  applyLog,
+}: Pick<Graded, 'instance' | 'verdict' | 'record'> & { applyLog: Uint8Array | null }): string {
+  return [
+    `Longhaul graded ${taskId} as ${profile}`,
+    `verdict: ${verdict.kind}${verdict.reason === null ? '' : ` (${verdict.reason})`}`,
+    ...(fault === null ? [] : [`patch: ${fault}`]),
+    ...(record === null ? [] : [`image: ${record.image}`, `tests: ${(record.gradeMs / 1000).toFixed(2)} s`]),
+    ...(applyLog === null ? [] : ['what applying the patch said:', Buffer.from(applyLog).toString()]),
+    '',
+  ].join('\n')
+}
+
+/** Tasks without a prediction are errors there: the gold patch is never taken for them. */
+async function v2Outcome(graded: Graded | undefined, task: Task, write: Write): Promise<V2Outcome> {
+  const { taskId } = task
+  const lists = {
+    taskId,
+    failToPass: task.failToPass.map(withoutTiming),
+    passToPass: task.passToPass.map(withoutTiming),
+  }
+  if (graded === undefined) return { ...lists, result: null, error: `Task ${taskId} has no prediction.` }
+  const { instance, log, record } = graded
+  if (instance.patch === null) {
+    const error = instance.fault ?? `Task ${taskId} missing patch/test_patch.`
+    return { ...lists, result: null, error }
+  }
+  if (log === null) return { ...lists, result: null, error: graded.verdict.reason ?? 'not graded' }
+  const read = gradeLog({
+    profile: LOG_PROFILES['rebench-v2'],
+    parser: task.installConfig.logParser,
+    log,
+    tests: task,
+  })
+  if (read.kind === 'refused') return { ...lists, result: null, error: read.message }
+  const logPath = `logs/${taskId}_log.txt`
+  // Python translates line ends when it reads a program's output as text.
+  await write(logPath, Buffer.from(log).toString().replaceAll(/\r\n?/g, '\n'))
+  const passed = [...withoutTimings(read.statuses)].flatMap(([name, status]) => (status === 'PASSED' ? [name] : []))
+  const exitCode = record?.provenance?.exitCode ?? null
+  return { ...lists, result: { passed, matches: read.resolved === true, exitCode, logPath }, error: '' }
+}

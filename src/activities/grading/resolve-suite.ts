@@ -1,0 +1,52 @@
+import { basename } from 'node:path'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { suiteKeys } from '../../contracts/keys.ts'
+import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import type { TaskLoader } from '../control/prepare-suite.ts'
+import { type RecipeLoader, suiteName } from '../control/resolve-recipe.ts'
+import { storeSuite } from '../store-suite.ts'
+
+export interface SuiteDependencies {
+  store: ArtifactStore
+  loadRecipe: RecipeLoader
+  loadTasks: TaskLoader
+}
+
+export interface ResolvedSuite {
+  manifest: SuiteManifest
+  /** Name of the recipe that the suite was named by. */
+  recipe: string | null
+}
+
+/**
+ * The tasks that somebody's words name, stored: the hash of a stored suite, a file of rows as `longhaul tasks import` writes
+ * it, or `RECIPE:train` or `RECIPE:heldOut` (`RECIPE` alone: its held-out tasks). A recipe's suite is whole: neither filters nor the number of
+ * tasks that it evaluates leave any out.
+ * @throws LonghaulError `Config.NotFound`, `Config.Invalid`, `Task.Invalid`
+ */
+export async function resolveSuite(deps: SuiteDependencies, text: string): Promise<ResolvedSuite> {
+  if (/^[0-9a-f]{64}$/.test(text)) {
+    const manifest = await deps.store.readRecord<SuiteManifest>(suiteKeys.manifest(text))
+    if (manifest !== null) return { manifest, recipe: null }
+    throw new LonghaulError({ code: 'Config.NotFound', message: `No suite with the hash ${text} is stored` })
+  }
+  if (/\.jsonl?$/.test(text)) {
+    const source = { kind: 'rows', path: text, limit: null } as const
+    const tasks = await deps.loadTasks(source)
+    return { manifest: await storeSuite(deps.store, { name: basename(text), source, tasks }), recipe: null }
+  }
+  const found = /^([A-Za-z0-9._-]+)(?::(train|heldOut))?$/.exec(text)
+  if (found?.[1] === undefined) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected a suite: a file of rows .jsonl or .json, RECIPE:train, RECIPE:heldOut or the hash of a stored one; got ${JSON.stringify(text)}`,
+    })
+  }
+  const which = found[2] === 'train' ? 'train' : 'heldOut'
+  const { recipe } = await deps.loadRecipe({ name: found[1] })
+  const source = recipe.data[which]
+  const tasks = await deps.loadTasks(source)
+  const manifest = await storeSuite(deps.store, { name: suiteName(recipe, which), source, tasks })
+  return { manifest, recipe: found[1] }
+}

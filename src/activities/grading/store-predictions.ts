@@ -1,0 +1,84 @@
+import { type ReadPredictions, readPredictions } from '../../adapters/predictions/read-predictions.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { predictionKeys } from '../../contracts/keys.ts'
+import type { PatchFault, Prediction, PredictionSet, StoredPrediction } from '../../contracts/predictions.types.ts'
+import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import { sha256Hex } from '../hash.ts'
+import { MAX_PATCH_BYTES } from '../sandbox/grade-submission.ts'
+import { createTaskReader, readOrThrow } from '../stored-tasks.ts'
+
+export interface StorePredictionsInput {
+  store: ArtifactStore
+  /** A file, `gold`, or the hash of predictions that are stored. */
+  predictions: string
+  suite: SuiteManifest
+  /** Of SWE-rebench-V2's entries, which name none. */
+  model?: string
+}
+
+/** How many ids an error names. */
+const NAMED = 5
+
+/**
+ * Predictions for a suite, stored once by their content.
+ * @throws LonghaulError `Config.Invalid` for ids that the suite does not have, and for whatever is wrong with the file
+ */
+export async function storePredictions(input: StorePredictionsInput): Promise<PredictionSet> {
+  const { store, predictions, suite } = input
+  if (/^[0-9a-f]{64}$/.test(predictions)) {
+    const set = await readOrThrow<PredictionSet>(store, predictionKeys.set(predictions))
+    refuseUnknown(set.predictions, suite)
+    return set
+  }
+  const { model } = input
+  const read =
+    predictions === 'gold'
+      ? await goldPredictions(store, suite)
+      : await readPredictions({ path: predictions, ...(model === undefined ? {} : { model }) })
+  refuseUnknown(read.predictions, suite)
+  const stored: StoredPrediction[] = []
+  for (const prediction of read.predictions) stored.push(await storePatch(store, prediction))
+  const content = { format: read.format, predictions: stored, duplicates: read.duplicates }
+  const hash = sha256Hex(JSON.stringify(content))
+  const set: PredictionSet = { schema: 'longhaul.predictions/1', hash, ...content }
+  await store.putRecord(predictionKeys.set(hash), set)
+  return set
+}
+
+async function goldPredictions(store: ArtifactStore, suite: SuiteManifest): Promise<ReadPredictions> {
+  const readTask = createTaskReader(store)
+  const predictions: Prediction[] = []
+  for (const taskId of suite.taskIds) {
+    const { goldPatch } = await readTask({ suite: suite.hash, taskId })
+    predictions.push({ taskId, model: 'gold', patch: goldPatch })
+  }
+  return { format: 'gold', predictions, duplicates: [] }
+}
+
+/** A harness that skipped them would report a better rate over fewer tasks. */
+function refuseUnknown(predictions: readonly { taskId: string }[], { name, taskIds }: SuiteManifest): void {
+  const known = new Set(taskIds)
+  const unknown = predictions.filter(({ taskId }) => !known.has(taskId)).map(({ taskId }) => taskId)
+  if (unknown.length === 0) return
+  const named = unknown.slice(0, NAMED).map((id) => JSON.stringify(id))
+  const more = unknown.length > NAMED ? ` and ${unknown.length - NAMED} more` : ''
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected predictions for tasks of ${name}; it has no ${named.join(', ')}${more}. Take them out of the file, or name the suite that they are of`,
+    details: { unknown: unknown.length, tasks: taskIds.length },
+  })
+}
+
+async function storePatch(store: ArtifactStore, { taskId, model, patch }: Prediction): Promise<StoredPrediction> {
+  if (patch === '') return { taskId, model, patch: null, fault: null }
+  const bytes = new TextEncoder().encode(patch)
+  const fault = faultOf(patch, bytes)
+  if (fault !== null) return { taskId, model, patch: null, fault }
+  return { taskId, model, patch: await store.put(predictionKeys.patch(sha256Hex(bytes)), bytes), fault }
+}
+
+function faultOf(patch: string, bytes: Uint8Array): PatchFault | null {
+  if (!patch.isWellFormed()) return 'not-unicode'
+  return bytes.length > MAX_PATCH_BYTES ? 'too-large' : null
+}

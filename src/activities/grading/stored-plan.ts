@@ -1,0 +1,67 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { GradingInstance, GradingPlan, ShortVerdict, UngradedRecord } from '../../contracts/grading.types.ts'
+import { type GradingIdentity, gradingKeys } from '../../contracts/keys.ts'
+import { sha256Hex } from '../hash.ts'
+import { readOrThrow } from '../stored-tasks.ts'
+
+export type PlanReader = (run: string) => Promise<GradingPlan>
+
+/** Plans are immutable, and one of thousands of patches is read for each of them: a worker keeps the last few. */
+export function createPlanReader(store: ArtifactStore): PlanReader {
+  const kept = new Map<string, GradingPlan>()
+  return async (run) => {
+    const known = kept.get(run)
+    if (known !== undefined) return known
+    const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
+    const [oldest] = kept.keys()
+    if (kept.size >= KEPT_PLANS && oldest !== undefined) kept.delete(oldest)
+    kept.set(run, plan)
+    return plan
+  }
+}
+
+const KEPT_PLANS = 4
+
+export function instanceAt({ run, instances }: GradingPlan, index: number): GradingInstance {
+  const instance = instances[index]
+  if (instance !== undefined) return instance
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'The grading plan has no such place',
+    details: { run, index, places: instances.length },
+  })
+}
+
+export function identityOf(run: string, { taskId, profile, episode, patch }: GradingInstance): GradingIdentity {
+  return { run, taskId, profile, episode, patchSha256: patch?.sha256 ?? sha256Hex('') }
+}
+
+/** What is known of a patch: its verdict, why it has none, or null where nobody has said anything yet. */
+export async function readVerdict(
+  store: ArtifactStore,
+  run: string,
+  instance: GradingInstance,
+): Promise<ShortVerdict | null> {
+  if (instance.fault !== null) return { kind: 'could-not-grade', reason: 'patch-rejected' }
+  if (instance.patch === null) return { kind: 'unresolved', reason: 'empty-patch' }
+  const identity = identityOf(run, instance)
+  const verdict = await store.readRecord<VerdictRecord>(gradingKeys.file(identity, 'verdict.json'))
+  if (verdict !== null) return { kind: verdict.kind, reason: verdict.reason }
+  const ungraded = await store.readRecord<UngradedRecord>(gradingKeys.file(identity, 'ungraded.json'))
+  return ungraded === null ? null : { kind: 'could-not-grade', reason: ungraded.reason }
+}
+
+/** The first word on a patch that nobody could grade. */
+export async function recordUngraded(
+  store: ArtifactStore,
+  run: string,
+  instance: GradingInstance,
+  reason: string,
+): Promise<ShortVerdict> {
+  const key = gradingKeys.file(identityOf(run, instance), 'ungraded.json')
+  const { taskId } = instance
+  await store.claimRecord<UngradedRecord>(key, { schema: 'longhaul.ungraded/1', run, taskId, reason })
+  return { kind: 'could-not-grade', reason }
+}

@@ -1,0 +1,198 @@
+import { resolve } from 'node:path'
+import { type Command, Option } from 'commander'
+import { type OfficialFilesInput, writeOfficialFiles } from '../../activities/grading/official-files.ts'
+import { resolveSuite } from '../../activities/grading/resolve-suite.ts'
+import { storePredictions } from '../../activities/grading/store-predictions.ts'
+import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { startGrading } from '../../client/index.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { GradingRecord } from '../../contracts/grading.types.ts'
+import type { GradingProfile } from '../../contracts/tasks.types.ts'
+import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
+import type { CommandContext } from '../command-context.ts'
+import { EXIT, type ExitCode } from '../exit-codes.ts'
+import { announce, followRun, type OnInterrupt } from '../follow-run.ts'
+import { connectToStack, openStore } from '../local-stack.ts'
+import { collect, examples, share, withRunOptions } from '../options.ts'
+import { readRecipeArgument, recipeDirs } from '../recipe-argument.ts'
+import { finishGrading } from '../show-grading.ts'
+import { judgeThreshold, parseThreshold, type Threshold } from '../threshold.ts'
+
+export interface GradingOptions {
+  recipe?: string
+  set?: string[]
+  profile?: GradingProfile
+  minGraded: number
+  run?: string
+  fresh?: true
+  detach?: true
+  onInterrupt?: OnInterrupt
+  json?: true
+}
+
+interface GradeOptions extends GradingOptions {
+  suite: string
+  runId?: string
+  model?: string
+  out?: string
+  threshold?: Threshold
+}
+
+export function addGrade(program: Command, context: CommandContext): void {
+  const command = program
+    .command('grade')
+    .argument(
+      '<predictions>',
+      'file .json or .jsonl in an official format, or the word gold for the data set’s patches',
+    )
+    .description('grade anyone’s predictions in fresh containers, as the data set’s own harness does')
+    .requiredOption('--suite <suite>', 'rows FILE.jsonl, RECIPE:heldOut, RECIPE:train, or the hash of a stored suite')
+    .option('--run-id <id>', 'the same as --run, by the harness’s name for it')
+    .option('--model <name>', 'model of SWE-rebench-V2’s predictions, which name none')
+    .option('--out <dir>', 'write the harness’s own files there: logs/…, <model>.<run id>.json')
+    .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35', of graded patches", parseThreshold)
+  withGradingOptions(command)
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul grade preds.json --suite verified.jsonl --run-id my-model --out results',
+        'longhaul grade gold --suite demo:heldOut --json',
+      ),
+    )
+    .action((predictions: string, options: GradeOptions) => grade(predictions, options, context))
+}
+
+/** What grading predictions and grading stored patches again have in common. */
+export function withGradingOptions(command: Command): Command {
+  return withRunOptions(command)
+    .addOption(
+      new Option('--profile <profile>', 'grade every task as this harness does (default: each row’s own)').choices(
+        Object.keys(LOG_PROFILES).filter(isLogProfileName),
+      ),
+    )
+    .option(
+      '--recipe <name|file>',
+      'whose sandbox limits containers have (default: the suite’s or run’s own, else nightly)',
+    )
+    .option('-c, --set <key=value>', 'override a key of that recipe, repeatable: -c sandbox.limit.memGiB=8', collect)
+    .option('--min-graded <share>', 'exit 2 when infrastructure left fewer patches to grade', share, 0.95)
+}
+
+/** What of the options the run itself is asked for. */
+export async function requestOf({ recipe, set, profile, run }: GradingOptions) {
+  if (recipe === undefined && set !== undefined) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected --recipe beside --set: its key is overridden',
+    })
+  }
+  const limits =
+    recipe === undefined ? {} : (await readRecipeArgument({ recipe, ...(set === undefined ? {} : { set }) })).request
+  return {
+    ...limits,
+    ...(profile === undefined ? {} : { profile }),
+    ...(run === undefined ? {} : { run }),
+  }
+}
+
+async function grade(predictions: string, options: GradeOptions, { console, exit }: CommandContext): Promise<void> {
+  const json = options.json === true
+  const request = await requestOf({ ...options, ...nameOf(options) })
+  const store = await openStore()
+  // Read and stored here, so that a mistake costs no run, and workers need not see this file.
+  const suite = await resolveSuite(
+    { store, loadTasks, loadRecipe: (input) => loadRecipe({ ...input, dirs: recipeDirs() }) },
+    suiteArgument(options.suite),
+  )
+  const { model } = options
+  const set = await storePredictions({
+    store,
+    predictions,
+    suite: suite.manifest,
+    ...(model === undefined ? {} : { model }),
+  })
+  for (const line of describeSet(set)) console.err(line)
+  const connection = await connectToStack()
+  try {
+    const handle = await startGrading({
+      connection,
+      predictions: set.hash,
+      suite: suite.manifest.hash,
+      ...(suite.recipe === null ? {} : { recipe: suite.recipe }),
+      ...request,
+      fresh: options.fresh === true,
+    })
+    if (options.detach === true) {
+      announce(handle, { console, json })
+      if (!json) console.out(handle.workflowId)
+      return
+    }
+    const followed = await followRun({ handle, console, json, onInterrupt: options.onInterrupt })
+    exit(
+      await finishGrading(
+        followed,
+        { store, minGraded: options.minGraded, json, finally: (record) => conclude(record, options, store) },
+        console,
+      ),
+    )
+  } finally {
+    await connection.close()
+  }
+}
+
+/** Files and threshold, as far as they were asked for. */
+async function conclude(
+  record: GradingRecord,
+  { out, threshold }: GradeOptions,
+  store: OfficialFilesInput['store'],
+): Promise<{ codes: ExitCode[]; lines: string[]; facts: object }> {
+  const files = out === undefined ? [] : await writeOfficialFiles({ store, run: record.run, directory: resolve(out) })
+  const { graded } = record
+  const judged =
+    threshold === undefined || graded === null || graded.interval === null
+      ? null
+      : judgeThreshold(threshold, {
+          mean: graded.mean,
+          ...graded.interval,
+          source: 'cluster bootstrap, widened for few tasks',
+        })
+  const isMissed = threshold !== undefined && judged?.met !== true
+  return {
+    codes: isMissed ? [judged === null ? EXIT.infra : EXIT.threshold] : [],
+    lines: [...(judged === null ? [] : [judged.verdict]), ...files.map((path) => `report  ${path}`)],
+    facts: { ...(out === undefined ? {} : { files }), ...(judged === null ? {} : { verdict: judged.verdict }) },
+  }
+}
+
+function nameOf({ run, runId }: GradeOptions): { run?: string } {
+  if (run !== undefined && runId !== undefined && run !== runId) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected one name, got --run ${run} and --run-id ${runId}`,
+    })
+  }
+  const name = run ?? runId
+  return name === undefined ? {} : { run: name }
+}
+
+/** A file by its whole path: the suite's record says where its rows came from. */
+function suiteArgument(text: string): string {
+  return /\.jsonl?$/.test(text) ? resolve(text) : text
+}
+
+function describeSet({ predictions, duplicates }: Awaited<ReturnType<typeof storePredictions>>): string[] {
+  const faults = Map.groupBy(
+    predictions.filter(({ fault }) => fault !== null),
+    ({ fault }) => fault ?? '',
+  )
+  return [
+    ...(duplicates.length === 0
+      ? []
+      : [`${duplicates.length} ids are given more than once, such as ${duplicates[0]}: the last one counts`]),
+    ...[...faults].map(
+      ([fault, of]) =>
+        `${of.length} patches are ${fault === 'too-large' ? 'over 5 MB' : 'no Unicode text'}, such as that of ${of[0]?.taskId}: not run, an error in the official report`,
+    ),
+  ]
+}

@@ -1,0 +1,94 @@
+/** Grading of patches that exist already: somebody's predictions, or the stored patches of a run. */
+import type { ArtifactRef } from './artifacts.types.ts'
+import type { VerdictKind } from './episodes.types.ts'
+import type { StoredInterval } from './evaluations.types.ts'
+import type { PatchFault, PredictionFormat } from './predictions.types.ts'
+import type { GradingProfile } from './tasks.types.ts'
+
+export interface ShortVerdict {
+  kind: VerdictKind
+  reason: string | null
+}
+
+/** One patch to grade. */
+export interface GradingInstance {
+  suite: string
+  taskId: string
+  profile: GradingProfile
+  /** Model of a prediction, policy of an episode. */
+  model: string
+  /** Null: nothing to run, because the patch is empty or has a fault. */
+  patch: ArtifactRef | null
+  fault: PatchFault | null
+  /** Where the patch comes from an episode: what was said of it first. */
+  episode: string | null
+  before: ShortVerdict | null
+}
+
+/** What a grading run grades, decided once: every attempt and every continuation reads the same. */
+export interface GradingPlan {
+  schema: 'longhaul.grading-plan/1'
+  run: string
+  source:
+    | { kind: 'predictions'; hash: string; format: PredictionFormat; duplicates: string[] }
+    | { kind: 'run'; run: string; stages: string[] }
+  /** Set where the tasks' own profiles are not used. */
+  profile: GradingProfile | null
+  /** The set that predictions are of; a run's patches may come from several. */
+  suite: { hash: string; name: string } | null
+  /** Those to run first, the others after them. */
+  instances: GradingInstance[]
+  /** How many of them are run. */
+  runnable: number
+}
+
+/** Why a patch has no verdict yet: kept apart from verdicts, so that a run that goes on tries again. */
+export interface UngradedRecord {
+  schema: 'longhaul.ungraded/1'
+  run: string
+  taskId: string
+  reason: string
+}
+
+/** Share resolved with what makes it readable. */
+export interface GradingScore {
+  mean: number
+  sem: number
+  /** 95 %, clustered by repository and wide enough for few tasks; null for no task. */
+  interval: StoredInterval | null
+  tasks: number
+  attempts: number
+}
+
+export interface GradedInstance extends ShortVerdict {
+  taskId: string
+  model: string
+  profile: GradingProfile
+  episode: string | null
+  before: ShortVerdict | null
+}
+
+export interface GradingCounts {
+  resolved: number
+  unresolved: number
+  couldNotGrade: number
+  /** Among the unresolved: never run. */
+  empty: number
+  /** Tasks of the suite without a prediction. */
+  incomplete: number
+}
+
+/** The end of a grading run, derived from its plan and verdicts. */
+export interface GradingRecord {
+  schema: 'longhaul.grading/1'
+  run: string
+  source: GradingPlan['source']
+  profile: GradingProfile | null
+  suite: GradingPlan['suite']
+  counts: GradingCounts
+  /** Over patches with a verdict. */
+  graded: GradingScore | null
+  /** As official harnesses count: what could not be graded is unresolved; of predictions, so is every task without one. */
+  official: GradingScore | null
+  instances: GradedInstance[]
+}

@@ -1,0 +1,56 @@
+import type { GradingRecord, GradingScore } from '../contracts/grading.types.ts'
+import { isChanged } from '../domain/grading-rules.ts'
+import { requireMean, showInterval, showMean } from './means.ts'
+import { type Table, text } from './tables.ts'
+
+/** The end of a grading run in a terminal: counts, and both denominators, each mean with its interval. */
+export function gradingLines({ counts, graded, official, source, suite, instances }: GradingRecord): string[] {
+  const { resolved, unresolved, couldNotGrade, empty, incomplete } = counts
+  const what =
+    source.kind === 'predictions'
+      ? `${instances.length} predictions for ${suite?.name ?? 'a suite'}`
+      : `${instances.length} patches of ${source.run}`
+  return [
+    `${what}: ${resolved} resolved, ${unresolved} unresolved (${empty} empty), ${couldNotGrade} not graded${
+      source.kind === 'predictions' ? `, ${incomplete} tasks without one` : ''
+    }`,
+    `resolved, of graded          ${describeScore(graded)}`,
+    ...(source.kind === 'predictions'
+      ? [`as official harnesses count  ${describeScore(official)}`]
+      : [`not graded as unresolved     ${describeScore(official)}`]),
+    ...notGraded(instances),
+  ]
+}
+
+/** Verdicts that differ from the first ones; empty where there were no first ones. */
+export function changesTable({ instances }: Pick<GradingRecord, 'instances'>): Table {
+  const said = ({ kind, reason }: { kind: string; reason: string | null }): string =>
+    reason === null ? kind : `${kind} (${reason})`
+  return {
+    title: 'Verdicts that changed',
+    columns: [text('episode'), text('profile'), text('first'), text('now')],
+    rows: instances.filter(isChanged).map((instance) => {
+      const { episode, taskId, profile, before } = instance
+      return [episode ?? taskId, profile, before === null ? '–' : said(before), said(instance)]
+    }),
+    notes: [],
+  }
+}
+
+function describeScore(score: GradingScore | null): string {
+  if (score === null) return '–'
+  const { interval, tasks, attempts } = score
+  const mean = requireMean('a grading run', { ...score, attempts: 1 })
+  const patches = attempts === tasks ? '' : `, ${attempts} patches`
+  return `${showMean(mean)}  (95 % interval ${showInterval(interval)}, n = ${tasks}${patches}, SEM over tasks)`
+}
+
+function notGraded(instances: GradingRecord['instances']): string[] {
+  const reasons = Map.groupBy(
+    instances.filter(({ kind }) => kind === 'could-not-grade'),
+    ({ reason }) => reason ?? 'no reason',
+  )
+  return [...reasons]
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([reason, of]) => `not graded: ${reason}  ${of.length}, such as ${of[0]?.episode ?? of[0]?.taskId}`)
+}

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import type { OpenGradingInput } from '../../src/contracts/activities.types.ts'
+import type { GradePredictionsResult, RunProgress } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf, neverEnds, takes, timesOut } from '../support/activity-script.ts'
+import { scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriverOptions } from '../support/workflow-driver.ts'
+
+const REQUEST = { predictions: 'gold', suite: 'demo:heldOut', run: 'mine' }
+
+async function grade(
+  overrides: ActivityTable<AllActivities> = {},
+  options: Partial<WorkflowDriverOptions<AllActivities>> = {},
+) {
+  const driver = await createWorkflowDriver({ ...options, activities: { ...scriptedPipeline(), ...overrides } })
+  return { driver, job: driver.start('gradePredictions', REQUEST, { workflowId: 'grade/mine' }) }
+}
+
+const indexesOf = (calls: { input: unknown }[]): number[] =>
+  calls.map(({ input }) => (input as { index: number }).index)
+
+test('every patch is graded once and the verdicts are counted from records', async () => {
+  const { driver, job } = await grade()
+  const result = await job.result<GradePredictionsResult>()
+  assert.equal(result.run, 'mine')
+  assert.deepEqual(
+    indexesOf(driver.callsOf('gradePatch')).toSorted((a, b) => a - b),
+    Array.from({ length: 40 }, (_, index) => index),
+  )
+  assert.equal(driver.callsOf('closeGrading').length, 1)
+  const opened = driver.callsOf('openGrading')[0]?.input as OpenGradingInput
+  assert.deepEqual(
+    { ...opened, firstExecutionRunId: '' },
+    {
+      ...REQUEST,
+      workflowId: 'grade/mine',
+      firstExecutionRunId: '',
+      date: '2026-01-01',
+    },
+  )
+})
+
+test('near the history limit it continues as new: no patch is graded twice, the plan is made once', async () => {
+  const { driver, job } = await grade({}, { suggestContinueAsNewAfterEvents: 90 })
+  await job.result()
+  assert.ok(driver.runs.length > 1, 'it continued')
+  assert.ok(driver.runs.every(({ largestPayload }) => largestPayload <= 4096))
+  assert.deepEqual(
+    indexesOf(driver.callsOf('gradePatch')).toSorted((a, b) => a - b),
+    Array.from({ length: 40 }, (_, index) => index),
+  )
+  assert.equal(driver.callsOf('openGrading').length, 1)
+})
+
+test('the worker of one patch dies in every attempt: that patch gets its reason, the others their verdicts', async () => {
+  const { driver, job } = await grade({
+    gradePatch: ({ index }) => (index === 7 ? timesOut('HEARTBEAT') : { kind: 'resolved', reason: null }),
+  })
+  await job.result()
+  assert.deepEqual(
+    driver.callsOf('recordUngradedPatch').map(({ input }) => input),
+    [{ run: 'mine', index: 7, failure: 'Sandbox.Lost' }],
+  )
+  assert.equal(new Set(indexesOf(driver.callsOf('gradePatch'))).size, 40)
+})
+
+test('not one of the first patches can be graded: the run stops with the code, and nothing is counted', async () => {
+  const { driver, job } = await grade({
+    gradePatch: () => ({ kind: 'could-not-grade', reason: 'Sandbox.EngineUnavailable' }),
+  })
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Sandbox.EngineUnavailable')
+    assert.match(error.message, /None of the first \d+ patches/)
+    return true
+  })
+  assert.ok(driver.callsOf('gradePatch').length < 40)
+  assert.equal(driver.callsOf('closeGrading').length, 0)
+})
+
+test('patches that do not apply are no outage: all forty are tried', async () => {
+  const { driver, job } = await grade({ gradePatch: () => ({ kind: 'could-not-grade', reason: 'patch-rejected' }) })
+  await job.result()
+  assert.equal(driver.callsOf('gradePatch').length, 40)
+})
+
+test('bad input ends the run with its code after one attempt', async () => {
+  const { driver, job } = await grade({
+    openGrading: () => {
+      throw failureOf('Config.Invalid', 'it has no "x__y-1"')
+    },
+  })
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.deepEqual([error.type, error.message], ['Config.Invalid', 'it has no "x__y-1"'])
+    return true
+  })
+  assert.equal(driver.callsOf('openGrading').length, 1)
+})
+
+test('paused, it starts nothing new and says whom it waits for; resumed, it goes on where it stopped', async () => {
+  const { driver, job } = await grade({ gradePatch: () => takes(1_000, { kind: 'resolved', reason: null }) })
+  await driver.runUntil(() => driver.callsOf('gradePatch').length === 16)
+  const paused = await job.update<RunProgress>('pause')
+  assert.equal(paused.paused, true)
+  await driver.advance(60_000)
+  assert.equal(driver.callsOf('gradePatch').length, 16)
+  const { waits } = await job.query<{ waits: { on: { kind: string }; toDo: string | null }[] }>('blockers')
+  assert.deepEqual([waits[0]?.on.kind, waits[0]?.toDo], ['person', 'longhaul run resume mine'])
+  assert.match((await job.query<RunProgress>('progress')).phase, /16 of 40 patches/)
+  await job.update('resume')
+  await job.result()
+  assert.equal(driver.callsOf('gradePatch').length, 40)
+})
+
+test('cancelled, it stops its open gradings and starts no other', async () => {
+  const { driver, job } = await grade({ gradePatch: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('gradePatch').length === 16)
+  job.cancel()
+  await assert.rejects(job.result(), CancelledFailure)
+  assert.equal(driver.callsOf('gradePatch').length, 16)
+})
