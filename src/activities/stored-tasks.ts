@@ -6,15 +6,6 @@ import type { SuiteManifest, Task } from '../contracts/tasks.types.ts'
 export type TaskReader = (input: { suite: string; taskId: string }) => Promise<Task>
 export type SuiteReader = (suite: string) => Promise<SuiteManifest>
 
-/** A suite whose gate is closed: only admitted tasks are ever sampled. */
-export interface GatedSuite {
-  schema: 'longhaul.gated-suite/1'
-  suite: string
-  repeats: number
-  admitted: string[]
-  refused: { taskId: string; reason: string }[]
-}
-
 /** Tasks and suites are immutable and addressed by hash, so a worker reads each once. */
 export function createTaskReader(store: ArtifactStore): TaskReader {
   const cache = new Map<string, Task>()

@@ -1,6 +1,6 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import { workflowIds } from '../contracts/workflow-ids.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
+import { ROOT_IDS, ROOT_TYPES } from './start-root.ts'
 
 export interface FoundRun {
   workflowId: string
@@ -18,7 +18,7 @@ export interface FoundRun {
  */
 export async function findRun({ connection, run }: { connection: LonghaulConnection; run: string }): Promise<FoundRun> {
   return connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
-    for (const workflowId of [workflowIds.train(run), workflowIds.evaluation(run), workflowIds.grading(run), run]) {
+    for (const workflowId of [...Object.values(ROOT_IDS).map((idOf) => idOf(run)), run]) {
       const found = await describe(connection, workflowId)
       if (found !== null) return found
     }
@@ -38,7 +38,7 @@ async function describe({ client }: LonghaulConnection, workflowId: string): Pro
 
 async function findByAttribute(connection: LonghaulConnection, run: string): Promise<FoundRun | null> {
   if (!/^[A-Za-z0-9._-]+$/.test(run)) return null
-  const query = `TrainRun = '${run}' AND WorkflowType IN ('trainAgent', 'evaluate', 'gradePredictions')`
+  const query = `TrainRun = '${run}' AND WorkflowType IN (${ROOT_TYPES})`
   const found: FoundRun[] = []
   try {
     for await (const info of connection.client.workflow.list({ query, pageSize: 50 })) {

@@ -18,13 +18,16 @@ export {
 } from './schedules.ts'
 export { startEvaluation, type StartEvaluationInput } from './start-evaluation.ts'
 export { startGrading, type StartGradingInput } from './start-grading.ts'
+export { startGate, type StartGateInput } from './start-gate.ts'
 export { startTraining, type StartTrainingInput } from './start-training.ts'
 export { type EpisodeCounts, type RunEvent, watchRun, type WatchRunInput } from './watch-run.ts'
 export { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 export type { Dependency, WorkflowWait, WorkflowWaits } from '../contracts/waits.types.ts'
 export type { FailureCode } from '../contracts/failure-codes.ts'
+export type { GateCounts, GateOutcome, GateReport, TaskGate } from '../contracts/gates.types.ts'
 export type {
   EvaluateResult,
+  GateSuiteResult,
   GradePredictionsResult,
   RunProgress,
   StageScore,

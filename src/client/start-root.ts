@@ -17,10 +17,11 @@ export interface RootInput {
 }
 
 /** Workflow types that have a run of their own, with the id of a run's workflow. */
-const ROOT_IDS = {
+export const ROOT_IDS = {
   trainAgent: workflowIds.train,
   evaluate: workflowIds.evaluation,
   gradePredictions: workflowIds.grading,
+  gateSuite: workflowIds.gating,
 } as const
 
 export interface StartRootInput<T extends RootInput> {
@@ -39,6 +40,11 @@ export interface StartedRoot {
   workflowId: string
   attached: boolean
 }
+
+/** As the server's query language writes a list. */
+export const ROOT_TYPES = Object.keys(ROOT_IDS)
+  .map((type) => `'${type}'`)
+  .join(', ')
 
 /** Names after z continue with aa, ab, …: a busy day is no error. */
 const MAX_RUNS_A_DAY = 26 * 27
@@ -131,10 +137,10 @@ async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promis
  */
 async function isNameTaken<T extends RootInput>({ connection }: StartRootInput<T>, name: string): Promise<boolean> {
   if (!/^[A-Za-z0-9._-]+$/.test(name)) return false
-  const query = `TrainRun = '${name}' AND WorkflowType IN ('${Object.keys(ROOT_IDS).join("', '")}')`
+  const query = `TrainRun = '${name}' AND WorkflowType IN (${ROOT_TYPES})`
   try {
     for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 20 })) {
-      const isOwnId = Object.values(ROOT_IDS).some((idFor) => workflowId.startsWith(idFor(name)))
+      const isOwnId = Object.values(ROOT_IDS).some((idOf) => workflowId.startsWith(idOf(name)))
       if (!isOwnId) return true
     }
     return false

@@ -4,6 +4,7 @@
  */
 import type { ArtifactRef } from './artifacts.types.ts'
 import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { GateCounts } from './gates.types.ts'
 import type { GradingCounts, GradingScore, ShortVerdict } from './grading.types.ts'
 import type { PolicyRef } from './policy.types.ts'
 import type { SandboxHandle } from './sandbox.types.ts'
@@ -22,7 +23,7 @@ export interface ControlActivities {
   resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun>
   /** Synthesises or reads the suite and stores its tasks. */
   prepareSuite(input: { run: string; which: 'train' | 'heldOut' }): Promise<PreparedSuite>
-  /** Collects the gate records of a suite into its gated list. */
+  /** Collects the gates of a suite's tasks into the run's gated list. */
   closeGate(input: { run: string; suite: string }): Promise<{ admitted: number; refused: number }>
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>
   /** Task ids of a plan, at most 50 a page: payloads stay small. */
@@ -39,7 +40,7 @@ export interface ControlActivities {
 }
 
 /** What kind of root a run has. */
-export type RunKind = 'train' | 'eval' | 'grade'
+export type RunKind = 'train' | 'eval' | 'grade' | 'gate'
 
 export interface OpenGradingInput extends Omit<GradePredictionsInput, 'opened' | 'from' | 'counts' | 'paused'> {
   workflowId: string
@@ -80,19 +81,20 @@ export interface PlannedIteration {
 
 /** Queue `sandbox`: any host. */
 export interface SandboxActivities {
-  gateTask(input: {
-    run: string
-    suite: string
-    index: number
-    check: 'gold' | 'empty'
-    repeat: number
-  }): Promise<{ ok: boolean }>
+  /** Verifies the image and grades for some minutes; `done` when every repeat has its record. */
+  gateTask(input: { run: string; suite: string; index: number; step: number }): Promise<GateStep>
   openSandbox(input: EpisodeInput & { placement: number; owner: string }): Promise<SandboxHandle>
   /** One patch of a grading run, by its place in the plan. */
   gradePatch(input: { run: string; index: number }): Promise<ShortVerdict>
   gradeSubmission(
     input: EpisodeInput & { disposition: Disposition; patch: ArtifactRef | null; owner: string },
   ): Promise<EpisodeResult>
+}
+
+export interface GateStep {
+  done: boolean
+  /** The task is admitted; false while it is not known. */
+  ok: boolean
 }
 
 /** Queue `sandbox.<host>.<boot>`: the host that holds the sandbox. */
@@ -158,6 +160,15 @@ export interface ArtifactActivities {
     run: string
     durations: Record<string, number>
   }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
+  /** Report and evidence of a gated suite. */
+  writeGateReport(input: { run: string; suite: string }): Promise<WrittenGateReport>
+}
+
+export interface WrittenGateReport {
+  counts: GateCounts
+  report: ArtifactRef
+  /** JSON Lines that `longhaul tasks import --evidence` reads. */
+  evidence: ArtifactRef
 }
 
 export interface ClosedGrading {

@@ -53,10 +53,21 @@ export const episodeKeys = {
 export const suiteKeys = {
   manifest: (hash: string) => `suites/${hash}/manifest.json`,
   task: (hash: string, taskId: string) => `suites/${hash}/tasks/${taskId}.json`,
-  gate: (hash: string, taskId: string, check: string, repeat: number) =>
-    `suites/${hash}/gates/${taskId}/${check}-${pad(repeat, 2)}.json`,
-  /** Result of gating with a given repeat count. */
-  gated: (hash: string, repeats: number) => `suites/${hash}/gated-${repeats}.json`,
+}
+
+export const gateKeys = {
+  /** One grading. `identity` stands for row, image, profile, limits and version of the gate: any change gates anew. */
+  grading: (taskId: string, identity: string, check: string, repeat: number) =>
+    `gates/${taskId}/${identity}/${check}-${pad(repeat, 2)}.json`,
+  /** Each attempt keeps a log of its own: logs hold times, so two of them never agree. */
+  log: (taskId: string, identity: string, attempt: string) => `gates/${taskId}/${identity}/logs/${attempt}.log`,
+  /** What was found in an image. */
+  image: (identity: string) => `gates/images/${identity}.json`,
+  /** The gate of one task in one run. */
+  task: (run: string, suite: string, taskId: string) => `runs/${run}/gates/${suite}/tasks/${taskId}.json`,
+  /** Which tasks of a suite a run may play. */
+  gated: (run: string, suite: string) => `runs/${run}/gates/${suite}/gated.json`,
+  report: (run: string, suite: string, file: string) => `runs/${run}/gates/${suite}/${file}`,
 }
 
 export const predictionKeys = {

@@ -146,6 +146,8 @@ interface GradeRunFacts {
   log: Uint8Array
   imageDigest: string
   wallMs: number
+  /** Most memory that the container used, page cache included; absent where its kernel does not say. */
+  peakMemoryBytes?: number
   /** What it ran on. */
   machine: GradingMachine
 }

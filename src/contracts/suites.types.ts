@@ -35,6 +35,8 @@ export interface TaskEvidence {
   emptyLog?: string
   /** Statuses of its tests in each run with the gold patch. */
   goldRuns?: Record<string, string>[]
+  /** The same in short: how many runs there were, and the listed tests that did not end alike in all of them. */
+  gold?: { runs: number; flipping: string[] }
 }
 
 export interface FilterCount {

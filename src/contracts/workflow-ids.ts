@@ -5,6 +5,7 @@ export const workflowIds = {
   train: (run: string) => `train/${run}`,
   evaluation: (run: string) => `eval/${run}`,
   grading: (run: string) => `grade/${run}`,
+  gating: (run: string) => `gate/${run}`,
   gate: (parent: string, suite: string) => `${parent}/gate/${suite}`,
   rft: (parent: string) => `${parent}/rft`,
   reinforce: (parent: string, stage: string) => `${parent}/${stage}`,
@@ -25,7 +26,7 @@ export interface WorkflowPlace {
 /** Understands the ids above; of any other id it says nothing. */
 export function placeOfWorkflow(workflowId: string): WorkflowPlace {
   const [, stage, iteration, task, episode] =
-    /^(?:train|eval)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4}))?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
+    /^(?:train|eval|gate)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4}))?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
       workflowId,
     ) ?? []
   return {

@@ -1,6 +1,7 @@
 /** Inputs and results of every workflow: one JSON object each, nearly all optional for the roots. References and small scalars only. */
 import type { ArtifactRef } from './artifacts.types.ts'
 import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { GateCounts } from './gates.types.ts'
 import type { GradingCounts, GradingScore } from './grading.types.ts'
 import type { PolicyRef } from './policy.types.ts'
 import type { GradingProfile } from './tasks.types.ts'
@@ -135,6 +136,30 @@ export interface GateTasksResult {
   /** Tasks whose gold patch resolves and whose empty patch does not, every time. */
   admitted: number
   refused: number
+}
+
+/** `{"recipe": "demo"}` is enough. */
+export interface GateSuiteInput {
+  /** Its suites and limits are used, and its repeats. @default "demo" */
+  recipe?: string
+  recipeText?: string
+  overrides?: Record<string, unknown>
+  run?: string
+  /** @default "heldOut" */
+  which?: 'train' | 'heldOut'
+  /** Set by continue-as-new alone. */
+  page?: { plan: ResolvedRun; suite: PreparedSuite; from: number; refused: number }
+}
+
+export interface GateSuiteResult {
+  run: string
+  suite: string
+  name: string
+  tasks: number
+  repeats: number
+  counts: GateCounts
+  report: ArtifactRef
+  evidence: ArtifactRef
 }
 
 export interface RejectionFineTuneInput {

@@ -1,31 +1,133 @@
 import type { VerdictKind } from '../contracts/episodes.types.ts'
+import type { FlippingTest, GateCheck, GateOutcome } from '../contracts/gates.types.ts'
 
-export interface GateCheck {
-  check: 'gold' | 'empty'
+/** What the rules read of one grading. */
+export interface GradedCheck {
+  check: GateCheck
   /** From 1. */
   repeat: number
   verdict: VerdictKind
+  reason: string | null
+  /** Status of each listed test that did not pass. */
+  notPassed: Readonly<Record<string, string>>
 }
 
-export type Admission =
-  | { admitted: true }
-  | { admitted: false; reason: 'gold-fails' | 'empty-passes' | 'could-not-grade' | 'incomplete' }
+/**
+ * Whether the empty patch resolves is the same question each time, and a third answer says as much as a fiftieth. What fifty
+ * repeats are for is to find tests that flip with the gold patch (arXiv 2508.03501, section 4.1).
+ */
+const MAX_EMPTY_REPEATS = 3
+
+/** Gold patches that failed this often in a row are not tried forty-seven times more. */
+const GIVE_UP_AFTER = 3
 
 /** A check holds when the gold patch resolves the task, and when no patch does not. */
-export function isGateCheckOk({ check, verdict }: Pick<GateCheck, 'check' | 'verdict'>): boolean {
+export function isGateCheckOk({ check, verdict }: Pick<GradedCheck, 'check' | 'verdict'>): boolean {
   return verdict === (check === 'gold' ? 'resolved' : 'unresolved')
 }
 
-/** Every repeat of both checks must hold: one differing run makes the tests a coin, and a coin teaches nothing. */
-export function decideAdmission({ checks, repeats }: { checks: readonly GateCheck[]; repeats: number }): Admission {
-  if (checks.some(({ verdict }) => verdict === 'could-not-grade')) return { admitted: false, reason: 'could-not-grade' }
-  const failed = checks.find((check) => !isGateCheckOk(check))
-  if (failed !== undefined) {
-    return { admitted: false, reason: failed.check === 'gold' ? 'gold-fails' : 'empty-passes' }
+export function emptyRepeats(repeats: number): number {
+  return Math.min(repeats, MAX_EMPTY_REPEATS)
+}
+
+/**
+ * The next check that says something new; null where the gate of the task is decided.
+ * @param stopAtFirst one failed check refuses the task: enough where nobody reads why
+ */
+export function nextGateCheck({
+  checks,
+  repeats,
+  stopAtFirst,
+}: {
+  checks: readonly GradedCheck[]
+  repeats: number
+  stopAtFirst: boolean
+}): { check: GateCheck; repeat: number } | null {
+  const failed = checks.filter((check) => !isGateCheckOk(check))
+  if (stopAtFirst && failed.length > 0) return null
+  // A patch that does not apply never will.
+  if (failed.some(({ check, reason }) => check === 'gold' && reason === 'patch-rejected')) return null
+  const failedGold = failed.filter(({ check }) => check === 'gold')
+  if (
+    failedGold.length >= GIVE_UP_AFTER &&
+    failedGold.length === checks.filter(({ check }) => check === 'gold').length
+  ) {
+    return null
   }
-  const done = new Set(checks.map(({ check, repeat }) => `${check}/${repeat}`))
+  const made = new Set(checks.map(({ check, repeat }) => `${check}/${repeat}`))
   for (let repeat = 1; repeat <= repeats; repeat++) {
-    if (!done.has(`gold/${repeat}`) || !done.has(`empty/${repeat}`)) return { admitted: false, reason: 'incomplete' }
+    if (!made.has(`gold/${repeat}`)) return { check: 'gold', repeat }
+    if (repeat <= emptyRepeats(repeats) && !made.has(`empty/${repeat}`)) return { check: 'empty', repeat }
   }
-  return { admitted: true }
+  return null
+}
+
+/** Every repeat of both checks must hold, and agree: one differing run makes the tests a coin, and a coin teaches nothing. */
+export function judgeGate({ checks, repeats }: { checks: readonly GradedCheck[]; repeats: number }): {
+  outcome: GateOutcome
+  reason: string | null
+  flips: FlippingTest[]
+} {
+  const gold = checks.filter(({ check }) => check === 'gold')
+  const empty = checks.filter(({ check }) => check === 'empty')
+  const flips = [...flippingTests(gold), ...flippingTests(empty)]
+  const refuse = (outcome: GateOutcome, reason: string) => ({ outcome, reason, flips })
+
+  const lost = checks.find(({ verdict }) => verdict === 'could-not-grade')
+  if (lost !== undefined) {
+    const same = checks.filter(({ check, verdict }) => check === lost.check && verdict === 'could-not-grade')
+    const made = lost.check === 'gold' ? gold : empty
+    return refuse(
+      'could-not-gate',
+      `the ${lost.check} patch could not be graded in ${same.length} of ${made.length} (${lost.reason})`,
+    )
+  }
+  for (const [name, side] of [
+    ['gold', gold],
+    ['empty', empty],
+  ] as const) {
+    const resolved = side.filter(({ verdict }) => verdict === 'resolved').length
+    if (resolved > 0 && resolved < side.length) {
+      return refuse('flaky', `the ${name} patch resolved ${resolved} of ${side.length} times${named(flips, name)}`)
+    }
+  }
+  if (gold.some((check) => !isGateCheckOk(check))) {
+    return refuse('gold-fails', `the gold patch was unresolved${because(gold)}, expected resolved`)
+  }
+  if (empty.some((check) => !isGateCheckOk(check))) {
+    return refuse('empty-resolves', 'the empty patch was resolved, expected unresolved')
+  }
+  const goldFlips = flips.filter(({ check }) => check === 'gold')
+  if (goldFlips.length > 0) return refuse('flaky', `listed tests ended differently${named(flips, 'gold')}`)
+  if (gold.length < repeats || empty.length < emptyRepeats(repeats)) {
+    return refuse('could-not-gate', 'not every check was made')
+  }
+  return { outcome: 'passed', reason: null, flips: [] }
+}
+
+/** Listed tests that did not end alike in every graded repeat. */
+function flippingTests(checks: readonly GradedCheck[]): FlippingTest[] {
+  const graded = checks.filter(({ verdict }) => verdict !== 'could-not-grade')
+  const [first] = graded
+  if (first === undefined || graded.length < 2) return []
+  const named = new Set(graded.flatMap(({ notPassed }) => Object.keys(notPassed)))
+  return [...named].flatMap((test) => {
+    const statuses: Record<string, number> = {}
+    for (const { notPassed } of graded) {
+      const status = notPassed[test] ?? 'PASSED'
+      statuses[status] = (statuses[status] ?? 0) + 1
+    }
+    return Object.keys(statuses).length > 1 ? [{ check: first.check, test, statuses }] : []
+  })
+}
+
+function named(flips: readonly FlippingTest[], check: GateCheck): string {
+  const tests = flips.filter((flip) => flip.check === check).map(({ test }) => test)
+  if (tests.length === 0) return ''
+  return `: ${tests.slice(0, 3).join(', ')}${tests.length > 3 ? ` and ${tests.length - 3} more` : ''}`
+}
+
+function because(checks: readonly GradedCheck[]): string {
+  const reason = checks.find(({ reason }) => reason !== null)?.reason
+  return reason === undefined ? '' : ` (${reason})`
 }

@@ -20,6 +20,13 @@ export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string
   return [...missed].filter((name) => added.has(name) && !known.has(name))
 }
 
+/** The lines of a log that `hiddenNames` reads, each once: all that needs to be kept of it. */
+export function missedNameLines(log: string): string[] {
+  if (!MISSING_NAMES.some((pattern) => log.search(pattern) >= 0)) return []
+  const lines = log.split('\n').filter((line) => MISSING_NAMES.some((pattern) => line.search(pattern) >= 0))
+  return [...new Set(lines)]
+}
+
 function wordsOf(lines: readonly string[]): Set<string> {
   return new Set(lines.join('\n').match(/[\p{L}\p{N}_]+/gu) ?? [])
 }

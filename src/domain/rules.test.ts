@@ -3,26 +3,9 @@ import { test } from 'node:test'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
 import { answerToFailure, exclusionOf, isValidEpisode, ungradedVerdict } from './episode-rules.ts'
-import { decideAdmission, type GateCheck } from './gate-rules.ts'
 import { selectForRft } from './rft-selection.ts'
 import { hasPlateaued, reselectPool } from './stage-rules.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
-
-const ok = (repeat: number): GateCheck[] => [
-  { check: 'gold', repeat, verdict: 'resolved' },
-  { check: 'empty', repeat, verdict: 'unresolved' },
-]
-
-test('a task is admitted only when every repeat of both checks holds', () => {
-  assert.deepEqual(decideAdmission({ checks: [...ok(1), ...ok(2)], repeats: 2 }), { admitted: true })
-  assert.deepEqual(decideAdmission({ checks: ok(1), repeats: 2 }), { admitted: false, reason: 'incomplete' })
-  const flaky: GateCheck[] = [...ok(1), { check: 'gold', repeat: 2, verdict: 'unresolved' }]
-  assert.deepEqual(decideAdmission({ checks: flaky, repeats: 1 }), { admitted: false, reason: 'gold-fails' })
-  const open: GateCheck[] = [...ok(1), { check: 'empty', repeat: 2, verdict: 'resolved' }]
-  assert.deepEqual(decideAdmission({ checks: open, repeats: 1 }), { admitted: false, reason: 'empty-passes' })
-  const broken: GateCheck[] = [...ok(1), { check: 'empty', repeat: 2, verdict: 'could-not-grade' }]
-  assert.deepEqual(decideAdmission({ checks: broken, repeats: 1 }), { admitted: false, reason: 'could-not-grade' })
-})
 
 test('only policy endings with a plain verdict are valid; everything else names why it has no reward', () => {
   const cases: [Partial<EpisodeRecord>, string | null][] = [

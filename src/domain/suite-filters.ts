@@ -49,7 +49,7 @@ function decide({ task, meta }: FilterableTask, filter: SuiteFilter, evidence: E
       return log === undefined ? 'lacking' : keepIf(hiddenNames({ log, goldPatch: task.goldPatch }).length === 0)
     }
     case 'deterministic':
-      return agrees([...task.failToPass, ...task.passToPass], evidence.get(task.taskId)?.goldRuns, filter.trials)
+      return agrees([...task.failToPass, ...task.passToPass], evidence.get(task.taskId), filter.trials)
     default:
       return assertNever(filter)
   }
@@ -101,8 +101,14 @@ function byScore(scores: unknown, drop: number): Decision {
 }
 
 /** A test that is missing from a run disagrees with one that is there. */
-function agrees(tests: readonly string[], runs: TaskEvidence['goldRuns'], trials: number): Decision {
-  const [first, ...others] = runs ?? []
+function agrees(tests: readonly string[], known: TaskEvidence | undefined, trials: number): Decision {
+  const { goldRuns = [], gold } = known ?? {}
+  if (goldRuns.length === 0 && gold !== undefined) {
+    // One run that differs is enough to know; that they agree takes all of them.
+    if (gold.flipping.length > 0) return 'drop'
+    return gold.runs < trials ? 'lacking' : 'keep'
+  }
+  const [first, ...others] = goldRuns
   if (first === undefined || others.length + 1 < trials) return 'lacking'
   return keepIf(tests.every((test) => others.every((run) => run[test] === first[test])))
 }

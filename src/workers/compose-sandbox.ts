@@ -5,9 +5,10 @@ import { createSamplers } from '../activities/host/samplers.ts'
 import { createSandboxActivities } from '../activities/sandbox/sandbox-activities.ts'
 import { createImageProvider } from '../activities/sandbox/task-images.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
+import { createImageVerifier } from '../activities/sandbox/verify-image.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
-import { watchImages, watchSandbox } from '../activities/waits/watch-sandbox.ts'
+import { watchImages, watchSandbox, watchVerifier } from '../activities/waits/watch-sandbox.ts'
 import { connectEngine } from '../adapters/docker/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/image-keeper.ts'
@@ -56,6 +57,10 @@ export async function composeSandbox(
   const shared = { store, sandbox, recipes, tasks }
   const { cacheDir, minFreeBytes } = environment
   const keeper = createImageKeeper({ engine, cacheDir })
+  const ensureImage = watchImages({
+    engine: watched,
+    ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
+  })
   const owned = { hostId, namespaceId, namespace, connection }
   const reaper = startHostReaper({ ...owned, engine, store, keeper, minFreeBytes })
   return {
@@ -70,9 +75,10 @@ export async function composeSandbox(
           leaseMs: environment.leaseMs,
           suites: createSuiteReader(store),
           plans: createPlanReader(store),
-          ensureImage: watchImages({
+          ensureImage,
+          verifyImage: watchVerifier({
             engine: watched,
-            ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
+            verifyImage: createImageVerifier({ engine, store, ensureImage }),
           }),
         }),
       },

@@ -54,6 +54,12 @@ export const GRADING = {
 } as const satisfies ActivityOptions
 
 /**
+ * Gradings of one task, one after another. 80 minutes = 10 in which another one is begun, and one last that takes the harness's
+ * 1,800 s twice (what may be an accident is run again) with five minutes around each.
+ */
+export const GATING = { ...GRADING, startToCloseTimeout: '80m' } as const satisfies ActivityOptions
+
+/**
  * The host that holds the sandbox. Two minutes without a worker there means that the host is gone (a restarted worker polls
  * the same queue within seconds). 25 minutes = 5 of turns plus one last turn of 15 minutes sampling and its command.
  * Attempts are safe because turns are committed and fenced; three of them, then the episode is placed anew.

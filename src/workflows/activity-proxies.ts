@@ -11,6 +11,7 @@ import {
   ARTIFACTS,
   CLOSING,
   CONTROL,
+  GATING,
   GRADING,
   HOST,
   PLACEMENT,
@@ -22,6 +23,7 @@ import {
 export const control = proxyActivities<ControlActivities>(CONTROL)
 export const slowControl = proxyActivities<ControlActivities>(SLOW_CONTROL)
 export const placement = proxyActivities<SandboxActivities>(PLACEMENT)
+export const gating = proxyActivities<Pick<SandboxActivities, 'gateTask'>>(GATING)
 export const grading = proxyActivities<SandboxActivities>(GRADING)
 export const training = proxyActivities<TrainerActivities>(TRAINING)
 export const publishing = proxyActivities<TrainerActivities>(PUBLISHING)

@@ -4,20 +4,19 @@ import {
   log,
   ParentClosePolicy,
   setCurrentDetails,
-  setHandler,
   upsertMemo,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
-import type { EvaluateInput, EvaluateResult, ResolvedRun, RunProgress } from '../contracts/workflows.types.ts'
+import type { EvaluateInput, EvaluateResult, ResolvedRun } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
-import { withCode } from './failures.ts'
-import { gateSuite } from './gate-tasks.ts'
+import { failRun, withCode } from './failures.ts'
+import { gateAsChild } from './gate-tasks.ts'
 import { rollout } from './rollout.ts'
-import { blockersQuery, progressQuery } from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
+import { type RootProgress, watchable } from './watchable.ts'
 
 /**
  * k attempts of one policy at every held-out task. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates the
@@ -34,37 +33,7 @@ export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResul
   }
 }
 
-interface Progress {
-  enter(phase: string, run?: string): void
-}
-
-/** Answers the queries `progress` and `blockers` of a root evaluation, in the shape that a training run answers them. */
-function watchable(run: string | null): Progress {
-  const state: RunProgress = {
-    run,
-    phase: 'resolving the recipe',
-    paused: false,
-    stopAfterIteration: null,
-    scores: [],
-    waitingFor: null,
-  }
-  setHandler(progressQuery, () => state)
-  setHandler(blockersQuery, () => {
-    const { waitingFor } = state
-    if (waitingFor === null || state.phase === 'done') return { run: state.run, waits: [] }
-    const on = { kind: 'workflow', name: workflowInfo().workflowId } as const
-    return { run: state.run, waits: [{ on, doing: waitingFor.what, since: waitingFor.since, toDo: null }] }
-  })
-  return {
-    enter: (phase, name) => {
-      state.phase = phase
-      state.run = name ?? state.run
-      state.waitingFor = { what: phase, since: new Date().toISOString() }
-    },
-  }
-}
-
-async function evaluateAlone(input: EvaluateInput, progress: Progress): Promise<EvaluateResult> {
+async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Promise<EvaluateResult> {
   const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
   const { recipeText, overrides, run } = input
   const plan = await control.resolveRecipe({
@@ -83,7 +52,10 @@ async function evaluateAlone(input: EvaluateInput, progress: Progress): Promise<
   try {
     const suite = await slowControl.prepareSuite({ run: plan.run, which: 'heldOut' })
     progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-    await gateSuite({ plan, suite })
+    const gate = await gateAsChild({ plan, suite })
+    if (gate.admitted === 0) {
+      throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
+    }
     const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
     progress.enter(`publishing ${policy.version}`)
     await publishing.publishPolicy({ run: plan.run, policy })

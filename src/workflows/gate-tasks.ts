@@ -8,70 +8,87 @@ import {
 } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { GateTasksInput, GateTasksResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
-import { grading, slowControl } from './activity-proxies.ts'
+import { gating, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { blockersQuery } from './run-control.ts'
 
-/** Checks in flight: hosts limit how many containers start at once, this limits pending activities. */
-const OPEN_CHECKS = 16
+/** Tasks in flight: hosts limit how many containers start at once, this limits pending activities. */
+const OPEN_TASKS = 16
 
 /**
- * Admits a task where its gold patch resolves and the empty patch does not, every time. Activities: one per task, check and
- * repeat; results are records, so a second gating of a suite starts no container. Continues as new when suggested.
+ * Admits a task where its gold patch resolves and the empty patch does not, every time. Activities: one for each ten minutes of a
+ * task; gradings are records, so a second gating of the same tasks starts no container. Continues as new when suggested. On
+ * cancel the open gradings end, their containers with them.
  */
 export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult> {
   const { plan, suite } = input
-  let next = input.from ?? 0
-  let failed = input.failed ?? 0
-  let failure: unknown = null
   setHandler(blockersQuery, () => ({
     run: plan.run,
     waits: [
       {
         on: { kind: 'workflow', name: workflowInfo().workflowId },
-        doing: `gating ${suite.tasks} tasks of ${suite.name}, begun with ${next}`,
+        doing: `gating ${suite.tasks} tasks of ${suite.name}, begun with ${input.from ?? 0}`,
         since: workflowInfo().runStartTime.toISOString(),
         toDo: null,
       },
     ],
   }))
+  const page = await gatePage({ plan, suite, from: input.from ?? 0, refused: input.failed ?? 0 })
+  if (page.next < suite.tasks) {
+    return continueAsNew<typeof gateTasks>({ ...input, from: page.next, failed: page.refused })
+  }
+  const gate = await slowControl.closeGate({ run: plan.run, suite: suite.suite })
+  return { suite: suite.suite, ...gate }
+}
 
-  // The first failure stops all lanes, and each ends the check it is at: a workflow that closed at once would leave containers
+export interface GatePageInput {
+  plan: ResolvedRun
+  suite: PreparedSuite
+  from: number
+  refused: number
+  /** Told after each task. */
+  onTask?: (done: { tasks: number; refused: number }) => void
+}
+
+/** Gates tasks side by side until all are done or the history is long. @returns the first task that was not begun */
+export async function gatePage(input: GatePageInput): Promise<{ next: number; refused: number }> {
+  const { plan, suite, onTask } = input
+  let { from: next, refused } = input
+  let ended = next
+  let failure: unknown = null
+  // The first failure stops all lanes, and each ends the task it is at: a workflow that closed at once would leave containers
   // behind until their activities learn of it.
   const lane = async (): Promise<void> => {
     while (failure === null && next < suite.tasks && !workflowInfo().continueAsNewSuggested) {
       const index = next++
       try {
-        if (!(await gateTask(plan, suite, index))) failed += 1
+        if (!(await gateTask(plan, suite, index))) refused += 1
       } catch (error) {
         failure ??= error
       }
-      setCurrentDetails(`gated ${next} of ${suite.tasks} tasks of ${suite.name}, ${failed} refused so far`)
+      ended += 1
+      setCurrentDetails(`gated ${ended} of ${suite.tasks} tasks of ${suite.name}, ${refused} refused so far`)
+      onTask?.({ tasks: ended, refused })
     }
   }
-  await Promise.all(Array.from({ length: OPEN_CHECKS }, lane))
+  await Promise.all(Array.from({ length: OPEN_TASKS }, lane))
   if (failure !== null) throw withCode(failure)
-  if (next < suite.tasks) return continueAsNew<typeof gateTasks>({ ...input, from: next, failed })
-  const gate = await slowControl.closeGate({ run: plan.run, suite: suite.suite })
-  return { suite: suite.suite, ...gate }
+  return { next, refused }
 }
 
-/** Both checks, every repeat; stops at the first that fails, since one failure refuses the task. */
+/** Every check and repeat of one task. @returns whether it is admitted */
 async function gateTask(plan: ResolvedRun, suite: PreparedSuite, index: number): Promise<boolean> {
-  for (let repeat = 1; repeat <= plan.gateRepeats; repeat++) {
-    for (const check of ['gold', 'empty'] as const) {
-      const summary = `${suite.name} · task ${index} · ${check} · ${repeat}`
-      const { ok } = await grading.gateTask.executeWithOptions({ summary }, [
-        { run: plan.run, suite: suite.suite, index, check, repeat },
-      ])
-      if (!ok) return false
-    }
+  for (let step = 1; ; step++) {
+    const summary = `${suite.name} · task ${index} · × ${plan.gateRepeats}${step === 1 ? '' : ` · step ${step}`}`
+    const { done, ok } = await gating.gateTask.executeWithOptions({ summary }, [
+      { run: plan.run, suite: suite.suite, index, step },
+    ])
+    if (done) return ok
   }
-  return true
 }
 
 /** Starts the gate of one suite as a child under the caller. */
-export function gateSuite({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<GateTasksResult> {
+export function gateAsChild({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<GateTasksResult> {
   return executeChild(gateTasks, {
     workflowId: workflowIds.gate(workflowIds.train(plan.run), suite.name),
     args: [{ plan, suite }],

@@ -25,7 +25,7 @@ import type {
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
-import { gateSuite } from './gate-tasks.ts'
+import { gateAsChild } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
 import {
@@ -146,7 +146,7 @@ class TrainingRun {
     const suite = await slowControl.prepareSuite({ run: plan.run, which })
     this.#time('gate')
     this.#enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-    const gate = await gateSuite({ plan, suite })
+    const gate = await gateAsChild({ plan, suite })
     if (gate.admitted === 0) {
       throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
     }

@@ -114,7 +114,12 @@ export function scriptedPipeline({
   return {
     resolveRecipe: () => plan,
     prepareSuite: ({ which }) => ({ suite: SHA, name: which === 'train' ? 'train' : plan.heldOutName, tasks }),
-    gateTask: () => ({ ok: true }),
+    gateTask: () => ({ done: true, ok: true }),
+    writeGateReport: () => ({
+      counts: { passed: tasks, 'gold-fails': 0, 'empty-resolves': 0, flaky: 0, 'could-not-gate': 0 },
+      report: artifact('gates/report.json'),
+      evidence: artifact('gates/evidence.jsonl'),
+    }),
     closeGate: () => ({ admitted: tasks, refused: 0 }),
     resolvePolicy: () => policyRef(0),
     planIteration: ({ stage, iteration }) => ({

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
-import type { EvaluateResult, GateTasksResult } from '../../src/contracts/workflows.types.ts'
+import type {
+  EvaluateResult,
+  GateSuiteResult,
+  GateTasksResult,
+  RunProgress,
+} from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, failureOf, neverEnds } from '../support/activity-script.ts'
 import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver, type WorkflowDriverOptions } from '../support/workflow-driver.ts'
@@ -20,41 +25,99 @@ async function gate(
   return { driver, job: driver.start('gateTasks', { plan: { ...PLAN, gateRepeats }, suite: SUITE }) }
 }
 
-type GateCall = { index: number; check: 'gold' | 'empty'; repeat: number }
+type GateCall = { index: number; step: number }
 
-test('each task passes gold and empty in every repeat, and the verdict comes from the records', async () => {
+test('each task is gated once, and the verdict comes from the records', async () => {
   const { driver, job } = await gate()
   const result = await job.result<GateTasksResult>()
 
   assert.deepEqual(result, { suite: SHA, admitted: 40, refused: 0 })
-  const checks = driver.callsOf('gateTask').map(({ input }) => {
-    const { index, check, repeat } = input as GateCall
-    return `${index} ${check} ${repeat}`
-  })
-  assert.equal(checks.length, 40 * 2 * 2)
-  assert.equal(new Set(checks).size, checks.length)
+  const indexes = driver.callsOf('gateTask').map(({ input }) => (input as GateCall).index)
+  assert.deepEqual(
+    indexes.toSorted((a, b) => a - b),
+    Array.from({ length: 40 }, (_, index) => index),
+  )
   assert.equal(driver.callsOf('closeGate').length, 1)
 })
 
-test('a task that fails one check is not checked again', async () => {
-  const { driver, job } = await gate({ gateTask: ({ index, check }) => ({ ok: !(index === 5 && check === 'empty') }) })
+test('a task whose gate takes long goes on step by step until it is done', async () => {
+  const { driver, job } = await gate({
+    gateTask: ({ index, step }) => ({ done: index !== 5 || step === 3, ok: true }),
+  })
   await job.result()
 
   const ofFive = driver.callsOf('gateTask').filter(({ input }) => (input as GateCall).index === 5)
   assert.deepEqual(
-    ofFive.map(({ input }) => (input as GateCall).check),
-    ['gold', 'empty'],
+    ofFive.map(({ input }) => (input as GateCall).step),
+    [1, 2, 3],
   )
+  assert.equal(driver.callsOf('gateTask').length, 42)
 })
 
-test('a gate near the history limit continues as new, with every task checked once', async () => {
+test('a gate near the history limit continues as new, with every task gated once', async () => {
   const { driver, job } = await gate({}, { suggestContinueAsNewAfterEvents: 120 })
   await job.result()
 
   assert.ok(driver.runs.length > 1, 'it continued')
   assert.ok(driver.runs.slice(0, -1).every(({ status }) => status === 'continued-as-new'))
-  assert.equal(driver.callsOf('gateTask').length, 40 * 2 * 2)
+  assert.equal(driver.callsOf('gateTask').length, 40)
   assert.equal(driver.callsOf('closeGate').length, 1)
+})
+
+async function gateAlone(
+  overrides: ActivityTable<AllActivities> = {},
+  options: Partial<WorkflowDriverOptions<AllActivities>> = {},
+) {
+  const driver = await createWorkflowDriver({
+    ...options,
+    activities: { ...scriptedPipeline({ tasks: 40 }), ...overrides },
+  })
+  const input = { recipe: 'demo', overrides: { data: { gate: { repeats: 5 } } } }
+  return { driver, job: driver.start('gateSuite', input, { workflowId: 'gate/mine' }) }
+}
+
+test('a gate started alone asks for every task whatever the recipe does with refused ones, and ends with its report', async () => {
+  const { driver, job } = await gateAlone({ gateTask: ({ index }) => ({ done: true, ok: index !== 3 }) })
+  const result = await job.result<GateSuiteResult>()
+
+  assert.deepEqual(
+    [result.run, result.tasks, result.repeats, result.report.key],
+    [PLAN.run, 40, PLAN.gateRepeats, 'gates/report.json'],
+  )
+  assert.deepEqual(
+    driver.callsOf('resolveRecipe').map(({ input }) => {
+      const { kind, overrides } = input as { kind: string; overrides: unknown }
+      return [kind, overrides]
+    }),
+    [['gate', { data: { gate: { repeats: 5, refused: 'exclude' } } }]],
+  )
+  const types = new Set(driver.calls.map(({ type }) => type))
+  assert.deepEqual([...types], ['resolveRecipe', 'prepareSuite', 'gateTask', 'closeGate', 'writeGateReport'])
+})
+
+test('a gate of thousands of tasks continues as new, resolves its recipe once and says how far it is', async () => {
+  const { driver, job } = await gateAlone(
+    { gateTask: ({ index }) => ({ done: true, ok: index % 2 === 0 }) },
+    { suggestContinueAsNewAfterEvents: 120 },
+  )
+  await driver.runUntil(() => driver.callsOf('writeGateReport').length === 1)
+  const progress = await job.query<RunProgress>('progress')
+  assert.deepEqual([progress.run, progress.phase], [PLAN.run, 'writing the report'])
+  await job.result()
+
+  assert.ok(driver.runs.length > 1, 'it continued')
+  assert.equal(driver.callsOf('gateTask').length, 40)
+  assert.equal(driver.callsOf('resolveRecipe').length, 1)
+  assert.equal(driver.callsOf('prepareSuite').length, 1)
+})
+
+test('a cancelled gate alone stops its open tasks and writes no report', async () => {
+  const { driver, job } = await gateAlone({ gateTask: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('gateTask').length === 16)
+  job.cancel()
+  await assert.rejects(job.result(), CancelledFailure)
+  assert.equal(driver.callsOf('gateTask').length, 16)
+  assert.equal(driver.callsOf('writeGateReport').length, 0)
 })
 
 test('an invalid task ends the gate with its code', async () => {
@@ -104,6 +167,17 @@ test('an evaluation started alone resolves, gates, publishes, scores, reports an
     driver.callsOf('resolveRecipe').map(({ input }) => (input as { kind: string }).kind),
     ['eval'],
   )
+})
+
+test('an evaluation of a suite of which no task passed ends before any policy is touched', async () => {
+  const { driver, job } = await evaluate({}, { closeGate: () => ({ admitted: 0, refused: 3 }) })
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Task.GateFailed')
+    return true
+  })
+  assert.equal(driver.callsOf('resolvePolicy').length, 0)
+  assert.equal(driver.callsOf('publishPolicy').length, 0)
 })
 
 test('every episode of an evaluation is marked as one', async () => {

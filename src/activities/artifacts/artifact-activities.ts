@@ -6,6 +6,7 @@ import { closeGrading } from '../grading/close-grading.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { buildBatch } from './build-batch.ts'
 import { summarizeEvaluation } from './summarize-evaluation.ts'
+import { writeGateReport } from './write-gate-report.ts'
 import { writeReport } from './write-report.ts'
 
 export interface ArtifactDependencies {
@@ -22,6 +23,7 @@ export function createArtifactActivities(deps: ArtifactDependencies): ArtifactAc
     buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
     summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
     closeGrading: activity((input) => closeGrading(deps, input)),
+    writeGateReport: activity((input) => writeGateReport(store, input)),
     writeReport: activity((input) => writeReport({ store }, input)),
   }
 }

@@ -2,7 +2,8 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { GatedSuite } from '../../contracts/gates.types.ts'
+import { gateKeys, policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/evaluation-summary.ts'
@@ -13,7 +14,7 @@ import { gatherFlagged } from '../../report/flagged.ts'
 import type { CurvePoint, ReportData } from '../../report/report-data.ts'
 import type { RunClaim } from '../control/run-names.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
-import { createTaskReader, type GatedSuite, readOrThrow } from '../stored-tasks.ts'
+import { createTaskReader, readOrThrow } from '../stored-tasks.ts'
 import { checkLedger } from './check-ledger.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
 import { readEpisodeRecords } from './episode-records.ts'
@@ -26,10 +27,11 @@ export async function gatherReportData(
   { run, durations }: { run: string; durations: Record<string, number> },
 ): Promise<ReportData> {
   const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
-  if (claim.kind === 'grade') {
+  if (claim.kind === 'grade' || claim.kind === 'gate') {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: 'Expected a training run or an evaluation; a run that graded patches has counts and scores alone',
+      message:
+        'Expected a training run or an evaluation; a run that graded patches or gated a suite has a report of its own',
       details: { run },
     })
   }
@@ -47,7 +49,7 @@ export async function gatherReportData(
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
     cutoff: recipe.model.cutoff ?? null,
-    refused: await refusedTasks(store, run, recipe.data.gate.repeats),
+    refused: await refusedTasks(store, run),
     durations,
     versions: { longhaul: packageVersion(), node: process.version },
   }
@@ -147,11 +149,11 @@ async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<Repor
   return gatherFlagged(records, MAX_NAMED)
 }
 
-async function refusedTasks(store: ArtifactStore, run: string, repeats: number): Promise<ReportData['refused']> {
+async function refusedTasks(store: ArtifactStore, run: string): Promise<ReportData['refused']> {
   const plans = await readIterationPlans(store, run)
   const refused: ReportData['refused'] = []
   for (const suite of new Set(plans.map((plan) => plan.suite))) {
-    const gated = await store.readRecord<GatedSuite>(suiteKeys.gated(suite, repeats))
+    const gated = await store.readRecord<GatedSuite>(gateKeys.gated(run, suite))
     refused.push(...(gated?.refused ?? []))
   }
   return refused

@@ -1,10 +1,11 @@
 import type { PlanIterationInput, PlannedIteration } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { runKeys, suiteKeys } from '../../contracts/keys.ts'
+import { gateKeys, runKeys } from '../../contracts/keys.ts'
+import type { GatedSuite } from '../../contracts/gates.types.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/problem-order.ts'
 import { sha256Hex } from '../hash.ts'
-import { type GatedSuite, readOrThrow } from '../stored-tasks.ts'
+import { readOrThrow } from '../stored-tasks.ts'
 import { stagePool } from './stage-pool.ts'
 
 export interface IterationPlan {
@@ -23,7 +24,7 @@ export async function planIteration(
   input: PlanIterationInput,
 ): Promise<PlannedIteration> {
   const { store, recipe } = deps
-  const gated = await readOrThrow<GatedSuite>(store, suiteKeys.gated(input.suite, recipe.data.gate.repeats))
+  const gated = await readOrThrow<GatedSuite>(store, gateKeys.gated(input.run, input.suite))
   const { groupSize, count } = shape(recipe, input)
   const { run, stage, iteration, suite } = input
   const { admitted } = gated

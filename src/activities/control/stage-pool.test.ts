@@ -5,7 +5,7 @@ import { makeRecord } from '../../../test/support/episode-records.ts'
 import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
-import { episodeKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import { episodeKeys, gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { readOrThrow } from '../stored-tasks.ts'
 import { type IterationPlan, planIteration } from './plan-iteration.ts'
@@ -16,7 +16,7 @@ let close: () => Promise<void>
 before(async () => {
   ;({ store, close } = await useOwnStore())
   const admitted = ['easy', 'half', 'never', 'unseen']
-  await store.putRecord(suiteKeys.gated('suite', 1), { suite: 'suite', repeats: 1, admitted, refused: [] })
+  await store.putRecord(gateKeys.gated('r', 'suite'), { suite: 'suite', repeats: 1, admitted, refused: [] })
   // Two iterations of the first stage, and an evaluation whose attempts must not count.
   await play('dapo-1', 1, { easy: [1, 1], half: [1, 0], never: [0, 0] })
   await play('dapo-1', 2, { easy: [1, 0], half: [0, 0], never: [0, 0] })

@@ -72,12 +72,17 @@ async function grade(
       role: 'grader',
       limits: sandboxLimits(deps.recipe),
       patch: patch === null ? new Uint8Array() : await deps.store.get(patch),
-      ...(await gatedDigest(deps.store, { suite, taskId })),
+      ...(await gatedDigest(deps.store, { run: gatingRun(run, instance), suite, taskId })),
       task: { ...task, gradingProfile: profile },
       logKey: gradingKeys.file(identityOf(run, instance), 'test_output.txt'),
     },
     signal,
   )
+}
+
+/** Whose gate says in which image: a patch of an episode is graded in the one that the episode was played in. */
+function gatingRun(run: string, { episode }: GradingInstance): string {
+  return episode?.split('/')[0] ?? run
 }
 
 /** What containers and verdicts carry as their episode: of this run, also where the patch came from another one's. */

@@ -7,10 +7,11 @@ import type { RecipeReader } from '../stored-recipe.ts'
 import { gradePatch } from '../grading/grade-patch.ts'
 import type { PlanReader } from '../grading/stored-plan.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
-import { gateTask } from './gate-task.ts'
+import { type GateDependencies, gateTask, mayExclude, recordUngated } from './gate-task.ts'
 import { gradeSubmission } from './grade-submission.ts'
 import { gradingFailed, isHostFailure } from './grading-failures.ts'
 import { type EnsureImage, openSandbox } from './open-sandbox.ts'
+import type { VerifyImage } from './verify-image.ts'
 
 export interface SandboxDependencies {
   store: ArtifactStore
@@ -22,6 +23,7 @@ export interface SandboxDependencies {
   hostId: string
   leaseMs: number
   ensureImage: EnsureImage
+  verifyImage: VerifyImage
 }
 
 /** Activities that any sandbox host can serve. */
@@ -45,12 +47,20 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
       ),
     ),
     gateTask: activity(async (input, { signal, attempt }) => {
+      const gate: GateDependencies = {
+        ...deps,
+        recipe: await deps.recipes(input.run),
+        ...ownerOf(),
+        now: Date.now,
+      }
       try {
-        return await gateTask({ ...deps, recipe: await deps.recipes(input.run), ...ownerOf() }, input, signal)
+        return await gateTask(gate, input, signal)
       } catch (error) {
+        if (signal.aborted) throw error
         // Another host may have what this one lacks; after the last attempt the cause itself is the answer.
-        if (signal.aborted || isLastAttempt() || !isHostFailure(error)) throw error
-        throw gradingFailed(error, { host: deps.hostId, attempt })
+        if (!isLastAttempt() && isHostFailure(error)) throw gradingFailed(error, { host: deps.hostId, attempt })
+        if (mayExclude(gate.recipe, error)) return recordUngated(gate, input, error)
+        throw error
       }
     }),
   }

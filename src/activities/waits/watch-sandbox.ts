@@ -1,6 +1,7 @@
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Trouble } from '../../contracts/waits.types.ts'
 import type { EnsureImage } from '../sandbox/open-sandbox.ts'
+import type { VerifyImage } from '../sandbox/verify-image.ts'
 import { waitingFor } from './wait-board.ts'
 
 /** Whether a sandbox engine is alive while somebody waits for it. */
@@ -63,6 +64,20 @@ export function watchImages({ ensureImage, engine }: { ensureImage: EnsureImage;
   return (task, signal) =>
     waitingForEngine(engine, { doing: `preparing image ${task.image}`, expectedMs: IMAGE_MS }, () =>
       ensureImage(task, signal),
+    )
+}
+
+/** The same for looks into them. */
+export function watchVerifier({
+  verifyImage,
+  engine,
+}: {
+  verifyImage: VerifyImage
+  engine: WatchedEngine
+}): VerifyImage {
+  return (task, signal) =>
+    waitingForEngine(engine, { doing: `verifying image ${task.image}`, expectedMs: IMAGE_MS }, () =>
+      verifyImage(task, signal),
     )
 }
 

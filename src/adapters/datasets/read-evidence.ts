@@ -13,7 +13,7 @@ export async function readEvidence(path: string): Promise<Map<string, TaskEviden
     if (!isEvidence(row) || evidence.has(row.instance_id)) {
       throw new LonghaulError({
         code: 'Task.Invalid',
-        message: 'Expected {instance_id, emptyLog?, goldRuns?} of a task that has no other line',
+        message: 'Expected {instance_id, emptyLog?, goldRuns?, gold?} of a task that has no other line',
         details: { file: path, row: label },
       })
     }
@@ -39,10 +39,16 @@ export async function readIds(path: string): Promise<string[]> {
 
 function isEvidence(value: unknown): value is TaskEvidence {
   if (typeof value !== 'object' || value === null) return false
-  const { instance_id: id, emptyLog, goldRuns } = value as Record<string, unknown>
+  const { instance_id: id, emptyLog, goldRuns, gold } = value as Record<string, unknown>
   const isLog = emptyLog === undefined || typeof emptyLog === 'string'
   const isRuns = goldRuns === undefined || (Array.isArray(goldRuns) && goldRuns.every(isStatuses))
-  return typeof id === 'string' && isLog && isRuns
+  return typeof id === 'string' && isLog && isRuns && (gold === undefined || isSummary(gold))
+}
+
+function isSummary(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  const { runs, flipping } = value as Record<string, unknown>
+  return Number.isInteger(runs) && Array.isArray(flipping) && flipping.every((test) => typeof test === 'string')
 }
 
 function isStatuses(value: unknown): boolean {

@@ -148,8 +148,9 @@ function toResult(
   { log, result }: { log: Uint8Array; result: string },
   facts: Pick<GradeRunResult, 'imageDigest' | 'machine'>,
 ): GradeRunResult {
-  const [kind, code, wall] = result.trim().split(' ')
-  const common = { log, ...facts, wallMs: Number(wall) }
+  const [kind, code, wall, peak = ''] = result.trim().split(' ')
+  const memory = /^\d+$/.test(peak) ? { peakMemoryBytes: Number(peak) } : {}
+  const common = { log, ...facts, wallMs: Number(wall), ...memory }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
   if (kind === 'timed-out') return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }

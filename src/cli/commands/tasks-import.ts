@@ -1,4 +1,3 @@
-import { rename, writeFile } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -9,6 +8,7 @@ import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../exit-codes.ts'
 import { collect, examples, jsonOption } from '../options.ts'
+import { writeSuite } from '../write-suite.ts'
 
 interface ImportOptions {
   revision?: string
@@ -46,7 +46,7 @@ export function addImport(tasks: Command, context: CommandContext): void {
       'the four of arXiv 2508.03501 after those: hidden-names files<=7 lines<=499 llm-score!=3 deterministic>=50',
     )
     .option('--ids <file>', 'only these instance ids, one a line, before all other filters')
-    .option('--evidence <file>', 'JSONL {instance_id, emptyLog, goldRuns} that hidden-names and deterministic read')
+    .option('--evidence <file>', 'what hidden-names and deterministic read; longhaul tasks gate --evidence writes it')
     .option('--skip-refused', 'write the suite although rows were refused (default: write nothing, exit 1)')
     .addOption(jsonOption())
     .addHelpText(
@@ -74,8 +74,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   const { suite, kept } = await importSuite({ source, filters, evidence, hubUrl })
   const isWritten = suite.refused.length === 0 || options.skipRefused === true
   if (isWritten) {
-    await replaceFile(options.output, kept.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
-    await replaceFile(`${options.output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
+    await writeSuite({ output: options.output, suite, rows: kept.map(({ row }) => row) })
   }
   if (options.json === true) console.record({ written: isWritten ? options.output : null, ...suite })
   else {
@@ -103,11 +102,4 @@ function readSourceArgument(argument: string, { revision, split }: ImportOptions
     })
   }
   return { kind: 'hub', dataset: argument, revision, split }
-}
-
-/** Whole or not at all: a reader never sees half a suite. */
-async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`
-  await writeFile(temporary, text)
-  await rename(temporary, path)
 }

@@ -1,10 +1,9 @@
 import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
 import { untilInterrupted } from '../interrupts.ts'
-import { examples, integer, jsonOption, withRecipeOptions } from '../options.ts'
-import { readRecipeArgument } from '../recipe-argument.ts'
+import { examples, integer, jsonOption } from '../options.ts'
+import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'
 import { addDifficulty } from './tasks-difficulty.ts'
 
@@ -15,14 +14,6 @@ interface SynthesizeOptions {
   split: 'train' | 'eval'
   output?: string
   images?: true
-  json?: true
-}
-
-interface GateOptions {
-  recipe: string
-  seed?: number
-  set?: string[]
-  suite: 'train' | 'heldOut'
   json?: true
 }
 
@@ -48,17 +39,7 @@ export function addTasks(program: Command, context: CommandContext): void {
       ),
     )
     .action((options: SynthesizeOptions) => synthesize(options, context))
-  withRecipeOptions(
-    tasks.command('gate').description('grade the gold and the empty patch of every task of a recipe’s suite'),
-    'demo',
-  )
-    .addOption(new Option('--suite <which>', 'which of the two').choices(['train', 'heldOut']).default('heldOut'))
-    .addOption(jsonOption())
-    .addHelpText(
-      'after',
-      examples('longhaul tasks gate --recipe demo', 'longhaul tasks gate --recipe ./my.yaml --suite train --json'),
-    )
-    .action((options: GateOptions) => gate(options, context))
+  addGate(tasks, context)
   addDifficulty(tasks, context)
   addImport(tasks, context)
 }
@@ -76,23 +57,4 @@ async function synthesize(options: SynthesizeOptions, { console }: CommandContex
   if (json === true && output !== undefined) console.record({ tasks: tasks.length, output, images: images === true })
   else if (output === undefined) console.out(rows)
   else console.out(`${tasks.length} tasks in ${output}`)
-}
-
-async function gate(options: GateOptions, { console, exit }: CommandContext): Promise<void> {
-  const { loaded } = await readRecipeArgument(options)
-  const { gateLocally } = await import('../gate-locally.ts')
-  const result = await untilInterrupted((signal) =>
-    gateLocally({ recipe: loaded.recipe, which: options.suite, signal, log: (line) => console.err(line) }),
-  )
-  if (options.json === true) console.record(result)
-  else {
-    const { admitted, refused, tasks } = result
-    console.out(
-      [
-        ...refused.map(({ taskId, reason }) => `refused  ${taskId}  ${reason}`),
-        `${admitted} of ${tasks} tasks admitted: gold resolves, empty does not`,
-      ].join('\n'),
-    )
-  }
-  if (result.refused.length > 0) exit(EXIT.infra)
 }

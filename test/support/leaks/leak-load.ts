@@ -32,7 +32,11 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
     name: 'mini',
     dirs: [RECIPES],
     // A token a byte: the prompts are longer than the demo's.
-    overrides: { policyServer: { url: policyUrl }, evaluate: { context: 60_000, tasks: 4 } },
+    overrides: {
+      policyServer: { url: policyUrl },
+      evaluate: { context: 60_000, tasks: 4 },
+      data: { gate: { repeats: 1_000 } },
+    },
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   await store.putRecord(runKeys.recipe(RUN), stored)
@@ -51,9 +55,7 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
       return workflowId
     },
     async startGate() {
-      const args = [
-        { plan: { run: RUN, gateRepeats: 1_000_000 }, suite: { suite, name: 'leaks', tasks: taskIds.length } },
-      ]
+      const args = [{ plan: { run: RUN, gateRepeats: 1_000 }, suite: { suite, name: 'leaks', tasks: taskIds.length } }]
       await workflow.start('gateTasks', { workflowId: `${RUN}/gate/${gates++}`, taskQueue: QUEUES.control, args })
     },
     started: () => count,

@@ -1,0 +1,142 @@
+import { randomUUID } from 'node:crypto'
+import type { GateCheck, GateRecord } from '../../contracts/gates.types.ts'
+import { gateKeys } from '../../contracts/keys.ts'
+import type { GradeRunResult, SandboxHost, SandboxLimits } from '../../contracts/sandbox.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import { missedNameLines } from '../../domain/hidden-names.ts'
+import { exceptionsIn } from '../../domain/log-exceptions.ts'
+import { gradeLog } from '../../grading/grade-log.ts'
+import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { withoutTiming } from '../../grading/test-names.ts'
+import { sha256Hex } from '../hash.ts'
+import { type GradingDependencies, runGrading } from './run-grading.ts'
+import type { VerifiedImage } from './verify-image.ts'
+
+/** Raised when tests are run or judged in another way: what was gated before is gated anew. */
+const GATE_VERSION = 2
+
+export interface GateGradingInput {
+  run: string
+  /** Workflow and its execution, for the reaper. */
+  owner: string
+  ownerRun?: string
+  task: Task
+  image: VerifiedImage
+  limits: SandboxLimits
+}
+
+/**
+ * What gradings have in common that may stand for each other. An image that each host makes from a seed has another digest on
+ * each and the same content: its name stands for it.
+ */
+export function gateIdentity({ task, image, limits }: Pick<GateGradingInput, 'task' | 'image' | 'limits'>): string {
+  const content = task.synthetic === null ? image.digest : task.image
+  const { cpus, memoryMiB, pids } = limits
+  return sha256Hex(
+    JSON.stringify([GATE_VERSION, task.rowHash, content, task.gradingProfile, cpus, memoryMiB, pids]),
+  ).slice(0, 24)
+}
+
+/** Grades once and keeps the result, first writer wins. */
+export async function gradeForGate(
+  deps: GradingDependencies,
+  input: GateGradingInput & { check: GateCheck; repeat: number },
+  signal: AbortSignal,
+): Promise<GateRecord> {
+  const { run, owner, ownerRun, task, image, limits, check, repeat } = input
+  const { taskId } = task
+  const identity = gateIdentity(input)
+  const logKey = gateKeys.log(taskId, identity, `${check}-${repeat}-${randomUUID().slice(0, 8)}`)
+  const seen = watchGradings(deps.sandbox)
+  const { kind, reason, gradeMs } = await runGrading(
+    { ...deps, sandbox: seen.sandbox },
+    {
+      run,
+      episode: `gate/${identity.slice(0, 12)}/${taskId}/${check}-${repeat}`,
+      owner,
+      ...(ownerRun === undefined ? {} : { ownerRun }),
+      role: 'gate',
+      limits,
+      patch: check === 'gold' ? new TextEncoder().encode(task.goldPatch) : new Uint8Array(),
+      ...(image.registryDigest === null ? {} : { expectedDigest: image.registryDigest }),
+      task,
+      logKey,
+    },
+    signal,
+  )
+  const { record } = await deps.store.claimRecord<GateRecord>(gateKeys.grading(taskId, identity, check, repeat), {
+    schema: 'longhaul.gate/2',
+    taskId,
+    run,
+    check,
+    repeat,
+    verdict: kind,
+    reason,
+    gradings: seen.runs.length,
+    gradeMs,
+    peakMemoryBytes: peakOf(seen.runs),
+    imageDigest: image.digest,
+    profile: task.gradingProfile,
+    logKey,
+    ...readLog(task, seen.runs.at(-1)),
+  })
+  return record
+}
+
+/** Every record that there is, in the order of their making. */
+export async function readGateRecords(
+  { store }: Pick<GradingDependencies, 'store'>,
+  { taskId, identity, gold, empty }: { taskId: string; identity: string; gold: number; empty: number },
+): Promise<GateRecord[]> {
+  const keys = [
+    ...Array.from({ length: gold }, (_, at) => gateKeys.grading(taskId, identity, 'gold', at + 1)),
+    ...Array.from({ length: empty }, (_, at) => gateKeys.grading(taskId, identity, 'empty', at + 1)),
+  ]
+  const records = await Promise.all(keys.map((key) => store.readRecord<GateRecord>(key)))
+  return records.filter((record) => record !== null)
+}
+
+/** The gradings of one verdict as they were made: what may be an accident of the machine is run twice. */
+function watchGradings(sandbox: SandboxHost): {
+  sandbox: Pick<SandboxHost, 'grade'> & SandboxHost
+  runs: GradeRunResult[]
+} {
+  const runs: GradeRunResult[] = []
+  const grade: SandboxHost['grade'] = async (input, signal) => {
+    const ran = await sandbox.grade(input, signal)
+    runs.push(ran)
+    return ran
+  }
+  return { sandbox: { ...sandbox, grade }, runs }
+}
+
+function peakOf(runs: readonly GradeRunResult[]): number | null {
+  const peaks = runs.flatMap(({ peakMemoryBytes }) => (peakMemoryBytes == null ? [] : [peakMemoryBytes]))
+  return peaks.length === 0 ? null : Math.max(...peaks)
+}
+
+function readLog(
+  task: Task,
+  ran: GradeRunResult | undefined,
+): Pick<GateRecord, 'notPassed' | 'exceptions' | 'missedNames'> {
+  if (ran?.kind !== 'ran') return { notPassed: {}, exceptions: {}, missedNames: [] }
+  const text = Buffer.from(ran.log).toString()
+  return { notPassed: notPassed(task, ran.log), exceptions: exceptionsIn(text), missedNames: missedNameLines(text) }
+}
+
+function notPassed(task: Task, log: Uint8Array): Record<string, string> {
+  const { gradingProfile, installConfig, failToPass, passToPass } = task
+  const graded = gradeLog({
+    profile: LOG_PROFILES[gradingProfile],
+    parser: installConfig.logParser,
+    log,
+    tests: { failToPass, passToPass },
+  })
+  const statuses = graded.kind === 'graded' ? graded.statuses : new Map<string, string>()
+  const missing: Record<string, string> = {}
+  for (const test of [...failToPass, ...passToPass]) {
+    const status = statuses.get(test) ?? statuses.get(withoutTiming(test)) ?? 'MISSING'
+    if (status !== 'PASSED') missing[test] = status
+  }
+  return missing
+}

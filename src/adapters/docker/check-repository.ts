@@ -1,0 +1,103 @@
+import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+
+import type { Container } from 'dockerode'
+
+import { LonghaulError } from '../../contracts/errors.ts'
+import { readArchivedFile } from './archived-file.ts'
+import type { Engine } from './engine.ts'
+import { LABELS, PROJECT } from './labels.ts'
+import { removeContainer } from './remove-container.ts'
+import { createSlots } from './slots.ts'
+import { packFiles } from './tar.ts'
+
+export interface CheckRepositoryInput {
+  engine: Engine
+  image: string
+  repoDir: string
+  /** Where the repository has to stand. */
+  commit: string
+}
+
+const HOME = '/.lh-check'
+/** git reads a few objects; the rest is for a machine under load. */
+const TIMEOUT_MS = 2 * 60_000
+const MEMORY_BYTES = 1024 ** 3
+/** A gate begins many tasks at once; their gradings wait for places of their own. */
+const slots = createSlots(2)
+
+/**
+ * Looks into an image, in a container that runs nothing of the task: is its repository at the task's commit?
+ * @returns HEAD of the repository
+ * @throws LonghaulError `Sandbox.ImageUnsuitable` with what was found
+ */
+export function checkRepository(input: CheckRepositoryInput): Promise<string> {
+  return slots.use(() => check(input))
+}
+
+async function check(input: CheckRepositoryInput): Promise<string> {
+  const { engine, image, repoDir, commit } = input
+  const name = `lh-check-${randomUUID().slice(0, 13)}`
+  const script = await readFile(new URL('./runner/check-repository.sh', import.meta.url))
+  const container = await createChecker(input, name)
+  try {
+    const files = [
+      { name: `${HOME.slice(1)}/`, mode: 0o700 },
+      { name: `${HOME.slice(1)}/check.sh`, body: script, mode: 0o700 },
+    ]
+    await container.putArchive(await packFiles(files), { path: '/' })
+    await container.start()
+    const deadline = AbortSignal.timeout(TIMEOUT_MS)
+    const { StatusCode: code } = (await container.wait({ abortSignal: deadline })) as { StatusCode: number }
+    const head = await readHead(container)
+    if (code === 0) return head
+    throw new LonghaulError({
+      code: 'Sandbox.ImageUnsuitable',
+      message: explain(code),
+      details: { image, repository: repoDir, wanted: commit, found: head === '' ? 'none' : head, exitCode: code },
+    })
+  } finally {
+    await removeContainer({ engine, name })
+  }
+}
+
+function explain(code: number): string {
+  switch (code) {
+    case 3:
+      return 'The image has no repository of its own where the task says'
+    case 5:
+      return 'The repository in the image does not have the task’s commit'
+    case 6:
+      return 'The repository in the image is at another commit than the task’s'
+    default:
+      return 'The repository in the image could not be read'
+  }
+}
+
+async function createChecker({ engine, image, repoDir, commit }: CheckRepositoryInput, name: string) {
+  return engine.docker.createContainer({
+    name,
+    Image: image,
+    Entrypoint: [],
+    Cmd: ['/bin/sh', '-c', `/bin/sh ${HOME}/check.sh "$0" "$1" >${HOME}/head 2>${HOME}/errors`, repoDir, commit],
+    User: 'root',
+    NetworkDisabled: true,
+    Labels: { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) },
+    HostConfig: {
+      NetworkMode: 'none',
+      CapDrop: ['ALL'],
+      CapAdd: ['DAC_OVERRIDE'],
+      SecurityOpt: ['no-new-privileges:true'],
+      Memory: MEMORY_BYTES,
+      MemorySwap: MEMORY_BYTES,
+      PidsLimit: 64,
+      LogConfig: { Type: 'none', Config: {} },
+    },
+  })
+}
+
+async function readHead(container: Container): Promise<string> {
+  const stream = (await container.getArchive({ path: `${HOME}/head` })) as AsyncIterable<Uint8Array>
+  const file = await readArchivedFile({ stream, name: 'head', maxBytes: 256 })
+  return file.kind === 'file' ? file.bytes.toString().trim() : ''
+}

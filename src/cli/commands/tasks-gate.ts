@@ -1,0 +1,139 @@
+import { writeFile } from 'node:fs/promises'
+import { type Command, Option } from 'commander'
+import { startGate } from '../../client/index.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { GateReport } from '../../contracts/gates.types.ts'
+import type { SuiteSource } from '../../contracts/tasks.types.ts'
+import type { GateSuiteResult } from '../../contracts/workflows.types.ts'
+import { gateTables, sayGate } from '../../report/gate-table.ts'
+import { renderTable } from '../../report/text-report.ts'
+import type { CommandContext } from '../command-context.ts'
+import { describeFailure } from '../describe-failure.ts'
+import { combineExitCodes, EXIT, type ExitCode, exitCodeOfOutcome } from '../exit-codes.ts'
+import { announce, type Followed, followRun, type OnInterrupt } from '../follow-run.ts'
+import { type GateSourceOptions, readGateSource } from '../gate-source.ts'
+import { connectToStack, openStore } from '../local-stack.ts'
+import { collect, examples, integer, withRunOptions } from '../options.ts'
+import { writePassedRows } from '../passed-rows.ts'
+
+interface GateOptions extends GateSourceOptions {
+  evidence?: string
+  output?: string
+  run?: string
+  fresh?: true
+  detach?: true
+  onInterrupt?: OnInterrupt
+  json?: true
+}
+
+export function addGate(tasks: Command, context: CommandContext): void {
+  const command = tasks
+    .command('gate')
+    .argument('[suite]', 'a .jsonl or .json file of rows, or a recipe’s suite: demo (= demo:heldOut), demo:train')
+    .description(
+      'verify the images of a suite, grade gold and empty patch of every task, and report; durable, nothing is graded twice',
+    )
+    .option(
+      '--repeats <n>',
+      'times the gold patch is graded (default: the recipe’s, else 3; the paper’s is 50)',
+      integer({ name: '--repeats', min: 1 }),
+    )
+    .option(
+      '--recipe <name|file>',
+      'whose limits apply to a file of rows; without an argument whose suite is gated (default: demo)',
+    )
+    .addOption(
+      new Option('--suite <which>', 'which suite of the recipe (default: heldOut)').choices(['train', 'heldOut']),
+    )
+    .option('--seed <n>', 'another seed for every random choice', integer({ name: '--seed' }))
+    .option('-c, --set <key=value>', 'override a key of the recipe, repeatable', collect)
+    .option('--evidence <file>', 'write what tasks import --evidence reads: JSONL for hidden-names and deterministic')
+    .option('--output <file>', 'write the rows of the tasks that passed as a suite of their own')
+  withRunOptions(command)
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul tasks gate demo',
+        'longhaul tasks gate rows.jsonl --repeats 50 --evidence evidence.jsonl',
+        "longhaul tasks import rows.jsonl --filter hidden-names --filter 'deterministic>=50' --evidence evidence.jsonl --output curated.jsonl",
+      ),
+    )
+    .addHelpText(
+      'after',
+      'Exit: 0 every task passed; 2 some could not be gated (or the run failed); 3 all were gated and some are refused.',
+    )
+    .action((suite: string | undefined, options: GateOptions) => gate(suite, options, context))
+}
+
+async function gate(suite: string | undefined, options: GateOptions, { console, exit }: CommandContext): Promise<void> {
+  const json = options.json === true
+  const { request, source } = await readGateSource(suite, options)
+  if (options.output !== undefined && source.kind !== 'rows') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected --output only beside a file of rows (longhaul tasks import or synthesize write one)',
+    })
+  }
+  const connection = await connectToStack()
+  try {
+    const { run, fresh, detach, onInterrupt } = options
+    const handle = await startGate({
+      connection,
+      ...request,
+      ...(run === undefined ? {} : { run }),
+      fresh: fresh === true,
+    })
+    if (detach === true) {
+      announce(handle, { console, json })
+      if (!json) console.out(handle.workflowId)
+      return
+    }
+    const followed = await followRun({ handle, console, json, onInterrupt })
+    exit(await finish(followed, { ...options, source }, console))
+  } finally {
+    await connection.close()
+  }
+}
+
+async function finish(
+  followed: Followed<GateSuiteResult>,
+  options: Pick<GateOptions, 'evidence' | 'output' | 'json'> & { source: SuiteSource },
+  console: CommandContext['console'],
+): Promise<ExitCode> {
+  if (followed.kind === 'detached') return EXIT.interrupted
+  const { outcome } = followed
+  if (outcome.status !== 'completed') {
+    const exitCode = followed.interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
+    if (options.json === true) console.record({ event: 'done', exitCode, outcome })
+    console.err(describeFailure(outcome))
+    return exitCode
+  }
+  const { result } = outcome
+  const store = await openStore()
+  const report = await readReport(store, result)
+  if (options.evidence !== undefined) await writeFile(options.evidence, await store.get(result.evidence))
+  if (options.output !== undefined && options.source.kind === 'rows') {
+    await writePassedRows({ path: options.source.path, report, output: options.output })
+  }
+  const codes: ExitCode[] = [followed.interrupted ? EXIT.interrupted : EXIT.ok, exitCodeOfGate(report)]
+  const exitCode = combineExitCodes(codes)
+  if (options.json === true) console.record({ event: 'done', exitCode, result, report })
+  else console.out([...gateTables(report).map(renderTable), sayGate(report), `run ${result.run}`].join('\n\n'))
+  return exitCode
+}
+
+async function readReport(store: ArtifactStore, { report }: GateSuiteResult): Promise<GateReport> {
+  const record = await store.readRecord<GateReport>(report.key)
+  if (record !== null) return record
+  throw new LonghaulError({
+    code: 'Artifact.Missing',
+    message: 'The gate is done, but its report cannot be read here: set LONGHAUL_ARTIFACTS to the workers’ store',
+    details: { key: report.key },
+  })
+}
+
+export function exitCodeOfGate({ counts, tasks }: Pick<GateReport, 'counts' | 'tasks'>): ExitCode {
+  if (counts['could-not-gate'] > 0) return EXIT.infra
+  return counts.passed === tasks ? EXIT.ok : EXIT.threshold
+}

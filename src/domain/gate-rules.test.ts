@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
+import { missedNameLines } from './hidden-names.ts'
+import { exceptionsIn } from './log-exceptions.ts'
+
+const gold = (repeat: number, change: Partial<GradedCheck> = {}): GradedCheck => ({
+  check: 'gold',
+  repeat,
+  verdict: 'resolved',
+  reason: null,
+  notPassed: {},
+  ...change,
+})
+const empty = (repeat: number, change: Partial<GradedCheck> = {}): GradedCheck => ({
+  ...gold(repeat, { verdict: 'unresolved', notPassed: { t1: 'FAILED' } }),
+  check: 'empty',
+  ...change,
+})
+const fails = { verdict: 'unresolved', notPassed: { t1: 'FAILED' } } as const
+
+test('a task passes only when every repeat of both checks holds', () => {
+  assert.equal(judgeGate({ checks: [gold(1), empty(1), gold(2), empty(2)], repeats: 2 }).outcome, 'passed')
+  const short = judgeGate({ checks: [gold(1), empty(1)], repeats: 2 })
+  assert.deepEqual([short.outcome, short.reason], ['could-not-gate', 'not every check was made'])
+})
+
+test('gold fails each time, or the empty patch resolves each time: said so, with the reason of the log', () => {
+  const failing = judgeGate({ checks: [gold(1, { ...fails, reason: 'no-results' }), empty(1)], repeats: 1 })
+  assert.deepEqual(
+    [failing.outcome, failing.reason],
+    ['gold-fails', 'the gold patch was unresolved (no-results), expected resolved'],
+  )
+  const open = judgeGate({ checks: [gold(1), empty(1, { verdict: 'resolved', notPassed: {} })], repeats: 1 })
+  assert.equal(open.outcome, 'empty-resolves')
+})
+
+test('a check that differs between repeats is flaky, and the tests that flip are named with their statuses', () => {
+  const checks = [gold(1), empty(1), gold(2, fails), empty(2), gold(3), empty(3)]
+  const judged = judgeGate({ checks, repeats: 3 })
+  assert.equal(judged.outcome, 'flaky')
+  assert.equal(judged.reason, 'the gold patch resolved 2 of 3 times: t1')
+  assert.deepEqual(judged.flips, [{ check: 'gold', test: 't1', statuses: { PASSED: 2, FAILED: 1 } }])
+})
+
+test('every repeat resolves, but a listed test ends once as an expected failure: flaky all the same', () => {
+  const judged = judgeGate({
+    checks: [gold(1), empty(1), gold(2, { notPassed: { t2: 'XFAIL' } }), empty(2)],
+    repeats: 2,
+  })
+  assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
+})
+
+test('one grading without a verdict leaves the task ungated, with its share and its reason', () => {
+  const lost = gold(2, { verdict: 'could-not-grade', reason: 'tests-timed-out', notPassed: {} })
+  const judged = judgeGate({ checks: [gold(1), empty(1), lost, empty(2)], repeats: 2 })
+  assert.deepEqual(
+    [judged.outcome, judged.reason],
+    ['could-not-gate', 'the gold patch could not be graded in 1 of 2 (tests-timed-out)'],
+  )
+})
+
+function play(repeats: number, result: (check: 'gold' | 'empty', repeat: number) => GradedCheck, stopAtFirst = false) {
+  const checks: GradedCheck[] = []
+  for (;;) {
+    const next = nextGateCheck({ checks, repeats, stopAtFirst })
+    if (next === null) return checks.map(({ check, repeat }) => `${check} ${repeat}`)
+    checks.push(result(next.check, next.repeat))
+  }
+}
+const good = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat) : empty(repeat))
+
+test('gold is graded as often as asked, the empty patch three times at most; raised repeats ask for the missing ones only', () => {
+  assert.deepEqual(play(1, good), ['gold 1', 'empty 1'])
+  assert.equal(play(50, good).length, 53)
+  const three = [gold(1), empty(1), gold(2), empty(2), gold(3), empty(3)]
+  assert.deepEqual(nextGateCheck({ checks: three, repeats: 3, stopAtFirst: false }), null)
+  assert.deepEqual(nextGateCheck({ checks: three, repeats: 5, stopAtFirst: false }), { check: 'gold', repeat: 4 })
+})
+
+test('what cannot end well is given up: a rejected patch at once, gold that failed three times in a row, and the first failure where that is enough', () => {
+  const rejected = (check: 'gold' | 'empty', repeat: number) =>
+    check === 'gold' ? gold(repeat, { verdict: 'could-not-grade', reason: 'patch-rejected' }) : empty(repeat)
+  assert.deepEqual(play(50, rejected), ['gold 1'])
+  const never = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat, fails) : empty(repeat))
+  assert.deepEqual(play(50, never), ['gold 1', 'empty 1', 'gold 2', 'empty 2', 'gold 3'])
+  assert.equal(
+    judgeGate({ checks: [gold(1, fails), gold(2, fails), gold(3, fails)], repeats: 50 }).outcome,
+    'gold-fails',
+  )
+  assert.deepEqual(play(3, never, true), ['gold 1'])
+  const once = (check: 'gold' | 'empty', repeat: number) =>
+    check === 'gold' && repeat === 1 ? gold(1, fails) : good(check, repeat)
+  assert.equal(play(50, once).length, 53, 'one failure is the beginning of a finding')
+})
+
+test('a log names its exceptions, bare and as pytest prints them, and the lines that name what was missed', () => {
+  const log = [
+    "E       AttributeError: 'Box' object has no attribute 'lid'",
+    "E       AttributeError: 'Box' object has no attribute 'lid'",
+    'some.module.OddError',
+    "ImportError: cannot import name 'open_box' from 'box'",
+    'the word ValueError: inside a sentence',
+    'tests/test_box.py:3: AttributeError',
+  ].join('\n')
+  assert.deepEqual(exceptionsIn(log), { AttributeError: 2, OddError: 1, ImportError: 1 })
+  assert.deepEqual(missedNameLines(log), [
+    "E       AttributeError: 'Box' object has no attribute 'lid'",
+    "ImportError: cannot import name 'open_box' from 'box'",
+  ])
+  assert.deepEqual(missedNameLines('all good\n'), [])
+})

@@ -1,0 +1,85 @@
+import { continueAsNew, upsertMemo, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
+import type { GateSuiteInput, GateSuiteResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
+import { artifacts, control, slowControl } from './activity-proxies.ts'
+import { withCode } from './failures.ts'
+import { gatePage } from './gate-tasks.ts'
+import { attributes } from './search-attributes.ts'
+import { type RootProgress, watchable } from './watchable.ts'
+
+/**
+ * Gates one suite on its own, all checks of every task, and reports what it found: `{"recipe": "demo"}` is a complete input.
+ * Activities: those of a gate and one that writes report and evidence. A task that cannot be gated is a finding and ends
+ * nothing. Continues as new when suggested; query `progress`, `blockers`. On cancel open gradings end; what was graded stays.
+ */
+export async function gateSuite(input: GateSuiteInput = {}): Promise<GateSuiteResult> {
+  const progress = watchable(input.page?.plan.run ?? null)
+  try {
+    const { plan, suite, from, refused } = input.page ?? (await prepare(input, progress))
+    progress.enter(`gating ${suite.tasks} tasks of ${suite.name}, ${from} done, ${refused} refused`, plan.run)
+    const page = await gatePage({
+      plan,
+      suite,
+      from,
+      refused,
+      onTask: (done) =>
+        progress.enter(
+          `gating ${suite.tasks} tasks of ${suite.name}, ${done.tasks} done, ${done.refused} refused`,
+          plan.run,
+        ),
+    })
+    if (page.next < suite.tasks) {
+      return await continueAsNew<typeof gateSuite>({
+        ...input,
+        page: { plan, suite, from: page.next, refused: page.refused },
+      })
+    }
+    await slowControl.closeGate({ run: plan.run, suite: suite.suite })
+    progress.enter('writing the report', plan.run)
+    const written = await artifacts.writeGateReport({ run: plan.run, suite: suite.suite })
+    progress.enter('done', plan.run)
+    return {
+      run: plan.run,
+      suite: suite.suite,
+      name: suite.name,
+      tasks: suite.tasks,
+      repeats: plan.gateRepeats,
+      ...written,
+    }
+  } catch (error) {
+    throw withCode(error)
+  }
+}
+
+async function prepare(
+  input: GateSuiteInput,
+  progress: RootProgress,
+): Promise<{ plan: ResolvedRun; suite: PreparedSuite; from: number; refused: number }> {
+  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
+  const { recipeText, overrides, run } = input
+  const plan = await control.resolveRecipe({
+    recipe: input.recipe ?? 'demo',
+    ...(recipeText === undefined ? {} : { recipeText }),
+    overrides: withoutRefusing(overrides),
+    ...(run === undefined ? {} : { run }),
+    workflowId,
+    firstExecutionRunId,
+    kind: 'gate',
+    date: startTime.toISOString().slice(0, 10),
+  })
+  progress.enter('preparing the suite', plan.run)
+  upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
+  upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
+  const suite = await slowControl.prepareSuite({ run: plan.run, which: input.which ?? 'heldOut' })
+  return { plan, suite, from: 0, refused: 0 }
+}
+
+/** Whoever asks for a gate alone wants to know of every task, whatever the recipe does with refused ones. */
+function withoutRefusing(overrides: Record<string, unknown> = {}): Record<string, unknown> {
+  const data = objectAt(overrides, 'data')
+  return { ...overrides, data: { ...data, gate: { ...objectAt(data, 'gate'), refused: 'exclude' } } }
+}
+
+function objectAt(parent: Record<string, unknown>, key: string): Record<string, unknown> {
+  const value = parent[key]
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+}
