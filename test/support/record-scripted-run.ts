@@ -99,6 +99,9 @@ async function playScenarios(client: Client): Promise<string[]> {
   const alone = await start('evaluate', 'golden/evaluate', { recipe: 'golden-evaluate' })
   await alone.result()
 
+  const gated = await start('gateSuite', 'golden/gate', { recipe: 'golden-gate' })
+  await gated.result()
+
   const cancelled = await start('trainAgent', 'golden/cancelled', { recipe: 'golden-cancelled' })
   await cancelled.executeUpdate('pause')
   await cancelled.cancel()
@@ -116,7 +119,7 @@ async function playScenarios(client: Client): Promise<string[]> {
   await dropped.executeUpdate('pause')
   await dropped.cancel()
   await dropped.result().catch(() => undefined)
-  return [plain, steered, alone, cancelled, refused, graded, dropped].map(({ workflowId }) => workflowId)
+  return [plain, steered, alone, gated, cancelled, refused, graded, dropped].map(({ workflowId }) => workflowId)
 }
 
 if (import.meta.main) await main()

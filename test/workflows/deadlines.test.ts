@@ -22,6 +22,7 @@ test('a whole run is played: every activity was asked for with all of its limits
   const driver = await createWorkflowDriver({ activities })
   const job = driver.start('trainAgent', { recipe: 'demo' })
   await job.result<TrainAgentResult>()
+  await driver.start('gateSuite', { recipe: 'demo' }).result()
 
   const asked = new Set(driver.calls.map(({ type }) => type))
   assert.deepEqual([...asked].toSorted(), Object.keys(activities).toSorted(), 'every activity type was asked for')

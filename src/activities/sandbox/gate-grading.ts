@@ -111,7 +111,7 @@ function watchGradings(sandbox: SandboxHost): {
 }
 
 function peakOf(runs: readonly GradeRunResult[]): number | null {
-  const peaks = runs.flatMap(({ peakMemoryBytes }) => (peakMemoryBytes == null ? [] : [peakMemoryBytes]))
+  const peaks = runs.flatMap(({ peakMemoryBytes }) => (peakMemoryBytes === undefined ? [] : [peakMemoryBytes]))
   return peaks.length === 0 ? null : Math.max(...peaks)
 }
 
