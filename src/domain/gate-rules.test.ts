@@ -102,8 +102,10 @@ test('a log names its exceptions, bare and as pytest prints them, and the lines 
     "ImportError: cannot import name 'open_box' from 'box'",
     'the word ValueError: inside a sentence',
     'tests/test_box.py:3: AttributeError',
+    'E       assert 5 == 7',
+    'tests/test_box.py:9: AssertionError',
   ].join('\n')
-  assert.deepEqual(exceptionsIn(log), { AttributeError: 2, OddError: 1, ImportError: 1 })
+  assert.deepEqual(exceptionsIn(log), { AttributeError: 2, OddError: 1, ImportError: 1, AssertionError: 1 })
   assert.deepEqual(missedNameLines(log), [
     "E       AttributeError: 'Box' object has no attribute 'lid'",
     "ImportError: cannot import name 'open_box' from 'box'",

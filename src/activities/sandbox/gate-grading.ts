@@ -7,12 +7,13 @@ import { missedNameLines } from '../../domain/hidden-names.ts'
 import { exceptionsIn } from '../../domain/log-exceptions.ts'
 import { gradeLog } from '../../grading/grade-log.ts'
 import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
 import { withoutTiming } from '../../grading/test-names.ts'
 import { sha256Hex } from '../hash.ts'
 import { type GradingDependencies, runGrading } from './run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
 
-/** Raised when tests are run or judged in another way: what was gated before is gated anew. */
+/** Raised when gates judge in another way: what was gated before is gated anew. Profiles have a revision of their own. */
 const GATE_VERSION = 2
 
 export interface GateGradingInput {
@@ -32,8 +33,9 @@ export interface GateGradingInput {
 export function gateIdentity({ task, image, limits }: Pick<GateGradingInput, 'task' | 'image' | 'limits'>): string {
   const content = task.synthetic === null ? image.digest : task.image
   const { cpus, memoryMiB, pids } = limits
+  const { revision } = RUN_PROFILES[task.gradingProfile]
   return sha256Hex(
-    JSON.stringify([GATE_VERSION, task.rowHash, content, task.gradingProfile, cpus, memoryMiB, pids]),
+    JSON.stringify([GATE_VERSION, task.rowHash, content, task.gradingProfile, revision, cpus, memoryMiB, pids]),
   ).slice(0, 24)
 }
 

@@ -5,6 +5,7 @@ import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
 import { readArchivedFile } from './archived-file.ts'
+import { isStatus } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { LABELS, PROJECT } from './labels.ts'
 import { removeContainer } from './remove-container.ts'
@@ -46,7 +47,7 @@ async function check(input: CheckRepositoryInput): Promise<string> {
       { name: `${HOME.slice(1)}/check.sh`, body: script, mode: 0o700 },
     ]
     await container.putArchive(await packFiles(files), { path: '/' })
-    await container.start()
+    await startChecker(container, input)
     const deadline = AbortSignal.timeout(TIMEOUT_MS)
     const { StatusCode: code } = (await container.wait({ abortSignal: deadline })) as { StatusCode: number }
     const head = await readHead(container)
@@ -58,6 +59,21 @@ async function check(input: CheckRepositoryInput): Promise<string> {
     })
   } finally {
     await removeContainer({ engine, name })
+  }
+}
+
+/** The engine refuses a container whose first program is not there: the image's fault, not the engine's. */
+async function startChecker(container: Container, { image, repoDir }: CheckRepositoryInput): Promise<void> {
+  try {
+    await container.start()
+  } catch (cause) {
+    if (!isStatus(cause, 400) && !isStatus(cause, 404)) throw cause
+    throw new LonghaulError({
+      code: 'Sandbox.ImageUnsuitable',
+      message: 'A container of the image could not be started: it needs /bin/sh and git',
+      details: { image, repository: repoDir, reason: cause instanceof Error ? cause.message.slice(0, 200) : '' },
+      cause,
+    })
   }
 }
 
@@ -80,7 +96,8 @@ async function createChecker({ engine, image, repoDir, commit }: CheckRepository
     Image: image,
     Entrypoint: [],
     Cmd: ['/bin/sh', '-c', `/bin/sh ${HOME}/check.sh "$0" "$1" >${HOME}/head 2>${HOME}/errors`, repoDir, commit],
-    User: 'root',
+    // By number: an image without accounts has no root by name.
+    User: '0:0',
     NetworkDisabled: true,
     Labels: { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) },
     HostConfig: {
