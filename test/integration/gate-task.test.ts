@@ -60,22 +60,22 @@ after(async () => {
   rmSync(root, { recursive: true })
 })
 
+interface GateOptions {
+  repeats?: number
+  refused?: 'exclude' | 'fail'
+  /** The grading during which the service is away. */
+  outageAt?: string
+}
+
 /** One run's gate of a suite of one task. */
-async function gate(
-  run: string,
-  task: Task,
-  { repeats = 1, refused = 'exclude' as 'exclude' | 'fail', outageAt = '' } = {},
-): Promise<TaskGate> {
-  const deps = dependencies(task, { repeats, refused, outageAt })
+async function gate(run: string, task: Task, options: GateOptions = {}): Promise<TaskGate> {
+  const deps = dependencies(task, options)
   const step = await gateTask(deps, { run, suite: task.taskId, index: 0 }, never)
   assert.equal(step.done, true)
   return readOrThrow<TaskGate>(store, gateKeys.task(run, task.taskId, task.taskId))
 }
 
-function dependencies(
-  task: Task,
-  { repeats = 1, refused = 'exclude' as 'exclude' | 'fail', outageAt = '' },
-): GateDependencies {
+function dependencies(task: Task, { repeats = 1, refused = 'exclude', outageAt = '' }: GateOptions): GateDependencies {
   const ensureImage = createImageProvider({ engine, cacheDir, log: () => undefined })
   return {
     store,
