@@ -19,9 +19,14 @@ test('a whole run is played: every activity was asked for with all of its limits
     isFirst = false
     throw ApplicationFailure.nonRetryable('gone', 'Sandbox.ImageMissing')
   }
+  activities.gradePatch = ({ index }) => {
+    if (index === 0) throw ApplicationFailure.nonRetryable('gone', 'Sandbox.ImageMissing')
+    return { kind: 'resolved', reason: null }
+  }
   const driver = await createWorkflowDriver({ activities })
   const job = driver.start('trainAgent', { recipe: 'demo' })
   await job.result<TrainAgentResult>()
+  await driver.start('gradePredictions', { regrade: 'demo' }).result()
   await driver.start('gateSuite', { recipe: 'demo' }).result()
 
   const asked = new Set(driver.calls.map(({ type }) => type))
