@@ -1,14 +1,15 @@
 /**
  * A whole run while something dies every few seconds: any worker, the policy server, Temporal, the training job.
  *
- *   npm run bench:demo-kills -- [--recipe demo] [--times 3] [--every 20] [--first 1] [--json] [--out bench/results/demo-kills.json]
+ *   npm run bench:demo-kills -- [--recipe demo] [--times 3] [--every 20] [--first 1] [--continue FILE] [--json] [--out FILE]
  *
  * First an undisturbed run, then `--times` runs under kills, `--every` seconds apart, of a role drawn by the seed. Each must
  * finish with the episode identities of the undisturbed run, each once, and a ledger that its records confirm. Rewards may
- * differ: a sample that was lost is drawn again, and a server that batches other requests beside it rounds otherwise.
+ * differ: a sample that was lost is drawn again, and a server that batches other requests beside it rounds otherwise. The results
+ * are written after each run; `--continue` keeps those of a file, its undisturbed run among them, whose records this machine still has.
  * Exit 1 when anything was violated, 2 where a run could not be played.
  */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { checkLedger } from '../src/activities/artifacts/check-ledger.ts'
@@ -18,7 +19,7 @@ import { killAnyRole, type RoleKilled } from '../test/support/kill/kill-any-role
 import { type PipelineWorld, worldOf } from '../test/support/pipeline-world.ts'
 import { runRecipe } from '../test/support/run-recipe.ts'
 import { episodesOf, leftovers, recipeOf } from '../test/support/run-records.ts'
-import { versions } from './support/versions.ts'
+import { commit, versions } from './support/versions.ts'
 
 /** Far beyond the demo's quarter of an hour: under kills an episode waits for heartbeats that were missed. */
 const LIMIT_MS = 3 * 3_600_000
@@ -39,6 +40,7 @@ const { values } = parseArgs({
     times: { type: 'string', default: '3' },
     every: { type: 'string', default: '20' },
     first: { type: 'string', default: '1' },
+    continue: { type: 'string' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
   },
@@ -57,21 +59,18 @@ const stack = await startStack({
   home: join(stackPaths().dataDir, '..', '..'),
   signal: interrupt.signal,
 })
-const runs: PlayedRun[] = []
+const runs: PlayedRun[] = readKept(values.continue)
 const failures: { seed: number | null; message: string }[] = []
 try {
   const world = await worldOf(stack)
   try {
-    const undisturbed = await play(world, null, new Set())
-    runs.push(undisturbed.played)
-    console.error(line(undisturbed.played))
+    const kept = runs.find(({ seed }) => seed === null)
+    const identities = kept === undefined ? await play(world, null, new Set()) : await identitiesOf(world, kept.run)
     for (let seed = first; seed < first + times && !interrupt.signal.aborted; seed++) {
-      const { played } = await play(world, seed, undisturbed.identities)
-      runs.push(played)
-      console.error(line(played))
+      if (!runs.some((run) => run.seed === seed)) await play(world, seed, identities)
     }
   } catch (error) {
-    failures.push({ seed: runs.length === 0 ? null : first + runs.length - 1, message: String(error) })
+    failures.push({ seed: runs.at(-1)?.seed ?? null, message: String(error) })
     console.error(failures.at(-1)?.message)
   } finally {
     await world.close()
@@ -80,29 +79,41 @@ try {
   await stack.stop()
 }
 
-const violations = runs.reduce((sum, run) => sum + run.violations.length, 0)
-const summary = {
-  bench: 'demo-kills',
-  date: new Date().toISOString(),
-  ...versions(),
-  recipe: values.recipe,
-  everyS: every,
-  violations,
-  failures,
-  runs,
-}
-const text = `${JSON.stringify(summary, null, 2)}\n`
-if (values.out !== undefined) writeFileSync(values.out, text)
-if (values.json) process.stdout.write(text)
-else console.log(`${runs.length} of ${times + 1} played, ${violations} violations, ${failures.length} failures`)
-process.exitCode = failures.length > 0 || runs.length < times + 1 ? 2 : violations > 0 ? 1 : 0
+const summary = summarize()
+if (values.json) process.stdout.write(JSON.stringify(summary, null, 2))
+else console.log(`${runs.length} of ${times + 1} played, ${summary.violations} violations, ${failures.length} failures`)
+process.exitCode = failures.length > 0 || runs.length < times + 1 ? 2 : summary.violations > 0 ? 1 : 0
 
-/** Null as seed: nothing is killed, and nothing is compared but the run with itself. */
-async function play(
-  world: PipelineWorld,
-  seed: number | null,
-  expected: ReadonlySet<string>,
-): Promise<{ played: PlayedRun; identities: Set<string> }> {
+function summarize(): Record<string, unknown> & { violations: number } {
+  return {
+    bench: 'demo-kills',
+    date: new Date().toISOString(),
+    ...versions(),
+    commit: commit(),
+    recipe: values.recipe,
+    everyS: every,
+    violations: runs.reduce((sum, run) => sum + run.violations.length, 0),
+    failures,
+    runs,
+  }
+}
+
+/** @throws where the file is of another commit or recipe: its runs say nothing about these */
+function readKept(file: string | undefined): PlayedRun[] {
+  if (file === undefined) return []
+  const found = JSON.parse(readFileSync(file, 'utf8')) as { commit?: string; recipe: string; runs: PlayedRun[] }
+  if (found.commit === commit() && found.recipe === values.recipe) return found.runs
+  throw new Error(`${file} holds ${found.recipe} at commit ${found.commit ?? 'unknown'}: play its runs again`)
+}
+
+async function identitiesOf({ store }: PipelineWorld, run: string): Promise<Set<string>> {
+  const records = await episodesOf(store, run)
+  if (records.length === 0) throw new Error(`The records of ${run} are not on this machine: play without --continue`)
+  return new Set(records.map(({ episode }) => episode.slice(run.length + 1)))
+}
+
+/** Null as seed: nothing is killed, and nothing is compared but the run with itself. @returns the identities of its episodes */
+async function play(world: PipelineWorld, seed: number | null, expected: ReadonlySet<string>): Promise<Set<string>> {
   const startedMs = Date.now()
   const over = new AbortController()
   const kills =
@@ -113,6 +124,7 @@ async function play(
     connection: world.connection,
     input: { recipe: values.recipe },
     limitMs: LIMIT_MS,
+    signal: interrupt.signal,
     say: console.error,
   }).finally(() => over.abort())
   const killed = await kills
@@ -122,23 +134,24 @@ async function play(
   const identities = records.map(({ episode }) => episode.slice(run.length + 1))
   const recipe = await recipeOf(world.store, run)
   const ledger = await checkLedger({ store: world.store, recipe }, run)
-  return {
-    identities: new Set(identities),
-    played: {
-      seed,
-      run,
-      wallS: (Date.now() - startedMs) / 1000,
-      killed: countRoles(killed),
-      episodes: records.length,
-      stages: stages.map(({ name, passAt1, sem }) => ({ name, passAt1, sem })),
-      violations: [
-        ...identityFaults(identities, seed === null ? new Set(identities) : expected),
-        ...ledger.mismatches.map((mismatch) => `ledger: ${JSON.stringify(mismatch)}`),
-        ...(ledger.totals.episodes === records.length ? [] : [`the ledger has ${ledger.totals.episodes} episodes`]),
-        ...(await leftovers(world, run)).map((left) => `left behind: ${left}`),
-      ],
-    },
+  const played: PlayedRun = {
+    seed,
+    run,
+    wallS: (Date.now() - startedMs) / 1000,
+    killed: countRoles(killed),
+    episodes: records.length,
+    stages: stages.map(({ name, passAt1, sem }) => ({ name, passAt1, sem })),
+    violations: [
+      ...identityFaults(identities, seed === null ? new Set(identities) : expected),
+      ...ledger.mismatches.map((mismatch) => `ledger: ${JSON.stringify(mismatch)}`),
+      ...(ledger.totals.episodes === records.length ? [] : [`the ledger has ${ledger.totals.episodes} episodes`]),
+      ...(await leftovers(world, run)).map((left) => `left behind: ${left}`),
+    ],
   }
+  runs.push(played)
+  console.error(line(played))
+  if (values.out !== undefined) writeFileSync(values.out, `${JSON.stringify(summarize(), null, 2)}\n`)
+  return new Set(identities)
 }
 
 function identityFaults(found: readonly string[], expected: ReadonlySet<string>): string[] {

@@ -8,6 +8,8 @@ export interface RunRecipeInput {
   connection: LonghaulConnection
   input: TrainAgentInput
   limitMs: number
+  /** Ends the run before its limit. */
+  signal?: AbortSignal
   /** One line for each phase that the run enters. */
   say: (line: string) => void
   /** Called once with the handle, before anything is waited for. */
@@ -15,13 +17,13 @@ export interface RunRecipeInput {
 }
 
 /** Starts a new run and waits for its end. A run that exceeds its limit, or whose waiting fails, is ended first. */
-export async function runRecipe({ connection, input, limitMs, say, onStart }: RunRecipeInput): Promise<{
+export async function runRecipe({ connection, input, limitMs, signal, say, onStart }: RunRecipeInput): Promise<{
   workflowId: string
   outcome: RunOutcome<TrainAgentResult>
 }> {
   const handle = await startTraining({ connection, ...input, fresh: input.run === undefined })
   onStart?.(handle)
-  const outcome = await outcomeOf({ connection, handle, limitMs, say })
+  const outcome = await outcomeOf({ connection, handle, limitMs, ...(signal === undefined ? {} : { signal }), say })
   return { workflowId: handle.workflowId, outcome }
 }
 
@@ -29,12 +31,19 @@ export interface OutcomeInput<T> {
   connection: LonghaulConnection
   handle: RunHandle<T>
   limitMs: number
+  signal?: AbortSignal
   say: (line: string) => void
 }
 
 /** @throws Error that names the phase which the run was in when the limit came */
-export async function outcomeOf<T>({ connection, handle, limitMs, say }: OutcomeInput<T>): Promise<RunOutcome<T>> {
-  const limit = AbortSignal.timeout(limitMs)
+export async function outcomeOf<T>({
+  connection,
+  handle,
+  limitMs,
+  signal,
+  say,
+}: OutcomeInput<T>): Promise<RunOutcome<T>> {
+  const limit = AbortSignal.any([AbortSignal.timeout(limitMs), ...(signal === undefined ? [] : [signal])])
   const startedAt = Date.now()
   let phase = 'starting'
   try {
