@@ -22,13 +22,13 @@ export async function mountArtifactDisk(path: string): Promise<ArtifactDisk> {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${SIZE_MIB}m`, 'longhaul-chaos', path])
   const filler = join(path, '.filler')
   const remount = async (mode: 'ro' | 'rw'): Promise<void> => {
-    // Busy while somebody has a file open for writing: a matter of milliseconds.
+    // Busy while somebody has a file open for writing: a matter of milliseconds, of seconds on a busy machine.
     for (let tries = 0; ; tries++) {
       try {
         await run('mount', ['-o', `remount,${mode}`, path])
         return
       } catch (error) {
-        if (tries === 100) throw error
+        if (tries === 500) throw error
         await sleep(30)
       }
     }
