@@ -2,17 +2,14 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
-import type { GradingInstance, GradingPlan, GradingRecord, ShortVerdict } from '../../contracts/grading.types.ts'
+import type { GradingInstance, GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
 import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { PredictionSet } from '../../contracts/predictions.types.ts'
-import type { GradingProfile, SuiteManifest, Task } from '../../contracts/tasks.types.ts'
+import type { GradingProfile, SuiteManifest } from '../../contracts/tasks.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { LOG_PROFILES } from '../../grading/log-profiles.ts'
-import { gradeLog } from '../../grading/grade-log.ts'
-import { withoutTiming, withoutTimings } from '../../grading/test-names.ts'
 import { judgeRun } from '../../grading/verdict.ts'
 import { officialInstanceReport } from '../../report/official/instance-report.ts'
-import { rebenchV2Report, type V2Outcome } from '../../report/official/rebench-v2-report.ts'
+import { rebenchV2Report } from '../../report/official/rebench-v2-report.ts'
 import {
   officialModelName,
   type OfficialPrediction,
@@ -22,22 +19,13 @@ import {
 import { createSuiteReader, createTaskReader, readOrThrow } from '../stored-tasks.ts'
 import { evalScriptOf } from './eval-script.ts'
 import { identityOf } from './stored-plan.ts'
+import { type GradedFacts, outcomesOfV2, type WriteFile } from './v2-outcomes.ts'
 
 export interface OfficialFilesInput {
   store: ArtifactStore
   run: string
   /** Where `logs/` and the run report go; existing files of the same names are replaced. */
   directory: string
-}
-
-/** What is read of one instance to write its files. */
-interface Graded {
-  instance: GradingInstance
-  task: Task
-  verdict: ShortVerdict
-  /** Null where no container ended. */
-  log: Uint8Array | null
-  record: VerdictRecord | null
 }
 
 /**
@@ -56,7 +44,7 @@ export async function writeOfficialFiles({ store, run, directory }: OfficialFile
     })
   }
   const readTask = createTaskReader(store)
-  const graded = new Map<string, Graded>()
+  const graded = new Map<string, GradedFacts>()
   for (const [place, instance] of plan.instances.entries()) {
     const { suite, taskId, profile } = instance
     const task = { ...(await readTask({ suite, taskId })), gradingProfile: profile }
@@ -77,8 +65,6 @@ export async function writeOfficialFiles({ store, run, directory }: OfficialFile
   return writeReports({ store, run, write, inOrder, manifest, profileOf, readTask })
 }
 
-type Write = (path: string, content: string | Uint8Array) => Promise<string>
-
 async function writeReports({
   store,
   run,
@@ -90,8 +76,8 @@ async function writeReports({
 }: {
   store: ArtifactStore
   run: string
-  write: Write
-  inOrder: readonly Graded[]
+  write: WriteFile
+  inOrder: readonly GradedFacts[]
   manifest: SuiteManifest
   profileOf: (taskId: string) => Promise<GradingProfile>
   readTask: ReturnType<typeof createTaskReader>
@@ -107,15 +93,7 @@ async function writeReports({
     const ofProfile = inOrder.filter(({ instance }) => instance.profile === profile)
     if (profile === 'rebench-v2') {
       const tasks = await Promise.all(taskIds.map((taskId) => readTask({ suite: manifest.hash, taskId })))
-      const outcomes: V2Outcome[] = []
-      for (const task of tasks)
-        outcomes.push(
-          await v2Outcome(
-            ofProfile.find((one) => one.task.taskId === task.taskId),
-            task,
-            write,
-          ),
-        )
+      const outcomes = await outcomesOfV2({ tasks, graded: ofProfile, write })
       paths.push(await write('eval_report.json', rebenchV2Report({ maxWorkers: 1, outcomes })))
       continue
     }
@@ -132,7 +110,7 @@ async function readRun(
   store: ArtifactStore,
   run: string,
   instance: GradingInstance,
-): Promise<Pick<Graded, 'log' | 'record'>> {
+): Promise<Pick<GradedFacts, 'log' | 'record'>> {
   if (instance.patch === null) return { log: null, record: null }
   const identity = identityOf(run, instance)
   return {
@@ -146,8 +124,8 @@ async function writeInstance(
   store: ArtifactStore,
   run: string,
   profile: Exclude<GradingProfile, 'rebench-v2'>,
-  { instance, task, verdict, log, record }: Graded,
-  write: Write,
+  { instance, task, verdict, log, record }: GradedFacts,
+  write: WriteFile,
 ): Promise<OfficialPrediction> {
   const { taskId, model, patch, fault } = instance
   const isEmpty = patch === null && fault === null
@@ -181,7 +159,7 @@ function describeInstance({
   verdict,
   record,
   applyLog,
-}: Pick<Graded, 'instance' | 'verdict' | 'record'> & { applyLog: Uint8Array | null }): string {
+}: Pick<GradedFacts, 'instance' | 'verdict' | 'record'> & { applyLog: Uint8Array | null }): string {
   return [
     `Longhaul graded ${taskId} as ${profile}`,
     `verdict: ${verdict.kind}${verdict.reason === null ? '' : ` (${verdict.reason})`}`,
@@ -190,34 +168,4 @@ function describeInstance({
     ...(applyLog === null ? [] : ['what applying the patch said:', Buffer.from(applyLog).toString()]),
     '',
   ].join('\n')
-}
-
-/** Tasks without a prediction are errors there: the gold patch is never taken for them. */
-async function v2Outcome(graded: Graded | undefined, task: Task, write: Write): Promise<V2Outcome> {
-  const { taskId } = task
-  const lists = {
-    taskId,
-    failToPass: task.failToPass.map(withoutTiming),
-    passToPass: task.passToPass.map(withoutTiming),
-  }
-  if (graded === undefined) return { ...lists, result: null, error: `Task ${taskId} has no prediction.` }
-  const { instance, log, record } = graded
-  if (instance.patch === null) {
-    const error = instance.fault ?? `Task ${taskId} missing patch/test_patch.`
-    return { ...lists, result: null, error }
-  }
-  if (log === null) return { ...lists, result: null, error: graded.verdict.reason ?? 'not graded' }
-  const read = gradeLog({
-    profile: LOG_PROFILES['rebench-v2'],
-    parser: task.installConfig.logParser,
-    log,
-    tests: task,
-  })
-  if (read.kind === 'refused') return { ...lists, result: null, error: read.message }
-  const logPath = `logs/${taskId}_log.txt`
-  // Python translates line ends when it reads a program's output as text.
-  await write(logPath, Buffer.from(log).toString().replaceAll(/\r\n?/g, '\n'))
-  const passed = [...withoutTimings(read.statuses)].flatMap(([name, status]) => (status === 'PASSED' ? [name] : []))
-  const exitCode = record?.provenance?.exitCode ?? null
-  return { ...lists, result: { passed, matches: read.resolved === true, exitCode, logPath }, error: '' }
 }
