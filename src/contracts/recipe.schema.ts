@@ -6,6 +6,7 @@
 import { z } from 'zod'
 import { ALLOWED_HOST } from './allowed-host.ts'
 import type { Recipe } from './recipe.types.ts'
+import { dockerLauncher, kubernetesLauncher, slurmLauncher } from './recipe-launchers.schema.ts'
 import { reinforceSchema } from './recipe-reinforce.schema.ts'
 import { rftSchema } from './recipe-rft.schema.ts'
 import { count, positive, samplingSchema } from './recipe-parts.schema.ts'
@@ -187,7 +188,10 @@ const policyServer = z.strictObject({
 })
 
 const trainer = z.strictObject({
-  launcher: z.enum(['process', 'torchrun', 'slurm', 'kubernetes']).default('process'),
+  launcher: z.enum(['process', 'torchrun', 'docker', 'slurm', 'kubernetes']).default('process'),
+  docker: dockerLauncher.nullable().default(null),
+  slurm: slurmLauncher.nullable().default(null),
+  kubernetes: kubernetesLauncher.nullable().default(null),
   device: z.enum(['cpu', 'cuda']).default('cpu'),
   nodes: count().default(1),
   ranksPerNode: count().default(1),

@@ -216,14 +216,62 @@ export interface ChatRecipe {
   maxTokensField: 'max_tokens' | 'max_completion_tokens'
 }
 
+export type LauncherKind = 'process' | 'torchrun' | 'docker' | 'slurm' | 'kubernetes'
+
+/** A container on the trainer worker's own engine, with the artifacts at the same path. */
+export interface DockerLauncherRecipe {
+  /** Holds Python with the trainer's packages, or `mounts` brings them. */
+  image: string
+  python: string
+  /** Directories of the host that appear at the same path, read-only. */
+  mounts: string[]
+  gpus: boolean
+  /** Shared memory, which NCCL and gloo use between ranks. */
+  shmGiB: number
+}
+
+/** Needs a shared file system that holds artifacts and the Python environment at the same paths. */
+export interface SlurmLauncherRecipe {
+  partition: string | null
+  account: string | null
+  qos: string | null
+  gpusPerNode: number | null
+  cpusPerTask: number | null
+  memory: string | null
+  /** Interpreter on the nodes; null: the worker's own path. */
+  python: string | null
+  /** Further options of sbatch, as `--exclusive`. */
+  extra: string[]
+}
+
+export interface KubernetesLauncherRecipe {
+  namespace: string
+  image: string
+  python: string
+  /** PersistentVolumeClaim (ReadWriteMany) that holds the artifacts. */
+  claim: string
+  /** Where it is mounted: the artifact directory's own path on the trainer worker, or one above it. */
+  mountPath: string
+  gpusPerNode: number
+  cpus: number
+  memoryGiB: number
+  shmGiB: number
+  serviceAccount: string | null
+  nodeSelector: Record<string, string>
+}
+
 export interface TrainerRecipe {
-  launcher: 'process' | 'torchrun' | 'slurm' | 'kubernetes'
+  launcher: LauncherKind
   device: 'cpu' | 'cuda'
   nodes: number
   ranksPerNode: number
   contextParallel: number
   maxTokensPerMicro: number
   deterministic: boolean
+  /** Needed by, and only with, the launcher of that name; slurm has defaults for all of it. */
+  docker: DockerLauncherRecipe | null
+  slurm: SlurmLauncherRecipe | null
+  kubernetes: KubernetesLauncherRecipe | null
   timeoutS: number
   stallS: number
   exportDtype: 'float32' | 'bfloat16'

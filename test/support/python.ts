@@ -80,7 +80,7 @@ async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
   throw new Error('policy server did not become healthy within 60 s')
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()

@@ -115,6 +115,9 @@ export function makeTrainingRecipe(): Recipe {
     },
     trainer: {
       launcher: 'process',
+      docker: null,
+      slurm: null,
+      kubernetes: null,
       device: 'cpu',
       nodes: 1,
       ranksPerNode: 1,

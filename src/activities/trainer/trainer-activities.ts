@@ -6,6 +6,8 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { verifyCanary } from '../../adapters/policy-server/canary.ts'
 import { type PreparedJob, prepareJob } from '../../adapters/trainer-job/job-spec.ts'
 import { writePolicyRef } from '../../adapters/trainer-job/policy-directory.ts'
+import { createLauncher } from '../../adapters/trainer-job/create-launcher.ts'
+import type { Launcher } from '../../adapters/trainer-job/launcher.types.ts'
 import type { TrainerCommand } from '../../adapters/trainer-job/process-launcher.ts'
 import { runJob, type RunJobResult } from '../../adapters/trainer-job/run-job.ts'
 import { type ActivityScope, activity } from '../activity-runtime.ts'
@@ -25,17 +27,21 @@ export interface TrainerDependencies {
 /** Training jobs and the publishing of what they make. */
 export function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   const { store } = deps
+  const launcherOf = createLauncher(deps.trainer)
   // One job at a time on this machine: two would halve each other's speed and double the memory.
   const oneAtATime = createTurnstile()
   return {
-    runTrainingJob: activity((input, scope) =>
-      oneAtATime(async () => {
-        const job = await prepareJob({ store, recipe: await deps.recipes(input.run), job: input })
-        const { policy: trained, steps, loss } = await train(deps, job, scope)
+    runTrainingJob: activity(async (input, scope) => {
+      const recipe = await deps.recipes(input.run)
+      const launcher = launcherOf(recipe.trainer)
+      const run = async () => {
+        const job = await prepareJob({ store, recipe, job: input })
+        const { policy: trained, steps, loss } = await train(launcher, job, scope)
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key }
-      }),
-    ),
+      }
+      return launcher.isElsewhere ? run() : oneAtATime(run)
+    }),
     publishPolicy: activity(async ({ run, policy: ref }, scope) => {
       const { patienceS } = (await deps.recipes(run)).policyServer
       const sinceMs = Context.current().info.scheduledTimestampMs
@@ -46,17 +52,13 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
 }
 
 /** Since when it is waited for is the trainer's last sign of work: a process that lives and does nothing shows. */
-function train(
-  { trainer }: TrainerDependencies,
-  job: PreparedJob,
-  { attempt, signal, beat }: ActivityScope,
-): Promise<RunJobResult> {
+function train(launcher: Launcher, job: PreparedJob, { attempt, signal, beat }: ActivityScope): Promise<RunJobResult> {
   const on = { kind: 'trainer', name: `job ${job.jobId} on ${hostname()}` } as const
   let lastProgressMs = 0
   return waitingFor({ doing: 'training', on }, ({ progressed }) =>
     runJob({
       job,
-      command: trainer,
+      launcher,
       attempt,
       signal,
       onProgress: (progress) => {

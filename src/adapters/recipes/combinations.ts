@@ -132,6 +132,27 @@ function network({ sandbox }: Settings): RecipeProblem[] {
   return []
 }
 
+/** Options of a launcher that is not the one would be ignored in silence. */
+function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
+  const named = ['docker', 'slurm', 'kubernetes'] as const
+  const unused = named.filter((name) => trainer[name] !== null && trainer.launcher !== name)
+  const needed = (['docker', 'kubernetes'] as const).filter(
+    (name) => trainer.launcher === name && trainer[name] === null,
+  )
+  return [
+    ...unused.map((name) =>
+      problem(
+        ['trainer', name],
+        `has no effect with launcher: ${trainer.launcher}`,
+        'remove it or choose that launcher',
+      ),
+    ),
+    ...needed.map((name) =>
+      problem(['trainer', name], 'expected at least an image, got nothing', 'see docs/training.md'),
+    ),
+  ]
+}
+
 function trainerShape({ trainer }: Settings): RecipeProblem[] {
   const problems: RecipeProblem[] = []
   const ranks = trainer.nodes * trainer.ranksPerNode
@@ -139,16 +160,21 @@ function trainerShape({ trainer }: Settings): RecipeProblem[] {
     problems.push(
       problem(
         ['trainer', 'launcher'],
-        `expected torchrun, slurm or kubernetes for ${trainer.nodes} × ${trainer.ranksPerNode} ranks, got process`,
-        'process starts exactly one',
+        `expected another launcher for ${trainer.nodes} × ${trainer.ranksPerNode} ranks, got process`,
+        'process starts exactly one; torchrun starts several on this machine',
       ),
     )
   }
-  if (trainer.launcher === 'torchrun' && trainer.device === 'cpu') {
+  if ((trainer.launcher === 'torchrun' || trainer.launcher === 'docker') && trainer.nodes > 1) {
     problems.push(
-      problem(['trainer', 'device'], 'expected cuda with launcher: torchrun, got cpu', 'on a CPU use process'),
+      problem(
+        ['trainer', 'nodes'],
+        `expected 1 with launcher: ${trainer.launcher}, got ${trainer.nodes}`,
+        'it starts ranks on one machine; use slurm or kubernetes for several',
+      ),
     )
   }
+  problems.push(...launcherOptions(trainer))
   if (ranks % trainer.contextParallel !== 0) {
     problems.push(
       problem(

@@ -1,46 +1,45 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { attemptDirectory, exitReport } from './attempt-files.ts'
 import type { AttemptEnd } from './exit-codes.ts'
 import type { PreparedJob } from './job-spec.ts'
-import { livenessOf, type ProcessIdentity, stopGroup } from './process-identity.ts'
-import type { LaunchedProcess } from './process-launcher.ts'
+import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import { tailProgress, type TrainerProgress } from './progress-tail.ts'
 
 export interface FollowAttemptInput {
+  launcher: Launcher
   job: PreparedJob
   fence: number
-  identity: ProcessIdentity
-  /** Null for a trainer that somebody else started: its status is not ours to read. */
-  ended: LaunchedProcess['ended'] | null
   onProgress?: (progress: TrainerProgress) => void
   signal: AbortSignal
   mayOutlive?: (reason: unknown) => boolean
 }
 
-const POLL_MS = 200
+const SETTLE_POLL_MS = 500
 
 /**
  * Watches one attempt until it ends, hangs, runs out of time or is aborted. A hung or late one is stopped and counts as failed.
- * Stall is measured by our clock from the moment its last progress was seen, so that clocks need not agree.
+ * Stall is measured by our clock from the moment its last progress was seen, so that clocks need not agree, and not while it
+ * waits in a queue, where it has said nothing yet.
  */
 export async function followAttempt(input: FollowAttemptInput): Promise<AttemptEnd> {
-  const { job, fence, identity, ended, onProgress, signal, mayOutlive } = input
+  const { launcher, job, fence, onProgress, signal, mayOutlive } = input
   const readProgress = tailProgress(join(attemptDirectory(job.jobDirectory, fence), 'progress.jsonl'))
-  const startedAt = Date.now()
+  let startedAt = Date.now()
   let lastProgressMs = 0
   let seenAt = startedAt
   for (;;) {
     // Order matters: what is dead now had written everything before this read.
-    const isAlive = (await livenessOf(identity)) === 'alive'
+    const state = await lookOrTrust(input)
     for (const progress of await readProgress()) {
       onProgress?.(progress)
       if (progress.lastProgressMs === lastProgressMs) continue
       lastProgressMs = progress.lastProgressMs
       seenAt = Date.now()
     }
-    if (!isAlive) return endOf(job, fence, ended)
+    if (state.kind === 'over') return endOf(input, state)
+    if (launcher.isElsewhere && lastProgressMs === 0) startedAt = seenAt = Date.now()
     if (signal.aborted) {
       if (!mayOutlive?.(signal.reason)) await stopSurely(input)
       throw signal.reason
@@ -50,7 +49,17 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
       await stopSurely(input)
       return { code: null, message: overdue }
     }
-    await pause(signal)
+    await sleep(launcher.pollMs, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+/** A scheduler that does not answer for a while ends nothing: the progress file still says how the job fares. */
+async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promise<AttemptState> {
+  try {
+    return await launcher.look({ job, fence })
+  } catch (error) {
+    if (toLonghaulError(error).code !== 'Trainer.Unavailable') throw error
+    return { kind: 'alive' }
   }
 }
 
@@ -61,26 +70,27 @@ function overdueBy({ job, startedAt, seenAt }: { job: PreparedJob; startedAt: nu
   return null
 }
 
-async function endOf(job: PreparedJob, fence: number, ended: LaunchedProcess['ended'] | null): Promise<AttemptEnd> {
-  const report = await exitReport(job.jobDirectory, fence)
-  if (report !== null) return { code: report.code, message: `${report.class}: ${report.message}` }
+async function endOf(
+  { launcher, job, fence }: FollowAttemptInput,
+  { code, how }: Extract<AttemptState, { kind: 'over' }>,
+): Promise<AttemptEnd> {
+  for (const until = Date.now() + launcher.settleMs; ; ) {
+    const report = await exitReport(job.jobDirectory, fence)
+    if (report !== null) return { code: report.code, message: `${report.class}: ${report.message}` }
+    if (Date.now() >= until) break
+    await sleep(SETTLE_POLL_MS)
+  }
   const log = join(attemptDirectory(job.jobDirectory, fence), 'stdout.log')
-  const status = ended === null ? null : await ended
-  if (status === null) return { code: null, message: `the trainer is gone without a report; see ${log}` }
-  const how = status.signal === null ? `status ${status.code}` : status.signal
-  return { code: status.code, message: `ended by ${how} without a report; see ${log}` }
+  return { code, message: `the trainer is ${how}, without a report; see ${log}` }
 }
 
 /** Nobody may start the next attempt while this one might still write. */
-async function stopSurely({ job, identity }: FollowAttemptInput): Promise<void> {
-  if (await stopGroup(identity, job.limits.graceMs)) return
+async function stopSurely({ launcher, job, fence }: FollowAttemptInput): Promise<void> {
+  const attempt: Attempt = { job, fence }
+  if (await launcher.stop(attempt, job.limits.graceMs)) return
   throw new LonghaulError({
     code: 'Trainer.Unavailable',
-    message: 'Expected the trainer to be gone after SIGKILL, it is still there',
-    details: { job: job.jobId, pid: identity.pid },
+    message: 'Expected the trainer to be gone after it was killed, it is still there',
+    details: { job: job.jobId, fence },
   })
-}
-
-async function pause(signal: AbortSignal): Promise<void> {
-  await sleep(POLL_MS, undefined, { signal }).catch(() => undefined)
 }

@@ -1,3 +1,4 @@
+import { dirname } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { TrainingJobInput } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -17,6 +18,9 @@ export interface PreparedJob {
   /** spec.json without `attempt` and `fence`. */
   spec: Record<string, unknown>
   jobDirectory: string
+  /** Holds everything that the job reads and writes. */
+  artifactRoot: string
+  layout: { nodes: number; ranksPerNode: number; device: 'cpu' | 'cuda' }
   checkpoint: { directory: string; uri: string }
   policy: { directory: string; uri: string; version: string }
   /** Optimizer steps in the input, and those that this job adds. */
@@ -61,6 +65,12 @@ export async function prepareJob({ store, recipe, job, threads }: PrepareJobInpu
     key,
     jobId,
     jobDirectory,
+    artifactRoot: dirname(store.path('runs')),
+    layout: {
+      nodes: recipe.trainer.nodes,
+      ranksPerNode: recipe.trainer.ranksPerNode,
+      device: recipe.trainer.device,
+    },
     checkpoint: { directory: store.path(checkpointKey), uri: store.uri(checkpointKey) },
     policy: { directory: store.path(policyKey), uri: store.uri(policyKey), version },
     globalStep: policy.globalStep,

@@ -6,33 +6,21 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import {
-  python,
-  pythonEnvironment,
-  startPolicyServer,
-  withoutPython,
-  writeTinyPolicy,
-} from '../../../test/support/python.ts'
-import { makeEpisode, makeTrainingRecipe, NEUTRAL } from '../../../test/support/training-records.ts'
-import type { TrainingJobInput } from '../../contracts/activities.types.ts'
+import { python, pythonEnvironment, startPolicyServer, withoutPython } from '../../../test/support/python.ts'
+import { type JobWish, makeJobStore, prepareTestJob } from '../../../test/support/training-jobs.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import { groupAdvantages } from '../../domain/advantages.ts'
-import { splitIntoMinibatches } from '../../domain/minibatches.ts'
-import { createDirectoryStore } from '../artifacts/directory-store.ts'
 import { verifyCanary } from '../policy-server/canary.ts'
 import { createPolicyClient } from '../policy-server/client.ts'
-import { type BatchRow, writeBatch } from './batch-writer.ts'
-import { type PreparedJob, prepareJob } from './job-spec.ts'
-import { importBasePolicy } from './policy-directory.ts'
-import { readPolicyFacts } from './policy-facts.ts'
+import type { PreparedJob } from './job-spec.ts'
+import { createProcessLauncher } from './process-launcher.ts'
 import { runJob, type RunJobInput } from './run-job.ts'
-import { assembleTrajectory } from './trajectory.ts'
 
 /** The launcher against the real trainer on a tiny random model: about ten optimizer steps in all. */
 describe('training job', { skip: withoutPython }, () => {
   const command = { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } }
+  const launcher = createProcessLauncher(command)
   const never = new AbortController().signal
   let root = ''
   let store: ArtifactStore
@@ -40,56 +28,14 @@ describe('training job', { skip: withoutPython }, () => {
 
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'run-job-'))
-    store = createDirectoryStore({ root: join(root, 'store') })
-    await writeTinyPolicy(join(root, 'base'), 0)
-    base = await importBasePolicy({ store, directory: join(root, 'base') })
+    ;({ store, base } = await makeJobStore(root))
   })
   after(() => rm(root, { recursive: true, force: true }))
 
-  interface Wish {
-    run: string
-    kind?: 'rft' | 'dapo'
-    policy?: PolicyRef
-    iteration?: number
-    trajectories?: number
-    learningRate?: number
-  }
-
-  async function prepare({ run, kind = 'rft', policy = base, iteration = 1, ...wish }: Wish): Promise<PreparedJob> {
-    const recipe = structuredClone(makeTrainingRecipe())
-    if (recipe.rft !== null && wish.learningRate !== undefined) recipe.rft.optim.lr = wish.learningRate
-    const stage = kind === 'rft' ? 'rft' : 'dapo-1'
-    const count = wish.trajectories ?? 4
-    const rewards = Array.from({ length: count }, (_, index) => 1 - index / 4)
-    const advantages = groupAdvantages({ rewards, delta: 1e-6 })
-    const rows = rewards.map((_reward, index): BatchRow => {
-      const { record, actions } = makeEpisode({ run, stage, iteration, index, policy: policy.version })
-      const trajectory = assembleTrajectory({ record, actions, trainFormatErrors: true })
-      return { trajectory, group: 't', member: index, advantage: kind === 'rft' ? null : (advantages[index] ?? 0) }
-    })
-    const minibatches = splitIntoMinibatches({ trajectories: rows.length, batch: 2 })
-    const batch = await writeBatch({
-      store,
-      directory: runKeys.batch(run, stage, iteration, 0),
-      kind,
-      run,
-      iteration,
-      rows: kind === 'rft' ? rows : rows.filter(({ advantage }) => advantage !== 0),
-      minibatches,
-      groups: [{ id: 't', taskId: 't', rewards, outcomes: rewards.map(() => 0), infra: 0, dropped: null }],
-      policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
-      ...(await readPolicyFacts(policy)),
-      maxRowTokens: 256,
-      sampling: NEUTRAL,
-      totalSteps: minibatches.length * 2,
-      advantage: kind === 'rft' ? null : { delta: 1e-6, filter: 'shaped' },
-    })
-    const job: TrainingJobInput = { run, stage, kind, iteration, slice: 0, batch, policy }
-    return prepareJob({ store, recipe, job, threads: 1 })
-  }
+  const prepare = (wish: Partial<JobWish> & { run: string }) => prepareTestJob({ store, policy: base, ...wish })
 
   const start = (job: PreparedJob, changes: Partial<RunJobInput> = {}) =>
-    runJob({ job, command, attempt: 1, signal: never, ...changes })
+    runJob({ job, launcher, attempt: 1, signal: never, ...changes })
 
   test('rft, then dapo from its checkpoint: each commits a policy that the next starts from', async () => {
     const events: string[] = []
@@ -199,7 +145,8 @@ describe('training job', { skip: withoutPython }, () => {
       { ...job, limits },
       {
         onProgress: ({ event }) => {
-          if (event !== 'opt_step' || limits.stallMs === 1000) return
+          // After a checkpoint, so that there is something to go on from.
+          if (event !== 'checkpoint' || limits.stallMs === 1000) return
           // Short only from here on: importing torch takes longer than this.
           limits.stallMs = 1000
           process.kill(leaderOf(job), 'SIGSTOP')
@@ -229,7 +176,7 @@ describe('training job', { skip: withoutPython }, () => {
     const bad = await prepare({ run: 'bad' })
     await assert.rejects(start({ ...bad, spec: { ...bad.spec, surprise: 1 } }), { code: 'Trainer.BadSpec' })
     const other = await prepare({ run: 'no-python' })
-    const without = start(other, { command: { python: join(root, 'no-python') } })
+    const without = start(other, { launcher: createProcessLauncher({ python: join(root, 'no-python') }) })
     await assert.rejects(without, { code: 'Trainer.Unavailable', retryable: true })
     const moved = await prepare({ run: 'moved', policy: { ...base, manifestSha256: '0'.repeat(64) } })
     await assert.rejects(start(moved), { code: 'Trainer.InputMissing', retryable: false })
@@ -269,8 +216,9 @@ describe('training job', { skip: withoutPython }, () => {
   function launchInOtherProcess(job: PreparedJob): ChildProcess {
     const script = `
       import { runJob } from ${JSON.stringify(join(import.meta.dirname, 'run-job.ts'))}
+      import { createProcessLauncher } from ${JSON.stringify(join(import.meta.dirname, 'process-launcher.ts'))}
       const { job, command } = JSON.parse(process.argv[1])
-      await runJob({ job, command, attempt: 1, signal: new AbortController().signal })
+      await runJob({ job, launcher: createProcessLauncher(command), attempt: 1, signal: new AbortController().signal })
     `
     const args = ['--input-type=module', '-e', script, JSON.stringify({ job, command })]
     return spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] })

@@ -3,18 +3,17 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import { claimedAt, claimFence, exitReport, highestFence, leaseHolder, progressAge } from './attempt-files.ts'
+import { claimFence, exitReport, highestFence, progressAge } from './attempt-files.ts'
 import { type AttemptEnd, FENCED, failureOf } from './exit-codes.ts'
 import { followAttempt } from './follow-attempt.ts'
 import type { PreparedJob } from './job-spec.ts'
+import type { Launcher } from './launcher.types.ts'
 import { committedManifest } from './policy-directory.ts'
-import { livenessOf } from './process-identity.ts'
-import { launchTrainer, type TrainerCommand } from './process-launcher.ts'
 import type { TrainerProgress } from './progress-tail.ts'
 
 export interface RunJobInput {
   job: PreparedJob
-  command: TrainerCommand
+  launcher: Launcher
   /** Attempt number of the caller, for the trainer's records. */
   attempt: number
   onProgress?: (progress: TrainerProgress) => void
@@ -33,14 +32,12 @@ export interface RunJobResult {
   metrics: Record<string, unknown>[]
 }
 
-/** A claimed fence without a process: the launcher died in between, or the interpreter is still starting. */
-const START_WAIT_MS = 15_000
 const POLL_MS = 250
 
 /**
  * Runs a training job to its end, or finds it: committed output is returned, a living trainer is followed, a dead one is
  * continued under the next fence. Never starts a second writer on a guess; where one starts anyway the lower fence stops itself.
- * On abort the trainer's process group is stopped and the signal's reason thrown.
+ * On abort the trainer is stopped and the signal's reason thrown.
  * @throws LonghaulError `Trainer.*`
  */
 export async function runJob(input: RunJobInput): Promise<RunJobResult> {
@@ -60,15 +57,15 @@ export async function runJob(input: RunJobInput): Promise<RunJobResult> {
 
 /** Null: nothing to follow yet, look again. */
 async function runAttempt(input: RunJobInput): Promise<AttemptEnd | null> {
-  const { job, command, attempt } = input
-  const newest = await newestAttempt(job)
+  const { job, launcher, attempt } = input
+  const newest = await newestAttempt(input)
   switch (newest.kind) {
-    case 'running':
-      return followAttempt({ ...input, fence: newest.fence, identity: newest.identity, ended: null })
+    case 'alive':
+      return followAttempt({ ...input, fence: newest.fence })
     case 'starting':
       await sleep(POLL_MS)
       return null
-    case 'elsewhere':
+    case 'unknown':
       throw new LonghaulError({
         code: 'Trainer.Unavailable',
         message:
@@ -79,37 +76,24 @@ async function runAttempt(input: RunJobInput): Promise<AttemptEnd | null> {
       const fence = newest.fence + 1
       const spec = { ...job.spec, attempt, fence }
       if (!(await claimFence({ jobDirectory: job.jobDirectory, fence, spec }))) return null
-      const { identity, ended } = await launchTrainer(command, job, fence)
-      return followAttempt({ ...input, fence, identity, ended })
+      await launcher.launch({ job, fence })
+      return followAttempt({ ...input, fence })
     }
   }
 }
 
-type NewestAttempt =
-  | { kind: 'over'; fence: number }
-  | { kind: 'running'; fence: number; identity: NonNullable<Awaited<ReturnType<typeof leaseHolder>>> }
-  | { kind: 'starting' }
-  | { kind: 'elsewhere'; host: string }
+type NewestAttempt = { fence: number } & ({ kind: 'over' | 'alive' | 'starting' } | { kind: 'unknown'; host: string })
 
-async function newestAttempt({ jobDirectory, limits }: PreparedJob): Promise<NewestAttempt> {
+async function newestAttempt({ job, launcher }: RunJobInput): Promise<NewestAttempt> {
+  const { jobDirectory, limits } = job
   const fence = await highestFence(jobDirectory)
-  if (fence === 0 || (await exitReport(jobDirectory, fence)) !== null) return { kind: 'over', fence }
-  const identity = await leaseHolder(jobDirectory, fence)
-  if (identity === null) {
-    const since = await claimedAt(jobDirectory, fence)
-    return since !== null && Date.now() - since < START_WAIT_MS ? { kind: 'starting' } : { kind: 'over', fence }
-  }
-  switch (await livenessOf(identity)) {
-    case 'alive':
-      return { kind: 'running', fence, identity }
-    case 'dead':
-      return { kind: 'over', fence }
-    case 'unknown': {
-      // The file system is shared, so silence there is the only sign; fences keep a wrong guess harmless.
-      const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
-      return isSilent ? { kind: 'over', fence } : { kind: 'elsewhere', host: identity.host }
-    }
-  }
+  if (fence === 0) return { kind: 'over', fence }
+  const state = await launcher.look({ job, fence })
+  if (state.kind !== 'unknown') return { kind: state.kind, fence }
+  if ((await exitReport(jobDirectory, fence)) !== null) return { kind: 'over', fence }
+  // The file system is shared, so silence there is the only sign; fences keep a wrong guess harmless.
+  const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
+  return isSilent ? { kind: 'over', fence } : { ...state, fence }
 }
 
 /** Both outputs of this very job, or null. */

@@ -1,0 +1,88 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { KubernetesLauncherRecipe } from '../../contracts/recipe.types.ts'
+import { kubernetesManifest, kubernetesName } from './kubernetes-manifests.ts'
+import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
+import { askTool, runTool } from './run-tool.ts'
+
+export interface KubernetesLauncherInput {
+  options: KubernetesLauncherRecipe
+}
+
+/** What is read of a Job's or JobSet's status. */
+interface Found {
+  metadata?: { labels?: Record<string, string>; deletionTimestamp?: string }
+  status?: { conditions?: { type?: string; status?: string; reason?: string; message?: string }[] }
+}
+
+/** Of a Job and of a JobSet: both say so in a condition. */
+const ENDED = new Set(['Complete', 'Completed', 'Failed'])
+
+/** A Job, or a JobSet for several nodes, through `kubectl` with the worker's own credentials. */
+export function createKubernetesLauncher({ options }: KubernetesLauncherInput): Launcher {
+  return {
+    isElsewhere: true,
+    pollMs: 10_000,
+    settleMs: 15_000,
+    async launch(attempt) {
+      const found = await find(options, attempt)
+      if (found !== null) {
+        if (stateOf(found, attempt).kind === 'alive') return
+        // The dead attempt holds the name: it goes with its pods first.
+        await remove(options, attempt, 0)
+      }
+      await askTool('kubectl', ['create', '-f', '-'], JSON.stringify(kubernetesManifest({ options, attempt })))
+    },
+    async look(attempt) {
+      const found = await find(options, attempt)
+      return found === null ? { kind: 'over', code: null, how: 'unknown to Kubernetes' } : stateOf(found, attempt)
+    },
+    async stop(attempt, graceMs) {
+      await remove(options, attempt, graceMs)
+      return (await find(options, attempt)) === null
+    },
+  }
+}
+
+function stateOf(found: Found, { fence }: Attempt): AttemptState {
+  if (found.metadata?.labels?.['longhaul/fence'] !== String(fence)) {
+    return { kind: 'over', code: null, how: 'replaced in Kubernetes' }
+  }
+  const end = found.status?.conditions?.find(({ type, status }) => ENDED.has(type ?? '') && status === 'True')
+  // The pod's code is not asked for: exit.json outranks it, and torchrun makes every failure a 1.
+  return end === undefined
+    ? { kind: 'alive' }
+    : { kind: 'over', code: null, how: `${end.type} for Kubernetes (${end.reason ?? ''} ${end.message ?? ''})` }
+}
+
+async function find(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<Found | null> {
+  const { code, stdout, stderr } = await runTool('kubectl', [
+    'get',
+    resourceOf(attempt),
+    '--namespace',
+    options.namespace,
+    '--output',
+    'json',
+  ])
+  if (code === 0) return JSON.parse(stdout) as Found
+  if (/\(NotFound\)/.test(stderr)) return null
+  throw new LonghaulError({ code: 'Trainer.Unavailable', message: `Expected an answer from kubectl: ${stderr.trim()}` })
+}
+
+/** In the foreground: the object is there until its pods are gone. */
+async function remove(options: KubernetesLauncherRecipe, attempt: Attempt, graceMs: number): Promise<void> {
+  const graceS = Math.ceil(graceMs / 1000)
+  await runTool('kubectl', [
+    'delete',
+    resourceOf(attempt),
+    '--namespace',
+    options.namespace,
+    '--cascade=foreground',
+    '--ignore-not-found',
+    '--wait=true',
+    `--timeout=${graceS + 30}s`,
+  ])
+}
+
+function resourceOf(attempt: Attempt): string {
+  return `${attempt.job.layout.nodes === 1 ? 'job.batch' : 'jobset.jobset.x-k8s.io'}/${kubernetesName(attempt)}`
+}

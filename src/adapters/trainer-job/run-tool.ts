@@ -1,0 +1,49 @@
+import { execFile } from 'node:child_process'
+import { LonghaulError } from '../../contracts/errors.ts'
+
+export interface ToolResult {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+/** Schedulers answer within seconds, or are so busy that asking again later is better. */
+const DEADLINE_MS = 60_000
+
+/**
+ * Runs a scheduler's command to its end; a code other than 0 is for the caller to judge.
+ * @throws LonghaulError `Trainer.Unavailable` when it is not there or does not end
+ */
+export function runTool(tool: string, args: string[], input = ''): Promise<ToolResult> {
+  return new Promise((resolve, reject) => {
+    const child = execFile(
+      tool,
+      args,
+      { timeout: DEADLINE_MS, maxBuffer: 16 * 1024 * 1024 },
+      (error, stdout, stderr) => {
+        const code = error === null ? 0 : error.code
+        if (typeof code === 'number') resolve({ code, stdout, stderr })
+        else reject(unavailable(tool, error === null ? '' : error.message, error))
+      },
+    )
+    // A tool that ends without reading says why by its code.
+    child.stdin?.on('error', () => undefined)
+    child.stdin?.end(input)
+  })
+}
+
+/** Runs it and refuses any code but 0. @throws LonghaulError `Trainer.Unavailable` */
+export async function askTool(tool: string, args: string[], input = ''): Promise<string> {
+  const { code, stdout, stderr } = await runTool(tool, args, input)
+  if (code === 0) return stdout
+  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`)
+}
+
+function unavailable(tool: string, why: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected an answer from ${tool}: ${why}`,
+    details: { tool },
+    cause,
+  })
+}

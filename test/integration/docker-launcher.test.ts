@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { tmpdir } from 'node:os'
+import { ensureBaseImage } from '../../src/adapters/docker/base-image.ts'
+import { connectEngine, type Engine } from '../../src/adapters/docker/engine.ts'
+import { claimFence, exitReport } from '../../src/adapters/trainer-job/attempt-files.ts'
+import { createDockerLauncher } from '../../src/adapters/trainer-job/docker-launcher.ts'
+import type { PreparedJob } from '../../src/adapters/trainer-job/job-spec.ts'
+import type { Launcher } from '../../src/adapters/trainer-job/launcher.types.ts'
+import { runJob } from '../../src/adapters/trainer-job/run-job.ts'
+import { python, pythonEnvironment, withoutPython } from '../support/python.ts'
+import { makeJobStore, prepareTestJob } from '../support/training-jobs.ts'
+
+/** The real trainer in containers of the project's own base image; Python is the host's, mounted where it lies. */
+describe('docker launcher', { skip: withoutPython }, () => {
+  const never = new AbortController().signal
+  let root = ''
+  let engine: Engine
+  let launcher: Launcher
+  let prepare: (run: string) => Promise<PreparedJob>
+  const started: PreparedJob[] = []
+
+  before(async () => {
+    root = await mkdtemp(join(tmpdir(), 'docker-jobs-'))
+    const { store, base } = await makeJobStore(root)
+    engine = await connectEngine()
+    const cacheHome = process.env['LONGHAUL_CACHE'] ?? join(process.env['HOME'] ?? '/root', '.cache/longhaul')
+    const { tag: image } = await ensureBaseImage({ engine, cacheDir: join(cacheHome, 'images'), log: console.error })
+    const interpreter = python ?? ''
+    const trainer = (pythonEnvironment.PYTHONPATH ?? '').split(':')[0] ?? ''
+    const mounts = [dirname(dirname(interpreter)), dirname(dirname(await realpath(interpreter))), trainer, '/usr']
+    launcher = createDockerLauncher({
+      options: { image, python: interpreter, mounts: [...new Set(mounts)], gpus: false, shmGiB: 1 },
+      command: { python: interpreter, env: { PYTHONPATH: trainer, PYTHONDONTWRITEBYTECODE: '1' } },
+    })
+    prepare = async (run) => {
+      const wish = {
+        store,
+        policy: base,
+        run,
+        trajectories: 8,
+        trainer: { launcher: 'docker' as const, stallS: 600, timeoutS: 900 },
+      }
+      started.push(await prepareTestJob(wish))
+      return started.at(-1) as PreparedJob
+    }
+  })
+  after(async () => {
+    for (const job of started) {
+      await engine.docker
+        .getContainer(`longhaul-${job.jobId}`)
+        .remove({ force: true, v: true })
+        .catch(() => undefined)
+    }
+    await rm(root, { recursive: true, force: true })
+  })
+
+  test('a container that is killed is continued by the next attempt, and a launcher that comes late finds it by name', async () => {
+    const job = await prepare('killed')
+    await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
+    await launcher.launch({ job, fence: 1 })
+    const [container] = await containersOf(job)
+    assert.equal(container?.Labels['longhaul.trainer.key'], job.key)
+    // This one launched nothing: it finds the container of fence 1 and follows it until somebody kills it.
+    const onProgress = ({ event }: { event: string }) =>
+      event === 'opt_step' &&
+      void engine.docker
+        .getContainer(container?.Id ?? '')
+        .kill()
+        .catch(() => undefined)
+    await assert.rejects(runJob({ job, launcher, attempt: 2, signal: never, onProgress }), {
+      code: 'Trainer.Failed',
+      message: /ended by status 137/,
+    })
+    const events: string[] = []
+    const after = ({ event }: { event: string }) => events.push(event)
+    const result = await runJob({ job, launcher, attempt: 3, signal: never, onProgress: after })
+    assert.equal(result.steps, 8)
+    assert.ok(events.includes('started') && !events.includes('alarm'), events.join(' '))
+    assert.equal((await containersOf(job)).length, 1)
+    const lease = JSON.parse(await readFile(join(job.jobDirectory, 'leases/2.json'), 'utf8')) as { launcher: string }
+    assert.equal(lease.launcher, job.jobId)
+  })
+
+  test('a cancelled job is told by TERM and leaves with 75', async () => {
+    const job = await prepare('cancelled')
+    const controller = new AbortController()
+    const onProgress = ({ event }: { event: string }) => event === 'opt_step' && controller.abort(new Error('enough'))
+    await assert.rejects(runJob({ job, launcher, attempt: 1, signal: controller.signal, onProgress }), /enough/)
+    assert.equal((await exitReport(job.jobDirectory, 1))?.code, 75)
+    assert.deepEqual(await launcher.look({ job, fence: 1 }), { kind: 'over', code: 75, how: 'ended by status 75' })
+  })
+
+  function containersOf(job: PreparedJob) {
+    const filters = JSON.stringify({ label: [`longhaul.trainer.job=${job.jobId}`] })
+    return engine.docker.listContainers({ all: true, filters })
+  }
+})

@@ -1,0 +1,52 @@
+/** Decodes manifests into the Go types of the Kubernetes API itself: infra/kubernetes/types, built once into the user cache. */
+import { execFile, execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { mkdir, rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const MODULE = join(import.meta.dirname, '../../infra/kubernetes/types')
+const SOURCES = ['go.mod', 'go.sum', 'main.go']
+
+export const withoutGo: string | false = hasGo() ? false : 'Go is not installed'
+
+/** One answer a manifest: `ok`, or the first thing that its type does not know. */
+export async function decodeStrictly(manifests: unknown[]): Promise<string[]> {
+  const program = await build()
+  return new Promise((resolve, reject) => {
+    // It ends with 1 where one was refused: the answers say which.
+    const child = execFile(program, { timeout: 30_000 }, (error, stdout) => {
+      if (error !== null && error.code !== 1) reject(error)
+      else resolve(stdout.trim().split('\n'))
+    })
+    child.stdin?.end(manifests.map((manifest) => `${JSON.stringify(manifest)}\n`).join(''))
+  })
+}
+
+/** The API's own packages take a minute to compile, so the program is kept, by the hash of its sources. */
+async function build(): Promise<string> {
+  const hash = createHash('sha256')
+  for (const name of SOURCES) hash.update(readFileSync(join(MODULE, name)))
+  const cache = process.env['LONGHAUL_CACHE'] ?? join(process.env['HOME'] ?? '/root', '.cache/longhaul')
+  const program = join(cache, 'kubernetes-types', hash.digest('hex').slice(0, 16))
+  if (existsSync(program)) return program
+  await mkdir(join(program, '..'), { recursive: true })
+  const env = { ...process.env, GOWORK: 'off', GOFLAGS: '' }
+  await promisify(execFile)('go', ['build', '-o', `${program}.${process.pid}`, '.'], {
+    cwd: MODULE,
+    env,
+    timeout: 900_000,
+  })
+  await rename(`${program}.${process.pid}`, program)
+  return program
+}
+
+function hasGo(): boolean {
+  try {
+    execFileSync('go', ['version'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}

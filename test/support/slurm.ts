@@ -1,0 +1,162 @@
+/**
+ * A Slurm cluster of one node: munge, slurmctld and slurmd with keys, ports and folders of their own. Programs are the machine's,
+ * or Debian's packages unpacked into the user cache; nothing is installed. Needs root, as slurmd does.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { freePort } from './python.ts'
+
+const run = promisify(execFile)
+const LIBRARIES = 'usr/lib/x86_64-linux-gnu'
+const PACKAGES = [
+  'libhwloc15',
+  'liblua5.1-0',
+  'libmunge2',
+  'munge',
+  'slurm-wlm-basic-plugins',
+  'slurm-client',
+  'slurmctld',
+  'slurmd',
+]
+
+export interface Slurm {
+  /** PATH, SLURM_CONF and library path of the client commands. */
+  environment: Record<string, string>
+  command(tool: string, ...args: string[]): Promise<string>
+  stop(): Promise<void>
+}
+
+/** Root folder of the programs, or why there are none. */
+export async function findSlurm(): Promise<{ root: string } | { missing: string }> {
+  if (process.getuid?.() !== 0) return { missing: 'slurmd needs root' }
+  if (existsSync('/usr/sbin/slurmd-wlm') && existsSync('/usr/sbin/munged')) return { root: '/' }
+  const cache = process.env['LONGHAUL_CACHE'] ?? join(process.env['HOME'] ?? '/root', '.cache/longhaul')
+  const root = join(cache, 'slurm-wlm')
+  if (existsSync(root)) return { root }
+  try {
+    await unpackPackages(root)
+    return { root }
+  } catch (error) {
+    return { missing: `Slurm is not installed and its packages cannot be had: ${String(error).slice(0, 200)}` }
+  }
+}
+
+async function unpackPackages(root: string): Promise<void> {
+  const work = await mkdtemp(join(tmpdir(), 'slurm-packages-'))
+  try {
+    await run('apt-get', ['download', ...PACKAGES], { cwd: work, timeout: 120_000 })
+    for (const name of await readdir(work)) {
+      await run('dpkg-deb', ['--extract', join(work, name), join(work, 'root')], { timeout: 60_000 })
+    }
+    await mkdir(join(root, '..'), { recursive: true })
+    const mine = `${root}.${process.pid}`
+    await cp(join(work, 'root'), mine, { recursive: true, verbatimSymlinks: true })
+    // Whoever comes second finds it there.
+    await rename(mine, root).catch(() => rm(mine, { recursive: true, force: true }))
+  } finally {
+    await rm(work, { recursive: true, force: true })
+  }
+}
+
+export async function startSlurm(root: string): Promise<Slurm> {
+  const home = await mkdtemp(join(tmpdir(), 'slurm-'))
+  // munged refuses a socket that not everybody can reach.
+  await chmod(home, 0o711)
+  for (const name of ['state', 'spool', 'log']) await mkdir(join(home, name))
+  await writeFile(join(home, 'munge.key'), randomBytes(1024), { mode: 0o400 })
+  const plugins = join(root, LIBRARIES, 'slurm-wlm')
+  const conf = join(home, 'slurm.conf')
+  await writeFile(conf, configuration({ home, plugins, ports: [await freePort(), await freePort()] }))
+  const environment = {
+    SLURM_CONF: conf,
+    LD_LIBRARY_PATH: `${join(root, LIBRARIES)}:${plugins}`,
+    PATH: `${join(root, 'usr/bin')}:${process.env['PATH']}`,
+  }
+  const daemons: ChildProcess[] = []
+  const start = (program: string, ...args: string[]): void => {
+    const options = { env: { ...process.env, ...environment }, stdio: 'ignore' as const }
+    daemons.push(spawn(join(root, 'usr/sbin', program), args, options))
+  }
+  const command = async (tool: string, ...args: string[]): Promise<string> =>
+    (await run(tool, args, { env: { ...process.env, ...environment }, timeout: 30_000 })).stdout.trim()
+  const stop = async (): Promise<void> => {
+    await command('scancel', '--user=root', '--signal=KILL', '--full').catch(() => undefined)
+    for (const daemon of daemons.reverse()) {
+      const ended = new Promise((resolve) => daemon.once('exit', resolve))
+      if (daemon.exitCode !== null || !daemon.kill('SIGTERM')) continue
+      const timer = setTimeout(() => daemon.kill('SIGKILL'), 10_000)
+      await ended
+      clearTimeout(timer)
+    }
+    await rm(home, { recursive: true, force: true, maxRetries: 3 })
+  }
+  const place = (name: string): string => join(home, name)
+  start(
+    'munged',
+    '--foreground',
+    `--socket=${place('munge.sock')}`,
+    `--key-file=${place('munge.key')}`,
+    `--pid-file=${place('munged.pid')}`,
+    `--log-file=${place('log/munged.log')}`,
+    `--seed-file=${place('munge.seed')}`,
+  )
+  for (const until = Date.now() + 10_000; !existsSync(place('munge.sock')) && Date.now() < until; ) await sleep(50)
+  start('slurmctld-wlm', '-D', '-f', conf)
+  start('slurmd-wlm', '-D', '-N', 'localhost', '-d', join(root, 'usr/sbin/slurmstepd-wlm'), '-f', conf)
+  try {
+    for (const until = Date.now() + 60_000; ; ) {
+      const state = await command('sinfo', '--noheader', '--format=%T').catch(String)
+      if (state === 'idle') break
+      if (Date.now() > until) throw new Error(`no idle node within a minute: ${state}\n${await lastLines(home)}`)
+      await sleep(200)
+    }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+  return { environment, command, stop }
+}
+
+async function lastLines(home: string): Promise<string> {
+  const texts = ['slurmctld', 'slurmd'].map((name) => readFile(join(home, 'log', `${name}.log`), 'utf8').catch(String))
+  return (await Promise.all(texts)).map((text) => text.slice(-1500)).join('\n')
+}
+
+function configuration(input: { home: string; plugins: string; ports: [number, number] }): string {
+  const { home, plugins, ports } = input
+  const processors = availableParallelism()
+  return `ClusterName=test
+SlurmctldHost=localhost
+SlurmctldPort=${ports[0]}
+SlurmdPort=${ports[1]}
+AuthType=auth/munge
+AuthInfo=socket=${home}/munge.sock
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=${home}/state
+SlurmdSpoolDir=${home}/spool
+SlurmctldPidFile=${home}/slurmctld.pid
+SlurmdPidFile=${home}/slurmd.pid
+SlurmctldLogFile=${home}/log/slurmctld.log
+SlurmdLogFile=${home}/log/slurmd.log
+PluginDir=${plugins}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/linear
+SchedulerType=sched/builtin
+MpiDefault=none
+ReturnToService=2
+KillWait=5
+MinJobAge=300
+NodeName=localhost CPUs=${processors} Sockets=1 CoresPerSocket=${processors} ThreadsPerCore=1 State=UNKNOWN
+PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
+`
+}

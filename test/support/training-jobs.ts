@@ -1,0 +1,70 @@
+/** Whole training jobs on a tiny policy, prepared as the pipeline prepares them. */
+import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import { type BatchRow, writeBatch } from '../../src/adapters/trainer-job/batch-writer.ts'
+import { type PreparedJob, prepareJob } from '../../src/adapters/trainer-job/job-spec.ts'
+import { importBasePolicy } from '../../src/adapters/trainer-job/policy-directory.ts'
+import { readPolicyFacts } from '../../src/adapters/trainer-job/policy-facts.ts'
+import { assembleTrajectory } from '../../src/adapters/trainer-job/trajectory.ts'
+import type { TrainingJobInput } from '../../src/contracts/activities.types.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { runKeys } from '../../src/contracts/keys.ts'
+import type { PolicyRef } from '../../src/contracts/policy.types.ts'
+import type { TrainerRecipe } from '../../src/contracts/recipe.types.ts'
+import { groupAdvantages } from '../../src/domain/advantages.ts'
+import { splitIntoMinibatches } from '../../src/domain/minibatches.ts'
+import { writeTinyPolicy } from './python.ts'
+import { makeEpisode, makeTrainingRecipe, NEUTRAL } from './training-records.ts'
+
+export interface JobWish {
+  store: ArtifactStore
+  policy: PolicyRef
+  run: string
+  /** @default 'rft' */
+  kind?: 'rft' | 'dapo'
+  iteration?: number
+  /** Trained in batches of two, twice. @default 4 */
+  trajectories?: number
+  learningRate?: number
+  trainer?: Partial<TrainerRecipe>
+}
+
+/** A store below `root` with a random tiny policy in it. */
+export async function makeJobStore(root: string): Promise<{ store: ArtifactStore; base: PolicyRef }> {
+  const store = createDirectoryStore({ root: `${root}/store` })
+  await writeTinyPolicy(`${root}/base`, 0)
+  return { store, base: await importBasePolicy({ store, directory: `${root}/base` }) }
+}
+
+export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
+  const { store, run, kind = 'rft', policy, iteration = 1, trajectories: count = 4 } = wish
+  const recipe = structuredClone(makeTrainingRecipe())
+  if (recipe.rft !== null && wish.learningRate !== undefined) recipe.rft.optim.lr = wish.learningRate
+  Object.assign(recipe.trainer, wish.trainer)
+  const stage = kind === 'rft' ? 'rft' : 'dapo-1'
+  const rewards = Array.from({ length: count }, (_, index) => 1 - index / 4)
+  const advantages = groupAdvantages({ rewards, delta: 1e-6 })
+  const rows = rewards.map((_reward, index): BatchRow => {
+    const { record, actions } = makeEpisode({ run, stage, iteration, index, policy: policy.version })
+    const trajectory = assembleTrajectory({ record, actions, trainFormatErrors: true })
+    return { trajectory, group: 't', member: index, advantage: kind === 'rft' ? null : (advantages[index] ?? 0) }
+  })
+  const minibatches = splitIntoMinibatches({ trajectories: rows.length, batch: 2 })
+  const batch = await writeBatch({
+    store,
+    directory: runKeys.batch(run, stage, iteration, 0),
+    kind,
+    run,
+    iteration,
+    rows: kind === 'rft' ? rows : rows.filter(({ advantage }) => advantage !== 0),
+    minibatches,
+    groups: [{ id: 't', taskId: 't', rewards, outcomes: rewards.map(() => 0), infra: 0, dropped: null }],
+    policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
+    ...(await readPolicyFacts(policy)),
+    maxRowTokens: 256,
+    sampling: NEUTRAL,
+    totalSteps: minibatches.length * 2,
+    advantage: kind === 'rft' ? null : { delta: 1e-6, filter: 'shaped' },
+  })
+  const job: TrainingJobInput = { run, stage, kind, iteration, slice: 0, batch, policy }
+  return prepareJob({ store, recipe, job, threads: 1 })
+}
