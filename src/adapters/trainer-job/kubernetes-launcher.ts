@@ -79,7 +79,7 @@ async function remove(options: KubernetesLauncherRecipe, attempt: Attempt, grace
     '--cascade=foreground',
     '--ignore-not-found',
     '--wait=true',
-    `--timeout=${graceS + 30}s`,
+    `--timeout=${graceS + 20}s`,
   ])
 }
 
