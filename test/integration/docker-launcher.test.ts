@@ -90,7 +90,8 @@ describe('docker launcher', { skip: withoutPython }, () => {
     const onProgress = ({ event }: { event: string }) => event === 'opt_step' && controller.abort(new Error('enough'))
     await assert.rejects(runJob({ job, launcher, attempt: 1, signal: controller.signal, onProgress }), /enough/)
     assert.equal((await exitReport(job.jobDirectory, 1))?.code, 75)
-    assert.deepEqual(await launcher.look({ job, fence: 1 }), { kind: 'over', code: 75, how: 'ended by status 75' })
+    // The report is written before the interpreter takes itself apart, for which a busy machine may not leave it the time.
+    assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
   })
 
   function containersOf(job: PreparedJob) {
