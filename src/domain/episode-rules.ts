@@ -59,7 +59,8 @@ export type FailureAnswer =
   | { kind: 'fail-run' }
 
 export function answerToFailure(code: FailureCode): FailureAnswer {
-  if (code === 'Sandbox.Lost') return { kind: 're-place' }
+  // Another host may have room, where a while and the removal of images have not made any here.
+  if (code === 'Sandbox.Lost' || code === 'Sandbox.OutOfDisk') return { kind: 're-place' }
   const { retryable, countsAs } = FAILURE_CODES[code]
   if (retryable) return { kind: 'retry' }
   switch (countsAs) {

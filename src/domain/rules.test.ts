@@ -34,6 +34,8 @@ test('unsubmitted work is an empty patch; lost work is not judged', () => {
 test('every failure code has one answer, and only the policy’s own failures end an episode with a reward', () => {
   assert.deepEqual(answerToFailure('Model.ContextOverflow'), { kind: 'end', disposition: 'context-limit' })
   assert.deepEqual(answerToFailure('Sandbox.Lost'), { kind: 're-place' })
+  assert.deepEqual(answerToFailure('Sandbox.OutOfDisk'), { kind: 're-place' })
+  assert.deepEqual(answerToFailure('Artifact.OutOfDisk'), { kind: 'retry' })
   assert.deepEqual(answerToFailure('Model.RateLimited'), { kind: 'retry' })
   assert.deepEqual(answerToFailure('Model.NoTokenIds'), { kind: 'fail-run' })
   for (const code of Object.keys(FAILURE_CODES) as FailureCode[]) {

@@ -2,6 +2,7 @@ import { access, constants, mkdir, open, rename, rm, statfs } from 'node:fs/prom
 import { availableParallelism, totalmem } from 'node:os'
 import { join } from 'node:path'
 
+import { asStoreError } from '../adapters/artifacts/store-errors.ts'
 import { type BaseImageIdentity, readBaseImageRecipe } from '../adapters/docker/base-image-recipe.ts'
 import { mayLimitDisk } from '../adapters/docker/disk-limit.ts'
 import { connectEngine, type Engine } from '../adapters/docker/engine.ts'
@@ -242,9 +243,9 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
     await rm(`${probe}.renamed`)
     return ok(paths.artifactsDir)
   } catch (error) {
-    return fail(
-      `${paths.artifactsDir}: ${toLonghaulError(error).message}`,
-      'set LONGHAUL_HOME to a directory that you may write',
-    )
+    const { code, message } = asStoreError(error, paths.artifactsDir)
+    const fix =
+      code === 'Artifact.OutOfDisk' ? 'free disk there (df)' : 'set LONGHAUL_HOME to a directory that you may write'
+    return fail(`${paths.artifactsDir}: ${code}: ${message}`, fix)
   }
 }

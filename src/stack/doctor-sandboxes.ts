@@ -6,6 +6,8 @@ import { judgeLeftover } from '../domain/leftovers.ts'
 
 const GIB = 1024 ** 3
 const TIMEOUT_MS = 10_000
+/** A container's own files and a turn's records do not fit any more. */
+const FULL_BYTES = 64 * 1024 ** 2
 
 export interface SandboxFinding {
   level: 'ok' | 'warn'
@@ -33,6 +35,10 @@ export async function findImageRoom(engine: Engine, minFreeGib: number): Promise
   const free = await engineFreeBytes(engine)
   if (free === null) return { level: 'ok', value: 'on another machine; its workers watch it', fix: '' }
   const { rootDir } = await enginePlace(engine)
+  if (free < FULL_BYTES) {
+    const fix = 'free disk there (docker system df); unused task images go by themselves'
+    return { level: 'warn', value: `Sandbox.OutOfDisk: ${rootDir} is full`, fix }
+  }
   const value = `${(free / GIB).toFixed(0)} GiB free at ${rootDir}; below ${minFreeGib} GiB unused task images go`
   return free < minFreeGib * GIB
     ? { level: 'warn', value, fix: 'docker image prune, or a disk with more room' }

@@ -39,8 +39,11 @@ export async function composeSandbox(
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
   const runtime = environment.sandboxRuntime
+  const { cacheDir, minFreeBytes } = environment
+  const keeper = createImageKeeper({ engine, cacheDir })
   const host = createDockerSandboxHost({
     engine,
+    keeper,
     hostId,
     hostQueue,
     namespaceId,
@@ -55,8 +58,6 @@ export async function composeSandbox(
   const policies = policyClientsOf(environment, recipes, between.policy)
   const samplers = createSamplers({ recipes, policies, chats: chatClientsOf(recipes) })
   const shared = { store, sandbox, recipes, tasks }
-  const { cacheDir, minFreeBytes } = environment
-  const keeper = createImageKeeper({ engine, cacheDir })
   const ensureImage = watchImages({
     engine: watched,
     ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
@@ -78,7 +79,7 @@ export async function composeSandbox(
           ensureImage,
           verifyImage: watchVerifier({
             engine: watched,
-            verifyImage: createImageVerifier({ engine, store, ensureImage }),
+            verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
           }),
         }),
       },

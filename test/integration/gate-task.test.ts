@@ -90,7 +90,7 @@ function dependencies(task: Task, { repeats = 1, refused = 'exclude', outageAt =
       },
     },
     ensureImage,
-    verifyImage: createImageVerifier({ engine, store, ensureImage }),
+    verifyImage: createImageVerifier({ engine, keeper: host.context.keeper, store, ensureImage }),
     tasks: async () => task,
     suites: async () => ({
       hash: task.taskId,

@@ -1,6 +1,7 @@
 import { checkRepository } from '../../adapters/docker/check-repository.ts'
 import { toSandboxError } from '../../adapters/docker/engine-errors.ts'
 import type { Engine } from '../../adapters/docker/engine.ts'
+import type { ImageKeeper } from '../../adapters/docker/image-keeper.ts'
 import { imageFacts } from '../../adapters/docker/images.ts'
 import { requireImage } from '../../adapters/docker/require-image.ts'
 import { scrubbedImage } from '../../adapters/docker/scrubbed-image.ts'
@@ -45,10 +46,11 @@ interface ImageRecord {
  */
 export function createImageVerifier(deps: {
   engine: Engine
+  keeper: ImageKeeper
   store: ArtifactStore
   ensureImage: EnsureImage
 }): VerifyImage {
-  const { engine, store, ensureImage } = deps
+  const { engine, keeper, store, ensureImage } = deps
   return async (task, signal) => {
     const { image, repoDir, baseCommit: commit } = task
     await ensureImage(task, signal)
@@ -62,7 +64,7 @@ export function createImageVerifier(deps: {
       signal.throwIfAborted()
       const head = await looking(image, async () => {
         const found = await checkRepository({ engine, image, repoDir, commit })
-        await scrubbedImage({ engine, image, digest, repoDir })
+        await scrubbedImage({ engine, keeper, image, digest, repoDir, signal })
         return found
       })
       const found: ImageRecord = { schema: 'longhaul.image-check/1', image, digest, repoDir, commit, head }

@@ -5,7 +5,7 @@ export function errnoOf(error: unknown): string | null {
   return typeof code === 'string' ? code : null
 }
 
-/** Full disk, read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
+/** A full disk has a code of its own. Read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
 export function asStoreError(error: unknown, key: string): LonghaulError {
   if (isLonghaulError(error)) return error
   const errno = errnoOf(error)
@@ -14,6 +14,14 @@ export function asStoreError(error: unknown, key: string): LonghaulError {
       code: 'Artifact.Missing',
       message: 'Expected a stored artifact, found none',
       details: { key },
+    })
+  }
+  if (errno === 'ENOSPC' || errno === 'EDQUOT') {
+    return new LonghaulError({
+      code: 'Artifact.OutOfDisk',
+      message: 'Expected room in the artifact store, its disk is full',
+      details: { key, errno },
+      cause: error,
     })
   }
   return new LonghaulError({

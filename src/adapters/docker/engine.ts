@@ -40,7 +40,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     const docker = new Docker(dockerOptions(address))
     boundEngineRequests(docker)
     const version = (await withDeadline(docker.version(), timeoutMs)) as EngineVersion
-    requireSupported(version.Version, address)
+    requireSupported(version, address)
     const apiVersion = olderOf(NEWEST_API, version.ApiVersion)
     // The client has the field but its types do not.
     Object.assign(docker.modem, { version: `v${apiVersion}` })
@@ -72,6 +72,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
 interface EngineVersion {
   Version: string
   ApiVersion: string
+  Components?: { Name: string }[] | null
 }
 
 function withDeadline<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
@@ -88,7 +89,16 @@ function dockerOptions(address: string): Docker.DockerOptions {
   return { host: url.hostname, port: Number(url.port || 2375), protocol: url.port === '2376' ? 'https' : 'http' }
 }
 
-function requireSupported(version: string, host: string): void {
+function requireSupported({ Version: version, Components: parts }: EngineVersion, host: string): void {
+  // Its answers about a created container lack most of what is compared: a sandbox that cannot be inspected is not started.
+  if (parts?.some(({ Name }) => Name === 'Podman Engine') === true) {
+    throw new LonghaulError({
+      code: 'Sandbox.EngineUnavailable',
+      message:
+        'Expected a Docker engine: Podman does not tell enough of a container to check that it is safe (docs/sandboxes.md)',
+      details: { podman: version, host },
+    })
+  }
   if (compareVersions(version, OLDEST_ENGINE) >= 0) return
   throw new LonghaulError({
     code: 'Sandbox.EngineUnavailable',

@@ -29,7 +29,7 @@ export async function openSandbox(
     const spec = containerSpec({
       engine: context.engine,
       name,
-      image: await imageForAgent(context, { ...input, digest }),
+      image: await imageForAgent(context, { ...input, digest, signal }),
       command: await leaseCommand(...leaseArguments(input.leaseMs)),
       workingDir: input.repoDir,
       limits: limitsOnHost(context, input.limits),
@@ -76,10 +76,10 @@ export async function openSandbox(
 
 /** Synthesised repositories have one commit; any other is given to agents without its history. The grader's stays as it is. */
 async function imageForAgent(
-  { engine }: SandboxContext,
-  input: OpenSandboxInput & { digest: string },
+  { engine, keeper }: SandboxContext,
+  input: OpenSandboxInput & { digest: string; signal: AbortSignal },
 ): Promise<string> {
-  return input.scrubHistory === true ? scrubbedImage({ engine, ...input }) : input.image
+  return input.scrubHistory === true ? scrubbedImage({ engine, keeper, ...input }) : input.image
 }
 
 /** Episode ids begin with their run; once is enough in a name. */

@@ -149,6 +149,10 @@ function refusal({ words }: RunnerReply): LonghaulError {
     const message = 'The journal holds another command for this turn'
     return new LonghaulError({ code: 'Sandbox.JournalConflict', message, details })
   }
+  if (kind === 'full') {
+    const message = 'The disk of the sandbox is full: the turn was not run, for its result could not be kept'
+    return new LonghaulError({ code: 'Sandbox.OutOfDisk', message, details })
+  }
   if (kind === 'lost') {
     const message = 'The turn was claimed, but what ran it is gone without a result'
     return new LonghaulError({ code: 'Sandbox.Lost', message, details })

@@ -9,6 +9,7 @@ const VARIABLES = {
   LH_RUNNER: [
     'clock.sh',
     'room.sh',
+    'disk.sh',
     'sweep.sh',
     'supervisor.sh',
     'journal.sh',
@@ -17,7 +18,7 @@ const VARIABLES = {
     'tree.sh',
     'runner.sh',
   ],
-  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'watch.sh', 'supervise.sh'],
+  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'disk.sh', 'watch.sh', 'supervise.sh'],
   LH_SNAPSHOT: ['snapshot.sh'],
   // The runner writes these two to the disk, for the agent's shell.
   LH_COMMAND: ['command.sh'],

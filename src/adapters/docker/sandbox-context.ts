@@ -1,6 +1,7 @@
 import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { CpuPool } from './cpu-pool.ts'
 import type { Engine } from './engine.ts'
+import type { ImageKeeper } from './image-keeper.ts'
 import type { RelayPool } from './relay/relay-pool.ts'
 import type { RunnerPool } from './runner-pool.ts'
 import type { Slots } from './slots.ts'
@@ -8,6 +9,8 @@ import type { Slots } from './slots.ts'
 /** What the operations of one host share. */
 export interface SandboxContext {
   engine: Engine
+  /** Of the images that are made for agents. */
+  keeper: ImageKeeper
   /** Name of the machine and its start, written into labels. */
   hostId: string
   hostQueue: string

@@ -1,8 +1,12 @@
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
 import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
 import { createCpuPool } from './cpu-pool.ts'
 import { toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { gradePatch } from './grade-patch.ts'
+import { createImageKeeper, type ImageKeeper } from './image-keeper.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
 import { encodeInit, parseCapture, parseReady, parseTree } from './runner-protocol.ts'
@@ -17,6 +21,8 @@ export interface DockerSandboxHostOptions {
   /** Machine and its start; written into labels. */
   hostId: string
   hostQueue: string
+  /** Shared with whoever brings and removes images. @default one of its own below the temporary folder */
+  keeper?: ImageKeeper
   /** Identity of the Temporal namespace that owners live in; without it a container is only ended by its maximum life.
    *  @default '' */
   namespaceId?: string
@@ -49,6 +55,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     engine,
     hostId,
     hostQueue,
+    keeper = createImageKeeper({ engine: options.engine, cacheDir: join(tmpdir(), 'longhaul-images') }),
     namespaceId = '',
     maxStarting = 4,
     maxLifeMs = 6 * 3_600_000,
@@ -62,6 +69,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
   const cpus = createCpuPool({ cpus: engine.cpus })
   const context: SandboxContext = {
     engine,
+    keeper,
     hostId,
     hostQueue,
     namespaceId,

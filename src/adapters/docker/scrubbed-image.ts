@@ -7,17 +7,19 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { readArchivedFile } from './archived-file.ts'
 import { isStatus } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
-import { imageExists } from './images.ts'
+import type { ImageKeeper } from './image-keeper.ts'
 import { LABELS, PROJECT } from './labels.ts'
 import { removeContainer } from './remove-container.ts'
 import { packFiles } from './tar.ts'
 
 export interface ScrubbedImageInput {
   engine: Engine
+  keeper: ImageKeeper
   /** What a task's row names; it stays as it is, for the grader. */
   image: string
   digest: string
   repoDir: string
+  signal: AbortSignal
 }
 
 /** Below the name of every image that was made from another one for agents. */
@@ -27,28 +29,22 @@ const HOME = '/.lh-scrub'
 const TIMEOUT_MS = 9 * 60_000
 const MEMORY_BYTES = 4 * 1024 ** 3
 
-const making = new Map<string, Promise<string>>()
-
 /**
  * The image that agents get: the same files and the same HEAD, but a repository without any other history. Made once per
- * image digest and engine; whoever asks while it is being made waits for the same one.
+ * image digest and engine by one process of the machine; whoever asks meanwhile waits for it. It is kept like a task's image:
+ * the longest unused one goes when the disk is full.
  * @throws LonghaulError `Sandbox.ImageUnsuitable` where there is no repository, or something of its history is left
  */
 export async function scrubbedImage(input: ScrubbedImageInput): Promise<string> {
   const script = await readFile(new URL('./runner/scrub.sh', import.meta.url))
   const identity = createHash('sha256').update(script).update(`\0${input.digest}\0${input.repoDir}`).digest('hex')
   const tag = `${REPOSITORY}:${identity.slice(0, 24)}`
-  const key = `${input.engine.host} ${tag}`
-  const pending = making.get(key)
-  if (pending !== undefined) return pending
-  const made = makeScrubbed({ ...input, script, tag }).finally(() => making.delete(key))
-  making.set(key, made)
-  return made
+  await input.keeper.ensure({ image: tag, make: () => makeScrubbed({ ...input, script, tag }), signal: input.signal })
+  return tag
 }
 
-async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: string }): Promise<string> {
+async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: string }): Promise<void> {
   const { engine, tag, script } = input
-  if (await imageExists({ engine, image: tag })) return tag
   const name = `lh-scrub-${createHash('sha256').update(tag).digest('hex').slice(0, 16)}`
   // What a killed attempt left behind is in nobody's way.
   await removeContainer({ engine, name })
@@ -60,7 +56,6 @@ async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: s
     await container.start()
     await requireClean(input, container, await exitCode(container))
     await container.commit({ repo: REPOSITORY, tag: tag.slice(REPOSITORY.length + 1), pause: false, changes: CHANGES })
-    return tag
   } finally {
     await removeContainer({ engine, name })
   }

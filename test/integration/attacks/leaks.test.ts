@@ -1,8 +1,15 @@
 /** A1–A5, A24: an agent looks for the repair, a way out, and secrets. Each finds nothing, and the attempt is told. */
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 
+import { evictImages } from '../../../src/adapters/docker/evict-images.ts'
+import { createImageKeeper } from '../../../src/adapters/docker/image-keeper.ts'
 import { scrubbedImage } from '../../../src/adapters/docker/scrubbed-image.ts'
 import { imageDigest } from '../../../src/adapters/docker/images.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
@@ -55,12 +62,36 @@ test('A1–A4: branches, tags, remotes, logs, stash, notes, borrowed and lost ob
   assert.deepEqual([patch, record.suspectedHack, reward?.outcome], ['', false, 0])
 })
 
-test('the scrubbed image is made once, and the one that the grader uses keeps its history', async () => {
+test('the scrubbed image is made once, by one of three processes, and kept like any other; the grader keeps its history', async () => {
   const { engine, task } = world
-  const digest = (await imageDigest({ engine, image: task.image })) ?? ''
-  const input = { engine, image: task.image, digest, repoDir: '/testbed' }
-  const [one, two] = await Promise.all([scrubbedImage(input), scrubbedImage(input)])
-  assert.equal(one, two)
+  const digest = `${(await imageDigest({ engine, image: task.image })) ?? ''}-kept`
+  const cacheDir = await mkdtemp(join(tmpdir(), 'longhaul-test-'))
+  const keeper = createImageKeeper({ engine, cacheDir })
+  const since = Math.floor(Date.now() / 1000)
+  const input = { engine, keeper, image: task.image, digest, repoDir: '/testbed', signal: AbortSignal.timeout(120_000) }
+  const script = fileURLToPath(new URL('../../support/scrub-image.ts', import.meta.url))
+  const elsewhere = [1, 2].map(() => promisify(execFile)(process.execPath, [script, cacheDir, task.image, digest]))
+  const [one, two, ...others] = await Promise.all([scrubbedImage(input), scrubbedImage(input), ...elsewhere])
+  assert.deepEqual([two, ...others.map(({ stdout }) => stdout.trim())], [one, one, one])
+  const events = await engine.docker.getEvents({
+    since,
+    until: Math.ceil(Date.now() / 1000) + 1,
+    filters: { event: ['create'] },
+  })
+  let made = 0
+  for await (const chunk of events) made += String(chunk).match(/"name":"lh-scrub-/g)?.length ?? 0
+  assert.equal(made, 1)
+  // Nobody needs it for long and the disk is full: it goes, and comes again when it is needed.
+  const uses = await keeper.uses()
+  assert.deepEqual(
+    (await uses.list()).map(({ image }) => image),
+    [one],
+  )
+  await uses.note({ image: one, usedAtMs: 0 })
+  const full = { engine, keeper, minFreeBytes: 1, freeBytes: async () => 0, signal: input.signal }
+  assert.deepEqual(await evictImages(full), [one])
+  assert.equal(await scrubbedImage(input), one)
+  await rm(cacheDir, { recursive: true })
   assert.notEqual(one, task.image)
   const { Config: config } = await engine.docker.getImage(one).inspect()
   assert.equal(config.Labels['longhaul.project'], '')
@@ -69,7 +100,9 @@ test('the scrubbed image is made once, and the one that the grader uses keeps it
 test('a folder without a repository cannot be scrubbed: Sandbox.ImageUnsuitable, and nothing is left', async () => {
   const { engine, task } = world
   const digest = (await imageDigest({ engine, image: task.image })) ?? ''
-  const making = scrubbedImage({ engine, image: task.image, digest, repoDir: '/usr' })
+  const { keeper } = world.host.context
+  const signal = AbortSignal.timeout(120_000)
+  const making = scrubbedImage({ engine, keeper, image: task.image, digest, repoDir: '/usr', signal })
   await assert.rejects(making, (error) => codeOf(error) === 'Sandbox.ImageUnsuitable')
   const left = await engine.docker.listContainers({ all: true, filters: { name: ['lh-scrub-'] } })
   assert.deepEqual(left, [])

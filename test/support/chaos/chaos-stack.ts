@@ -22,6 +22,7 @@ import { hasPoller } from '../../../src/stack/temporal-namespace.ts'
 import type { Role } from '../../../src/workers/run-worker.ts'
 import { type ArtifactDisk, mountArtifactDisk } from './artifact-disk.ts'
 import { buildChaosBundle, HEARTBEAT_MS } from './chaos-bundle.ts'
+import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 import { ManagedProcess } from './managed-process.ts'
 import { startTestEngine, type TestEngine } from './private-test-engine.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
@@ -70,7 +71,9 @@ export async function startChaosStack({
   outageMs?: number
   say: (line: string) => void
 }): Promise<ChaosStack> {
-  const folder = await mkdtemp(join(tmpdir(), 'lhc-'))
+  await clearDeadStacks({ root: tmpdir(), say })
+  const folder = await mkdtemp(join(tmpdir(), STACK_PREFIX))
+  await noteStackOwner(folder)
   const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })]
   const close = async (): Promise<void> => {
     for (const step of undo.reverse()) await step().catch((error: unknown) => say(`closing: ${String(error)}`))

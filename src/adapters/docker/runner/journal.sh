@@ -12,8 +12,12 @@ turn() {
     echo "lh1 fenced $fence"
     return
   fi
-  [ "$2" -eq "$fence" ] || raise_fence "$2"
   dir=/.lh/turns/$1.$3
+  if [ ! -f "$dir.done" ] && ! need_disk; then
+    echo 'lh1 full'
+    return
+  fi
+  [ "$2" -eq "$fence" ] || raise_fence "$2"
   need_supervisor
   if [ -z "$supervisor" ]; then
     echo "lh1 lost no-supervisor"
@@ -25,6 +29,12 @@ turn() {
     await_turn "/.lh/turns/$1" "$6" "$3" || return
   fi
   reply_turn "$5"
+}
+
+# Before anything is claimed: a turn that could not be recorded must not run.
+need_disk() {
+  has_disk && return
+  free_disk && has_disk
 }
 
 raise_fence() {

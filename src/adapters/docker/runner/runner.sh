@@ -22,7 +22,7 @@ while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
   lh_now
   # Any request is a sign of life; the time makes each renewal differ from the one before.
   if [ $((now - renewed)) -gt 100 ]; then
-    { echo "$now" >/.lh/lease; } 2>/dev/null
+    lh_renew
     renewed=$now
   fi
   case $verb in
@@ -35,4 +35,5 @@ while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
   esac
   # While nobody waits for an answer.
   need_supervisor
+  [ -s /.lh/reserve.1 ] || [ ! -f /.lh/ready ] || fill_reserve
 done

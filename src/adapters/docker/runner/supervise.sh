@@ -60,6 +60,7 @@ run() {
   reason=exit
   await_end
   lh_now
+  keep_disk
   # The exit trap leaves its mark unless a signal or exec took the shell away.
   if [ -f "$dir.saved" ]; then
     adopt_state
@@ -84,6 +85,20 @@ make_room() {
   echo "Notice: the sandbox can hold no more processes; those in the background $1 were ended." >&7
 }
 
+# One write: a reader sees the whole of it or misses its last line.
+write_done() {
+  { printf '%s\n%s\n%s\n.\n' \
+    "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
+    "$state" "$open" >"$dir.done"; } 2>/dev/null
+}
+
+# A disk without room swallows what is written, the notice of that included: the next piece of ours makes room for it.
+keep_disk() {
+  if has_disk; then return; fi
+  free_disk
+  echo "Notice: no space is left on the sandbox's disk, so output may be missing." >&7
+}
+
 fail_to_start() {
   code=254 reason=process-limit
   record
@@ -95,10 +110,7 @@ record() {
   count_oom_kills
   top=0 submitted=0 open=
   { read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
-  # One write: a reader sees the whole of it or misses its last line.
-  printf '%s\n%s\n%s\n.\n' \
-    "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
-    "$state" "$open" >"$dir.done"
+  until write_done; do free_disk || break; done
   # Open as long as a turn is at work: that is how a second runner tells a long one from one that left no result.
   exec 7>&-
 }

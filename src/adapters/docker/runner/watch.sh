@@ -21,7 +21,7 @@ watch_turn() {
     wait_and_look || return
     if [ -f "$dir.done" ]; then return; fi
     lh_now
-    echo "$now" >/.lh/lease
+    lh_renew
   done
 }
 

@@ -1,0 +1,64 @@
+/** A full disk under the artifact store and under an engine's data: each has its name, in the failure and in what `doctor` says. */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+
+import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import { toSandboxError } from '../../src/adapters/docker/engine-errors.ts'
+import type { LonghaulError } from '../../src/contracts/errors.ts'
+import { adviceFor } from '../../src/client/blockers/advice.ts'
+import { CHECKS } from '../../src/stack/doctor-checks.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+
+const skip = process.getuid?.() === 0 ? false : 'needs root: mounts a file system'
+let folder: string
+
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
+  if (skip === false) execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'longhaul-test', folder])
+})
+
+after(() => {
+  if (skip === false) execFileSync('umount', ['-l', folder])
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test("the store's disk is full: Artifact.OutOfDisk, tried again, nothing half written; doctor and blockers say so", {
+  skip,
+}, async () => {
+  const artifactsDir = join(folder, 'artifacts')
+  const store = createDirectoryStore({ root: artifactsDir })
+  const bytes = Buffer.alloc(2 << 20, 'x')
+  await assert.rejects(store.put('big', bytes), (error: LonghaulError) => {
+    assert.deepEqual([error.code, error.retryable, error.details['errno']], ['Artifact.OutOfDisk', true, 'ENOSPC'])
+    return true
+  })
+  assert.deepEqual(readdirSync(join(artifactsDir, '.tmp')), [])
+  assert.equal(await store.read('big'), null)
+  mkdirSync(join(folder, 'rest'))
+  assert.throws(() => writeFileSync(join(folder, 'rest', 'filler'), bytes), { code: 'ENOSPC' })
+  const check = CHECKS.find(({ name }) => name === 'store')
+  const finding = await check?.run({ ...stackPaths(), artifactsDir })
+  assert.equal(finding?.level, 'fail')
+  assert.match(`${finding?.value} ${finding?.fix}`, /Artifact\.OutOfDisk.*free disk/)
+  assert.match(adviceFor({ kind: 'artifact-store', name: artifactsDir }, 'Artifact.OutOfDisk'), /free disk/)
+})
+
+test('whatever an engine was doing when its disk was full: Sandbox.OutOfDisk', () => {
+  for (const said of [
+    'mkdir /data/overlay2/x-init: no space left on device',
+    'Error processing tar file(exit status 1): write /x: no space left on device',
+    'write /var/lib/x: disk quota exceeded',
+  ]) {
+    const error = toSandboxError(Object.assign(new Error(said), { statusCode: 500 }), { doing: 'x', details: {} })
+    assert.deepEqual([error.code, error.retryable], ['Sandbox.OutOfDisk', true])
+  }
+  const other = toSandboxError(Object.assign(new Error('no such container'), { statusCode: 404 }), {
+    doing: 'x',
+    details: {},
+  })
+  assert.equal(other.code, 'Sandbox.Lost')
+})

@@ -1,0 +1,139 @@
+/**
+ * No byte is left where the engine keeps its containers. An agent that filled the disk itself gets a turn that says so and may
+ * clear it; where the host is full, turns are refused before anything is claimed, as `Sandbox.OutOfDisk`. On an engine of our own
+ * with its data in memory.
+ */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtemp, open, rm } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
+
+import { buildTaskImage } from '../../src/adapters/docker/images.ts'
+import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { readBaseImageRecipe } from '../../src/adapters/docker/base-image-recipe.ts'
+import type { OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
+import { startTestEngine, type TestEngine } from '../support/chaos/private-test-engine.ts'
+import { codeOf, createPlayer, LIMITS, never, repositoryTar, SMALL_WINDOW } from './sandbox-fixture.ts'
+
+const isRoot = process.getuid?.() === 0
+const skip = isRoot ? false : 'needs root: mounts a file system and starts an engine'
+const run = promisify(execFile)
+let folder: string
+let engine: TestEngine
+let host: DockerSandboxHost
+const image = `longhaul-test/disk:${process.pid}`
+
+before(async () => {
+  if (!isRoot) return
+  // Short: sockets lie below it.
+  folder = await mkdtemp('/tmp/lh-disk-')
+  await run('mount', ['-t', 'tmpfs', '-o', 'size=480m', 'longhaul-test', folder])
+  const cacheHome =
+    process.env['LONGHAUL_CACHE'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul')
+  engine = await startTestEngine({ folder, imageCache: join(cacheHome, 'images'), log: console.error })
+  const { tag } = await readBaseImageRecipe()
+  await buildTaskImage({
+    engine: engine.engine,
+    base: tag,
+    tag: image,
+    repoTar: repositoryTar({ 'm.py': 'x\n' }),
+    labels: {},
+  })
+  host = createDockerSandboxHost({ engine: engine.engine, hostId: 'test-host', hostQueue: 'sandbox.test' })
+})
+
+after(async () => {
+  if (!isRoot) return
+  host?.dispose()
+  // An engine cannot be stopped in order without room for its records.
+  await rm(fillerPath(), { force: true })
+  await engine?.close()
+  await run('umount', ['-l', folder])
+  await rm(folder, { recursive: true, force: true })
+})
+
+function openInput(placement: number): OpenSandboxInput {
+  return {
+    run: 'disk',
+    episode: 'disk/stage/0001/task/00',
+    role: 'agent',
+    placement,
+    image,
+    repoDir: '/testbed',
+    tools: SMALL_WINDOW,
+    limits: LIMITS,
+    owner: 'test',
+    leaseMs: 120_000,
+  }
+}
+
+const fillerPath = (): string => join(folder, 'filler')
+
+async function fillFromOutside(): Promise<() => Promise<void>> {
+  const path = fillerPath()
+  const file = await open(path, 'w')
+  try {
+    for (const size of [1 << 20, 1 << 12]) {
+      const block = Buffer.alloc(size)
+      try {
+        for (;;) await file.write(block)
+      } catch (error) {
+        assert.equal((error as NodeJS.ErrnoException).code, 'ENOSPC')
+      }
+    }
+  } finally {
+    await file.close()
+  }
+  return () => rm(path)
+}
+
+test('an agent fills the disk: its turn ends with its own result and says so, and the next one clears it', {
+  skip,
+  timeout: 120_000,
+}, async () => {
+  const sandbox = await host.open(openInput(1), never)
+  const { play } = createPlayer(host, sandbox)
+  await play('true')
+  const full = await play('echo before; cat /dev/zero > big; echo status $?; exit 7', { timeoutMs: 60_000 })
+  assert.deepEqual([full.reason, full.exitCode], ['exit', 7])
+  assert.match(full.text, /^before\n[^]*Notice: no space is left on the sandbox's disk/)
+  const cleared = await play('rm big; echo cleared')
+  assert.deepEqual([cleared.exitCode, cleared.text], [0, 'cleared\n'])
+  assert.equal((await play('echo on')).text, 'on\n')
+  await host.close(sandbox)
+})
+
+test('the host is full: a few turns still fit, then they are refused by name, and go on when there is room', {
+  skip,
+  timeout: 120_000,
+}, async () => {
+  const sandbox = await host.open(openInput(2), never)
+  const { next, play } = createPlayer(host, sandbox)
+  await play('true')
+  const clear = await fillFromOutside()
+  let ran = 0
+  let refused: unknown = null
+  const request = () => next(`echo ${ran} >> /dev/shm/ran; echo ok`)
+  let asked = request()
+  while (refused === null && ran < 30) {
+    try {
+      await host.runTurn(sandbox, asked, never)
+      ran += 1
+      asked = request()
+    } catch (error) {
+      refused = error
+    }
+  }
+  assert.equal(codeOf(refused), 'Sandbox.OutOfDisk')
+  assert.ok(ran >= 4, `${ran} turns`)
+  await assert.rejects(host.open(openInput(3), never), (error: unknown) => codeOf(error) === 'Sandbox.OutOfDisk')
+  await clear()
+  const again = await host.runTurn(sandbox, asked, never)
+  assert.equal(Buffer.from(again.head).toString(), 'ok\n')
+  const { text } = await play('wc -l < /dev/shm/ran')
+  assert.equal(text, `${ran + 1}\n`)
+  await host.close(sandbox)
+})

@@ -1,0 +1,10 @@
+/** A process that needs an image without its history, for tests of several at once: `node scrub-image.ts CACHE_DIR IMAGE DIGEST`. */
+import { connectEngine } from '../../src/adapters/docker/engine.ts'
+import { createImageKeeper } from '../../src/adapters/docker/image-keeper.ts'
+import { scrubbedImage } from '../../src/adapters/docker/scrubbed-image.ts'
+
+const [, , cacheDir = '', image = '', digest = ''] = process.argv
+const engine = await connectEngine()
+const keeper = createImageKeeper({ engine, cacheDir })
+const { signal } = new AbortController()
+console.log(await scrubbedImage({ engine, keeper, image, digest, repoDir: '/testbed', signal }))
