@@ -16,7 +16,7 @@ import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import { longhaul } from '../support/command-line.ts'
 import { makeRecord } from '../support/episode-records.ts'
 import { makeVerdict } from '../support/evaluation-records.ts'
-import { graderStarts } from '../support/grade-kill/grader-starts.ts'
+import { watchGraders } from '../support/grade-kill/grader-starts.ts'
 import { layoutTasks, removeLayoutImages, writeLayoutRows } from '../support/layouts/layout-tasks.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 
@@ -46,7 +46,7 @@ function lastRecord(stdout: string): Record<string, unknown> {
 test('predictions are graded: counts, both denominators with intervals, the harness’s files; the same command again runs nothing', {
   skip: needsStack,
 }, async () => {
-  const started = Date.now()
+  const graders = await watchGraders(world.engine, RUN)
   const file = join(folder, 'preds.jsonl')
   const line = (index: number, model_patch: string | null) =>
     `${JSON.stringify({ instance_id: taskIds[index], model_name_or_path: 'lane/m', model_patch })}\n`
@@ -99,7 +99,8 @@ test('predictions are graded: counts, both denominators with intervals, the harn
     /2 predictions for rows\.jsonl: 1 resolved, 1 unresolved \(0 empty\), 0 not graded, 1 tasks without one/,
   )
   assert.match(again.stdout, /as official harnesses count {2}0\.333 ± 0\.333 {2}\(95 % interval/)
-  assert.equal((await graderStarts(world.engine, { run: RUN, sinceMs: started })).length, 2)
+  graders.stop()
+  assert.equal(graders.starts.length, 2)
   assert.match((await longhaul('report', RUN)).stdout, /1 resolved, 1 unresolved/)
 })
 

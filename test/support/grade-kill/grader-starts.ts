@@ -8,31 +8,36 @@ export interface GraderStart {
   atMs: number
 }
 
+export interface GraderWatch {
+  starts: readonly GraderStart[]
+  stop(): void
+}
+
 interface EngineEvent {
   timeNano: number
   Actor: { Attributes: Record<string, string> }
 }
 
-/** Everything that graded for a run since, as the engine itself remembers it: nothing of ours has to be believed. */
-export async function graderStarts(
-  { docker }: Engine,
-  { run, sinceMs }: { run: string; sinceMs: number },
-): Promise<GraderStart[]> {
-  const label = [`${LABELS.run}=${run}`]
-  const until = Math.ceil(Date.now() / 1000) + 1
-  const stream: AsyncIterable<Uint8Array | string> = await docker.getEvents({
-    since: Math.floor(sinceMs / 1000),
-    until,
-    filters: { type: ['container'], event: ['start'], label },
+/**
+ * Everything that grades for a run from now on, as the engine itself says it: nothing of ours has to be believed. Listened to
+ * and not asked for later: an engine remembers its last few hundred events only.
+ */
+export async function watchGraders({ docker }: Engine, run: string): Promise<GraderWatch> {
+  const stream = await docker.getEvents({
+    filters: { type: ['container'], event: ['start'], label: [`${LABELS.run}=${run}`] },
   })
-  let text = ''
-  for await (const chunk of stream) text += chunk.toString()
-  return text
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-    .map((line) => JSON.parse(line) as EngineEvent)
-    .map(({ timeNano, Actor }) => ({
-      episode: Actor.Attributes[LABELS.episode] ?? '',
-      atMs: timeNano / 1e6,
-    }))
+  const starts: GraderStart[] = []
+  let open = ''
+  stream.on('data', (chunk: Buffer | string) => {
+    const lines = `${open}${chunk.toString()}`.split('\n')
+    open = lines.pop() ?? ''
+    for (const line of lines) {
+      if (line.trim() === '') continue
+      const { timeNano, Actor } = JSON.parse(line) as EngineEvent
+      starts.push({ episode: Actor.Attributes[LABELS.episode] ?? '', atMs: timeNano / 1e6 })
+    }
+  })
+  // Torn down by us, or with the engine: what was heard until then is judged.
+  stream.on('error', () => undefined)
+  return { starts, stop: () => (stream as NodeJS.ReadableStream & { destroy(): void }).destroy() }
 }

@@ -21,7 +21,7 @@ import type { PipelineWorld } from '../pipeline-world.ts'
 import { fetchRunHistories } from '../run-histories.ts'
 import { outcomeOf } from '../run-recipe.ts'
 import { leftovers } from '../run-records.ts'
-import { type GraderStart, graderStarts } from './grader-starts.ts'
+import { type GraderStart, watchGraders } from './grader-starts.ts'
 
 export interface GradeKillInput {
   world: PipelineWorld
@@ -78,15 +78,19 @@ async function play(input: GradeKillInput, folder: string): Promise<GradeKillRep
   const started = Date.now()
   const request = await prepare(input, proposals, folder)
   const run = `grade-kill-${process.pid}-${started.toString(36)}`
+  const graders = await watchGraders(world.engine, run)
   const handle = await startGrading({ connection, ...request, recipe: 'mini', run })
   const patches = proposals.filter((proposal) => proposal !== 'empty').length
   const over = new AbortController()
-  const ended = outcomeOf({ connection, handle, limitMs: input.limitMs, say }).finally(() => over.abort())
+  const ended = outcomeOf({ connection, handle, limitMs: input.limitMs, say }).finally(() => {
+    over.abort()
+    graders.stop()
+  })
   const kills = await killWorker(input, run, patches, over.signal)
   const outcome = await ended
   const wallS = (Date.now() - started) / 1000
   const record = await store.readRecord<GradingRecord>(gradingKeys.result(run))
-  const starts = await graderStarts(world.engine, { run, sinceMs: started })
+  const { starts } = graders
   const violations = [
     ...(outcome.status === 'completed' ? [] : [`the run ended as ${JSON.stringify(outcome)}`]),
     ...(kills.length === input.kills ? [] : [`${kills.length} of ${input.kills} kills met the run`]),
