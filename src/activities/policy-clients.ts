@@ -1,10 +1,11 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import type { ChatClient, PolicyClient } from '../contracts/policy.types.ts'
+import { poolOf } from '../adapters/policy-server/pool.ts'
+import type { ChatClient, PolicyClient, PolicyPool } from '../contracts/policy.types.ts'
 import type { ChatRecipe, PolicyServerRecipe } from '../contracts/recipe.types.ts'
 import type { RecipeReader } from './stored-recipe.ts'
 
-/** The client of the server that a run's recipe names. */
-export type PolicyClients = (run: string) => Promise<PolicyClient>
+/** The servers that a run's recipe names, as one. */
+export type PolicyClients = (run: string) => Promise<PolicyPool>
 
 export interface PolicyServer {
   kind: PolicyServerRecipe['kind']
@@ -25,12 +26,18 @@ export interface PolicyClientsInput {
 export function createPolicyClients({ recipes, defaultUrl, connect }: PolicyClientsInput): PolicyClients {
   const clients = new Map<string, PolicyClient>()
   return async (run) => {
-    const { kind, url, publish, patienceS } = (await recipes(run)).policyServer
-    const server = { kind, url: url ?? defaultUrl, publish, patienceMs: patienceS * 1000 }
-    const key = Object.values(server).join(' ')
-    const client = clients.get(key) ?? connect(server)
-    clients.set(key, client)
-    return client
+    const { kind, url, replicas, publish, patienceS } = (await recipes(run)).policyServer
+    // Recipes stored by an older version know no replicas.
+    const urls = [url ?? defaultUrl, ...(replicas ?? [])]
+    return poolOf(
+      urls.map((one) => {
+        const server = { kind, url: one, publish, patienceMs: patienceS * 1000 }
+        const key = Object.values(server).join(' ')
+        const client = clients.get(key) ?? connect(server)
+        clients.set(key, client)
+        return { url: one, client }
+      }),
+    )
   }
 }
 

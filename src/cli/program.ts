@@ -9,6 +9,7 @@ import { addGradeLog } from './commands/grade-log.ts'
 import { addLedger } from './commands/ledger.ts'
 import { addPredictions } from './commands/predictions.ts'
 import { addReap } from './commands/reap.ts'
+import { addPolicyServer } from './commands/policy-server.ts'
 import { addRecipe } from './commands/recipe.ts'
 import { addRegrade } from './commands/regrade.ts'
 import { addReport } from './commands/report.ts'
@@ -35,6 +36,7 @@ export function createProgram(context: CommandContext): Command {
     addTasks,
     addSchedule,
     addRecipe,
+    addPolicyServer,
     addLedger,
     addGrade,
     addRegrade,

@@ -136,6 +136,8 @@ export interface TrainingJobResult {
   steps: number
   loss: number
   jobKey: string
+  /** Alarms that hold the run before its next iteration, in words; absent where there are none, and from older workers. */
+  hold?: string
 }
 
 /** Queue `artifacts`: aggregation, so that it never blocks workflow tasks. */

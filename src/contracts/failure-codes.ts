@@ -27,6 +27,7 @@ export const FAILURE_CODES = {
   'Model.ContextOverflow': { retryable: false, countsAs: 'policy' },
   'Model.NoTokenIds': { retryable: false, countsAs: 'user' },
   'Model.CanaryMismatch': { retryable: false, countsAs: 'infra' },
+  'Model.Biased': { retryable: false, countsAs: 'user' },
   'Sandbox.EngineUnavailable': { retryable: true, countsAs: 'infra' },
   'Sandbox.ImageMissing': { retryable: false, countsAs: 'infra' },
   'Sandbox.ImageMismatch': { retryable: false, countsAs: 'infra' },

@@ -25,6 +25,9 @@ export const runKeys = {
   /** Files of the training jobs of an iteration: specs, leases, progress. */
   job: (run: string, stage: string, iteration: number, slice: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/job-${pad(slice, 2)}`,
+  /** What a training job measured. */
+  training: (run: string, stage: string, iteration: number, slice: number) =>
+    `runs/${run}/training/${stage}/${pad(iteration, 4)}-${pad(slice, 2)}.json`,
   evaluation: (run: string, name: string) => `runs/${run}/evaluations/${name}.json`,
   /** What only the workflow knew when it wrote report number n. */
   durations: (run: string, number: number) => `runs/${run}/durations/${pad(number, 4)}.json`,

@@ -91,6 +91,17 @@ export interface ChatClient {
   check(signal: AbortSignal): Promise<void>
 }
 
+/** One server of a pool. */
+export interface PooledServer {
+  url: string
+  client: PolicyClient
+}
+
+/** Servers that serve the same policies, as one client and one by one. */
+export interface PolicyPool extends PolicyClient {
+  servers: readonly PooledServer[]
+}
+
 /** How a policy writes a conversation: the only thing besides the directory that differs between model families. */
 export interface ChatFormat {
   name: 'chatml'

@@ -175,6 +175,12 @@ const policyServer = z.strictObject({
     .nullable()
     .default(null)
     .describe('Null: the address in LONGHAUL_POLICY_URL. For chat the base address, as https://api.example.com/v1'),
+  replicas: z
+    .array(z.url({ protocol: /^https?$/ }))
+    .default([])
+    .describe(
+      'Further servers of the same kind and policies: new weights go to all, each is verified, a session stays with one',
+    ),
   publish: z
     .enum(['restart', 'reload'])
     .nullable()
@@ -185,6 +191,25 @@ const policyServer = z.strictObject({
   leaseS: positive().default(3600),
   patienceS: positive().default(900).describe('A server that does not answer for this long ends the run'),
   chat: chatSchema.nullable().default(null).describe('Only with kind: chat; model.base is then the endpoint’s name'),
+})
+
+/** Limits of mean, deviation, effective samples, chi² and KL are those of verl's guide to rollout correction; the others are ours. */
+const alarms = z.strictObject({
+  onAlarm: z
+    .enum(['pause', 'warn'])
+    .default('pause')
+    .describe('pause: the run waits before its next iteration until somebody resumes it; warn: the report says it'),
+  kl: positive().nullable().default(0.1).describe('Largest |k1| and |k3| between trainer and sampler, nats a token'),
+  logprobGap: positive().nullable().default(null).describe('Largest |Δ log p| of one token'),
+  importanceMean: z
+    .tuple([z.number().min(0), positive()])
+    .default([0.5, 2])
+    .describe('Mean importance weight'),
+  importanceStd: positive().nullable().default(1),
+  effectiveSamples: z.number().min(0).max(1).nullable().default(0.3).describe('Least effective share of the samples'),
+  chi2: positive().nullable().default(1),
+  capped: z.number().min(0).max(1).nullable().default(0.1).describe('Largest share of tokens with a cut weight'),
+  masked: z.number().min(0).max(1).nullable().default(0.3).describe('Largest share of tokens left out'),
 })
 
 const trainer = z.strictObject({
@@ -201,6 +226,7 @@ const trainer = z.strictObject({
   timeoutS: positive().default(3600),
   stallS: positive().default(300).describe('No progress for this long ends the job'),
   exportDtype: z.enum(['float32', 'bfloat16']).default('float32'),
+  alarms: alarms.prefault({}),
 })
 
 /** Everything a recipe file may say. */

@@ -2,6 +2,7 @@
  * A resolved recipe: every key present, defaults filled in. The names are those of the conformance table that compares a
  * recipe with the paper (arXiv 2508.03501). Parsed and checked by `recipe.schema.ts`, never inside a workflow.
  */
+import type { AlarmLimits } from './training.types.ts'
 import type { SamplingOptions } from './episodes.types.ts'
 import type { SuiteSource } from './tasks.types.ts'
 
@@ -195,6 +196,8 @@ export interface PolicyServerRecipe {
   kind: 'embedded' | 'vllm' | 'sglang' | 'chat'
   /** Null: the address in LONGHAUL_POLICY_URL (the local stack's server). */
   url: string | null
+  /** Further servers of the same kind that serve the same policies; sessions are spread over all of them. */
+  replicas: string[]
   /** vLLM and SGLang only: started anew on each policy by their operator, or reading weights in place. Null: `restart`. */
   publish: 'restart' | 'reload' | null
   leaseS: number
@@ -275,4 +278,6 @@ export interface TrainerRecipe {
   timeoutS: number
   stallS: number
   exportDtype: 'float32' | 'bfloat16'
+  /** When the gap between sampler and trainer holds the run. */
+  alarms: AlarmLimits & { onAlarm: 'pause' | 'warn' }
 }

@@ -23,6 +23,7 @@ import {
   signTable,
   suspectTable,
 } from './tables.ts'
+import { trainingTable } from './training-table.ts'
 import { unproven } from './text-report.ts'
 
 const TABLES = [
@@ -31,6 +32,7 @@ const TABLES = [
   officialTable,
   passAtKTable,
   contaminationTable,
+  trainingTable,
   ledgerTable,
   dispositionTable,
   verdictTable,

@@ -1,6 +1,7 @@
 import type { Disposition, VerdictKind } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { HackSign } from '../contracts/hack-signs.ts'
+import type { TrainingRecord } from '../contracts/training.types.ts'
 import type { LedgerTotals } from '../domain/ledger.ts'
 import type { Interval } from '../domain/bootstrap.ts'
 import type { PairedDifference } from '../domain/statistics.ts'
@@ -15,6 +16,8 @@ export interface ReportData {
   /** Same tasks only, later minus earlier. */
   paired: PairedScore[]
   curve: CurvePoint[]
+  /** What each training job measured, in order; empty for evaluations and for runs of earlier versions. */
+  training: TrainingRecord[]
   ledger: { totals: LedgerTotals; mismatches: number }
   /** Signs of seeking the reward by other means, in all episodes of the run. */
   flagged: FlaggedEpisodes

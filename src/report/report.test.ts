@@ -48,6 +48,7 @@ function report(changes: Partial<ReportData> = {}): ReportData {
       tasks: score.tasks,
       attempts: 1,
     })),
+    training: [],
     ledger: {
       totals: { episodes: 976, trained: 440, evaluated: 384, dropped: { unresolved: 140 }, excluded: { infra: 12 } },
       mismatches: 0,
@@ -268,4 +269,25 @@ test('nothing is said about money where the recipe gives no price', () => {
   const priced = renderHtmlReport(report({ evaluations: [makeEvaluation({ tasks, prices })], paired: [], curve: [] }))
   // 6 s at one a second, shared by two attempts of which one resolved.
   assert.match(priced, /3\.0000 ± 0\.0000.*6\.0000.*0\.0000.*6\.0000 \/ 1.*USD/)
+})
+
+test('training jobs are listed with the worst of their steps, and an alarm with its value and limit', () => {
+  const quiet = { loss: 0.2, grad_norm: 0.5, k3: 0.001, ess: 0.99, is_mean: 1, clip_low: 0.01, clip_high: 0.02 }
+  const job = { schema: 'longhaul.training/1', stage: 'dapo-1', slice: 0, policy: 'v000001-1a2b3c4d' } as const
+  const { training, ...rest } = report()
+  const html = renderHtmlReport({
+    ...rest,
+    training: [
+      ...training,
+      { ...job, iteration: 1, steps: [quiet, { ...quiet, ess: 0.8 }], alarms: [] },
+      {
+        ...job,
+        iteration: 2,
+        steps: [{ ...quiet, k3: 0.23 }],
+        alarms: [{ step: 1, metric: 'k3', value: 0.23, limit: 0.1, side: 'above' }],
+      },
+    ],
+  })
+  assert.match(html, /dapo-1 1<.*?>2<.*?0\.800.*?0\.0300/s)
+  assert.match(html, /dapo-1 2<.*?k3 is 0\.23, above 0\.1, at optimizer step 1/s)
 })

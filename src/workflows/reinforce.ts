@@ -18,7 +18,7 @@ import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
 import { rollout } from './rollout.ts'
-import { controlSignal, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { controlSignal, holdForAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
 
 /** About 60 events an iteration: 25 of them stay far below the 4,096 at which the server suggests a new run. */
@@ -28,6 +28,7 @@ const ITERATIONS_PER_EXECUTION = 25
  * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one
  * `rollout` an iteration, `evaluate` every n. Continues as new every 25 iterations, when no child is open and every message
  * was handled. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
+ * A training job with an alarm pauses the stage and, through it, the run.
  */
 export async function reinforce(input: ReinforceInput): Promise<TrainingStageResult> {
   const stage = input.plan.stages[input.stageIndex]
@@ -106,6 +107,7 @@ async function iterate(step: {
     { ...place, kind: 'dapo', slice: 0, batch, policy },
   ])
   await publishing.publishPolicy({ run, policy: job.policy })
+  if (job.hold !== undefined) await holdForAlarm(steering, { stage, iteration, why: job.hold })
   return job.policy
 }
 

@@ -6,6 +6,7 @@ import {
   defineUpdate,
   getExternalWorkflowHandle,
   log,
+  workflowInfo,
 } from '@temporalio/workflow'
 import type { WorkflowWaits } from '../contracts/waits.types.ts'
 import type { RunProgress } from '../contracts/workflows.types.ts'
@@ -25,6 +26,30 @@ export const progressQuery = defineQuery<RunProgress>('progress')
 export const blockersQuery = defineQuery<WorkflowWaits>('blockers')
 /** Internal: from parent to child by workflow id without run id, so that it survives continue-as-new. */
 export const controlSignal = defineSignal<[RunControl]>('control')
+
+/** Internal: a stage tells the run that it holds, and why; the run's `resume` lets it go on. */
+export const alarmSignal = defineSignal<[RunAlarm]>('alarm')
+
+export interface RunAlarm {
+  stage: string
+  iteration: number
+  why: string
+}
+
+/** Pauses this stage and says so to the run that it belongs to. */
+export async function holdForAlarm(control: RunControl, alarm: RunAlarm): Promise<void> {
+  control.paused = true
+  const { parent } = workflowInfo()
+  log.warn('an alarm holds the run', { ...alarm })
+  if (parent === undefined) return
+  try {
+    await getExternalWorkflowHandle(parent.workflowId).signal(alarmSignal, alarm)
+  } catch (error) {
+    // Nobody could resume what nobody knows of: the stage goes on, the report has the alarm.
+    control.paused = false
+    log.warn('alarm not delivered to the run', { error: String(error) })
+  }
+}
 
 /** A child that has just closed no longer needs the word: that is not an error. */
 export async function passOn(childId: string | null, control: RunControl): Promise<void> {

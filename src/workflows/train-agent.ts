@@ -31,7 +31,9 @@ import { rejectionFineTune } from './rejection-fine-tune.ts'
 import {
   blockersQuery,
   passOn,
+  alarmSignal,
   pauseUpdate,
+  type RunAlarm,
   progressQuery,
   resumeUpdate,
   type RunControl,
@@ -88,6 +90,8 @@ class TrainingRun {
   #since = workflowInfo().startTime
   #openStage: string | null = null
   #pausedSince: Date | null = null
+  /** What paused the run, where no person did. */
+  #alarm: string | null = null
   #failure: string | null = null
   /** Seconds by phase; a phase entered twice adds up. */
   readonly #durations: Record<string, number> = {}
@@ -96,6 +100,7 @@ class TrainingRun {
   constructor() {
     setHandler(progressQuery, () => this.#progress())
     setHandler(blockersQuery, () => this.#waits())
+    setHandler(alarmSignal, (alarm) => this.#holdForAlarm(alarm))
     setHandler(pauseUpdate, () => this.#steer({ paused: true }))
     setHandler(resumeUpdate, () => this.#steer({ paused: false }))
     setHandler(stopAfterIterationUpdate, ({ iteration }) => this.#steer({ stopAfterIteration: iteration }), {
@@ -222,10 +227,19 @@ class TrainingRun {
 
   async #steer(change: Partial<RunControl>): Promise<RunProgress> {
     Object.assign(this.#steering, change)
+    if (!this.#steering.paused) this.#alarm = null
     this.#pausedSince = this.#steering.paused ? (this.#pausedSince ?? new Date()) : null
     this.#show()
     await passOn(this.#openStage, this.#steering)
     return this.#progress()
+  }
+
+  /** The stage that sent it has paused itself already. */
+  #holdForAlarm({ stage, iteration, why }: RunAlarm): void {
+    this.#alarm = `${stage}, iteration ${iteration}: ${why}`
+    this.#steering.paused = true
+    this.#pausedSince ??= new Date()
+    this.#show()
   }
 
   /** Between stages a pause holds here; inside a stage it holds there. */
@@ -265,10 +279,13 @@ class TrainingRun {
     if (this.#pausedSince !== null) {
       const since = this.#pausedSince.toISOString()
       waits.push({
-        on: { kind: 'person', name: 'whoever paused it' },
-        doing: `paused, ${this.#phase}`,
+        on: { kind: 'person', name: this.#alarm === null ? 'whoever paused it' : 'whoever judges the alarm' },
+        doing: this.#alarm === null ? `paused, ${this.#phase}` : `paused by an alarm, ${this.#alarm}`,
         since,
-        toDo: `longhaul run resume ${run}`,
+        toDo:
+          this.#alarm === null
+            ? `longhaul run resume ${run}`
+            : `look at the policy server and at longhaul report ${run}; then longhaul run resume ${run}, or longhaul run stop ${run}`,
       })
     }
     if (this.#phase !== 'done') {
@@ -288,7 +305,7 @@ class TrainingRun {
       `**${this.#run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
       this.#pausedSince === null
         ? ''
-        : `**waits for a person**: paused since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
+        : `**waits for a person**: paused ${this.#alarm === null ? '' : `by an alarm (${this.#alarm}) `}since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
       this.#failure === null ? '' : `**failed**: ${this.#failure}`,
       this.#run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${this.#run}\``,
     ]

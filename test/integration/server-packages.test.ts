@@ -8,6 +8,7 @@ import { after, before, describe, test } from 'node:test'
 import type { SampleRequest } from '../../src/contracts/policy.types.ts'
 import type { Dialect, Send } from '../../src/adapters/policy-server/dialect.ts'
 import { sglangDialect } from '../../src/adapters/policy-server/sglang-dialect.ts'
+import { startCommand } from '../../src/adapters/policy-server/start-command.ts'
 import { vllmDialect } from '../../src/adapters/policy-server/vllm-dialect.ts'
 import { findPackages, type Judge, startJudge } from '../support/server-packages/judge.ts'
 
@@ -243,4 +244,94 @@ async function assertRead(judge: Judge, dialect: Dialect, served: string): Promi
   const tokenize = dialect.tokenize({ policy: VERSION, text: 'a' })
   assert.deepEqual(tokenize.parse(await judge.answer('tokens', VERSION)), [5, 6])
   assert.deepEqual(dialect.served().parse(await judge.answer(served, VERSION)), [VERSION])
+}
+
+describe('start commands', { skip }, () => {
+  const wanted = {
+    directory: '/policies/a b',
+    version: VERSION,
+    context: 65_536,
+    dtype: 'bfloat16',
+    port: 8123,
+  } as const
+
+  test('vLLM: its own parser reads every flag, and its variables are known to it', async (t) => {
+    const judge = startJudge({ python, of: 'vllm' })
+    t.after(() => judge.stop())
+    const known = await judge.environment()
+    for (const publish of ['restart', 'reload'] as const) {
+      const { command, environment } = startCommand({ kind: 'vllm', ...wanted, publish, deterministic: true })
+      assert.deepEqual(command.slice(0, 2), ['vllm', 'serve'])
+      const read = await judge.parse(command.slice(2))
+      assert.equal(read.error, undefined)
+      assert.deepEqual(pick(read, 'model_tag', 'served_model_name', 'generation_config', 'logprobs_mode', 'seed'), {
+        model_tag: '/policies/a b',
+        served_model_name: [publish === 'reload' ? 'policy' : VERSION],
+        generation_config: 'vllm',
+        logprobs_mode: 'processed_logprobs',
+        seed: 0,
+      })
+      assert.deepEqual(pick(read, 'max_model_len', 'dtype', 'kv_cache_dtype', 'port'), {
+        max_model_len: 65_536,
+        dtype: 'bfloat16',
+        kv_cache_dtype: 'auto',
+        port: 8123,
+      })
+      // Nothing else that changes what is sampled.
+      assert.deepEqual(pick(read, 'speculative_config', 'logits_processors', 'watermark_config', 'quantization'), {
+        speculative_config: null,
+        logits_processors: null,
+        watermark_config: null,
+        quantization: null,
+      })
+      assert.deepEqual(
+        Object.keys(environment).filter((name) => !known.includes(name)),
+        [],
+      )
+      assert.equal(environment['VLLM_SERVER_DEV_MODE'], publish === 'reload' ? '1' : undefined)
+    }
+    assert.match((await judge.parse(['/m', '--logprobs-mode', 'processed'])).error ?? '', /SystemExit/)
+    assert.match((await judge.parse(['/m', '--generation-configs', 'vllm'])).error ?? '', /SystemExit/)
+  })
+
+  test('SGLang: its own parser reads every flag, and its variables are known to it', async (t) => {
+    const judge = startJudge({ python, of: 'sglang' })
+    t.after(() => judge.stop())
+    const { command, environment } = startCommand({ kind: 'sglang', ...wanted, publish: 'reload', deterministic: true })
+    assert.deepEqual(command.slice(0, 3), ['python', '-m', 'sglang.launch_server'])
+    const read = await judge.parse(command.slice(3))
+    assert.equal(read.error, undefined)
+    assert.deepEqual(
+      pick(read, 'model_path', 'weight_version', 'sampling_defaults', 'context_length', 'dtype', 'random_seed'),
+      {
+        model_path: '/policies/a b',
+        weight_version: VERSION,
+        sampling_defaults: 'openai',
+        context_length: 65_536,
+        dtype: 'bfloat16',
+        random_seed: 0,
+      },
+    )
+    assert.deepEqual(
+      pick(read, 'enable_deterministic_inference', 'sampling_backend', 'enable_watermark', 'preferred_sampling_params'),
+      {
+        enable_deterministic_inference: true,
+        sampling_backend: 'pytorch',
+        enable_watermark: false,
+        preferred_sampling_params: null,
+      },
+    )
+    const known = await judge.environment()
+    assert.deepEqual(
+      Object.keys(environment).filter((name) => !known.includes(name)),
+      [],
+    )
+    assert.equal((await judge.parse(['--model-path', 'm'])).error, undefined)
+    assert.equal((await judge.parse(['--model-path', 'm']))['sampling_defaults'], 'model', 'why the flag is needed')
+    assert.match((await judge.parse(['--model-path', 'm', '--sampling-default', 'openai'])).error ?? '', /SystemExit/)
+  })
+})
+
+function pick(read: Record<string, unknown>, ...names: string[]): Record<string, unknown> {
+  return Object.fromEntries(names.map((name) => [name, read[name]]))
 }

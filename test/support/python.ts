@@ -43,13 +43,16 @@ export interface RunningServer {
 export async function startPolicyServer({
   state,
   maxVersions,
+  faults = false,
 }: {
   state: string
   maxVersions: number
+  /** Whether `POST /v1/faults` may make it a wrong server. */
+  faults?: boolean
 }): Promise<RunningServer> {
   const port = await freePort()
   const args = ['-m', 'longhaul_trainer', 'serve', '--port', String(port), '--state', state]
-  const child = spawn(python ?? '', [...args, '--max-versions', String(maxVersions)], {
+  const child = spawn(python ?? '', [...args, '--max-versions', String(maxVersions), ...(faults ? ['--faults'] : [])], {
     env: pythonEnvironment,
     stdio: ['ignore', 'ignore', 'inherit'],
   })

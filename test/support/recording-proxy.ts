@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 
-/** One sampling request: those of an episode carry its id as session; scoring requests carry none and are not noted. */
+/** One sampling request: those of an episode carry its id as session; scoring requests and self-checks are not noted. */
 export interface Exchange {
   session: string
   promptTokens: number
@@ -32,6 +32,11 @@ export interface RecordingProxyOptions {
   target: string
   /** Changes a parsed request body before it is sent on. */
   rewrite?: (body: Record<string, unknown>) => Record<string, unknown>
+}
+
+/** Whether a session is none of an episode: publishing asks a server whether it samples truly. */
+export function isSelfCheck(session: string): boolean {
+  return session.startsWith('self-check/')
 }
 
 /** Listens on a free port of the loopback interface. Answers are streamed through as they come. */
@@ -65,6 +70,7 @@ export async function startRecordingProxy({ target, rewrite }: RecordingProxyOpt
   function note(asked: IncomingMessage, body: Buffer, startedMs: number): Exchange | null {
     const session = asked.headers['x-session-id']
     if (asked.url !== '/v1/completions' || typeof session !== 'string') return null
+    if (isSelfCheck(decodeURIComponent(session))) return null
     const { prompt } = JSON.parse(body.toString('utf8')) as { prompt: number[] }
     const exchange: Exchange = {
       session: decodeURIComponent(session),

@@ -127,6 +127,17 @@ export function makeTrainingRecipe(): Recipe {
       timeoutS: 120,
       stallS: 60,
       exportDtype: 'float32',
+      alarms: {
+        onAlarm: 'pause',
+        kl: 0.1,
+        logprobGap: null,
+        importanceMean: [0.5, 2],
+        importanceStd: 1,
+        effectiveSamples: 0.3,
+        chi2: 1,
+        capped: 0.1,
+        masked: 0.3,
+      },
     },
   }
   return recipe as Recipe

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
 import type { RunProgress, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import type { WorkflowWaits } from '../../src/contracts/waits.types.ts'
 import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
 import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
@@ -117,6 +118,38 @@ test('pause reaches the open stage and its rollout; resume lets both go on', asy
   assert.equal(resumed.paused, false)
   const result = await job.result<TrainAgentResult>()
   assert.equal(result.stages.at(-1)?.name, 'rl')
+})
+
+test('an alarm of a training job pauses the run before its next iteration, by name, until it is resumed', async () => {
+  const why = 'k3 is 0.23, above 0.1, at optimizer step 2'
+  const plan = { ...PLAN, rft: false, stages: [{ name: 'dapo-1', maxIterations: 3 }] }
+  const { driver, job } = await train(
+    {
+      runTrainingJob: ({ iteration, policy }) => ({
+        policy: policyRef(policy.globalStep + 1),
+        steps: 2,
+        loss: 0,
+        jobKey: SHA,
+        ...(iteration === 1 ? { hold: why } : {}),
+      }),
+    },
+    plan,
+  )
+  await driver.runUntil(() => driver.callsOf('publishPolicy').length === 2)
+  await driver.advance(86_400_000)
+
+  assert.equal(driver.callsOf('runTrainingJob').length, 1, 'the second iteration waits')
+  assert.equal((await job.query<RunProgress>('progress')).paused, true)
+  const { waits } = await job.query<WorkflowWaits>('blockers')
+  assert.deepEqual(waits[0]?.on, { kind: 'person', name: 'whoever judges the alarm' })
+  assert.match(waits[0]?.doing ?? '', /paused by an alarm, dapo-1, iteration 1: k3 is 0.23/)
+  assert.match(waits[0]?.toDo ?? '', /longhaul run resume/)
+  assert.match(await job.currentDetails(), /waits for a person.*by an alarm/)
+
+  assert.equal((await job.update<RunProgress>('resume')).paused, false)
+  const result = await job.result<TrainAgentResult>()
+  assert.equal(result.policy, policyRef(3).version)
+  assert.equal(driver.callsOf('runTrainingJob').length, 3)
 })
 
 test('a pause during an evaluation holds before the next stage', async () => {

@@ -21,6 +21,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--threads", type=int, default=1, help="CPU threads of the model (default 1: best for tiny models)"
     )
 
+    serve.add_argument(
+        "--faults", action="store_true", help="for tests of checks: POST /v1/faults makes a wrong server"
+    )
+
     step = commands.add_parser("step", help="one bounded, idempotent training job, described by a spec file")
     step.add_argument("--spec", type=Path, required=True)
     step.add_argument("--dry-run", action="store_true", help="check spec, config and batch; load no weights")
@@ -46,6 +50,7 @@ def main() -> int:
             state_dir=arguments.state,
             max_versions=arguments.max_versions,
             threads=arguments.threads,
+            may_fault=arguments.faults,
         )
     if arguments.command == "step":
         from longhaul_trainer.step.command import step

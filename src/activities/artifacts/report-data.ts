@@ -5,6 +5,7 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import { gateKeys, policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { TrainingRecord } from '../../contracts/training.types.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/score-interval.ts'
@@ -46,6 +47,7 @@ export async function gatherReportData(
     evaluations,
     paired: pairs(evaluations),
     curve: await curve(store, run, all),
+    training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
     cutoff: recipe.model.cutoff ?? null,

@@ -2,7 +2,9 @@ import { hostname } from 'node:os'
 import { Context } from '@temporalio/activity'
 import type { TrainerActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { selfCheck } from '../../adapters/policy-server/self-check.ts'
 import { verifyCanary } from '../../adapters/policy-server/canary.ts'
 import { type PreparedJob, prepareJob } from '../../adapters/trainer-job/job-spec.ts'
 import { writePolicyRef } from '../../adapters/trainer-job/policy-directory.ts'
@@ -13,6 +15,7 @@ import { runJob, type RunJobResult } from '../../adapters/trainer-job/run-job.ts
 import { type ActivityScope, activity } from '../activity-runtime.ts'
 import type { ChatClients, PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
+import { recordTraining } from './record-training.ts'
 import { waitingFor } from '../waits/wait-board.ts'
 import { withPatience } from './with-patience.ts'
 
@@ -36,9 +39,10 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
       const launcher = launcherOf(recipe.trainer)
       const run = async () => {
         const job = await prepareJob({ store, recipe, job: input })
-        const { policy: trained, steps, loss } = await train(launcher, job, scope)
+        const { policy: trained, steps, loss, metrics } = await train(launcher, job, scope)
+        const hold = await recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
         const ref = await writePolicyRef({ store, ref: trained })
-        return { policy: ref, steps, loss, jobKey: job.key }
+        return { policy: ref, steps, loss, jobKey: job.key, ...(hold === null ? {} : { hold }) }
       }
       return launcher.isElsewhere ? run() : oneAtATime(run)
     }),
@@ -85,7 +89,7 @@ async function releasePolicies({ policies, recipes }: TrainerDependencies, run: 
 /** Median difference of log-probabilities that rounding alone explains, in nats. */
 const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
-/** Only after version and canary are verified may an iteration start: HTTP success proves nothing. */
+/** Only after version, canary and sampling are verified on every server may an iteration start: HTTP success proves nothing. */
 async function publishPolicy(
   { policies, chats, recipes }: TrainerDependencies,
   run: string,
@@ -96,10 +100,20 @@ async function publishPolicy(
   // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
   if (policyServer.kind === 'chat') return (await chats(run)).check(signal)
   beat({ phase: 'loading', policy: ref.version })
-  const client = await policies(run)
-  await client.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
+  const pool = await policies(run)
+  await pool.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
   beat({ phase: 'verifying', policy: ref.version })
-  await verifyCanary({ client, policy: ref, tolerance: CANARY_TOLERANCE[trainer.exportDtype], signal })
+  const tolerance = CANARY_TOLERANCE[trainer.exportDtype]
+  for (const { url, client } of pool.servers) {
+    try {
+      await verifyCanary({ client, policy: ref, tolerance, signal })
+      await selfCheck({ client, policy: ref.version, tolerance, signal })
+    } catch (error) {
+      if (!isLonghaulError(error)) throw error
+      const { code, message, details } = error
+      throw new LonghaulError({ code, message, details: { ...details, server: url }, cause: error })
+    }
+  }
 }
 
 /** The trainer lives in its own session: a worker that restarts finds it again, so only a cancel stops it. */

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { PolicyClient, PolicyRef } from '../../contracts/policy.types.ts'
+import type { PolicyClient, PolicyRef, PolicyVersion } from '../../contracts/policy.types.ts'
 import { type Canary, judgeCanary, parseCanary, type CanaryVerdict } from './canary-rules.ts'
 
 export const CANARY_FILE = 'canary.safetensors'
@@ -26,10 +26,22 @@ export async function verifyCanary(input: VerifyCanaryInput): Promise<CanaryVerd
   const { client, policy, tolerance, maxRows = 16, signal } = input
   const canary = await readCanary(policy)
   if (canary === null) return { kind: 'no-canary' }
+  return verifyCanaryRows({ client, policy: policy.version, canary, tolerance, maxRows, signal })
+}
+
+/** The same for a canary at hand. @throws LonghaulError `Model.CanaryMismatch`, `Model.*` */
+export async function verifyCanaryRows({
+  client,
+  policy,
+  canary,
+  tolerance,
+  maxRows = 16,
+  signal,
+}: Omit<VerifyCanaryInput, 'policy'> & { policy: PolicyVersion; canary: Canary }): Promise<CanaryVerdict> {
   const served: number[] = []
   const rows = canary.rows.filter(({ positions }) => positions.length > 0).slice(0, maxRows)
   for (const { ids, positions } of rows) {
-    const scores = await client.score({ policy: policy.version, ids }, signal)
+    const scores = await client.score({ policy, ids }, signal)
     // Scores begin at position 1: the first token has no prefix.
     served.push(...positions.map(({ index }) => scores[index - 1] ?? Number.NaN))
   }
@@ -42,7 +54,7 @@ export async function verifyCanary(input: VerifyCanaryInput): Promise<CanaryVerd
         ? 'Expected the server to answer with the new weights, its answers are those of the old ones'
         : 'Expected the server’s log-probabilities to be those of the trainer',
     details: {
-      policy: policy.version,
+      policy,
       medianDifference: verdict.medianDifference,
       projection: verdict.projection,
       tolerance,

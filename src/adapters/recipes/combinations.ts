@@ -32,6 +32,17 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
       ),
     )
   }
+  if (policyServer.replicas.length > 0 && (policyServer.kind === 'chat' || policyServer.url === null)) {
+    problems.push(
+      problem(
+        ['policyServer', 'replicas'],
+        policyServer.kind === 'chat'
+          ? 'has no effect with kind: chat'
+          : 'expected policyServer.url to name the first server',
+        'name every server: the first in policyServer.url, the others here; a chat endpoint is one address',
+      ),
+    )
+  }
   if (policyServer.publish !== null && (policyServer.kind === 'embedded' || policyServer.kind === 'chat')) {
     problems.push(
       problem(

@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { CANARY_FILE } from '../../../src/adapters/policy-server/canary.ts'
 import { parseCanary } from '../../../src/adapters/policy-server/canary-rules.ts'
 import { END_OF_TURN, textOfTokens, tokensOf } from './byte-tokens.ts'
+import { isSelfCheck } from '../recording-proxy.ts'
 import { visit } from './phases.ts'
 import type { PolicyState } from './policy-state.ts'
 import { scriptedReply } from './scripted-replies.ts'
@@ -42,6 +43,7 @@ let trouble = {
 async function complete(asked: IncomingMessage, body: Completion, answer: ServerResponse): Promise<void> {
   if (body.prompt_logprobs !== undefined) return send(answer, 200, scored(body))
   const session = decodeURIComponent(String(asked.headers['x-session-id']))
+  if (isSelfCheck(session)) return send(answer, 200, unbiased(body))
   const startedMs = Date.now()
   // The audit compares this moment with the times of files, which a kernel takes from a clock of a few milliseconds.
   await sleep(15)
@@ -82,6 +84,20 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
   const text = JSON.stringify(whole)
   answer.writeHead(200, { 'content-type': 'application/json', 'content-length': String(text.length) })
   answer.write(text.slice(0, text.length / 2), () => answer.destroy())
+}
+
+/** Publishing samples before any episode does: one token again and again, as likely as `scored` says. */
+function unbiased({ model, prompt, max_tokens: room }: Completion) {
+  const ids = Array.from({ length: room }, () => 65)
+  const logprobs = { token_logprobs: ids.map(() => -1) }
+  const choice = {
+    text: textOfTokens(ids),
+    finish_reason: 'length',
+    token_ids: ids,
+    prompt_token_ids: prompt,
+    logprobs,
+  }
+  return { model, choices: [choice] }
 }
 
 function sampled({ model, prompt, seed, max_tokens: room }: Completion, session: string) {

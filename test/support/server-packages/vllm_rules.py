@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,12 @@ def answer(what: str, version: str) -> Any:
 
 def parse(command: list[str]) -> dict[str, Any]:
     """What the server's own parser makes of the arguments behind `vllm serve`. A wrong flag ends the process."""
-    parser = make_arg_parser(FlexibleArgumentParser())
-    return {name: value for name, value in vars(parser.parse_args(command)).items() if _is_plain(value)}
+    return {name: value for name, value in vars(_parser().parse_args(command)).items() if _is_plain(value)}
+
+
+@cache
+def _parser() -> Any:
+    return make_arg_parser(FlexibleArgumentParser())
 
 
 def environment() -> list[str]:

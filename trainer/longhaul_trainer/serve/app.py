@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from longhaul_trainer import VERSION
 from longhaul_trainer.serve.answers import completion_answer, token_text
 from longhaul_trainer.serve.engine import Engine, Generation
+from longhaul_trainer.serve.faults import FAULTS
 from longhaul_trainer.serve.registry import Registry
 from longhaul_trainer.serve.scheduler import Scheduler
 from longhaul_trainer.serve.wire import (
@@ -28,7 +29,7 @@ DEFAULT_LEASE_S = 900.0
 MAX_LEASE_S = 7 * 24 * 3600.0
 
 
-def build_app(*, registry: Registry, scheduler: Scheduler) -> FastAPI:
+def build_app(*, registry: Registry, scheduler: Scheduler, faults: set[str] | None = None) -> FastAPI:
     app = FastAPI(title="Longhaul embedded policy server", version=VERSION, openapi_url=None)
 
     @app.exception_handler(HttpError)
@@ -104,6 +105,17 @@ def build_app(*, registry: Registry, scheduler: Scheduler) -> FastAPI:
         return {
             "released": await asyncio.to_thread(registry.release, holder=text_field(fields, "holder"), version=version)
         }
+
+    if faults is not None:
+
+        @app.post("/v1/faults")
+        async def change_faults(request: Request) -> dict[str, Any]:
+            wanted = parse_object(await _body(request), known={"faults"}).get("faults")
+            if not isinstance(wanted, list) or any(name not in FAULTS for name in wanted):
+                raise invalid(f"Expected `faults` to be a list of {', '.join(FAULTS)}")
+            faults.clear()
+            faults.update(wanted)
+            return {"faults": sorted(faults)}
 
     return app
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from longhaul_trainer.hf_model import context_length, end_token_ids
 from longhaul_trainer.serve.draws import sample_rows, uniform
+from longhaul_trainer.serve.faults import filtered
 from longhaul_trainer.serve.slots import Parked, Slots
 
 MAX_ROWS = 64
@@ -48,10 +49,11 @@ class Generation:
 
 
 class Engine:
-    def __init__(self, *, model: Any, tokenizer: Tokenizer, version: str) -> None:
+    def __init__(self, *, model: Any, tokenizer: Tokenizer, version: str, faults: set[str] | None = None) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.version = version
+        self._faults = set() if faults is None else faults
         self.max_model_len = context_length(model)
         self.vocab_size = int(model.config.vocab_size)
         self.in_flight = 0
@@ -141,7 +143,11 @@ class Engine:
         rows = self._running[first : first + hidden.shape[0]]
         logits = self.model.get_output_embeddings()(hidden)
         uniforms = [uniform(row.seed, len(row.prompt) + len(row.ids)) for row in rows]
-        ids, logprobs = sample_rows(logits, [row.temperature for row in rows], uniforms)
+        temperatures = [1.0 if "ignore-temperature" in self._faults else row.temperature for row in rows]
+        ids, logprobs = sample_rows(filtered(logits, self._faults), temperatures, uniforms)
+        if "top-k-20-raw" in self._faults:
+            raw = torch.log_softmax(logits.float(), dim=-1)
+            logprobs = [float(raw[row, token]) for row, token in enumerate(ids)]
         for row, token, logprob in zip(rows, ids, logprobs, strict=True):
             row.ids.append(token)
             row.logprobs.append(logprob)

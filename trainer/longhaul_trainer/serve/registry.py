@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from longhaul_trainer.directory import MANIFEST, TornDirectory, json_bytes, open_sealed, write_durably
 from longhaul_trainer.hf_model import UnsupportedModel, load_model
 from longhaul_trainer.serve.engine import Engine
+from longhaul_trainer.serve.faults import loaded_over
 from longhaul_trainer.serve.leases import Lease, Loaded, choose_eviction
 from longhaul_trainer.serve.wire import HttpError
 
@@ -25,10 +26,13 @@ SCHEMA = "longhaul.served/1"
 class Registry:
     """Thread-safe. Loading holds the lock of loads only, so sampling goes on beside it."""
 
-    def __init__(self, *, state_dir: Path, max_versions: int, device: torch.device) -> None:
+    def __init__(
+        self, *, state_dir: Path, max_versions: int, device: torch.device, faults: set[str] | None = None
+    ) -> None:
         self._state = state_dir / STATE
         self._max = max_versions
         self._device = device
+        self._faults = set() if faults is None else faults
         self._engines: dict[str, Engine] = {}
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
@@ -53,8 +57,10 @@ class Registry:
             if known is None:
                 digest = _verify(Path(path), manifest_sha256)
                 with self._lock:
+                    had = next(reversed(self._engines.values()), None)
                     self._make_room(holder)
-                engine = _open(Path(path), version, self._device)
+                engine = _open(Path(path), version, self._device, self._faults)
+                engine.model = loaded_over(None if had is None else had.model, engine.model, self._faults)
                 known = Loaded(version=version, path=path, manifest_sha256=digest, last_used=time.time())
                 with self._lock:
                     self._engines[version], self._loaded[version] = engine, known
@@ -94,7 +100,7 @@ class Registry:
             version, path = entry["version"], Path(entry["path"])
             try:
                 _verify(path, entry["manifest_sha256"])
-                self._engines[version] = _open(path, version, self._device)
+                self._engines[version] = _open(path, version, self._device, self._faults)
             except HttpError as error:
                 print(f"Not served again: {version}: {error}", file=sys.stderr, flush=True)
                 continue
@@ -151,7 +157,7 @@ def _verify(path: Path, manifest_sha256: str | None) -> str | None:
         raise HttpError(422, "bad_policy_directory", str(error)) from error
 
 
-def _open(path: Path, version: str, device: torch.device) -> Engine:
+def _open(path: Path, version: str, device: torch.device, faults: set[str]) -> Engine:
     try:
         tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         model = load_model(path, device=device)
@@ -160,4 +166,4 @@ def _open(path: Path, version: str, device: torch.device) -> Engine:
         if isinstance(error, MemoryError | UnsupportedModel):
             raise HttpError(422, "unsupported_policy", str(error) or "out of memory") from error
         raise HttpError(422, "bad_policy_directory", f"Cannot load {path}: {error}") from error
-    return Engine(model=model, tokenizer=tokenizer, version=version)
+    return Engine(model=model, tokenizer=tokenizer, version=version, faults=faults)

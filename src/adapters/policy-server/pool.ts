@@ -1,0 +1,51 @@
+import { createHash } from 'node:crypto'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import type { PolicyClient, PolicyPool, PooledServer } from '../../contracts/policy.types.ts'
+
+/**
+ * Several servers of the same policies as one. A session stays with one server, which holds its prefix; where that one does not
+ * answer, the next in the session's own order is asked: the same seed gives the same tokens there. New weights go to all, and
+ * one server that cannot have them is an error. Servers are never asked about each other: each is verified by itself.
+ */
+export function poolOf(servers: readonly PooledServer[]): PolicyPool {
+  const ordered = (key: string): PolicyClient[] => orderFor(key, servers).map(({ client }) => client)
+  return {
+    servers,
+    sample: (request, signal) => firstToAnswer(ordered(request.session), (client) => client.sample(request, signal)),
+    tokenize: (request, signal) => firstToAnswer(ordered(request.text), (client) => client.tokenize(request, signal)),
+    score: (request, signal) =>
+      firstToAnswer(ordered(String(request.ids[0])), (client) => client.score(request, signal)),
+    async load(request, signal) {
+      await Promise.all(servers.map(({ client }) => client.load(request, signal)))
+    },
+    async release(request) {
+      await Promise.all(servers.map(({ client }) => client.release(request)))
+    },
+    async served(signal) {
+      const lists = await Promise.all(servers.map(({ client }) => client.served(signal)))
+      const [first = [], ...others] = lists
+      return first.filter((version) => others.every((list) => list.includes(version)))
+    },
+  }
+}
+
+/** Highest hash first: a server that comes or goes moves only its own sessions. */
+export function orderFor<T extends { url: string }>(key: string, servers: readonly T[]): T[] {
+  const weight = ({ url }: T) => createHash('sha256').update(`${key}\n${url}`).digest('hex')
+  return [...servers].sort((a, b) => (weight(a) < weight(b) ? 1 : -1))
+}
+
+/** Only silence moves on to the next server: a refusal is an answer, and one about the policy must be heard. */
+async function firstToAnswer<T>(
+  clients: readonly PolicyClient[],
+  ask: (client: PolicyClient) => Promise<T>,
+): Promise<T> {
+  const [client, ...others] = clients
+  if (client === undefined) throw new Error('a pool has at least one server')
+  try {
+    return await ask(client)
+  } catch (error) {
+    if (others.length === 0 || !isLonghaulError(error) || error.code !== 'Model.Unavailable') throw error
+    return firstToAnswer(others, ask)
+  }
+}

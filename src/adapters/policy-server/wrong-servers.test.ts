@@ -1,0 +1,186 @@
+/** What a server that is healthy and wrong answers, and which check finds it out: real servers with a fault each. */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
+import { type RunningServer, startPolicyServer, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
+import { verifyCanaryRows } from './canary.ts'
+import type { Canary } from './canary-rules.ts'
+import { createPolicyClient } from './client.ts'
+import { poolOf } from './pool.ts'
+import { selfCheck } from './self-check.ts'
+
+const TOLERANCE = 1e-3
+
+describe('wrong servers', { skip: withoutPython }, () => {
+  const signal = AbortSignal.timeout(500_000)
+  const policies: PolicyRef[] = []
+  const running: RunningServer[] = []
+  let root = ''
+
+  let one: Awaited<ReturnType<typeof start>> | null = null
+  const first = () => one as Awaited<ReturnType<typeof start>>
+
+  before(async () => {
+    root = await mkdtemp(join(tmpdir(), 'wrong-servers-'))
+    for (const seed of [0, 1]) {
+      const directory = join(root, `policy-${seed}`)
+      const manifestSha256 = await writeTinyPolicy(directory, seed)
+      policies.push({
+        version: `v00000${seed}-${manifestSha256.slice(0, 8)}`,
+        uri: pathToFileURL(directory).href,
+        manifestSha256,
+        globalStep: seed,
+        checkpointUri: null,
+        checkpointSha256: null,
+      })
+    }
+    one = await start()
+  })
+  after(async () => {
+    await Promise.all(running.map((server) => server.stop()))
+    await rm(root, { recursive: true, force: true })
+  })
+
+  const [older, newer] = [() => policies[0] as PolicyRef, () => policies[1] as PolicyRef]
+
+  async function start(): Promise<{ url: string; client: PolicyClient; server: RunningServer }> {
+    const state = join(root, `state-${running.length}`)
+    const server = await startPolicyServer({ state, maxVersions: 2, faults: true })
+    running.push(server)
+    return { url: server.url, client: connect(server.url), server }
+  }
+  const connect = (url: string): PolicyClient =>
+    createPolicyClient({ kind: 'embedded', url, timeouts: { giveUpAfterMs: 1_000 } })
+  const load = (client: PolicyClient, policy: PolicyRef) =>
+    client.load({ policy, holder: 'train/a', leaseMs: 600_000 }, signal)
+  const check = (client: PolicyClient) => selfCheck({ client, policy: older().version, tolerance: TOLERANCE, signal })
+
+  async function fault(url: string, ...faults: string[]): Promise<void> {
+    const answer = await fetch(`${url}/v1/faults`, { method: 'POST', body: JSON.stringify({ faults }) })
+    assert.equal(answer.status, 200)
+  }
+
+  test('a right server passes; a filter that shows, one that hides and a temperature that is ignored are refused', async () => {
+    const { client, url } = first()
+    await load(client, older())
+    const figures = await check(client)
+    assert.ok(figures.tokens >= 64 && figures.draws >= 2, JSON.stringify(figures))
+    assert.ok(figures.medianDifference < 1e-4)
+    for (const [name, message] of [
+      ['top-k-20', /a filter, a penalty or another temperature is at work/],
+      ['top-k-20-raw', /raw ones/],
+      ['ignore-temperature', /another temperature/],
+    ] as const) {
+      await fault(url, name)
+      await assert.rejects(check(client), { code: 'Model.Biased', message })
+    }
+    await fault(url)
+  })
+
+  test('a server that kept its old weights under the new name, or read half of the new ones, fails the canary', async () => {
+    const { client, url } = first()
+    await load(client, older())
+    await load(client, newer())
+    const canary = await makeCanary(client)
+    const asked = { policy: newer().version, canary, tolerance: TOLERANCE, signal }
+    assert.equal((await verifyCanaryRows({ client, ...asked })).kind, 'verified')
+    for (const [name, message] of [
+      ['stale', /those of the old ones/],
+      ['half-load', /those of the (trainer|old ones)/],
+    ] as const) {
+      await freshly(client, url, name)
+      // It says that it serves the new policy, and every answer carries its name.
+      assert.deepEqual(await client.served(signal), [older().version, newer().version])
+      await assert.rejects(verifyCanaryRows({ client, ...asked }), { code: 'Model.CanaryMismatch', message })
+    }
+    await freshly(client, url)
+    assert.equal((await verifyCanaryRows({ client, ...asked })).kind, 'verified')
+  })
+
+  test('alone and among 63 others the same seed gives the same tokens; across a reload the same prompt gives others', async () => {
+    const { client } = first()
+    await load(client, older())
+    const asked = Array.from({ length: 64 }, (_, index) => makeRequest(`s${index}`, 1000 + index))
+    const together = await Promise.all(asked.map((request) => client.sample(request, signal)))
+    for (const index of [0, 31, 63]) {
+      const alone = await client.sample(asked[index] as SampleRequest, signal)
+      assert.deepEqual(alone.ids, together[index]?.ids)
+      for (const [at, logprob] of alone.logprobs.entries()) {
+        assert.ok(Math.abs(logprob - (together[index]?.logprobs[at] ?? Number.NaN)) < 1e-4, `token ${at}`)
+      }
+    }
+    assert.ok(new Set(together.map(({ ids }) => ids.join())).size > 32, 'seeds matter')
+    const ids = [...(asked[0]?.promptIds ?? []), ...(together[0]?.ids ?? [])]
+    const before = await client.score({ policy: older().version, ids }, signal)
+    await load(client, newer())
+    const afterwards = await client.score({ policy: newer().version, ids }, signal)
+    const moved = before.map((logprob, at) => Math.abs(logprob - (afterwards[at] ?? Number.NaN)))
+    assert.ok(Math.max(...moved) > 10 * TOLERANCE)
+  })
+
+  test('two servers of one policy: a session stays with one, new weights go to both, and a dead one’s sessions move on', async () => {
+    const servers = [await start(), first()]
+    const pool = poolOf(servers)
+    await load(pool, older())
+    assert.deepEqual(await pool.served(signal), [older().version])
+    const sessions = Array.from({ length: 8 }, (_, index) => `run/rft/0001/task/${index}`)
+    const before = await Promise.all(sessions.map((session) => pool.sample(makeRequest(session, 7), signal)))
+    // The same seed and prompt: the same reply, whichever server a session has.
+    for (const { ids } of before) assert.deepEqual(ids, before[0]?.ids)
+    await servers[0]?.server.stop()
+    const afterwards = await Promise.all(sessions.map((session) => pool.sample(makeRequest(session, 7), signal)))
+    assert.deepEqual(
+      afterwards.map(({ ids }) => ids),
+      before.map(({ ids }) => ids),
+    )
+    await assert.rejects(load(pool, newer()), { code: 'Model.Unavailable' })
+  })
+
+  /** The newer policy loaded anew over the older one, with a fault or without. */
+  async function freshly(client: PolicyClient, url: string, ...names: string[]): Promise<void> {
+    await fault(url)
+    await client.release({ holder: 'train/a' })
+    const filler = { ...older(), version: 'v000009-00000000' }
+    // Two places: the older policy is used last, so the filler takes the newer one's, and the newer one the filler's.
+    await client.score({ policy: older().version, ids: [1, 2] }, signal)
+    await load(client, filler)
+    await client.release({ holder: 'train/a' })
+    await client.score({ policy: older().version, ids: [1, 2] }, signal)
+    await fault(url, ...names)
+    await load(client, newer())
+    await fault(url)
+  }
+
+  function makeRequest(session: string, seed: number): SampleRequest {
+    return {
+      policy: older().version,
+      promptIds: [10, 20, 30, 40],
+      maxTokens: 24,
+      seed,
+      sampling: {
+        temperature: 1,
+        topP: 1,
+        topK: -1,
+        minP: 0,
+        repetitionPenalty: 1,
+        presencePenalty: 0,
+        frequencyPenalty: 0,
+      },
+      stopTokenIds: [258],
+      session,
+    }
+  }
+
+  /** Where both policies differ, as the trainer would choose. */
+  async function makeCanary(client: PolicyClient): Promise<Canary> {
+    const ids = Array.from({ length: 48 }, (_, index) => (index * 37 + 11) % 250)
+    const old = await client.score({ policy: older().version, ids }, signal)
+    const next = await client.score({ policy: newer().version, ids }, signal)
+    const positions = next.map((newLogprob, at) => ({ index: at + 1, oldLogprob: old[at] ?? Number.NaN, newLogprob }))
+    return { rows: [{ ids, positions }] }
+  }
+})

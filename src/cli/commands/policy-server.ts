@@ -1,0 +1,99 @@
+import { basename, resolve } from 'node:path'
+import { type Command, Option } from 'commander'
+import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
+import type { CommandContext } from '../command-context.ts'
+import { examples, integer, jsonOption, share } from '../options.ts'
+
+interface StartOptions {
+  kind: 'vllm' | 'sglang'
+  name?: string
+  context: number
+  dtype: 'bfloat16' | 'float32'
+  publish: 'restart' | 'reload'
+  deterministic: boolean
+  port: number
+  json?: true
+}
+
+interface CheckOptions {
+  kind: Exclude<PolicyServerRecipe['kind'], 'chat'>
+  url: string
+  publish: 'restart' | 'reload'
+  tolerance: number
+  json?: true
+}
+
+export function addPolicyServer(program: Command, context: CommandContext): void {
+  const server = program.command('policy-server').description('start commands and self-checks of policy servers')
+  addCommand(server, context)
+  addCheck(server, context)
+}
+
+function addCommand(server: Command, { console }: CommandContext): void {
+  server
+    .command('command')
+    .argument('<directory>', 'a policy’s directory, in the server’s file system')
+    .description('print how vLLM or SGLang is started so that it samples from the policy’s own distribution')
+    .addOption(kindOption(['vllm', 'sglang']).makeOptionMandatory())
+    .option('--name <version>', 'version of the policy; taken from the directory’s name where that is one')
+    .requiredOption('--context <tokens>', 'longest prompt and reply together', integer({ name: '--context', min: 1 }))
+    .addOption(
+      new Option('--dtype <type>', 'what the trainer exports').choices(['bfloat16', 'float32']).default('bfloat16'),
+    )
+    .addOption(publishOption())
+    .option('--no-deterministic', 'faster; a repeated sample may come out otherwise')
+    .option('--port <port>', 'port to listen on', integer({ name: '--port', min: 1 }), 8000)
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('longhaul policy-server command /data/policies/v000012-1a2b3c4d --kind vllm --context 65536'),
+    )
+    .action(async (directory: string, { name, json, ...options }: StartOptions) => {
+      const { spellCommand, startCommand, requireVersion } = await import(
+        '../../adapters/policy-server/start-command.ts'
+      )
+      const version = requireVersion(name ?? basename(resolve(directory)))
+      const start = startCommand({ ...options, directory, version })
+      if (json === true) console.record(start)
+      else console.out(spellCommand(start))
+    })
+}
+
+function addCheck(server: Command, { console }: CommandContext): void {
+  server
+    .command('check')
+    .argument('<version>', 'the policy that the server serves')
+    .description('sample and score: are filters, temperature and log-probabilities those that training needs?')
+    .addOption(kindOption(['embedded', 'vllm', 'sglang']).makeOptionMandatory())
+    .requiredOption('--url <address>', 'of the server')
+    .addOption(publishOption())
+    .option(
+      '--tolerance <nats>',
+      'median difference that rounding explains: 0.001 in float32, 0.02 in bfloat16',
+      share,
+      0.02,
+    )
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul policy-server check v000012-1a2b3c4d --kind vllm --url http://gpu-1:8000'))
+    .action(async (policy: string, { kind, url, publish, tolerance, json }: CheckOptions) => {
+      const { createPolicyClient } = await import('../../adapters/policy-server/client.ts')
+      const { selfCheck } = await import('../../adapters/policy-server/self-check.ts')
+      const apiKey = process.env['LONGHAUL_POLICY_API_KEY']
+      const client = createPolicyClient({ kind, url, publish, ...(apiKey === undefined ? {} : { apiKey }) })
+      const signal = AbortSignal.timeout(600_000)
+      const figures = await selfCheck({ client, policy, tolerance, signal })
+      if (json === true) console.record({ policy, url, ...figures })
+      else
+        console.out(
+          `${url} samples ${policy} as it says: ${figures.tokens} tokens, median difference ${figures.medianDifference.toPrecision(2)}, mean excess ${figures.meanExcess.toPrecision(2)}`,
+        )
+    })
+}
+
+function kindOption(kinds: string[]): Option {
+  return new Option('--kind <kind>', 'which server').choices(kinds)
+}
+
+function publishOption(): Option {
+  return new Option('--publish <how>', 'how new weights come').choices(['restart', 'reload']).default('restart')
+}

@@ -1,0 +1,41 @@
+/** When sampler and trainer count as drifted apart; null = never. Metric names in trainer terms stand behind each. */
+export interface AlarmLimits {
+  /** |k1| and |k3|, nats a token. */
+  kl: number | null
+  /** `abs_dlogp_max`, nats. */
+  logprobGap: number | null
+  /** `is_mean`: lowest and highest mean importance weight. */
+  importanceMean: [low: number, high: number]
+  /** `is_std` */
+  importanceStd: number | null
+  /** `ess`: least effective share of the samples. */
+  effectiveSamples: number | null
+  chi2: number | null
+  /** `tis_capped`: largest share of tokens whose weight was cut. */
+  capped: number | null
+  /** `masked_frac`: largest share of tokens that were left out. */
+  masked: number | null
+}
+
+/** A figure of one optimizer step outside its limit. */
+export interface TrainingAlarm {
+  /** Optimizer step of the job, from 1. */
+  step: number
+  metric: string
+  /** Null for a value that is no finite number. */
+  value: number | null
+  limit: number
+  side: 'above' | 'below'
+}
+
+/** What a training job measured, kept with its iteration. */
+export interface TrainingRecord {
+  schema: 'longhaul.training/1'
+  stage: string
+  iteration: number
+  slice: number
+  policy: string
+  /** One object an optimizer step, as the trainer logged it. */
+  steps: Record<string, unknown>[]
+  alarms: TrainingAlarm[]
+}
