@@ -29,17 +29,20 @@ class UnsupportedModel(Exception):
 
 
 def load_model(path: Path, *, device: torch.device) -> Any:
-    """Loads a causal language model in fp32. Raises UnsupportedModel, OSError or ValueError."""
-    config = AutoConfig.from_pretrained(path)
-    layer_types = getattr(config, "layer_types", None) or []
-    if any(kind != "full_attention" for kind in layer_types):
-        raise UnsupportedModel(f"Expected full attention in every layer, got {sorted(set(layer_types))} [{path}]")
+    """Loads a causal language model in fp32 for sampling (and as the reference of the trainer's tests). Raises UnsupportedModel, OSError or ValueError."""
+    check_layers(AutoConfig.from_pretrained(path), path)
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
     # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
     model.get_input_embeddings().padding_idx = None
     model.eval().to(device)
     _check_head(model, path)
     return model
+
+
+def check_layers(config: Any, source: object) -> None:
+    layer_types = getattr(config, "layer_types", None) or []
+    if any(kind != "full_attention" for kind in layer_types):
+        raise UnsupportedModel(f"Expected full attention in every layer, got {sorted(set(layer_types))} [{source}]")
 
 
 def _check_head(model: Any, path: Path) -> None:

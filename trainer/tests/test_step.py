@@ -159,28 +159,6 @@ def test_non_finite_gradient_ends_the_job_before_the_weights_move(tmp_path: Path
     assert not (job.job_dir / "inner").exists()
 
 
-def test_padding_ids_are_never_seen(tmp_path: Path, policy: Path) -> None:
-    """Another padding gives the same bytes, because no mask comes from ids."""
-    draft = make_draft(policy, stage="dapo")
-    results = []
-    for name, fill in (("zero", 0), ("other", 77)):
-        job = make_job(tmp_path / name, policy, draft, make_config("dapo"))
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            real = training.gather_rows
-
-            def refill(rows: list[int], *, fill: int = fill, real: Any = real, **named: Any) -> Any:
-                micro = real(rows, **named)
-                offsets = named["offsets"]
-                for at, row in enumerate(rows):
-                    micro.tokens[at, int(offsets[row + 1] - offsets[row]) :] = fill
-                return micro
-
-            monkeypatch.setattr(training, "gather_rows", refill)
-            assert step(job.write(), dry_run=False) == 0
-        results.append(weights(job))
-    assert results[0] == results[1]
-
-
 def test_pad_id_in_the_config_takes_no_gradient_away(tmp_path: Path, policy: Path) -> None:
     """transformers zeroes that embedding row's gradient, though a policy may have sampled the token."""
     results = []

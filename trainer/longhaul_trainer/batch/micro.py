@@ -1,20 +1,45 @@
-"""Cutting a mini-batch into micro-batches: a pure function of the row lengths, so that every attempt cuts alike."""
+"""Cutting a mini-batch into micro-batches and giving them to ranks: pure functions of the row lengths, so that every attempt
+and every rank cuts alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+# Cost of a row of n tokens, in units of one token through the linear layers: n + n²/BALANCE. Attention costs as much as the
+# linear layers near 100k tokens for 32B to 72B models; smaller models get there sooner, where rows are short anyway.
+BALANCE = 100_000
+
 
 def cut_micro_batches(lengths: Sequence[int], *, max_tokens: int) -> list[list[int]]:
-    """Rows (by index into `lengths`) of each micro-batch; padded size at most `max_tokens`, a longer row goes alone.
+    """Rows (by index into `lengths`) of each micro-batch, packed without padding into at most `max_tokens`.
 
-    Longest first, so that rows of like length share a micro-batch and little is padded.
+    First fit, longest first; a row longer than `max_tokens` goes alone.
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     micros: list[list[int]] = []
+    room: list[int] = []
     for row in order:
-        if micros and (len(micros[-1]) + 1) * lengths[micros[-1][0]] <= max_tokens:
-            micros[-1].append(row)
-        else:
+        at = next((at for at, left in enumerate(room) if lengths[row] <= left), None)
+        if at is None:
             micros.append([row])
+            room.append(max_tokens - lengths[row])
+        else:
+            micros[at].append(row)
+            room[at] -= lengths[row]
     return micros
+
+
+def share_out(micros: Sequence[Sequence[int]], lengths: Sequence[int], *, ranks: int) -> list[list[Sequence[int]]]:
+    """Micro-batches of each data parallel rank, all of the same number; an empty one is a dummy that keeps ranks in step.
+
+    The costliest first, each to the rank with the least to do that still has a place.
+    """
+    places = -(-len(micros) // ranks)
+    costs = [sum(lengths[row] + lengths[row] ** 2 / BALANCE for row in micro) for micro in micros]
+    shares: list[list[Sequence[int]]] = [[] for _ in range(ranks)]
+    load = [0.0] * ranks
+    for at in sorted(range(len(micros)), key=lambda at: (-costs[at], at)):
+        rank = min((rank for rank in range(ranks) if len(shares[rank]) < places), key=lambda rank: (load[rank], rank))
+        shares[rank].append(micros[at])
+        load[rank] += costs[at]
+    return [[*share, *([()] * (places - len(share)))] for share in shares]

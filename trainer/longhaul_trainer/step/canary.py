@@ -14,8 +14,9 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from longhaul_trainer.batch.load import Batch
-from longhaul_trainer.batch.micro import cut_micro_batches
-from longhaul_trainer.step.forward import gather_rows, label_logprobs
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.step.forward import Scorer
+from longhaul_trainer.step.training import scatter_rows
 
 NAME = "canary.safetensors"
 OLD = "canary-old.safetensors"
@@ -34,22 +35,15 @@ def canary_rows(batch: Batch, positions: int) -> list[int]:
     return rows
 
 
-def row_logprobs(model: Any, batch: Batch, rows: list[int], *, max_tokens: int) -> Array:
+def row_logprobs(scorer: Scorer, batch: Batch, rows: list[int], *, max_tokens: int, ranks: Ranks) -> Array:
     """Log-probability of every token of the rows but each first, in file order, F32."""
     everything = np.ones(batch.tokens, dtype=bool)
-    everything[batch.offsets[:-1]] = False
     result = np.zeros(batch.tokens, dtype=np.float32)
-    for micro_rows in cut_micro_batches([batch.row_length(row) for row in rows], max_tokens=max_tokens):
-        micro = gather_rows(
-            [rows[at] for at in micro_rows],
-            offsets=batch.offsets,
-            input_ids=batch.input_ids,
-            label_mask=everything,
-            device=model.device,
-        )
+    for micro in scatter_rows(rows, batch=batch, label_mask=everything, max_tokens=max_tokens, ranks=ranks):
         with torch.no_grad():
-            logprobs, _ = label_logprobs(model, micro, temperature=1.0)
+            logprobs, _ = scorer(micro, 1.0)
         result[micro.index] = logprobs.float().cpu().numpy()
+    ranks.sum_array(torch.from_numpy(result))
     return result[: batch.offsets[len(rows)]]
 
 

@@ -1,86 +1,100 @@
 """Log-probabilities of label tokens, fp32, at the sampling temperature: the one forward pass of the trainer.
 
-Rows are padded on the right and attention is causal, so padding is never seen: masks come from lengths, never from ids.
+The rows of a micro-batch lie behind each other in one sequence, without padding; positions restart with each row and attention
+stays inside it. Masks come from lengths, never from ids.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.checkpoint import checkpoint
+import torch.distributed as dist
+from torch import nn
 
-# Logits of one chunk: 128 MiB in fp32.
-CHUNK_LOGITS = 1 << 25
+from longhaul_trainer.head import adopt_head
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """tokens: [B, L], padded with 0 behind each row's end; labels: [n, 2] as (row of B, position ≥ 1).
+    """S tokens of this rank and the n labels that they predict.
 
-    index: [n], where each label lies in the batch file; row_of: [n], its row in the batch file.
+    tokens, positions: [1, S]; row_lengths: of the whole sequence over all context parallel ranks, with its padding segment.
+    predictors: [n], the place in S before each label; targets: [n]; index: [n], where each label lies in the batch file.
     """
 
     tokens: torch.Tensor
-    labels: torch.Tensor
+    positions: torch.Tensor
+    row_lengths: tuple[int, ...]
+    predictors: torch.Tensor
+    targets: torch.Tensor
     index: Array
-    row_of: Array
 
 
 def gather_rows(
-    rows: list[int], *, offsets: Array, input_ids: Array, label_mask: Array, device: torch.device
+    rows: Sequence[int],
+    *,
+    offsets: Array,
+    input_ids: Array,
+    label_mask: Array,
+    device: torch.device,
+    cp: int = 1,
+    cp_rank: int = 0,
 ) -> MicroBatch:
-    """label_mask: [T], true at every token whose log-probability is wanted."""
-    lengths = [int(offsets[row + 1] - offsets[row]) for row in rows]
-    tokens = np.zeros((len(rows), max(lengths)), dtype=np.int64)
-    labels, index, row_of = [], [], []
-    for at, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        start = int(offsets[row])
-        tokens[at, :length] = input_ids[start : start + length]
-        positions = np.flatnonzero(label_mask[start : start + length])
-        labels.append(np.stack([np.full_like(positions, at), positions], axis=1))
-        index.append(start + positions)
-        row_of.append(np.full_like(positions, row))
+    """label_mask: [T], true at every token whose log-probability is wanted. No rows make a dummy without labels.
+
+    Labels are shifted in the whole sequence and shared out afterwards: the label behind a rank's last token is its own.
+    """
+    starts = [int(offsets[row]) for row in rows]
+    lengths = [int(offsets[row + 1]) - start for row, start in zip(rows, starts, strict=True)]
+    used = sum(lengths)
+    # A segment of its own behind the rows makes the sequence divisible; nothing attends to it and it has no labels.
+    padding = cp if not used else -used % cp
+    segments = (*lengths, padding) if padding else tuple(lengths)
+    source = np.concatenate(
+        [np.arange(s, s + n) for s, n in zip(starts, lengths, strict=True)] or [np.zeros(0, np.int64)]
+    )
+    tokens = np.zeros(used + padding, dtype=np.int64)
+    tokens[:used] = input_ids[source]
+    positions = np.concatenate([np.arange(n) for n in segments])
+    labels = np.flatnonzero((label_mask[source] != 0) & (positions[:used] > 0))
+    part = len(tokens) // cp
+    mine = labels[(labels - 1) // part == cp_rank]
+    span = slice(cp_rank * part, (cp_rank + 1) * part)
     return MicroBatch(
-        tokens=torch.from_numpy(tokens).to(device),
-        labels=torch.from_numpy(np.concatenate(labels)).to(device),
-        index=np.concatenate(index),
-        row_of=np.concatenate(row_of),
+        tokens=torch.from_numpy(tokens[span])[None].to(device),
+        positions=torch.from_numpy(positions[span])[None].to(device),
+        row_lengths=segments,
+        predictors=torch.from_numpy(mine - 1 - span.start).to(device),
+        targets=torch.from_numpy(tokens[mine]).to(device),
+        index=source[mine],
     )
 
 
-def label_logprobs(model: Any, micro: MicroBatch, *, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns log-probability [n], with gradient where enabled, and entropy [n], without. The label shift is here."""
-    hidden = model.base_model(input_ids=micro.tokens, use_cache=False).last_hidden_state
-    picked = hidden[micro.labels[:, 0], micro.labels[:, 1] - 1]
-    targets = micro.tokens[micro.labels[:, 0], micro.labels[:, 1]]
-    head = model.get_output_embeddings()
-    size = max(1, CHUNK_LOGITS // model.config.vocab_size)
-    if len(targets) <= size:
-        return _head_logprobs(head, picked, targets, temperature)
-    parts = [
-        # Recomputed in the backward pass: the logits of a long row would not fit beside its activations.
-        checkpoint(
-            _head_logprobs,
-            head,
-            picked[at : at + size],
-            targets[at : at + size],
-            temperature,
-            use_reentrant=False,
-        )
-        for at in range(0, len(targets), size)
-    ]
-    return torch.cat([logp for logp, _ in parts]), torch.cat([entropy for _, entropy in parts])
+class Scorer(nn.Module):
+    """The model as the trainer calls it: packed rows in, log-probability and entropy of the labels out.
 
+    `model` must use the attention of `longhaul_trainer.attention`. One module, so that a sharded root sees each call.
+    """
 
-def _head_logprobs(
-    head: Any, hidden: torch.Tensor, targets: torch.Tensor, temperature: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    logprobs = torch.log_softmax(head(hidden).float() / temperature, dim=-1)
-    with torch.no_grad():
-        entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
-    return logprobs.gather(1, targets[:, None])[:, 0], entropy
+    def __init__(self, model: Any, *, cp_group: dist.ProcessGroup | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.cp_group = cp_group
+        adopt_head(model.get_output_embeddings())
+
+    def forward(self, micro: MicroBatch, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns log-probability [n], with gradient where enabled, and entropy [n], without."""
+        hidden = self.model.base_model(
+            input_ids=micro.tokens,
+            position_ids=micro.positions,
+            use_cache=False,
+            row_lengths=micro.row_lengths,
+            cp_group=self.cp_group,
+        ).last_hidden_state[0]
+        return self.model.get_output_embeddings()(hidden[micro.predictors], micro.targets, temperature)

@@ -16,10 +16,12 @@ from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import Sealed, json_bytes
 from longhaul_trainer.failures import INPUT_UNUSABLE, UNAVAILABLE, JobError
-from longhaul_trainer.hf_model import UnsupportedModel, load_model
+from longhaul_trainer.hf_model import UnsupportedModel
+from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step import canary
 from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
 from longhaul_trainer.step.export import copy_architecture, round_weights, write_policy
+from longhaul_trainer.step.forward import Scorer
 from longhaul_trainer.step.inputs import HF, JobInput
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.points import reach
@@ -28,8 +30,8 @@ from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
 from longhaul_trainer.step.spec import Spec
 from longhaul_trainer.step.state import (
     TrainerState,
-    build_model,
     build_optimizer,
+    checkpoint_weights,
     load_optimizer,
     load_weights,
     read_metrics,
@@ -39,6 +41,8 @@ from longhaul_trainer.step.state import (
 )
 from longhaul_trainer.step.stop import StopFlag
 from longhaul_trainer.step.training import Trainer
+from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.weight_files import hugging_face_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 INNER_KEPT = 2
@@ -64,6 +68,7 @@ class Job:
         self.lease = lease
         self.stop = stop
         self.device = _prepare_device(spec)
+        self.ranks = Ranks(device=self.device)
         self.facts = {
             "key": spec.key,
             "job_id": spec.job_id,
@@ -79,23 +84,25 @@ class Job:
         """Returns checkpoint, policy and final state, all committed."""
         checkpoint = adopt(self.spec.checkpoint_path, key=self.spec.key)
         if checkpoint is None:
-            checkpoint, model = self._train()
+            checkpoint, scorer = self._train()
         else:
             # An earlier attempt was cut between the two commits: weights are final, only the export is missing.
-            model = build_model(checkpoint.path, device=self.device)
-        policy = self._export(checkpoint, model)
+            scorer = self._load(checkpoint.path, is_checkpoint=True)
+        policy = self._export(checkpoint, scorer)
         shutil.rmtree(self.spec.job_dir / "inner", ignore_errors=True)
         return checkpoint, policy, _read_state(checkpoint.path)
 
-    def _train(self) -> tuple[Sealed, Any]:
-        model = self._load_input()
+    def _train(self) -> tuple[Sealed, Scorer]:
+        scorer = self._load_input()
+        model = scorer.model
         optimizer = build_optimizer(model, self.config)
         if self.config.optimizer_init == "carry":
             tensors = load_weights(self.given.sealed.path, model=model)
             load_optimizer(self.given.sealed.path, tensors, model=model, optimizer=optimizer)
         torch.manual_seed(self.config.seed + self.spec.global_step)
         trainer = Trainer(
-            model=model,
+            scorer=scorer,
+            ranks=self.ranks,
             optimizer=optimizer,
             batch=self.batch,
             config=self.config,
@@ -106,7 +113,7 @@ class Job:
         )
         # Before any inner checkpoint is loaded: both need the input weights.
         trainer.prox = self._prox(trainer)
-        self._canary_old(model)
+        self._canary_old(scorer)
         state = self._resume(model, optimizer)
         self.progress.phase = "train"
         while state.done < trainer.total_steps:
@@ -117,18 +124,20 @@ class Job:
                 self._save_inner(model, optimizer, state)
         self.progress.phase = "commit"
         self.stop.check()
-        return self._save(self.spec.checkpoint_path, "checkpoint", model, optimizer, state, event="committed"), model
+        return self._save(self.spec.checkpoint_path, "checkpoint", model, optimizer, state, event="committed"), scorer
 
-    def _load_input(self) -> Any:
+    def _load(self, directory: Path, *, is_checkpoint: bool) -> Scorer:
+        weights = checkpoint_weights(directory) if is_checkpoint else hugging_face_weights(directory)
+        return make_scorer(directory / HF if is_checkpoint else directory, weights, Making(ranks=self.ranks))
+
+    def _load_input(self) -> Scorer:
         self.progress.phase = "load"
         began = time.monotonic()
         try:
-            if self.given.is_checkpoint:
-                model = build_model(self.given.sealed.path, device=self.device)
-            else:
-                model = load_model(self.given.sealed.path, device=self.device)
+            scorer = self._load(self.given.sealed.path, is_checkpoint=self.given.is_checkpoint)
         except (UnsupportedModel, OSError, ValueError) as error:
             raise JobError(INPUT_UNUSABLE, f"Cannot load {self.given.sealed.path}: {error}") from error
+        model = scorer.model
         self.progress.emit(
             "loaded",
             seconds=round(time.monotonic() - began, 3),
@@ -136,7 +145,7 @@ class Job:
             parameter_sum=float(sum(p.double().sum().item() for p in model.parameters())),
         )
         reach("loaded")
-        return model
+        return scorer
 
     def _prox(self, trainer: Trainer) -> Any:
         objective = self.config.objective
@@ -153,21 +162,24 @@ class Job:
                 self.stop.check()
                 self.progress.emit("prox", done=done)
 
-            prox = compute_prox(trainer.model, self.batch, trainer.all_micro_batches(), after_micro=after_micro)
+            prox = compute_prox(
+                trainer.scorer, self.batch, trainer.all_micro_batches(), ranks=self.ranks, after_micro=after_micro
+            )
             self._commit(directory, "prox", lambda staging: write_prox(staging, prox))
         return read_prox(directory)
 
-    def _canary_old(self, model: Any | None) -> None:
+    def _canary_old(self, scorer: Scorer | None) -> None:
         """With None the input is loaded for it: needed when only the export was left and the job folder was cleared."""
         directory = self.spec.job_dir / "canary-old"
         if not self.config.canary_positions or adopt(directory, key=self.spec.key) is not None:
             return
-        old = self._canary_logprobs(model or self._load_input())
+        old = self._canary_logprobs(scorer or self._load_input())
         self._commit(directory, "canary-old", lambda staging: canary.write_old(staging, old))
 
-    def _canary_logprobs(self, model: Any) -> Any:
+    def _canary_logprobs(self, scorer: Scorer) -> Any:
         rows = canary.canary_rows(self.batch, self.config.canary_positions)
-        return canary.row_logprobs(model, self.batch, rows, max_tokens=self.spec.execution.max_tokens_per_micro)
+        limit = self.spec.execution.max_tokens_per_micro
+        return canary.row_logprobs(scorer, self.batch, rows, max_tokens=limit, ranks=self.ranks)
 
     def _resume(self, model: Any, optimizer: torch.optim.AdamW) -> TrainerState:
         """State of the newest valid inner checkpoint of this job, or of its input."""
@@ -197,14 +209,14 @@ class Job:
 
         return self._commit(path, kind, write, global_step=state.global_step, event=event)
 
-    def _export(self, checkpoint: Sealed, model: Any) -> Sealed:
+    def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
         found = adopt(self.spec.policy_path, key=self.spec.key)
         if found is not None:
             return found
         self.progress.phase = "export"
         self._canary_old(None)
         dtype = DTYPES[self.config.export_dtype]
-        round_weights(model, dtype)
+        round_weights(scorer.model, dtype)
 
         def write(staging: Path) -> None:
             if self.config.canary_positions:
@@ -213,10 +225,10 @@ class Job:
                     batch=self.batch,
                     rows=canary.canary_rows(self.batch, self.config.canary_positions),
                     old=canary.read_old(self.spec.job_dir / "canary-old"),
-                    new=self._canary_logprobs(model),
+                    new=self._canary_logprobs(scorer),
                     positions=self.config.canary_positions,
                 )
-            write_policy(staging, model=model, dtype=dtype, architecture=self.given.architecture)
+            write_policy(staging, model=scorer.model, dtype=dtype, architecture=self.given.architecture)
 
         step = checkpoint.manifest["global_step"]
         facts = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}

@@ -14,22 +14,27 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from longhaul_trainer.batch.load import Batch
-from longhaul_trainer.step.forward import MicroBatch, label_logprobs
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.step.forward import MicroBatch, Scorer
 
 NAME = "prox.safetensors"
 Array = np.ndarray[Any, Any]
 
 
 def compute_prox(
-    model: Any, batch: Batch, micros: Iterator[MicroBatch], *, after_micro: Callable[[int], None]
+    scorer: Scorer, batch: Batch, micros: Iterator[MicroBatch], *, ranks: Ranks, after_micro: Callable[[int], None]
 ) -> Array:
-    """micros: every micro-batch of the batch, cut exactly as training cuts them. Returns F32 [T], 0.0 off the loss."""
+    """micros: this rank's micro-batches of the whole batch, cut exactly as training cuts them.
+
+    Returns F32 [T] of all ranks, 0.0 off the loss; each token is scored by one rank, so the sum is exact.
+    """
     prox = np.zeros(batch.tokens, dtype=np.float32)
     for done, micro in enumerate(micros, start=1):
         with torch.no_grad():
-            logprobs, _ = label_logprobs(model, micro, temperature=batch.temperature)
+            logprobs, _ = scorer(micro, batch.temperature)
         prox[micro.index] = logprobs.float().cpu().numpy()
         after_micro(done)
+    ranks.sum_array(torch.from_numpy(prox))
     return prox
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import json_bytes
 from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
+from longhaul_trainer.weight_files import WeightFiles, prefixed_weights
 
 SCHEMA = "longhaul.trainer-state/1"
 WEIGHTS = "state.safetensors"
@@ -82,14 +82,8 @@ def read_trainer_state(directory: Path) -> dict[str, Any]:
     return value
 
 
-def build_model(directory: Path, *, device: torch.device) -> Any:
-    """The checkpoint's architecture with its weights, without any optimizer."""
-    config = AutoConfig.from_pretrained(directory / HF)
-    model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
-    model.get_input_embeddings().padding_idx = None
-    model.eval().to(device)
-    load_weights(directory, model=model)
-    return model
+def checkpoint_weights(directory: Path) -> WeightFiles:
+    return prefixed_weights(directory / WEIGHTS, "weight.")
 
 
 def load_weights(directory: Path, *, model: Any) -> dict[str, torch.Tensor]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch.distributed.tensor import DTensor
 
 from longhaul_trainer.batch.load import Batch
-from longhaul_trainer.batch.micro import cut_micro_batches
+from longhaul_trainer.batch.micro import cut_micro_batches, share_out
 from longhaul_trainer.config import Config
-from longhaul_trainer.failures import DIVERGED, JobError
+from longhaul_trainer.failures import DIVERGED, INTERNAL, JobError
 from longhaul_trainer.objective.corrections import Correction, correct
 from longhaul_trainer.objective.losses import LossStats, cross_entropy, dapo
 from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
 from longhaul_trainer.objective.schedule import learning_rate
-from longhaul_trainer.step.forward import MicroBatch, gather_rows, label_logprobs
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.step.forward import MicroBatch, Scorer, gather_rows
 from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress
 from longhaul_trainer.step.state import TrainerState
@@ -31,8 +33,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Step:
-    """Sums over one mini-batch while its micro-batches pass by."""
+    """Sums over one mini-batch while its micro-batches pass by: this rank's, then, after `add_up`, everybody's."""
 
+    labels: int = 0
     loss: float = 0.0
     entropy: float = 0.0
     clip_low: int = 0
@@ -47,17 +50,57 @@ class Step:
         self.clip_high += stats.clip_high
         self.dual_clip += stats.dual_clip
         self.ratio_sum += float(stats.ratios.double().sum())
-        self.ratio_max = max(self.ratio_max, float(stats.ratios.max()))
+        self.ratio_max = max(self.ratio_max, float(stats.ratios.max()) if len(stats.ratios) else 0.0)
+
+    def add_up(self, ranks: Ranks) -> Step:
+        counts = [self.labels, self.clip_low, self.clip_high, self.dual_clip]
+        labels, clip_low, clip_high, dual_clip, loss, entropy, ratio_sum = ranks.sums(
+            [*counts, self.loss, self.entropy, self.ratio_sum]
+        )
+        ratio_max, first_gap = ranks.maxima([self.ratio_max, self.first_gap])
+        return Step(
+            labels=int(labels),
+            loss=loss,
+            entropy=entropy,
+            clip_low=int(clip_low),
+            clip_high=int(clip_high),
+            dual_clip=int(dual_clip),
+            ratio_sum=ratio_sum,
+            ratio_max=ratio_max,
+            first_gap=first_gap,
+        )
+
+
+def scatter_rows(
+    rows: Sequence[int], *, batch: Batch, label_mask: Array, max_tokens: int, ranks: Ranks
+) -> Iterator[MicroBatch]:
+    """Packs rows into micro-batches and yields those of this rank; label_mask: [T]."""
+    lengths = [batch.row_length(row) for row in rows]
+    micros = cut_micro_batches(lengths, max_tokens=max_tokens)
+    for cut in share_out(micros, lengths, ranks=ranks.dp)[ranks.dp_rank]:
+        yield gather_rows(
+            [rows[at] for at in cut],
+            offsets=batch.offsets,
+            input_ids=batch.input_ids,
+            label_mask=label_mask,
+            device=ranks.device,
+            cp=ranks.cp,
+            cp_rank=ranks.cp_rank,
+        )
 
 
 class Trainer:
-    """`prox` is F32 [T] for DAPO, None for RFT. `check_stop` raises where the job was asked to stop."""
+    """`prox` is F32 [T] for DAPO, None for RFT. `check_stop` raises where the job was asked to stop, on all ranks at once.
+
+    Every rank holds the whole batch and cuts it alike, runs the same number of passes, and adds its gradient to the others'.
+    """
 
     def __init__(
         self,
         *,
-        model: Any,
-        optimizer: torch.optim.AdamW,
+        scorer: Scorer,
+        ranks: Ranks,
+        optimizer: torch.optim.Optimizer,
         batch: Batch,
         config: Config,
         prox: Array | None,
@@ -65,7 +108,8 @@ class Trainer:
         progress: Progress,
         check_stop: Callable[[], None],
     ) -> None:
-        self.model = model
+        self.scorer = scorer
+        self.ranks = ranks
         self.optimizer = optimizer
         self.batch = batch
         self.config = config
@@ -80,16 +124,12 @@ class Trainer:
         return len(self.batch.minibatches) * self.config.epochs
 
     def micro_batches(self, minibatch: int) -> Iterator[MicroBatch]:
+        """This rank's part, as many as every other rank gets."""
         part = self.batch.minibatches[minibatch]
-        rows = list(range(part.first_row, part.first_row + part.rows))
-        for cut in cut_micro_batches([self.batch.row_length(row) for row in rows], max_tokens=self.max_tokens):
-            yield gather_rows(
-                [rows[at] for at in cut],
-                offsets=self.batch.offsets,
-                input_ids=self.batch.input_ids,
-                label_mask=self.batch.loss_mask,
-                device=self.model.device,
-            )
+        rows = range(part.first_row, part.first_row + part.rows)
+        yield from scatter_rows(
+            rows, batch=self.batch, label_mask=self.batch.loss_mask, max_tokens=self.max_tokens, ranks=self.ranks
+        )
 
     def all_micro_batches(self) -> Iterator[MicroBatch]:
         for minibatch in range(len(self.batch.minibatches)):
@@ -113,9 +153,11 @@ class Trainer:
             loss.backward()
             reach("after-backward")
             step.loss += float(loss.detach())
+            step.labels += len(micro.index)
             self.progress.emit("micro", done=number, tokens=len(micro.index), opt_step=state.global_step + 1)
+        step = step.add_up(self.ranks)
         norm = self._clip_gradient()
-        self._check_finite(step, norm, state)
+        self._check(step, norm, part.loss_tokens, state)
         self.optimizer.step()
         reach("after-update")
         metrics = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)
@@ -157,14 +199,15 @@ class Trainer:
         return correction, v
 
     def _loss(self, micro: MicroBatch, n_tokens: int, correction: Correction | None, step: Step) -> torch.Tensor:
-        logprobs, entropy = label_logprobs(self.model, micro, temperature=self.batch.temperature)
+        logprobs, entropy = self.scorer(micro, self.batch.temperature)
         step.entropy += float(entropy.double().sum())
         objective = self.config.objective
         if objective is None or correction is None or self.prox is None or self.batch.advantages is None:
             return cross_entropy(logprobs, n_tokens=n_tokens)
         device = logprobs.device
         prox = torch.from_numpy(self.prox[micro.index]).to(device)
-        step.first_gap = max(step.first_gap, float((logprobs.detach() - prox).abs().max()))
+        if len(prox):
+            step.first_gap = max(step.first_gap, float((logprobs.detach() - prox).abs().max()))
         loss, stats = dapo(
             logprobs,
             prox=prox,
@@ -178,10 +221,13 @@ class Trainer:
 
     def _clip_gradient(self) -> float:
         limit = self.config.optimizer.grad_clip
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if limit is None else limit)
-        return float(norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.scorer.parameters(), math.inf if limit is None else limit)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
-    def _check_finite(self, step: Step, norm: float, state: TrainerState) -> None:
+    def _check(self, step: Step, norm: float, n_tokens: int, state: TrainerState) -> None:
+        """The same figures on every rank, so all of them leave or none does."""
+        if step.labels != n_tokens:
+            raise JobError(INTERNAL, f"Expected each of {n_tokens} loss tokens once over all ranks, got {step.labels}")
         for name, value in (("loss", step.loss), ("grad_norm", norm)):
             if not math.isfinite(value):
                 self.progress.emit("alarm", metric=name, value=value, limit="finite", action="halt")
@@ -191,7 +237,7 @@ class Trainer:
         objective = self.config.objective
         if state.done or objective is None or objective.prox != "recompute":
             return
-        tolerance = FIRST_RATIO_TOLERANCE[self.model.device.type]
+        tolerance = FIRST_RATIO_TOLERANCE[self.ranks.device.type]
         if step.first_gap > tolerance:
             self.progress.emit("alarm", metric="first_ratio", value=step.first_gap, limit=tolerance, action="halt")
             raise JobError(

@@ -1,0 +1,124 @@
+"""Log-probability and entropy of given tokens straight from hidden states: the logits exist one chunk at a time.
+
+Unchunked, 16k tokens × 152k vocabulary is 10 GB for each fp32 copy. Here a chunk is TOKENS × VOCABULARY; the backward pass
+computes it again instead of keeping it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+TOKENS = 1024
+VOCABULARY = 8192
+
+
+class LogprobHead(nn.Linear):
+    """A language model's head that can also score. The class of an existing head is set to this one (`adopt_head`)."""
+
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, hidden: torch.Tensor, targets: torch.Tensor | None = None, temperature: float = 1.0
+    ) -> Any:
+        if targets is None:
+            return super().forward(hidden)
+        return label_logprobs(hidden, self.weight, targets, temperature)
+
+
+def adopt_head(head: nn.Module) -> None:
+    """In place, so that parameter names and ties stay. Scoring through the module lets FSDP gather its weight first."""
+    if type(head) is not nn.Linear or head.bias is not None:
+        raise ValueError(f"Expected the head to be a linear layer without bias, got {type(head).__name__}")
+    head.__class__ = LogprobHead
+
+
+def label_logprobs(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """hidden: [n, H]; weight: [V, H]; targets: [n]. Returns log-probability [n], with gradient, and entropy [n], without.
+
+    Both at `temperature`, fp32 (float64 for float64 inputs).
+    """
+    return _ChunkedHead.apply(hidden, weight, targets, temperature)  # pyright: ignore[reportReturnType]
+
+
+class _ChunkedHead(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        parts = [_score(hidden[rows], weight, targets[rows], temperature) for rows in _slices(len(targets), TOKENS)]
+        empty = hidden.new_zeros(0, dtype=_wide(hidden))
+        logprobs = torch.cat([empty, *(logprob for logprob, _, _ in parts)])
+        entropy = torch.cat([empty, *(entropy for _, entropy, _ in parts)])
+        ctx.temperature = temperature
+        ctx.save_for_backward(hidden, weight, targets, torch.cat([empty, *(total for _, _, total in parts)]))
+        ctx.mark_non_differentiable(entropy)
+        return logprobs, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
+        hidden, weight, targets, total = ctx.saved_tensors
+        to_hidden = torch.zeros_like(hidden) if ctx.needs_input_grad[0] else None
+        # Summed over token chunks in fp32: bf16 would drop the small ones.
+        to_weight = torch.zeros_like(weight, dtype=_wide(weight)) if ctx.needs_input_grad[1] else None
+        for rows in _slices(len(targets), TOKENS):
+            scale = (gradients[0][rows] / ctx.temperature)[:, None]
+            for words in _slices(len(weight), VOCABULARY):
+                logits = _logits(hidden[rows], weight[words], ctx.temperature)
+                slope = -torch.exp(logits - total[rows, None]) * scale
+                _add_at(slope, targets[rows] - words.start, scale)
+                slope = slope.to(hidden.dtype)
+                if to_hidden is not None:
+                    to_hidden[rows].addmm_(slope, weight[words])
+                if to_weight is not None:
+                    to_weight[words] += (slope.T @ hidden[rows]).to(to_weight.dtype)
+        return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None, None
+
+
+def _score(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One token chunk: log-probability, entropy and log-sum-exp, by a running maximum over vocabulary chunks.
+
+    Entropy = log Σ e^x − Σ x·e^x / Σ e^x; both sums are kept relative to the running maximum.
+    """
+    wide = _wide(hidden)
+    top = hidden.new_full((len(hidden),), -torch.inf, dtype=wide)
+    mass, moment, picked = (hidden.new_zeros(len(hidden), dtype=wide) for _ in range(3))
+    for words in _slices(len(weight), VOCABULARY):
+        logits = _logits(hidden, weight[words], temperature)
+        higher = torch.maximum(top, logits.amax(dim=1))
+        shrink = torch.exp(top - higher)
+        shares = torch.exp(logits - higher[:, None])
+        mass = mass * shrink + shares.sum(dim=1)
+        moment = moment * shrink + (shares * logits).sum(dim=1)
+        top = higher
+        inside = (targets >= words.start) & (targets < words.stop)
+        at = torch.where(inside, targets - words.start, 0)
+        picked = torch.where(inside, logits.gather(1, at[:, None])[:, 0], picked)
+    total = top + torch.log(mass)
+    return picked - total, total - moment / mass, total
+
+
+def _logits(hidden: torch.Tensor, weight: torch.Tensor, temperature: float) -> torch.Tensor:
+    logits = (hidden @ weight.T).to(_wide(hidden))
+    return logits if temperature == 1.0 else logits / temperature
+
+
+def _add_at(slope: torch.Tensor, at: torch.Tensor, values: torch.Tensor) -> None:
+    """slope[i, at[i]] += values[i] where at[i] lies inside."""
+    inside = (at >= 0) & (at < slope.shape[1])
+    safe = torch.where(inside, at, 0)
+    slope.scatter_add_(1, safe[:, None], torch.where(inside[:, None], values, 0.0).to(slope.dtype))
+
+
+def _slices(length: int, size: int) -> Iterator[slice]:
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+
+
+def _wide(tensor: torch.Tensor) -> torch.dtype:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32

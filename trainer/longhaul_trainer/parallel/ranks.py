@@ -1,0 +1,149 @@
+"""The processes of one job: who they are, how they agree, how they add up.
+
+A job of one process opens no group: every method is then the identity, and nothing of torch.distributed is touched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from longhaul_trainer.failures import INVALID_SPEC, UNAVAILABLE, JobError
+
+# How torchrun, our own spawn and every cluster launcher tell a process its place.
+PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """`cp` neighbouring ranks share each row; the others of the `world` take other micro-batches (data parallel)."""
+
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+    cp: int = 1
+    # All ranks in one dimension: parameters are sharded over it. None in a job of one process.
+    mesh: DeviceMesh | None = None
+    cp_group: dist.ProcessGroup | None = None
+
+    @property
+    def dp(self) -> int:
+        return self.world // self.cp
+
+    @property
+    def dp_rank(self) -> int:
+        return self.rank // self.cp
+
+    @property
+    def cp_rank(self) -> int:
+        return self.rank % self.cp
+
+    @property
+    def is_first(self) -> bool:
+        """This rank writes what is written once."""
+        return self.rank == 0
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """Each value added over all ranks, in float64; counts below 2^53 stay exact."""
+        return self._reduce(values, dist.ReduceOp.SUM)
+
+    def maxima(self, values: Sequence[float]) -> list[float]:
+        return self._reduce(values, dist.ReduceOp.MAX)
+
+    def any(self, flag: bool) -> bool:
+        """True on every rank when true on one: a lone rank that left would leave the others waiting for ever."""
+        return self.maxima([float(flag)])[0] > 0
+
+    def sum_array(self, values: torch.Tensor) -> torch.Tensor:
+        """A CPU tensor added over all ranks, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def barrier(self) -> None:
+        # A reduction on the CPU group: unlike NCCL's barrier it needs no device and cannot run ahead of the host.
+        self.any(False)
+
+    def gather(self, value: Any) -> list[Any]:
+        """One picklable value of every rank, in rank order, on every rank."""
+        if self.world == 1:
+            return [value]
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, value)
+        return found
+
+    def _reduce(self, values: Sequence[float], operation: Any) -> list[float]:
+        if self.world == 1:
+            return list(values)
+        tensor = torch.tensor(list(values), dtype=torch.float64)
+        dist.all_reduce(tensor, op=operation)
+        return tensor.tolist()
+
+
+def is_placed() -> bool:
+    """True in a process that a launcher started as one of several."""
+    return all(name in os.environ for name in PLACE)
+
+
+def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) -> Ranks:
+    """Joins the job's processes. `world` = nodes × ranks_per_node of the spec.
+
+    Raises JobError 64 where the launcher started another number, 69 where a device or the rendezvous is missing.
+    """
+    if world % cp:
+        raise JobError(INVALID_SPEC, f"Expected execution.cp to divide nodes × ranks_per_node = {world}, got {cp}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise JobError(UNAVAILABLE, "Expected a CUDA device, found none")
+    started = int(os.environ["WORLD_SIZE"]) if is_placed() else 1
+    if started != world:
+        raise JobError(
+            INVALID_SPEC, f"Expected {world} processes (nodes × ranks_per_node), the launcher started {started}"
+        )
+    if world == 1:
+        return Ranks(device=torch.device(device))
+    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if device == "cuda":
+        if local >= torch.cuda.device_count():
+            raise JobError(
+                UNAVAILABLE, f"Expected a CUDA device {local} for rank {rank}, found {torch.cuda.device_count()}"
+            )
+        torch.cuda.set_device(local)
+    try:
+        # Flags and counts travel between CPUs, also beside GPUs.
+        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+        mesh = init_device_mesh(device, (world,), mesh_dim_names=("world",))
+    except (RuntimeError, ValueError) as error:
+        raise JobError(UNAVAILABLE, f"Cannot join {world} processes as rank {rank}: {error}") from error
+    return Ranks(
+        device=torch.device(device, local if device == "cuda" else None),
+        rank=rank,
+        world=world,
+        cp=cp,
+        mesh=mesh,
+        cp_group=_context_group(rank=rank, world=world, cp=cp),
+    )
+
+
+def _context_group(*, rank: int, world: int, cp: int) -> dist.ProcessGroup | None:
+    """Neighbours share a row: on a node their all-to-all stays inside it. Every rank must make every group."""
+    if cp == 1:
+        return None
+    mine = None
+    for first in range(0, world, cp):
+        group = dist.new_group(list(range(first, first + cp)))
+        if first <= rank < first + cp:
+            mine = group
+    return mine
+
+
+def close_ranks(ranks: Ranks) -> None:
+    if ranks.world > 1 and dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,107 @@
+"""A model made ready for training: planned without memory, sharded, then filled slice by slice.
+
+The same way for a directory of weights, a checkpoint and random weights, for one process and for many ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from longhaul_trainer import attention
+from longhaul_trainer.hf_model import UnsupportedModel, check_layers
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.parallel.shard import local_rows, shard_model
+from longhaul_trainer.parallel.ulysses import check_heads
+from longhaul_trainer.step.forward import Scorer
+from longhaul_trainer.weight_files import WeightFiles
+
+# Families whose logits are the head applied to the last hidden state and whose attention takes our keywords.
+FAMILIES = ("llama", "qwen2", "qwen3")
+COMPUTE = {"cpu": torch.float32, "cuda": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Making:
+    """What may differ between two trainable models of one architecture."""
+
+    ranks: Ranks
+
+
+def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: Making) -> Scorer:
+    """architecture: a directory with config.json, or a config. weights: None leaves random ones.
+
+    Raises UnsupportedModel, OSError or ValueError, JobError 64 where context parallel does not fit the heads.
+    """
+    config = AutoConfig.from_pretrained(architecture) if isinstance(architecture, Path) else architecture
+    check_layers(config, architecture)
+    if config.model_type not in FAMILIES:
+        raise UnsupportedModel(f"Expected a model of {', '.join(FAMILIES)}, got {config.model_type} [{architecture}]")
+    ranks = making.ranks
+    check_heads(heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, cp=ranks.cp)
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
+    # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
+    model.get_input_embeddings().padding_idx = None
+    model.eval()
+    scorer = Scorer(model, cp_group=ranks.cp_group)
+    shard_model(scorer, model, ranks, compute=COMPUTE[ranks.device.type])
+    scorer.to_empty(device=ranks.device)
+    if config.tie_word_embeddings:
+        model.tie_weights()
+    _fill_buffers(model)
+    if weights is None:
+        _fill_random(model)
+    else:
+        fill_weights(model, weights)
+    return scorer
+
+
+def fill_weights(model: Any, weights: WeightFiles) -> None:
+    """Each rank reads its own rows. Raises ValueError where names or shapes differ from the model's."""
+    parameters = dict(model.named_parameters())
+    known = set(parameters) | ({"lm_head.weight"} if model.config.tie_word_embeddings else set())
+    odd = sorted((set(parameters) - set(weights.places)) | (set(weights.places) - known))
+    if odd:
+        raise ValueError(f"Expected the weights of {model.config.model_type}, found a difference at {odd[:3]}")
+    with weights.reading(), torch.no_grad():
+        for name, parameter in parameters.items():
+            if weights.shape(name) != list(parameter.shape):
+                raise ValueError(f"Expected {name} of shape {list(parameter.shape)}, found {weights.shape(name)}")
+            if isinstance(parameter, DTensor):
+                local = parameter.to_local()
+                rows = local_rows(parameter)
+                if rows.stop > rows.start:
+                    local.copy_(weights.read(name, rows))
+            else:
+                parameter.copy_(weights.read(name))
+
+
+def _fill_random(model: Any) -> None:
+    """Normal matrices, ones for norms, zeros for biases: the scale of a fresh model, from torch's seed."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            if parameter.ndim >= 2:
+                local.normal_(0.0, model.config.initializer_range)
+            else:
+                local.fill_(0.0 if name.endswith("bias") else 1.0)
+
+
+def _fill_buffers(model: Any) -> None:
+    """Rotary tables are in no checkpoint: made again on the CPU, in fp32, as a freshly built model has them."""
+    for path, module in model.named_modules():
+        buffers = dict(module.named_buffers(recurse=False))
+        if not buffers:
+            continue
+        if "inv_freq" not in buffers:
+            raise UnsupportedModel(f"Expected no buffers but rotary tables, found {sorted(buffers)} in {path}")
+        fresh: nn.Module = type(module)(config=model.config)
+        for name, buffer in fresh.named_buffers(recurse=False):
+            module.register_buffer(name, buffer.to(buffers[name].device), persistent=False)

@@ -1,0 +1,155 @@
+"""One optimizer step of the real trainer on a small batch, for comparison with `reference`; runs on any number of ranks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from job_files import make_config, make_draft, score_rows
+from reference import ReferenceStep, reference_step
+
+from longhaul_trainer.batch.accounts import InputPolicy
+from longhaul_trainer.batch.load import Batch, load_batch
+from longhaul_trainer.config import Config, parse_config
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.parallel.shard import whole
+from longhaul_trainer.step.state import TrainerState
+from longhaul_trainer.step.training import Trainer
+from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.weight_files import hugging_face_weights
+
+SWITCHES: dict[str, dict[str, Any]] = {
+    "safe": {"correction": "tis", "tis_cap": 2.0, "seq_mask": "none", "dual_clip": 3.0},
+    "icepop": {
+        "correction": "icepop",
+        "icepop_range": [0.5, 5.0],
+        "seq_mask": "geo",
+        "geo_range": [0.9, 1.1],
+        "dual_clip": 3.0,
+    },
+    "paper": {"correction": "none", "seq_mask": "none", "dual_clip": "none"},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Eight rows, one mini-batch. `objective`: a key of SWITCHES, or None for RFT."""
+
+    root: Path
+    policy: Path
+    objective: str | None = "safe"
+    temperature: float = 1.0
+    max_tokens: int = 100_000
+    cp: int = 1
+    making: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stage(self) -> str:
+        return "rft" if self.objective is None else "dapo"
+
+
+class Silent:
+    """Takes the place of the progress file."""
+
+    phase = "train"
+
+    def emit(self, event: str, **fields: Any) -> None:
+        pass
+
+
+def write_case(case: Case) -> None:
+    """Writes batch and config once; every rank and every layout reads the same files."""
+    draft = make_draft(case.policy, stage=case.stage, groups=2, size=4, batch_size=8, longest=40)
+    draft.manifest["sampling"]["temperature"] = case.temperature
+    # A policy that samples the pad token: masks must not come from ids.
+    ids, mask = draft.tensors["input_ids"], draft.tensors["loss_mask"]
+    ids[np.flatnonzero(mask)[::5]] = 0
+    rows = [part.tolist() for part in np.split(ids, draft.tensors["row_offsets"][1:-1])]
+    scores = np.concatenate(score_rows(case.policy, rows, case.temperature))
+    draft.tensors["behaviour_logprobs"] = np.where(mask == 1, scores, 0.0).astype(np.float32)
+    case.root.mkdir(parents=True, exist_ok=True)
+    sha = draft.write(case.root / "batch")
+    (case.root / "batch.sha").write_text(sha)
+    config = make_config(case.stage, epochs=1)
+    config["optimizer"]["grad_clip"] = "none"
+    if case.objective is not None:
+        bounds = {"profile": "safe", "prox": "recompute", "clip_low": 0.2, "clip_high": 0.28}
+        config["objective"] = {**bounds, **SWITCHES[case.objective]}
+    (case.root / "config.json").write_text(json.dumps(config))
+
+
+def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
+    """The batch, the config, and proximal log-probabilities far enough from the weights that every clip binds somewhere."""
+    config = parse_config((case.root / "config.json").read_bytes())
+    manifest = json.loads((case.root / "batch" / "batch.json").read_text())
+    batch = load_batch(
+        case.root / "batch",
+        manifest_sha256=(case.root / "batch.sha").read_text(),
+        stage=case.stage,
+        iteration=0,
+        batch_size=8,
+        tokenizer_sha256=manifest["tokenizer_sha256"],
+        vocab_size=manifest["vocab_size"],
+        policy=InputPolicy(version=None, manifest_sha256=manifest["policies"][0]["manifest_sha256"]),
+        max_policy_lag=config.max_policy_lag,
+    )
+    if case.objective is None or batch.behaviour_logprobs is None:
+        return batch, config, None
+    rng = np.random.default_rng(5)
+    spread = np.repeat(rng.choice([0.02, 0.8], batch.rows), np.diff(batch.offsets))
+    noise = (rng.normal(0, 1, batch.tokens) * spread).astype(np.float32)
+    return batch, config, np.where(batch.loss_mask == 1, batch.behaviour_logprobs + noise, 0).astype(np.float32)
+
+
+def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Gradients by parameter name, whole, and the step's metrics. Collective."""
+    ranks = ranks or Ranks(device=torch.device("cpu"))
+    batch, config, prox = open_case(case)
+    scorer = make_scorer(case.policy, hugging_face_weights(case.policy), Making(ranks=ranks, **case.making))
+    trainer = Trainer(
+        scorer=scorer,
+        ranks=ranks,
+        # Leaves the weights alone, so that gradients can be read at the point where they were taken.
+        optimizer=torch.optim.SGD(scorer.parameters(), lr=0.0),
+        batch=batch,
+        config=config,
+        prox=prox,
+        max_tokens=case.max_tokens,
+        progress=Silent(),  # pyright: ignore[reportArgumentType]
+        check_stop=lambda: None,
+    )
+    # Not the first step: the ratio is not 1 here.
+    state = trainer.run_step(TrainerState(global_step=1, done=1, metrics=[], alarms=[]))
+    named = {name: whole(p.grad) for name, p in scorer.model.named_parameters() if p.grad is not None}
+    return named, state.metrics[-1]
+
+
+def expect_case(case: Case) -> ReferenceStep:
+    batch, config, prox = open_case(case)
+    rows = []
+    for row in range(batch.rows):
+        span = slice(int(batch.offsets[row]), int(batch.offsets[row + 1]))
+        entry = {"ids": np.array(batch.input_ids[span]), "mask": np.array(batch.loss_mask[span])}
+        if prox is not None and batch.advantages is not None and batch.behaviour_logprobs is not None:
+            entry |= {
+                "advantages": batch.advantages[span],
+                "prox": prox[span],
+                "behaviour": batch.behaviour_logprobs[span],
+            }
+        rows.append(entry)
+    objective = config.raw.get("objective") if case.objective is not None else None
+    return reference_step(case.policy, rows, temperature=case.temperature, objective=objective)
+
+
+def worst_error(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    """Largest difference of any parameter's gradient, relative to the whole gradient's norm.
+
+    Relative to each parameter's own norm would measure rounding where a gradient nearly cancels.
+    """
+    assert found.keys() == expected.keys()
+    norm = torch.cat([value.double().flatten() for value in expected.values()]).norm()
+    return max(float((found[name].double() - expected[name].double()).norm() / norm) for name in expected)

@@ -1,0 +1,124 @@
+"""One step on several ranks over gloo: the same N, loss and gradient as the float64 reference, whatever the layout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gradient_case import Case, expect_case, run_case, worst_error, write_case
+from rank_processes import run_ranks
+from reference import ReferenceStep
+from tiny_policy import write_tiny_policy
+
+from longhaul_trainer.failures import JobError
+from longhaul_trainer.hf_model import load_model
+from longhaul_trainer.parallel.ranks import Ranks, open_ranks
+from longhaul_trainer.parallel.ulysses import check_heads
+from longhaul_trainer.step.forward import gather_rows
+from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.weight_files import hugging_face_weights
+
+TOLERANCE = 1e-6
+
+
+def step_on(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    return run_case(case, ranks)
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Case:
+    case = Case(tmp_path_factory.mktemp("safe"), policy, "safe", 0.7)
+    write_case(case)
+    return case
+
+
+@pytest.fixture(scope="module")
+def expected(case: Case) -> ReferenceStep:
+    return expect_case(case)
+
+
+# max_tokens 1: eight micro-batches. 100,000: one, so that a data parallel rank runs nothing but dummies.
+@pytest.mark.parametrize(("world", "cp", "max_tokens"), [(2, 1, 1), (2, 1, 100_000), (2, 2, 60), (4, 2, 1)])
+def test_layout_changes_neither_count_nor_loss_nor_gradient(
+    case: Case, expected: ReferenceStep, world: int, cp: int, max_tokens: int
+) -> None:
+    results = run_ranks(step_on, replace(case, max_tokens=max_tokens), world=world, cp=cp)
+    for found, metrics in results:
+        assert metrics["n_tokens"] == expected.n_tokens
+        assert metrics["loss"] == pytest.approx(expected.loss, rel=TOLERANCE, abs=TOLERANCE)
+        assert worst_error(found, expected.gradients) < TOLERANCE
+    assert results[0][1] == results[-1][1]
+
+
+def test_scarce_kv_heads_are_replicated_over_context_parallel_ranks(tmp_path: Path) -> None:
+    write_tiny_policy(tmp_path / "policy", family="qwen2", kv_heads=1)
+    case = Case(tmp_path / "case", tmp_path / "policy", None)
+    write_case(case)
+    (found, _), _ = run_ranks(step_on, case, world=2, cp=2)
+    assert worst_error(found, expect_case(case).gradients) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "cp", "fits"),
+    [(28, 4, 4, True), (28, 4, 28, True), (28, 4, 8, False), (28, 4, 7, False), (40, 8, 8, True), (64, 8, 3, False)],
+)
+def test_context_parallel_degree_must_fit_the_heads(heads: int, kv_heads: int, cp: int, fits: bool) -> None:
+    if fits:
+        check_heads(heads=heads, kv_heads=kv_heads, cp=cp)
+        return
+    with pytest.raises(JobError, match=r"execution\.cp to be one of \[1, 2, 4") as caught:
+        check_heads(heads=heads, kv_heads=kv_heads, cp=cp)
+    assert caught.value.code == 64
+
+
+def test_ranks_that_the_launcher_did_not_start_are_refused() -> None:
+    with pytest.raises(JobError, match="the launcher started 1") as caught:
+        open_ranks(device="cpu", world=2, cp=1)
+    assert caught.value.code == 64
+    with pytest.raises(JobError, match=r"execution\.cp to divide"):
+        open_ranks(device="cpu", world=2, cp=3)
+
+
+def scores_and_tables(ranks: Ranks, policy: Path, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scorer = make_scorer(policy, hugging_face_weights(policy), Making(ranks=ranks))
+    length = ids.shape[1]
+    micro = gather_rows(
+        [0],
+        offsets=np.array([0, length]),
+        input_ids=ids[0].numpy(),
+        label_mask=np.ones(length),
+        device=ranks.device,
+    )
+    with torch.no_grad():
+        return scorer(micro, 1.0)[0], scorer.model.base_model.rotary_emb.inv_freq
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_sharded_load_computes_what_a_plain_load_computes(tmp_path: Path, family: str) -> None:
+    """Rotary tables are in no checkpoint: after a load without memory they hold whatever was there."""
+    write_tiny_policy(tmp_path / "policy", family=family)
+    plain = load_model(tmp_path / "policy", device=torch.device("cpu"))
+    ids = torch.randint(0, 250, (1, 60), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        logits = plain(input_ids=ids, use_cache=False).logits[0, :-1]
+    expected = torch.log_softmax(logits, -1).gather(1, ids[0, 1:, None])[:, 0]
+    for scores, inv_freq in run_ranks(scores_and_tables, tmp_path / "policy", ids, world=2):
+        assert float((scores - expected).abs().max()) < 1e-6
+        assert torch.equal(inv_freq, plain.base_model.rotary_emb.inv_freq)
+
+
+def lonely_stop(ranks: Ranks) -> list[Any]:
+    return [
+        ranks.any(ranks.rank == 1),
+        ranks.sums([ranks.rank, 0.5]),
+        ranks.maxima([-ranks.rank]),
+        ranks.gather("ab"[ranks.rank]),
+    ]
+
+
+def test_what_one_rank_knows_all_ranks_agree_on() -> None:
+    assert run_ranks(lonely_stop, world=2) == [[True, [1.0, 1.0], [0.0], ["a", "b"]]] * 2
