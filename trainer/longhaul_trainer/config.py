@@ -8,6 +8,7 @@ from typing import Any
 
 from longhaul_trainer.failures import INVALID_SPEC, JobError
 from longhaul_trainer.fields import Fields
+from longhaul_trainer.rope import Yarn
 
 SCHEMA = "longhaul.config/1"
 LOSS_VERSION = 1
@@ -42,6 +43,8 @@ class Optimizer:
     eps: float
     weight_decay: float
     grad_clip: float | None
+    # Dtype of both moments between updates.
+    states: str
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,12 @@ class Schedule:
     warmup_steps: int
     total_steps: int
     end_lr: float
+
+
+@dataclass(frozen=True)
+class LoraOptions:
+    rank: int
+    alpha: float
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,8 @@ class Config:
     schedule: Schedule
     export_dtype: str
     canary_positions: int
+    rope: Yarn | None
+    lora: LoraOptions | None
     raw: dict[str, Any] = field(repr=False)
 
 
@@ -78,8 +89,6 @@ def parse_config(data: bytes) -> Config:
     top.choice("schema", (SCHEMA,))
     top.choice("loss_version", (LOSS_VERSION,))
     stage = top.choice("stage", ("rft", "dapo"))
-    if top.take("rope", None) is not None:
-        top.refuse("Expected config.rope to be null: a rope override is not in this build")
     config = Config(
         seed=top.whole("seed"),
         stage=stage,
@@ -92,6 +101,8 @@ def parse_config(data: bytes) -> Config:
         schedule=_schedule(top.inner("schedule")),
         export_dtype=_export(top.take("export", None)),
         canary_positions=_canary(top.take("canary", None)),
+        rope=_rope(top.take("rope", None)),
+        lora=_lora(top.take("lora", None)),
         raw=value,
     )
     top.finish()
@@ -144,6 +155,7 @@ def _optimizer(fields: Fields) -> Optimizer:
         eps=fields.number("eps", open_end=True),
         weight_decay=fields.number("weight_decay"),
         grad_clip=fields.number_or_none("grad_clip", above=0.0),
+        states=fields.choice("states", ("float32", "bfloat16"), "float32"),
     )
     if not all(0 <= beta < 1 for beta in optimizer.betas):
         fields.refuse(f"Expected `betas` in [0, 1), got {list(optimizer.betas)}")
@@ -163,6 +175,27 @@ def _schedule(fields: Fields) -> Schedule:
     )
     fields.finish()
     return schedule
+
+
+def _rope(value: Any) -> Yarn | None:
+    if value is None:
+        return None
+    fields = Fields(value, where="config.rope", code=INVALID_SPEC)
+    fields.choice("type", ("yarn",))
+    yarn = Yarn(factor=fields.number("factor", least=1.0), original_max=fields.whole("original_max", least=1))
+    fields.finish()
+    return yarn
+
+
+def _lora(value: Any) -> LoraOptions | None:
+    """Adapters on every linear layer of the decoder; alpha is twice the rank where it is not given."""
+    if value is None:
+        return None
+    fields = Fields(value, where="config.lora", code=INVALID_SPEC)
+    rank = fields.whole("rank", least=1)
+    lora = LoraOptions(rank=rank, alpha=fields.number("alpha", 2.0 * rank, open_end=True))
+    fields.finish()
+    return lora
 
 
 def _export(value: Any) -> str:

@@ -16,9 +16,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from longhaul_trainer import attention
 from longhaul_trainer.hf_model import UnsupportedModel, check_layers
+from longhaul_trainer.lora import Lora, adopt_lora, fill_adapters, is_adapter
 from longhaul_trainer.parallel.ranks import Ranks
-from longhaul_trainer.parallel.shard import local_rows, shard_model
+from longhaul_trainer.parallel.shard import shard_model
 from longhaul_trainer.parallel.ulysses import check_heads
+from longhaul_trainer.recompute import recompute_layers
+from longhaul_trainer.rope import Yarn, apply_yarn
 from longhaul_trainer.step.forward import Scorer
 from longhaul_trainer.weight_files import WeightFiles
 
@@ -29,9 +32,14 @@ COMPUTE = {"cpu": torch.float32, "cuda": torch.bfloat16}
 
 @dataclass(frozen=True)
 class Making:
-    """What may differ between two trainable models of one architecture."""
+    """What may differ between two trainable models of one architecture. `seed` fills fresh adapters."""
 
     ranks: Ranks
+    rope: Yarn | None = None
+    lora: Lora | None = None
+    ac: str = "none"
+    offloads_activations: bool = False
+    seed: int = 0
 
 
 def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: Making) -> Scorer:
@@ -44,12 +52,16 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: M
     if config.model_type not in FAMILIES:
         raise UnsupportedModel(f"Expected a model of {', '.join(FAMILIES)}, got {config.model_type} [{architecture}]")
     ranks = making.ranks
+    apply_yarn(config, making.rope)
     check_heads(heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, cp=ranks.cp)
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
     # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
     model.get_input_embeddings().padding_idx = None
     model.eval()
+    if making.lora is not None:
+        adopt_lora(model, making.lora)
+    recompute_layers(model, mode=making.ac, offload=making.offloads_activations)
     scorer = Scorer(model, cp_group=ranks.cp_group)
     shard_model(scorer, model, ranks, compute=COMPUTE[ranks.device.type])
     scorer.to_empty(device=ranks.device)
@@ -59,28 +71,27 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: M
     if weights is None:
         _fill_random(model)
     else:
-        fill_weights(model, weights)
+        fill_weights(model, weights, seed=making.seed)
     return scorer
 
 
-def fill_weights(model: Any, weights: WeightFiles) -> None:
-    """Each rank reads its own rows. Raises ValueError where names or shapes differ from the model's."""
+def fill_weights(model: Any, weights: WeightFiles, *, seed: int = 0) -> None:
+    """Each rank reads its own rows. Adapters that the files lack are fresh ones.
+
+    Raises ValueError where names or shapes differ from the model's.
+    """
     parameters = dict(model.named_parameters())
+    if not any(is_adapter(name) for name in weights.places):
+        fill_adapters(model, seed=seed)
+        parameters = {name: parameter for name, parameter in parameters.items() if not is_adapter(name)}
     known = set(parameters) | ({"lm_head.weight"} if model.config.tie_word_embeddings else set())
     odd = sorted((set(parameters) - set(weights.places)) | (set(weights.places) - known))
     if odd:
         raise ValueError(f"Expected the weights of {model.config.model_type}, found a difference at {odd[:3]}")
     with weights.reading(), torch.no_grad():
         for name, parameter in parameters.items():
-            if weights.shape(name) != list(parameter.shape):
-                raise ValueError(f"Expected {name} of shape {list(parameter.shape)}, found {weights.shape(name)}")
-            if isinstance(parameter, DTensor):
-                local = parameter.to_local()
-                rows = local_rows(parameter)
-                if rows.stop > rows.start:
-                    local.copy_(weights.read(name, rows))
-            else:
-                parameter.copy_(weights.read(name))
+            local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+            local.copy_(weights.read_like(name, parameter))
 
 
 def _fill_random(model: Any) -> None:

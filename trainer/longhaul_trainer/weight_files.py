@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch.distributed.tensor import DTensor
+
+from longhaul_trainer.parallel.shard import local_rows
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -18,15 +21,15 @@ INDEX = "model.safetensors.index.json"
 
 @dataclass
 class WeightFiles:
-    """`places`: name → (file, key in it). Opened by `reading()`."""
+    """`places`: name → (file, key in it) of each part, in order of their rows. Opened by `reading()`."""
 
-    places: dict[str, tuple[Path, str]]
+    places: dict[str, list[tuple[Path, str]]]
     _open: dict[Path, Any] = field(default_factory=dict)
 
     @contextmanager
     def reading(self) -> Iterator[WeightFiles]:
         with ExitStack() as stack:
-            for path in sorted({path for path, _ in self.places.values()}):
+            for path in sorted({path for parts in self.places.values() for path, _ in parts}):
                 self._open[path] = stack.enter_context(safe_open(path, framework="pt"))
             try:
                 yield self
@@ -34,15 +37,32 @@ class WeightFiles:
                 self._open.clear()
 
     def shape(self, name: str) -> list[int]:
-        path, key = self.places[name]
-        return self._open[path].get_slice(key).get_shape()
+        shapes = [part.get_shape() for part in self._parts(name)]
+        return shapes[0] if len(shapes) == 1 else [sum(shape[0] for shape in shapes), *shapes[0][1:]]
 
-    def read(self, name: str, rows: slice | None = None) -> torch.Tensor:
-        """fp32. `rows`: part of the first dimension."""
-        path, key = self.places[name]
-        if rows is None:
-            return self._open[path].get_tensor(key).float()
-        return self._open[path].get_slice(key)[rows.start : rows.stop].float()
+    def read_like(self, name: str, example: torch.Tensor) -> torch.Tensor:
+        """This rank's part of a tensor of `example`'s sharding, on the CPU, in the file's dtype.
+
+        Raises ValueError where the file's tensor has another shape.
+        """
+        if self.shape(name) != list(example.shape):
+            raise ValueError(f"Expected {name} of shape {list(example.shape)}, found {self.shape(name)}")
+        if isinstance(example, DTensor):
+            return self._read_rows(name, local_rows(example))
+        return self._read_rows(name, slice(0, example.shape[0]))
+
+    def _read_rows(self, name: str, rows: slice) -> torch.Tensor:
+        found, first = [], 0
+        for part in self._parts(name):
+            height = part.get_shape()[0]
+            begin, end = max(rows.start, first), min(rows.stop, first + height)
+            # An empty slice keeps the other dimensions where this rank holds no row at all.
+            found.append(part[max(0, begin - first) : max(0, end - first)])
+            first += height
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _parts(self, name: str) -> list[Any]:
+        return [self._open[path].get_slice(key) for path, key in self.places[name]]
 
 
 def hugging_face_weights(directory: Path) -> WeightFiles:
@@ -50,15 +70,19 @@ def hugging_face_weights(directory: Path) -> WeightFiles:
     index = directory / INDEX
     if index.is_file():
         names = json.loads(index.read_text())["weight_map"]
-        return WeightFiles({name: (directory / file, name) for name, file in names.items()})
+        return WeightFiles({name: [(directory / file, name)] for name, file in names.items()})
     path = directory / SINGLE
     if not path.is_file():
         raise OSError(f"Expected {SINGLE} or {INDEX} in {directory}")
-    return prefixed_weights(path, "")
+    return prefixed_weights([path], "")
 
 
-def prefixed_weights(path: Path, prefix: str) -> WeightFiles:
-    """Of one file in which the model's names follow `prefix`; other tensors are left alone."""
-    with safe_open(path, framework="pt") as file:
-        keys = list(file.keys())
-    return WeightFiles({key.removeprefix(prefix): (path, key) for key in keys if key.startswith(prefix)})
+def prefixed_weights(paths: Iterable[Path], prefix: str) -> WeightFiles:
+    """Of files that each hold a part of every tensor; the model's names follow `prefix`, other tensors are left alone."""
+    places: dict[str, list[tuple[Path, str]]] = {}
+    for path in paths:
+        with safe_open(path, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118
+                if key.startswith(prefix):
+                    places.setdefault(key.removeprefix(prefix), []).append((path, key))
+    return WeightFiles(places)

@@ -22,9 +22,11 @@ import torch
 from job_files import TRAINER, die_with_parent, sha256
 from tiny_policy import write_tiny_policy
 
-from longhaul_trainer.hf_model import load_model
+from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.serve.draws import sample_rows, uniform
-from longhaul_trainer.step.forward import gather_rows, label_logprobs
+from longhaul_trainer.step.forward import gather_rows
+from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.weight_files import hugging_face_weights
 
 END = 258
 
@@ -167,8 +169,9 @@ def test_logprobs_of_whole_episodes_agree_with_the_trainer(server: Server, polic
         label_mask=np.concatenate([mask for _, _, mask in episodes]),
         device=torch.device("cpu"),
     )
+    scorer = make_scorer(policy, hugging_face_weights(policy), Making(ranks=Ranks(device=torch.device("cpu"))))
     with torch.no_grad():
-        found, _ = label_logprobs(load_model(policy, device=torch.device("cpu")), micro, temperature=0.8)
+        found, _ = scorer(micro, 0.8)
     sampled = np.concatenate([logprobs for _, logprobs, _ in episodes])[micro.index]
     assert np.abs(found.numpy() - sampled).max() < 1e-5
 

@@ -6,16 +6,18 @@ A job of one process opens no group: every method is then the identity, and noth
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from longhaul_trainer.failures import INVALID_SPEC, UNAVAILABLE, JobError
+from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError
+
+T = TypeVar("T")
 
 # How torchrun, our own spawn and every cluster launcher tell a process its place.
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -79,6 +81,28 @@ class Ranks:
         dist.all_gather_object(found, value)
         return found
 
+    def first(self, work: Callable[[], T]) -> T:
+        """Runs `work` on the first rank alone and gives its picklable result, or its JobError, to every rank."""
+        if self.world == 1:
+            return work()
+        answer: Any = None
+        failure: Exception | None = None
+        if self.is_first:
+            try:
+                answer = (None, work())
+            except JobError as error:
+                answer, failure = ((error.code, error.message), None), error
+            except Exception as error:
+                answer, failure = ((INTERNAL, f"The first rank failed: {error}"), None), error
+        found = [answer]
+        dist.broadcast_object_list(found, src=0)
+        if failure is not None:
+            raise failure
+        problem, result = found[0]
+        if problem is not None:
+            raise JobError(*problem)
+        return result
+
     def _reduce(self, values: Sequence[float], operation: Any) -> list[float]:
         if self.world == 1:
             return list(values)
@@ -123,7 +147,7 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
     except (RuntimeError, ValueError) as error:
         raise JobError(UNAVAILABLE, f"Cannot join {world} processes as rank {rank}: {error}") from error
     return Ranks(
-        device=torch.device(device, local if device == "cuda" else None),
+        device=torch.device("cuda", local) if device == "cuda" else torch.device(device),
         rank=rank,
         world=world,
         cp=cp,
@@ -136,7 +160,7 @@ def _context_group(*, rank: int, world: int, cp: int) -> dist.ProcessGroup | Non
     """Neighbours share a row: on a node their all-to-all stays inside it. Every rank must make every group."""
     if cp == 1:
         return None
-    mine = None
+    mine: Any = None
     for first in range(0, world, cp):
         group = dist.new_group(list(range(first, first + cp)))
         if first <= rank < first + cp:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,15 @@ from longhaul_trainer.failures import (
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.points import reach
-from longhaul_trainer.step.progress import Progress
+from longhaul_trainer.step.progress import Progress, Silent
 from longhaul_trainer.step.spec import Spec, read_spec
 from longhaul_trainer.step.stop import StopFlag
 
+EXIT = "exit.json"
+# Codes with which the first rank may end because another one died; that one's own report says more.
+BY_OTHERS = (INTERNAL, IO_ERROR, STOPPED)
+DEFAULT_RANK_TIMEOUT_S = 600.0
+AnyProgress = Progress | Silent
 EXIT_SCHEMA = "longhaul.exit/1"
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -48,17 +54,29 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
         print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
         return error.code
     attempt_dir = spec.job_dir / "attempts" / str(spec.fence)
+    # A dry run looks at files only and needs no other ranks.
+    rank = 0 if dry_run else int(os.environ.get("RANK", "0"))
+    began = time.time()
     try:
-        progress = Progress(attempt_dir, spec.fence)
+        progress = Progress(attempt_dir, spec.fence) if rank == 0 else Silent()
     except OSError as error:
         print(f"Cannot write to {attempt_dir}: {error}", file=sys.stderr)
         return OUTPUT_UNWRITABLE
     code, message, facts = _attempt(spec, progress, stop, dry_run)
     progress.close()
-    return _finish(attempt_dir, spec, progress, code, message, facts)
+    if rank != 0 and (code == OK or (attempt_dir / EXIT).exists()):
+        return code
+    if rank == 0 and code in BY_OTHERS and _has_report_since(attempt_dir / EXIT, began):
+        # Another rank failed first and said why; this one only lost its company.
+        return json.loads((attempt_dir / EXIT).read_text())["code"]
+    return _finish(attempt_dir, spec, progress, code, message, {**facts, "rank": rank} if rank else facts)
 
 
-def _attempt(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> tuple[int, str, dict[str, Any]]:
+def _has_report_since(path: Path, began: float) -> bool:
+    return path.is_file() and path.stat().st_mtime >= began
+
+
+def _attempt(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> tuple[int, str, dict[str, Any]]:
     try:
         return OK, "", _run(spec, progress, stop, dry_run)
     except JobError as error:
@@ -100,13 +118,29 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def _run(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
+def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
     progress.emit("started", job_id=spec.job_id, key=spec.key, attempt=spec.attempt, layout=spec.execution.layout())
-    if (found := _find_committed(spec)) is not None:
-        return found
-    lease = Lease(spec.job_dir, spec.fence)
-    if not dry_run:
-        lease.acquire()
+    if spec.execution.ranks == 1 or dry_run:
+        # One process answers for a committed job without the seconds that torch's import takes.
+        if (found := _find_committed(spec)) is not None:
+            return found
+        lease = Lease(spec.job_dir, spec.fence)
+        if not dry_run:
+            lease.acquire()
+        ranks = None
+    else:
+        from longhaul_trainer.parallel.ranks import open_ranks
+
+        ranks = open_ranks(
+            device=spec.execution.device,
+            world=spec.execution.ranks,
+            cp=spec.execution.cp,
+            timeout_s=spec.execution.stall_s or DEFAULT_RANK_TIMEOUT_S,
+        )
+        if (found := ranks.first(lambda: _find_committed(spec))) is not None:
+            return found
+        lease = Lease(spec.job_dir, spec.fence)
+        ranks.first(lease.acquire)
     reach("started")
     # Imported late: a job that is already committed answers without numpy and torch.
     from longhaul_trainer.batch.load import load_batch
@@ -127,14 +161,21 @@ def _run(spec: Spec, progress: Progress, stop: StopFlag, dry_run: bool) -> dict[
     )
     if dry_run:
         return _plan(spec, config, batch)
-    stop.check()
+    if ranks is None:
+        # Several ranks agree on it at the first micro-batch.
+        stop.check()
     if spec.execution.deterministic:
         # cuBLAS reads it once, at its first use.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
+    from longhaul_trainer.parallel.ranks import open_ranks
     from longhaul_trainer.step.job import Job
 
-    job = Job(spec=spec, config=config, given=given, batch=batch, progress=progress, lease=lease, stop=stop)
+    if ranks is None:
+        ranks = open_ranks(device=spec.execution.device, world=1, cp=1)
+    job = Job(
+        spec=spec, config=config, given=given, batch=batch, progress=progress, lease=lease, stop=stop, ranks=ranks
+    )
     checkpoint, policy, state = job.run()
     return {
         **_outputs(spec, checkpoint, policy),
@@ -197,7 +238,7 @@ def _plan(spec: Spec, config: Config, batch: Any) -> dict[str, Any]:
     return {"outcome": "dry-run", **plan}
 
 
-def _say_end(progress: Progress, code: int, message: str, facts: dict[str, Any]) -> None:
+def _say_end(progress: AnyProgress, code: int, message: str, facts: dict[str, Any]) -> None:
     if code == STOPPED:
         progress.emit("sigterm", message=message)
     if code == OK:
@@ -206,7 +247,9 @@ def _say_end(progress: Progress, code: int, message: str, facts: dict[str, Any])
         progress.emit("failed", code=code, **{"class": CLASSES[code]}, message=message[:1500])
 
 
-def _finish(attempt_dir: Path, spec: Spec, progress: Progress, code: int, message: str, facts: dict[str, Any]) -> int:
+def _finish(
+    attempt_dir: Path, spec: Spec, progress: AnyProgress, code: int, message: str, facts: dict[str, Any]
+) -> int:
     if code != OK:
         print(f"{CLASSES[code]}: {message}", file=sys.stderr)
     # On a full disk the code is still to be said by the process status.
@@ -226,7 +269,7 @@ def _finish(attempt_dir: Path, spec: Spec, progress: Progress, code: int, messag
         **facts,
     }
     try:
-        write_durably(attempt_dir / "exit.json", json_bytes(report))
+        write_durably(attempt_dir / EXIT, json_bytes(report))
     except OSError as error:
         print(f"Cannot write exit.json: {error}", file=sys.stderr)
         return OUTPUT_UNWRITABLE if code == OK else code

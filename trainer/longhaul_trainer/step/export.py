@@ -11,6 +11,9 @@ import torch
 
 from longhaul_trainer.directory import json_bytes
 from longhaul_trainer.hf_model import TOKENIZER_FILES
+from longhaul_trainer.lora import is_adapter
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.parallel.shard import whole_tensors
 
 GENERATION = "generation_config.json"
 END_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -45,14 +48,23 @@ def round_weights(model: Any, dtype: torch.dtype) -> None:
             parameter.copy_(parameter.to(dtype).float())
 
 
-def write_policy(directory: Path, *, model: Any, dtype: torch.dtype, architecture: Path) -> None:
-    """Weights in `dtype`, config readable by old and new engines, tokenizer unchanged."""
-    model.to(dtype).save_pretrained(directory)
+def policy_weights(model: Any, dtype: torch.dtype, ranks: Ranks) -> dict[str, torch.Tensor]:
+    """Rounded and whole on the first rank, without adapters (`merge_adapters` comes first). Collective."""
+    named = ((name, p.detach().to(dtype)) for name, p in model.named_parameters() if not is_adapter(name))
+    return whole_tensors(named, ranks)
+
+
+def write_policy(
+    directory: Path, *, model: Any, weights: dict[str, torch.Tensor], dtype: torch.dtype, architecture: Path
+) -> None:
+    """Config readable by old and new engines, tokenizer unchanged."""
+    model.save_pretrained(directory, state_dict=weights)
     (directory / GENERATION).unlink(missing_ok=True)
     copy_tokenizer(architecture, directory)
     copy_generation_ids(architecture, directory)
     path = directory / "config.json"
-    path.write_bytes(json_bytes(with_both_rope_forms(json.loads(path.read_text()))))
+    config = {**json.loads(path.read_text()), "dtype": str(dtype).removeprefix("torch.")}
+    path.write_bytes(json_bytes(with_both_rope_forms(config)))
 
 
 def with_both_rope_forms(config: dict[str, Any]) -> dict[str, Any]:

@@ -10,22 +10,24 @@ from typing import Any
 
 import torch
 import transformers
+from torch.distributed.tensor import DTensor
 
 from longhaul_trainer import VERSION
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import Sealed, json_bytes
-from longhaul_trainer.failures import INPUT_UNUSABLE, UNAVAILABLE, JobError
+from longhaul_trainer.failures import INPUT_UNUSABLE, STOPPED, JobError
 from longhaul_trainer.hf_model import UnsupportedModel
+from longhaul_trainer.lora import Lora, merge_adapters
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step import canary
 from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
-from longhaul_trainer.step.export import copy_architecture, round_weights, write_policy
+from longhaul_trainer.step.export import copy_architecture, policy_weights, round_weights, write_policy
 from longhaul_trainer.step.forward import Scorer
 from longhaul_trainer.step.inputs import HF, JobInput
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.points import reach
-from longhaul_trainer.step.progress import Progress
+from longhaul_trainer.step.progress import Progress, Silent
 from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
 from longhaul_trainer.step.spec import Spec
 from longhaul_trainer.step.state import (
@@ -37,7 +39,9 @@ from longhaul_trainer.step.state import (
     read_metrics,
     read_trainer_state,
     restore_random_state,
-    write_state,
+    shard_name,
+    write_facts,
+    write_shard,
 )
 from longhaul_trainer.step.stop import StopFlag
 from longhaul_trainer.step.training import Trainer
@@ -56,9 +60,10 @@ class Job:
         config: Config,
         given: JobInput,
         batch: Batch,
-        progress: Progress,
+        progress: Progress | Silent,
         lease: Lease,
         stop: StopFlag,
+        ranks: Ranks,
     ) -> None:
         self.spec = spec
         self.config = config
@@ -67,8 +72,8 @@ class Job:
         self.progress = progress
         self.lease = lease
         self.stop = stop
-        self.device = _prepare_device(spec)
-        self.ranks = Ranks(device=self.device)
+        self.ranks = ranks
+        _prepare_torch(spec)
         self.facts = {
             "key": spec.key,
             "job_id": spec.job_id,
@@ -82,23 +87,23 @@ class Job:
 
     def run(self) -> tuple[Sealed, Sealed, TrainerState]:
         """Returns checkpoint, policy and final state, all committed."""
-        checkpoint = adopt(self.spec.checkpoint_path, key=self.spec.key)
+        checkpoint = self._adopt(self.spec.checkpoint_path)
         if checkpoint is None:
             checkpoint, scorer = self._train()
         else:
             # An earlier attempt was cut between the two commits: weights are final, only the export is missing.
             scorer = self._load(checkpoint.path, is_checkpoint=True)
         policy = self._export(checkpoint, scorer)
-        shutil.rmtree(self.spec.job_dir / "inner", ignore_errors=True)
+        for scratch in ("inner", "shards"):
+            self.ranks.first(lambda name=scratch: shutil.rmtree(self.spec.job_dir / name, ignore_errors=True))
         return checkpoint, policy, _read_state(checkpoint.path)
 
     def _train(self) -> tuple[Sealed, Scorer]:
         scorer = self._load_input()
         model = scorer.model
-        optimizer = build_optimizer(model, self.config)
+        optimizer = build_optimizer(model, self.config, host=self.spec.execution.offloads_optimizer)
         if self.config.optimizer_init == "carry":
-            tensors = load_weights(self.given.sealed.path, model=model)
-            load_optimizer(self.given.sealed.path, tensors, model=model, optimizer=optimizer)
+            load_optimizer(self.given.sealed.path, model=model, optimizer=optimizer)
         torch.manual_seed(self.config.seed + self.spec.global_step)
         trainer = Trainer(
             scorer=scorer,
@@ -109,7 +114,7 @@ class Job:
             prox=None,
             max_tokens=self.spec.execution.max_tokens_per_micro,
             progress=self.progress,
-            check_stop=self.stop.check,
+            check_stop=self._check_stop,
         )
         # Before any inner checkpoint is loaded: both need the input weights.
         trainer.prox = self._prox(trainer)
@@ -117,18 +122,36 @@ class Job:
         state = self._resume(model, optimizer)
         self.progress.phase = "train"
         while state.done < trainer.total_steps:
-            self.stop.check()
-            self.lease.check()
+            self._check_stop()
+            self.ranks.first(self.lease.check)
             state = trainer.run_step(state)
             if state.done < trainer.total_steps and state.done % self.spec.execution.inner_every == 0:
                 self._save_inner(model, optimizer, state)
         self.progress.phase = "commit"
-        self.stop.check()
+        self._check_stop()
         return self._save(self.spec.checkpoint_path, "checkpoint", model, optimizer, state, event="committed"), scorer
+
+    def _adopt(self, directory: Path) -> Sealed | None:
+        return self.ranks.first(lambda: adopt(directory, key=self.spec.key))
+
+    def _check_stop(self) -> None:
+        """On all ranks or on none: a lone rank that left would leave the others waiting."""
+        if self.ranks.any(self.stop.is_asked):
+            self.stop.check()
+            raise JobError(STOPPED, "Stopped before the final commit: another rank got SIGTERM")
 
     def _load(self, directory: Path, *, is_checkpoint: bool) -> Scorer:
         weights = checkpoint_weights(directory) if is_checkpoint else hugging_face_weights(directory)
-        return make_scorer(directory / HF if is_checkpoint else directory, weights, Making(ranks=self.ranks))
+        lora = self.config.lora
+        making = Making(
+            ranks=self.ranks,
+            rope=self.config.rope,
+            lora=None if lora is None else Lora(rank=lora.rank, alpha=lora.alpha),
+            ac=self.spec.execution.ac,
+            offloads_activations=self.spec.execution.offloads_activations,
+            seed=self.config.seed,
+        )
+        return make_scorer(directory / HF if is_checkpoint else directory, weights, making)
 
     def _load_input(self) -> Scorer:
         self.progress.phase = "load"
@@ -142,10 +165,14 @@ class Job:
             "loaded",
             seconds=round(time.monotonic() - began, 3),
             parameters=sum(p.numel() for p in model.parameters()),
-            parameter_sum=float(sum(p.double().sum().item() for p in model.parameters())),
+            parameter_sum=self._sum_parameters(model),
         )
         reach("loaded")
         return scorer
+
+    def _sum_parameters(self, model: Any) -> float:
+        local = (p.to_local() if isinstance(p, DTensor) else p for p in model.parameters())
+        return self.ranks.sums([float(sum(p.double().sum().item() for p in local))])[0]
 
     def _prox(self, trainer: Trainer) -> Any:
         objective = self.config.objective
@@ -155,11 +182,11 @@ class Job:
             return self.batch.behaviour_logprobs
         self.progress.phase = "prox"
         directory = self.spec.job_dir / "prox"
-        if adopt(directory, key=self.spec.key) is None:
+        if self._adopt(directory) is None:
 
             def after_micro(done: int) -> None:
                 reach("prox")
-                self.stop.check()
+                self._check_stop()
                 self.progress.emit("prox", done=done)
 
             prox = compute_prox(
@@ -171,7 +198,7 @@ class Job:
     def _canary_old(self, scorer: Scorer | None) -> None:
         """With None the input is loaded for it: needed when only the export was left and the job folder was cleared."""
         directory = self.spec.job_dir / "canary-old"
-        if not self.config.canary_positions or adopt(directory, key=self.spec.key) is not None:
+        if not self.config.canary_positions or self._adopt(directory) is not None:
             return
         old = self._canary_logprobs(scorer or self._load_input())
         self._commit(directory, "canary-old", lambda staging: canary.write_old(staging, old))
@@ -181,54 +208,76 @@ class Job:
         limit = self.spec.execution.max_tokens_per_micro
         return canary.row_logprobs(scorer, self.batch, rows, max_tokens=limit, ranks=self.ranks)
 
-    def _resume(self, model: Any, optimizer: torch.optim.AdamW) -> TrainerState:
+    def _resume(self, model: Any, optimizer: torch.optim.Optimizer) -> TrainerState:
         """State of the newest valid inner checkpoint of this job, or of its input."""
         inner = self.spec.job_dir / "inner"
-        steps = (int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit())
+        steps = self.ranks.first(lambda: [int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit()])
         for step in sorted(steps, reverse=True):
-            sealed = adopt(inner / str(step), key=self.spec.key)
+            sealed = self._adopt(inner / str(step))
             if sealed is None:
                 continue
-            tensors = load_weights(sealed.path, model=model)
-            load_optimizer(sealed.path, tensors, model=model, optimizer=optimizer)
-            restore_random_state(tensors)
+            load_weights(sealed.path, model=model)
+            load_optimizer(sealed.path, model=model, optimizer=optimizer)
+            restore_random_state(sealed.path, self.ranks)
             state = _read_state(sealed.path)
             self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step)
             return state
         return TrainerState(global_step=self.spec.global_step, done=0, metrics=[], alarms=[])
 
-    def _save_inner(self, model: Any, optimizer: torch.optim.AdamW, state: TrainerState) -> None:
+    def _save_inner(self, model: Any, optimizer: torch.optim.Optimizer, state: TrainerState) -> None:
         inner = self.spec.job_dir / "inner"
         self._save(inner / str(state.done), "inner", model, optimizer, state, event="checkpoint")
-        shutil.rmtree(inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every), ignore_errors=True)
+        old = inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every)
+        self.ranks.first(lambda: shutil.rmtree(old, ignore_errors=True))
 
     def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
+        shards = self._write_shards(model, optimizer)
+
         def write(staging: Path) -> None:
-            write_state(staging, model=model, optimizer=optimizer, state=state, facts=self.facts)
+            for shard in shards:
+                shard.rename(staging / shard.name)
+            if not shards:
+                write_shard(staging / shard_name(self.ranks), model=model, optimizer=optimizer)
+            write_facts(staging, optimizer=optimizer, state=state, facts=self.facts)
             copy_architecture(self.given.architecture, staging / HF)
 
         return self._commit(path, kind, write, global_step=state.global_step, event=event)
 
+    def _write_shards(self, model: Any, optimizer: Any) -> list[Path]:
+        """Of several ranks, side by side, outside the staging folder that the first rank makes later; of one, none."""
+        if self.ranks.world == 1:
+            return []
+        folder = self.spec.job_dir / "shards" / str(self.spec.fence)
+        folder.mkdir(parents=True, exist_ok=True)
+        mine = folder / shard_name(self.ranks)
+        write_shard(mine, model=model, optimizer=optimizer)
+        return self.ranks.gather(mine)
+
     def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
-        found = adopt(self.spec.policy_path, key=self.spec.key)
+        found = self._adopt(self.spec.policy_path)
         if found is not None:
             return found
         self.progress.phase = "export"
         self._canary_old(None)
         dtype = DTYPES[self.config.export_dtype]
+        merge_adapters(scorer.model)
         round_weights(scorer.model, dtype)
+        new = self._canary_logprobs(scorer) if self.config.canary_positions else None
+        weights = policy_weights(scorer.model, dtype, self.ranks)
 
         def write(staging: Path) -> None:
-            if self.config.canary_positions:
+            if new is not None:
                 canary.write_canary(
                     staging,
                     batch=self.batch,
                     rows=canary.canary_rows(self.batch, self.config.canary_positions),
                     old=canary.read_old(self.spec.job_dir / "canary-old"),
-                    new=self._canary_logprobs(scorer),
+                    new=new,
                     positions=self.config.canary_positions,
                 )
-            write_policy(staging, model=scorer.model, dtype=dtype, architecture=self.given.architecture)
+            write_policy(
+                staging, model=scorer.model, weights=weights, dtype=dtype, architecture=self.given.architecture
+            )
 
         step = checkpoint.manifest["global_step"]
         facts = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}
@@ -241,13 +290,15 @@ class Job:
             write(staging)
             (staging / ATTEMPT_FILE).write_bytes(json_bytes(self._attempt_facts()))
 
-        sealed = commit(
-            path,
-            kind=kind,
-            fence=self.spec.fence,
-            facts={**self.facts, **facts},
-            write=write_with_attempt,
-            check_fence=self.lease.check,
+        sealed = self.ranks.first(
+            lambda: commit(
+                path,
+                kind=kind,
+                fence=self.spec.fence,
+                facts={**self.facts, **facts},
+                write=write_with_attempt,
+                check_fence=self.lease.check,
+            )
         )
         if event is not None:
             self.progress.emit(
@@ -284,15 +335,12 @@ def _read_state(directory: Path) -> TrainerState:
     )
 
 
-def _prepare_device(spec: Spec) -> torch.device:
-    if spec.execution.device == "cuda" and not torch.cuda.is_available():
-        raise JobError(UNAVAILABLE, "Expected a CUDA device, found none")
+def _prepare_torch(spec: Spec) -> None:
     if spec.execution.threads is not None:
         torch.set_num_threads(spec.execution.threads)
     torch.use_deterministic_algorithms(spec.execution.deterministic)
     # Filling fresh memory guards against reading it; we never do, and it costs several percent.
     torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
-    return torch.device(spec.execution.device)
 
 
 def _versions() -> dict[str, str]:

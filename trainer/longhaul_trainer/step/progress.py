@@ -59,6 +59,20 @@ class Progress:
                 self.emit("heartbeat", last_progress_t=self._last, max_rss_bytes=memory)
 
 
+class Silent:
+    """Progress of every rank but the first: one file tells of the job."""
+
+    def __init__(self) -> None:
+        self.phase = "start"
+        self.tail: deque[str] = deque(maxlen=TAIL)
+
+    def emit(self, event: str, **fields: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def _plain(value: Any) -> Any:
     """JSON has no NaN; the alarm about it must still be readable."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -28,12 +28,32 @@ class Execution:
     inner_every: int
     threads: int | None
     grace_s: float
+    # How long a rank waits for the others before it gives up; 0 = the trainer's own limit.
+    stall_s: float
+    nodes: int
+    ranks_per_node: int
+    cp: int
+    # Activation checkpointing, and what waits on the host: see `recompute` and `lean_adamw`.
+    ac: str
+    offload: str
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def offloads_activations(self) -> bool:
+        return self.offload in ("activations", "both")
+
+    @property
+    def offloads_optimizer(self) -> bool:
+        return self.offload in ("optimizer", "both")
 
     def layout(self) -> dict[str, Any]:
         return {
             "device": self.device,
-            "ranks": 1,
-            "cp": 1,
+            "ranks": self.ranks,
+            "cp": self.cp,
             "deterministic": self.deterministic,
             "max_tokens_per_micro": self.max_tokens_per_micro,
             "threads": self.threads,
@@ -133,18 +153,26 @@ def parse_spec(value: Any) -> Spec:
 def _execution(fields: Fields) -> Execution:
     # Bounds that the launcher keeps; read here so that a mistyped one is found before the job runs.
     fields.number("timeout_s", 0.0)
-    fields.number("stall_s", 0.0)
     execution = Execution(
+        stall_s=fields.number("stall_s", 0.0),
         device=fields.choice("device", ("cpu", "cuda")),
         deterministic=fields.flag("deterministic", False),
         max_tokens_per_micro=fields.whole("max_tokens_per_micro", 8192, least=1),
         inner_every=fields.whole("inner_every", 1, least=1),
         threads=fields.whole("threads", None, least=1),
         grace_s=fields.number("grace_s", 30.0),
+        nodes=fields.whole("nodes", 1, least=1),
+        ranks_per_node=fields.whole("ranks_per_node", 1, least=1),
+        cp=fields.whole("cp", 1, least=1),
+        ac=fields.choice("ac", ("none", "full", "save_attention"), "none"),
+        offload=fields.choice("offload", ("none", "activations", "optimizer", "both"), "none"),
     )
-    for name, only in (("nodes", 1), ("ranks_per_node", 1), ("cp", 1), ("ac", "none"), ("offload", "none")):
-        if fields.take(name, only) != only:
-            fields.refuse(f"Expected execution.{name} to be {only}: this build trains in one process, unsharded")
+    if execution.ranks % execution.cp:
+        fields.refuse(f"Expected execution.cp to divide nodes × ranks_per_node = {execution.ranks}, got {execution.cp}")
+    if execution.offloads_activations and execution.ac == "none":
+        fields.refuse("Expected execution.ac with execution.offload of activations: only kept layer inputs are moved")
+    if execution.offloads_optimizer and execution.device == "cpu":
+        fields.refuse("Expected execution.offload without optimizer on a CPU: its states are on the host already")
     fields.finish()
     return execution
 

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch.distributed.tensor import DTensor
 
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import json_bytes
 from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
+from longhaul_trainer.lean_adamw import LeanAdamW
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.trainable import fill_weights
 from longhaul_trainer.weight_files import WeightFiles, prefixed_weights
 
 SCHEMA = "longhaul.trainer-state/1"
@@ -20,6 +25,7 @@ WEIGHTS = "state.safetensors"
 STATE = "trainer_state.json"
 HF = "hf"
 METRICS = "metrics.jsonl"
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -32,30 +38,47 @@ class TrainerState:
     alarms: list[dict[str, Any]]
 
 
-def build_optimizer(model: Any, config: Config) -> torch.optim.AdamW:
-    """Matrices decay, norms and biases do not; tied embeddings are one matrix."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    others = [p for p in model.parameters() if p.ndim < 2]
+def build_optimizer(model: Any, config: Config, *, host: bool = False) -> torch.optim.Optimizer:
+    """Matrices decay, norms and biases do not; tied embeddings are one matrix; frozen weights are left out.
+
+    `host`: states rest on the host.
+    """
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim >= 2]
+    others = [p for p in trained if p.ndim < 2]
     groups = [
         {"params": matrices, "weight_decay": config.optimizer.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
     settings = config.optimizer
+    if host or settings.states != "float32":
+        return LeanAdamW(
+            groups,
+            lr=settings.lr,
+            betas=settings.betas,
+            eps=settings.eps,
+            states=getattr(torch, settings.states),
+            host=host,
+            seed=config.seed,
+        )
     return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps)
 
 
-def write_state(directory: Path, *, model: Any, optimizer: torch.optim.AdamW, state: TrainerState, facts: dict) -> None:
+def write_shard(path: Path, *, model: Any, optimizer: torch.optim.Optimizer) -> None:
+    """This rank's rows of weights and moments, and its random state; in a job of one process that is everything."""
     tensors: dict[str, torch.Tensor] = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
-    updates = 0
     for name, parameter in model.named_parameters():
-        tensors[f"weight.{name}"] = parameter.detach().cpu().contiguous()
+        tensors[f"weight.{name}"] = _local(parameter.detach())
         if slots := optimizer.state.get(parameter):
-            updates = int(slots["step"])
-            tensors[f"exp_avg.{name}"] = slots["exp_avg"].cpu().contiguous()
-            tensors[f"exp_avg_sq.{name}"] = slots["exp_avg_sq"].cpu().contiguous()
-    save_file(tensors, directory / WEIGHTS)
+            for moment in MOMENTS:
+                tensors[f"{moment}.{name}"] = _local(slots[moment])
+    save_file(tensors, path)
+
+
+def write_facts(directory: Path, *, optimizer: torch.optim.Optimizer, state: TrainerState, facts: dict) -> None:
+    updates = max((int(slots["step"]) for slots in optimizer.state.values()), default=0)
     (directory / STATE).write_bytes(
         json_bytes(
             {
@@ -72,6 +95,24 @@ def write_state(directory: Path, *, model: Any, optimizer: torch.optim.AdamW, st
     (directory / METRICS).write_text("".join(f"{line}\n" for line in lines))
 
 
+def shard_name(ranks: Ranks) -> str:
+    return WEIGHTS if ranks.world == 1 else f"state-{ranks.rank:05d}-of-{ranks.world:05d}.safetensors"
+
+
+def shard_files(directory: Path) -> list[Path]:
+    """In rank order. Raises JobError 66 where one is missing."""
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    found = sorted(directory.glob("state-*-of-*.safetensors"))
+    if not found or len(found) != int(found[0].stem.rpartition("-")[2]):
+        raise JobError(INPUT_UNUSABLE, f"Expected every shard of the state in {directory}, found {len(found)}")
+    return found
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).cpu().contiguous()
+
+
 def read_trainer_state(directory: Path) -> dict[str, Any]:
     try:
         value = json.loads((directory / STATE).read_text())
@@ -83,41 +124,49 @@ def read_trainer_state(directory: Path) -> dict[str, Any]:
 
 
 def checkpoint_weights(directory: Path) -> WeightFiles:
-    return prefixed_weights(directory / WEIGHTS, "weight.")
+    """Of any layout: a rank reads its rows from whichever shards hold them."""
+    return prefixed_weights(shard_files(directory), "weight.")
 
 
-def load_weights(directory: Path, *, model: Any) -> dict[str, torch.Tensor]:
-    """Copies the weights into the model. Returns every tensor of the checkpoint, for the optimizer."""
-    tensors = load_file(directory / WEIGHTS)
-    names = {name for name, _ in model.named_parameters()}
-    stored = {name.removeprefix("weight.") for name in tensors if name.startswith("weight.")}
-    if names != stored:
-        odd = sorted(names ^ stored)[:3]
-        raise JobError(INPUT_UNUSABLE, f"Expected the weights of the model in {directory}, found a difference at {odd}")
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[f"weight.{name}"])
-    return tensors
+def load_weights(directory: Path, *, model: Any) -> None:
+    """Copies a checkpoint of the same model into it. Raises JobError 66."""
+    try:
+        fill_weights(model, checkpoint_weights(directory))
+    except ValueError as error:
+        raise JobError(INPUT_UNUSABLE, f"Cannot load {directory}: {error}") from error
 
 
-def load_optimizer(
-    directory: Path, tensors: dict[str, torch.Tensor], *, model: Any, optimizer: torch.optim.AdamW
-) -> None:
+def load_optimizer(directory: Path, *, model: Any, optimizer: torch.optim.Optimizer) -> None:
     updates = read_trainer_state(directory)["optimizer_updates"]
-    for name, parameter in model.named_parameters():
-        if f"exp_avg.{name}" not in tensors:
-            continue
-        optimizer.state[parameter] = {
-            "step": torch.tensor(float(updates)),
-            "exp_avg": tensors[f"exp_avg.{name}"].to(parameter.device),
-            "exp_avg_sq": tensors[f"exp_avg_sq.{name}"].to(parameter.device),
-        }
+    place = optimizer.place_state if isinstance(optimizer, LeanAdamW) else _beside
+    stored = prefixed_weights(shard_files(directory), "")
+    with stored.reading():
+        for name, parameter in model.named_parameters():
+            if f"exp_avg.{name}" not in stored.places:
+                continue
+            slots = {moment: place(parameter, stored.read_like(f"{moment}.{name}", parameter)) for moment in MOMENTS}
+            optimizer.state[parameter] = {"step": torch.tensor(float(updates)), **slots}
 
 
-def restore_random_state(tensors: dict[str, torch.Tensor]) -> None:
-    torch.set_rng_state(tensors["rng.cpu"])
-    if "rng.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["rng.cuda"])
+def _beside(parameter: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
+    """torch's own optimizer wants a moment sharded as its parameter."""
+    local = moment.to(parameter.device, torch.float32)
+    if not isinstance(parameter, DTensor):
+        return local
+    return DTensor.from_local(
+        local, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
+    )
+
+
+def restore_random_state(directory: Path, ranks: Ranks) -> None:
+    """Of this rank, where the layout is the one that saved it; another layout goes on from the job's seed."""
+    path = directory / shard_name(ranks)
+    if not path.is_file():
+        return
+    with safe_open(path, framework="pt") as file:
+        torch.set_rng_state(file.get_tensor("rng.cpu"))
+        if "rng.cuda" in file.keys() and torch.cuda.is_available():  # noqa: SIM118
+            torch.cuda.set_rng_state(file.get_tensor("rng.cuda"))
 
 
 def read_metrics(directory: Path) -> list[dict[str, Any]]:

@@ -20,6 +20,10 @@ class StopFlag:
     def _handle(self, *_: object) -> None:
         self._asked_at = self._asked_at or time.monotonic()
 
+    @property
+    def is_asked(self) -> bool:
+        return self._asked_at is not None
+
     def check(self) -> None:
         if self._asked_at is not None:
             waited = time.monotonic() - self._asked_at

@@ -23,7 +23,7 @@ from longhaul_trainer.objective.schedule import learning_rate
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.forward import MicroBatch, Scorer, gather_rows
 from longhaul_trainer.step.points import reach
-from longhaul_trainer.step.progress import Progress
+from longhaul_trainer.step.progress import Progress, Silent
 from longhaul_trainer.step.state import TrainerState
 
 # At the first step the ratio is 1 by construction; more than rounding means a stale prox file or an unstable forward.
@@ -105,7 +105,7 @@ class Trainer:
         config: Config,
         prox: Array | None,
         max_tokens: int,
-        progress: Progress,
+        progress: Progress | Silent,
         check_stop: Callable[[], None],
     ) -> None:
         self.scorer = scorer

@@ -1,0 +1,61 @@
+"""Activation checkpointing of decoder layers: what the backward pass computes again, and where the rest waits.
+
+`full` keeps each layer's input. `save_attention` keeps attention outputs too: at long context they cost more to compute again
+than the linear layers. `offload` moves the kept inputs to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+MODES = ("none", "full", "save_attention")
+# Operators by namespace and name: which of them exist depends on torch's version and the device.
+ATTENTION = (
+    ("aten", "_scaled_dot_product_flash_attention_for_cpu"),
+    ("aten", "_scaled_dot_product_flash_attention"),
+    ("aten", "_scaled_dot_product_efficient_attention"),
+    ("aten", "_scaled_dot_product_cudnn_attention"),
+    ("torch_attn", "_varlen_attn"),
+)
+
+
+def recompute_layers(model: Any, *, mode: str, offload: bool) -> None:
+    """In place, before sharding: FSDP's hooks then lie outside and gather the weights for both passes."""
+    if mode == "none":
+        return
+    contexts = partial(create_selective_checkpoint_contexts, _choose) if mode == "save_attention" else None
+    for layer in model.base_model.layers:
+        layer.forward = _recomputed(layer.forward, contexts=contexts, offload=offload)
+
+
+def _recomputed(forward: Callable[..., Any], *, contexts: Any, offload: bool) -> Callable[..., Any]:
+    options = {} if contexts is None else {"context_fn": contexts}
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*arguments, **named)
+        # Only the layer's inputs pass through these hooks: inside, checkpointing puts its own over them.
+        with save_on_cpu(pin_memory=torch.cuda.is_available()) if offload else nullcontext():
+            return checkpoint(forward, *arguments, use_reentrant=False, preserve_rng_state=False, **options, **named)
+
+    return call
+
+
+def _kept() -> set[Any]:
+    found = set()
+    for space, name in ATTENTION:
+        packet = getattr(getattr(torch.ops, space), name, None)
+        if packet is not None:
+            found |= {getattr(packet, overload) for overload in packet.overloads()}
+    return found
+
+
+def _choose(_: Any, operator: Any, *__: Any, **___: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if operator in _kept() else CheckpointPolicy.PREFER_RECOMPUTE

@@ -1,0 +1,105 @@
+"""Whole jobs of two ranks, started by torchrun as every launcher starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from job_files import TRAINER, JobFiles, die_with_parent, make_config, make_draft, make_job
+from safetensors.numpy import load_file
+
+from longhaul_trainer.directory import open_sealed
+from longhaul_trainer.step.command import step
+
+TIMEOUT_S = 300
+TWO = {"ranks_per_node": 2, "cp": 2}
+
+
+def torchrun(job: JobFiles, *, strike: str | None = None, **changes: Any) -> int:
+    """Returns the code of exit.json where there is one, else torchrun's own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    if strike is not None:
+        environment["LONGHAUL_TRAINER_STRIKE"] = strike
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", "longhaul_trainer", "step", "--spec", str(job.write(**changes))]
+    process = subprocess.Popen(command, cwd=TRAINER, env=environment, preexec_fn=die_with_parent)
+    try:
+        process.wait(TIMEOUT_S)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+    report = job.job_dir / "attempts" / str(changes.get("fence", 1)) / "exit.json"
+    return json.loads(report.read_text())["code"] if report.exists() else process.returncode
+
+
+def steps(job: JobFiles) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (job.checkpoint / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
+    job = make_job(tmp_path_factory.mktemp("alone"), policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    assert step(job.write(), dry_run=False) == 0
+    return job
+
+
+def test_two_ranks_end_where_one_ends_and_one_goes_on_from_their_shards(
+    tmp_path: Path, policy: Path, alone: JobFiles
+) -> None:
+    job = make_job(tmp_path / "two", policy, make_draft(policy, stage="dapo"), make_config("dapo"), execution=TWO)
+    assert torchrun(job) == 0
+    assert sorted(path.name for path in job.checkpoint.glob("state-*")) == [
+        "state-00000-of-00002.safetensors",
+        "state-00001-of-00002.safetensors",
+    ]
+    for found, expected in zip(steps(job), steps(alone), strict=True):
+        assert found["n_tokens"] == expected["n_tokens"]
+        assert found["loss"] == pytest.approx(expected["loss"], abs=2e-5)
+        assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-3)
+    ours, theirs = (load_file(directory / "model.safetensors") for directory in (job.policy, alone.policy))
+    assert ours.keys() == theirs.keys()
+    # Four updates of at most 1e-3 each; rounding may turn the sign of a tiny one.
+    assert max(float(np.abs(ours[name] - theirs[name]).max()) for name in ours) < 4e-3
+    manifest = open_sealed(job.policy).manifest
+    assert (manifest["layout"]["ranks"], manifest["layout"]["cp"]) == (2, 2)
+    following = make_job(
+        tmp_path / "next",
+        job.checkpoint,
+        make_draft(job.policy, stage="rft"),
+        make_config("rft", optimizer_init="carry", epochs=1),
+        kind="checkpoint",
+        global_step=4,
+    )
+    assert step(following.write(), dry_run=False) == 0
+    state = json.loads((following.checkpoint / "trainer_state.json").read_text())
+    assert state["optimizer_updates"] == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strike", ["KILL@after-update:2/1", "KILL@inner.staged:2", "KILL@checkpoint.renamed"])
+def test_two_ranks_killed_anywhere_resume_to_the_same_bytes(tmp_path: Path, policy: Path, strike: str) -> None:
+    undisturbed, killed = (
+        make_job(tmp_path / name, policy, make_draft(policy, stage="dapo"), make_config("dapo"), execution=TWO)
+        for name in ("undisturbed", "killed")
+    )
+    assert torchrun(undisturbed) == 0
+    assert torchrun(killed, strike=strike) != 0
+    assert torchrun(killed, fence=2) == 0
+    for directory in ("checkpoint", "policy"):
+        ours, theirs = getattr(killed, directory), getattr(undisturbed, directory)
+        assert open_sealed(ours).sha256 == open_sealed(theirs).sha256
+
+
+def test_job_of_two_ranks_started_as_one_process_is_refused(tmp_path: Path, policy: Path) -> None:
+    draft = make_draft(policy, stage="rft", groups=2)
+    job = make_job(tmp_path, policy, draft, make_config("rft"), execution={"ranks_per_node": 2})
+    assert step(job.write(), dry_run=False) == 64
+    assert "the launcher started 1" in job.exit_report()["message"]
+    assert step(job.write(fence=2), dry_run=True) == 0
