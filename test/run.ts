@@ -3,7 +3,7 @@
  * is stopped. Arguments are files or globs to run instead of all. Ends with `N passed, N failed`; exit 0, 1 (tests failed),
  * 2 (nothing could be tested) or 130.
  */
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { run } from 'node:test'
@@ -11,12 +11,7 @@ import { spec } from 'node:test/reporters'
 
 import { toLonghaulError } from '../src/contracts/errors.ts'
 import { startStack, type RunningStack } from '../src/stack/start-stack.ts'
-import { runCommand } from '../src/stack/run-command.ts'
-
-interface Counts {
-  passed: number
-  failed: number
-}
+import { runTrainerTests, type Counts } from './support/run-trainer-tests.ts'
 
 const root = join(import.meta.dirname, '..')
 const chosen = process.argv.slice(2)
@@ -48,7 +43,8 @@ async function main(): Promise<number> {
       }
     }
     if (chosen.length === 0 || chosen.some((file) => file.startsWith('trainer'))) {
-      add(total, await runPythonTests({ scratch, python: stack.environment['LONGHAUL_PYTHON'] ?? 'python3' }))
+      const python = stack.environment['LONGHAUL_PYTHON'] ?? 'python3'
+      add(total, await runTrainerTests({ root, scratch, python, timeoutMs: 15 * 60_000, signal: interrupt.signal }))
     }
   } catch (error) {
     if (!interrupt.signal.aborted) {
@@ -85,24 +81,6 @@ function runNodeTests(globPatterns: string[]): Promise<Counts> {
     printed.on('end', () => resolve(counts))
     printed.on('error', reject)
   })
-}
-
-async function runPythonTests({ scratch, python }: { scratch: string; python: string }): Promise<Counts> {
-  const report = join(scratch, 'pytest.xml')
-  const { exitCode } = await runCommand({
-    command: python,
-    args: ['-m', 'pytest', 'trainer', '-q', '-p', 'no:cacheprovider', '--junitxml', report],
-    cwd: root,
-    timeoutMs: 15 * 60_000,
-    signal: interrupt.signal,
-    onLine: (line) => console.log(line),
-  })
-  const suite = /<testsuite [^>]*>/.exec(await readFile(report, 'utf8').catch(() => ''))?.[0] ?? ''
-  const value = (name: string): number => Number(new RegExp(` ${name}="(\\d+)"`).exec(suite)?.[1] ?? 0)
-  const failed = value('failures') + value('errors')
-  // An interpreter that could not even collect wrote no report: that is a failure too.
-  if (suite === '' || (exitCode !== 0 && failed === 0)) return { passed: 0, failed: 1 }
-  return { passed: value('tests') - failed - value('skipped'), failed }
 }
 
 function add(total: Counts, counts: Counts): void {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|seal")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|plan|seal")
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
@@ -28,6 +28,20 @@ def build_parser() -> argparse.ArgumentParser:
     step = commands.add_parser("step", help="one bounded, idempotent training job, described by a spec file")
     step.add_argument("--spec", type=Path, required=True)
     step.add_argument("--dry-run", action="store_true", help="check spec, config and batch; load no weights")
+
+    plan = commands.add_parser("plan", help="memory of one rank and tokens in flight for a model and a layout")
+    plan.add_argument("--model", required=True, help="model directory, or a published name such as qwen2.5-7b")
+    plan.add_argument("--context", type=int, required=True, help="tokens of the longest row")
+    plan.add_argument("--max-tokens-per-micro", type=int, help="tokens of one micro-batch (default: the context)")
+    plan.add_argument("--nodes", type=int, default=1)
+    plan.add_argument("--ranks-per-node", type=int, default=1)
+    plan.add_argument("--cp", type=int, default=1, help="context parallel ranks for one row")
+    plan.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
+    plan.add_argument("--offload", choices=("none", "activations", "optimizer", "both"), default="none")
+    plan.add_argument("--states", choices=("float32", "bfloat16"), default="float32", help="optimizer moments")
+    plan.add_argument("--lora-rank", type=int, help="train adapters of this rank instead of all weights")
+    plan.add_argument("--memory-gib", type=float, default=139.0, help="of one device (default: an H200's 139)")
+    plan.add_argument("--json", action="store_true")
 
     seal = commands.add_parser("seal", help="write MANIFEST.json and COMMITTED into a finished model directory")
     seal.add_argument("directory", type=Path)
@@ -57,10 +71,30 @@ def main() -> int:
 
         return step(arguments.spec, dry_run=arguments.dry_run)
 
+    if arguments.command == "plan":
+        return run_plan(arguments)
+
     from longhaul_trainer.directory import seal
 
     print(seal(arguments.directory, kind=arguments.kind, facts={}))
     return 0
+
+
+def run_plan(arguments: argparse.Namespace) -> int:
+    from longhaul_trainer.plan.command import plan
+    from longhaul_trainer.plan.memory import Layout
+
+    layout = Layout(
+        # A longer row goes alone, so that the longest decides.
+        tokens=max(arguments.context, arguments.max_tokens_per_micro or 0),
+        ranks=arguments.nodes * arguments.ranks_per_node,
+        cp=arguments.cp,
+        ac=arguments.ac,
+        offload=arguments.offload,
+        states=arguments.states,
+        lora_rank=arguments.lora_rank,
+    )
+    return plan(model=arguments.model, layout=layout, memory_gib=arguments.memory_gib, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from longhaul_trainer import attention
 from longhaul_trainer.hf_model import UnsupportedModel, check_layers
 from longhaul_trainer.lora import Lora, adopt_lora, fill_adapters, is_adapter
+from longhaul_trainer.parallel.heads import check_heads
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.parallel.shard import shard_model
-from longhaul_trainer.parallel.ulysses import check_heads
 from longhaul_trainer.recompute import recompute_layers
 from longhaul_trainer.rope import Yarn, apply_yarn
 from longhaul_trainer.step.forward import Scorer

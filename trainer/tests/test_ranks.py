@@ -16,8 +16,8 @@ from tiny_policy import write_tiny_policy
 
 from longhaul_trainer.failures import JobError
 from longhaul_trainer.hf_model import load_model
+from longhaul_trainer.parallel.heads import check_heads
 from longhaul_trainer.parallel.ranks import Ranks, open_ranks
-from longhaul_trainer.parallel.ulysses import check_heads
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.trainable import Making, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights

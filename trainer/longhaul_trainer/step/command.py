@@ -160,7 +160,7 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
         max_policy_lag=config.max_policy_lag,
     )
     if dry_run:
-        return _plan(spec, config, batch)
+        return _plan(spec, config, batch, given.architecture)
     if ranks is None:
         # Several ranks agree on it at the first micro-batch.
         stop.check()
@@ -223,17 +223,42 @@ def _vocab_size(architecture: Path) -> int:
     return int(json.loads((architecture / "config.json").read_text())["vocab_size"])
 
 
-def _plan(spec: Spec, config: Config, batch: Any) -> dict[str, Any]:
+def _plan(spec: Spec, config: Config, batch: Any, architecture: Path) -> dict[str, Any]:
+    """What the job would do: packing of each mini-batch, and memory of one rank by prediction. Needs no weights."""
     from longhaul_trainer.batch.micro import cut_micro_batches
+    from longhaul_trainer.parallel.heads import check_heads
+    from longhaul_trainer.plan.command import describe
+    from longhaul_trainer.plan.memory import Layout, predict
+    from longhaul_trainer.plan.shapes import read_shape
 
-    limit = spec.execution.max_tokens_per_micro
-    parts = []
+    execution = spec.execution
+    parts, largest = [], 0
     for part in batch.minibatches:
         lengths = [batch.row_length(row) for row in range(part.first_row, part.first_row + part.rows)]
-        micros = cut_micro_batches(lengths, max_tokens=limit)
-        padded = sum(len(micro) * lengths[micro[0]] for micro in micros)
-        parts.append({"rows": part.rows, "loss_tokens": part.loss_tokens, "micros": len(micros), "padded": padded})
-    plan = {"opt_steps": len(parts) * config.epochs, "tokens": batch.tokens, "minibatches": parts}
+        micros = cut_micro_batches(lengths, max_tokens=execution.max_tokens_per_micro)
+        largest = max(largest, *(sum(lengths[at] for at in micro) for micro in micros))
+        fill = sum(lengths) / (len(micros) * max(execution.max_tokens_per_micro, max(lengths)))
+        parts.append(
+            {"rows": part.rows, "loss_tokens": part.loss_tokens, "micros": len(micros), "fill": round(fill, 3)}
+        )
+    shape = read_shape(architecture / "config.json")
+    check_heads(heads=shape.heads, kv_heads=shape.kv_heads, cp=execution.cp)
+    layout = Layout(
+        tokens=largest,
+        ranks=execution.ranks,
+        cp=execution.cp,
+        ac=execution.ac,
+        offload=execution.offload,
+        states=config.optimizer.states,
+        lora_rank=None if config.lora is None else config.lora.rank,
+        compute_bytes=2 if execution.device == "cuda" else 4,
+    )
+    plan = {
+        "opt_steps": len(parts) * config.epochs,
+        "tokens": batch.tokens,
+        "minibatches": parts,
+        "memory": describe(predict(shape, layout)),
+    }
     print(json.dumps(plan))
     return {"outcome": "dry-run", **plan}
 

@@ -1,0 +1,115 @@
+"""Bytes of one rank at the peak of a step, term by term. A prediction within ±15 % where it was compared, not a promise.
+
+Compared with prime-rl's published peaks (benchmarks/results/BENCHMARKS.md): Qwen3-4B full on 8 GPUs at 65k 36.1 GiB,
+Qwen3-0.6B full on one 19.6, Qwen3-4B with adapters on one 42.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from longhaul_trainer.failures import INVALID_SPEC, JobError
+from longhaul_trainer.plan.shapes import Shape
+
+GIB = 1 << 30
+# CUDA's context, the allocator's gaps, communication buffers.
+RESERVE = 4 * GIB
+# Logits of one chunk of the head (1,024 × 8,192), fp32, with the copies that the softmax makes.
+HEAD_CHUNK = 4 * 1024 * 8192 * 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`tokens`: of one micro-batch, over its context parallel ranks."""
+
+    tokens: int
+    ranks: int = 1
+    cp: int = 1
+    ac: str = "full"
+    offload: str = "none"
+    states: str = "float32"
+    lora_rank: int | None = None
+    # Bytes of a number in the forward and backward pass: bf16 on GPUs, fp32 on CPUs.
+    compute_bytes: int = 2
+
+
+@dataclass(frozen=True)
+class Term:
+    name: str
+    arithmetic: str
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`terms` add up to `peak`; the smaller of the two that never meet is left out of it."""
+
+    terms: list[Term]
+    peak: float
+    host: float
+    tokens_in_flight: int
+
+
+def predict(shape: Shape, layout: Layout) -> Memory:
+    """Raises JobError 64 where the layout does not divide."""
+    if layout.ranks % layout.cp:
+        raise JobError(INVALID_SPEC, f"Expected cp to divide {layout.ranks} ranks, got {layout.cp}")
+    width = layout.compute_bytes
+    local = -(-layout.tokens // layout.cp)
+    states, host_states = _states(shape, layout)
+    kept, host_kept = _kept(shape, layout, local)
+    working = width * (6 * shape.intermediate + 14 * shape.hidden) * local
+    unit = 10 * shape.layer_parameters if layout.ranks > 1 or width == 2 else 0
+    head = 8 * shape.vocab * shape.hidden + HEAD_CHUNK
+    layer = Term(
+        "one layer at work",
+        f"{width}·(6·{shape.intermediate} + 14·{shape.hidden})·{local} + its gathered weights and gradients {unit:,}",
+        working + unit,
+    )
+    top = Term("head at work", f"8·{shape.vocab}·{shape.hidden} + one chunk", head)
+    terms = [
+        states,
+        kept,
+        max(layer, top, key=lambda term: term.bytes),
+        Term("reserve", "context, gaps, buffers", RESERVE),
+    ]
+    return Memory(
+        terms=terms,
+        peak=sum(term.bytes for term in terms),
+        host=host_states + host_kept,
+        tokens_in_flight=layout.ranks // layout.cp * layout.tokens,
+    )
+
+
+def _states(shape: Shape, layout: Layout) -> tuple[Term, float]:
+    """Weights and gradients in fp32, two moments in fp32 or bf16; with adapters the weights are frozen fp32."""
+    moments = 4 if layout.states == "bfloat16" else 8
+    is_hosted = layout.offload in ("optimizer", "both")
+    each = 8 + (0 if is_hosted else moments)
+    if layout.lora_rank is None:
+        total = shape.parameters
+        text = f"{each}·{total:,} / {layout.ranks}"
+        return Term(
+            "weights, gradients, moments", text, each * total / layout.ranks
+        ), moments * total / layout.ranks * is_hosted
+    adapters = shape.adapter_parameters(layout.lora_rank)
+    text = f"(4·{shape.parameters:,} + {each}·{adapters:,}) / {layout.ranks}"
+    needed = (4 * shape.parameters + each * adapters) / layout.ranks
+    return Term("frozen weights, adapters", text, needed), moments * adapters / layout.ranks * is_hosted
+
+
+def _kept(shape: Shape, layout: Layout, local: int) -> tuple[Term, float]:
+    """What each layer keeps for the backward pass."""
+    width = layout.compute_bytes
+    boundary = width * shape.hidden * local
+    if layout.ac == "none":
+        each = width * (6 * shape.intermediate + 14 * shape.hidden) * local
+        return Term("activations of all layers", f"{shape.layers}·{each:,}", shape.layers * each), 0.0
+    if layout.offload in ("activations", "both"):
+        # Two inputs stay while one is fetched; attention outputs are not moved.
+        outputs = boundary * shape.layers if layout.ac == "save_attention" else 0
+        text = f"2 of {shape.layers} inputs of {boundary:,}, the others on the host"
+        return Term("layer inputs", text, 2 * boundary + outputs), boundary * shape.layers
+    copies = 2 if layout.ac == "save_attention" else 1
+    text = f"{copies}·{width}·{shape.hidden}·{shape.layers}·{local}"
+    return Term("layer inputs", text, copies * boundary * shape.layers), 0.0

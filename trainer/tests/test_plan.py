@@ -1,0 +1,120 @@
+"""The planner against figures that others published or that were worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from job_files import make_config, make_draft, make_job
+from transformers import AutoModelForCausalLM
+
+from longhaul_trainer.plan.command import plan
+from longhaul_trainer.plan.memory import GIB, Layout, predict
+from longhaul_trainer.plan.shapes import PUBLISHED, read_shape
+from longhaul_trainer.step.command import step
+
+K64, K128 = 65_536, 131_072
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("qwen2.5-7b", 7.62e9),
+        ("qwen2.5-32b", 32.8e9),
+        ("qwen2.5-72b", 72.7e9),
+        ("qwen3-0.6b", 0.6e9),
+        ("qwen3-4b", 4.02e9),
+    ],
+)
+def test_shapes_have_their_published_size(model: str, parameters: float) -> None:
+    assert PUBLISHED[model].parameters == pytest.approx(parameters, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["policy", "untied"])
+def test_parameters_are_counted_as_the_model_has_them(name: str, tmp_path: Path, policy: Path) -> None:
+    directory = policy
+    if name == "untied":
+        from tiny_policy import write_tiny_policy
+
+        directory = tmp_path / "untied"
+        write_tiny_policy(directory, family="qwen2", kv_heads=1)
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    assert read_shape(directory / "config.json").parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "gib"),
+    [
+        # prime-rl, benchmarks/results/BENCHMARKS.md
+        ("qwen3-4b", Layout(tokens=K64, ranks=8), 36.1),
+        ("qwen3-0.6b", Layout(tokens=K64), 19.6),
+        ("qwen3-4b", Layout(tokens=K64, lora_rank=16), 42.0),
+    ],
+)
+def test_prediction_is_within_15_percent_of_published_peaks(model: str, layout: Layout, gib: float) -> None:
+    assert predict(PUBLISHED[model], layout).peak / GIB == pytest.approx(gib, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "gib"),
+    [
+        ("qwen2.5-7b", Layout(tokens=K64, ranks=8), 53),
+        ("qwen2.5-7b", Layout(tokens=K64, states="bfloat16"), 124),
+        ("qwen2.5-72b", Layout(tokens=K64, ranks=128, cp=8), 35),
+        ("qwen2.5-72b", Layout(tokens=K128, ranks=128, cp=8), 50),
+        ("qwen2.5-72b", Layout(tokens=K128, ranks=16, cp=8), 109),
+        ("qwen2.5-32b", Layout(tokens=K128, ranks=8, cp=8), 87),
+    ],
+)
+def test_prediction_equals_the_table_worked_out_by_hand(model: str, layout: Layout, gib: float) -> None:
+    assert predict(PUBLISHED[model], layout).peak / GIB == pytest.approx(gib, abs=1.6)
+
+
+def test_every_switch_moves_the_term_that_it_is_about() -> None:
+    shape, base = PUBLISHED["qwen3-4b"], Layout(tokens=K64)
+    peak = predict(shape, base).peak
+    boundary = 2 * shape.hidden * K64
+    expected = {
+        "save_attention": (Layout(tokens=K64, ac="save_attention"), shape.layers * boundary),
+        "bf16 moments": (Layout(tokens=K64, states="bfloat16"), -4 * shape.parameters),
+        "hosted moments": (Layout(tokens=K64, offload="optimizer"), -8 * shape.parameters),
+        "hosted inputs": (Layout(tokens=K64, offload="activations"), (2 - shape.layers) * boundary),
+    }
+    for name, (layout, change) in expected.items():
+        assert predict(shape, layout).peak - peak == pytest.approx(change), name
+    assert predict(shape, Layout(tokens=K64, offload="both")).host == 8 * shape.parameters + shape.layers * boundary
+    assert predict(shape, Layout(tokens=K64, ranks=16, cp=4)).tokens_in_flight == 4 * K64
+
+
+def test_plan_says_whether_it_fits_and_shows_its_sums(capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Layout(tokens=K128, ranks=128, cp=8)
+    assert plan(model="Qwen2.5-72B-Instruct", layout=layout, memory_gib=139, as_json=False) == 0
+    text = capsys.readouterr().out
+    assert "16 data parallel × 8 context parallel" in text
+    assert "16·72,706,203,648 / 128" in text
+    assert "fits into 139 GiB" in text
+    assert plan(model="qwen2.5-72b", layout=Layout(tokens=K64, ranks=8, cp=8), memory_gib=139, as_json=True) == 78
+    found = json.loads(capsys.readouterr().out)
+    assert found["fits"] is False
+    assert found["peak_bytes"] == pytest.approx(sum(term["bytes"] for term in found["terms"]), abs=5)
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"), [("qwen2.5-7b", Layout(tokens=8, ranks=8, cp=8)), ("nobody-1b", Layout(tokens=8))]
+)
+def test_layout_that_cannot_be_is_refused(model: str, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(model=model, layout=layout, memory_gib=139, as_json=False) == 64
+    assert "Expected" in capsys.readouterr().err
+
+
+def test_dry_run_tells_packing_and_memory_without_weights(tmp_path: Path, policy: Path) -> None:
+    draft = make_draft(policy, stage="dapo")
+    job = make_job(tmp_path, policy, draft, make_config("dapo"), execution={"ranks_per_node": 2, "cp": 2})
+    assert step(job.write(), dry_run=True) == 0
+    report = job.exit_report()
+    assert report["opt_steps"] == 4
+    assert all(0.5 < part["fill"] <= 1 for part in report["minibatches"])
+    assert report["memory"]["peak_bytes"] > 4 * GIB
+    wrong = make_job(tmp_path / "x", policy, draft, make_config("dapo"), execution={"ranks_per_node": 3, "cp": 3})
+    assert step(wrong.write(), dry_run=True) == 64
