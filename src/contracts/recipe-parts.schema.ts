@@ -30,5 +30,6 @@ export const optimizerSchema = z.strictObject({
   gradClip: positive().default(1),
   schedule: z.enum(['constant', 'linear', 'cosine']).default('constant'),
   warmupSteps: z.int().min(0).default(0),
+  states: z.enum(['float32', 'bfloat16']).default('float32').describe('How both moments are kept between updates'),
   endLr: z.number().min(0).default(0).describe('Where a linear or cosine schedule ends'),
 }) satisfies z.ZodType<OptimizerRecipe>

@@ -38,6 +38,11 @@ const model = z.strictObject({
   base: z.string().min(1).describe('Model directory (relative to the recipe file or absolute) or name in a hub cache'),
   chatFormat: z.literal('chatml').default('chatml'),
   train: z.enum(['full', 'lora']).default('full'),
+  lora: z
+    .strictObject({ rank: count(), alpha: positive() })
+    .nullable()
+    .default(null)
+    .describe('Adapters on every linear layer of the decoder; only with train: lora'),
   cutoff: z.iso.date().nullable().default(null).describe('Last day of the base model’s training data, for reports'),
   rope: z
     .strictObject({ type: z.literal('yarn'), factor: z.number().min(1), originalMax: count() })
@@ -222,6 +227,14 @@ const trainer = z.strictObject({
   ranksPerNode: count().default(1),
   contextParallel: count().default(1),
   maxTokensPerMicro: count().default(8192),
+  recompute: z
+    .enum(['none', 'full', 'save_attention'])
+    .default('none')
+    .describe('Activation checkpointing: keep layer inputs only, or attention outputs too'),
+  offload: z
+    .enum(['none', 'activations', 'optimizer', 'both'])
+    .default('none')
+    .describe('What waits on the host; activations need recompute, the optimizer a GPU'),
   deterministic: z.boolean().default(true),
   timeoutS: positive().default(3600),
   stallS: positive().default(300).describe('No progress for this long ends the job'),

@@ -30,6 +30,7 @@ export interface ModelRecipe {
   base: string
   chatFormat: 'chatml'
   train: 'full' | 'lora'
+  lora: { rank: number; alpha: number } | null
   /** ISO date at which the base model's training data ends: reports show both sides of it. Null: not known. */
   cutoff: string | null
   rope: { type: 'yarn'; factor: number; originalMax: number } | null
@@ -89,6 +90,7 @@ export interface OptimizerRecipe {
   schedule: 'constant' | 'linear' | 'cosine'
   warmupSteps: number
   endLr: number
+  states: 'float32' | 'bfloat16'
 }
 
 export interface RftRecipe {
@@ -270,6 +272,8 @@ export interface TrainerRecipe {
   ranksPerNode: number
   contextParallel: number
   maxTokensPerMicro: number
+  recompute: 'none' | 'full' | 'save_attention'
+  offload: 'none' | 'activations' | 'optimizer' | 'both'
   deterministic: boolean
   /** Needed by, and only with, the launcher of that name; slurm has defaults for all of it. */
   docker: DockerLauncherRecipe | null

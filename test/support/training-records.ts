@@ -48,6 +48,7 @@ const optim = {
   eps: 1e-8,
   weightDecay: 0,
   gradClip: 1,
+  states: 'float32',
   schedule: 'linear' as const,
   warmupSteps: 1,
   endLr: 1e-4,
@@ -58,7 +59,7 @@ export function makeTrainingRecipe(): Recipe {
   const recipe: Pick<Recipe, 'name' | 'seed' | 'model' | 'rft' | 'reinforce' | 'trainer'> = {
     name: 'test',
     seed: 5,
-    model: { base: 'x', chatFormat: 'chatml', train: 'full', cutoff: null, rope: null },
+    model: { base: 'x', chatFormat: 'chatml', train: 'full', lora: null, cutoff: null, rope: null },
     rft: {
       tasks: null,
       rolloutsPerTask: 4,
@@ -126,6 +127,8 @@ export function makeTrainingRecipe(): Recipe {
       deterministic: true,
       timeoutS: 120,
       stallS: 60,
+      recompute: 'none',
+      offload: 'none',
       exportDtype: 'float32',
       alarms: {
         onAlarm: 'pause',

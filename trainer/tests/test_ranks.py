@@ -17,7 +17,7 @@ from tiny_policy import write_tiny_policy
 from longhaul_trainer.failures import JobError
 from longhaul_trainer.hf_model import load_model
 from longhaul_trainer.parallel.heads import check_heads
-from longhaul_trainer.parallel.ranks import Ranks, open_ranks
+from longhaul_trainer.parallel.ranks import Ranks, alone_on_a_mesh, open_ranks
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.trainable import Making, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
@@ -122,3 +122,22 @@ def lonely_stop(ranks: Ranks) -> list[Any]:
 
 def test_what_one_rank_knows_all_ranks_agree_on() -> None:
     assert run_ranks(lonely_stop, world=2) == [[True, [1.0, 1.0], [0.0], ["a", "b"]]] * 2
+
+
+def step_in_bf16(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Any], set[torch.dtype]]:
+    """As one GPU runs it: a mesh of one, fp32 masters, bf16 compute."""
+    from longhaul_trainer import trainable
+
+    trainable.COMPUTE["cpu"] = torch.bfloat16
+    found, metrics = run_case(case, alone_on_a_mesh(ranks.device))
+    return found, metrics, {value.dtype for value in found.values()}
+
+
+def test_one_process_on_a_mesh_computes_in_bf16_and_keeps_fp32_gradients(
+    case: Case, expected: ReferenceStep
+) -> None:
+    ((found, metrics, dtypes),) = run_ranks(step_in_bf16, case, world=1)
+    assert metrics["n_tokens"] == expected.n_tokens
+    assert dtypes == {torch.float32}
+    # bf16 has eight bits: far from the reference at 1e-6, near it at a few percent of the whole gradient.
+    assert 1e-5 < worst_error(found, expected.gradients) < 0.1

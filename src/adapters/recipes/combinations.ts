@@ -52,9 +52,13 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
       ),
     )
   }
-  if (model.train === 'lora' && (rft !== null || reinforce !== null)) {
+  if ((model.train === 'lora') !== (model.lora !== null)) {
     problems.push(
-      problem(['model', 'train'], 'expected "full", got "lora"', 'adapters are not trained by this version'),
+      problem(
+        ['model', 'lora'],
+        model.lora === null ? 'expected rank and alpha with train: lora, got null' : 'has no effect with train: full',
+        'adapters need both: train: lora and lora: { rank: 16, alpha: 32 }',
+      ),
     )
   }
   return problems
@@ -192,6 +196,24 @@ function trainerShape({ trainer }: Settings): RecipeProblem[] {
         ['trainer', 'contextParallel'],
         `expected a divisor of nodes × ranksPerNode = ${ranks}, got ${trainer.contextParallel}`,
         'each sequence is cut over that many ranks',
+      ),
+    )
+  }
+  if (trainer.offload !== 'none' && trainer.offload !== 'optimizer' && trainer.recompute === 'none') {
+    problems.push(
+      problem(
+        ['trainer', 'offload'],
+        `expected none or optimizer with recompute: none, got ${trainer.offload}`,
+        'only the layer inputs that recomputation keeps are moved',
+      ),
+    )
+  }
+  if (trainer.offload !== 'none' && trainer.offload !== 'activations' && trainer.device === 'cpu') {
+    problems.push(
+      problem(
+        ['trainer', 'offload'],
+        `expected none or activations with device: cpu, got ${trainer.offload}`,
+        'its optimizer is on the host already',
       ),
     )
   }

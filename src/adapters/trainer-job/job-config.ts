@@ -34,6 +34,7 @@ export function jobConfig({ recipe, kind, stage, optimizerInit, totalSteps }: Jo
     optimizer: optimizerFields(part.optim),
     schedule: scheduleFields(part.optim, totalSteps),
     rope: ropeField(recipe),
+    ...loraField(recipe),
     export: { dtype: recipe.trainer.exportDtype },
   }
 }
@@ -91,8 +92,15 @@ function objectiveFields(
   }
 }
 
-function optimizerFields({ name, lr, betas, eps, weightDecay, gradClip }: OptimizerRecipe): Record<string, unknown> {
-  return { name, lr, betas, eps, weight_decay: weightDecay, grad_clip: gradClip }
+/** A default that was there before the switch is left out, so that the keys of older jobs stay what they were. */
+function optimizerFields(optim: OptimizerRecipe): Record<string, unknown> {
+  const { name, lr, betas, eps, weightDecay, gradClip, states } = optim
+  const moments = states === 'float32' ? {} : { states }
+  return { name, lr, betas, eps, weight_decay: weightDecay, grad_clip: gradClip, ...moments }
+}
+
+function loraField({ model: { lora } }: Recipe): Record<string, unknown> {
+  return lora === null ? {} : { lora: { rank: lora.rank, alpha: lora.alpha } }
 }
 
 function scheduleFields(

@@ -1,6 +1,6 @@
 """The processes of one job: who they are, how they agree, how they add up.
 
-A job of one process opens no group: every method is then the identity, and nothing of torch.distributed is touched.
+A job of one process on a CPU opens no group: every method is then the identity, and torch.distributed is not touched.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 # How torchrun, our own spawn and every cluster launcher tell a process its place.
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+# Flags and counts travel between CPUs, also beside GPUs.
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Ranks:
     rank: int = 0
     world: int = 1
     cp: int = 1
-    # All ranks in one dimension: parameters are sharded over it. None in a job of one process.
+    # All ranks in one dimension: parameters are sharded over it. None in a job of one process on a CPU.
     mesh: DeviceMesh | None = None
     cp_group: dist.ProcessGroup | None = None
 
@@ -131,7 +133,7 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
             INVALID_SPEC, f"Expected {world} processes (nodes × ranks_per_node), the launcher started {started}"
         )
     if world == 1:
-        return Ranks(device=torch.device(device))
+        return Ranks(device=torch.device(device)) if device == "cpu" else alone_on_a_mesh(torch.device("cuda", 0))
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     if device == "cuda":
         if local >= torch.cuda.device_count():
@@ -140,9 +142,7 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
             )
         torch.cuda.set_device(local)
     try:
-        # Flags and counts travel between CPUs, also beside GPUs.
-        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+        dist.init_process_group(BACKENDS[device], timeout=timedelta(seconds=timeout_s))
         mesh = init_device_mesh(device, (world,), mesh_dim_names=("world",))
     except (RuntimeError, ValueError) as error:
         raise JobError(UNAVAILABLE, f"Cannot join {world} processes as rank {rank}: {error}") from error
@@ -154,6 +154,12 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
         mesh=mesh,
         cp_group=_context_group(rank=rank, world=world, cp=cp),
     )
+
+
+def alone_on_a_mesh(device: torch.device) -> Ranks:
+    """One process that is sharded all the same: on a GPU, FSDP keeps the fp32 masters beside bf16 compute."""
+    dist.init_process_group(BACKENDS[device.type], store=dist.HashStore(), rank=0, world_size=1)
+    return Ranks(device=device, mesh=init_device_mesh(device.type, (1,), mesh_dim_names=("world",)))
 
 
 def _context_group(*, rank: int, world: int, cp: int) -> dist.ProcessGroup | None:
@@ -169,5 +175,5 @@ def _context_group(*, rank: int, world: int, cp: int) -> dist.ProcessGroup | Non
 
 
 def close_ranks(ranks: Ranks) -> None:
-    if ranks.world > 1 and dist.is_initialized():
+    if ranks.mesh is not None and dist.is_initialized():
         dist.destroy_process_group()

@@ -17,7 +17,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 
 
 def shard_model(root: nn.Module, model: Any, ranks: Ranks, *, compute: torch.dtype) -> None:
-    """In place; a no-op in a job of one process. `root` is what is called, `model` the Hugging Face model in it.
+    """In place; a no-op in a job of one process on a CPU. `root` is what is called, `model` the Hugging Face model in it.
 
     Masters and gradients stay fp32; `compute` is the dtype of the forward and backward pass. Embedding and head are units of
     their own, but a tied pair belongs to the root, which stays whole from the forward to the backward pass.
