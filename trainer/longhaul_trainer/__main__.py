@@ -10,7 +10,7 @@ from pathlib import Path
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|plan|seal")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|plan|bench|seal")
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
@@ -43,6 +43,18 @@ def build_parser() -> argparse.ArgumentParser:
     plan.add_argument("--memory-gib", type=float, default=139.0, help="of one device (default: an H200's 139)")
     plan.add_argument("--json", action="store_true")
 
+    bench = commands.add_parser("bench", help="tokens a second, peak memory and time by phase on random weights")
+    bench.add_argument("--model", required=True, help="model directory, or a published name such as qwen3-0.6b")
+    bench.add_argument("--context", type=int, required=True, help="tokens of a row")
+    bench.add_argument("--rows", type=int, default=1)
+    bench.add_argument("--steps", type=int, default=3, help="measured steps, after one that is not")
+    bench.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    bench.add_argument("--head", choices=("chunked", "plain"), default="chunked")
+    bench.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
+    bench.add_argument("--offload-activations", action="store_true")
+    bench.add_argument("--lora-rank", type=int)
+    bench.add_argument("--layers", type=int, help="fewer layers than the model has, for a smaller machine")
+
     seal = commands.add_parser("seal", help="write MANIFEST.json and COMMITTED into a finished model directory")
     seal.add_argument("directory", type=Path)
     seal.add_argument("--kind", default="policy")
@@ -74,6 +86,9 @@ def main() -> int:
     if arguments.command == "plan":
         return run_plan(arguments)
 
+    if arguments.command == "bench":
+        return run_bench(arguments)
+
     from longhaul_trainer.directory import seal
 
     print(seal(arguments.directory, kind=arguments.kind, facts={}))
@@ -95,6 +110,18 @@ def run_plan(arguments: argparse.Namespace) -> int:
         lora_rank=arguments.lora_rank,
     )
     return plan(model=arguments.model, layout=layout, memory_gib=arguments.memory_gib, as_json=arguments.json)
+
+
+def run_bench(arguments: argparse.Namespace) -> int:
+    from longhaul_trainer.bench import BenchOptions, bench
+    from longhaul_trainer.failures import CLASSES, JobError
+
+    options = {name: value for name, value in vars(arguments).items() if name != "command"}
+    try:
+        return bench(BenchOptions(**options))
+    except JobError as error:
+        print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
+        return error.code
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from job_files import make_config, make_draft, make_job
+from job_files import TRAINER, make_config, make_draft, make_job
 from transformers import AutoModelForCausalLM
 
 from longhaul_trainer.plan.command import plan
@@ -118,3 +121,40 @@ def test_dry_run_tells_packing_and_memory_without_weights(tmp_path: Path, policy
     assert report["memory"]["peak_bytes"] > 4 * GIB
     wrong = make_job(tmp_path / "x", policy, draft, make_config("dapo"), execution={"ranks_per_node": 3, "cp": 3})
     assert step(wrong.write(), dry_run=True) == 64
+
+
+def run_bench(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "longhaul_trainer", "bench", "--model", str(directory), "--steps", "1", *flags]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=TRAINER, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_bench_without_a_gpu_says_so(policy: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    found = run_bench(policy, "--context", "16")
+    assert found.returncode == 69
+    assert "Expected a CUDA device" in found.stderr
+
+
+@pytest.mark.slow
+def test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linearly(tmp_path: Path) -> None:
+    """32,768 words × 8,192 tokens are 1 GiB of logits for each copy; a chunk of the head is 32 MiB."""
+    config = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 32_768}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    peak = {}
+    for head, rows in (("chunked", 4), ("chunked", 16), ("plain", 16)):
+        found = run_bench(
+            tmp_path, "--device", "cpu", "--context", "512", "--rows", str(rows), "--head", head, "--ac", "none"
+        )
+        assert found.returncode == 0, found.stderr
+        report = json.loads(found.stdout)
+        assert report["tokens_per_s"] > 0
+        assert set(report["seconds"]) == {"forward", "backward", "optimizer"}
+        peak[head, rows] = report["peak_bytes"]
+    assert peak["plain", 16] - peak["chunked", 16] > 1 << 30
+    # Four times the tokens: what grows is their activations, not the logits (1 GiB a copy).
+    assert peak["chunked", 16] - peak["chunked", 4] < 1 << 29

@@ -133,9 +133,7 @@ def step_in_bf16(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dic
     return found, metrics, {value.dtype for value in found.values()}
 
 
-def test_one_process_on_a_mesh_computes_in_bf16_and_keeps_fp32_gradients(
-    case: Case, expected: ReferenceStep
-) -> None:
+def test_one_process_on_a_mesh_computes_in_bf16_and_keeps_fp32_gradients(case: Case, expected: ReferenceStep) -> None:
     ((found, metrics, dtypes),) = run_ranks(step_in_bf16, case, world=1)
     assert metrics["n_tokens"] == expected.n_tokens
     assert dtypes == {torch.float32}

@@ -1,0 +1,145 @@
+"""`bench`: tokens a second, peak memory and seconds by phase of training steps on random weights and rows.
+
+One shape a process, so that peaks do not mix. On a CPU the peak is the process's own (resident set), the floor included.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Qwen2Config, Qwen3Config
+
+from longhaul_trainer import head
+from longhaul_trainer.lora import Lora
+from longhaul_trainer.parallel.ranks import open_ranks
+from longhaul_trainer.plan.memory import Layout, predict
+from longhaul_trainer.plan.shapes import Shape, find_shape
+from longhaul_trainer.step.forward import gather_rows
+from longhaul_trainer.trainable import Making, make_scorer
+
+CONFIGS: dict[str, Any] = {"qwen2": Qwen2Config, "qwen3": Qwen3Config}
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """rows × context tokens a step, all but each row's first a label."""
+
+    model: str
+    context: int
+    rows: int
+    steps: int
+    device: str
+    head: str
+    ac: str
+    offload_activations: bool
+    lora_rank: int | None
+    layers: int | None
+
+
+def bench(options: BenchOptions) -> int:
+    """Prints one JSON object. Raises JobError."""
+    ranks = open_ranks(device=options.device, world=1, cp=1)
+    shape = find_shape(options.model)
+    lora = None if options.lora_rank is None else Lora(rank=options.lora_rank, alpha=2.0 * options.lora_rank)
+    making = Making(ranks=ranks, lora=lora, ac=options.ac, offloads_activations=options.offload_activations)
+    torch.manual_seed(0)
+    if options.head == "plain":
+        head.label_logprobs = plain_logprobs
+    scorer = make_scorer(_config(shape, options), None, making)
+    optimizer = torch.optim.AdamW([p for p in scorer.parameters() if p.requires_grad], lr=1e-6)
+    tokens = options.rows * options.context
+    micro = gather_rows(
+        range(options.rows),
+        offsets=np.arange(options.rows + 1) * options.context,
+        input_ids=np.random.default_rng(0).integers(0, shape.vocab, tokens).astype(np.int32),
+        label_mask=np.ones(tokens),
+        device=ranks.device,
+    )
+    phases = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}
+    for step in range(options.steps + 1):
+        began = [_now(ranks.device)]
+        logprobs, _ = scorer(micro, 1.0)
+        began.append(_now(ranks.device))
+        (-logprobs.sum() / len(micro.index)).backward()
+        began.append(_now(ranks.device))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        began.append(_now(ranks.device))
+        # The first step makes kernels, caches and moments.
+        if step:
+            for name, at in zip(phases, range(3), strict=True):
+                phases[name] += began[at + 1] - began[at]
+    seconds = sum(phases.values())
+    print(
+        json.dumps(
+            {
+                **asdict(options),
+                "parameters": sum(p.numel() for p in scorer.parameters()),
+                "tokens_per_s": round(tokens * options.steps / seconds, 1),
+                "seconds": {name: round(value / options.steps, 4) for name, value in phases.items()},
+                "peak_bytes": _peak(ranks.device),
+                "predicted_bytes": round(_predicted(shape, options, tokens)),
+                "versions": {"torch": torch.__version__, "device": _device_name(ranks.device)},
+            }
+        )
+    )
+    return 0
+
+
+def plain_logprobs(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """All logits at once: what the chunked head is measured against."""
+    logprobs = torch.log_softmax((hidden @ weight.T).float() / temperature, -1)
+    with torch.no_grad():
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+    return logprobs.gather(1, targets[:, None])[:, 0], entropy
+
+
+def _config(shape: Shape, options: BenchOptions) -> Any:
+    explicit = {"head_dim": shape.head_dim} if shape.family == "qwen3" else {}
+    return CONFIGS[shape.family](
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        num_hidden_layers=options.layers or shape.layers,
+        intermediate_size=shape.intermediate,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        tie_word_embeddings=shape.is_tied,
+        max_position_embeddings=options.context,
+        **explicit,
+    )
+
+
+def _predicted(shape: Shape, options: BenchOptions, tokens: int) -> float:
+    layout = Layout(
+        tokens=tokens,
+        ac=options.ac,
+        offload="activations" if options.offload_activations else "none",
+        lora_rank=options.lora_rank,
+        compute_bytes=2 if options.device == "cuda" else 4,
+    )
+    return predict(Shape(**{**asdict(shape), "layers": options.layers or shape.layers}), layout).peak
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _peak(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    # Kilobytes on Linux.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
