@@ -33,7 +33,17 @@ export async function runTrainerTests({
   const { exitCode } = await runCommand({
     command: python,
     // The later -m wins over the one in pyproject.toml.
-    args: ['-m', 'pytest', 'trainer', '-q', '-p', 'no:cacheprovider', '--junitxml', report, ...(isFull ? ['-m', ''] : [])],
+    args: [
+      '-m',
+      'pytest',
+      'trainer',
+      '-q',
+      '-p',
+      'no:cacheprovider',
+      '--junitxml',
+      report,
+      ...(isFull ? ['-m', ''] : []),
+    ],
     cwd: root,
     timeoutMs,
     ...(signal === undefined ? {} : { signal }),

@@ -48,7 +48,7 @@ const optim = {
   eps: 1e-8,
   weightDecay: 0,
   gradClip: 1,
-  states: 'float32',
+  states: 'float32' as const,
   schedule: 'linear' as const,
   warmupSteps: 1,
   endLr: 1e-4,

@@ -52,7 +52,7 @@ def adopt_lora(model: Any, lora: Lora) -> None:
             raise ValueError(f"Expected {name} to be a linear layer, got {type(module).__name__}")
         module.__class__ = LoraLinear
         weight = module.weight
-        module.scale = lora.alpha / lora.rank  # pyright: ignore[reportAttributeAccessIssue]
+        module.scale = lora.alpha / lora.rank  # pyright: ignore[reportArgumentType]
         module.lora_a = nn.Parameter(weight.new_empty(lora.rank, module.in_features))
         module.lora_b = nn.Parameter(weight.new_empty(module.out_features, lora.rank))
 

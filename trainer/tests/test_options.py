@@ -14,6 +14,7 @@ from gradient_case import Case, run_case, worst_error, write_case
 from job_files import make_config, make_draft, make_job, score_rows
 from rank_processes import run_ranks
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from longhaul_trainer import recompute
@@ -55,7 +56,7 @@ def test_recomputation_changes_the_work_and_not_the_gradient(
     assert worst_error(found, plain) < 1e-7
 
 
-class Counter(torch.utils._python_dispatch.TorchDispatchMode):
+class Counter(TorchDispatchMode):
     """Counts runs of the attention kernel, below autograd and below what checkpointing kept."""
 
     calls = 0

@@ -97,6 +97,14 @@ def test_two_ranks_killed_anywhere_resume_to_the_same_bytes(tmp_path: Path, poli
         assert open_sealed(ours).sha256 == open_sealed(theirs).sha256
 
 
+@pytest.mark.slow
+def test_signal_to_one_rank_stops_both_with_75(tmp_path: Path, policy: Path) -> None:
+    """A rank that left alone would leave the other waiting in a collective until its timeout."""
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"), execution=TWO)
+    assert torchrun(job, strike="TERM@before-backward:1/1") == 75
+    assert torchrun(job, fence=2) == 0
+
+
 def test_job_of_two_ranks_started_as_one_process_is_refused(tmp_path: Path, policy: Path) -> None:
     draft = make_draft(policy, stage="rft", groups=2)
     job = make_job(tmp_path, policy, draft, make_config("rft"), execution={"ranks_per_node": 2})

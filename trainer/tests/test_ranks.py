@@ -137,5 +137,5 @@ def test_one_process_on_a_mesh_computes_in_bf16_and_keeps_fp32_gradients(case: C
     ((found, metrics, dtypes),) = run_ranks(step_in_bf16, case, world=1)
     assert metrics["n_tokens"] == expected.n_tokens
     assert dtypes == {torch.float32}
-    # bf16 has eight bits: far from the reference at 1e-6, near it at a few percent of the whole gradient.
-    assert 1e-5 < worst_error(found, expected.gradients) < 0.1
+    # bf16 has eight bits, and a ratio near a clip's edge may fall on its other side: near the reference, far from 1e-6.
+    assert 1e-5 < worst_error(found, expected.gradients) < 0.25

@@ -36,6 +36,8 @@ test('every recipe of the package resolves, is named by its file and points edit
     'mini.yaml',
     'nightly.yaml',
     'paper-72b.yaml',
+    'qwen2.5-32b.yaml',
+    'qwen2.5-7b-one-gpu.yaml',
     'qwen3-4b-one-gpu.yaml',
   ])
   for (const file of files) {

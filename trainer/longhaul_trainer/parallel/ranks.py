@@ -158,7 +158,8 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
 
 def alone_on_a_mesh(device: torch.device) -> Ranks:
     """One process that is sharded all the same: on a GPU, FSDP keeps the fp32 masters beside bf16 compute."""
-    dist.init_process_group(BACKENDS[device.type], store=dist.HashStore(), rank=0, world_size=1)
+    store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    dist.init_process_group(BACKENDS[device.type], store=store, rank=0, world_size=1)
     return Ranks(device=device, mesh=init_device_mesh(device.type, (1,), mesh_dim_names=("world",)))
 
 
