@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -44,6 +45,23 @@ def start(
     finally:
         # Not sys.exit: nothing of the test runner may run in the child.
         os._exit(code)
+
+
+def start_ranks(spec_path: Path, *, world: int, strike: str | None = None) -> list[int]:
+    """One child a rank, as torchrun would place them. Returns their pids in rank order."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+
+    def become(rank: int) -> Callable[[], None]:
+        return lambda: os.environ.update(place, RANK=str(rank), LOCAL_RANK=str(rank))
+
+    return [start(spec_path, strike=strike, before=become(rank)) for rank in range(world)]
+
+
+def run_ranks(spec_path: Path, *, world: int, strike: str | None = None) -> list[int]:
+    return [finish(child) for child in start_ranks(spec_path, world=world, strike=strike)]
 
 
 def finish(child: int) -> int:

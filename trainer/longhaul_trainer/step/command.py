@@ -25,10 +25,12 @@ from longhaul_trainer.failures import (
     OUT_OF_MEMORY,
     OUTPUT_UNWRITABLE,
     STOPPED,
+    UNAVAILABLE,
     JobError,
 )
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.lease import Lease
+from longhaul_trainer.step.place import die_with_launcher, is_one_of_many
 from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress, Silent
 from longhaul_trainer.step.spec import Spec, read_spec
@@ -36,7 +38,7 @@ from longhaul_trainer.step.stop import StopFlag
 
 EXIT = "exit.json"
 # Codes with which the first rank may end because another one died; that one's own report says more.
-BY_OTHERS = (INTERNAL, IO_ERROR, STOPPED)
+BY_OTHERS = (INTERNAL, IO_ERROR, STOPPED, UNAVAILABLE)
 DEFAULT_RANK_TIMEOUT_S = 600.0
 AnyProgress = Progress | Silent
 EXIT_SCHEMA = "longhaul.exit/1"
@@ -46,8 +48,11 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS
 def step(spec_path: Path, *, dry_run: bool) -> int:
     """Runs the job and returns its exit code; exit.json, which outranks the process status, is written first."""
     stop = StopFlag()
-    # Before anything slow: a signal during the imports is kept for the first boundary.
-    stop.install()
+    die_with_launcher()
+    if not is_one_of_many():
+        # Before anything slow: a signal during the imports is kept for the first boundary. One of several waits for the others
+        # where no handler runs, so it simply dies of the signal until they have met.
+        stop.install()
     try:
         spec = read_spec(spec_path)
     except JobError as error:
@@ -92,6 +97,8 @@ def _code_of(error: Exception, spec: Spec) -> int:
     if (number := _errno_of(error)) is not None:
         return OUTPUT_UNWRITABLE if number in UNWRITABLE else IO_ERROR
     traceback.print_exc()
+    if _is_lost_rank(error):
+        return UNAVAILABLE
     return OUT_OF_MEMORY if _is_out_of_memory(error) else INTERNAL
 
 
@@ -109,6 +116,11 @@ def _errno_of(error: Exception) -> int | None:
         return error.errno
     found = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
     return None if found is None else int(found[1])
+
+
+def _is_lost_rank(error: Exception) -> bool:
+    """A peer is gone: gloo says so in a plain RuntimeError, NCCL and the store in classes of their own."""
+    return type(error).__name__.startswith("Dist") or "/gloo/" in str(error)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -137,6 +149,7 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
             cp=spec.execution.cp,
             timeout_s=spec.execution.stall_s or DEFAULT_RANK_TIMEOUT_S,
         )
+        stop.install()
         if (found := ranks.first(lambda: _find_committed(spec))) is not None:
             return found
         lease = Lease(spec.job_dir, spec.fence)

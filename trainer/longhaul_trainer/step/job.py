@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shutil
 import time
@@ -15,22 +16,25 @@ from torch.distributed.tensor import DTensor
 from longhaul_trainer import VERSION
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.config import Config
-from longhaul_trainer.directory import Sealed, json_bytes
+from longhaul_trainer.directory import Sealed, fsync_path, json_bytes
 from longhaul_trainer.failures import INPUT_UNUSABLE, STOPPED, JobError
 from longhaul_trainer.hf_model import UnsupportedModel
 from longhaul_trainer.lora import Lora, merge_adapters
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step import canary
+from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
 from longhaul_trainer.step.export import copy_architecture, policy_weights, round_weights, write_policy
 from longhaul_trainer.step.forward import Scorer
 from longhaul_trainer.step.inputs import HF, JobInput
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.points import reach
-from longhaul_trainer.step.progress import Progress, Silent
+from longhaul_trainer.step.progress import Progress, Silent, last_event_ms
 from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
+from longhaul_trainer.step.saver import Saver
 from longhaul_trainer.step.spec import Spec
 from longhaul_trainer.step.state import (
+    Snapshot,
     TrainerState,
     build_optimizer,
     checkpoint_weights,
@@ -40,8 +44,7 @@ from longhaul_trainer.step.state import (
     read_trainer_state,
     restore_random_state,
     shard_name,
-    write_facts,
-    write_shard,
+    take_snapshot,
 )
 from longhaul_trainer.step.stop import StopFlag
 from longhaul_trainer.step.training import Trainer
@@ -74,6 +77,12 @@ class Job:
         self.stop = stop
         self.ranks = ranks
         _prepare_torch(spec)
+        self.saver = Saver()
+        # What the saver writes, or the ranks have written and not committed.
+        self.pending: tuple[Snapshot, TrainerState] | None = None
+        # Step of the newest inner checkpoint.
+        self.saved = 0
+        self.began = time.monotonic()
         self.facts = {
             "key": spec.key,
             "job_id": spec.job_id,
@@ -115,20 +124,31 @@ class Job:
             max_tokens=self.spec.execution.max_tokens_per_micro,
             progress=self.progress,
             check_stop=self._check_stop,
+            # The save before is committed by then, so a kill costs one finished step at most.
+            before_update=self._finish_inner,
         )
         # Before any inner checkpoint is loaded: both need the input weights.
         trainer.prox = self._prox(trainer)
         self._canary_old(scorer)
         state = self._resume(model, optimizer)
+        resumed_at = state.done if self.saved else None
         self.progress.phase = "train"
-        while state.done < trainer.total_steps:
+        try:
+            while state.done < trainer.total_steps:
+                self._check_stop()
+                self.ranks.first(self.lease.check)
+                state = trainer.run_step(state)
+                if resumed_at == state.done - 1:
+                    self.progress.emit("recovered", opt_step=state.done, **self._recovery())
+                if state.done < trainer.total_steps and state.done % self.spec.execution.inner_every == 0:
+                    self._save_inner(model, optimizer, state)
+            self._finish_inner()
+            self.progress.phase = "commit"
             self._check_stop()
-            self.ranks.first(self.lease.check)
-            state = trainer.run_step(state)
-            if state.done < trainer.total_steps and state.done % self.spec.execution.inner_every == 0:
-                self._save_inner(model, optimizer, state)
-        self.progress.phase = "commit"
-        self._check_stop()
+        except JobError as error:
+            if error.code == STOPPED:
+                self._save_before_leaving(model, optimizer, state, trainer.total_steps)
+            raise
         return self._save(self.spec.checkpoint_path, "checkpoint", model, optimizer, state, event="committed"), scorer
 
     def _adopt(self, directory: Path) -> Sealed | None:
@@ -220,38 +240,87 @@ class Job:
             load_optimizer(sealed.path, model=model, optimizer=optimizer)
             restore_random_state(sealed.path, self.ranks)
             state = _read_state(sealed.path)
-            self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step)
+            self.saved = state.done
+            then, now = sealed.manifest["layout"], self.facts["layout"]
+            # Bit for bit is promised at equal layout only.
+            change = {} if then == now else {"relayout": {"from": then, "to": now}}
+            seconds = round(time.monotonic() - self.began, 3)
+            self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step, seconds=seconds, **change)
             return state
         return TrainerState(global_step=self.spec.global_step, done=0, metrics=[], alarms=[])
 
+    def _recovery(self) -> dict[str, float]:
+        """Seconds until the first new step: since this attempt began, and since the one before last said anything."""
+        last = last_event_ms(self.spec.job_dir / "attempts", before=self.spec.fence)
+        since = {} if last is None else {"since_last_attempt_s": round((now_ms() - last) / 1000, 3)}
+        return {"since_start_s": round(time.monotonic() - self.began, 3), **since}
+
     def _save_inner(self, model: Any, optimizer: torch.optim.Optimizer, state: TrainerState) -> None:
+        """Takes a copy to the host and writes it in a thread. One process commits there too; several, who must speak to each
+        other for that, do it where the next update waits for it."""
+        snapshot = self._snapshot(model, optimizer, state)
+        self.pending = (snapshot, state)
+        self.saved = state.done
+        self.saver.start(self._commit_inner if self.ranks.world == 1 else lambda: self._write_shard(snapshot))
+
+    def _finish_inner(self) -> None:
+        """On all ranks at the same place."""
+        self.saver.join()
+        if self.pending is not None and self.ranks.world > 1:
+            self._commit_inner()
+        self.pending = None
+
+    def _commit_inner(self) -> None:
+        if self.pending is None:
+            return
+        snapshot, state = self.pending
         inner = self.spec.job_dir / "inner"
-        self._save(inner / str(state.done), "inner", model, optimizer, state, event="checkpoint")
+        shards = [] if self.ranks.world == 1 else self.ranks.gather(self._shard_path())
+        self._commit_state(inner / str(state.done), "inner", snapshot, shards, state, event="checkpoint")
         old = inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every)
         self.ranks.first(lambda: shutil.rmtree(old, ignore_errors=True))
 
-    def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
-        shards = self._write_shards(model, optimizer)
+    def _save_before_leaving(self, model: Any, optimizer: Any, state: TrainerState, total: int) -> None:
+        """After SIGTERM: between two micro-batches the weights are those of the last update. The launcher's grace bounds it."""
+        with contextlib.suppress(Exception):
+            self._finish_inner()
+            if self.saved < state.done < total:
+                self._save_inner(model, optimizer, state)
+                self._finish_inner()
 
+    def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
+        snapshot = self._snapshot(model, optimizer, state)
+        shards: list[Path] = []
+        if self.ranks.world > 1:
+            self._write_shard(snapshot)
+            shards = self.ranks.gather(self._shard_path())
+        return self._commit_state(path, kind, snapshot, shards, state, event=event)
+
+    def _snapshot(self, model: Any, optimizer: Any, state: TrainerState) -> Snapshot:
+        return take_snapshot(model=model, optimizer=optimizer, state=state, facts=self.facts)
+
+    def _commit_state(
+        self, path: Path, kind: str, snapshot: Snapshot, shards: list[Path], state: TrainerState, *, event: str
+    ) -> Sealed:
         def write(staging: Path) -> None:
             for shard in shards:
                 shard.rename(staging / shard.name)
             if not shards:
-                write_shard(staging / shard_name(self.ranks), model=model, optimizer=optimizer)
-            write_facts(staging, optimizer=optimizer, state=state, facts=self.facts)
+                snapshot.write_shard(staging / shard_name(self.ranks))
+            snapshot.write_facts(staging)
             copy_architecture(self.given.architecture, staging / HF)
 
         return self._commit(path, kind, write, global_step=state.global_step, event=event)
 
-    def _write_shards(self, model: Any, optimizer: Any) -> list[Path]:
-        """Of several ranks, side by side, outside the staging folder that the first rank makes later; of one, none."""
-        if self.ranks.world == 1:
-            return []
-        folder = self.spec.job_dir / "shards" / str(self.spec.fence)
-        folder.mkdir(parents=True, exist_ok=True)
-        mine = folder / shard_name(self.ranks)
-        write_shard(mine, model=model, optimizer=optimizer)
-        return self.ranks.gather(mine)
+    def _shard_path(self) -> Path:
+        """Ranks write side by side, outside the staging folder that the first one makes later."""
+        return self.spec.job_dir / "shards" / str(self.spec.fence) / shard_name(self.ranks)
+
+    def _write_shard(self, snapshot: Snapshot) -> None:
+        path = self._shard_path()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        snapshot.write_shard(path)
+        fsync_path(path)
 
     def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
         found = self._adopt(self.spec.policy_path)

@@ -73,6 +73,18 @@ class Silent:
         pass
 
 
+def last_event_ms(attempts: Path, *, before: int) -> int | None:
+    """When the newest attempt before this fence last wrote a line; None when there was none."""
+    fences = [int(path.name) for path in attempts.glob("[0-9]*") if path.name.isdigit() and int(path.name) < before]
+    if not fences:
+        return None
+    try:
+        lines = (attempts / str(max(fences)) / "progress.jsonl").read_text().splitlines()
+        return int(json.loads(lines[-1])["t"])
+    except (OSError, ValueError, IndexError, KeyError):
+        return None
+
+
 def _plain(value: Any) -> Any:
     """JSON has no NaN; the alarm about it must still be readable."""
     if isinstance(value, float) and not math.isfinite(value):

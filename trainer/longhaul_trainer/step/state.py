@@ -64,35 +64,42 @@ def build_optimizer(model: Any, config: Config, *, host: bool = False) -> torch.
     return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps)
 
 
-def write_shard(path: Path, *, model: Any, optimizer: torch.optim.Optimizer) -> None:
-    """This rank's rows of weights and moments, and its random state; in a job of one process that is everything."""
+@dataclass(frozen=True)
+class Snapshot:
+    """A state on the host, apart from the model that goes on training: this rank's rows of weights and moments, its random
+    state, and the files that are written once. Of one process that is everything."""
+
+    tensors: dict[str, torch.Tensor]
+    files: dict[str, bytes]
+
+    def write_shard(self, path: Path) -> None:
+        save_file(self.tensors, path)
+
+    def write_facts(self, directory: Path) -> None:
+        for name, data in self.files.items():
+            (directory / name).write_bytes(data)
+
+
+def take_snapshot(*, model: Any, optimizer: torch.optim.Optimizer, state: TrainerState, facts: dict) -> Snapshot:
     tensors: dict[str, torch.Tensor] = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
     for name, parameter in model.named_parameters():
-        tensors[f"weight.{name}"] = _local(parameter.detach())
+        tensors[f"weight.{name}"] = _copy_of(parameter.detach())
         if slots := optimizer.state.get(parameter):
             for moment in MOMENTS:
-                tensors[f"{moment}.{name}"] = _local(slots[moment])
-    save_file(tensors, path)
-
-
-def write_facts(directory: Path, *, optimizer: torch.optim.Optimizer, state: TrainerState, facts: dict) -> None:
-    updates = max((int(slots["step"]) for slots in optimizer.state.values()), default=0)
-    (directory / STATE).write_bytes(
-        json_bytes(
-            {
-                "schema": SCHEMA,
-                "global_step": state.global_step,
-                "done": state.done,
-                "optimizer_updates": updates,
-                "alarms": state.alarms,
-                **facts,
-            }
-        )
-    )
+                tensors[f"{moment}.{name}"] = _copy_of(slots[moment])
+    about = {
+        "schema": SCHEMA,
+        "global_step": state.global_step,
+        "done": state.done,
+        "optimizer_updates": max((int(slots["step"]) for slots in optimizer.state.values()), default=0),
+        "alarms": state.alarms,
+        **facts,
+    }
     lines = [json.dumps(entry, sort_keys=True) for entry in state.metrics]
-    (directory / METRICS).write_text("".join(f"{line}\n" for line in lines))
+    metrics = "".join(f"{line}\n" for line in lines).encode()
+    return Snapshot(tensors=tensors, files={STATE: json_bytes(about), METRICS: metrics})
 
 
 def shard_name(ranks: Ranks) -> str:
@@ -109,8 +116,9 @@ def shard_files(directory: Path) -> list[Path]:
     return found
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).cpu().contiguous()
+def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return local.to("cpu", copy=True).contiguous()
 
 
 def read_trainer_state(directory: Path) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def scatter_rows(
 
 
 class Trainer:
-    """`prox` is F32 [T] for DAPO, None for RFT. `check_stop` raises where the job was asked to stop, on all ranks at once.
+    """`prox` is F32 [T] for DAPO, None for RFT. `check_stop` raises where the job was asked to stop, on all ranks at once;
+    `before_update` comes between the last backward pass and the change of the weights.
 
     Every rank holds the whole batch and cuts it alike, runs the same number of passes, and adds its gradient to the others'.
     """
@@ -107,6 +108,7 @@ class Trainer:
         max_tokens: int,
         progress: Progress | Silent,
         check_stop: Callable[[], None],
+        before_update: Callable[[], None] = lambda: None,
     ) -> None:
         self.scorer = scorer
         self.ranks = ranks
@@ -117,6 +119,7 @@ class Trainer:
         self.max_tokens = max_tokens
         self.progress = progress
         self.check_stop = check_stop
+        self.before_update = before_update
         self._weights = np.zeros(0, dtype=np.float32)
 
     @property
@@ -158,6 +161,7 @@ class Trainer:
         step = step.add_up(self.ranks)
         norm = self._clip_gradient()
         self._check(step, norm, part.loss_tokens, state)
+        self.before_update()
         self.optimizer.step()
         reach("after-update")
         metrics = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)

@@ -1,0 +1,33 @@
+"""Writes one checkpoint at a time beside the training that goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Saver:
+    """What the thread raises is raised by the next `join`; who leaves without it leaves a torso, which the next attempt clears."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def start(self, work: Callable[[], object]) -> None:
+        self.join()
+        self._thread = threading.Thread(target=self._run, args=(work,), name="saver", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self._error = error

@@ -1,0 +1,107 @@
+"""Two ranks, killed alone or together at every place: what is left is resumed to the undisturbed job's bits.
+
+With LONGHAUL_KILLS_RESULT naming a file each case adds its line to it: bench/results/trainer-kills.json is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from job_files import JobFiles, make_config, make_draft, make_job
+from safetensors.numpy import load_file
+from strikes import run, run_ranks
+
+from longhaul_trainer.directory import open_sealed
+
+TWO = {"ranks_per_node": 2, "cp": 1}
+CUTS = ("staged", "sealed", "renamed", "committed")
+# Without a rank every rank that passes there dies: both where both pass, the first in commits.
+OFTEN = ["after-update:2/1", "inner.renamed"]
+SELDOM = [
+    "started",
+    "loaded/1",
+    "prox:2/0",
+    *(f"{place}{rank}" for place in ("before-backward:3", "after-backward:3") for rank in ("", "/0", "/1")),
+    *(f"after-update:{count}{rank}" for count in (1, 3) for rank in ("", "/0", "/1")),
+    *(f"{kind}.{cut}" for kind in ("inner", "checkpoint", "policy") for cut in CUTS if f"{kind}.{cut}" not in OFTEN),
+]
+CASES = [*OFTEN, *(pytest.param(case, marks=pytest.mark.slow) for case in SELDOM)]
+
+
+def two_rank_job(root: Path, policy: Path) -> JobFiles:
+    return make_job(root, policy, make_draft(policy, stage="dapo"), make_config("dapo"), execution=TWO)
+
+
+def outputs(job: JobFiles) -> tuple[str, str]:
+    return open_sealed(job.checkpoint).sha256, open_sealed(job.policy).sha256
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
+    job = two_rank_job(tmp_path_factory.mktemp("undisturbed"), policy)
+    assert run_ranks(job.write(), world=2) == [0, 0]
+    return job
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_killed_ranks_lose_at_most_one_step_and_no_bit(
+    tmp_path: Path, policy: Path, undisturbed: JobFiles, case: str
+) -> None:
+    job = two_rank_job(tmp_path, policy)
+    codes = run_ranks(job.write(), world=2, strike=f"KILL@{case}")
+    assert -signal.SIGKILL in codes
+    # Who is left says that a rank is gone, or had finished its part.
+    assert all(code in (-signal.SIGKILL, 0, 69) for code in codes), codes
+    began = time.monotonic()
+    assert run_ranks(job.write(fence=2, attempt=2), world=2) == [0, 0]
+    first, second = ([e["opt_step"] for e in job.events(fence) if e["event"] == "opt_step"] for fence in (1, 2))
+    assert sorted({*first, *second}) == [1, 2, 3, 4]
+    assert len(first) + len(second) <= 5
+    assert outputs(job) == outputs(undisturbed)
+    recovered = [event for event in job.events(2) if event["event"] == "recovered"]
+    note(case, codes, first, second, time.monotonic() - began, recovered)
+
+
+def note(case: str, codes: list[int], first: list[int], second: list[int], seconds: float, recovered: list) -> None:
+    path = os.environ.get("LONGHAUL_KILLS_RESULT")
+    if path is None:
+        return
+    entry = {
+        "strike": f"KILL@{case}",
+        "codes": codes,
+        "steps": [first, second],
+        "identical": True,
+        "second_attempt_s": round(seconds, 2),
+        "recovery": [{name: event[name] for name in event if name.endswith("_s")} for event in recovered],
+    }
+    with Path(path).open("a") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def test_term_to_one_rank_stops_all_of_them(tmp_path: Path, policy: Path, undisturbed: JobFiles) -> None:
+    job = two_rank_job(tmp_path, policy)
+    assert run_ranks(job.write(), world=2, strike="TERM@before-backward:3/1") == [75, 75]
+    assert job.exit_report()["code"] == 75
+    assert run_ranks(job.write(fence=2), world=2) == [0, 0]
+    assert outputs(job) == outputs(undisturbed)
+
+
+def test_another_layout_goes_on_within_rounding_and_says_so(
+    tmp_path: Path, policy: Path, undisturbed: JobFiles
+) -> None:
+    job = two_rank_job(tmp_path, policy)
+    assert -signal.SIGKILL in run_ranks(job.write(), world=2, strike="KILL@after-update:3")
+    job.spec["execution"]["ranks_per_node"] = 1
+    assert run(job.write(fence=2)) == 0
+    (resumed,) = [event for event in job.events(2) if event["event"] == "resumed"]
+    assert resumed["opt_step"] == 2
+    assert (resumed["relayout"]["from"]["ranks"], resumed["relayout"]["to"]["ranks"]) == (2, 1)
+    ours, theirs = (load_file(made.policy / "model.safetensors") for made in (job, undisturbed))
+    # Two updates of at most 1e-3 each since then; rounding may turn the sign of a tiny one.
+    assert max(float(np.abs(ours[name] - theirs[name]).max()) for name in ours) < 2e-3
