@@ -55,6 +55,12 @@ export const episodeKeys = {
 
 export const suiteKeys = {
   manifest: (hash: string) => `suites/${hash}/manifest.json`,
+  /** Of a published data set: revision, files, filters with their counts, refused rows. */
+  imported: (hash: string) => `suites/${hash}/import.json`,
+  /** A row as published. */
+  row: (hash: string, taskId: string) => `suites/${hash}/rows/${taskId}.json`,
+  /** Which suite an import made, so that the data set is read once. */
+  madeBy: (importHash: string) => `suites/imports/${importHash}.json`,
   task: (hash: string, taskId: string) => `suites/${hash}/tasks/${taskId}.json`,
 }
 

@@ -11,6 +11,17 @@ import { reinforceSchema } from './recipe-reinforce.schema.ts'
 import { rftSchema } from './recipe-rft.schema.ts'
 import { count, positive, samplingSchema } from './recipe-parts.schema.ts'
 
+const publishedPart = {
+  filters: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('As longhaul tasks import --filter: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, …'),
+  ids: z.array(z.string().min(1)).min(1).nullable().default(null).describe('Only these instance ids'),
+  evidence: z.string().min(1).nullable().default(null).describe('JSONL that hidden-names and deterministic read'),
+  refused: z.enum(['fail', 'exclude']).default('fail').describe('Rows that could not be graded exactly'),
+  limit: count().nullable().default(null),
+}
+
 const suiteSource = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('synthetic'),
@@ -22,15 +33,26 @@ const suiteSource = z.discriminatedUnion('kind', [
   }),
   z.strictObject({
     kind: z.literal('rows'),
-    path: z.string().min(1).describe('JSONL file of SWE-rebench rows'),
+    path: z.string().min(1).describe('JSONL file that longhaul tasks import or synthesize wrote'),
     limit: count().nullable().default(null),
   }),
   z.strictObject({
     kind: z.literal('hub'),
-    dataset: z.string().min(1),
-    revision: z.string().min(1).describe('A commit or tag: a branch moves'),
+    dataset: z
+      .string()
+      .regex(/^[\w.-]+\/[\w.-]+$/)
+      .describe('OWNER/NAME of the hub'),
+    revision: z
+      .string()
+      .regex(/^[0-9a-f]{40}$/)
+      .describe('A commit of 40 hexadecimal digits: branches and tags move'),
     split: z.string().min(1),
-    filter: z.record(z.string(), z.unknown()).default({}),
+    ...publishedPart,
+  }),
+  z.strictObject({
+    kind: z.literal('file'),
+    path: z.string().min(1).describe('A published file: .parquet, .json or .jsonl'),
+    ...publishedPart,
   }),
 ])
 

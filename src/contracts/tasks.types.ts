@@ -92,7 +92,23 @@ export type SuiteSource =
       offset: number
     }
   | { kind: 'rows'; path: string; limit: number | null }
-  | { kind: 'hub'; dataset: string; revision: string; split: string; filter: Record<string, unknown> }
+  /** Read, checked and filtered when the run starts, and kept with it. The revision is a commit. */
+  | ({ kind: 'hub'; dataset: string; revision: string; split: string } & PublishedPart)
+  | ({ kind: 'file'; path: string } & PublishedPart)
+
+/** What of a published data set is wanted. */
+export interface PublishedPart {
+  /** In the words of `longhaul tasks import --filter`, applied in order. */
+  filters: string[]
+  /** Only these, before all other filters; null = all. */
+  ids: string[] | null
+  /** JSONL of what running the tasks showed; null = none. */
+  evidence: string | null
+  /** Rows that could not be graded exactly: end the run, or are left out and listed. */
+  refused: 'fail' | 'exclude'
+  /** Counts what the filters leave. */
+  limit: number | null
+}
 
 /** An ordered, pinned set of tasks, addressed by hash. */
 export interface SuiteManifest {

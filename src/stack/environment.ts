@@ -18,6 +18,7 @@ import { packageFile } from './package-root.ts'
  * | LONGHAUL_POLICY_URL | use a policy server that runs already |
  * | LONGHAUL_ARTIFACTS | directory of the artifact store (below the stack's data) |
  * | LONGHAUL_BASE_PYTHON | the Python to make the trainer's environment with |
+ * | LONGHAUL_HUB_URL | another hub of data sets, of the public one's layout |
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |
  * | LONGHAUL_LEASE_S | seconds that a sandbox lives without a sign of life (600) |

@@ -4,7 +4,7 @@ import { createControlActivities } from '../activities/control/control-activitie
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
-import { loadTasks } from '../adapters/datasets/load-tasks.ts'
+import { loadPublished, loadTasks } from '../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../adapters/trainer-job/policy-directory.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
@@ -17,6 +17,10 @@ import { loadWorkflowBundle } from './workflow-bundle.ts'
 /** All workflows and their short bookkeeping. */
 export async function composeControl(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
   const store = connectStore(environment, between)
+  const places = {
+    hubUrl: environment.hubUrl,
+    findFile: (path: string) => findBeside(path, environment.recipeDirs) ?? path,
+  }
   const activities = createControlActivities({
     store,
     recipes: createRecipeReader(store),
@@ -24,7 +28,14 @@ export async function composeControl(environment: WorkerEnvironment, between: In
     tasks: createTaskReader(store),
     plans: createPlanReader(store),
     loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs }),
-    loadTasks,
+    loadTasks: (source, filters) => loadTasks(source, filters, places),
+    published: {
+      identify: async (source, filters) => {
+        const { identityOfImport } = await import('../adapters/datasets/published-suite.ts')
+        return identityOfImport(source, filters, places)
+      },
+      load: (source, filters) => loadPublished(source, filters, places),
+    },
     importBase: (base) => importBasePolicy({ store, directory: findModel(base, environment.recipeDirs) }),
   })
   return {
@@ -44,7 +55,11 @@ export async function composeControl(environment: WorkerEnvironment, between: In
 
 /** A model directory is named relative to its recipe; a recipe that came as text has no place, so each folder is tried. */
 function findModel(base: string, recipeDirs: readonly string[]): string {
-  if (isAbsolute(base)) return base
-  const candidates = recipeDirs.map((dir) => resolve(dir, base))
-  return candidates.find((path) => existsSync(path)) ?? candidates[0] ?? base
+  return findBeside(base, recipeDirs) ?? resolve(recipeDirs[0] ?? '.', base)
+}
+
+/** Null where no folder of recipes has it. */
+function findBeside(path: string, recipeDirs: readonly string[]): string | null {
+  if (isAbsolute(path)) return path
+  return recipeDirs.map((dir) => resolve(dir, path)).find((candidate) => existsSync(candidate)) ?? null
 }

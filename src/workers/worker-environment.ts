@@ -27,6 +27,8 @@ export interface WorkerEnvironment {
   sandboxRuntime: string | null
   /** LONGHAUL_MIN_FREE_GIB: below this much free disk at the engine, task images that were not needed for longest go. @default 10 */
   minFreeBytes: number
+  /** LONGHAUL_HUB_URL: another hub of data sets of the same layout; unset: the public one */
+  hubUrl: string | null
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
   recipeDirs: string[]
 }
@@ -54,6 +56,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
     leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
     sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
+    hubUrl: env['LONGHAUL_HUB_URL'] ?? null,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
   }
 }

@@ -3,13 +3,18 @@
  * is scripted, and how its endpoint misbehaves.
  */
 import assert from 'node:assert/strict'
+import { mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
+import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import { readOrThrow } from '../../src/activities/stored-tasks.ts'
 import { startEvaluation, startTraining } from '../../src/client/index.ts'
 import type { EpisodeRecord, EpisodeStart } from '../../src/contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
-import { episodeKeys } from '../../src/contracts/keys.ts'
+import { episodeKeys, suiteKeys } from '../../src/contracts/keys.ts'
+import type { ImportedSuite } from '../../src/contracts/suites.types.ts'
 import {
   hang,
   json,
@@ -43,18 +48,8 @@ before(async () => {
   endpoint = await startScriptedEndpoint(playThreeTasks())
   const handle = await startEvaluation({
     connection: world.connection,
-    recipe: 'nightly',
-    overrides: {
-      model: { base: 'big-model' },
-      data: { heldOut: SUITE },
-      scaffold: { profile: 'paper' },
-      evaluate: { tasks: 3, attempts: 1, maxTurns: 3, context: CONTEXT, prices: PRICES },
-      policyServer: {
-        kind: 'chat',
-        url: endpoint.url,
-        chat: { apiKeyVariable: KEY_VARIABLE, requestTimeoutS: 3 },
-      },
-    },
+    recipe: 'chat-file',
+    recipeText: await recipeOfFile(),
     fresh: true,
   })
   const ended = await withDeadline(handle.outcome(), LIMIT_MS, 'the evaluation')
@@ -68,6 +63,29 @@ after(async () => {
   await endpoint?.close()
   await world?.close()
 })
+
+/** The tasks come from a published file, imported when the run starts. */
+async function recipeOfFile(): Promise<string> {
+  const path = join(await mkdtemp(join(tmpdir(), 'longhaul-chat-')), 'published.jsonl')
+  const rows = synthesizeSuite(SUITE).map(({ row }) => JSON.stringify(row))
+  await writeFile(path, rows.join('\n'))
+  const { recipe } = await loadRecipe({
+    name: 'nightly',
+    dirs: [join(import.meta.dirname, '../../recipes')],
+    overrides: {
+      model: { base: 'big-model' },
+      scaffold: { profile: 'paper' },
+      evaluate: { tasks: 3, attempts: 1, maxTurns: 3, context: CONTEXT, prices: PRICES },
+      policyServer: {
+        kind: 'chat',
+        url: endpoint.url,
+        chat: { apiKeyVariable: KEY_VARIABLE, requestTimeoutS: 3 },
+      },
+    },
+  })
+  const { name: _, ...file } = recipe
+  return JSON.stringify({ ...file, data: { ...recipe.data, heldOut: { kind: 'file', path, filters: ['files<=7'] } } })
+}
 
 /**
  * The first task is repaired through every fault that passes, the second is never finished and its endpoint counts nothing, the
@@ -136,7 +154,9 @@ test('a reply beyond the context ends the episode and is never run; it is kept b
 test('the score, its report and the key: one of three, nothing infra, the key only in the header', {
   skip: needsStack,
 }, async () => {
-  const { score, infra, sampledTokens } = evaluation
+  const { score, infra, sampledTokens, suite } = evaluation
+  const imported = await readOrThrow<ImportedSuite>(world.store, suiteKeys.imported(suite))
+  assert.deepEqual([imported.counts.kept, imported.filters[0]?.kept], [3, 3])
   assert.deepEqual([score.passAt1.toFixed(3), score.tasks, infra], ['0.333', 3, 0])
   assert.equal(sampledTokens?.tasks, 2)
   assert.ok(endpoint.seen.every(({ headers }) => headers.authorization === `Bearer ${process.env[KEY_VARIABLE]}`))

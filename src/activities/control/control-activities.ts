@@ -8,6 +8,7 @@ import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { closeGate } from './close-gate.ts'
 import { planIteration, readPlanPage } from './plan-iteration.ts'
 import { type BaseImporter, promote, resolvePolicy } from './policies.ts'
+import type { PublishedLoader } from './prepare-published.ts'
 import { prepareSuite, type TaskLoader } from './prepare-suite.ts'
 import { recordUngraded } from './record-ungraded.ts'
 import { type RecipeLoader, resolveRecipe } from './resolve-recipe.ts'
@@ -20,6 +21,7 @@ export interface ControlDependencies {
   plans: PlanReader
   loadRecipe: RecipeLoader
   loadTasks: TaskLoader
+  published: PublishedLoader
   importBase: BaseImporter
 }
 

@@ -3,6 +3,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
 import { storeSuite } from '../store-suite.ts'
+import { type PublishedLoader, preparePublished } from './prepare-published.ts'
 import { suiteName } from './resolve-recipe.ts'
 
 export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<Task[]>
@@ -12,13 +13,24 @@ export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters
  * run finds the same tasks, images and gates. The held-out suite holds only as many tasks as the recipe evaluates.
  */
 export async function prepareSuite(
-  deps: { store: ArtifactStore; loadTasks: TaskLoader; recipe: Recipe },
+  deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe },
   which: 'train' | 'heldOut',
 ): Promise<PreparedSuite> {
   const { recipe, store } = deps
   const source = recipe.data[which]
   // Curation is for training: an evaluation is of the whole published set.
-  const loaded = await deps.loadTasks(source, which === 'train' ? recipe.data.filters : undefined)
+  const filters = which === 'train' ? recipe.data.filters : undefined
+  if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
+    const input = {
+      source,
+      name: suiteName(recipe, which),
+      filters,
+      take: which === 'heldOut' ? recipe.evaluate.tasks : null,
+    }
+    const made = await preparePublished({ store, published: deps.published }, input)
+    return { suite: made.hash, name: input.name, tasks: made.taskIds.length }
+  }
+  const loaded = await deps.loadTasks(source, filters)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
   // Stored under the name that its first recipe gave it; a run calls it by its own.
   const { hash } = await storeSuite(store, { name: suiteName(recipe, which), source, tasks })

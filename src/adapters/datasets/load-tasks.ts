@@ -6,6 +6,7 @@ import { applyFilters } from '../../domain/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
 import { metaOf } from './check-rows.ts'
 import { normalizeRow } from './normalize-row.ts'
+import type { PublishedSource, PublishedSuite, SuitePlaces } from './published-suite.ts'
 import { readRows } from './read-rows.ts'
 import { requireFiltered } from './require-filtered.ts'
 import { synthesizeSuite } from './synthetic/synthesize.ts'
@@ -16,20 +17,38 @@ import { synthesizeSuite } from './synthetic/synthesize.ts'
  * @throws LonghaulError `Task.Invalid` for a row that could not be graded exactly, `Config.Invalid` for a source or a harness
  *   that this version cannot run, and for rows that were not imported with the filters that need tasks to be run
  */
-export async function loadTasks(source: SuiteSource, filters?: DataRecipe['filters']): Promise<Task[]> {
+export async function loadTasks(
+  source: SuiteSource,
+  filters?: DataRecipe['filters'],
+  places: SuitePlaces = HERE,
+): Promise<Task[]> {
   switch (source.kind) {
     case 'synthetic':
       return synthesizeSuite(source).map(({ row }) => normalizeRow(row))
     case 'rows':
-      return loadRows(source, filters)
+      return loadRows({ ...source, path: places.findFile(source.path) }, filters)
     case 'hub':
-      throw new LonghaulError({
-        code: 'Config.Invalid',
-        message: `Expected rows that were imported: longhaul tasks import ${source.dataset} --revision ${source.revision} --split ${source.split} --output FILE.jsonl, then kind: rows with that path`,
-      })
+    case 'file':
+      return (await loadPublished(source, filters, places)).tasks
     default:
       return assertNever(source)
   }
+}
+
+/** The public hub, and files as this process names them. */
+const HERE: SuitePlaces = { hubUrl: null, findFile: (path) => path }
+
+/** A published data set with its record and rows. @throws LonghaulError as `loadTasks` */
+export async function loadPublished(
+  source: PublishedSource,
+  filters: DataRecipe['filters'] | undefined,
+  places: SuitePlaces,
+): Promise<PublishedSuite> {
+  // Readers of Parquet and hubs are loaded only where a recipe names one.
+  const { importPublished } = await import('./published-suite.ts')
+  const published = await importPublished(source, filters, places)
+  published.tasks.forEach(runnable)
+  return published
 }
 
 /** The limit counts what the filters leave. */

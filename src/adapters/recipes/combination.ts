@@ -28,5 +28,5 @@ export function contextRoom(
 /** Null where only reading the rows tells. */
 export function suiteSize(source: SuiteSource): number | null {
   if (source.kind === 'synthetic') return source.count
-  return source.kind === 'rows' ? source.limit : null
+  return source.limit
 }
