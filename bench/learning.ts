@@ -5,8 +5,9 @@
  *   npm run bench:learning -- --runs RUN,RUN,RUN --artifacts DIR        judges runs that are there already
  *
  * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
- * base by more than two standard errors and RL above the base by at least 0.2; all seeds together must show RL above RFT by
- * more than two standard errors, clustered by task. Exit 3 where one does not hold: the figures are printed either way.
+ * base and RL above the base by at least 0.2; all seeds together must show RL above RFT, a task's attempts of all seeds as one
+ * observation. Above means that the 95 % interval of the difference (docs/statistics.md) does not hold 0. Exit 3 where one does
+ * not hold: the figures are printed either way.
  */
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -14,9 +15,13 @@ import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.
 import type { StoredRecipe } from '../src/activities/stored-recipe.ts'
 import { startTraining } from '../src/client/index.ts'
 import type { ArtifactStore } from '../src/contracts/artifacts.types.ts'
-import type { EvaluationRecord } from '../src/contracts/evaluations.types.ts'
+import type { EvaluatedTask, EvaluationRecord } from '../src/contracts/evaluations.types.ts'
 import { runKeys } from '../src/contracts/keys.ts'
-import { pairedDifference, passAt1, type PairedDifference, type TaskOutcomes } from '../src/domain/statistics.ts'
+import type { Interval } from '../src/domain/bootstrap.ts'
+import { INTERVAL_SEED } from '../src/domain/evaluation-summary.ts'
+import { pairTasks, toOutcomes } from '../src/domain/pair-tasks.ts'
+import { differenceInterval } from '../src/domain/score-interval.ts'
+import { pairedDifference, passAt1, type PairedDifference } from '../src/domain/statistics.ts'
 import { startStack } from '../src/stack/start-stack.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { versions } from './support/versions.ts'
@@ -24,15 +29,20 @@ import { versions } from './support/versions.ts'
 const STAGES = ['base', 'rft', 'rl'] as const
 type Stage = (typeof STAGES)[number]
 
+/** After − before with the interval that decides. */
+interface Judged extends PairedDifference {
+  interval: Interval | null
+}
+
 interface SeedResult {
   seed: number
   run: string
   wallS: number
   durations: Record<string, number>
   scores: Record<Stage, { passAt1: number; sem: number; tasks: number; infra: number; meanTurns: number }>
-  rftMinusBase: PairedDifference
-  rlMinusBase: PairedDifference
-  rlMinusRft: PairedDifference
+  rftMinusBase: Judged
+  rlMinusBase: Judged
+  rlMinusRft: Judged
   holds: { rftAboveBase: boolean; rlAboveBase: boolean }
 }
 
@@ -46,12 +56,12 @@ const { values } = parseArgs({
   },
 })
 
-const outcomes: Record<Stage, Map<string, (0 | 1)[]>> = { base: new Map(), rft: new Map(), rl: new Map() }
+const outcomes: Record<Stage, Map<string, EvaluatedTask>> = { base: new Map(), rft: new Map(), rl: new Map() }
 const results =
   values.runs === undefined ? await playSeeds() : await judgeRuns(values.runs.split(','), values.artifacts ?? '.')
 
-const together = pairedDifference({ before: pooled('rft'), after: pooled('rl') })
-const rlAboveRft = together.mean > 2 * together.sem
+const together = judgeDifference(pooled('rft'), pooled('rl'))
+const rlAboveRft = isAbove(together)
 const isLearning = rlAboveRft && results.every(({ holds }) => holds.rftAboveBase && holds.rlAboveBase)
 const report = {
   bench: 'learning',
@@ -115,12 +125,13 @@ async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
     const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, stage))
     if (record === null) throw new Error(`Run ${run} has no evaluation ${stage}`)
     records[stage] = record
-    for (const { taskId, outcomes: attempts } of record.tasks) {
-      outcomes[stage].set(taskId, [...(outcomes[stage].get(taskId) ?? []), ...attempts])
+    for (const task of record.tasks) {
+      const earlier = outcomes[stage].get(task.taskId)?.outcomes ?? []
+      outcomes[stage].set(task.taskId, { ...task, outcomes: [...earlier, ...task.outcomes] })
     }
   }
-  const difference = (before: Stage, after: Stage): PairedDifference =>
-    pairedDifference({ before: records[before].tasks, after: records[after].tasks })
+  const difference = (before: Stage, after: Stage): Judged =>
+    judgeDifference(records[before].tasks, records[after].tasks)
   const rftMinusBase = difference('base', 'rft')
   const rlMinusBase = difference('base', 'rl')
   return {
@@ -132,7 +143,7 @@ async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
     rftMinusBase,
     rlMinusBase,
     rlMinusRft: difference('rft', 'rl'),
-    holds: { rftAboveBase: rftMinusBase.mean > 2 * rftMinusBase.sem, rlAboveBase: rlMinusBase.mean >= 0.2 },
+    holds: { rftAboveBase: isAbove(rftMinusBase), rlAboveBase: isAbove(rlMinusBase) && rlMinusBase.mean >= 0.2 },
   }
 }
 
@@ -140,9 +151,18 @@ function scoreOf({ score, infra, turns }: EvaluationRecord): SeedResult['scores'
   return { passAt1: score.passAt1, sem: score.sem, tasks: score.tasks, infra, meanTurns: turns.mean }
 }
 
+function judgeDifference(before: readonly EvaluatedTask[], after: readonly EvaluatedTask[]): Judged {
+  const tasks = pairTasks(before, after).shared.map(toOutcomes)
+  return { ...pairedDifference({ before, after }), interval: differenceInterval({ tasks, seed: INTERVAL_SEED }) }
+}
+
+function isAbove({ interval }: Judged): boolean {
+  return interval !== null && interval.low > 0
+}
+
 /** Attempts of all seeds at one task are one observation. */
-function pooled(stage: Stage): TaskOutcomes[] {
-  return [...outcomes[stage]].map(([taskId, attempts]) => ({ taskId, outcomes: attempts }))
+function pooled(stage: Stage): EvaluatedTask[] {
+  return [...outcomes[stage].values()]
 }
 
 function line({ seed, wallS, scores, rftMinusBase, rlMinusBase }: SeedResult): string {

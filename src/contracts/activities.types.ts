@@ -28,6 +28,8 @@ export interface ControlActivities {
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>
   /** Task ids of a plan, at most 50 a page: payloads stay small. */
   readPlanPage(input: { plan: ArtifactRef; from: number; count: number }): Promise<string[]>
+  /** Whether the evaluations of a stage have stopped to gain, by its recipe's rule. */
+  judgePlateau(input: { run: string; stage: string; iteration: number }): Promise<{ plateau: boolean }>
   /** The base policy, imported as an immutable version. */
   resolvePolicy(input: { run: string; policy: string }): Promise<PolicyRef>
   promote(input: { run: string; policy: PolicyRef; score: StageScore }): Promise<{ number: number }>

@@ -15,6 +15,9 @@ export const runKeys = {
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plan.json`,
   /** Tasks of a stage that selects its own. */
   pool: (run: string, stage: string) => `runs/${run}/${stage}/pool.json`,
+  /** What was found when an iteration's evaluation was held against those before it. */
+  plateau: (run: string, stage: string, iteration: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plateau.json`,
   groups: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/groups.json`,
   /** Directory of batch.safetensors and batch.json; RFT slices are numbered. */

@@ -56,7 +56,13 @@ const stage = z.strictObject({
   until: z.strictObject({
     maxIterations: count(),
     plateau: z
-      .strictObject({ metric: z.string().min(1), window: count(), minGain: z.number() })
+      .strictObject({
+        metric: z.literal('heldOut.pass1').default('heldOut.pass1'),
+        window: count().describe(
+          'Iterations: the mean score of the last so many is compared with that of as many before',
+        ),
+        minGain: z.number().min(0).describe('A smaller gain than this ends the stage'),
+      })
       .nullable()
       .default(null),
   }),

@@ -65,7 +65,11 @@ const model = z.strictObject({
     .nullable()
     .default(null)
     .describe('Adapters on every linear layer of the decoder; only with train: lora'),
-  cutoff: z.iso.date().nullable().default(null).describe('Last day of the base model’s training data, for reports'),
+  cutoff: z.iso
+    .date()
+    .nullable()
+    .default(null)
+    .describe('Tasks created on this day or later cannot be in the base model’s training data; for reports'),
   rope: z
     .strictObject({ type: z.literal('yarn'), factor: z.number().min(1), originalMax: count() })
     .nullable()

@@ -31,7 +31,7 @@ export interface ModelRecipe {
   chatFormat: 'chatml'
   train: 'full' | 'lora'
   lora: { rank: number; alpha: number } | null
-  /** ISO date at which the base model's training data ends: reports show both sides of it. Null: not known. */
+  /** ISO date, UTC: tasks created then or later cannot be in the base model's training data. Reports show both sides. Null: not known. */
   cutoff: string | null
   rope: { type: 'yarn'; factor: number; originalMax: number } | null
 }
@@ -160,7 +160,14 @@ export interface ReinforceStageRecipe {
   /** Trajectories per optimizer step. */
   batch: number
   clip: { low: number; high: number }
-  until: { maxIterations: number; plateau: { metric: string; window: number; minGain: number } | null }
+  until: { maxIterations: number; plateau: PlateauRecipe | null }
+}
+
+/** A stage ends when its held-out evaluations gain less than `minGain` from one window of iterations to the next. */
+export interface PlateauRecipe {
+  metric: 'heldOut.pass1'
+  window: number
+  minGain: number
 }
 
 export interface EvaluateRecipe {

@@ -111,7 +111,8 @@ export interface ResolvedRun {
   /** For summaries: recipe · suite · policy, ≤ 200 bytes. */
   summary: string
   rft: boolean
-  stages: { name: string; maxIterations: number }[]
+  /** `plateau`: evaluations may end the stage early. */
+  stages: { name: string; maxIterations: number; plateau?: true }[]
   evaluateEvery: number | null
   gateRepeats: number
   heldOutName: string

@@ -1,3 +1,4 @@
+import { instant } from './instant.ts'
 import { meanInterval } from './score-interval.ts'
 import { mean } from './moments.ts'
 import { type TaskMean, type TaskOutcomes, meanOverTasks } from './statistics.ts'
@@ -22,7 +23,8 @@ export interface ContaminationSplit {
 }
 
 /**
- * The same score on both sides of a policy's knowledge cut-off. A flag, not a proof: older tasks may also just be easier.
+ * The same score on both sides of a policy's knowledge cut-off; dates that name no zone are UTC. A flag, not a proof: older tasks
+ * may also just be easier.
  * @param cutoff ISO date
  */
 export function splitByCutoff({
@@ -32,7 +34,7 @@ export function splitByCutoff({
   tasks: readonly DatedOutcomes[]
   cutoff: string
 }): ContaminationSplit {
-  const limit = Date.parse(cutoff)
+  const limit = instant(cutoff) ?? Number.NaN
   const sides: Record<keyof ContaminationSplit, number[]> = { before: [], after: [], unknown: [] }
   for (const { createdAt, outcomes } of tasks) {
     if (outcomes.length > 0) sides[sideOf(createdAt, limit)].push(mean(outcomes))
@@ -41,8 +43,8 @@ export function splitByCutoff({
 }
 
 function sideOf(createdAt: string | null, limit: number): keyof ContaminationSplit {
-  const created = createdAt === null ? Number.NaN : Date.parse(createdAt)
-  if (Number.isNaN(created)) return 'unknown'
+  const created = createdAt === null ? null : instant(createdAt)
+  if (created === null) return 'unknown'
   return created < limit ? 'before' : 'after'
 }
 

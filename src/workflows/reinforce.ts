@@ -28,7 +28,8 @@ const ITERATIONS_PER_EXECUTION = 25
  * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one
  * `rollout` an iteration, `evaluate` every n. Continues as new every 25 iterations, when no child is open and every message
  * was handled. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
- * A training job with an alarm pauses the stage and, through it, the run.
+ * A training job with an alarm pauses the stage and, through it, the run. Where the recipe says so, evaluations that have stopped
+ * to gain end the stage.
  */
 export async function reinforce(input: ReinforceInput): Promise<TrainingStageResult> {
   const stage = input.plan.stages[input.stageIndex]
@@ -57,7 +58,10 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
       openRollout = workflowIds.rollout(workflowIds.train(input.plan.run), stage.name, iteration)
       policy = await iterate({ input, stage: stage.name, iteration, policy, steering, rolloutId: openRollout })
       openRollout = null
-      await evaluateOnTheWay(input, stage.name, iteration, policy)
+      const isEvaluated = await evaluateOnTheWay(input, stage.name, iteration, policy)
+      if (isEvaluated && stage.plateau === true && (await hasPlateaued(input, stage.name, iteration))) {
+        return { policy, iterations: iteration }
+      }
     }
     return { policy, iterations: iteration - 1 }
   } catch (error) {
@@ -116,9 +120,9 @@ async function evaluateOnTheWay(
   stage: string,
   iteration: number,
   policy: PolicyRef,
-): Promise<void> {
+): Promise<boolean> {
   const every = input.plan.evaluateEvery
-  if (every === null || iteration % every !== 0) return
+  if (every === null || iteration % every !== 0) return false
   const name = `${stage}-${String(iteration).padStart(4, '0')}`
   await executeChild(evaluate, {
     workflowId: workflowIds.evaluate(workflowIds.train(input.plan.run), name),
@@ -126,6 +130,13 @@ async function evaluateOnTheWay(
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
     staticSummary: `${name} · ${policy.version}`,
   })
+  return true
+}
+
+async function hasPlateaued({ plan }: ReinforceInput, stage: string, iteration: number): Promise<boolean> {
+  const { plateau } = await control.judgePlateau({ run: plan.run, stage, iteration })
+  if (plateau) log.info('held-out evaluations have stopped to gain: the stage ends', { stage, iteration })
+  return plateau
 }
 
 function describe(stage: string, iteration: number, policy: PolicyRef, built: BuiltBatch): string {

@@ -121,6 +121,7 @@ export function scriptedPipeline({
       evidence: artifact('gates/evidence.jsonl'),
     }),
     closeGate: () => ({ admitted: tasks, refused: 0 }),
+    judgePlateau: () => ({ plateau: false }),
     resolvePolicy: () => policyRef(0),
     planIteration: ({ stage, iteration }) => ({
       plan: artifact(`runs/${plan.run}/${stage}/${iteration}/plan.json`),

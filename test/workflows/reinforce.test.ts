@@ -9,12 +9,19 @@ import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '.
 async function playStage(input: {
   maxIterations: number
   evaluateEvery?: number
+  plateau?: true
   overrides?: ActivityTable<AllActivities>
   suggestContinueAsNewAfterEvents?: number
 }) {
   const plan = {
     ...PLAN,
-    stages: [{ name: 'dapo-1', maxIterations: input.maxIterations }],
+    stages: [
+      {
+        name: 'dapo-1',
+        maxIterations: input.maxIterations,
+        ...(input.plateau === true ? { plateau: true as const } : {}),
+      },
+    ],
     evaluateEvery: input.evaluateEvery ?? null,
   }
   const driver = await createWorkflowDriver({
@@ -220,4 +227,25 @@ test('a diverged training ends the stage with its code and without a second atte
   })
   assert.equal(driver.callsOf('runTrainingJob').length, 1)
   assert.equal(driver.callsOf('publishPolicy').length, 0)
+})
+
+test('evaluations that have stopped to gain end a stage that says so, with the policy that they were of', async () => {
+  const { driver, stage } = await playStage({
+    maxIterations: 9,
+    evaluateEvery: 2,
+    plateau: true,
+    overrides: { judgePlateau: ({ iteration }) => ({ plateau: iteration === 4 }) },
+  })
+  const result = await stage.result<TrainingStageResult>()
+  assert.deepEqual([result.iterations, result.policy.version], [4, policyRef(4).version])
+  assert.deepEqual(
+    driver.callsOf('judgePlateau').map(({ input }) => input),
+    [2, 4].map((iteration) => ({ run: PLAN.run, stage: 'dapo-1', iteration })),
+  )
+})
+
+test('a stage without such a rule asks nobody', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 4, evaluateEvery: 2 })
+  assert.equal((await stage.result<TrainingStageResult>()).iterations, 4)
+  assert.deepEqual(driver.callsOf('judgePlateau'), [])
 })

@@ -6,6 +6,7 @@ import { openGrading } from '../grading/open-grading.ts'
 import { instanceAt, type PlanReader, recordUngraded as recordUngradedPatch } from '../grading/stored-plan.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { closeGate } from './close-gate.ts'
+import { judgePlateau } from './judge-plateau.ts'
 import { planIteration, readPlanPage } from './plan-iteration.ts'
 import { type BaseImporter, promote, resolvePolicy } from './policies.ts'
 import type { PublishedLoader } from './prepare-published.ts'
@@ -35,6 +36,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
     closeGate: activity(async (input) => closeGate(await withRecipe(input.run), input)),
     planIteration: activity(async (input) => planIteration(await withRecipe(input.run), input)),
     readPlanPage: activity((input) => readPlanPage(store, input)),
+    judgePlateau: activity(async (input) => judgePlateau(await withRecipe(input.run), input)),
     resolvePolicy: activity(async ({ run, policy }) => resolvePolicy(await withRecipe(run), policy)),
     promote: activity((input) => promote(store, input)),
     recordUngraded: activity((input) => recordUngraded(store, input)),

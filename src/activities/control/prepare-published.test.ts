@@ -14,14 +14,14 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { ImportedSuite } from '../../contracts/suites.types.ts'
-import type { SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
+import type { PublishedPart, SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { createTaskReader, readOrThrow } from '../stored-tasks.ts'
 import { prepareSuite } from './prepare-suite.ts'
 
 const DATASET = 'nebius/SWE-rebench-leaderboard'
 const REVISION = 'ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b'
 const OFF = { hiddenNames: 'keep', maxFiles: null, maxLines: null, dropLlmScore: null, flakyTrials: null } as const
-const PART = { filters: [], ids: null, evidence: null, refused: 'fail', limit: null } as const
+const PART: PublishedPart = { filters: [], ids: null, evidence: null, refused: 'fail', limit: null }
 
 let root: string
 let store: ArtifactStore
@@ -33,7 +33,7 @@ before(async () => {
 
 after(() => close())
 
-const ROWS = ['2025-05-02', '2025-06-02', '2025-07-02'].map((day, index) => ({
+const ROWS: Record<string, unknown>[] = ['2025-05-02', '2025-06-02', '2025-07-02'].map((day, index) => ({
   ...rebench.row(`owner__thing-${index + 1}`),
   created_at: new Date(day),
 }))

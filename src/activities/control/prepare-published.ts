@@ -1,11 +1,9 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
-import type { SuiteManifest, SuiteSource } from '../../contracts/tasks.types.ts'
-import type { PublishedSuite } from '../../adapters/datasets/published-suite.ts'
+import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import type { PublishedSource, PublishedSuite } from '../../adapters/datasets/published-suite.ts'
 import { sha256Hex } from '../hash.ts'
-
-export type PublishedSource = Extract<SuiteSource, { kind: 'hub' | 'file' }>
 
 /** Reads published data sets. Both may reject with what a person has to change. */
 export interface PublishedLoader {
@@ -20,7 +18,7 @@ interface MadeSuite {
   suite: string
 }
 
-export interface PreparePublishedInput {
+interface PreparePublishedInput {
   source: PublishedSource
   name: string
   filters: DataRecipe['filters'] | undefined

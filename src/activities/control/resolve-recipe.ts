@@ -42,7 +42,11 @@ export async function resolveRecipe(
     recipeName: recipe.name,
     summary: `${recipe.name} · ${recipe.model.base}`.slice(0, 120),
     rft: recipe.rft !== null,
-    stages: (recipe.reinforce?.stages ?? []).map(({ name, until }) => ({ name, maxIterations: until.maxIterations })),
+    stages: (recipe.reinforce?.stages ?? []).map(({ name, until }) => ({
+      name,
+      maxIterations: until.maxIterations,
+      ...(until.plateau === null ? {} : { plateau: true as const }),
+    })),
     evaluateEvery: recipe.reinforce?.evaluateEvery ?? null,
     gateRepeats: recipe.data.gate.repeats,
     heldOutName: suiteName(recipe, 'heldOut'),

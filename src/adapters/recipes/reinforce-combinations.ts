@@ -98,6 +98,16 @@ function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe,
       ),
     )
   }
+  const { plateau } = stage.until
+  if (plateau !== null && (reinforce.evaluateEvery === null || reinforce.evaluateEvery > plateau.window)) {
+    problems.push(
+      problem(
+        inStage('until', 'plateau', 'window'),
+        `expected reinforce.evaluateEvery of at most the window ${plateau.window}, got ${reinforce.evaluateEvery ?? 'no evaluation'}`,
+        'a plateau is read from the evaluations inside the stage',
+      ),
+    )
+  }
   problems.push(...contextRoom(inStage(), stage, scaffold.limits.maxTokensPerTurn))
   return problems
 }

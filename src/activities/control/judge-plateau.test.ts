@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { findPlateau, type IterationScore } from '../../domain/plateau.ts'
+import { judgePlateau } from './judge-plateau.ts'
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+})
+
+after(() => close())
+
+async function evaluated(name: string, resolved: number): Promise<void> {
+  const tasks = Array.from({ length: 10 }, (_, index) => ({
+    taskId: `t${index}`,
+    attempts: [index < resolved ? 1 : 0] as (0 | 1)[],
+  }))
+  await store.putRecord(runKeys.evaluation('r', name), makeEvaluation({ run: 'r', name, tasks }))
+}
+
+function recipe(): Recipe {
+  const made = makeTrainingRecipe()
+  const [stage] = made.reinforce?.stages ?? []
+  assert.ok(stage !== undefined && made.reinforce !== null)
+  const until = { maxIterations: 9, plateau: { metric: 'heldOut.pass1' as const, window: 2, minGain: 0.09 } }
+  made.reinforce.stages = [
+    { ...stage, until },
+    { ...stage, name: 'dapo-2', until: { ...until, plateau: null } },
+  ]
+  return made
+}
+
+test('a stage goes on while its evaluations gain, and ends when they do not; the finding stays', async () => {
+  const judge = (iteration: number, stage = 'dapo-1') =>
+    judgePlateau({ store, recipe: recipe() }, { run: 'r', stage, iteration })
+  await evaluated('rft', 2)
+  await evaluated('dapo-1-0001', 2)
+  assert.deepEqual(await judge(1), { plateau: false })
+  await evaluated('dapo-1-0002', 4)
+  // (2 + 4) / 2 against 2: +0.1 is not less than 0.09.
+  assert.deepEqual(await judge(2), { plateau: false })
+  await evaluated('dapo-1-0003', 5)
+  await evaluated('dapo-1-0004', 3)
+  // (5 + 3) / 2 against (2 + 4) / 2: +0.1 again.
+  assert.deepEqual(await judge(4), { plateau: false })
+  await evaluated('dapo-1-0005', 4)
+  // (3 + 4) / 2 against (4 + 5) / 2: −0.1.
+  assert.deepEqual(await judge(5), { plateau: true })
+  assert.deepEqual(await judge(5, 'dapo-2'), { plateau: false })
+  await evaluated('dapo-1-0006', 10)
+  assert.deepEqual(await judge(5), { plateau: true })
+})
+
+test('both windows need an evaluation, whatever lies before them', () => {
+  const find = (scores: IterationScore[], iteration: number) =>
+    findPlateau({ scores, iteration, window: 10, minGain: 0.01 })
+  const at = (iteration: number, passAt1: number): IterationScore => ({ iteration, passAt1 })
+  assert.deepEqual(find([at(5, 0.5)], 5), { plateau: false, gain: null, last: 1, before: 0 })
+  assert.equal(find([at(0, 0.5), at(5, 0.5)], 5).gain, null)
+  assert.deepEqual(find([at(0, 0.5), at(5, 0.5), at(10, 0.5)], 10), { plateau: true, gain: 0, last: 2, before: 1 })
+  // What is older than two windows says nothing.
+  assert.equal(find([at(0, 0.9), at(15, 0.5), at(25, 0.75)], 25).gain, 0.25)
+})
