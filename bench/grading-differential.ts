@@ -8,11 +8,12 @@
  * LONGHAUL_REBENCH_V2_SOURCE name; left out, and said to be, without them).
  */
 import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { compareMany } from '../test/support/grading-oracle/compare-many.ts'
 import { type OracleKind, SOURCE_VARIABLES } from '../test/support/grading-oracle/oracle.ts'
+import { hashOf } from './support/folder-hash.ts'
 import { versions } from './support/versions.ts'
 
 /** What each kind runs. */
@@ -85,18 +86,4 @@ async function requireCommit(kind: keyof typeof SOURCES, folder: string): Promis
   const hash = createHash('sha256')
   for (const file of SOURCES[kind].files) hash.update(await readFile(join(folder, file)))
   if (hash.digest('hex') !== SOURCES[kind].sha256) throw new Error(`Expected ${folder} to hold ${UPSTREAMS[kind]}`)
-}
-
-/** SHA-256 over names and bytes of all files of a folder but tests, in the order of their names. */
-async function hashOf(folder: string): Promise<string> {
-  const hash = createHash('sha256')
-  const names = await readdir(folder, { recursive: true, withFileTypes: true })
-  const files = names
-    .filter((entry) => entry.isFile() && !entry.name.endsWith('.test.ts'))
-    .map((entry) => join(entry.parentPath, entry.name))
-  for (const file of files.toSorted()) {
-    hash.update(`${file.slice(folder.length)}\0`)
-    hash.update(await readFile(file))
-  }
-  return hash.digest('hex')
 }

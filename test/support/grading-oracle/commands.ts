@@ -11,8 +11,14 @@ interface Facts {
   repositories: Record<string, Record<string, { install?: string; test_cmd: string; eval_commands?: string[] }>>
 }
 
-/** Text of `src/grading/profiles/swebench-4.1-commands.ts`, before it is formatted. */
-export async function commandsSource(): Promise<string> {
+export interface KnownCommands {
+  version: string
+  /** Over the package's files of constants. */
+  sha256: string
+  commands: [repo: string, groups: RepositoryCommands[]][]
+}
+
+export async function readCommands(): Promise<KnownCommands> {
   const { python, folder } = await locateHarness('swebench-4.1')
   const repositories = [...PARSERS_4.keys()].filter((name) => name.includes('/')).toSorted()
   const { stdout } = await runCommand({
@@ -20,8 +26,13 @@ export async function commandsSource(): Promise<string> {
     args: [join(import.meta.dirname, 'commands.py'), folder, ...repositories],
     timeoutMs: 60_000,
   })
-  const facts = JSON.parse(stdout) as Facts
-  const entries = Object.entries(facts.repositories).map(([repo, versions]) => [repo, group(versions)])
+  const { version, sha256, repositories: found } = JSON.parse(stdout) as Facts
+  return { version, sha256, commands: Object.entries(found).map(([repo, versions]) => [repo, group(versions)]) }
+}
+
+/** Text of `src/grading/profiles/swebench-4.1-commands.ts`, before it is formatted. */
+export async function commandsSource(): Promise<string> {
+  const facts = await readCommands()
   return `/**
  * How swebench ${facts.version} tests each repository, by version. Written by \`node test/support/grading-oracle/record-commands.ts\`
  * from the package; SHA-256 over its files of constants: ${facts.sha256}.
@@ -35,7 +46,7 @@ export interface RepositoryCommands {
   evalCommands: readonly string[]
 }
 
-export const SWEBENCH_4_1_COMMANDS: ReadonlyMap<string, readonly RepositoryCommands[]> = new Map<string, readonly RepositoryCommands[]>(${JSON.stringify(entries)})
+export const SWEBENCH_4_1_COMMANDS: ReadonlyMap<string, readonly RepositoryCommands[]> = new Map<string, readonly RepositoryCommands[]>(${JSON.stringify(facts.commands)})
 `
 }
 

@@ -103,6 +103,21 @@ export async function locateHarness(kind: OracleKind): Promise<{ python: string;
   return { python, folder: stdout.trim() }
 }
 
+/** A Python that can talk to the engine for a harness. */
+export async function harnessPython(): Promise<string> {
+  const { value } = await ensurePythonEnv({
+    cacheDir: stackPaths().cacheDir,
+    context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
+    packages: {
+      lockFile: join(import.meta.dirname, 'harness-libraries.lock'),
+      what: 'what the official harnesses need to run containers',
+      takes: 'about 15 s',
+      pipOptions: ['--no-deps', '--no-compile'],
+    },
+  })
+  return value
+}
+
 function question({ id, parser, log, tests, evalType }: LogCase): object {
   return {
     id,

@@ -1,19 +1,21 @@
 /** Patches to a layout task that harnesses treat in ways of their own. */
 import type { LayoutTask } from './layout-tasks.ts'
 
-export type PatchKind =
-  | 'gold'
-  | 'empty'
-  | 'wrong'
-  | 'malformed'
-  | 'blank'
-  | 'fuzzy'
-  | 'half-fuzzy'
-  | 'collision'
-  | 'crlf'
-  | 'no-final-newline'
-  | 'forged'
-  | 'slow'
+export const PATCH_KINDS = [
+  'gold',
+  'empty',
+  'wrong',
+  'malformed',
+  'blank',
+  'fuzzy',
+  'half-fuzzy',
+  'collision',
+  'crlf',
+  'no-final-newline',
+  'forged',
+  'slow',
+] as const
+export type PatchKind = (typeof PATCH_KINDS)[number]
 
 /** Of a task of the `conda` or the `plain` layout. */
 export function patchOf(kind: PatchKind, { task, wrongPatch }: LayoutTask): string {
