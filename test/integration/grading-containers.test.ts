@@ -10,6 +10,7 @@ import { after, before, test } from 'node:test'
 import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { compareContainers } from '../support/grading-oracle/compare-containers.ts'
+import { harnessPython, locateHarness } from '../support/grading-oracle/oracle.ts'
 import { hasHostPrograms } from '../support/layouts/images.ts'
 import { buildLayoutImages, layoutTasks, removeLayoutImages } from '../support/layouts/layout-tasks.ts'
 import type { PatchKind } from '../support/layouts/patches.ts'
@@ -24,6 +25,11 @@ const picked = (['swebench-4.1', 'swebench-5'] as const).map((profile) => ({
     (repo) => tasks.find(({ task }) => task.gradingProfile === profile && task.repo === repo) ?? [],
   ),
 }))
+/** Only the first run on a machine needs the registry. */
+const missing = await Promise.all([harnessPython(), locateHarness('swebench-4.1'), locateHarness('swebench-5')]).then(
+  () => false as const,
+  (error: Error) => `the official harnesses cannot be installed here: ${error.message}`,
+)
 let engine: Engine
 
 before(async () => {
@@ -41,7 +47,7 @@ const KINDS: PatchKind[] = ['gold', 'empty', 'half-fuzzy', 'no-final-newline', '
 
 for (const { profile, tasks: chosen } of picked) {
   test(`${profile}: ${KINDS.length} kinds of patches to ${chosen.length} tasks are reported as the harness reports them`, {
-    skip: hasHostPrograms() ? false : 'this machine has no /usr/bin/patch to put into the images',
+    skip: hasHostPrograms() ? missing : 'this machine has no /usr/bin/patch to put into the images',
   }, async () => {
     const { differences, predictions, outcomes } = await compareContainers({
       engine,
