@@ -34,12 +34,25 @@ def open_package(folder: pathlib.Path) -> None:
 
 
 def without_network() -> None:
-    """Nothing is fetched, and containers have no network; those of others may vanish while they are listed."""
+    """Nothing is fetched, and containers have no network; what others have may vanish while it is listed."""
     import requests
+    from docker.errors import ImageNotFound
     from docker.models.containers import ContainerCollection
+    from docker.models.images import ImageCollection
 
     requests.get = lambda *_, **__: types.SimpleNamespace(status_code=200, text="")
     create = ContainerCollection.create
     ContainerCollection.create = lambda self, *args, **options: create(self, *args, network_mode="none", **options)
     listed = ContainerCollection.list
     ContainerCollection.list = lambda self, **options: listed(self, ignore_removed=True, **options)
+
+    def images(self, **options):
+        found = []
+        for entry in self.client.api.images(**options):
+            try:
+                found.append(self.get(entry["Id"]))
+            except ImageNotFound:
+                continue
+        return found
+
+    ImageCollection.list = images
