@@ -2,8 +2,10 @@
 # each enough for a turn, and written anew when there is room.
 disk_reserve='1 2 3 4 5 6 7 8'
 
-# Whether a turn's records fit, a page or two each.
+# Whether a turn's records fit, a page or two each. Asked only when the last piece is gone: some file systems flush a file that is cut
+# off and written anew, which costs more than a turn.
 has_disk() {
+  [ ! -s /.lh/reserve.8 ] || return 0
   { printf '%032768d' 0 >/.lh/probe; } 2>/dev/null
   disk=$?
   : >/.lh/probe

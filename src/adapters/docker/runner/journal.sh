@@ -13,7 +13,7 @@ turn() {
     return
   fi
   dir=/.lh/turns/$1.$3
-  if [ ! -f "$dir.done" ] && ! need_disk; then
+  if [ ! -f "$dir.done" ] && ! has_disk; then
     echo 'lh1 full'
     return
   fi
@@ -24,30 +24,35 @@ turn() {
     return
   fi
   if claim "/.lh/turns/$1" "$6 $3 $supervisor $supervisor_start ."; then
-    run_turn "$1" "$3" "$4" "$7"
+    if ! run_turn "$1" "$3" "$4" "$7"; then
+      # Nothing ran: the turn may be claimed again when there is room.
+      rm -f "/.lh/turns/$1" "$dir.cmd"
+      echo 'lh1 full'
+      return
+    fi
+  elif [ "$claimed" = full ]; then
+    rm -f "/.lh/turns/$1"
+    echo 'lh1 full'
+    return
   else
     await_turn "/.lh/turns/$1" "$6" "$3" || return
   fi
   reply_turn "$5"
 }
 
-# Before anything is claimed: a turn that could not be recorded must not run.
-need_disk() {
-  has_disk && return
-  free_disk && has_disk
-}
-
 raise_fence() {
   echo "$1" >"/.lh/fence.$$" && mv -f "/.lh/fence.$$" /.lh/fence
 }
 
-# An exclusive create: it succeeds once, whoever asks and how often. claim FILE TEXT
+# An exclusive create: it succeeds once, whoever asks and how often. `claimed` is mine, taken, or full: created by us, but the
+# text found no room. claim FILE TEXT
 claim() {
+  claimed=taken
   set -C
-  { echo "$2" >"$1"; } 2>/dev/null
-  claimed=$?
+  { if echo "$2"; then claimed=mine; else claimed=full; fi >"$1"; } 2>/dev/null
   set +C
-  return "$claimed"
+  if [ "$claimed" = full ] && free_disk && { echo "$2" >"$1"; } 2>/dev/null; then claimed=mine; fi
+  [ "$claimed" = mine ]
 }
 
 # run_turn TURN TOKEN TIMEOUT_MS COMMAND
@@ -56,13 +61,14 @@ run_turn() {
   command=$dir.cmd
   if [ "$4" = @ ]; then
     command=/.lh/in/$2
-  elif ! printf %b "$4" >"$command"; then
+  elif ! { printf %b "$4" >"$command"; } 2>/dev/null; then
     # A part of a command must never run.
-    return
+    free_disk && { printf %b "$4" >"$command"; } 2>/dev/null || return 1
   fi
   echo "$1 $2 $3 $command" >&3
   # The supervisor's death ends this as well: nobody else holds the other end.
   read -r answer <&5
+  return 0
 }
 
 # Earlier turns are committed when the next one comes; two are kept. drop_old_output CLAIM

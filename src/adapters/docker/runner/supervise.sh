@@ -60,10 +60,11 @@ run() {
   reason=exit
   await_end
   lh_now
-  keep_disk
   # The exit trap leaves its mark unless a signal or exec took the shell away.
   if [ -f "$dir.saved" ]; then
     adopt_state
+  elif [ -f "$dir.state" ]; then
+    tell_full
   elif [ "$code" -gt 128 ] && [ "$reason" = exit ]; then
     reason=signal
   fi
@@ -90,13 +91,6 @@ write_done() {
   { printf '%s\n%s\n%s\n.\n' \
     "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
     "$state" "$open" >"$dir.done"; } 2>/dev/null
-}
-
-# A disk without room swallows what is written, the notice of that included: the next piece of ours makes room for it.
-keep_disk() {
-  if has_disk; then return; fi
-  free_disk
-  echo "Notice: no space is left on the sandbox's disk, so output may be missing." >&7
 }
 
 fail_to_start() {
@@ -126,15 +120,25 @@ await_end() {
   done
 }
 
+# The shell began to save its state and found no room, and whatever wrote before found none either.
+tell_full() {
+  free_disk && echo "Notice: no space is left on the sandbox's disk, so output may be missing." >&7
+}
+
 # What the turn's shell saved becomes the state of the next one, unless it is the same.
 adopt_state() {
   word='' bytes='' end=''
   read -r word bytes end <"$dir.saved"
-  if [ "$end" != . ] || [ "$word" = same ]; then return; fi
+  if [ "$end" != . ]; then
+    tell_full
+    return
+  fi
+  [ "$word" != same ] || return
   state=$dir.state
   state_size=$bytes
   [ "$bytes" != - ] || state_size=$(wc -c <"$state")
-  echo "$((state_size)) $state" >/.lh/state/current
+  # Half a line would lose the state of all turns.
+  until { echo "$((state_size)) $state" >/.lh/state/current; } 2>/dev/null; do free_disk || break; done
 }
 
 # Bytes of output in `size`. The mark goes to the end of the file through the descriptor that knows how far that is, so
