@@ -4,11 +4,13 @@ import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../cont
 import { withCode } from './failures.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
+import { sideBySide } from './side-by-side.ts'
 
 /**
  * The G episodes of one task side by side: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
  * infrastructure are replaced under the next free index until G are valid or the bound is reached; they stay in the ledger
- * as excluded. Never continues as new. On cancel every child is cancelled and closes its sandbox.
+ * as excluded. Never continues as new. On cancel, or when the run fails, every child is
+ * cancelled, closes its sandbox and records its outcome before the group ends.
  */
 export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
   let nextIndex = 0
@@ -23,7 +25,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
     }
   }
   try {
-    await Promise.all(Array.from({ length: input.groupSize }, play))
+    await sideBySide(input.groupSize, play)
   } catch (error) {
     throw withCode(error)
   }

@@ -14,6 +14,7 @@ import { failRun, withCode } from './failures.ts'
 import { promptGroup } from './prompt-group.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
+import { sideBySide } from './side-by-side.ts'
 
 /** Enough that one bad container is not mistaken for a dead server. */
 const HOPELESS_EPISODES = 12
@@ -23,8 +24,8 @@ const PAGE = 50
 
 /**
  * Plays every task of a plan. Children: `promptGroup`, at most `maxOpenGroups` at a time. Continues as new, with its counts,
- * when the server suggests it and no child is open. Pausing stops new groups; open ones finish. On cancel the groups are
- * cancelled.
+ * when the server suggests it and no child is open. Pausing stops new groups; open ones finish. On cancel, or when
+ * the run fails, the groups are cancelled and waited for.
  */
 export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   const counts: RolloutCounts = {
@@ -47,7 +48,7 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
     }
   }
   try {
-    await Promise.all(Array.from({ length: Math.max(1, input.maxOpenGroups) }, lane))
+    await sideBySide(Math.max(1, input.maxOpenGroups), lane)
   } catch (error) {
     throw withCode(error)
   }

@@ -146,9 +146,10 @@ test('a cancelled rollout leaves no open child and no open sandbox', async () =>
   await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 6, 'three groups of two')
   rollout.cancel()
   await assert.rejects(rollout.result(), CancelledFailure)
-  await driver.runToIdle()
 
+  // At once, not later: who sees a run closed may read its records.
   assert.equal(driver.callsOf('closeSandbox').length, 6)
+  assert.equal(driver.callsOf('recordUngraded').length, 6)
   assert.deepEqual(
     driver.runs.filter(({ status }) => status !== 'cancelled').map(({ workflowId }) => workflowId),
     [],
