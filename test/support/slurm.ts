@@ -5,7 +5,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -66,8 +66,6 @@ async function unpackPackages(root: string): Promise<void> {
 
 export async function startSlurm(root: string): Promise<Slurm> {
   const home = await mkdtemp(join(tmpdir(), 'slurm-'))
-  // munged refuses a socket that not everybody can reach.
-  await chmod(home, 0o711)
   for (const name of ['state', 'spool', 'log']) await mkdir(join(home, name))
   await writeFile(join(home, 'munge.key'), randomBytes(1024), { mode: 0o400 })
   const plugins = join(root, LIBRARIES, 'slurm-wlm')
@@ -100,6 +98,8 @@ export async function startSlurm(root: string): Promise<Slurm> {
   start(
     'munged',
     '--foreground',
+    // The folders above may be closed to others: all that ask are root.
+    '--force',
     `--socket=${place('munge.sock')}`,
     `--key-file=${place('munge.key')}`,
     `--pid-file=${place('munged.pid')}`,

@@ -55,10 +55,16 @@ async function digestEpisode(store: ArtifactStore, run: string, record: EpisodeR
     disposition,
     failure,
     turns,
-    verdict: verdict === null ? null : plain(run, { ...verdict, gradeMs: 0, image: '' }),
+    verdict: verdict === null ? null : plain(run, lastingPart(verdict)),
     patch: patch === null ? null : sha256Of(patch),
     result: plain(run, record),
   }
+}
+
+/** What another grading of the same patch finds again: not the machine, nor the log, which says how long tests took. */
+function lastingPart({ provenance, ...verdict }: VerdictRecord): object {
+  const kept = provenance === undefined ? {} : { provenance: { ...provenance, machine: null, logSha256: '' } }
+  return { ...verdict, ...kept, gradeMs: 0, image: '' }
 }
 
 /** The run's own name is not compared, nor is the hash of a trained policy, which is made from it. */
