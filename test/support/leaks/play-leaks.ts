@@ -3,8 +3,10 @@
  * at once. What is left in the engine must be gone within the lease and a minute, by the next worker's own doing.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { WorkflowNotFoundError } from '@temporalio/client'
 import { removeContainer } from '../../../src/adapters/docker/remove-container.ts'
 import { seededRandom } from '../../../src/domain/random.ts'
+import type { LonghaulConnection } from '../../../src/client/index.ts'
 import { namespaceIdOf } from '../../../src/workers/workflow-owners.ts'
 import { eventually } from '../own-namespace.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
@@ -88,7 +90,7 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
     say('everything dies: worker, server, control')
     await Promise.all([last.kill(), stack.kill('temporal'), stack.kill('worker-control')])
     const open = await eventually(() => load.open())
-    for (const id of open) await eventually(() => connection.client.workflow.getHandle(id).terminate('the end'))
+    for (const id of open) await eventually(() => terminate(connection, id))
     const orphans = (await watch.present()).length
     const diedAt = Date.now()
     const cleaner = startWorker()
@@ -189,4 +191,13 @@ function countBy(words: string[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const word of words) counts[word] = (counts[word] ?? 0) + 1
   return counts
+}
+
+/** Listed as open a moment ago, it may have ended by itself. */
+async function terminate({ client }: LonghaulConnection, workflowId: string): Promise<void> {
+  try {
+    await client.workflow.getHandle(workflowId).terminate('the end')
+  } catch (error) {
+    if (!(error instanceof WorkflowNotFoundError)) throw error
+  }
 }
