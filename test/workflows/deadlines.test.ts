@@ -12,7 +12,13 @@ const DAY_MS = 86_400_000
 
 test('a whole run is played: every activity was asked for with all of its limits', async () => {
   const activities = scriptedPipeline({ steps: 1 })
-  // One episode is lost, so that also what is rare is asked for.
+  // A stage that may end early, and one episode that is lost, so that also what is rare is asked for.
+  const [first, ...others] = PLAN.stages
+  activities.resolveRecipe = () => ({
+    ...PLAN,
+    stages: first === undefined ? [] : [{ ...first, plateau: true }, ...others],
+    evaluateEvery: 1,
+  })
   let isFirst = true
   activities.openSandbox = (input) => {
     if (!isFirst) return scriptedPipeline().openSandbox?.(input, {} as never) as never
