@@ -4,7 +4,6 @@ import {
   log,
   ParentClosePolicy,
   setCurrentDetails,
-  upsertMemo,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -12,8 +11,9 @@ import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { EvaluateInput, EvaluateResult, ResolvedRun } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
-import { failRun, withCode } from './failures.ts'
+import { withCode } from './failures.ts'
 import { gateAsChild } from './gate-tasks.ts'
+import { resolveRun } from './resolve-run.ts'
 import { rollout } from './rollout.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
 import { type RootProgress, watchable } from './watchable.ts'
@@ -34,28 +34,13 @@ export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResul
 }
 
 async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Promise<EvaluateResult> {
-  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
-  const { recipeText, overrides, run } = input
-  const plan = await control.resolveRecipe({
-    recipe: input.recipe ?? 'nightly',
-    ...(recipeText === undefined ? {} : { recipeText }),
-    ...(overrides === undefined ? {} : { overrides }),
-    ...(run === undefined ? {} : { run }),
-    workflowId,
-    firstExecutionRunId,
-    kind: 'eval',
-    date: startTime.toISOString().slice(0, 10),
-  })
+  const { startTime } = workflowInfo()
+  const plan = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
   progress.enter('preparing the held-out suite', plan.run)
-  upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
-  upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
   try {
     const suite = await slowControl.prepareSuite({ run: plan.run, which: 'heldOut' })
     progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-    const gate = await gateAsChild({ plan, suite })
-    if (gate.admitted === 0) {
-      throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
-    }
+    await gateAsChild({ plan, suite })
     const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
     progress.enter(`publishing ${policy.version}`)
     await publishing.publishPolicy({ run: plan.run, policy })

@@ -1,9 +1,9 @@
-import { continueAsNew, upsertMemo, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
+import { continueAsNew } from '@temporalio/workflow'
 import type { GateSuiteInput, GateSuiteResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
-import { artifacts, control, slowControl } from './activity-proxies.ts'
+import { artifacts, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { gatePage } from './gate-tasks.ts'
-import { attributes } from './search-attributes.ts'
+import { resolveRun } from './resolve-run.ts'
 import { type RootProgress, watchable } from './watchable.ts'
 
 /**
@@ -54,21 +54,9 @@ async function prepare(
   input: GateSuiteInput,
   progress: RootProgress,
 ): Promise<{ plan: ResolvedRun; suite: PreparedSuite; from: number; refused: number }> {
-  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
-  const { recipeText, overrides, run } = input
-  const plan = await control.resolveRecipe({
-    recipe: input.recipe ?? 'demo',
-    ...(recipeText === undefined ? {} : { recipeText }),
-    overrides: withoutRefusing(overrides),
-    ...(run === undefined ? {} : { run }),
-    workflowId,
-    firstExecutionRunId,
-    kind: 'gate',
-    date: startTime.toISOString().slice(0, 10),
-  })
+  const recipe = input.recipe ?? 'demo'
+  const plan = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
   progress.enter('preparing the suite', plan.run)
-  upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
-  upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
   const suite = await slowControl.prepareSuite({ run: plan.run, which: input.which ?? 'heldOut' })
   return { plan, suite, from: 0, refused: 0 }
 }

@@ -9,8 +9,9 @@ import {
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { GateTasksInput, GateTasksResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
 import { gating, slowControl } from './activity-proxies.ts'
-import { withCode } from './failures.ts'
+import { failRun, withCode } from './failures.ts'
 import { blockersQuery } from './run-control.ts'
+import { sideBySide } from './side-by-side.ts'
 
 /** Tasks in flight: hosts limit how many containers start at once, this limits pending activities. */
 const OPEN_TASKS = 16
@@ -55,24 +56,22 @@ export async function gatePage(input: GatePageInput): Promise<{ next: number; re
   const { plan, suite, onTask } = input
   let { from: next, refused } = input
   let ended = next
-  let failure: unknown = null
-  // The first failure stops all lanes, and each ends the task it is at: a workflow that closed at once would leave containers
-  // behind until their activities learn of it.
-  const lane = async (): Promise<void> => {
-    while (failure === null && next < suite.tasks && !workflowInfo().continueAsNewSuggested) {
-      const index = next++
-      try {
-        if (!(await gateTask(plan, suite, index))) refused += 1
-      } catch (error) {
-        failure ??= error
-      }
+  const playNext = async (): Promise<boolean> => {
+    if (next >= suite.tasks || workflowInfo().continueAsNewSuggested) return false
+    try {
+      if (!(await gateTask(plan, suite, next++))) refused += 1
+    } finally {
       ended += 1
       setCurrentDetails(`gated ${ended} of ${suite.tasks} tasks of ${suite.name}, ${refused} refused so far`)
       onTask?.({ tasks: ended, refused })
     }
+    return true
   }
-  await Promise.all(Array.from({ length: OPEN_TASKS }, lane))
-  if (failure !== null) throw withCode(failure)
+  try {
+    await sideBySide({ lanes: OPEN_TASKS, onFailure: 'finish', playNext })
+  } catch (error) {
+    throw withCode(error)
+  }
   return { next, refused }
 }
 
@@ -87,12 +86,14 @@ async function gateTask(plan: ResolvedRun, suite: PreparedSuite, index: number):
   }
 }
 
-/** Starts the gate of one suite as a child under the caller. */
-export function gateAsChild({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<GateTasksResult> {
-  return executeChild(gateTasks, {
+/** Gates one suite as a child under the caller, which goes on only where a task is left to play. */
+export async function gateAsChild({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<void> {
+  const { admitted } = await executeChild(gateTasks, {
     workflowId: workflowIds.gate(workflowIds.train(plan.run), suite.name),
     args: [{ plan, suite }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
     staticSummary: `${suite.name} · gold and empty × ${plan.gateRepeats}`,
   })
+  if (admitted > 0) return
+  throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
 }

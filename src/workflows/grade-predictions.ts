@@ -24,7 +24,9 @@ import { isLostToInfrastructure } from '../domain/grading-rules.ts'
 import { artifacts, control, grading, slowControl } from './activity-proxies.ts'
 import { decideAfter, failRun, withCode } from './failures.ts'
 import { blockersQuery, pauseUpdate, progressQuery, resumeUpdate, type RunControl, whilePaused } from './run-control.ts'
+import { rootIdentity } from './resolve-run.ts'
 import { attributes } from './search-attributes.ts'
+import { sideBySide } from './side-by-side.ts'
 
 /** Patches in flight: hosts limit how many containers start at once, this limits pending activities. */
 const OPEN_PATCHES = 16
@@ -59,14 +61,8 @@ export async function gradePredictions(input: GradePredictionsInput = {}): Promi
 }
 
 function open(input: GradePredictionsInput): Promise<OpenedGrading> {
-  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
   const { opened: _opened, from: _from, counts: _counts, paused: _paused, ...request } = input
-  return slowControl.openGrading({
-    ...request,
-    workflowId,
-    firstExecutionRunId,
-    date: startTime.toISOString().slice(0, 10),
-  })
+  return slowControl.openGrading({ ...request, ...rootIdentity() })
 }
 
 /** The state of one grading run as people see and steer it. */
@@ -103,28 +99,21 @@ class Grading {
     return { from: this.#next, counts: this.#counts, paused: this.#steering.paused }
   }
 
-  /**
-   * The first failure stops all lanes, and each ends the grading it is at: a workflow that closed at once would leave
-   * containers behind until their activities learn of it.
-   * @returns false where the history is long enough and patches are left
-   */
+  /** @returns false where the history is long enough and patches are left */
   async gradeAll({ run, patches }: OpenedGrading): Promise<boolean> {
-    let failure: unknown = null
-    const lane = async (): Promise<void> => {
-      while (failure === null && this.#next < patches && !workflowInfo().continueAsNewSuggested) {
-        try {
-          await whilePaused(this.#steering)
-          if (failure !== null || this.#next >= patches) return
-          this.#count(await gradeOne(run, this.#next++))
-          refuseHopeless(this.#counts)
-        } catch (error) {
-          failure ??= error
-        }
+    const playNext = async (hasFailed: () => boolean): Promise<boolean> => {
+      if (this.#next >= patches || workflowInfo().continueAsNewSuggested) return false
+      try {
+        await whilePaused(this.#steering)
+        if (hasFailed() || this.#next >= patches) return false
+        this.#count(await gradeOne(run, this.#next++))
+        refuseHopeless(this.#counts)
+      } finally {
         this.#show()
       }
+      return true
     }
-    await Promise.all(Array.from({ length: Math.min(OPEN_PATCHES, Math.max(1, patches)) }, lane))
-    if (failure !== null) throw failure
+    await sideBySide({ lanes: Math.min(OPEN_PATCHES, Math.max(1, patches)), onFailure: 'finish', playNext })
     return this.#next >= patches
   }
 

@@ -17,15 +17,14 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
   const results: EpisodeResult[] = []
   const bound = input.groupSize + input.maxReplacements
 
-  const play = async (): Promise<void> => {
-    while (nextIndex < bound) {
-      const result = await startEpisode(input, nextIndex++)
-      results.push(result)
-      if (isValid(result)) return
-    }
+  const playNext = async (): Promise<boolean> => {
+    if (nextIndex >= bound) return false
+    const result = await startEpisode(input, nextIndex++)
+    results.push(result)
+    return !isValid(result)
   }
   try {
-    await sideBySide(input.groupSize, play)
+    await sideBySide({ lanes: input.groupSize, onFailure: 'cancel', playNext })
   } catch (error) {
     throw withCode(error)
   }

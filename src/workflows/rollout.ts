@@ -37,18 +37,18 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   })
 
   const tasks = new TaskCursor(input)
-  const lane = async (): Promise<void> => {
-    while (!workflowInfo().continueAsNewSuggested) {
-      await whilePaused(steering)
-      const taskId = await tasks.next()
-      if (taskId === null) return
-      addGroup(counts, await playGroup(input, taskId))
-      refuseHopeless(counts)
-      setCurrentDetails(describe(input, counts, steering))
-    }
+  const playNext = async (): Promise<boolean> => {
+    if (workflowInfo().continueAsNewSuggested) return false
+    await whilePaused(steering)
+    const taskId = await tasks.next()
+    if (taskId === null) return false
+    addGroup(counts, await playGroup(input, taskId))
+    refuseHopeless(counts)
+    setCurrentDetails(describe(input, counts, steering))
+    return true
   }
   try {
-    await sideBySide(Math.max(1, input.maxOpenGroups), lane)
+    await sideBySide({ lanes: Math.max(1, input.maxOpenGroups), onFailure: 'cancel', playNext })
   } catch (error) {
     throw withCode(error)
   }

@@ -7,8 +7,6 @@ import {
   ParentClosePolicy,
   setCurrentDetails,
   setHandler,
-  upsertMemo,
-  upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { PolicyRef } from '../contracts/policy.types.ts'
@@ -24,10 +22,11 @@ import type {
 } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
-import { failRun, withCode } from './failures.ts'
+import { withCode } from './failures.ts'
 import { gateAsChild } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
+import { resolveRun } from './resolve-run.ts'
 import {
   blockersQuery,
   passOn,
@@ -40,7 +39,6 @@ import {
   stopAfterIterationUpdate,
   whilePaused,
 } from './run-control.ts'
-import { attributes } from './search-attributes.ts'
 
 /**
  * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
@@ -51,7 +49,7 @@ import { attributes } from './search-attributes.ts'
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
   const job = new TrainingRun()
   try {
-    const plan = await resolve(input)
+    const plan = await resolveRun('train', { ...input, recipe: input.recipe ?? 'demo' })
     job.begin(plan)
     try {
       return await job.play(plan)
@@ -64,21 +62,6 @@ export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgen
   } finally {
     await CancellationScope.nonCancellable(() => condition(allHandlersFinished, '1 minute'))
   }
-}
-
-function resolve(input: TrainAgentInput): Promise<ResolvedRun> {
-  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
-  const { recipeText, overrides, run } = input
-  return control.resolveRecipe({
-    recipe: input.recipe ?? 'demo',
-    ...(recipeText === undefined ? {} : { recipeText }),
-    ...(overrides === undefined ? {} : { overrides }),
-    ...(run === undefined ? {} : { run }),
-    workflowId,
-    firstExecutionRunId,
-    kind: 'train',
-    date: startTime.toISOString().slice(0, 10),
-  })
 }
 
 /** The state of one run as people see and steer it. */
@@ -113,8 +96,6 @@ class TrainingRun {
 
   begin(plan: ResolvedRun): void {
     this.#run = plan.run
-    upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
-    upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
   }
 
   fail(error: unknown): void {
@@ -151,10 +132,7 @@ class TrainingRun {
     const suite = await slowControl.prepareSuite({ run: plan.run, which })
     this.#time('gate')
     this.#enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-    const gate = await gateAsChild({ plan, suite })
-    if (gate.admitted === 0) {
-      throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
-    }
+    await gateAsChild({ plan, suite })
     return suite
   }
 

@@ -7,7 +7,7 @@ import type {
   GateTasksResult,
   RunProgress,
 } from '../../src/contracts/workflows.types.ts'
-import { type ActivityTable, failureOf, neverEnds } from '../support/activity-script.ts'
+import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
 import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver, type WorkflowDriverOptions } from '../support/workflow-driver.ts'
 
@@ -131,6 +131,21 @@ test('an invalid task ends the gate with its code', async () => {
     assert.equal(error.type, 'Task.Invalid')
     return true
   })
+})
+
+test('a task of a gate fails while others are open: those end, no other begins, and then the gate fails', async () => {
+  let ended = 0
+  const { driver, job } = await gate({
+    gateTask: ({ index }) => {
+      if (index === 3) throw failureOf('Task.Invalid')
+      return takes(60_000, () => {
+        ended += 1
+        return { done: true, ok: true }
+      })
+    },
+  })
+  await assert.rejects(job.result(), ApplicationFailure)
+  assert.deepEqual([driver.callsOf('gateTask').length, ended], [16, 15])
 })
 
 test('a cancelled gate stops its open checks', async () => {

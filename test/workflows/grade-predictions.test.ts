@@ -114,6 +114,22 @@ test('paused, it starts nothing new and says whom it waits for; resumed, it goes
   assert.equal(driver.callsOf('gradePatch').length, 40)
 })
 
+test('one grading fails while the others hold for a pause: resumed, they take no other patch and the run ends', async () => {
+  const { driver, job } = await grade({
+    gradePatch: ({ index }) =>
+      takes(index === 0 ? 10_000 : 1_000, () => {
+        if (index === 0) throw failureOf('Config.Invalid')
+        return { kind: 'resolved', reason: null }
+      }),
+  })
+  await driver.runUntil(() => driver.callsOf('gradePatch').length === 16)
+  await job.update('pause')
+  await driver.advance(60_000)
+  await job.update('resume')
+  await assert.rejects(job.result(), ApplicationFailure)
+  assert.equal(driver.callsOf('gradePatch').length, 16)
+})
+
 test('cancelled, it stops its open gradings and starts no other', async () => {
   const { driver, job } = await grade({ gradePatch: () => neverEnds() })
   await driver.runUntil(() => driver.callsOf('gradePatch').length === 16)

@@ -1,0 +1,30 @@
+import { upsertMemo, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
+import type { ResolveRecipeInput, RunKind } from '../contracts/activities.types.ts'
+import type { ResolvedRun } from '../contracts/workflows.types.ts'
+import { control } from './activity-proxies.ts'
+import { attributes } from './search-attributes.ts'
+
+/** What tells this root from every other, whatever its id was chosen to be: for the put-if-absent of a run's name. */
+export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstExecutionRunId' | 'date'> {
+  const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
+  return { workflowId, firstExecutionRunId, date: startTime.toISOString().slice(0, 10) }
+}
+
+/** Of a root's input what says which recipe it follows; the rest of the input is the root's own. */
+type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'>
+
+/** Resolves the recipe of a root: its first activity. The run's name becomes its memo and search attribute. */
+export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise<ResolvedRun> {
+  const { recipe, recipeText, overrides, run } = request
+  const plan = await control.resolveRecipe({
+    recipe,
+    ...(recipeText === undefined ? {} : { recipeText }),
+    ...(overrides === undefined ? {} : { overrides }),
+    ...(run === undefined ? {} : { run }),
+    ...rootIdentity(),
+    kind,
+  })
+  upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
+  upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
+  return plan
+}
