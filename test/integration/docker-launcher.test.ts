@@ -11,7 +11,7 @@ import type { PreparedJob } from '../../src/adapters/trainer-job/job-spec.ts'
 import type { Launcher } from '../../src/adapters/trainer-job/launcher.types.ts'
 import { runJob } from '../../src/adapters/trainer-job/run-job.ts'
 import { python, pythonEnvironment, withoutPython } from '../support/python.ts'
-import { makeJobStore, prepareTestJob } from '../support/training-jobs.ts'
+import { LONG_JOB, makeJobStore, prepareTestJob } from '../support/training-jobs.ts'
 
 /** The real trainer in containers of the project's own base image; Python is the host's, mounted where it lies. */
 describe('docker launcher', { skip: withoutPython }, () => {
@@ -40,7 +40,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
         store,
         policy: base,
         run,
-        trajectories: 8,
+        trajectories: LONG_JOB,
         trainer: { launcher: 'docker' as const, stallS: 600, timeoutS: 900 },
       }
       started.push(await prepareTestJob(wish))
@@ -77,7 +77,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
     const events: string[] = []
     const after = ({ event }: { event: string }) => events.push(event)
     const result = await runJob({ job, launcher, attempt: 3, signal: never, onProgress: after })
-    assert.equal(result.steps, 8)
+    assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('started') && !events.includes('alarm'), events.join(' '))
     assert.equal((await containersOf(job)).length, 1)
     const lease = JSON.parse(await readFile(join(job.jobDirectory, 'leases/2.json'), 'utf8')) as { launcher: string }

@@ -28,6 +28,9 @@ export interface JobWish {
   trainer?: Partial<TrainerRecipe>
 }
 
+/** Trajectories, and so optimizer steps, of a job that is still at work when a test that saw its first step strikes. */
+export const LONG_JOB = 160
+
 /** A store below `root` with a random tiny policy in it. */
 export async function makeJobStore(root: string): Promise<{ store: ArtifactStore; base: PolicyRef }> {
   const store = createDirectoryStore({ root: `${root}/store` })

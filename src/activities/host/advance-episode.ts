@@ -188,13 +188,14 @@ class EpisodePlayer {
   }
 
   #askPolicy(turn: number, seed: number): Promise<SampledTurn | null> {
-    const { sandbox, sampler, renewEveryMs } = this.#deps
+    const { store, sandbox, sampler, renewEveryMs } = this.#deps
     const { signal } = this.#scope
     const transcript = this.#transcript
     // A server that is slow or away must not cost the sandbox: its lease counts the time since the last request.
     const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
+    const recorded = (): Promise<ActionRecord | null> => store.readRecord(episodeKeys.action(this.spec.episode, turn))
     return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
-      sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal }),
+      sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal, recorded }),
     )
   }
 

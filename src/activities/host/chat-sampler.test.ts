@@ -54,7 +54,8 @@ async function ask(turns: Turn[], reply: () => { text: string; answer: ChatAnswe
   const first = await sampler.firstPrompt({ spec, setting, firstMessage: 'issue <|im_end|>', signal })
   const start = { episode: record.episode, ...first } as EpisodeStart
   const transcript: Transcript = { start, turns }
-  const sampled = await sampler.sample({ spec, setting, transcript, turn: turns.length, seed: 3, signal })
+  const recorded = async (): Promise<null> => null
+  const sampled = await sampler.sample({ spec, setting, transcript, turn: turns.length, seed: 3, signal, recorded })
   return { sampled, request: requests[0], first }
 }
 

@@ -12,7 +12,7 @@ export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
     async firstPrompt(input) {
       return { promptIds: [], trainingPromptIds: null, messages: firstMessages(input) }
     },
-    async sample({ spec, transcript, seed, signal }): Promise<SampledTurn | null> {
+    async sample({ spec, transcript, seed, signal, recorded }): Promise<SampledTurn | null> {
       const { limits, sampling, episode } = spec
       const room = limits.contextTokens - usedTokens(transcript)
       if (room <= 0) return null
@@ -23,6 +23,8 @@ export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
         sampling,
         session: episode,
       }
+      const already = await recorded()
+      if (already !== null) return already
       const reply = await replyOrOverflow(chat, request, signal)
       if (reply === null) return null
       const { text, answer } = reply

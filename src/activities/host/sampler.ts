@@ -26,6 +26,11 @@ export interface SampleInput {
   turn: number
   seed: number
   signal: AbortSignal
+  /**
+   * The turn as another worker has recorded it meanwhile, else null. Asked last, right before the policy is: whoever stood still may
+   * have been replaced, and a second sample of a recorded turn is paid for nothing.
+   */
+  recorded(): Promise<SampledTurn | null>
 }
 
 /** The part of an action record that the policy makes. */

@@ -24,7 +24,7 @@ export function createTokenSampler({
       }
     },
     async sample(input): Promise<SampledTurn | null> {
-      const { spec, transcript, seed, signal } = input
+      const { spec, transcript, seed, signal, recorded } = input
       const { limits, sampling } = spec
       const promptDelta = await promptDeltaOf(policy, input)
       const promptIds = [...contextIds(transcript), ...promptDelta]
@@ -39,6 +39,8 @@ export function createTokenSampler({
         stopTokenIds: await stopTokenIds(spec, signal),
         session: spec.episode,
       }
+      const already = await recorded()
+      if (already !== null) return already
       const sampled = await sampleOrOverflow(policy, request, signal)
       return sampled === null ? null : { promptDelta, ...sampled }
     },

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { python, pythonEnvironment, startPolicyServer, withoutPython } from '../../../test/support/python.ts'
-import { type JobWish, makeJobStore, prepareTestJob } from '../../../test/support/training-jobs.ts'
+import { type JobWish, LONG_JOB, makeJobStore, prepareTestJob } from '../../../test/support/training-jobs.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
@@ -17,7 +17,7 @@ import type { PreparedJob } from './job-spec.ts'
 import { createProcessLauncher } from './process-launcher.ts'
 import { runJob, type RunJobInput } from './run-job.ts'
 
-/** The launcher against the real trainer on a tiny random model: about ten optimizer steps in all. */
+/** The launcher against the real trainer on a tiny random model. */
 describe('training job', { skip: withoutPython }, () => {
   const command = { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } }
   const launcher = createProcessLauncher(command)
@@ -82,17 +82,17 @@ describe('training job', { skip: withoutPython }, () => {
   })
 
   test('a launcher that dies in the middle leaves its trainer at work; the next one follows it', async () => {
-    const job = await prepare({ run: 'orphan', trajectories: 12 })
+    const job = await prepare({ run: 'orphan', trajectories: LONG_JOB })
     const launcher = launchInOtherProcess(job)
     await untilExists(join(job.jobDirectory, 'leases/1.json'))
     launcher.kill('SIGKILL')
     const result = await start(job, { attempt: 2 })
-    assert.equal(result.steps, 12)
+    assert.equal(result.steps, LONG_JOB)
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
   test('a trainer killed in the middle of its steps is continued from its last committed step', async () => {
-    const job = await prepare({ run: 'killed', trajectories: 12 })
+    const job = await prepare({ run: 'killed', trajectories: LONG_JOB })
     let killed = false
     const first = start(job, {
       onProgress: ({ event, globalStep }) => {
@@ -104,12 +104,12 @@ describe('training job', { skip: withoutPython }, () => {
     await assert.rejects(first, { code: 'Trainer.Failed', retryable: true })
     const events: string[] = []
     const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
-    assert.equal(result.steps, 12)
+    assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
   })
 
   test('a cancelled job stops its trainer and gives the caller its own reason', async () => {
-    const job = await prepare({ run: 'cancelled', trajectories: 12 })
+    const job = await prepare({ run: 'cancelled', trajectories: LONG_JOB })
     const controller = new AbortController()
     const reason = new Error('cancelled')
     const running = start(job, {
@@ -121,11 +121,11 @@ describe('training job', { skip: withoutPython }, () => {
       code: number
     }
     assert.equal(report.code, 75)
-    assert.equal((await start(job, { attempt: 2 })).steps, 12)
+    assert.equal((await start(job, { attempt: 2 })).steps, LONG_JOB)
   })
 
   test('a worker that shuts down leaves the trainer to the next one', async () => {
-    const job = await prepare({ run: 'outlives', trajectories: 12 })
+    const job = await prepare({ run: 'outlives', trajectories: LONG_JOB })
     const controller = new AbortController()
     const reason = new Error('worker shutdown')
     const running = start(job, {
@@ -134,12 +134,12 @@ describe('training job', { skip: withoutPython }, () => {
       onProgress: ({ event }) => event === 'opt_step' && controller.abort(reason),
     })
     await assert.rejects(running, (error) => error === reason)
-    assert.equal((await start(job, { attempt: 2 })).steps, 12)
+    assert.equal((await start(job, { attempt: 2 })).steps, LONG_JOB)
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
   test('a trainer that stands still is stopped after the stall limit; the next attempt goes on from its last step', async () => {
-    const job = await prepare({ run: 'stalled', trajectories: 12 })
+    const job = await prepare({ run: 'stalled', trajectories: LONG_JOB })
     const limits = { ...job.limits, graceMs: 200 }
     const running = start(
       { ...job, limits },
@@ -157,7 +157,7 @@ describe('training job', { skip: withoutPython }, () => {
     await untilGone(leaderOf(job))
     const events: string[] = []
     const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
-    assert.equal(result.steps, 12)
+    assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
   })
 

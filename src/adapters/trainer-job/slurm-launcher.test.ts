@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { python, pythonEnvironment, withoutPython } from '../../../test/support/python.ts'
 import { findSlurm, type Slurm, startSlurm } from '../../../test/support/slurm.ts'
-import { makeJobStore, prepareTestJob } from '../../../test/support/training-jobs.ts'
+import { LONG_JOB, makeJobStore, prepareTestJob } from '../../../test/support/training-jobs.ts'
 import { claimFence, exitReport } from './attempt-files.ts'
 import type { PreparedJob } from './job-spec.ts'
 import { runJob } from './run-job.ts'
@@ -59,7 +59,7 @@ describe('slurm launcher', { skip }, () => {
   })
 
   test('a cancelled job stops within its grace with 75; the next attempt goes on', async () => {
-    const job = await prepare('cancelled', 12)
+    const job = await prepare('cancelled', LONG_JOB)
     const controller = new AbortController()
     const onProgress = ({ event }: { event: string }) => event === 'opt_step' && controller.abort(new Error('enough'))
     await assert.rejects(runJob({ job, launcher, attempt: 1, signal: controller.signal, onProgress }), /enough/)
@@ -72,7 +72,7 @@ describe('slurm launcher', { skip }, () => {
       signal: never,
       onProgress: ({ event }) => events.push(event),
     })
-    assert.equal(result.steps, 12)
+    assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
   })
 
@@ -87,7 +87,7 @@ describe('slurm launcher', { skip }, () => {
 
   /** A site's own requeue starts the script again, after the pipeline has given the job to a newer attempt. */
   test('a requeued attempt finds a newer fence and says 76', async () => {
-    const job = await prepare('requeued', 12)
+    const job = await prepare('requeued', LONG_JOB)
     await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
     await launcher.launch({ job, fence: 1 })
     const handle = JSON.parse(await readFile(join(job.jobDirectory, 'attempts/1/handle.json'), 'utf8')) as {
