@@ -134,11 +134,11 @@ test('comparability: other rows under the same id, other tasks, other settings',
 
 test('contamination: both sides of the cut-off with their own errors; the day itself is after', () => {
   const tasks = [
-    { taskId: 'a', outcomes: [1, 1] as (0 | 1)[], createdAt: '2024-12-31T23:59:59Z' },
-    { taskId: 'b', outcomes: [0, 1] as (0 | 1)[], createdAt: '2025-01-01T00:00:00Z' },
-    { taskId: 'c', outcomes: [0] as (0 | 1)[], createdAt: '2025-03-01 10:00:00' },
-    { taskId: 'd', outcomes: [1] as (0 | 1)[], createdAt: null },
-    { taskId: 'e', outcomes: [], createdAt: '2020-01-01' },
+    { taskId: 'a', repo: 'r', outcomes: [1, 1] as (0 | 1)[], createdAt: '2024-12-31T23:59:59Z' },
+    { taskId: 'b', repo: 'r', outcomes: [0, 1] as (0 | 1)[], createdAt: '2025-01-01T00:00:00Z' },
+    { taskId: 'c', repo: 'r', outcomes: [0] as (0 | 1)[], createdAt: '2025-03-01 10:00:00' },
+    { taskId: 'd', repo: 'r', outcomes: [1] as (0 | 1)[], createdAt: null },
+    { taskId: 'e', repo: 'r', outcomes: [], createdAt: '2020-01-01' },
   ]
   const { before, after, unknown } = splitByCutoff({ tasks, cutoff: '2025-01-01' })
   assert.deepEqual([before?.tasks, after?.tasks, unknown?.tasks], [1, 2, 1])
@@ -172,7 +172,7 @@ test('a date that names no zone is UTC, on every machine: the cut-off does not m
   const sides = (TZ: string): (number | undefined)[] => {
     process.env['TZ'] = TZ
     const tasks = ['2024-12-31 23:59:59', '2025-01-01 00:00:00', '2025-01-01T01:00:00+02:00', 'around 2024'].map(
-      (createdAt, index) => ({ taskId: `t${index}`, outcomes: [1 as const], createdAt }),
+      (createdAt, index) => ({ taskId: `t${index}`, repo: 'r', outcomes: [1 as const], createdAt }),
     )
     const { before, after, unknown } = splitByCutoff({ tasks, cutoff: '2025-01-01' })
     return [before?.tasks, after?.tasks, unknown?.tasks]

@@ -1,10 +1,12 @@
 import { instant } from './instant.ts'
-import { meanInterval } from './score-interval.ts'
-import { mean } from './moments.ts'
+import { INTERVAL_SEED } from './evaluation-summary.ts'
+import { scoreInterval } from './score-interval.ts'
 import { type TaskMean, type TaskOutcomes, meanOverTasks } from './statistics.ts'
 import type { Interval } from './bootstrap.ts'
 
 export interface DatedOutcomes extends TaskOutcomes {
+  /** The cluster of the interval. */
+  repo: string
   /** ISO date or time; null = unknown. */
   createdAt: string | null
 }
@@ -35,9 +37,9 @@ export function splitByCutoff({
   cutoff: string
 }): ContaminationSplit {
   const limit = instant(cutoff) ?? Number.NaN
-  const sides: Record<keyof ContaminationSplit, number[]> = { before: [], after: [], unknown: [] }
-  for (const { createdAt, outcomes } of tasks) {
-    if (outcomes.length > 0) sides[sideOf(createdAt, limit)].push(mean(outcomes))
+  const sides: Record<keyof ContaminationSplit, DatedOutcomes[]> = { before: [], after: [], unknown: [] }
+  for (const task of tasks) {
+    if (task.outcomes.length > 0) sides[sideOf(task.createdAt, limit)].push(task)
   }
   return { before: scoreOf(sides.before), after: scoreOf(sides.after), unknown: scoreOf(sides.unknown) }
 }
@@ -48,8 +50,9 @@ function sideOf(createdAt: string | null, limit: number): keyof ContaminationSpl
   return created < limit ? 'before' : 'after'
 }
 
-function scoreOf(rates: readonly number[]): DatedScore | null {
-  if (rates.length === 0) return null
-  const interval = meanInterval({ values: rates, level: 0.95, range: { low: 0, high: 1 } })
-  return { ...meanOverTasks(rates.map((rate) => [rate])), interval }
+function scoreOf(tasks: readonly DatedOutcomes[]): DatedScore | null {
+  const clustered = tasks.map(({ taskId, repo, outcomes }) => ({ taskId, cluster: repo, outcomes }))
+  const found = scoreInterval({ tasks: clustered, seed: INTERVAL_SEED })
+  if (found === null) return null
+  return { ...meanOverTasks(tasks.map(({ outcomes }) => outcomes)), interval: found.interval }
 }

@@ -1,6 +1,5 @@
-/** What stands behind the scores: endings, lost attempts, several attempts, effort, flaky tasks, task dates. */
+/** What stands behind the scores: endings, lost attempts, several attempts, effort, flaky tasks. */
 import type { EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
-import { type DatedScore, splitByCutoff } from '../domain/contamination.ts'
 import { flakyTasks } from '../domain/statistics.ts'
 import { requireMean, showInterval, showMean, showTaskMean } from './means.ts'
 import type { ReportData } from './report-data.ts'
@@ -196,41 +195,4 @@ export function flakyTable({ evaluations }: ReportData): Table {
     rows: flaky,
     notes: ['Spread of the policy. A task whose grading flips by itself is refused by the gate and listed there.'],
   }
-}
-
-/** Both rates: a policy that does better on what it may have read is suspect. */
-export function contaminationTable({ evaluations, cutoff }: ReportData): Table {
-  const rows = cutoff === null ? [] : evaluations.map((evaluation) => contaminationRow(evaluation, cutoff))
-  return {
-    title: 'Tasks before and after the model’s training data ends',
-    columns: [text('stage'), ...['before', 'n', 'after', 'n', 'no date'].map(number), text('that is')],
-    rows,
-    notes:
-      cutoff === null
-        ? []
-        : [`pass@1 ± SEM over tasks; the data ends ${cutoff}. A flag, not a proof: older tasks may just be easier.`],
-  }
-}
-
-function contaminationRow({ name, tasks }: EvaluationRecord, cutoff: string): string[] {
-  const { before, after, unknown } = splitByCutoff({ tasks, cutoff })
-  const show = (score: DatedScore | null): string =>
-    score === null ? '–' : `${showTaskMean(`${name} by date`, score)} (${showInterval(score.interval)})`
-  return [
-    name,
-    show(before),
-    String(before?.tasks ?? 0),
-    show(after),
-    String(after?.tasks ?? 0),
-    String(unknown?.tasks ?? 0),
-    sayContamination(before, after),
-  ]
-}
-
-function sayContamination(before: DatedScore | null, after: DatedScore | null): string {
-  if (before === null) return 'no task is older: nothing can have been read'
-  if (after === null) return 'every task is older: all of it may have been read'
-  return before.interval.low > after.interval.high
-    ? 'better on older tasks: contamination is likely'
-    : 'no clear difference'
 }

@@ -1,9 +1,9 @@
 import { renderCurve } from './curve-svg.ts'
+import { contaminationTable } from './contamination-table.ts'
 import { escapeHtml } from './escape.ts'
 import { renderPage } from './html-page.ts'
 import type { ReportData } from './report-data.ts'
 import {
-  contaminationTable,
   costTable,
   dispositionTable,
   effortTable,

@@ -1,3 +1,4 @@
+import { contaminationTable } from './contamination-table.ts'
 import { judgeGain } from './gains.ts'
 import { showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
@@ -5,9 +6,9 @@ import { ledgerTable, pairedTable, scoreTable, suspectTable, type Table } from '
 
 /** The end of a run in a terminal: scores, differences, ledger. No escape codes. */
 export function renderTextReport(data: ReportData): string {
-  const sections = [scoreTable(data), pairedTable(data), ledgerTable(data), suspectTable(data)].filter(
-    ({ rows }) => rows.length > 0,
-  )
+  const sections = [scoreTable, pairedTable, contaminationTable, ledgerTable, suspectTable]
+    .map((make) => make(data))
+    .filter(({ rows }) => rows.length > 0)
   return `${[...sections.map(renderTable), ...unproven(data)].join('\n\n')}\n`
 }
 

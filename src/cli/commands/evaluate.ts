@@ -6,6 +6,7 @@ import { gradedShare } from '../../domain/comparability.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
 import { compareAndJudge } from '../compare-evaluations.ts'
+import { describeEvaluation } from '../describe-evaluation.ts'
 import { describeFailure } from '../describe-failure.ts'
 import { readEvaluationArgument } from '../evaluation-argument.ts'
 import { combineExitCodes, EXIT, type ExitCode, exitCodeOfOutcome } from '../exit-codes.ts'
@@ -105,7 +106,7 @@ async function finish(
   const store = await openStore()
   const record = await store.readRecord<EvaluationRecord>(result.evaluation.key).catch(() => null)
   const codes: ExitCode[] = [followed.interrupted ? EXIT.interrupted : EXIT.ok]
-  const lines = [describeScore(result), ...(record === null ? [] : [describeDoubt(record), ...describeCost(record)])]
+  const lines = [describeScore(result), ...(record === null ? [] : await describeEvaluation(store, record))]
   const graded = record === null ? null : gradedShare(record)
   if (graded !== null && graded < minGraded) {
     codes.push(EXIT.infra)
@@ -151,22 +152,6 @@ function judge(
   })
   const words = data.verdicts.map((verdict, index) => ({ code: codes[index] ?? EXIT.ok, verdict }))
   return [...judged, ...words]
-}
-
-/** What stands beside the score: how sure it is, and how an official harness would count. */
-function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {
-  const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
-  const bounds = interval === null ? '' : `95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}; `
-  return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
-}
-
-/** Nothing where the recipe gives no price. */
-function describeCost({ cost }: EvaluationRecord): string[] {
-  if (cost === undefined) return []
-  const { attempt, graded, lost, unknown, prices } = cost
-  const mean = attempt === null ? '' : `, ${attempt.mean.toFixed(4)} ± ${attempt.sem.toFixed(4)} an attempt`
-  const uncounted = unknown === 0 ? '' : `; ${unknown} attempts were not counted`
-  return [`cost ${(graded + lost).toFixed(4)} ${prices.currency}${mean}${uncounted}`]
 }
 
 function intervalOf({ passAt1, sem }: EvaluateResult, record: EvaluationRecord | null): ScoredInterval {

@@ -4,7 +4,6 @@ import { renderHtmlReport } from '../../report/html-report.ts'
 import { toJsonReport } from '../../report/json-report.ts'
 import { renderTable, renderTextReport } from '../../report/text-report.ts'
 import {
-  contaminationTable,
   costTable,
   dispositionTable,
   effortTable,
@@ -26,7 +25,6 @@ import { newestReport, reportOf } from '../show-report.ts'
 const MORE_TABLES = [
   officialTable,
   passAtKTable,
-  contaminationTable,
   dispositionTable,
   verdictTable,
   effortTable,

@@ -1,0 +1,111 @@
+/** What an evaluation of a published data set leaves in a store, made by the activities of a run; only the episodes are written here. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { summarizeEvaluation } from '../../src/activities/artifacts/summarize-evaluation.ts'
+import { writeReport } from '../../src/activities/artifacts/write-report.ts'
+import { planIteration } from '../../src/activities/control/plan-iteration.ts'
+import { prepareSuite } from '../../src/activities/control/prepare-suite.ts'
+import { createTaskReader, readOrThrow } from '../../src/activities/stored-tasks.ts'
+import { loadPublished, loadTasks } from '../../src/adapters/datasets/load-tasks.ts'
+import { plainValue } from '../../src/adapters/datasets/plain-row.ts'
+import { identityOfImport } from '../../src/adapters/datasets/published-suite.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { episodeId, episodeKeys, gateKeys, policyKeys, runKeys } from '../../src/contracts/keys.ts'
+import type { Recipe } from '../../src/contracts/recipe.types.ts'
+import type { PublishedPart, SuiteSource } from '../../src/contracts/tasks.types.ts'
+import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import type { PolicyRef } from '../../src/contracts/policy.types.ts'
+import { type Attempt, makeFacts } from './evaluation-records.ts'
+import { makeTrainingRecipe } from './training-records.ts'
+
+const POLICY: PolicyRef = {
+  version: 'v000000-aaaaaaaa',
+  uri: '',
+  manifestSha256: '',
+  globalStep: 0,
+  checkpointUri: null,
+  checkpointSha256: null,
+}
+
+export interface EvaluatedRunInput {
+  store: ArtifactStore
+  /** Where the file of rows is written. */
+  root: string
+  run: string
+  rows: readonly Record<string, unknown>[]
+  /** Attempts at each row's task, in the order of the rows; as many at each. */
+  attempts: readonly Attempt[][]
+  cutoff: string | null
+  /** @default a published file */
+  kind?: 'file' | 'rows'
+  filters?: string[]
+}
+
+/** @returns the evaluation as stored; its report files lie under the run */
+export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<EvaluationRecord> {
+  const { store, root, run, attempts, cutoff } = input
+  const source = await writeRows(input)
+  const recipe = makeRecipe(source, attempts[0]?.length ?? 1, cutoff)
+  await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'eval' })
+  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
+  await store.putRecord(policyKeys.ref(POLICY.version), POLICY)
+
+  const places = { hubUrl: null, findFile: (path: string) => join(root, path) }
+  const published = {
+    identify: (...args: [never, never]) => identityOfImport(...args, places),
+    load: (...args: [never, never]) => loadPublished(...args, places),
+  }
+  const load = (from: SuiteSource) => loadTasks(from.kind === 'rows' ? { ...from, path: join(root, from.path) } : from)
+  const { suite } = await prepareSuite({ store, loadTasks: load, published, recipe }, 'heldOut')
+  const taskIds = input.rows.map((row) => String(row['instance_id']))
+  await store.putRecord(gateKeys.gated(run, suite), {
+    schema: 'longhaul.gated/1',
+    suite,
+    admitted: taskIds,
+    refused: [],
+  })
+  const place = { run, stage: 'eval-nightly', iteration: 0 }
+  await planIteration({ store, recipe }, { ...place, suite, kind: 'evaluate' })
+  for (const [task, taskId] of taskIds.entries()) {
+    for (const [index, attempt] of (attempts[task] ?? []).entries()) {
+      await storeEpisode(store, { ...place, taskId, index }, attempt)
+    }
+  }
+  const { evaluation } = await summarizeEvaluation(
+    { store, tasks: createTaskReader(store) },
+    { run, name: 'nightly', stage: place.stage, policy: POLICY, suite },
+  )
+  await writeReport({ store }, { run, durations: { total: 12.5 } })
+  return readOrThrow<EvaluationRecord>(store, evaluation.key)
+}
+
+async function writeRows({ root, run, rows, kind = 'file', filters = [] }: EvaluatedRunInput): Promise<SuiteSource> {
+  const path = `${run}.jsonl`
+  await writeFile(join(root, path), rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join(''))
+  const part: PublishedPart = { filters, ids: null, evidence: null, refused: 'fail', limit: null }
+  return kind === 'file' ? { kind, path, ...part } : { kind, path, limit: null }
+}
+
+function makeRecipe(heldOut: SuiteSource, attempts: number, cutoff: string | null): Recipe {
+  const recipe = makeTrainingRecipe()
+  return {
+    ...recipe,
+    model: { ...recipe.model, cutoff },
+    data: { train: heldOut, heldOut, gate: { repeats: 1, refused: 'fail' } },
+    evaluate: { attempts, tasks: null, prices: null },
+    rollout: { maxReplacements: 0, maxOpenEpisodes: 4 },
+  } as unknown as Recipe
+}
+
+async function storeEpisode(
+  store: ArtifactStore,
+  identity: { run: string; stage: string; iteration: number; taskId: string; index: number },
+  attempt: Attempt,
+): Promise<void> {
+  const episode = episodeId(identity)
+  const { record, verdict } = makeFacts(attempt, { ...identity, policy: POLICY.version, turns: 2 })
+  await store.putRecord(episodeKeys.result(episode), record)
+  await store.putRecord(episodeKeys.start(episode), { episode, startedAtMs: 1000 })
+  await store.putRecord(episodeKeys.observation(episode, record.turns - 1), { episode, observedAtMs: 3500 })
+  if (verdict !== null) await store.putRecord(episodeKeys.verdict(episode), verdict)
+}
