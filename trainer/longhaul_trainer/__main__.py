@@ -10,7 +10,7 @@ from pathlib import Path
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|plan|bench|seal")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|plan|bench|export|seal")
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
@@ -55,6 +55,16 @@ def build_parser() -> argparse.ArgumentParser:
     bench.add_argument("--lora-rank", type=int)
     bench.add_argument("--layers", type=int, help="fewer layers than the model has, for a smaller machine")
 
+    export = commands.add_parser("export", help="a policy or checkpoint as a plain Hugging Face directory")
+    export.add_argument("source", type=Path, help="sealed policy or checkpoint directory; every hash is checked first")
+    export.add_argument("target", type=Path, help="directory to make; it must not exist")
+    export.add_argument(
+        "--dtype",
+        choices=("bfloat16", "float16", "float32"),
+        help="of a checkpoint's weights (default bfloat16); adapters are merged. A policy keeps what it was published with",
+    )
+    export.add_argument("--expect-sha256", help="hash that the source's MANIFEST.json must have")
+
     seal = commands.add_parser("seal", help="write MANIFEST.json and COMMITTED into a finished model directory")
     seal.add_argument("directory", type=Path)
     seal.add_argument("--kind", default="policy")
@@ -88,6 +98,16 @@ def main() -> int:
 
     if arguments.command == "bench":
         return run_bench(arguments)
+
+    if arguments.command == "export":
+        from longhaul_trainer.export.command import export
+
+        return export(
+            source=arguments.source,
+            target=arguments.target,
+            dtype=arguments.dtype,
+            expected_sha256=arguments.expect_sha256,
+        )
 
     from longhaul_trainer.directory import seal
 

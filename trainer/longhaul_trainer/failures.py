@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import re
+
 OK = 0
 INVALID_SPEC = 64
 BATCH_REFUSED = 65
@@ -38,3 +41,22 @@ class JobError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def io_code(error: Exception) -> int | None:
+    """73 for a place that takes no bytes, 74 for another error of reading or writing, None for one that is neither."""
+    number = _errno_of(error)
+    if number is None:
+        return None
+    return OUTPUT_UNWRITABLE if number in _UNWRITABLE else IO_ERROR
+
+
+def _errno_of(error: Exception) -> int | None:
+    """safetensors says it in words only."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
+    return None if found is None else int(found[1])

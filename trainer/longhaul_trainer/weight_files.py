@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import torch
 from safetensors import safe_open
 from torch.distributed.tensor import DTensor
 
+from longhaul_trainer.directory import json_bytes
 from longhaul_trainer.parallel.shard import local_rows
 
 SINGLE = "model.safetensors"
@@ -51,6 +53,10 @@ class WeightFiles:
             return self._read_rows(name, local_rows(example))
         return self._read_rows(name, slice(0, example.shape[0]))
 
+    def read_whole(self, name: str) -> torch.Tensor:
+        """All rows, on the CPU, in the file's dtype."""
+        return self._read_rows(name, slice(0, self.shape(name)[0]))
+
     def _read_rows(self, name: str, rows: slice) -> torch.Tensor:
         found, first = [], 0
         for part in self._parts(name):
@@ -65,11 +71,32 @@ class WeightFiles:
         return [self._open[path].get_slice(key) for path, key in self.places[name]]
 
 
+def tensor_bytes(path: Path) -> dict[str, int]:
+    """Size of each tensor of a safetensors file, by its header alone."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+    spans = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
+    return {name: end - start for name, (start, end) in spans.items()}
+
+
+def write_index(directory: Path) -> None:
+    """Names the files of the weights where the model has only one: without an index vLLM and SGLang load every *.safetensors of a
+    directory as weights, the canary too."""
+    if (directory / INDEX).is_file():
+        return
+    sizes = tensor_bytes(directory / SINGLE)
+    index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict.fromkeys(sorted(sizes), SINGLE)}
+    (directory / INDEX).write_bytes(json_bytes(index))
+
+
 def hugging_face_weights(directory: Path) -> WeightFiles:
-    """Of a model directory. Raises OSError where it has no safetensors."""
+    """Of a model directory. Raises OSError where it has no safetensors, or not all of them."""
     index = directory / INDEX
     if index.is_file():
         names = json.loads(index.read_text())["weight_map"]
+        if missing := sorted(file for file in set(names.values()) if not (directory / file).is_file()):
+            raise OSError(f"Expected {missing[0]} in {directory}, its index names it")
         return WeightFiles({name: [(directory / file, name)] for name, file in names.items()})
     path = directory / SINGLE
     if not path.is_file():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import re
 import sys
 import time
 import traceback
@@ -27,6 +25,7 @@ from longhaul_trainer.failures import (
     STOPPED,
     UNAVAILABLE,
     JobError,
+    io_code,
 )
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.lease import Lease
@@ -42,7 +41,6 @@ BY_OTHERS = (INTERNAL, IO_ERROR, STOPPED, UNAVAILABLE)
 DEFAULT_RANK_TIMEOUT_S = 600.0
 AnyProgress = Progress | Silent
 EXIT_SCHEMA = "longhaul.exit/1"
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def step(spec_path: Path, *, dry_run: bool) -> int:
@@ -94,8 +92,8 @@ def _code_of(error: Exception, spec: Spec) -> int:
     if _is_superseded(spec):
         # The next attempt clears away what this one was writing: whatever broke here, that is why.
         return FENCED
-    if (number := _errno_of(error)) is not None:
-        return OUTPUT_UNWRITABLE if number in UNWRITABLE else IO_ERROR
+    if (code := io_code(error)) is not None:
+        return code
     traceback.print_exc()
     if _is_lost_rank(error):
         return UNAVAILABLE
@@ -108,14 +106,6 @@ def _is_superseded(spec: Spec) -> bool:
     except JobError:
         return True
     return False
-
-
-def _errno_of(error: Exception) -> int | None:
-    """safetensors says it in words only."""
-    if isinstance(error, OSError):
-        return error.errno
-    found = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
-    return None if found is None else int(found[1])
 
 
 def _is_lost_rank(error: Exception) -> bool:

@@ -14,6 +14,7 @@ from longhaul_trainer.hf_model import TOKENIZER_FILES
 from longhaul_trainer.lora import is_adapter
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.parallel.shard import whole_tensors
+from longhaul_trainer.weight_files import write_index
 
 GENERATION = "generation_config.json"
 END_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -60,8 +61,13 @@ def write_policy(
     """Config readable by old and new engines, tokenizer unchanged."""
     model.save_pretrained(directory, state_dict=weights)
     (directory / GENERATION).unlink(missing_ok=True)
+    write_index(directory)
     copy_tokenizer(architecture, directory)
     copy_generation_ids(architecture, directory)
+    finish_config(directory, dtype)
+
+
+def finish_config(directory: Path, dtype: torch.dtype) -> None:
     path = directory / "config.json"
     config = {**json.loads(path.read_text()), "dtype": str(dtype).removeprefix("torch.")}
     path.write_bytes(json_bytes(with_both_rope_forms(config)))

@@ -6,6 +6,7 @@ import contextlib
 import platform
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ class Job:
             "parents": spec.parents,
             "layout": spec.execution.layout(),
             "versions": _versions(),
+            **_model_changes(config),
         }
 
     def run(self) -> tuple[Sealed, Sealed, TrainerState]:
@@ -410,6 +412,12 @@ def _prepare_torch(spec: Spec) -> None:
     torch.use_deterministic_algorithms(spec.execution.deterministic)
     # Filling fresh memory guards against reading it; we never do, and it costs several percent.
     torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _model_changes(config: Config) -> dict[str, Any]:
+    """What a checkpoint's weights need beside the input's architecture to be the model that was trained. Absent where nothing is."""
+    rope, lora = config.rope, config.lora
+    return {**({} if rope is None else {"rope": asdict(rope)}), **({} if lora is None else {"lora": asdict(lora)})}
 
 
 def _versions() -> dict[str, str]:

@@ -1,0 +1,132 @@
+"""`export`: a sealed policy or checkpoint, checked byte for byte, as a plain Hugging Face directory, complete or not there at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from longhaul_trainer.directory import (
+    Sealed,
+    TornDirectory,
+    content_files,
+    fsync_path,
+    json_bytes,
+    open_sealed,
+    sha256_file,
+)
+from longhaul_trainer.failures import CLASSES, INPUT_UNUSABLE, INVALID_SPEC, OK, OUTPUT_UNWRITABLE, JobError, io_code
+
+SCHEMA = "longhaul.export/1"
+# Where the files come from. Engines do not look at it.
+RECORD = "longhaul.json"
+KINDS = ("policy", "checkpoint")
+DEFAULT_DTYPE = "bfloat16"
+
+
+def export(*, source: Path, target: Path, dtype: str | None, expected_sha256: str | None) -> int:
+    """Prints the record as JSON. Returns 0, 64 for an option that does not fit, 66 for a source that is torn or none of ours, 73
+    for a target that is taken or not writable, 74 where reading or writing failed."""
+    try:
+        record = run_export(source=source, target=target, dtype=dtype, expected_sha256=expected_sha256)
+    except JobError as error:
+        return _refuse(error.code, error.message)
+    except Exception as error:
+        if (code := io_code(error)) is None:
+            raise
+        return _refuse(code, str(error))
+    print(json_bytes(record).decode(), end="")
+    return OK
+
+
+def _refuse(code: int, message: str) -> int:
+    print(f"{CLASSES[code]}: {message}", file=sys.stderr)
+    return code
+
+
+def run_export(*, source: Path, target: Path, dtype: str | None, expected_sha256: str | None) -> dict[str, Any]:
+    """Raises JobError or OSError; there is no `target` then."""
+    sealed = _open(source.absolute(), expected_sha256)
+    target = target.absolute()
+    if target.exists() or target.is_symlink():
+        raise JobError(OUTPUT_UNWRITABLE, f"Expected {target} to be free: an export never overwrites")
+    with _staging(target) as staging:
+        facts = _fill(sealed, staging, dtype)
+        files = {path.name: sha256_file(path) for path in content_files(staging)}
+        record = {"schema": SCHEMA, **facts, "source": _source_of(sealed), "files": files}
+        (staging / RECORD).write_bytes(json_bytes(record))
+        for path in (*content_files(staging), staging):
+            fsync_path(path)
+        staging.rename(target)
+    fsync_path(target.parent)
+    return {**record, "directory": str(target)}
+
+
+def _open(source: Path, expected_sha256: str | None) -> Sealed:
+    try:
+        sealed = open_sealed(source, expected_sha256=expected_sha256)
+    except TornDirectory as error:
+        raise JobError(INPUT_UNUSABLE, f"{error}. Only a whole policy or checkpoint can be exported") from error
+    kind = sealed.manifest.get("kind")
+    if kind not in KINDS:
+        raise JobError(INPUT_UNUSABLE, f"Expected a policy or a checkpoint in {source}, its manifest says {kind}")
+    return sealed
+
+
+def _source_of(sealed: Sealed) -> dict[str, Any]:
+    manifest = sealed.manifest
+    return {
+        "kind": manifest["kind"],
+        "manifest_sha256": sealed.sha256,
+        # A base policy is named by the hash of its manifest and has no steps behind it.
+        "policy_version": manifest.get("policy_version", f"v000000-{sealed.sha256[:8]}"),
+        "global_step": manifest.get("global_step", 0),
+    }
+
+
+def _fill(sealed: Sealed, staging: Path, dtype: str | None) -> dict[str, Any]:
+    is_checkpoint = sealed.manifest["kind"] == "checkpoint"
+    if dtype is not None and not is_checkpoint:
+        raise JobError(
+            INVALID_SPEC, "Expected no --dtype: a policy was rounded when it was published; export its checkpoint"
+        )
+    # torch and transformers cost seconds: what is refused above comes without them.
+    from longhaul_trainer.export.weights import copy_policy, write_checkpoint
+
+    return (
+        write_checkpoint(sealed, staging, dtype=dtype or DEFAULT_DTYPE)
+        if is_checkpoint
+        else copy_policy(sealed, staging)
+    )
+
+
+@contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    """A hidden directory beside the target, so that one rename makes it final. What a killed export left there is cleared first,
+    what fails leaves nothing: a torso on a full disk would keep it full."""
+    path = target.with_name(f".{target.name}.export")
+    path.mkdir(exist_ok=True)
+    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(held, target)
+        for entry in path.iterdir():
+            entry.unlink()
+        try:
+            yield path
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, target: Path) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JobError(OUTPUT_UNWRITABLE, f"Expected to write {target} alone, another export is at it") from error
