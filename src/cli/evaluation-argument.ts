@@ -1,9 +1,10 @@
 import { readFile } from 'node:fs/promises'
-import { isOnTheWay, readEvaluations } from '../activities/artifacts/report-data.ts'
+import { readEvaluations } from '../activities/artifacts/report-data.ts'
 import { openRecord } from '../adapters/artifacts/record-text.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import { isOnTheWay } from '../domain/quick-tasks.ts'
 
 /**
  * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last evaluation, intermediate ones aside; or a copy of an

@@ -175,9 +175,12 @@ const evaluate = z.strictObject({
   maxTurns: count(),
   context: count(),
   demonstration: z.boolean().default(false),
-  suites: z.array(z.string().min(1)).default([]),
-  quick: z.string().min(1).nullable().default(null),
-  quickEvery: count().nullable().default(null),
+  quick: z
+    .array(z.string().min(1))
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe('Held-out tasks by id that evaluations inside a stage play (reinforce.evaluateEvery); null = all'),
   policy: z.enum(['promoted', 'base']).default('promoted').describe('What `longhaul evaluate` evaluates'),
   prices: prices.nullable().default(null).describe('Reports then show what attempts cost; null: nothing of it'),
 })

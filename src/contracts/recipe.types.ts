@@ -182,9 +182,8 @@ export interface EvaluateRecipe {
   maxTurns: number
   context: number
   demonstration: boolean
-  suites: string[]
-  quick: string | null
-  quickEvery: number | null
+  /** Held-out tasks that evaluations inside a stage play: curve and plateau are of these; null = all. */
+  quick: string[] | null
   /** What a root `evaluate` evaluates: the newest promotion or the base. */
   policy: 'promoted' | 'base'
   /** Null: no cost is shown anywhere. */

@@ -39,13 +39,15 @@ export interface EvaluatedRunInput {
   /** @default a published file */
   kind?: 'file' | 'rows'
   filters?: string[]
+  /** The recipe's `evaluate.quick`. */
+  quick?: string[]
 }
 
 /** @returns the evaluation as stored; its report files lie under the run */
 export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<EvaluationRecord> {
   const { store, root, run, attempts, cutoff } = input
   const source = await writeRows(input)
-  const recipe = makeRecipe(source, attempts[0]?.length ?? 1, cutoff)
+  const recipe = makeRecipe(source, { attempts: attempts[0]?.length ?? 1, quick: input.quick ?? null }, cutoff)
   await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'eval' })
   await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
   await store.putRecord(policyKeys.ref(POLICY.version), POLICY)
@@ -86,13 +88,17 @@ async function writeRows({ root, run, rows, kind = 'file', filters = [] }: Evalu
   return kind === 'file' ? { kind, path, ...part } : { kind, path, limit: null }
 }
 
-function makeRecipe(heldOut: SuiteSource, attempts: number, cutoff: string | null): Recipe {
+function makeRecipe(
+  heldOut: SuiteSource,
+  evaluate: { attempts: number; quick: string[] | null },
+  cutoff: string | null,
+): Recipe {
   const recipe = makeTrainingRecipe()
   return {
     ...recipe,
     model: { ...recipe.model, cutoff },
     data: { train: heldOut, heldOut, gate: { repeats: 1, refused: 'fail' } },
-    evaluate: { attempts, tasks: null, prices: null },
+    evaluate: { ...recipe.evaluate, ...evaluate },
     rollout: { maxReplacements: 0, maxOpenEpisodes: 4 },
   } as unknown as Recipe
 }

@@ -56,7 +56,7 @@ const optim = {
 
 /** Only what the trainer's adapters read. */
 export function makeTrainingRecipe(): Recipe {
-  const recipe: Pick<Recipe, 'name' | 'seed' | 'model' | 'rft' | 'reinforce' | 'trainer'> = {
+  const recipe: Pick<Recipe, 'name' | 'seed' | 'model' | 'rft' | 'reinforce' | 'evaluate' | 'trainer'> = {
     name: 'test',
     seed: 5,
     model: { base: 'x', chatFormat: 'chatml', train: 'full', lora: null, cutoff: null, rope: null },
@@ -113,6 +113,18 @@ export function makeTrainingRecipe(): Recipe {
           until: { maxIterations: 2, plateau: null },
         },
       ],
+    },
+    evaluate: {
+      attempts: 1,
+      tasks: null,
+      sampling: 'train',
+      modelSampling: null,
+      maxTurns: 6,
+      context: 256,
+      demonstration: false,
+      quick: null,
+      policy: 'base',
+      prices: null,
     },
     trainer: {
       launcher: 'process',

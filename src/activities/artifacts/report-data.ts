@@ -10,6 +10,7 @@ import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/score-interval.ts'
 import { pairTasks, toOutcomes } from '../../domain/pair-tasks.ts'
+import { isOnTheWay, onlyQuick } from '../../domain/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics.ts'
 import { gatherFlagged } from '../../report/flagged.ts'
 import type { CurvePoint, ReportData } from '../../report/report-data.ts'
@@ -46,7 +47,7 @@ export async function gatherReportData(
     recipe: { name: recipe.name, hash, seed: recipe.seed, base: recipe.model.base },
     evaluations,
     paired: pairs(evaluations),
-    curve: await curve(store, run, all),
+    curve: await curve(store, run, all, recipe.evaluate.quick),
     training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
@@ -67,11 +68,6 @@ export async function readEvaluations(store: ArtifactStore, run: string): Promis
     else current.push((await deriveEvaluation({ store, tasks }, record)).evaluation)
   }
   return orderEvaluations(current)
-}
-
-/** `dapo-1-0003`: an evaluation inside a stage. */
-export function isOnTheWay(name: string): boolean {
-  return /-\d{4}$/.test(name)
 }
 
 const FIXED_ORDER = ['base', 'rft', 'rl']
@@ -97,22 +93,20 @@ function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
   )
 }
 
-async function curve(store: ArtifactStore, run: string, evaluations: EvaluationRecord[]): Promise<CurvePoint[]> {
-  const evaluated = await Promise.all(
-    evaluations.map(async ({ name, score, taskSem }): Promise<CurvePoint> => {
-      const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(score.policy))
-      const attempts = score.attempts
-      return {
-        kind: 'evaluation',
-        label: name,
-        globalStep,
-        mean: score.passAt1,
-        sem: taskSem,
-        tasks: score.tasks,
-        attempts,
-      }
-    }),
-  )
+/** Every point of held-out scores is of the same tasks: where evaluations on the way play some of them, all are shown on those. */
+async function curve(
+  store: ArtifactStore,
+  run: string,
+  evaluations: EvaluationRecord[],
+  quick: readonly string[] | null,
+): Promise<CurvePoint[]> {
+  const evaluated: CurvePoint[] = []
+  for (const { name, score, tasks: all } of evaluations) {
+    const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(score.policy))
+    const { mean, taskSem, tasks } = passAt1(onlyQuick(all, quick))
+    if (tasks === 0) continue
+    evaluated.push({ kind: 'evaluation', label: name, globalStep, mean, sem: taskSem, tasks, attempts: score.attempts })
+  }
   const points = [...evaluated, ...(await rolloutPoints(store, run))]
   return points.sort((a, b) => a.globalStep - b.globalStep || (a.label < b.label ? -1 : 1))
 }

@@ -69,3 +69,19 @@ test('both windows need an evaluation, whatever lies before them', () => {
   // What is older than two windows says nothing.
   assert.equal(find([at(0, 0.9), at(15, 0.5), at(25, 0.75)], 25).gain, 0.25)
 })
+
+test('with quick tasks a plateau is read from those alone, also in the evaluation of all tasks before the stage', async () => {
+  const place = { run: 'quick', stage: 'dapo-1' }
+  const keep = async (name: string, outcomes: (0 | 1)[]): Promise<void> => {
+    const tasks = outcomes.map((outcome, index) => ({ taskId: `t${index}`, attempts: [outcome] }))
+    await store.putRecord(runKeys.evaluation('quick', name), makeEvaluation({ run: 'quick', name, tasks }))
+  }
+  // All ten: 0.8, and none of the two quick ones. Inside the stage they alone are played.
+  await keep('rft', [0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
+  await keep('dapo-1-0001', [0, 0])
+  await keep('dapo-1-0002', [1, 0])
+  const quick = recipe()
+  quick.evaluate = { ...quick.evaluate, quick: ['t0', 't1'] }
+  // (0 + 1/2) / 2 against 0: a gain of 0.25. Against 0.8 it would be a loss.
+  assert.deepEqual(await judgePlateau({ store, recipe: quick }, { ...place, iteration: 2 }), { plateau: false })
+})

@@ -2,6 +2,8 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { PlateauRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import { passAt1 } from '../../domain/statistics.ts'
+import { onlyQuick } from '../../domain/quick-tasks.ts'
 import { findPlateau, type IterationScore, type Plateau } from '../../domain/plateau.ts'
 
 /** What was found after an iteration, with what it was found from. */
@@ -15,8 +17,8 @@ interface PlateauRecord extends Plateau {
 }
 
 /**
- * The rule of a stage applied to the run's stored evaluations: those inside the stage, and as iteration 0 the one before it. The
- * first finding is kept, so that a repeated attempt says the same.
+ * The rule of a stage applied to the run's stored evaluations: those inside the stage, and as iteration 0 the one before it, all on
+ * the tasks that evaluations inside a stage play. The first finding is kept, so that a repeated attempt says the same.
  */
 export async function judgePlateau(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -37,7 +39,9 @@ export async function judgePlateau(
   const scores: IterationScore[] = []
   for (const { name, iteration: at } of names) {
     const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, name))
-    if (record !== null) scores.push({ iteration: at, passAt1: record.score.passAt1 })
+    if (record === null) continue
+    const { mean, tasks } = passAt1(onlyQuick(record.tasks, recipe.evaluate.quick))
+    if (tasks > 0) scores.push({ iteration: at, passAt1: mean })
   }
   const found = findPlateau({ scores, iteration, ...rule })
   const { record } = await store.claimRecord<PlateauRecord>(runKeys.plateau(run, stage, iteration), {

@@ -1,9 +1,11 @@
 import type { PlanIterationInput, PlannedIteration } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/problem-order.ts'
+import { isOnTheWay, onlyQuick } from '../../domain/quick-tasks.ts'
 import { sha256Hex } from '../hash.ts'
 import { readOrThrow } from '../stored-tasks.ts'
 import { stagePool } from './stage-pool.ts'
@@ -32,7 +34,7 @@ export async function planIteration(
     input.kind === 'reinforce' ? await stagePool(store, { run, stage: stageOf(recipe, input), admitted }) : admitted
   const taskIds =
     input.kind === 'evaluate'
-      ? admitted
+      ? evaluatedTasks(recipe, stage, admitted)
       : drawProblems({
           pool,
           recipeSeed: recipe.seed,
@@ -51,6 +53,19 @@ export async function planIteration(
     // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
     maxOpenGroups: Math.ceil(recipe.rollout.maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0),
   }
+}
+
+function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly string[]): string[] {
+  if (!isOnTheWay(stage)) return [...admitted]
+  const tasks = onlyQuick(
+    admitted.map((taskId) => ({ taskId })),
+    evaluate.quick,
+  )
+  if (tasks.length > 0) return tasks.map(({ taskId }) => taskId)
+  throw new LonghaulError({
+    code: 'Task.GateFailed',
+    message: 'Expected a task of evaluate.quick to have passed its gate, but all of them were refused',
+  })
 }
 
 function stageOf(recipe: Recipe, { stage }: PlanIterationInput): ReinforceStageRecipe | undefined {

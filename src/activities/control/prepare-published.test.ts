@@ -54,11 +54,16 @@ function serve(rows: Record<string, unknown>[] = ROWS) {
 function prepare(
   source: SuiteSource,
   hubUrl: string | null,
-  options: { filters?: Partial<DataRecipe['filters']>; which?: 'train' | 'heldOut'; tasks?: number } = {},
+  options: {
+    filters?: Partial<DataRecipe['filters']>
+    which?: 'train' | 'heldOut'
+    tasks?: number
+    quick?: string[]
+  } = {},
 ) {
-  const { filters = {}, which = 'train', tasks = null } = options
+  const { filters = {}, which = 'train', tasks = null, quick = null } = options
   const data = { train: source, heldOut: source, filters: { ...OFF, ...filters } }
-  const recipe = { name: 'test', data, evaluate: { tasks } } as Recipe
+  const recipe = { name: 'test', data, evaluate: { tasks, quick } } as Recipe
   const places = { hubUrl, findFile: (path: string) => join(root, path) }
   const published = {
     identify: (...args: [never, never]) => identityOfImport(...args, places),
@@ -165,4 +170,14 @@ test('a published file of this machine becomes the same suite, in its own name',
   assert.deepEqual(found[0], found[1])
   const missing = await refusal(prepare({ kind: 'file', path: 'none.parquet', ...part }, null))
   assert.equal(missing.code, 'Config.NotFound')
+})
+
+test('a quick task that the held-out suite does not have is refused when it is prepared, by its id', async () => {
+  await using server = await serve()
+  const quick = ['owner__thing-2', 'owner__thing-3', 'owner__thing-9']
+  const { code, message } = await refusal(prepare(hub(), server.url, { which: 'heldOut', tasks: 2, quick }))
+  assert.equal(code, 'Config.Invalid')
+  assert.match(message, /evaluate\.quick among the 2 held-out tasks, owner__thing-3 and 1 more is not/)
+  assert.equal((await prepare(hub(), server.url, { which: 'heldOut', quick: quick.slice(0, 2) })).tasks, 3)
+  assert.equal((await prepare(hub(), server.url, { which: 'train', quick })).tasks, 3)
 })

@@ -1,4 +1,5 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
@@ -28,11 +29,28 @@ export async function prepareSuite(
       take: which === 'heldOut' ? recipe.evaluate.tasks : null,
     }
     const made = await preparePublished({ store, published: deps.published }, input)
+    if (which === 'heldOut') requireQuick(recipe, made.taskIds)
     return { suite: made.hash, name: input.name, tasks: made.taskIds.length }
   }
   const loaded = await deps.loadTasks(source, filters)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
+  if (which === 'heldOut')
+    requireQuick(
+      recipe,
+      tasks.map(({ taskId }) => taskId),
+    )
   // Stored under the name that its first recipe gave it; a run calls it by its own.
   const { hash } = await storeSuite(store, { name: suiteName(recipe, which), source, tasks })
   return { suite: hash, name: suiteName(recipe, which), tasks: tasks.length }
+}
+
+/** Said when a run starts: a mistyped id would only shorten every curve in silence. */
+function requireQuick({ evaluate }: Recipe, taskIds: readonly string[]): void {
+  const known = new Set(taskIds)
+  const [missing, ...more] = (evaluate.quick ?? []).filter((taskId) => !known.has(taskId))
+  if (missing === undefined) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected every id of evaluate.quick among the ${known.size} held-out tasks, ${missing}${more.length === 0 ? '' : ` and ${more.length} more`} is not`,
+  })
 }

@@ -73,3 +73,22 @@ test('a rule that keeps nothing stops the run with the reason', async () => {
     (error) => isLonghaulError(error) && error.code === 'Batch.Empty' && /keep some of 4 tasks/.test(error.message),
   )
 })
+
+test('evaluations inside a stage play the quick tasks that passed the gate, those between stages play all', async () => {
+  const recipe = twoStages('keep')
+  recipe.evaluate = { ...recipe.evaluate, quick: ['never', 'easy', 'refused-by-the-gate'] }
+  const played = async (stage: string): Promise<string[]> => {
+    await planIteration({ store, recipe }, { run: 'r', stage, iteration: 0, suite: 'suite', kind: 'evaluate' })
+    return (await readOrThrow<IterationPlan>(store, runKeys.plan('r', stage, 0))).taskIds
+  }
+  assert.deepEqual(await played('eval-dapo-1-0005'), ['easy', 'never'])
+  assert.deepEqual(await played('eval-dapo-1'), ['easy', 'half', 'never', 'unseen'])
+  recipe.evaluate.quick = ['refused-by-the-gate']
+  await assert.rejects(
+    planIteration(
+      { store, recipe },
+      { run: 'r', stage: 'eval-dapo-1-0010', iteration: 0, suite: 'suite', kind: 'evaluate' },
+    ),
+    (error) => isLonghaulError(error) && error.code === 'Task.GateFailed' && /evaluate\.quick/.test(error.message),
+  )
+})

@@ -64,7 +64,7 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
   return problems
 }
 
-function evaluation({ evaluate }: Settings): RecipeProblem[] {
+function evaluation({ evaluate, reinforce }: Settings): RecipeProblem[] {
   const problems: RecipeProblem[] = []
   if (evaluate.sampling === 'modelDefault' && evaluate.modelSampling === null) {
     problems.push(
@@ -80,8 +80,14 @@ function evaluation({ evaluate }: Settings): RecipeProblem[] {
       problem(['evaluate', 'modelSampling'], 'has no effect with sampling: train', 'remove it or use modelDefault'),
     )
   }
-  if (evaluate.quickEvery !== null && evaluate.quick === null) {
-    problems.push(problem(['evaluate', 'quickEvery'], 'has no effect without evaluate.quick', 'name the quick suite'))
+  if (evaluate.quick !== null && (reinforce?.evaluateEvery ?? null) === null) {
+    problems.push(
+      problem(
+        ['evaluate', 'quick'],
+        'has no effect without reinforce.evaluateEvery',
+        'it is what evaluations inside a stage play: say how often there is one',
+      ),
+    )
   }
   return problems
 }

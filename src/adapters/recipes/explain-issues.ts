@@ -5,6 +5,14 @@ import { describeExpectation, keysAt, schemaAt } from './schema-map.ts'
 
 type Issue = z.core.$ZodIssue
 
+/** Keys that people look for here, and what to say in their place. */
+const INSTEAD: Partial<Record<string, string>> = {
+  name: 'a recipe is named by its file',
+  'evaluate.quickEvery': 'reinforce.evaluateEvery says how often',
+  'evaluate.suites':
+    'a run is evaluated on data.heldOut; another suite is an evaluation of its own: longhaul evaluate with a recipe whose data.heldOut it is',
+}
+
 /** zod's issues in the words of a recipe's reader: one problem for each key. */
 export function explainIssues(issues: readonly Issue[], value: unknown): RecipeProblem[] {
   return issues.flatMap((issue) => {
@@ -18,12 +26,7 @@ function unknownKey(path: KeyPath, value: unknown): RecipeProblem {
   const key = String(path.at(-1))
   const known = keysAt(path.slice(0, -1), value)
   const near = nearestName(key, known)
-  const isName = path.length === 1 && key === 'name'
-  const hint = isName
-    ? 'a recipe is named by its file'
-    : near === null
-      ? `known here: ${known.join(', ')}`
-      : `did you mean ${near}?`
+  const hint = INSTEAD[path.join('.')] ?? (near === null ? `known here: ${known.join(', ')}` : `did you mean ${near}?`)
   return { rule: 'unknown-key', path, message: 'is not a key of a recipe', hint, at: 'key' }
 }
 

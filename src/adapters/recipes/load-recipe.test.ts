@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -91,6 +92,25 @@ test('paper-72b states the configuration of the paper', async () => {
     ],
   )
   assert.deepEqual([evaluate.attempts, evaluate.sampling, evaluate.context], [10, 'modelDefault', 131_072])
+  // Verified-50 as the paper's appendix B lists it: hash of the sorted ids, one a line.
+  const quick = evaluate.quick?.toSorted().map((taskId) => `${taskId}\n`)
+  assert.equal(
+    createHash('sha256')
+      .update(quick?.join('') ?? '')
+      .digest('hex'),
+    '325b7988cec9352e29960505ecf85227d17f5d2abc4b2f1bfe2e92b5f3d5bf67',
+  )
+  const smaller = await loadRecipe({ name: 'qwen2.5-32b', dirs })
+  assert.deepEqual(smaller.recipe.evaluate.quick, evaluate.quick)
+})
+
+test('keys that would do nothing are refused, and say what does what they promise', async () => {
+  const text = smallest.replace('context: 8000 }', 'context: 8000, quick: [a], quickEvery: 5, suites: [verified] }')
+  const unknown = await refusal({ name: 'promises', text })
+  assert.match(unknown.message, /evaluate\.quickEvery: is not a key.*\n.*\n.*reinforce\.evaluateEvery says how often/)
+  assert.match(unknown.message, /evaluate\.suites: is not a key.*\n.*\n.*a run is evaluated on data\.heldOut/)
+  const useless = await refusal({ name: 'useless', text: text.replace(', quickEvery: 5, suites: [verified]', '') })
+  assert.match(useless.message, /evaluate\.quick: has no effect without reinforce\.evaluateEvery/)
 })
 
 test('a bad file: all problems at once, each with line, column, rule, source line and hint', async () => {
