@@ -8,7 +8,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { after, before, test } from 'node:test'
 import { connectToOwnNamespace, eventually, needsServer } from '../../test/support/own-namespace.ts'
-import { findRun, type LonghaulConnection } from '../client/index.ts'
+import { findRun, type LonghaulConnection, startTraining } from '../client/index.ts'
 
 const bin = fileURLToPath(new URL('../../bin/longhaul.mjs', import.meta.url))
 let connection: LonghaulConnection
@@ -60,6 +60,23 @@ test('one Ctrl-C detaches: 130, the run goes on, and the way back is said', { sk
   assert.match(output.stderr, /detached; train\/left-alone goes on\n.*longhaul run status left-alone --follow/)
   assert.equal(output.stdout, '')
   assert.equal(await statusOf('left-alone'), 'RUNNING')
+})
+
+test('a training, an evaluation and a gate share a name: the way back to each leads to no other', {
+  skip: needsServer,
+}, async () => {
+  const training = await startTraining({ connection, recipe: 'mini', run: 'same' })
+  const commands = { 'eval/same': ['evaluate', '--recipe', 'nightly'], 'gate/same': ['tasks', 'gate', 'demo'] }
+  for (const [workflowId, command] of Object.entries(commands)) {
+    const { child, output, says, ended } = longhaul([...command, '--run', 'same'])
+    await says(/started /)
+    child.kill('SIGINT')
+    assert.equal(await ended, 130)
+    const [, run = ''] = /longhaul run stop (\S+) --now/.exec(output.stderr) ?? []
+    assert.equal((await findRun({ connection, run })).workflowId, workflowId)
+    await connection.client.workflow.getHandle(workflowId).terminate('end of test')
+  }
+  await connection.client.workflow.getHandle(training.workflowId).terminate('end of test')
 })
 
 test('the same command joins the run; a second Ctrl-C cancels it', { skip: needsServer }, async () => {

@@ -82,8 +82,9 @@ export function announce(handle: RunHandle<unknown>, { console, json }: { consol
   console.err(`${attached ? 'joined' : 'started'} ${workflowId}${ui === null ? '' : `\n        ${ui}`}`)
 }
 
+/** A name alone is first looked for among training runs: of any other root only the whole id is sure to lead back to it. */
 function howToReturn(workflowId: string): string {
-  const run = workflowId.replace(/^(train|eval|grade)\//, '')
+  const run = workflowId.replace(/^train\//, '')
   return [
     `detached; ${workflowId} goes on`,
     `  watch it again   longhaul run status ${run} --follow`,

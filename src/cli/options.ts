@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { OnInterrupt } from './follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')
 
@@ -39,6 +40,15 @@ export function withRecipeOptions(command: Command, recipe: string): Command {
     .option('--recipe <name|file>', 'name of a recipe, or a YAML file', recipe)
     .option('--seed <n>', 'another seed for every random choice', integer({ name: '--seed' }))
     .option('-c, --set <key=value>', 'override a key of the recipe, repeatable: -c rft.tasks=4', collect)
+}
+
+/** What `withRunOptions` adds. */
+export interface RunOptions {
+  run?: string
+  fresh?: true
+  detach?: true
+  onInterrupt?: OnInterrupt
+  json?: true
 }
 
 export function withRunOptions(command: Command): Command {

@@ -4,11 +4,12 @@ import type { TrainAgentResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
 import { type Followed, followRun } from '../follow-run.ts'
 import { untilInterrupted } from '../interrupts.ts'
+import { concludeRun } from '../launch-run.ts'
 import { connectToStack } from '../local-stack.ts'
 import { integer } from '../options.ts'
 import { readRecipeArgument } from '../recipe-argument.ts'
 import { describeDown, describeFacts, stopLocalStack } from './stack.ts'
-import { finishTraining } from './train.ts'
+import { sayTraining } from './train.ts'
 
 interface DemoOptions {
   recipe: string
@@ -47,7 +48,8 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   const later = options.down === true ? ' (stopped; longhaul up starts it again)' : ''
   if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}${later}`)
   // Reads artifacts only, so the path of the report is the last line also where the stack has been stopped.
-  exit(await finishTraining(followed, { console, json: false }))
+  const conclude = sayTraining({ console, json: false })
+  exit(await concludeRun({ followed, console, json: false, conclude }))
 }
 
 async function followDemo(

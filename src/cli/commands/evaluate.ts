@@ -6,21 +6,25 @@ import { gradedShare } from '../../domain/comparability.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
 import { compareAndJudge } from '../compare-evaluations.ts'
+import type { Console } from '../console.ts'
 import { describeEvaluation } from '../describe-evaluation.ts'
-import { describeFailure } from '../describe-failure.ts'
 import { readEvaluationArgument } from '../evaluation-argument.ts'
-import { combineExitCodes, EXIT, type ExitCode, exitCodeOfOutcome } from '../exit-codes.ts'
-import { announce, type Followed, followRun, type OnInterrupt } from '../follow-run.ts'
-import { connectToStack, openStore } from '../local-stack.ts'
-import { examples, share, withRecipeOptions, withRegressionOptions, withRunOptions } from '../options.ts'
-import { readRecipeArgument } from '../recipe-argument.ts'
+import { combineExitCodes, EXIT, type ExitCode } from '../exit-codes.ts'
+import { launchRun } from '../launch-run.ts'
+import { openStore } from '../local-stack.ts'
+import {
+  examples,
+  type RunOptions,
+  share,
+  withRecipeOptions,
+  withRegressionOptions,
+  withRunOptions,
+} from '../options.ts'
+import { readRecipeArgument, type RecipeOptions } from '../recipe-argument.ts'
 import { judgeThreshold, parseThreshold, type ScoredInterval, type Threshold } from '../threshold.ts'
 import { describeScore } from './train.ts'
 
-interface EvaluateOptions {
-  recipe: string
-  seed?: number
-  set?: string[]
+interface EvaluateOptions extends RecipeOptions, RunOptions {
   policy?: string
   threshold?: Threshold
   baseline?: string
@@ -28,11 +32,6 @@ interface EvaluateOptions {
   confidence: number
   strict?: true
   minGraded: number
-  run?: string
-  fresh?: true
-  detach?: true
-  onInterrupt?: OnInterrupt
-  json?: true
 }
 
 export function addEvaluate(program: Command, context: CommandContext): void {
@@ -53,29 +52,16 @@ export function addEvaluate(program: Command, context: CommandContext): void {
     .action((options: EvaluateOptions) => evaluate(options, context))
 }
 
-async function evaluate(options: EvaluateOptions, { console, exit }: CommandContext): Promise<void> {
-  const json = options.json === true
+async function evaluate(options: EvaluateOptions, context: CommandContext): Promise<void> {
+  const { policy } = options
   const { request } = await readRecipeArgument(options)
   const baseline = await readBaseline(options)
-  const connection = await connectToStack()
-  try {
-    const handle = await startEvaluation({
-      connection,
-      ...request,
-      ...(options.policy === undefined ? {} : { policy: options.policy }),
-      ...(options.run === undefined ? {} : { run: options.run }),
-      fresh: options.fresh === true,
-    })
-    if (options.detach === true) {
-      announce(handle, { console, json })
-      if (!json) console.out(handle.workflowId)
-      return
-    }
-    const followed = await followRun({ handle, console, json, onInterrupt: options.onInterrupt })
-    exit(await finish(followed, { ...options, baseline }, console))
-  } finally {
-    await connection.close()
-  }
+  await launchRun({
+    options,
+    context,
+    start: (common) => startEvaluation({ ...common, ...request, ...(policy === undefined ? {} : { policy }) }),
+    conclude: (result, exitCode) => finish(result, exitCode, { ...options, baseline, console: context.console }),
+  })
 }
 
 /** Read before anything is started: a mistake in it costs no run. */
@@ -88,24 +74,19 @@ async function readBaseline({ baseline, maxRegression, strict }: EvaluateOptions
   })
 }
 
+interface JudgeOptions extends Omit<EvaluateOptions, 'baseline'> {
+  baseline: EvaluationRecord | null
+}
+
 async function finish(
-  followed: Followed<EvaluateResult>,
-  options: Omit<EvaluateOptions, 'baseline'> & { baseline: EvaluationRecord | null },
-  console: CommandContext['console'],
+  result: EvaluateResult,
+  ended: ExitCode,
+  options: JudgeOptions & { console: Console },
 ): Promise<ExitCode> {
-  const { minGraded, json } = options
-  if (followed.kind === 'detached') return EXIT.interrupted
-  const { outcome } = followed
-  if (outcome.status !== 'completed') {
-    const exitCode = followed.interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
-    if (json === true) console.record({ event: 'done', exitCode, outcome })
-    console.err(describeFailure(outcome))
-    return exitCode
-  }
-  const { result } = outcome
+  const { minGraded, json, console } = options
   const store = await openStore()
   const record = await store.readRecord<EvaluationRecord>(result.evaluation.key).catch(() => null)
-  const codes: ExitCode[] = [followed.interrupted ? EXIT.interrupted : EXIT.ok]
+  const codes = [ended]
   const lines = [describeScore(result), ...(record === null ? [] : await describeEvaluation(store, record))]
   const graded = record === null ? null : gradedShare(record)
   if (graded !== null && graded < minGraded) {
@@ -129,7 +110,7 @@ async function finish(
 function judge(
   result: EvaluateResult,
   record: EvaluationRecord | null,
-  { threshold, baseline, maxRegression, confidence, strict, minGraded }: Parameters<typeof finish>[1],
+  { threshold, baseline, maxRegression, confidence, strict, minGraded }: JudgeOptions,
 ): { code: ExitCode; verdict: string }[] {
   const judged: { code: ExitCode; verdict: string }[] = []
   if (threshold !== undefined) {

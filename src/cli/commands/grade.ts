@@ -12,23 +12,18 @@ import type { GradingProfile } from '../../contracts/tasks.types.ts'
 import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode } from '../exit-codes.ts'
-import { announce, followRun, type OnInterrupt } from '../follow-run.ts'
-import { connectToStack, openStore } from '../local-stack.ts'
-import { collect, examples, share, withRunOptions } from '../options.ts'
+import { launchRun } from '../launch-run.ts'
+import { openStore } from '../local-stack.ts'
+import { collect, examples, type RunOptions, share, withRunOptions } from '../options.ts'
 import { readRecipeArgument, recipeDirs } from '../recipe-argument.ts'
-import { finishGrading } from '../show-grading.ts'
+import { sayGrading } from '../show-grading.ts'
 import { judgeThreshold, parseThreshold, type Threshold } from '../threshold.ts'
 
-export interface GradingOptions {
+export interface GradingOptions extends RunOptions {
   recipe?: string
   set?: string[]
   profile?: GradingProfile
   minGraded: number
-  run?: string
-  fresh?: true
-  detach?: true
-  onInterrupt?: OnInterrupt
-  json?: true
 }
 
 interface GradeOptions extends GradingOptions {
@@ -80,7 +75,7 @@ export function withGradingOptions(command: Command): Command {
 }
 
 /** What of the options the run itself is asked for. */
-export async function requestOf({ recipe, set, profile, run }: GradingOptions) {
+export async function requestOf({ recipe, set, profile }: GradingOptions) {
   if (recipe === undefined && set !== undefined) {
     throw new LonghaulError({
       code: 'Config.Invalid',
@@ -89,16 +84,12 @@ export async function requestOf({ recipe, set, profile, run }: GradingOptions) {
   }
   const limits =
     recipe === undefined ? {} : (await readRecipeArgument({ recipe, ...(set === undefined ? {} : { set }) })).request
-  return {
-    ...limits,
-    ...(profile === undefined ? {} : { profile }),
-    ...(run === undefined ? {} : { run }),
-  }
+  return { ...limits, ...(profile === undefined ? {} : { profile }) }
 }
 
-async function grade(predictions: string, options: GradeOptions, { console, exit }: CommandContext): Promise<void> {
-  const json = options.json === true
-  const request = await requestOf({ ...options, ...nameOf(options) })
+async function grade(predictions: string, given: GradeOptions, context: CommandContext): Promise<void> {
+  const options = { ...given, ...nameOf(given) }
+  const request = await requestOf(options)
   const store = await openStore()
   // Read and stored here, so that a mistake costs no run, and workers need not see this file.
   const suite = await resolveSuite(
@@ -112,37 +103,30 @@ async function grade(predictions: string, options: GradeOptions, { console, exit
     suite: suite.manifest,
     ...(model === undefined ? {} : { model }),
   })
-  for (const line of describeSet(set)) console.err(line)
-  const connection = await connectToStack()
-  try {
-    const handle = await startGrading({
-      connection,
-      predictions: set.hash,
-      suite: suite.manifest.hash,
-      ...(suite.recipe === null ? {} : { recipe: suite.recipe }),
-      ...request,
-      fresh: options.fresh === true,
-    })
-    if (options.detach === true) {
-      announce(handle, { console, json })
-      if (!json) console.out(handle.workflowId)
-      return
-    }
-    const followed = await followRun({ handle, console, json, onInterrupt: options.onInterrupt })
-    exit(
-      await finishGrading(
-        followed,
-        { store, minGraded: options.minGraded, json, finally: (record) => conclude(record, options, store) },
-        console,
-      ),
-    )
-  } finally {
-    await connection.close()
-  }
+  for (const line of describeSet(set)) context.console.err(line)
+  await launchRun({
+    options,
+    context,
+    start: (common) =>
+      startGrading({
+        ...common,
+        predictions: set.hash,
+        suite: suite.manifest.hash,
+        ...(suite.recipe === null ? {} : { recipe: suite.recipe }),
+        ...request,
+      }),
+    conclude: sayGrading({
+      store,
+      console: context.console,
+      minGraded: options.minGraded,
+      json: options.json === true,
+      finally: (record) => writeAndJudge(record, options, store),
+    }),
+  })
 }
 
 /** Files and threshold, as far as they were asked for. */
-async function conclude(
+async function writeAndJudge(
   record: GradingRecord,
   { out, threshold }: GradeOptions,
   store: OfficialFilesInput['store'],

@@ -3,10 +3,10 @@ import { startGrading } from '../../client/index.ts'
 import { isChanged } from '../../domain/grading-rules.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../exit-codes.ts'
-import { announce, followRun } from '../follow-run.ts'
-import { connectToStack, openStore } from '../local-stack.ts'
+import { launchRun } from '../launch-run.ts'
+import { openStore } from '../local-stack.ts'
 import { collect, examples } from '../options.ts'
-import { finishGrading } from '../show-grading.ts'
+import { sayGrading } from '../show-grading.ts'
 import { type GradingOptions, requestOf, withGradingOptions } from './grade.ts'
 
 interface RegradeOptions extends GradingOptions {
@@ -32,43 +32,25 @@ export function addRegrade(program: Command, context: CommandContext): void {
     .action((run: string, options: RegradeOptions) => regrade(run, options, context))
 }
 
-async function regrade(run: string, options: RegradeOptions, { console, exit }: CommandContext): Promise<void> {
-  const json = options.json === true
+async function regrade(run: string, options: RegradeOptions, context: CommandContext): Promise<void> {
   const request = await requestOf(options)
-  const store = await openStore()
-  const connection = await connectToStack()
-  try {
-    const handle = await startGrading({
-      connection,
-      regrade: run,
-      ...(options.stage.length === 0 ? {} : { stages: options.stage }),
-      ...request,
-      fresh: options.fresh === true,
-    })
-    if (options.detach === true) {
-      announce(handle, { console, json })
-      if (!json) console.out(handle.workflowId)
-      return
-    }
-    const followed = await followRun({ handle, console, json, onInterrupt: options.onInterrupt })
-    exit(
-      await finishGrading(
-        followed,
-        {
-          store,
-          minGraded: options.minGraded,
-          json,
-          finally: async ({ instances }) => {
-            const changed = instances.filter(isChanged).length
-            const line = changed === 0 ? 'no verdict changed' : `${changed} of ${instances.length} verdicts changed`
-            const isRefused = options.strict === true && changed > 0
-            return { codes: isRefused ? [EXIT.threshold] : [], lines: [line], facts: {} }
-          },
-        },
-        console,
-      ),
-    )
-  } finally {
-    await connection.close()
-  }
+  const { stage: stages, strict } = options
+  await launchRun({
+    options,
+    context,
+    start: (common) =>
+      startGrading({ ...common, regrade: run, ...(stages.length === 0 ? {} : { stages }), ...request }),
+    conclude: sayGrading({
+      store: await openStore(),
+      console: context.console,
+      minGraded: options.minGraded,
+      json: options.json === true,
+      finally: async ({ instances }) => {
+        const changed = instances.filter(isChanged).length
+        const line = changed === 0 ? 'no verdict changed' : `${changed} of ${instances.length} verdicts changed`
+        const isRefused = strict === true && changed > 0
+        return { codes: isRefused ? [EXIT.threshold] : [], lines: [line], facts: {} }
+      },
+    }),
+  })
 }

@@ -9,22 +9,17 @@ import type { GateSuiteResult } from '../../contracts/workflows.types.ts'
 import { gateTables, sayGate } from '../../report/gate-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
-import { describeFailure } from '../describe-failure.ts'
-import { combineExitCodes, EXIT, type ExitCode, exitCodeOfOutcome } from '../exit-codes.ts'
-import { announce, type Followed, followRun, type OnInterrupt } from '../follow-run.ts'
+import type { Console } from '../console.ts'
+import { combineExitCodes, EXIT, type ExitCode } from '../exit-codes.ts'
 import { type GateSourceOptions, readGateSource } from '../gate-source.ts'
-import { connectToStack, openStore } from '../local-stack.ts'
-import { collect, examples, integer, withRunOptions } from '../options.ts'
+import { launchRun } from '../launch-run.ts'
+import { openStore } from '../local-stack.ts'
+import { collect, examples, integer, type RunOptions, withRunOptions } from '../options.ts'
 import { writePassedRows } from '../passed-rows.ts'
 
-interface GateOptions extends GateSourceOptions {
+interface GateOptions extends GateSourceOptions, RunOptions {
   evidence?: string
   output?: string
-  run?: string
-  fresh?: true
-  detach?: true
-  onInterrupt?: OnInterrupt
-  json?: true
 }
 
 export function addGate(tasks: Command, context: CommandContext): void {
@@ -66,8 +61,7 @@ export function addGate(tasks: Command, context: CommandContext): void {
     .action((suite: string | undefined, options: GateOptions) => gate(suite, options, context))
 }
 
-async function gate(suite: string | undefined, options: GateOptions, { console, exit }: CommandContext): Promise<void> {
-  const json = options.json === true
+async function gate(suite: string | undefined, options: GateOptions, context: CommandContext): Promise<void> {
   const { request, source } = await readGateSource(suite, options)
   if (options.output !== undefined && source.kind !== 'rows') {
     throw new LonghaulError({
@@ -75,49 +69,27 @@ async function gate(suite: string | undefined, options: GateOptions, { console, 
       message: 'Expected --output only beside a file of rows (longhaul tasks import or synthesize write one)',
     })
   }
-  const connection = await connectToStack()
-  try {
-    const { run, fresh, detach, onInterrupt } = options
-    const handle = await startGate({
-      connection,
-      ...request,
-      ...(run === undefined ? {} : { run }),
-      fresh: fresh === true,
-    })
-    if (detach === true) {
-      announce(handle, { console, json })
-      if (!json) console.out(handle.workflowId)
-      return
-    }
-    const followed = await followRun({ handle, console, json, onInterrupt })
-    exit(await finish(followed, { ...options, source }, console))
-  } finally {
-    await connection.close()
-  }
+  await launchRun({
+    options,
+    context,
+    start: (common) => startGate({ ...common, ...request }),
+    conclude: (result, exitCode) => finish(result, exitCode, { ...options, source, console: context.console }),
+  })
 }
 
 async function finish(
-  followed: Followed<GateSuiteResult>,
-  options: Pick<GateOptions, 'evidence' | 'output' | 'json'> & { source: SuiteSource },
-  console: CommandContext['console'],
+  result: GateSuiteResult,
+  ended: ExitCode,
+  options: Pick<GateOptions, 'evidence' | 'output' | 'json'> & { source: SuiteSource; console: Console },
 ): Promise<ExitCode> {
-  if (followed.kind === 'detached') return EXIT.interrupted
-  const { outcome } = followed
-  if (outcome.status !== 'completed') {
-    const exitCode = followed.interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
-    if (options.json === true) console.record({ event: 'done', exitCode, outcome })
-    console.err(describeFailure(outcome))
-    return exitCode
-  }
-  const { result } = outcome
+  const { console } = options
   const store = await openStore()
   const report = await readReport(store, result)
   if (options.evidence !== undefined) await writeFile(options.evidence, await store.get(result.evidence))
   if (options.output !== undefined && options.source.kind === 'rows') {
     await writePassedRows({ path: options.source.path, report, output: options.output })
   }
-  const codes: ExitCode[] = [followed.interrupted ? EXIT.interrupted : EXIT.ok, exitCodeOfGate(report)]
-  const exitCode = combineExitCodes(codes)
+  const exitCode = combineExitCodes([ended, exitCodeOfGate(report)])
   if (options.json === true) console.record({ event: 'done', exitCode, result, report })
   else console.out([...gateTables(report).map(renderTable), sayGate(report), `run ${result.run}`].join('\n\n'))
   return exitCode

@@ -3,24 +3,14 @@ import { startTraining } from '../../client/index.ts'
 import type { StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { renderTextReport } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT, type ExitCode, exitCodeOfOutcome } from '../exit-codes.ts'
-import { announce, type Followed, followRun, type OnInterrupt } from '../follow-run.ts'
-import { connectToStack, openStore } from '../local-stack.ts'
-import { examples, withRecipeOptions, withRunOptions } from '../options.ts'
-import { readRecipeArgument } from '../recipe-argument.ts'
+import type { Console } from '../console.ts'
+import { type Conclude, launchRun } from '../launch-run.ts'
+import { openStore } from '../local-stack.ts'
+import { examples, type RunOptions, withRecipeOptions, withRunOptions } from '../options.ts'
+import { readRecipeArgument, type RecipeOptions } from '../recipe-argument.ts'
 import { newestReport, reportOf } from '../show-report.ts'
-import { describeFailure } from '../describe-failure.ts'
 
-interface TrainOptions {
-  recipe: string
-  seed?: number
-  set?: string[]
-  run?: string
-  fresh?: true
-  detach?: true
-  onInterrupt?: OnInterrupt
-  json?: true
-}
+type TrainOptions = RecipeOptions & RunOptions
 
 export function addTrain(program: Command, context: CommandContext): void {
   const command = program
@@ -38,59 +28,37 @@ export function addTrain(program: Command, context: CommandContext): void {
     .action((options: TrainOptions) => train(options, context))
 }
 
-async function train(options: TrainOptions, { console, exit }: CommandContext): Promise<void> {
-  const json = options.json === true
+async function train(options: TrainOptions, context: CommandContext): Promise<void> {
   const { request } = await readRecipeArgument(options)
-  const connection = await connectToStack()
-  try {
-    const handle = await startTraining({
-      connection,
-      ...request,
-      ...(options.run === undefined ? {} : { run: options.run }),
-      fresh: options.fresh === true,
-    })
-    if (options.detach === true) {
-      announce(handle, { console, json })
-      if (!json) console.out(handle.workflowId)
-      return
-    }
-    const followed = await followRun({ handle, console, json, onInterrupt: options.onInterrupt })
-    exit(await finishTraining(followed, { console, json }))
-  } finally {
-    await connection.close()
-  }
+  await launchRun({
+    options,
+    context,
+    start: (common) => startTraining({ ...common, ...request }),
+    conclude: sayTraining({ console: context.console, json: options.json === true }),
+  })
 }
 
-/** Prints the result of a followed training run and says how the command ends. */
-export async function finishTraining(
-  followed: Followed<TrainAgentResult>,
-  { console, json }: { console: CommandContext['console']; json: boolean },
-): Promise<ExitCode> {
-  if (followed.kind === 'detached') return EXIT.interrupted
-  const { outcome } = followed
-  const exitCode = followed.interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
-  if (outcome.status !== 'completed') {
-    if (json) console.record({ event: 'done', exitCode, outcome })
-    console.err(describeFailure(outcome))
+/** Prints where the report of a training run is, and the report itself. */
+export function sayTraining({ console, json }: { console: Console; json: boolean }): Conclude<TrainAgentResult> {
+  return async (result, exitCode) => {
+    const { run, stages } = result
+    const store = await openStore()
+    const report = await newestReport(store, run)
+    if (json) {
+      const paths = { json: report?.jsonPath ?? null, html: report?.htmlPath ?? null }
+      console.record({ event: 'done', exitCode, outcome: { status: 'completed', result }, paths })
+      return exitCode
+    }
+    // A cluster's store may not be mounted here: the scores came with the result.
+    if (report === null) {
+      console.out(stages.map(describeScore).join('\n'))
+      return exitCode
+    }
+    console.out(renderTextReport(await reportOf(store, run)))
+    console.out(`HTML report  ${report.htmlPath}`)
+    console.out(report.jsonPath)
     return exitCode
   }
-  const { run, stages } = outcome.result
-  const store = await openStore()
-  const report = await newestReport(store, run)
-  if (json) {
-    const paths = { json: report?.jsonPath ?? null, html: report?.htmlPath ?? null }
-    console.record({ event: 'done', exitCode, outcome, paths })
-    return exitCode
-  }
-  // A cluster's store may not be mounted here: the scores came with the result.
-  if (report === null) {
-    console.out(stages.map(describeScore).join('\n'))
-    return exitCode
-  }
-  console.out(renderTextReport(await reportOf(store, run)))
-  console.out(`HTML report  ${report.htmlPath}`)
-  console.out(report.jsonPath)
-  return exitCode
 }
 
 export function describeScore({ name, policy, passAt1, sem, tasks, attempts }: StageScore): string {
