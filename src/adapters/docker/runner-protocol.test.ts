@@ -21,7 +21,7 @@ test('a long command: it is uploaded, and no short command looks like that', () 
   const command = 'x'.repeat(MAX_INLINE_BYTES + 1)
   const { line, upload } = encodeTurn({ ...request, command })
   assert.ok(line.endsWith(' @\n'))
-  assert.equal(upload?.toString(), command)
+  assert.equal(upload?.toString(), `\n${command}`)
   assert.ok(!encodeTurn({ ...request, command: '@' }).line.endsWith(' @\n'))
 })
 

@@ -13,7 +13,7 @@ const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; f
 
 export interface EncodedTurn {
   line: string
-  /** Command bytes to upload to `/.lh/in/<token>` before the line is sent; null where the line carries them. */
+  /** What to upload to `/.lh/in/<token>` before the line is sent: an empty line, then the command. Null where the line carries it. */
   upload: Buffer | null
 }
 
@@ -30,7 +30,7 @@ export function encodeTurn(request: TurnRequest): EncodedTurn {
     request.maxOutputBytes,
     hash,
   ]
-  return { line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`, upload: inline ? null : bytes }
+  return { line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`, upload: inline ? null : Buffer.concat([Buffer.from('\n'), bytes]) }
 }
 
 /** Asks for what a sandbox needs before its first turn, or only whether that is there. */

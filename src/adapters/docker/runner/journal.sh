@@ -1,5 +1,6 @@
-# The turn journal in /.lh/turns. TURN is the claim; TURN.TOKEN.cmd, .out, .state, .saved, .done are what came of it. Each
-# file is written once, without a process; claim and done end in a lone `.`: what lacks it was torn and counts as absent.
+# The turn journal in /.lh/turns. TURN is the claim, with the command behind its first line; TURN.TOKEN.out, .state, .done are
+# what came of it. Each file is written once, without a process; a claim's line and done end in a lone `.`: what lacks it was torn
+# and counts as absent. As few files as will do: a new one costs up to a millisecond where the host removes many sandboxes.
 
 # Ends the output of a turn; see read_output.
 end_mark=$(printf '\036')
@@ -23,14 +24,12 @@ turn() {
     echo "lh1 lost no-supervisor"
     return
   fi
-  if claim "/.lh/turns/$1" "$6 $3 $supervisor $supervisor_start ."; then
-    if ! run_turn "$1" "$3" "$4" "$7"; then
-      # Nothing ran: the turn may be claimed again when there is room.
-      rm -f "/.lh/turns/$1" "$dir.cmd"
-      echo 'lh1 full'
-      return
-    fi
+  command=/.lh/turns/$1 text=$7
+  if [ "$7" = @ ]; then command=/.lh/in/$3 text=; fi
+  if claim "/.lh/turns/$1" "$6 $3 $supervisor $supervisor_start ." "$text"; then
+    run_turn "$1" "$3" "$4" "$command"
   elif [ "$claimed" = full ]; then
+    # Nothing ran, a part of a command must not: the turn may be claimed again when there is room.
     rm -f "/.lh/turns/$1"
     echo 'lh1 full'
     return
@@ -45,30 +44,22 @@ raise_fence() {
 }
 
 # An exclusive create: it succeeds once, whoever asks and how often. `claimed` is mine, taken, or full: created by us, but the
-# text found no room. claim FILE TEXT
+# text found no room. claim FILE LINE ESCAPED_TEXT
 claim() {
   claimed=taken
   set -C
-  { if echo "$2"; then claimed=mine; else claimed=full; fi >"$1"; } 2>/dev/null
+  { if printf '%s\n%b' "$2" "$3"; then claimed=mine; else claimed=full; fi >"$1"; } 2>/dev/null
   set +C
-  if [ "$claimed" = full ] && free_disk && { echo "$2" >"$1"; } 2>/dev/null; then claimed=mine; fi
+  if [ "$claimed" = full ] && free_disk && { printf '%s\n%b' "$2" "$3" >"$1"; } 2>/dev/null; then claimed=mine; fi
   [ "$claimed" = mine ]
 }
 
-# run_turn TURN TOKEN TIMEOUT_MS COMMAND
+# run_turn TURN TOKEN TIMEOUT_MS COMMAND_FILE
 run_turn() {
   drop_old_output "/.lh/turns/$(($1 - 3))"
-  command=$dir.cmd
-  if [ "$4" = @ ]; then
-    command=/.lh/in/$2
-  elif ! { printf %b "$4" >"$command"; } 2>/dev/null; then
-    # A part of a command must never run.
-    free_disk && { printf %b "$4" >"$command"; } 2>/dev/null || return 1
-  fi
-  echo "$1 $2 $3 $command" >&3
+  echo "$1 $2 $3 $4" >&3
   # The supervisor's death ends this as well: nobody else holds the other end.
   read -r answer <&5
-  return 0
 }
 
 # Earlier turns are committed when the next one comes; two are kept. drop_old_output CLAIM

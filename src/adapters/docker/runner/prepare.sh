@@ -32,7 +32,7 @@ prepare() {
   LH_REPO=$(printf %b "$1")
   # Two may open a sandbox at the same moment: the later one must not set back what turns of the first have changed.
   start_of "$$"
-  if ! claim /.lh/preparing "$$ $start ." && await_preparation; then return; fi
+  if ! claim /.lh/preparing "$$ $start ." '' && await_preparation; then return; fi
   [ "$3" = - ] || prepare_files "$2" "$3" || return
   commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
   if [ -z "$commit" ]; then
@@ -43,6 +43,7 @@ prepare() {
   [ "$size" != - ] || size=$(wc -c </.lh/state/start)
   echo "$((size)) /.lh/state/start" >/.lh/state/current
   printf '0\n0\n\n' >/.lh/state/tool
+  echo . >/.lh/state/saved
   echo "$commit" >/.lh/ready
 }
 

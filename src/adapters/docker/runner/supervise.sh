@@ -6,11 +6,11 @@ unset LH_SUPERVISOR
 umask 077
 end_mark=$(printf '\036')
 
-# bash reads the command byte for byte without a process; other shells need one.
+# The command stands behind the first line. bash reads it byte for byte without a process; other shells need one.
 # shellcheck disable=SC2016
 case $shell_name in
-  bash) entry='IFS= read -r -d "" lh_command <"$lh_file"' ;;
-  *) entry='lh_command=$(cat "$lh_file")' ;;
+  bash) entry='{ read -r lh_command; IFS= read -r -d "" lh_command; } <"$lh_file"' ;;
+  *) entry='{ read -r lh_command; lh_command=$(cat); } <"$lh_file"' ;;
 esac
 # By `eval` in a `-c` shell, so that messages say `bash: line 1:` and never where the command is stored.
 # shellcheck disable=SC2016
@@ -61,7 +61,9 @@ run() {
   await_end
   lh_now
   # The exit trap leaves its mark unless a signal or exec took the shell away.
-  if [ -f "$dir.saved" ]; then
+  owner='' word='' bytes='' end=''
+  read -r owner word bytes end </.lh/state/saved
+  if [ "$owner" = "$token" ]; then
     adopt_state
   elif [ -f "$dir.state" ]; then
     tell_full
@@ -90,7 +92,7 @@ make_room() {
 write_done() {
   { printf '%s\n%s\n%s\n.\n' \
     "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
-    "$state" "$open" >"$dir.done"; } 2>/dev/null
+    "$state" "$open" 1<>"$dir.done"; } 2>/dev/null
 }
 
 fail_to_start() {
@@ -100,6 +102,8 @@ fail_to_start() {
 }
 
 record() {
+  # Room for the result, before the output is counted: where the agent has filled the disk, this is the first to find none.
+  until { printf '%s' - >"$dir.done"; } 2>/dev/null; do tell_full || break; done
   measure_output
   count_oom_kills
   top=0 submitted=0 open=
@@ -120,15 +124,13 @@ await_end() {
   done
 }
 
-# The shell began to save its state and found no room, and whatever wrote before found none either.
+# What must be written found no room, so whatever wrote before found none either.
 tell_full() {
   free_disk && echo "Notice: no space is left on the sandbox's disk, so output may be missing." >&7
 }
 
 # What the turn's shell saved becomes the state of the next one, unless it is the same.
 adopt_state() {
-  word='' bytes='' end=''
-  read -r word bytes end <"$dir.saved"
   if [ "$end" != . ]; then
     tell_full
     return
