@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
-import type { SamplingOptions } from '../../src/contracts/episodes.types.ts'
+import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient } from '../../src/contracts/policy.types.ts'
 import type { SandboxHandle, SandboxHost } from '../../src/contracts/sandbox.types.ts'
 import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
@@ -35,15 +35,6 @@ const MAX_TURNS = 6
 const MAX_TOKENS_PER_TURN = 64
 const COMMAND_TIMEOUT_MS = 30_000
 const REPO_DIR = '/testbed'
-const SAMPLING: SamplingOptions = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-}
 
 /** One episode without records: enough to measure a base policy, with the product's texts, tools and sampler. */
 export async function play(input: PlayInput): Promise<PlayedEpisode> {
@@ -66,7 +57,7 @@ export async function play(input: PlayInput): Promise<PlayedEpisode> {
         promptIds: ids,
         maxTokens: MAX_TOKENS_PER_TURN,
         seed: input.seed + turns,
-        sampling: SAMPLING,
+        sampling: NEUTRAL_SAMPLING,
         stopTokenIds: input.stopTokenIds,
         session: task.row.instance_id,
       },

@@ -1,6 +1,7 @@
 /** Pieces that several sections of a recipe share. */
 import { z } from 'zod'
 import type { SamplingOptions } from './episodes.types.ts'
+import { NEUTRAL_SAMPLING } from './neutral-sampling.ts'
 import type { OptimizerRecipe } from './recipe.types.ts'
 
 /** An integer ≥ 1. */
@@ -9,15 +10,15 @@ export const count = () => z.int().min(1)
 export const positive = () => z.number().gt(0)
 const share = () => z.number().min(0).max(1)
 
-/** Defaults are neutral decoding: a truncated or re-weighted distribution makes the importance ratio wrong. */
+/** Defaults are neutral decoding. */
 export const samplingSchema = z.strictObject({
-  temperature: z.number().min(0).default(1),
-  topP: z.number().gt(0).max(1).default(1),
-  topK: z.int().min(-1).default(-1).describe('−1 = off'),
-  minP: share().default(0),
-  repetitionPenalty: positive().default(1),
-  presencePenalty: z.number().min(-2).max(2).default(0),
-  frequencyPenalty: z.number().min(-2).max(2).default(0),
+  temperature: z.number().min(0).default(NEUTRAL_SAMPLING.temperature),
+  topP: z.number().gt(0).max(1).default(NEUTRAL_SAMPLING.topP),
+  topK: z.int().min(-1).default(NEUTRAL_SAMPLING.topK).describe('−1 = off'),
+  minP: share().default(NEUTRAL_SAMPLING.minP),
+  repetitionPenalty: positive().default(NEUTRAL_SAMPLING.repetitionPenalty),
+  presencePenalty: z.number().min(-2).max(2).default(NEUTRAL_SAMPLING.presencePenalty),
+  frequencyPenalty: z.number().min(-2).max(2).default(NEUTRAL_SAMPLING.frequencyPenalty),
 }) satisfies z.ZodType<SamplingOptions>
 
 /** Everything but the rate has the paper's value as default. */

@@ -10,6 +10,7 @@ import type { EpisodeSetting } from '../../src/activities/host/sampler.ts'
 import { createTokenSampler } from '../../src/activities/host/token-sampler.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { EpisodeSpec } from '../../src/contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../src/contracts/keys.ts'
 import type { PolicyClient } from '../../src/contracts/policy.types.ts'
@@ -105,15 +106,7 @@ async function putSpec(index: number): Promise<EpisodeInput> {
     policy: input.policy,
     scaffold: 'paper',
     demonstration: false,
-    sampling: {
-      temperature: 1,
-      topP: 1,
-      topK: -1,
-      minP: 0,
-      repetitionPenalty: 1,
-      presencePenalty: 0,
-      frequencyPenalty: 0,
-    },
+    sampling: NEUTRAL_SAMPLING,
     limits: {
       maxTurns: 10,
       contextTokens: 10_000,

@@ -10,10 +10,11 @@ import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import type { TrainerRecipe } from '../../src/contracts/recipe.types.ts'
+import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import { groupAdvantages } from '../../src/domain/advantages.ts'
 import { splitIntoMinibatches } from '../../src/domain/minibatches.ts'
 import { writeTinyPolicy } from './python.ts'
-import { makeEpisode, makeTrainingRecipe, NEUTRAL } from './training-records.ts'
+import { makeEpisode, makeTrainingRecipe } from './training-records.ts'
 
 export interface JobWish {
   store: ArtifactStore
@@ -64,7 +65,7 @@ export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
     policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
     ...(await readPolicyFacts(policy)),
     maxRowTokens: 256,
-    sampling: NEUTRAL,
+    sampling: NEUTRAL_SAMPLING,
     totalSteps: minibatches.length * 2,
     advantage: kind === 'rft' ? null : { delta: 1e-6, filter: 'shaped' },
   })

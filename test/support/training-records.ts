@@ -1,17 +1,7 @@
 /** Small episodes, batches and recipes for tests of the trainer's adapters. */
-import type { ActionRecord, EpisodeRecord, SamplingOptions } from '../../src/contracts/episodes.types.ts'
+import type { ActionRecord, EpisodeRecord } from '../../src/contracts/episodes.types.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
 import { makeRecord } from './episode-records.ts'
-
-export const NEUTRAL: SamplingOptions = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-}
 
 export function makeAction(record: EpisodeRecord, turn: number, fields: Partial<ActionRecord> = {}): ActionRecord {
   const ids = [10 + turn, 20 + record.index, 258]

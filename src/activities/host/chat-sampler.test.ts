@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { makeAction, NEUTRAL } from '../../../test/support/training-records.ts'
+import { makeAction } from '../../../test/support/training-records.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
 import type { ChatAnswer, EpisodeSpec, EpisodeStart, ObservationRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ChatRequest } from '../../contracts/policy.types.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { contextOf, usageOf } from '../../domain/token-usage.ts'
 import { chatml } from '../../scaffold/chat-formats.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
@@ -26,7 +27,7 @@ const spec = {
   episode: record.episode,
   policy: 'chat-m-1',
   demonstration: false,
-  sampling: NEUTRAL,
+  sampling: NEUTRAL_SAMPLING,
   limits,
 } as EpisodeSpec
 const setting = { profile: scaffoldProfile('paper'), format: chatml } as EpisodeSetting

@@ -7,11 +7,11 @@ import {
   says,
   startScriptedEndpoint,
 } from '../../../test/support/chat-endpoint/scripted-endpoint.ts'
-import { NEUTRAL } from '../../../test/support/training-records.ts'
 import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ChatRequest } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { createChatClient } from './chat-client.ts'
 
 const KEY = 'sk-very-secret-123'
@@ -25,7 +25,7 @@ const request: ChatRequest = {
   ],
   maxTokens: 40,
   seed: 2 ** 40 + 7,
-  sampling: NEUTRAL,
+  sampling: NEUTRAL_SAMPLING,
   session: 'run/eval-nightly/0000/task/00',
 }
 const settings: ChatRecipe = {

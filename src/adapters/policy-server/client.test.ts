@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type TestContext, test } from 'node:test'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
 import { createPolicyClient } from './client.ts'
 
@@ -11,15 +12,7 @@ const request: SampleRequest = {
   promptIds: [5, 6, 7],
   maxTokens: 4,
   seed: 11,
-  sampling: {
-    temperature: 1,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-  },
+  sampling: NEUTRAL_SAMPLING,
   stopTokenIds: [2],
   session: 'run/rft/0001/task/00',
 }

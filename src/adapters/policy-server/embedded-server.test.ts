@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
 import { type RunningServer, startPolicyServer, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
 import { createPolicyClient } from './client.ts'
@@ -44,15 +45,7 @@ describe('embedded policy server', { skip: withoutPython }, () => {
     promptIds,
     maxTokens: 12,
     seed: 7,
-    sampling: {
-      temperature: 1,
-      topP: 1,
-      topK: -1,
-      minP: 0,
-      repetitionPenalty: 1,
-      presencePenalty: 0,
-      frequencyPenalty: 0,
-    },
+    sampling: NEUTRAL_SAMPLING,
     stopTokenIds: [258],
     session: 'r/s/0001/t/00',
   })

@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyVersion, SampleRequest } from '../../contracts/policy.types.ts'
 import { judgeSlopes, judgeSamples, type SelfCheckFigures } from './self-check-rules.ts'
 
@@ -60,17 +61,7 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
 }
 
 function sampleOptions({ maxTokens, temperature }: { maxTokens: number; temperature: number }) {
-  return { maxTokens, sampling: { ...NEUTRAL, temperature } }
-}
-
-const NEUTRAL: SampleRequest['sampling'] = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
+  return { maxTokens, sampling: { ...NEUTRAL_SAMPLING, temperature } }
 }
 
 function neutralRequest(

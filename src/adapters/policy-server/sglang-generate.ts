@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import {
   answeredByAnother,
@@ -78,16 +79,14 @@ export function readGenerated({ answer, request }: ReadGeneratedInput): SampleRe
 
 /** Asks for the prompt's own log-probabilities; the one token that is sampled besides is not looked at. */
 export function scoreBody({ policy, ids }: { policy: string; ids: number[] }) {
-  const sampling = {
-    temperature: 1,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-  }
-  const body = generateBody({ policy, promptIds: ids, maxTokens: 1, seed: 0, sampling, stopTokenIds: [] })
+  const body = generateBody({
+    policy,
+    promptIds: ids,
+    maxTokens: 1,
+    seed: 0,
+    sampling: NEUTRAL_SAMPLING,
+    stopTokenIds: [],
+  })
   // A cached prefix would come without log-probabilities.
   return { ...body, logprob_start_len: 0, cache_salt: `${policy}-score` }
 }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
 import { type RunningServer, startPolicyServer, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
 import { verifyCanaryRows } from './canary.ts'
@@ -161,15 +162,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
       promptIds: [10, 20, 30, 40],
       maxTokens: 24,
       seed,
-      sampling: {
-        temperature: 1,
-        topP: 1,
-        topK: -1,
-        minP: 0,
-        repetitionPenalty: 1,
-        presencePenalty: 0,
-        frequencyPenalty: 0,
-      },
+      sampling: NEUTRAL_SAMPLING,
       stopTokenIds: [258],
       session,
     }

@@ -1,9 +1,10 @@
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { problem, type Settings } from './combination.ts'
 import type { RecipeProblem } from './recipe-problem.ts'
 
-/** What OpenAI's own interface has no field for, with the value that means "off". */
-const UNKNOWN_TO_STANDARD = { topK: -1, minP: 0, repetitionPenalty: 1 } as const satisfies Partial<SamplingOptions>
+/** What OpenAI's own interface has no field for: it can only be off. */
+const UNKNOWN_TO_STANDARD = ['topK', 'minP', 'repetitionPenalty'] as const satisfies (keyof SamplingOptions)[]
 
 /** An endpoint that would not be found, or that would leave out in silence what the recipe asks for. */
 export function chatEndpoint({ policyServer, evaluate, rollout }: Settings): RecipeProblem[] {
@@ -34,7 +35,8 @@ export function chatEndpoint({ policyServer, evaluate, rollout }: Settings): Rec
   const sampling = evaluate.sampling === 'modelDefault' ? evaluate.modelSampling : rollout.sampling
   if (chat?.samplingFields === 'standard' && sampling !== null) {
     const where = evaluate.sampling === 'modelDefault' ? ['evaluate', 'modelSampling'] : ['rollout', 'sampling']
-    for (const [key, off] of Object.entries(UNKNOWN_TO_STANDARD) as [keyof typeof UNKNOWN_TO_STANDARD, number][]) {
+    for (const key of UNKNOWN_TO_STANDARD) {
+      const off = NEUTRAL_SAMPLING[key]
       if (sampling[key] === off) continue
       problems.push(
         problem(

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
 /** Only the fields that decide decoding; a published file says much more. */
 const generationConfig = z.object({
@@ -30,14 +31,13 @@ export async function readModelSampling({
   if (!parsed.success) return null
   const { temperature, top_p, top_k, min_p, repetition_penalty } = parsed.data
   return {
-    temperature: temperature ?? 1,
-    topP: top_p ?? 1,
+    ...NEUTRAL_SAMPLING,
+    temperature: temperature ?? NEUTRAL_SAMPLING.temperature,
+    topP: top_p ?? NEUTRAL_SAMPLING.topP,
     // Hugging Face writes 0 for "off", servers want −1.
-    topK: top_k === undefined || top_k === null || top_k === 0 ? -1 : top_k,
-    minP: min_p ?? 0,
-    repetitionPenalty: repetition_penalty ?? 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
+    topK: top_k === undefined || top_k === null || top_k === 0 ? NEUTRAL_SAMPLING.topK : top_k,
+    minP: min_p ?? NEUTRAL_SAMPLING.minP,
+    repetitionPenalty: repetition_penalty ?? NEUTRAL_SAMPLING.repetitionPenalty,
   }
 }
 

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { runPython, withoutPython } from '../../../test/support/python.ts'
-import { makeAction, makeEpisode, NEUTRAL } from '../../../test/support/training-records.ts'
+import { makeAction, makeEpisode } from '../../../test/support/training-records.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { groupAdvantages } from '../../domain/advantages.ts'
 import { orderByHash } from '../../domain/hash-order.ts'
 import { splitIntoMinibatches } from '../../domain/minibatches.ts'
@@ -59,7 +60,7 @@ function makeInput(name: string, changes: Partial<WriteBatchInput> = {}): WriteB
     tokenizerSha256: 'b'.repeat(64),
     vocabSize: 259,
     maxRowTokens: 64,
-    sampling: NEUTRAL,
+    sampling: NEUTRAL_SAMPLING,
     totalSteps: 2,
     advantage: kind === 'rft' ? null : { delta: 1e-6, filter: 'shaped' },
     ...changes,

@@ -4,8 +4,9 @@ import { assembleTrajectory } from '../../../src/adapters/trainer-job/trajectory
 import type { ArtifactRef, ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { runKeys } from '../../../src/contracts/keys.ts'
 import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
+import { NEUTRAL_SAMPLING } from '../../../src/contracts/neutral-sampling.ts'
 import { splitIntoMinibatches } from '../../../src/domain/minibatches.ts'
-import { makeEpisode, NEUTRAL } from '../training-records.ts'
+import { makeEpisode } from '../training-records.ts'
 
 /** A batch of one trajectory, as rejection fine-tuning makes it: enough to start a job on. */
 export async function writeSmallBatch({
@@ -31,7 +32,7 @@ export async function writeSmallBatch({
     policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
     ...(await readPolicyFacts(policy)),
     maxRowTokens: 256,
-    sampling: NEUTRAL,
+    sampling: NEUTRAL_SAMPLING,
     totalSteps: 1,
     advantage: null,
   })
