@@ -2,8 +2,11 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { GradingRecord } from '../contracts/grading.types.ts'
 import { gradingKeys } from '../contracts/keys.ts'
 import type { GradePredictionsResult } from '../contracts/workflows.types.ts'
+import { compareGradings } from '../activities/grading/compare-gradings.ts'
+import type { VerdictComparison } from '../domain/compare-verdicts.ts'
 import { isLostToInfrastructure } from '../domain/grading-rules.ts'
 import { changesTable, gradingLines } from '../report/grading-lines.ts'
+import { regradeTables } from '../report/regrade-tables.ts'
 import { renderTable } from '../report/text-report.ts'
 import type { Console } from './console.ts'
 import { combineExitCodes, EXIT, type ExitCode } from './exit-codes.ts'
@@ -14,9 +17,11 @@ export function readGrading(store: ArtifactStore, run: string): Promise<GradingR
   return store.readRecord<GradingRecord>(gradingKeys.result(run))
 }
 
-export function renderGrading(record: GradingRecord): string {
-  const changes = changesTable(record)
-  return [gradingLines(record).join('\n'), ...(changes.rows.length === 0 ? [] : [renderTable(changes)])].join('\n\n')
+/** @param compared what became of first verdicts; null where there were none */
+export function renderGrading(record: GradingRecord, compared: VerdictComparison | null): string {
+  const tables = [changesTable(record), ...(compared === null ? [] : regradeTables(compared))]
+  const shown = tables.filter(({ rows }) => rows.length > 0).map(renderTable)
+  return [gradingLines(record).join('\n'), ...shown].join('\n\n')
 }
 
 export interface SayGradingInput {
@@ -41,16 +46,18 @@ export function sayGrading({
     const record = await readGrading(store, run)
     // A cluster's store may not be mounted here: the scores came with the result.
     const share = record === null ? 1 : keptShare(record)
+    const compared = record === null ? null : await compareGradings(store, record)
     const more = record === null ? null : await input.finally?.(record)
     const exitCode = combineExitCodes([ended, share < minGraded ? EXIT.infra : EXIT.ok, ...(more?.codes ?? [])])
     if (json) {
       const instances = record?.instances ?? null
-      console.record({ event: 'done', exitCode, run, counts, graded, official, changed, instances, ...more?.facts })
+      const facts = { run, counts, graded, official, changed, instances, compared, ...more?.facts }
+      console.record({ event: 'done', exitCode, ...facts })
       return exitCode
     }
     console.out(
       [
-        record === null ? JSON.stringify({ run, counts, graded, official, changed }) : renderGrading(record),
+        record === null ? JSON.stringify({ run, counts, graded, official, changed }) : renderGrading(record, compared),
         ...(share < minGraded
           ? [`too little was graded: infrastructure took ${((1 - share) * 100).toFixed(1)} % of the patches`]
           : []),

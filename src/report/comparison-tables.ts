@@ -39,7 +39,7 @@ export function sideTable({ before, after, comparison }: ComparisonData): Table 
   }
 }
 
-export function changeTable({ comparison }: ComparisonData): Table {
+export function changeTable({ comparison }: Pick<ComparisonData, 'comparison'>): Table {
   const { difference, better, worse, same, mcnemar, level, draws, seed } = comparison
   return {
     title: 'After − before, task by task',
@@ -99,7 +99,7 @@ export function effortChangeTable({ comparison, after }: ComparisonData): Table 
 /** Listed in full by `--json`. */
 const MOST_FLIPS = 30
 
-export function flipTable({ comparison: { flips } }: ComparisonData): Table {
+export function flipTable({ comparison: { flips } }: Pick<ComparisonData, 'comparison'>): Table {
   const share = ({ resolved, attempts }: { resolved: number; attempts: number }): string => `${resolved} of ${attempts}`
   const more = flips.length - MOST_FLIPS
   return {

@@ -13,6 +13,7 @@ import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import type { VerdictRecord } from '../../src/contracts/episodes.types.ts'
 import type { GradedInstance } from '../../src/contracts/grading.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
+import type { VerdictComparison } from '../../src/domain/compare-verdicts.ts'
 import { longhaul } from '../support/command-line.ts'
 import { makeRecord } from '../support/episode-records.ts'
 import { makeVerdict } from '../support/evaluation-records.ts'
@@ -134,8 +135,15 @@ test('a run’s patches are graded again: the verdict that changed is listed and
 
   const { exitCode, stdout, stderr } = await longhaul('regrade', run, '--strict', '--json')
   assert.equal(exitCode, 3, stderr)
-  const { instances, changed } = lastRecord(stdout) as { instances: GradedInstance[]; changed: number }
+  const { instances, changed, compared } = lastRecord(stdout) as {
+    instances: GradedInstance[]
+    changed: number
+    compared: VerdictComparison
+  }
   assert.equal(changed, 1)
+  const { difference, mcnemar, flips } = compared.comparison
+  assert.deepEqual([difference.mean, mcnemar?.onlyAfter, flips[0]?.taskId], [0.5, 1, taskIds[0]])
+  assert.match((await longhaul('report', String(lastRecord(stdout)['run']))).stdout, /McNemar exact p/)
   assert.deepEqual(
     instances.map(({ episode, before, kind }) => [episode, before?.kind, kind]),
     [

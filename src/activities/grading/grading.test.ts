@@ -4,6 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { makeRecord } from '../../../test/support/episode-records.ts'
+import { makeVerdict } from '../../../test/support/evaluation-records.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
 import { synthesizeSuite } from '../../adapters/datasets/synthetic/synthesize.ts'
@@ -16,7 +18,9 @@ import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { PredictionSet } from '../../contracts/predictions.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../stored-tasks.ts'
+import { renderGrading } from '../../cli/show-grading.ts'
 import { closeGrading } from './close-grading.ts'
+import { compareGradings } from './compare-gradings.ts'
 import { writeOfficialFiles } from './official-files.ts'
 import { openGrading } from './open-grading.ts'
 import { resolveSuite } from './resolve-suite.ts'
@@ -240,3 +244,54 @@ test('a grading run is graded again: its patches with their first verdicts, the 
     fails('Config.Invalid', /graded patches of counted/),
   )
 })
+
+test('another grading of the same patches: flips, the paired interval and McNemar, from the records alone', async () => {
+  const file = predictions(
+    'flipping',
+    [0, 1, 2, 3, 4].map((index): [string, string] => [at(index), `p${index}`]),
+  )
+  const first = ['unresolved', 'unresolved', 'unresolved', 'resolved', 'resolved'] as const
+  await openGrading(deps(), request('first', file))
+  await judge('first', first)
+  await closeGrading(deps(), { run: 'first' })
+  const ask = { workflowId: 'grade/flipped', firstExecutionRunId: 'flipped', date: '2026-01-01' }
+  await openGrading(deps(), { ...ask, regrade: 'first', run: 'flipped' })
+  await judge('flipped', ['resolved', 'resolved', 'unresolved', 'unresolved', 'ungraded'])
+  assert.equal((await closeGrading(deps(), { run: 'flipped' })).changed, 4)
+
+  const read = (run: string) => readOrThrow<GradingRecord>(store, gradingKeys.result(run))
+  assert.equal(await compareGradings(store, await read('first')), null)
+  const record = await read('flipped')
+  const compared = await compareGradings(store, record)
+  const { difference, mcnemar, flips } = compared?.comparison ?? assert.fail()
+  assert.deepEqual([compared?.patches, compared?.unpaired, difference.mean], [4, 1, 0.25])
+  // Two better, one worse: 2 · (1 + 3) / 2³ = 1.
+  assert.deepEqual([mcnemar?.onlyAfter, mcnemar?.onlyBefore, mcnemar?.exact.toFixed(9)], [2, 1, '1.000000000'])
+  assert.deepEqual(flips.map(({ taskId }) => taskId).toSorted(), [at(0), at(1), at(3)].toSorted())
+
+  const shown = renderGrading(record, compared)
+  assert.match(shown, /Verdicts that changed/)
+  assert.match(shown, /^first +0\.250 ± 0\.250 +tasks +4 +4$/m)
+  assert.match(shown, /^now +0\.500 ± 0\.289 +tasks +4 +4$/m)
+  assert.match(shown, /1 patch without a verdict on one side: left out/)
+  assert.match(shown, /^ *\+0\.250 ± 0\.479 +−0\.\d+ to \+\d\.\d+ +2 +1 +1 +1\.0000 /m)
+})
+
+/** Verdicts of a run's patches, in the plan's order; `ungraded`: the engine was not there. */
+async function judge(run: string, kinds: readonly ('resolved' | 'unresolved' | 'ungraded')[]): Promise<void> {
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
+  for (const [index, kind] of kinds.entries()) {
+    const instance = plan.instances[index] ?? assert.fail()
+    if (kind === 'ungraded') await recordUngraded(store, run, instance, 'Sandbox.EngineUnavailable')
+    else {
+      const identity = identityOf(run, instance)
+      const { episode } = makeRecord({ run, taskId: instance.taskId })
+      const verdict = makeVerdict(makeRecord({ episode, taskId: instance.taskId }), kind)
+      await store.putRecord(gradingKeys.file(identity, 'verdict.json'), {
+        ...verdict,
+        profile: instance.profile,
+        patchSha256: identity.patchSha256,
+      })
+    }
+  }
+}

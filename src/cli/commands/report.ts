@@ -13,6 +13,7 @@ import {
   verdictTable,
 } from '../../report/evaluation-tables.ts'
 import { durationTable } from '../../report/tables.ts'
+import { compareGradings } from '../../activities/grading/compare-gradings.ts'
 import { recomputeReport } from '../../activities/artifacts/recompute-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../exit-codes.ts'
@@ -64,8 +65,9 @@ async function show(run: string, { html, json }: ReportOptions, { console }: Com
   const store = await openStore()
   const grading = html === undefined ? await readGrading(store, run) : null
   if (grading !== null) {
-    if (json === true) console.record(grading)
-    else console.out(renderGrading(grading))
+    const compared = await compareGradings(store, grading)
+    if (json === true) console.record({ ...grading, compared })
+    else console.out(renderGrading(grading, compared))
     return
   }
   const data = await reportOf(store, run)
