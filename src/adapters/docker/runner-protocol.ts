@@ -30,7 +30,10 @@ export function encodeTurn(request: TurnRequest): EncodedTurn {
     request.maxOutputBytes,
     hash,
   ]
-  return { line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`, upload: inline ? null : Buffer.concat([Buffer.from('\n'), bytes]) }
+  return {
+    line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`,
+    upload: inline ? null : Buffer.concat([Buffer.from('\n'), bytes]),
+  }
 }
 
 /** Asks for what a sandbox needs before its first turn, or only whether that is there. */
