@@ -3,14 +3,15 @@
  *
  *   npm run test:trainer [-- --full] [-- --out bench/results/trainer-proofs.json]
  *
- * `--full` runs the long proofs too: two ranks killed at every kind of place. Exit 1 where a test failed.
+ * `--full` runs the long proofs too: two ranks killed, together and alone, at every place, and one of them stopped. Exit 1 where a
+ * test failed. `--out` keeps how each of these ended and what recovery cost.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-import { versions } from '../bench/support/versions.ts'
+import { commit, versions } from '../bench/support/versions.ts'
 import { findOrMakePython } from '../src/stack/trainer-python.ts'
 import { runTrainerTests } from './support/run-trainer-tests.ts'
 
@@ -20,17 +21,22 @@ const timeoutMs = (values.full ? 60 : 10) * 60_000
 const scratch = await mkdtemp(join(tmpdir(), 'longhaul-trainer-test-'))
 try {
   const started = Date.now()
+  const strikesFile = join(scratch, 'strikes.jsonl')
   const counts = await runTrainerTests({
     root: join(import.meta.dirname, '..'),
     scratch,
     python: await findOrMakePython(),
     isFull: values.full,
+    strikes: strikesFile,
     timeoutMs,
   })
   const result = { full: values.full, ...counts, seconds: Math.round((Date.now() - started) / 1000) }
   console.log(`${counts.passed} passed, ${counts.failed} failed`)
   if (values.out !== undefined) {
-    await writeFile(values.out, `${JSON.stringify({ ...result, versions: versions() }, null, 2)}\n`)
+    const lines = (await readFile(strikesFile, 'utf8').catch(() => '')).split('\n').filter((line) => line !== '')
+    const strikes = lines.map((line) => JSON.parse(line) as unknown)
+    const facts = { commit: commit(), date: new Date().toISOString().slice(0, 10), ...result, versions: versions() }
+    await writeFile(values.out, `${JSON.stringify({ ...facts, strikes }, null, 1)}\n`)
   }
   process.exitCode = counts.failed > 0 || counts.passed === 0 ? 1 : 0
 } finally {

@@ -16,6 +16,8 @@ export interface RunTrainerTestsInput {
   python: string
   /** Also what is marked slow: every kill point with several ranks. */
   isFull?: boolean
+  /** File to which each kill of several ranks adds a line of JSON: what was struck, how it ended, what recovery cost. */
+  strikes?: string
   timeoutMs: number
   signal?: AbortSignal
 }
@@ -26,6 +28,7 @@ export async function runTrainerTests({
   scratch,
   python,
   isFull = false,
+  strikes,
   timeoutMs,
   signal,
 }: RunTrainerTestsInput): Promise<Counts> {
@@ -45,6 +48,7 @@ export async function runTrainerTests({
       ...(isFull ? ['-m', ''] : []),
     ],
     cwd: root,
+    ...(strikes === undefined ? {} : { env: { ...process.env, LONGHAUL_KILLS_RESULT: strikes } }),
     timeoutMs,
     ...(signal === undefined ? {} : { signal }),
     onLine: (line) => console.log(line),

@@ -43,6 +43,13 @@ class JobError(Exception):
         self.message = message
 
 
+class LostRanks(JobError):
+    """The processes of a job cannot reach each other: infrastructure, and tried again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(UNAVAILABLE, message)
+
+
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 

@@ -64,6 +64,18 @@ def run_ranks(spec_path: Path, *, world: int, strike: str | None = None) -> list
     return [finish(child) for child in start_ranks(spec_path, world=world, strike=strike)]
 
 
+def wait_until_stopped(child: int) -> None:
+    """Until a SIGSTOP of the child took effect; an AssertionError where it ended instead."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if pid:
+            assert os.WIFSTOPPED(status), f"ended with status {status}"
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"The child did not stop within {TIMEOUT_S} s")
+
+
 def finish(child: int) -> int:
     """Waits for the child. Returns its exit code, or minus the signal that ended it."""
     deadline = time.monotonic() + TIMEOUT_S

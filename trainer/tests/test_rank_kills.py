@@ -1,6 +1,6 @@
-"""Two ranks, killed alone or together at every place: what is left is resumed to the undisturbed job's bits.
+"""Two ranks, killed alone or together at every place, or one of them stopped: what is left is resumed to the undisturbed job's bits.
 
-With LONGHAUL_KILLS_RESULT naming a file each case adds its line to it: bench/results/trainer-kills.json is made of them.
+With LONGHAUL_KILLS_RESULT naming a file each case adds its line to it: `npm run test:trainer -- --full --out FILE` keeps them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from job_files import JobFiles, make_config, make_draft, make_job
 from safetensors.numpy import load_file
-from strikes import run, run_ranks
+from strikes import finish, run, run_ranks, start_ranks, wait_until_stopped
 
 from longhaul_trainer.directory import open_sealed
 
 TWO = {"ranks_per_node": 2, "cp": 1}
+KINDS = ("prox", "canary-old", "inner", "checkpoint", "policy")
 CUTS = ("staged", "sealed", "renamed", "committed")
 # Without a rank every rank that passes there dies: both where both pass, the first in commits.
 OFTEN = ["after-update:2/1", "inner.renamed"]
@@ -28,10 +29,29 @@ SELDOM = [
     "loaded/1",
     "prox:2/0",
     *(f"{place}{rank}" for place in ("before-backward:3", "after-backward:3") for rank in ("", "/0", "/1")),
-    *(f"after-update:{count}{rank}" for count in (1, 3) for rank in ("", "/0", "/1")),
-    *(f"{kind}.{cut}" for kind in ("inner", "checkpoint", "policy") for cut in CUTS if f"{kind}.{cut}" not in OFTEN),
+    *(f"after-update:{count}{rank}" for count in (1, 3, 4) for rank in ("", "/0", "/1")),
+    *(f"{kind}.{cut}" for kind in KINDS for cut in CUTS if f"{kind}.{cut}" not in OFTEN),
 ]
 CASES = [*OFTEN, *(pytest.param(case, marks=pytest.mark.slow) for case in SELDOM)]
+# And which rank stands still there.
+STOPS = [
+    ("before-backward:3/1", 1),
+    *(
+        pytest.param(place, rank, marks=pytest.mark.slow)
+        for place, rank in (
+            ("started/1", 1),
+            ("loaded/0", 0),
+            ("prox:2/0", 0),
+            ("prox:2/1", 1),
+            ("after-backward:3/0", 0),
+            ("after-update:2/0", 0),
+            ("after-update:2/1", 1),
+            ("inner.sealed", 0),
+            ("checkpoint.renamed", 0),
+            ("policy.staged", 0),
+        )
+    ),
+]
 
 
 def two_rank_job(root: Path, policy: Path) -> JobFiles:
@@ -65,15 +85,44 @@ def test_killed_ranks_lose_at_most_one_step_and_no_bit(
     assert len(first) + len(second) <= 5
     assert outputs(job) == outputs(undisturbed)
     recovered = [event for event in job.events(2) if event["event"] == "recovered"]
-    note(case, codes, first, second, time.monotonic() - began, recovered)
+    note(f"KILL@{case}", codes, first, second, time.monotonic() - began, recovered)
 
 
-def note(case: str, codes: list[int], first: list[int], second: list[int], seconds: float, recovered: list) -> None:
+@pytest.mark.parametrize(("place", "rank"), STOPS)
+def test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late(
+    tmp_path: Path, policy: Path, undisturbed: JobFiles, place: str, rank: int
+) -> None:
+    """SIGSTOP: its sockets stay open, so only a limit ends the others' waiting. It wakes up when another attempt has finished."""
+    job = two_rank_job(tmp_path, policy)
+    # Ranks wait for each other for four fifths of it.
+    job.spec["execution"]["stall_s"] = 10
+    ranks = start_ranks(job.write(), world=2, strike=f"STOP@{place}")
+    wait_until_stopped(ranks[rank])
+    assert finish(ranks[1 - rank]) == 69
+    report = job.exit_report()
+    assert (report["code"], report["class"]) == (69, "unavailable")
+    assert f"gone or standing still: rank {rank} (last seen in phase " in report["message"]
+    job.spec["execution"]["stall_s"] = 120
+    began = time.monotonic()
+    assert run_ranks(job.write(fence=2, attempt=2), world=2) == [0, 0]
+    seconds = time.monotonic() - began
+    os.kill(ranks[rank], signal.SIGCONT)
+    late = finish(ranks[rank])
+    assert late == 76
+    assert outputs(job) == outputs(undisturbed)
+    first, second = ([e["opt_step"] for e in job.events(fence) if e["event"] == "opt_step"] for fence in (1, 2))
+    assert sorted({*first, *second}) == [1, 2, 3, 4]
+    recovered = [event for event in job.events(2) if event["event"] == "recovered"]
+    codes = [late if at == rank else 69 for at in range(2)]
+    note(f"STOP@{place}", codes, first, second, seconds, recovered)
+
+
+def note(strike: str, codes: list[int], first: list[int], second: list[int], seconds: float, recovered: list) -> None:
     path = os.environ.get("LONGHAUL_KILLS_RESULT")
     if path is None:
         return
     entry = {
-        "strike": f"KILL@{case}",
+        "strike": strike,
         "codes": codes,
         "steps": [first, second],
         "identical": True,

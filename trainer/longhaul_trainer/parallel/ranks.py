@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError
+from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError, LostRanks
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
         dist.init_process_group(BACKENDS[device], timeout=timedelta(seconds=timeout_s))
         mesh = init_device_mesh(device, (world,), mesh_dim_names=("world",))
     except (RuntimeError, ValueError) as error:
-        raise JobError(UNAVAILABLE, f"Cannot join {world} processes as rank {rank}: {error}") from error
+        raise LostRanks(f"Cannot join {world} processes as rank {rank}: {error}") from error
     return Ranks(
         device=torch.device("cuda", local) if device == "cuda" else torch.device(device),
         rank=rank,

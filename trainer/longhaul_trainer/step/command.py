@@ -25,13 +25,15 @@ from longhaul_trainer.failures import (
     STOPPED,
     UNAVAILABLE,
     JobError,
+    LostRanks,
     io_code,
 )
+from longhaul_trainer.parallel.company import Beat, find_silent, say_silent
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.place import die_with_launcher, is_one_of_many
 from longhaul_trainer.step.points import reach
-from longhaul_trainer.step.progress import Progress, Silent
+from longhaul_trainer.step.progress import Progress, Silent, place_of
 from longhaul_trainer.step.spec import Spec, read_spec
 from longhaul_trainer.step.stop import StopFlag
 
@@ -39,6 +41,10 @@ EXIT = "exit.json"
 # Codes with which the first rank may end because another one died; that one's own report says more.
 BY_OTHERS = (INTERNAL, IO_ERROR, STOPPED, UNAVAILABLE)
 DEFAULT_RANK_TIMEOUT_S = 600.0
+# Of `stall_s`: ranks must miss each other, and say who is missing, before the launcher takes all of them for stalled.
+RANK_PATIENCE = 0.8
+# One small file a rank below the attempt's directory.
+RANKS = "ranks"
 AnyProgress = Progress | Silent
 EXIT_SCHEMA = "longhaul.exit/1"
 
@@ -65,7 +71,10 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
     except OSError as error:
         print(f"Cannot write to {attempt_dir}: {error}", file=sys.stderr)
         return OUTPUT_UNWRITABLE
+    company = None if dry_run or not is_one_of_many() else Beat(attempt_dir / RANKS, rank, lambda: place_of(progress))
     code, message, facts = _attempt(spec, progress, stop, dry_run)
+    if company is not None:
+        company.close()
     progress.close()
     if rank != 0 and (code == OK or (attempt_dir / EXIT).exists()):
         return code
@@ -82,10 +91,19 @@ def _has_report_since(path: Path, began: float) -> bool:
 def _attempt(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> tuple[int, str, dict[str, Any]]:
     try:
         return OK, "", _run(spec, progress, stop, dry_run)
+    except LostRanks as error:
+        return error.code, f"{_missing(spec)} {error.message}", {}
     except JobError as error:
         return error.code, error.message, {}
     except Exception as error:
-        return _code_of(error, spec), f"{type(error).__name__}: {error}", {}
+        code, message = _code_of(error, spec), f"{type(error).__name__}: {error}"
+        return code, f"{_missing(spec)} {message}" if code == UNAVAILABLE else message, {}
+
+
+def _missing(spec: Spec) -> str:
+    """Seconds: whom the other ranks lost is worth them, and whoever would start the next attempt waits as long anyway."""
+    world = spec.execution.ranks
+    return f"{say_silent(find_silent(spec.job_dir / 'attempts' / str(spec.fence) / RANKS, world=world), world=world)}."
 
 
 def _code_of(error: Exception, spec: Spec) -> int:
@@ -137,7 +155,7 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
             device=spec.execution.device,
             world=spec.execution.ranks,
             cp=spec.execution.cp,
-            timeout_s=spec.execution.stall_s or DEFAULT_RANK_TIMEOUT_S,
+            timeout_s=RANK_PATIENCE * spec.execution.stall_s or DEFAULT_RANK_TIMEOUT_S,
         )
         stop.install()
         if (found := ranks.first(lambda: _find_committed(spec))) is not None:

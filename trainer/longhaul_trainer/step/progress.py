@@ -31,6 +31,7 @@ class Progress:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.phase = "start"
+        self.last_event = ""
         self.tail: deque[str] = deque(maxlen=TAIL)
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
@@ -40,6 +41,7 @@ class Progress:
             now = now_ms()
             if event != "heartbeat":
                 self._last = now
+                self.last_event = event
             line = {"t": now, "seq": self._seq, "fence": self._fence, "event": event, "phase": self.phase, **fields}
             data = json.dumps({name: _plain(value) for name, value in line.items()}).encode()
             if len(data) >= MAX_LINE:
@@ -64,13 +66,20 @@ class Silent:
 
     def __init__(self) -> None:
         self.phase = "start"
+        self.last_event = ""
         self.tail: deque[str] = deque(maxlen=TAIL)
 
     def emit(self, event: str, **fields: Any) -> None:
-        pass
+        self.last_event = event
 
     def close(self) -> None:
         pass
+
+
+def place_of(progress: Progress | Silent) -> str:
+    """For people: where this rank is."""
+    after = f" after {progress.last_event}" if progress.last_event else ""
+    return f"in phase {progress.phase}{after}"
 
 
 def last_event_ms(attempts: Path, *, before: int) -> int | None:

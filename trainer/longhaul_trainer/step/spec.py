@@ -28,7 +28,7 @@ class Execution:
     inner_every: int
     threads: int | None
     grace_s: float
-    # How long a rank waits for the others before it gives up; 0 = the trainer's own limit.
+    # No progress for this long ends the job; ranks wait for each other a little less. 0 = the trainer's own limit.
     stall_s: float
     nodes: int
     ranks_per_node: int
