@@ -1,5 +1,6 @@
 import type { PolicyVersion, SampleRequest } from '../../contracts/policy.types.ts'
-import { bad, completionBody, isIdList, isObject, readCompletion } from './completion.ts'
+import { bad, isIdList, isObject } from './answer.ts'
+import { completionBody, readCompletion } from './completion.ts'
 import { type Dialect, type Exchange, SMALL_ANSWER_MS } from './dialect.ts'
 import { readPromptLogprobs, scoringBody } from './scoring.ts'
 
@@ -14,14 +15,7 @@ export function completionsDialect({ leastTokens }: { leastTokens: 0 | 1 }): Omi
       headers: affinityHeaders(request),
       parse: (answer) => readCompletion({ answer, request }),
     }),
-    tokenize: ({ policy, text }) => ({
-      path: '/tokenize',
-      // Off by name: for a plain prompt both engines add special tokens unless told not to.
-      body: { model: policy, prompt: text, add_special_tokens: false },
-      policy,
-      timeoutMs: SMALL_ANSWER_MS,
-      parse: readTokens,
-    }),
+    tokenize,
     score: ({ policy, ids }) => ({
       path: '/v1/completions',
       body: scoringBody({ policy, ids, maxTokens: leastTokens }),
@@ -31,6 +25,16 @@ export function completionsDialect({ leastTokens }: { leastTokens: 0 | 1 }): Omi
     served,
   }
 }
+
+/** Every engine we know has it, in this form. */
+export const tokenize: Dialect['tokenize'] = ({ policy, text }) => ({
+  path: '/tokenize',
+  // Off by name: for a plain prompt engines add special tokens unless told not to.
+  body: { model: policy, prompt: text, add_special_tokens: false },
+  policy,
+  timeoutMs: SMALL_ANSWER_MS,
+  parse: readTokens,
+})
 
 export function served(): Exchange<PolicyVersion[]> {
   return { path: '/v1/models', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readModels }
@@ -42,7 +46,7 @@ export function affinityHeaders({ session }: Pick<SampleRequest, 'session'>): Re
   return { 'x-session-id': value, 'x-smg-routing-key': value }
 }
 
-export function readTokens(answer: unknown): number[] {
+function readTokens(answer: unknown): number[] {
   const tokens = isObject(answer) ? answer['tokens'] : undefined
   if (!isIdList(tokens)) throw bad('a list of token ids', { got: typeof tokens })
   return tokens

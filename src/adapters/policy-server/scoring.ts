@@ -1,4 +1,7 @@
-import { bad, checkVersion, firstChoice, isObject, type Proof } from './completion.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
+import { bad, isObject } from './answer.ts'
+import { checkVersion, firstChoice, type Proof } from './completion.ts'
+import { decodingFields } from './decoding-fields.ts'
 
 export interface ScoringBodyInput {
   policy: string
@@ -14,13 +17,7 @@ export function scoringBody({ policy, ids, maxTokens }: ScoringBodyInput) {
     prompt: ids,
     max_tokens: maxTokens,
     n: 1,
-    temperature: 1,
-    top_p: 1,
-    top_k: -1,
-    min_p: 0,
-    repetition_penalty: 1,
-    presence_penalty: 0,
-    frequency_penalty: 0,
+    ...decodingFields(NEUTRAL_SAMPLING),
     watermarking: false,
     seed: 0,
     stop_token_ids: [],

@@ -1,6 +1,6 @@
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
-import { bad, isObject } from './completion.ts'
-import { affinityHeaders, readTokens } from './completions-dialect.ts'
+import { bad, isObject } from './answer.ts'
+import { affinityHeaders, tokenize } from './completions-dialect.ts'
 import { type Dialect, type Exchange, type LoadAsk, type Send, SMALL_ANSWER_MS } from './dialect.ts'
 import { localPath } from './embedded-dialect.ts'
 import { notRestarted } from './restart-advice.ts'
@@ -21,14 +21,7 @@ export function sglangDialect({ reload }: { reload: boolean }): Dialect {
       headers: affinityHeaders(request),
       parse: (answer) => readGenerated({ answer, request }),
     }),
-    tokenize: ({ policy, text }) => ({
-      path: '/tokenize',
-      // Off by name: for a plain prompt it adds special tokens unless told not to.
-      body: { model: policy, prompt: text, add_special_tokens: false },
-      policy,
-      timeoutMs: SMALL_ANSWER_MS,
-      parse: readTokens,
-    }),
+    tokenize,
     score: ({ policy, ids }) => ({
       path: '/generate',
       body: scoreBody({ policy, ids }),

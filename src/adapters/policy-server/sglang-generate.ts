@@ -1,16 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
-import {
-  answeredByAnother,
-  bad,
-  isIdList,
-  isObject,
-  isSameList,
-  readLogprob,
-  versionsOf,
-  withoutIds,
-} from './completion.ts'
+import { bad, isObject } from './answer.ts'
+import { decodingFields } from './decoding-fields.ts'
+import { answeredByAnother, readLogprob, readReply, versionsOf } from './reply.ts'
 
 /** The body of `/generate`, every decoding field spelled: `--preferred-sampling-params` of a server fills what is left out. */
 export function generateBody(request: Omit<SampleRequest, 'session'>) {
@@ -21,13 +14,7 @@ export function generateBody(request: Omit<SampleRequest, 'session'>) {
       max_new_tokens: maxTokens,
       min_new_tokens: 0,
       n: 1,
-      temperature: sampling.temperature,
-      top_p: sampling.topP,
-      top_k: sampling.topK,
-      min_p: sampling.minP,
-      repetition_penalty: sampling.repetitionPenalty,
-      presence_penalty: sampling.presencePenalty,
-      frequency_penalty: sampling.frequencyPenalty,
+      ...decodingFields(sampling),
       // Heeded by servers that were started with --enable-deterministic-inference.
       sampling_seed: seed,
       stop: [],
@@ -61,20 +48,12 @@ export interface ReadGeneratedInput {
 
 /** @throws LonghaulError `Model.NoTokenIds`, `Model.NotServed`, `Model.BadResponse` */
 export function readGenerated({ answer, request }: ReadGeneratedInput): SampleResult {
-  const { policy, promptIds, maxTokens } = request
-  const meta = readMeta(answer, policy)
+  const meta = readMeta(answer, request.policy)
   const { output_ids: ids, prompt_token_ids: echoed, text } = answer as Record<string, unknown>
-  if (!Array.isArray(ids) || !Array.isArray(echoed)) throw withoutIds(policy)
-  if (!isIdList(ids) || ids.length === 0) throw bad('at least one sampled id', { ids: ids.length })
-  if (ids.length > maxTokens) throw bad('at most maxTokens sampled ids', { ids: ids.length, maxTokens })
-  if (!isSameList(echoed, promptIds)) {
-    throw bad('the answer to the prompt that was sent', { sent: promptIds.length, echoed: echoed.length })
-  }
-  const reason = isObject(meta['finish_reason']) ? meta['finish_reason']['type'] : undefined
-  if (reason !== 'stop' && reason !== 'length') throw bad('a finished reply', { finish: String(reason) })
-  if (typeof text !== 'string') throw bad('the text of the reply', { text: typeof text })
-  const logprobs = readPairs(meta['output_token_logprobs'], ids).map((value) => readLogprob(value))
-  return { ids, logprobs, text, finishReason: reason, policy }
+  const finishReason = isObject(meta['finish_reason']) ? meta['finish_reason']['type'] : undefined
+  const readLogprobs = (sampled: number[]): number[] =>
+    readPairs(meta['output_token_logprobs'], sampled).map((value) => readLogprob(value))
+  return readReply({ ids, echoed, finishReason, text, readLogprobs }, request)
 }
 
 /** Asks for the prompt's own log-probabilities; the one token that is sampled besides is not looked at. */

@@ -1,5 +1,6 @@
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
-import { bad, completionBody, isObject, readCompletion } from './completion.ts'
+import { bad, isObject } from './answer.ts'
+import { completionBody, readCompletion } from './completion.ts'
 import { completionsDialect, served } from './completions-dialect.ts'
 import { type Dialect, type Exchange, type LoadAsk, type Send, SMALL_ANSWER_MS } from './dialect.ts'
 import { localPath } from './embedded-dialect.ts'

@@ -1,0 +1,89 @@
+/** What a reply must prove, whichever engine sampled it. */
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
+import { bad, isIdList, isObject } from './answer.ts'
+
+/** Sampled log-probabilities are ≤ 0; rounding in the server's softmax may lift one a little above. */
+const HIGHEST_LOGPROB = 1e-3
+
+/** vLLM writes minus infinity as this. */
+const LOWEST_LOGPROB = -9999
+
+/** A reply as the server tells it, from wherever its answer holds the parts. */
+export interface ToldReply {
+  ids: unknown
+  /** The prompt that was answered. */
+  echoed: unknown
+  finishReason: unknown
+  text: unknown
+  /** Called last, with ids that have passed. @throws LonghaulError `Model.BadResponse` unless there is one value an id */
+  readLogprobs: (ids: number[]) => number[]
+}
+
+/**
+ * Checks ids, the prompt they answer, the ending, the text and one log-probability each. That the asked weights answered is for
+ * the caller to check before.
+ * @throws LonghaulError `Model.NoTokenIds`, `Model.BadResponse`
+ */
+export function readReply(
+  { ids, echoed, finishReason, text, readLogprobs }: ToldReply,
+  { policy, promptIds, maxTokens }: Pick<SampleRequest, 'policy' | 'promptIds' | 'maxTokens'>,
+): SampleResult {
+  if (!Array.isArray(ids) || !Array.isArray(echoed)) throw withoutIds(policy)
+  if (!isIdList(ids) || ids.length === 0) throw bad('at least one sampled id', { ids: ids.length })
+  if (ids.length > maxTokens) throw bad('at most maxTokens sampled ids', { ids: ids.length, maxTokens })
+  if (!isSameList(echoed, promptIds)) {
+    throw bad('the answer to the prompt that was sent', { sent: promptIds.length, echoed: echoed.length })
+  }
+  // `abort` and the like: the server gave the request up half-way (a pause, a reload).
+  if (finishReason !== 'stop' && finishReason !== 'length') {
+    throw bad('a finished reply', { finish: String(finishReason) })
+  }
+  if (typeof text !== 'string') throw bad('the text of the reply', { text: typeof text })
+  return { ids, logprobs: readLogprobs(ids), text, finishReason, policy }
+}
+
+/**
+ * Non-finite values come as null (JSON has no NaN) and stay NaN here: the batch writer drops and counts such tokens.
+ * @throws LonghaulError `Model.BadResponse`
+ */
+export function readLogprob(value: unknown): number {
+  if (value === null || (typeof value === 'number' && value <= LOWEST_LOGPROB)) return Number.NaN
+  if (typeof value !== 'number' || value > HIGHEST_LOGPROB)
+    throw bad('log-probabilities ≤ 0', { got: JSON.stringify(value) })
+  return value
+}
+
+/** `[{version, start, end}]`, a stretch of the reply each. @throws LonghaulError `Model.BadResponse` */
+export function versionsOf(spans: unknown): string[] {
+  if (spans === null || spans === undefined) return []
+  if (!Array.isArray(spans)) throw bad('weight_versions to be a list', { got: typeof spans })
+  return spans.map((span: unknown) => {
+    const version = isObject(span) ? span['version'] : undefined
+    if (typeof version !== 'string') throw bad('a version in each of weight_versions', { got: typeof version })
+    return version
+  })
+}
+
+/** A server that answers with other weights than asked would poison every ratio of the batch. */
+export function answeredByAnother(asked: string, answered: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.NotServed',
+    message: 'Expected the asked policy to answer, another one did',
+    details: { asked, answered },
+  })
+}
+
+function withoutIds(policy: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.NoTokenIds',
+    message:
+      'Expected token_ids and prompt_token_ids in the answer (return_token_ids: true). This server ignores the field, so ' +
+      'nothing it samples can be trained on: use a server that returns ids (vLLM ≥ 0.10.2, or policyServer.kind: embedded)',
+    details: { policy },
+  })
+}
+
+function isSameList(a: readonly unknown[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((id, index) => id === b[index])
+}
