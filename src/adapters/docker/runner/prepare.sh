@@ -63,7 +63,6 @@ await_preparation() {
 prepare_files() {
   # A second attempt to open the sandbox must never lower it.
   [ -f /.lh/fence ] || echo 0 >/.lh/fence
-  fill_reserve
   # The engine writes this file only where it manages the network, and tests open sockets on `localhost`.
   [ -s /etc/hosts ] ||
     printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n' >/etc/hosts
