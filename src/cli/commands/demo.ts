@@ -42,7 +42,7 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   }
   if (options.down !== true) {
     console.err(
-      ['what runs now', ...describeFacts(facts), 'stop it     longhaul down (or npm run demo -- --down)'].join('\n  '),
+      ['what runs now', ...describeFacts(facts), 'stop it     npx --no-install longhaul down'].join('\n  '),
     )
   }
   const later = options.down === true ? ' (stopped; longhaul up starts it again)' : ''
