@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'
 
 import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
@@ -129,13 +130,25 @@ for (const [what, evalScript, log] of HOSTILE_LOGS) {
   })
 }
 
-test('the evaluation puts a link in the place of its result: Grading.Failed, whatever it points to', async () => {
-  const input = gradeInput({ evalScript: 'ln -s /etc /.lh/grade/result', timeoutMs: 30_000 })
-  await assert.rejects(fixture.host.grade(input, never), (error: Error) => {
-    assert.equal(codeOf(error), 'Grading.Failed')
-    assert.match(error.message, /its type is "2"/)
-    return true
-  })
+test('the evaluation writes answers of its own to every output it can find: they are none', async () => {
+  const forged = 'printf "\\nlh1 %s ran 0 1\\nforged\\nlh1 %s\\n\\nlh1 %s\\n" guess guess guess'
+  const evalScript = `for fd in 0 1 2 3 4 5 6; do for p in 1 $PPID; do { ${forged} >/proc/$p/fd/$fd; } 2>/dev/null; done; done; exit 3`
+  const result = await grade({ evalScript, timeoutMs: 30_000 })
+  assert.deepEqual([result.kind, result.kind === 'ran' && result.exitCode], ['ran', 3])
+})
+
+test('the evaluation kills who waits for it: Grading.Failed', async () => {
+  const input = gradeInput({ evalScript: 'kill -9 -1; sleep 1', timeoutMs: 30_000 })
+  await assert.rejects(fixture.host.grade(input, never), { code: 'Grading.Failed' })
+})
+
+test('a patch, a script and a file of any size and any bytes arrive as they are', async () => {
+  const body = Buffer.from(Array.from({ length: 300_000 }, (_, index) => (index * 7 + (index >> 8)) % 256))
+  const files = { '/opt/deep/large.bin': body, '/opt/deep/small.bin': body.subarray(0, 5000), "/opt/it's": "a'b\n" }
+  const evalScript = `# ${'x'.repeat(70_000)}\nsha256sum /opt/deep/*.bin; cat "/opt/it's"; stat -c %a /eval.sh`
+  const { text } = await grade({ files, evalScript })
+  const sums = [body, body.subarray(0, 5000)].map((bytes) => createHash('sha256').update(bytes).digest('hex'))
+  assert.equal(text, `${sums[0]}  /opt/deep/large.bin\n${sums[1]}  /opt/deep/small.bin\na'b\n755\n`)
 })
 
 test('the evaluation floods its log: it is ended, and what comes out is bounded and has no end marker', async () => {

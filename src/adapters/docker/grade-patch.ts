@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 
 import type { Container } from 'dockerode'
 
@@ -8,13 +8,13 @@ import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
 import type { Engine } from './engine.ts'
-import { readGradeFiles } from './grade-files.ts'
+import { encodeGradeInput, gradeCommand } from './grade-input.ts'
+import { attachGrading, failed, type GradeOutput, type GradingStream } from './grade-output.ts'
 import { removeContainer } from './remove-container.ts'
 import { requireImage } from './require-image.ts'
-import { HOME, HOSTS_FILE, shellQuote, textFile } from './runner-files.ts'
-import { packScripts } from './runner-scripts.ts'
+import { HOSTS_FILE, shellQuote, textFile } from './runner-files.ts'
 import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
-import { packFiles } from './tar.ts'
+import type { FileToPack } from './tar.ts'
 
 /** Beyond the deadline inside: start, apply and a machine under load. */
 const OUTER_SLACK_MS = 60_000
@@ -33,17 +33,20 @@ export async function gradePatch(
     const digest = await requireImage({ engine: context.engine, ...input })
     const spec = gradingSpec(context, input, digest)
     const name = spec.name ?? ''
-    const files = packGradeFiles(input)
-    files.catch(() => undefined)
+    const mark = randomBytes(16).toString('hex')
+    let stream: GradingStream | null = null
     try {
       const container = await createAnew(engine, spec)
-      await container.putArchive(await files, { path: '/' })
+      const { text, archive } = await encodeGradeInput(gradeFiles(input), mark)
+      if (archive !== null) await container.putArchive(archive, { path: '/' })
+      stream = await attachGrading(container, text, mark)
       const startedAtMs = Date.now()
       await container.start()
-      await waitForEnd(container, input.timeoutMs + OUTER_SLACK_MS, signal)
+      const output = await answerInTime(container, stream, { timeoutMs: input.timeoutMs + OUTER_SLACK_MS, signal })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
-      return toResult(await readGradeFiles(container, input.output ?? 'merged'), { imageDigest: digest, machine })
+      return toResult(output, { imageDigest: digest, machine })
     } finally {
+      stream?.close()
       await removeContainer({ engine, name })
       context.cpus.give(name)
     }
@@ -51,7 +54,6 @@ export async function gradePatch(
 }
 
 function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {
-  const seconds = String(Math.ceil(input.timeoutMs / 1000))
   // Several patches of one episode may be graded at once, and one task gated by two runs: both are part of the name.
   const what = createHash('sha256')
     .update(`${input.run}\0`)
@@ -65,11 +67,12 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
     engine: context.engine,
     name,
     image: input.image,
-    command: ['/bin/sh', `${HOME}/bin/grade.sh`, seconds],
+    command: gradeCommand(Math.ceil(input.timeoutMs / 1000)),
     workingDir: input.repoDir,
     limits: limitsOnHost(context, input.limits),
     cpuset: context.cpus.take(name, input.limits.cpus),
     capabilities: 'default',
+    stdin: true,
     labels: {
       run: input.run,
       episode: input.episode,
@@ -95,18 +98,16 @@ async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>):
   return (await createOrAdopt({ engine, spec })).container
 }
 
-async function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
+function gradeFiles(input: GradeRunInput): FileToPack[] {
   const { applyCommands, resetCommand, lastCheck, files = {}, environment = {} } = input
   // Every word is quoted, so nothing in it is read by a shell: the same as running it without one.
   const command = (name: string, words: readonly string[]) => textFile(name, words.map(shellQuote).join(' '))
   const exports = Object.entries(environment).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
-  return packFiles([
+  return [
     { name: '.lh/', mode: 0o700 },
-    { name: '.lh/bin/', mode: 0o700 },
     { name: '.lh/grade/', mode: 0o700 },
     { name: '.lh/apply/', mode: 0o700 },
     HOSTS_FILE,
-    ...(await packScripts(['clock.sh', 'grade.sh'])),
     textFile('.lh/repository', input.repoDir),
     ...applyCommands.map((words, index) => command(`.lh/apply/${String(index).padStart(2, '0')}`, words)),
     ...(resetCommand === undefined ? [] : [command('.lh/reset', resetCommand)]),
@@ -116,10 +117,14 @@ async function packGradeFiles(input: GradeRunInput): Promise<Buffer> {
     { name: (input.patchPath ?? '/tmp/patch.diff').slice(1), body: input.patch, mode: 0o644 },
     ...Object.entries(files).map(([path, body]) => ({ name: path.slice(1), body: Buffer.from(body), mode: 0o644 })),
     { name: 'eval.sh', body: Buffer.from(input.evalScript), mode: 0o755 },
-  ])
+  ]
 }
 
-async function waitForEnd(container: Container, timeoutMs: number, signal: AbortSignal): Promise<void> {
+async function answerInTime(
+  container: Container,
+  stream: GradingStream,
+  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+): Promise<GradeOutput> {
   // An abort during the start has no listener yet, and a signal that is aborted already calls none.
   signal.throwIfAborted()
   const { promise: interrupted, reject } = Promise.withResolvers<never>()
@@ -127,13 +132,15 @@ async function waitForEnd(container: Container, timeoutMs: number, signal: Abort
   const timer = setTimeout(() => reject(stalled(container.id, timeoutMs)), timeoutMs)
   signal.addEventListener('abort', onAbort, { once: true })
   try {
-    const ended = container.wait()
-    ended.catch(() => undefined)
-    await Promise.race([ended, interrupted])
+    const output = await Promise.race([stream.answer, interrupted])
+    if (output !== null) return output
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', onAbort)
   }
+  // An engine that is gone says so here, and is another matter than a container that is.
+  await container.inspect()
+  throw failed('The grading container ended without a result')
 }
 
 function stalled(container: string, timeoutMs: number): LonghaulError {
@@ -145,20 +152,17 @@ function stalled(container: string, timeoutMs: number): LonghaulError {
 }
 
 function toResult(
-  { log, result }: { log: Uint8Array; result: string },
+  { words, log: merged, errors }: GradeOutput,
   facts: Pick<GradeRunResult, 'imageDigest' | 'machine'>,
 ): GradeRunResult {
-  const [kind, code, wall, peak = ''] = result.trim().split(' ')
+  const [kind, code, wall, peak = ''] = words
   const memory = /^\d+$/.test(peak) ? { peakMemoryBytes: Number(peak) } : {}
+  const log = errors.length === 0 ? merged : Buffer.concat([merged, errors])
   const common = { log, ...facts, wallMs: Number(wall), ...memory }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
   if (kind === 'timed-out') return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
-  throw new LonghaulError({
-    code: 'Grading.Failed',
-    message: 'The grading container left no result',
-    details: { result },
-  })
+  throw failed(`The grading container left no result that is known: ${words.join(' ')}`)
 }
 
 function machineOf(

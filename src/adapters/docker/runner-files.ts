@@ -1,9 +1,6 @@
 import type { ToolSettings } from '../../contracts/sandbox.types.ts'
 import type { FileToPack } from './tar.ts'
 
-/** Where everything of ours lies inside a container. */
-export const HOME = '/.lh'
-
 /** The engine writes this file only where it manages the network, and tests open sockets on `localhost`. */
 export const HOSTS_FILE: FileToPack = {
   name: 'etc/hosts',

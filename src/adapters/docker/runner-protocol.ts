@@ -44,7 +44,7 @@ export function encodeInit(settings: SandboxSettings | null): string {
 }
 
 /** Printable ASCII but for `\` and `@` as it is, every other byte as `\0ooo`, which any shell's `printf %b` restores. */
-function escapeBytes(bytes: Buffer): string {
+export function escapeBytes(bytes: Buffer): string {
   let text = ''
   for (const byte of bytes) {
     const plain = byte > 0x20 && byte < 0x7f && byte !== 0x5c && byte !== 0x40

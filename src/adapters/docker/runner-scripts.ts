@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
 import { shellQuote } from './runner-files.ts'
-import type { FileToPack } from './tar.ts'
 
 /** Variables of the exec that starts a runner, each with the scripts that it holds. They come with the request and not
  *  from the container's disk: what lies there may have been changed from inside. */
@@ -62,16 +61,6 @@ export async function readScript(name: string): Promise<string> {
 export async function leaseCommand(seconds: string, rounds: string): Promise<string[]> {
   const text = (await readScript('lease.sh')).replaceAll(/^#.*\n/gm, '').trimEnd()
   return ['/bin/sh', '-c', text, 'lease', seconds, rounds]
-}
-
-/** Scripts as files of `/.lh/bin`. */
-export async function packScripts(names: readonly string[]): Promise<FileToPack[]> {
-  const bodies = await Promise.all(names.map(readScript))
-  return names.map((name, index) => ({
-    name: `.lh/bin/${name}`,
-    body: Buffer.from(bodies[index] ?? ''),
-    mode: 0o700,
-  }))
 }
 
 async function joined(names: readonly string[]): Promise<string> {

@@ -41,9 +41,7 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
     if (options.down === true) console.err(describeDown(await stopLocalStack()))
   }
   if (options.down !== true) {
-    console.err(
-      ['what runs now', ...describeFacts(facts), 'stop it     npx --no-install longhaul down'].join('\n  '),
-    )
+    console.err(['what runs now', ...describeFacts(facts), 'stop it     npx --no-install longhaul down'].join('\n  '))
   }
   const later = options.down === true ? ' (stopped; longhaul up starts it again)' : ''
   if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}${later}`)

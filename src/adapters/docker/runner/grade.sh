@@ -1,29 +1,39 @@
-#!/bin/sh
-# Main process of a grading container: applies the patch, runs the evaluation, writes log and result, and ends. With it
-# ends every process of the container, so nothing needs to be killed and no deadline depends on the outside.
-# usage: grade.sh SECONDS
+# Rest of the main process of a grading container, behind `lh_mark=…` and what makes the files: applies the patch, runs the
+# evaluation, sends result and log, and ends. With it ends every process of the container, so no deadline depends on the outside.
+# argument: SECONDS
+exec 5>&1 </dev/null >/dev/null 2>&1
 cd "$(cat /.lh/repository)" || exit 1
-. /.lh/bin/clock.sh
 
-# finish KIND EXIT_CODE
+# finish KIND EXIT_CODE: the answer goes to whoever attached. The evaluation could write there as well, so it is ended first, and
+# has never heard of the mark.
 finish() {
   lh_now
   # Of the whole container: cgroup v2 where the kernel keeps it (5.19), v1; else nothing.
   peak=$(cat /sys/fs/cgroup/memory.peak 2>/dev/null || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null)
-  echo "$1 $2 $(((now - started) * 10)) $peak" >/.lh/grade/result.tmp
-  mv /.lh/grade/result.tmp /.lh/grade/result
+  kill -s KILL -- -1
+  {
+    printf '\nlh1 %s %s %s %s %s\n' "$lh_mark" "$1" "$2" "$(((now - started) * 10))" "$peak"
+    head -c 67108864 <&3
+    printf '\nlh1 %s\n' "$lh_mark"
+    head -c 67108864 <&4
+    printf '\nlh1 %s\n' "$lh_mark"
+  } >&5
   exit 0
 }
 
 # run FILE: the command that the file holds, already quoted
 run() {
   if [ -f /.lh/apart ]; then
-    eval "$(cat "$1")" </dev/null >>/.lh/grade/log 2>>/.lh/grade/errors
+    eval "$(cat "$1")" >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- 5>&-
   else
-    eval "$(cat "$1")" </dev/null >>/.lh/grade/log 2>&1
+    eval "$(cat "$1")" >>/.lh/grade/log 2>&1 3<&- 4<&- 5>&-
   fi
 }
 
+: >/.lh/grade/log
+: >/.lh/grade/errors
+# Open from here on: the evaluation may put something else in the place of the names.
+exec 3</.lh/grade/log 4</.lh/grade/errors
 . /.lh/environment
 lh_now
 started=$now
@@ -41,13 +51,10 @@ if [ "$code" -ne 0 ] && [ -f /.lh/last-check ] && run /.lh/last-check; then code
 
 # Where the streams stay apart, applying the patch is a part of the log.
 [ -f /.lh/apart ] || : >/.lh/grade/log
-: >>/.lh/grade/errors
-# Kept open: the evaluation may put something else in the place of the names.
-exec 3</.lh/grade/log 4</.lh/grade/errors
 if [ -f /.lh/apart ]; then
-  /bin/bash -c "$(cat /eval.sh)" </dev/null >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- &
+  /bin/bash -c "$(cat /eval.sh)" >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- 5>&- &
 else
-  /bin/bash -c '/bin/bash /eval.sh 2>&1' </dev/null >>/.lh/grade/log 2>&1 3<&- 4<&- &
+  /bin/bash -c '/bin/bash /eval.sh 2>&1' >>/.lh/grade/log 2>&1 3<&- 4<&- 5>&- &
 fi
 evaluation=$!
 (
@@ -63,7 +70,7 @@ evaluation=$!
   # By a file and not by a signal alone: the evaluation may end by itself at the same moment.
   : >/.lh/grade/overdue
   kill -s KILL "$evaluation"
-) </dev/null >/dev/null 2>&1 &
+) 5>&- &
 wait "$evaluation"
 code=$?
 if [ -f /.lh/grade/overdue ]; then finish timed-out "$code"; fi

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createGradeReader, MAX_LOG_BYTES } from './grade-output.ts'
+
+const MARK = 'f00d'
+const answer = (log: string, errors = ''): Buffer =>
+  Buffer.from(`\nlh1 ${MARK} ran 1 250 4096\n${log}\nlh1 ${MARK}\n${errors}\nlh1 ${MARK}\n`, 'latin1')
+
+for (const size of [1, 7, 64, 100_000]) {
+  test(`an answer that comes in pieces of ${size} bytes is whole with the last one`, () => {
+    const read = createGradeReader(MARK)
+    const bytes = Buffer.concat([Buffer.from('noise\nlh1 guess ran 0 1\n'), answer('caf\xe9\nlh1 \n\n', 'oh\n')])
+    for (let start = 0; start < bytes.length - size; start += size) {
+      assert.equal(read(bytes.subarray(start, start + size)), null)
+    }
+    const rest = (Math.ceil(bytes.length / size) - 1) * size
+    const output = read(bytes.subarray(rest))
+    assert.ok(output !== null && output !== 'too-long')
+    assert.deepEqual(output.words, ['ran', '1', '250', '4096'])
+    assert.equal(output.log.toString('latin1'), 'caf\xe9\nlh1 \n\n')
+    assert.equal(output.errors.toString(), 'oh\n')
+  })
+}
+
+test('two empty logs, and a kernel that tells no memory', () => {
+  const output = createGradeReader(MARK)(Buffer.from(`\nlh1 ${MARK} timed-out 137 9 \n\nlh1 ${MARK}\n\nlh1 ${MARK}\n`))
+  assert.ok(output !== null && output !== 'too-long')
+  assert.deepEqual([output.words, output.log.length, output.errors.length], [['timed-out', '137', '9'], 0, 0])
+})
+
+test('what comes before the answer is not kept, what is longer than an answer is refused', () => {
+  const read = createGradeReader(MARK)
+  const flood = Buffer.alloc(MAX_LOG_BYTES, 'x')
+  for (let times = 0; times < 4; times += 1) assert.equal(read(flood), null)
+  assert.equal(read(Buffer.from(`\nlh1 ${MARK} ran 0 1 1\n`)), null)
+  assert.equal(read(flood), null)
+  assert.equal(read(flood), null)
+  assert.equal(read(flood), 'too-long')
+})
