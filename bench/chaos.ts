@@ -8,13 +8,15 @@
  * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
  */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { startChaosStack, type ChaosStack, needsChaos } from '../test/support/chaos/chaos-stack.ts'
 import { faultNamed, FAULTS } from '../test/support/chaos/faults.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
+import { interruption } from './support/interruption.ts'
+import { readKept } from './support/kept-results.ts'
 import { commit, versions } from './support/versions.ts'
 
 const { values } = parseArgs({
@@ -40,8 +42,7 @@ if (needsChaos !== false) {
 }
 const faults = values.faults === undefined ? FAULTS : values.faults.split(',').map(faultNamed)
 
-const interrupt = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+const interrupted = interruption()
 
 /** Checkpoints of trainings fill the artifact disk, which is memory. */
 const SEEDS_A_STACK = 20
@@ -49,7 +50,7 @@ const SEEDS_A_STACK = 20
 const OUTAGE_MS = 60_000
 let next = first
 const quiet: QuietRuns = new Map()
-const kept = values.continue.map((file) => readResults(file))
+const kept = values.continue.map((file) => readKept<{ reports: SeedReport[]; minutes: number; engine: string }>(file))
 const reports: SeedReport[] = kept
   .flatMap((one) => one.reports)
   .filter(({ seed }) => seed >= first && seed < first + seeds)
@@ -70,7 +71,7 @@ async function playLane(): Promise<void> {
   let stack: ChaosStack | null = null
   let played = 0
   try {
-    while (next < first + seeds && !interrupt.signal.aborted) {
+    while (next < first + seeds && !interrupted.aborted) {
       const seed = next++
       if (done.has(seed)) continue
       const plan = planSeed(seed, faults)
@@ -127,18 +128,4 @@ function line({ seed, kind, cells, episodes, turns, sampledAgain, wallS, violati
   if (found.length === 0) return `seed ${seed}: ${facts}: ok`
   const again = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}`
   return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${again}`
-}
-
-/** @throws where the file is of another commit: its seeds say nothing about this one */
-function readResults(file: string): { reports: SeedReport[]; minutes: number; engine: string } {
-  const found = JSON.parse(readFileSync(file, 'utf8')) as {
-    commit?: string
-    reports: SeedReport[]
-    minutes: number
-    engine: string
-  }
-  if (found.commit === commit()) return found
-  throw new Error(
-    `${file} was played at commit ${found.commit ?? 'unknown'}, this is ${commit()}: play its seeds again`,
-  )
 }

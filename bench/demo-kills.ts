@@ -9,7 +9,7 @@
  * are written after each run; `--continue` keeps those of a file, its undisturbed run among them, whose records this machine still has.
  * Exit 1 when anything was violated, 2 where a run could not be played.
  */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { checkLedger } from '../src/activities/artifacts/check-ledger.ts'
@@ -19,6 +19,8 @@ import { killAnyRole, type RoleKilled } from '../test/support/kill/kill-any-role
 import { type PipelineWorld, worldOf } from '../test/support/pipeline-world.ts'
 import { runRecipe } from '../test/support/run-recipe.ts'
 import { episodesOf, leftovers, recipeOf } from '../test/support/run-records.ts'
+import { interruption } from './support/interruption.ts'
+import { readKept } from './support/kept-results.ts'
 import { commit, versions } from './support/versions.ts'
 
 /** Far beyond the demo's quarter of an hour: under kills an episode waits for heartbeats that were missed. */
@@ -51,22 +53,21 @@ if (!Number.isInteger(times) || times < 1 || !(every >= 1) || !Number.isInteger(
   process.exit(1)
 }
 
-const interrupt = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+const interrupted = interruption()
 
+const runs: PlayedRun[] = readRuns(values.continue)
 const stack = await startStack({
   name: 'bench-demo-kills',
   home: join(stackPaths().dataDir, '..', '..'),
-  signal: interrupt.signal,
+  signal: interrupted,
 })
-const runs: PlayedRun[] = readKept(values.continue)
 const failures: { seed: number | null; message: string }[] = []
 try {
   const world = await worldOf(stack)
   try {
     const kept = runs.find(({ seed }) => seed === null)
     const identities = kept === undefined ? await play(world, null, new Set()) : await identitiesOf(world, kept.run)
-    for (let seed = first; seed < first + times && !interrupt.signal.aborted; seed++) {
+    for (let seed = first; seed < first + times && !interrupted.aborted; seed++) {
       if (!runs.some((run) => run.seed === seed)) await play(world, seed, identities)
     }
   } catch (error) {
@@ -99,11 +100,11 @@ function summarize(): Record<string, unknown> & { violations: number } {
 }
 
 /** @throws where the file is of another commit or recipe: its runs say nothing about these */
-function readKept(file: string | undefined): PlayedRun[] {
+function readRuns(file: string | undefined): PlayedRun[] {
   if (file === undefined) return []
-  const found = JSON.parse(readFileSync(file, 'utf8')) as { commit?: string; recipe: string; runs: PlayedRun[] }
-  if (found.commit === commit() && found.recipe === values.recipe) return found.runs
-  throw new Error(`${file} holds ${found.recipe} at commit ${found.commit ?? 'unknown'}: play its runs again`)
+  const { recipe, runs: found } = readKept<{ recipe: string; runs: PlayedRun[] }>(file)
+  if (recipe === values.recipe) return found
+  throw new Error(`${file} holds runs of ${recipe}, not of ${values.recipe}: play them again`)
 }
 
 async function identitiesOf({ store }: PipelineWorld, run: string): Promise<Set<string>> {
@@ -124,7 +125,7 @@ async function play(world: PipelineWorld, seed: number | null, expected: Readonl
     connection: world.connection,
     input: { recipe: values.recipe },
     limitMs: LIMIT_MS,
-    signal: interrupt.signal,
+    signal: interrupted,
     say: console.error,
   }).finally(() => over.abort())
   const killed = await kills

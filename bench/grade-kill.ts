@@ -6,16 +6,11 @@
  *
  * Exit 1 when something was violated.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { stackPaths } from '../src/stack/paths.ts'
-import { startStack } from '../src/stack/start-stack.ts'
 import { playGradeKill } from '../test/support/grade-kill/play-grade-kill.ts'
-import { buildLayoutImages, layoutTasks, removeLayoutImages } from '../test/support/layouts/layout-tasks.ts'
-import { worldOf } from '../test/support/pipeline-world.ts'
-import { versions } from './support/versions.ts'
+import { playOnLayouts } from './support/layout-bench.ts'
+import { wholeNumbers } from './support/whole-numbers.ts'
 
 const { values } = parseArgs({
   options: {
@@ -25,45 +20,15 @@ const { values } = parseArgs({
     out: { type: 'string' },
   },
 })
-const [kills, series] = [values.kills, values.series].map(Number) as [number, number]
-if (![kills, series].every((value) => Number.isInteger(value) && value > 0)) {
-  console.error('Expected --kills and --series to be whole numbers above 0')
-  process.exit(1)
-}
+const { json, out, ...numbers } = values
+const { kills, series } = wholeNumbers(numbers)
+const recipesDir = join(import.meta.dirname, '../recipes')
 
-const interrupt = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
-
-const home = mkdtempSync(join(tmpdir(), 'longhaul-grade-kill-'))
-const { cacheDir } = stackPaths()
-try {
-  const stack = await startStack({ name: `grade-kill-${process.pid}`, home, quiet: true, signal: interrupt.signal })
-  try {
-    const world = await worldOf(stack)
-    const tasks = layoutTasks({ series })
-    try {
-      await buildLayoutImages({ engine: world.engine, cacheDir: join(cacheDir, 'images'), tasks })
-      const report = await playGradeKill({
-        world,
-        tasks,
-        kills,
-        recipesDir: join(import.meta.dirname, '../recipes'),
-        limitMs: 20 * 60_000,
-        say: console.error,
-      })
-      const facts = { bench: 'grade-kill', date: new Date().toISOString(), ...versions(), ...report }
-      const text = `${JSON.stringify(facts, null, 2)}\n`
-      if (values.out !== undefined) writeFileSync(values.out, text)
-      if (values.json) process.stdout.write(text)
-      else console.log(`${report.tasks} tasks, ${report.kills.length} kills: ${report.violations.length} violations`)
-      process.exitCode = report.violations.length > 0 ? 1 : 0
-    } finally {
-      await removeLayoutImages({ engine: world.engine, tasks })
-      await world.close()
-    }
-  } finally {
-    await stack.stop()
-  }
-} finally {
-  rmSync(home, { recursive: true, force: true })
-}
+await playOnLayouts({
+  bench: 'grade-kill',
+  series,
+  json,
+  out,
+  play: ({ world, tasks }) =>
+    playGradeKill({ world, tasks, kills, recipesDir, limitMs: 20 * 60_000, say: console.error }),
+})

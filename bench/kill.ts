@@ -12,6 +12,7 @@ import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../src/stack/start-stack.ts'
 import { playKillScenario, type KillReport } from '../test/support/kill/kill-scenario.ts'
 import { worldOf } from '../test/support/pipeline-world.ts'
+import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 
 const { values } = parseArgs({
@@ -29,20 +30,19 @@ if (!Number.isInteger(times) || times < 1 || !Number.isInteger(first)) {
   process.exit(1)
 }
 
-const interrupt = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+const interrupted = interruption()
 
 const stack = await startStack({
   name: 'bench-kill',
   home: join(stackPaths().dataDir, '..', '..'),
-  signal: interrupt.signal,
+  signal: interrupted,
 })
 const reports: KillReport[] = []
 const failures: { seed: number; message: string }[] = []
 try {
   const world = await worldOf(stack)
   try {
-    for (let seed = first; seed < first + times && !interrupt.signal.aborted; seed++) {
+    for (let seed = first; seed < first + times && !interrupted.aborted; seed++) {
       const report = await playKillScenario({ world, seed, say: console.error }).catch((error: unknown) => {
         failures.push({ seed, message: error instanceof Error ? error.message : String(error) })
         return null

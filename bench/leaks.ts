@@ -11,7 +11,9 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { withLeakStack } from '../test/support/leaks/leak-stack.ts'
 import { playLeaks } from '../test/support/leaks/play-leaks.ts'
+import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
+import { wholeNumbers } from './support/whole-numbers.ts'
 
 const { values } = parseArgs({
   options: {
@@ -22,24 +24,19 @@ const { values } = parseArgs({
     out: { type: 'string' },
   },
 })
-const [kills, seed, leaseS] = [values.kills, values.seed, values.lease].map(Number) as [number, number, number]
-if (![kills, seed, leaseS].every((value) => Number.isInteger(value) && value > 0)) {
-  console.error('Expected --kills, --seed and --lease to be whole numbers above 0')
-  process.exit(1)
-}
+const { json, out, ...numbers } = values
+const { kills, seed, lease: leaseS } = wholeNumbers(numbers)
 
-const interrupt = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+const signal = interruption()
 
 const home = mkdtempSync(join(tmpdir(), 'longhaul-leaks-'))
 try {
-  const { signal } = interrupt
   const report = await withLeakStack({ name: `bench-leaks-${process.pid}`, home, signal }, (world) =>
     playLeaks({ world, kills, seed, leaseS, quietEpisodes: 30, say: console.error, signal }),
   )
   const text = `${JSON.stringify({ bench: 'leaks', date: new Date().toISOString(), ...versions(), ...report }, null, 2)}\n`
-  if (values.out !== undefined) writeFileSync(values.out, text)
-  if (values.json) process.stdout.write(text)
+  if (out !== undefined) writeFileSync(out, text)
+  if (json) process.stdout.write(text)
   else console.log(`${report.kills} kills, ${report.containersSeen} containers, ${report.leaks.length} leaks`)
   process.exitCode = report.leaks.length > 0 ? 1 : 0
 } finally {
