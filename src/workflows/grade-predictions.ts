@@ -18,12 +18,12 @@ import type {
   GradePredictionsResult,
   GradingProgress,
   OpenedGrading,
-  RunProgress,
 } from '../contracts/workflows.types.ts'
 import { isLostToInfrastructure } from '../domain/grading-rules.ts'
 import { artifacts, control, grading, slowControl } from './activity-proxies.ts'
 import { decideAfter, failRun, withCode } from './failures.ts'
-import { blockersQuery, pauseUpdate, progressQuery, resumeUpdate, type RunControl, whilePaused } from './run-control.ts'
+import { RunBoard } from './run-board.ts'
+import { pauseUpdate, resumeUpdate, type RunControl, whilePaused } from './run-control.ts'
 import { rootIdentity } from './resolve-run.ts'
 import { attributes } from './search-attributes.ts'
 import { sideBySide } from './side-by-side.ts'
@@ -65,31 +65,34 @@ function open(input: GradePredictionsInput): Promise<OpenedGrading> {
   return slowControl.openGrading({ ...request, ...rootIdentity() })
 }
 
-/** The state of one grading run as people see and steer it. */
+/** One grading run, and how people steer it. */
 class Grading {
   #opened: OpenedGrading | null
   #next: number
   readonly #counts: GradingProgress
   readonly #steering: RunControl
-  #phase = 'reading predictions and tasks'
-  #since = workflowInfo().runStartTime
-  #pausedSince: Date | null
-  #failure: string | null = null
+  readonly #board: RunBoard
 
   constructor({ opened, from, counts, paused }: GradePredictionsInput) {
     this.#opened = opened ?? null
     this.#next = from ?? 0
     this.#counts = { ...(counts ?? { resolved: 0, unresolved: 0, couldNotGrade: 0, failure: null }) }
     this.#steering = { paused: paused ?? false, stopAfterIteration: null }
-    this.#pausedSince = this.#steering.paused ? workflowInfo().runStartTime : null
-    setHandler(progressQuery, () => this.#progress())
-    setHandler(blockersQuery, () => this.#waits())
-    setHandler(pauseUpdate, () => this.#steer(true))
-    setHandler(resumeUpdate, () => this.#steer(false))
+    this.#board = new RunBoard({
+      steering: this.#steering,
+      phase: 'reading predictions and tasks',
+      since: workflowInfo().runStartTime,
+      run: opened?.run ?? null,
+      doing: (phase) => this.#doing(phase),
+      details: () => this.#details(),
+    })
+    setHandler(pauseUpdate, () => this.#board.steer({ paused: true }))
+    setHandler(resumeUpdate, () => this.#board.steer({ paused: false }))
   }
 
   begin(opened: OpenedGrading): void {
     this.#opened = opened
+    this.#board.name(opened.run)
     upsertMemo({ run: opened.run })
     upsertSearchAttributes([{ key: attributes.run, value: opened.run }])
     this.enter(`grading ${opened.name}`)
@@ -109,7 +112,7 @@ class Grading {
         this.#count(await gradeOne(run, this.#next++))
         refuseHopeless(this.#counts)
       } finally {
-        this.#show()
+        this.#board.show()
       }
       return true
     }
@@ -118,14 +121,12 @@ class Grading {
   }
 
   enter(phase: string): void {
-    this.#phase = phase
-    this.#since = new Date()
-    this.#show()
+    this.#board.enter(phase)
   }
 
   end({ graded, official }: ClosedGrading): void {
     if (graded !== null) upsertSearchAttributes([{ key: attributes.resolvedRate, value: graded.mean }])
-    this.#phase = 'done'
+    this.enter('done')
     log.info('grading done', { resolved: this.#counts.resolved, couldNotGrade: this.#counts.couldNotGrade })
     setCurrentDetails(
       [
@@ -137,8 +138,7 @@ class Grading {
   }
 
   fail(error: Error): void {
-    this.#failure = error.message
-    this.#show()
+    this.#board.fail(error.message)
   }
 
   #count(verdict: ShortVerdict): void {
@@ -148,61 +148,18 @@ class Grading {
     if (isLostToInfrastructure(verdict)) this.#counts.failure = verdict.reason
   }
 
-  #steer(paused: boolean): RunProgress {
-    this.#steering.paused = paused
-    this.#pausedSince = paused ? (this.#pausedSince ?? new Date()) : null
-    this.#show()
-    return this.#progress()
-  }
-
-  #doing(): string {
-    if (this.#opened === null || this.#next === 0) return this.#phase
+  #doing(phase: string): string {
+    if (this.#opened === null || this.#next === 0) return phase
     const { resolved, unresolved, couldNotGrade } = this.#counts
-    return `${this.#phase}: ${resolved + unresolved + couldNotGrade} of ${this.#opened.patches} patches`
+    return `${phase}: ${resolved + unresolved + couldNotGrade} of ${this.#opened.patches} patches`
   }
 
-  #progress(): RunProgress {
-    return {
-      run: this.#opened?.run ?? null,
-      phase: this.#phase === 'done' ? 'done' : this.#doing(),
-      paused: this.#steering.paused,
-      stopAfterIteration: null,
-      scores: [],
-      waitingFor: this.#phase === 'done' ? null : { what: this.#phase, since: this.#since.toISOString() },
-    }
-  }
-
-  #waits() {
-    const run = this.#opened?.run ?? null
-    if (this.#phase === 'done') return { run, waits: [] }
-    const { workflowId } = workflowInfo()
-    const work = {
-      on: { kind: 'workflow', name: workflowId } as const,
-      doing: this.#doing(),
-      since: this.#since.toISOString(),
-      toDo: null,
-    }
-    if (this.#pausedSince === null) return { run, waits: [work] }
-    const pause = {
-      on: { kind: 'person', name: 'whoever paused it' } as const,
-      doing: `paused, ${this.#doing()}`,
-      since: this.#pausedSince.toISOString(),
-      toDo: `longhaul run resume ${run ?? workflowId}`,
-    }
-    return { run, waits: [pause, work] }
-  }
-
-  #show(): void {
-    const notes = [
-      `**${this.#opened?.run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
-      this.#pausedSince === null
-        ? ''
-        : `**waits for a person**: paused since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
-      this.#failure === null ? '' : `**failed**: ${this.#failure}`,
+  #details(): string[] {
+    const { failure } = this.#counts
+    return [
       table(this.#counts, this.#opened),
-      this.#counts.failure === null ? '' : `The last one kept from a verdict met ${this.#counts.failure}.`,
+      failure === null ? '' : `The last one kept from a verdict met ${failure}.`,
     ]
-    setCurrentDetails(notes.filter((note) => note !== '').join('\n\n'))
   }
 }
 

@@ -5,13 +5,11 @@ import {
   condition,
   executeChild,
   ParentClosePolicy,
-  setCurrentDetails,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
-import type { WorkflowWait, WorkflowWaits } from '../contracts/waits.types.ts'
 import type {
   PreparedSuite,
   ResolvedRun,
@@ -27,13 +25,11 @@ import { gateAsChild } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
 import { resolveRun } from './resolve-run.ts'
+import { RunBoard } from './run-board.ts'
 import {
-  blockersQuery,
   passOn,
   alarmSignal,
   pauseUpdate,
-  type RunAlarm,
-  progressQuery,
   resumeUpdate,
   type RunControl,
   stopAfterIterationUpdate,
@@ -50,7 +46,6 @@ export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgen
   const job = new TrainingRun()
   try {
     const plan = await resolveRun('train', { ...input, recipe: input.recipe ?? 'demo' })
-    job.begin(plan)
     try {
       return await job.play(plan)
     } finally {
@@ -64,26 +59,26 @@ export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgen
   }
 }
 
-/** The state of one run as people see and steer it. */
+/** One run from its plan to its report, and how people steer it on the way. */
 class TrainingRun {
   readonly #steering: RunControl = { paused: false, stopAfterIteration: null }
   readonly #scores: StageScore[] = []
-  #run: string | null = null
-  #phase = 'resolving the recipe'
-  #since = workflowInfo().startTime
+  readonly #board = new RunBoard({
+    steering: this.#steering,
+    phase: 'resolving the recipe',
+    since: workflowInfo().startTime,
+    scores: this.#scores,
+    openChild: () => this.#openStage,
+    details: (run) => this.#details(run),
+  })
   #openStage: string | null = null
-  #pausedSince: Date | null = null
-  /** What paused the run, where no person did. */
-  #alarm: string | null = null
-  #failure: string | null = null
   /** Seconds by phase; a phase entered twice adds up. */
   readonly #durations: Record<string, number> = {}
   #timer: { name: string; since: number } = { name: 'resolve', since: Date.now() }
 
   constructor() {
-    setHandler(progressQuery, () => this.#progress())
-    setHandler(blockersQuery, () => this.#waits())
-    setHandler(alarmSignal, (alarm) => this.#holdForAlarm(alarm))
+    // The stage that sends it has paused itself already.
+    setHandler(alarmSignal, (alarm) => this.#board.holdForAlarm(alarm))
     setHandler(pauseUpdate, () => this.#steer({ paused: true }))
     setHandler(resumeUpdate, () => this.#steer({ paused: false }))
     setHandler(stopAfterIterationUpdate, ({ iteration }) => this.#steer({ stopAfterIteration: iteration }), {
@@ -94,21 +89,17 @@ class TrainingRun {
     })
   }
 
-  begin(plan: ResolvedRun): void {
-    this.#run = plan.run
-  }
-
   fail(error: unknown): void {
-    this.#failure = withCode(error).message
-    this.#show()
+    this.#board.fail(withCode(error).message)
   }
 
   async play(plan: ResolvedRun): Promise<TrainAgentResult> {
+    this.#board.name(plan.run)
     const heldOut = await this.#prepare(plan, 'heldOut')
     const train = plan.rft || plan.stages.length > 0 ? await this.#prepare(plan, 'train') : null
 
     this.#time('publish')
-    this.#enter('publishing the base policy')
+    this.#board.enter('publishing the base policy')
     let policy = await control.resolvePolicy({ run: plan.run, policy: 'base' })
     await publishing.publishPolicy({ run: plan.run, policy })
     await this.#evaluate(plan, 'base', policy)
@@ -128,10 +119,10 @@ class TrainingRun {
 
   async #prepare(plan: ResolvedRun, which: 'train' | 'heldOut'): Promise<PreparedSuite> {
     this.#time('prepare')
-    this.#enter(`preparing the ${which === 'train' ? 'training' : 'held-out'} suite`)
+    this.#board.enter(`preparing the ${which === 'train' ? 'training' : 'held-out'} suite`)
     const suite = await slowControl.prepareSuite({ run: plan.run, which })
     this.#time('gate')
-    this.#enter(`gating ${suite.tasks} tasks of ${suite.name}`)
+    this.#board.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
     await gateAsChild({ plan, suite })
     return suite
   }
@@ -147,7 +138,7 @@ class TrainingRun {
     })
     const { passAt1, sem, tasks, attempts } = result
     this.#scores.push({ name, policy: policy.version, passAt1, sem, tasks, attempts })
-    this.#show()
+    this.#board.show()
   }
 
   async #fineTune(plan: ResolvedRun, suite: PreparedSuite, policy: PolicyRef): Promise<PolicyRef> {
@@ -185,12 +176,12 @@ class TrainingRun {
   async #finish(plan: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
     const { run } = plan
     const last = this.#scores.at(-1)
-    this.#enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
+    this.#board.enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
     if (last !== undefined) await control.promote({ run, policy, score: last })
-    this.#enter('writing the report')
+    this.#board.enter('writing the report')
     this.#time('report')
     const { html } = await artifacts.writeReport({ run, durations: this.#durations })
-    this.#enter('done')
+    this.#board.enter('done')
     return { run, policy: policy.version, stages: this.#scores, report: html }
   }
 
@@ -204,33 +195,16 @@ class TrainingRun {
   }
 
   async #steer(change: Partial<RunControl>): Promise<RunProgress> {
-    Object.assign(this.#steering, change)
-    if (!this.#steering.paused) this.#alarm = null
-    this.#pausedSince = this.#steering.paused ? (this.#pausedSince ?? new Date()) : null
-    this.#show()
+    this.#board.steer(change)
     await passOn(this.#openStage, this.#steering)
-    return this.#progress()
-  }
-
-  /** The stage that sent it has paused itself already. */
-  #holdForAlarm({ stage, iteration, why }: RunAlarm): void {
-    this.#alarm = `${stage}, iteration ${iteration}: ${why}`
-    this.#steering.paused = true
-    this.#pausedSince ??= new Date()
-    this.#show()
+    return this.#board.progress()
   }
 
   /** Between stages a pause holds here; inside a stage it holds there. */
   async #hold(phase: string): Promise<void> {
-    if (this.#steering.paused) this.#enter(`paused before ${phase}`)
+    if (this.#steering.paused) this.#board.enter(`paused before ${phase}`)
     await whilePaused(this.#steering)
-    this.#enter(phase)
-  }
-
-  #enter(phase: string): void {
-    this.#phase = phase
-    this.#since = new Date()
-    this.#show()
+    this.#board.enter(phase)
   }
 
   #time(name: string): void {
@@ -240,53 +214,14 @@ class TrainingRun {
     this.#timer = { name, since: now }
   }
 
-  #progress(): RunProgress {
-    return {
-      run: this.#run,
-      phase: this.#phase,
-      paused: this.#steering.paused,
-      stopAfterIteration: this.#steering.stopAfterIteration,
-      scores: this.#scores,
-      waitingFor: this.#phase === 'done' ? null : { what: this.#phase, since: this.#since.toISOString() },
-    }
-  }
-
-  #waits(): WorkflowWaits {
-    const waits: WorkflowWait[] = []
-    const run = this.#run ?? workflowInfo().workflowId
-    if (this.#pausedSince !== null) {
-      const since = this.#pausedSince.toISOString()
-      waits.push({
-        on: { kind: 'person', name: this.#alarm === null ? 'whoever paused it' : 'whoever judges the alarm' },
-        doing: this.#alarm === null ? `paused, ${this.#phase}` : `paused by an alarm, ${this.#alarm}`,
-        since,
-        toDo:
-          this.#alarm === null
-            ? `longhaul run resume ${run}`
-            : `look at the policy server and at longhaul report ${run}; then longhaul run resume ${run}, or longhaul run stop ${run}`,
-      })
-    }
-    if (this.#phase !== 'done') {
-      const name = this.#openStage ?? workflowInfo().workflowId
-      waits.push({ on: { kind: 'workflow', name }, doing: this.#phase, since: this.#since.toISOString(), toDo: null })
-    }
-    return { run: this.#run, waits }
-  }
-
-  #show(): void {
+  #details(run: string | null): string[] {
     const rows = this.#scores.map(
       ({ name, policy, passAt1, sem, tasks, attempts }) =>
         `| ${name} | ${policy} | ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} | ${tasks} | ${attempts} |`,
     )
-    const table = ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n')
-    const notes = [
-      `**${this.#run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
-      this.#pausedSince === null
-        ? ''
-        : `**waits for a person**: paused ${this.#alarm === null ? '' : `by an alarm (${this.#alarm}) `}since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
-      this.#failure === null ? '' : `**failed**: ${this.#failure}`,
-      this.#run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${this.#run}\``,
+    return [
+      run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${run}\``,
+      ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n'),
     ]
-    setCurrentDetails([...notes.filter((note) => note !== ''), table].join('\n\n'))
   }
 }
