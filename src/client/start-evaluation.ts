@@ -1,20 +1,11 @@
 import type { EvaluateInput, EvaluateResult } from '../contracts/workflows.types.ts'
-import type { LonghaulConnection } from './connect.ts'
-import { borrowConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
-import { startRoot } from './start-root.ts'
+import type { RunHandle } from './run-handle.ts'
+import { type StartOptions, startRun } from './start-run.ts'
 
-export interface StartEvaluationInput extends Omit<EvaluateInput, 'child'> {
-  /** @default one from the environment, closed by the handle's `close` */
-  connection?: LonghaulConnection
-  /** Start a new evaluation although the same request is under way. @default false */
-  fresh?: boolean
-}
+export interface StartEvaluationInput extends Omit<EvaluateInput, 'child'>, StartOptions {}
 
 /** Evaluates a policy on the recipe's held-out suite, or joins the same request under way. */
-export async function startEvaluation(input: StartEvaluationInput = {}): Promise<RunHandle<EvaluateResult>> {
-  const { connection: given, fresh = false, ...rest } = input
-  const { connection, ownsConnection } = await borrowConnection(given)
-  const recipe = rest.recipe ?? 'nightly'
-  const started = await startRoot({ connection, type: 'evaluate', input: { ...rest, recipe }, recipe, fresh })
-  return makeRunHandle<EvaluateResult>({ connection, ownsConnection, ...started })
+export function startEvaluation(input: StartEvaluationInput = {}): Promise<RunHandle<EvaluateResult>> {
+  const recipe = input.recipe ?? 'nightly'
+  return startRun({ type: 'evaluate', name: recipe, request: { ...input, recipe } })
 }
