@@ -13,9 +13,9 @@ export {
   listSchedules,
   type ScheduleChange,
   type ScheduleInput,
-  type ScheduleSettings,
   triggerSchedule,
 } from './schedules.ts'
+export type { ScheduleSettings } from './schedule-settings.ts'
 export { startEvaluation, type StartEvaluationInput } from './start-evaluation.ts'
 export { startGrading, type StartGradingInput } from './start-grading.ts'
 export { startGate, type StartGateInput } from './start-gate.ts'
