@@ -10,7 +10,7 @@ import { createDirectoryStore } from '../../src/adapters/artifacts/directory-sto
 import { toSandboxError } from '../../src/adapters/docker/engine-errors.ts'
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import { adviceFor } from '../../src/client/blockers/advice.ts'
-import { CHECKS } from '../../src/stack/doctor-checks.ts'
+import { WORK_CHECKS } from '../../src/stack/doctor/work-checks.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 
 const skip = process.getuid?.() === 0 ? false : 'needs root: mounts a file system'
@@ -40,7 +40,7 @@ test("the store's disk is full: Artifact.OutOfDisk, tried again, nothing half wr
   assert.equal(await store.read('big'), null)
   mkdirSync(join(folder, 'rest'))
   assert.throws(() => writeFileSync(join(folder, 'rest', 'filler'), bytes), { code: 'ENOSPC' })
-  const check = CHECKS.find(({ name }) => name === 'store')
+  const check = WORK_CHECKS.find(({ name }) => name === 'store')
   const finding = await check?.run({ ...stackPaths(), artifactsDir })
   assert.equal(finding?.level, 'fail')
   assert.match(`${finding?.value} ${finding?.fix}`, /Artifact\.OutOfDisk.*free disk/)

@@ -10,7 +10,7 @@ export function addDoctor(program: Command, { console, exit }: CommandContext): 
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul doctor', 'longhaul doctor --json | jq .level'))
     .action(async ({ json }: { json?: true }) => {
-      const { doctor, doctorLines } = await import('../../stack/doctor.ts')
+      const { doctor, doctorLines } = await import('../../stack/doctor/doctor.ts')
       const result = await doctor()
       if (json === true) console.record(result)
       else console.out(doctorLines(result).join('\n'))

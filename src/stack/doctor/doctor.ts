@@ -1,6 +1,12 @@
-import { toLonghaulError } from '../contracts/errors.ts'
-import { type Check, CHECKS, type Level } from './doctor-checks.ts'
-import { stackPaths } from './paths.ts'
+import { toLonghaulError } from '../../contracts/errors.ts'
+import { stackPaths } from '../paths.ts'
+import { DOCKER_CHECKS } from './docker-checks.ts'
+import type { Check, CheckDefinition, Level } from './finding.ts'
+import { RUNTIME_CHECKS } from './runtime-checks.ts'
+import { TEMPORAL_CHECKS } from './temporal-checks.ts'
+import { WORK_CHECKS } from './work-checks.ts'
+
+const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECKS, ...DOCKER_CHECKS, ...WORK_CHECKS]
 
 /** Every check is bounded, and the whole is promised within 20 s. */
 const CHECK_TIMEOUT_MS = 18_000

@@ -1,0 +1,90 @@
+import { type BaseImageIdentity, readBaseImageRecipe } from '../../adapters/docker/base-image-recipe.ts'
+import { mayLimitDisk } from '../../adapters/docker/disk-limit.ts'
+import { connectEngine, type Engine } from '../../adapters/docker/engine.ts'
+import { imageExists } from '../../adapters/docker/images.ts'
+import { toLonghaulError } from '../../contracts/errors.ts'
+import type { StackPaths } from '../paths.ts'
+import { findEngine } from '../setup/engine.ts'
+import { engineFiles, engineRuns } from '../setup/private-engine.ts'
+import { findProgram, mayInstallPackages } from '../setup/system-packages.ts'
+import { type CheckDefinition, fail, type Finding, ok, warn } from './finding.ts'
+import { findImageRoom, findLeftovers } from './sandboxes.ts'
+
+export const DOCKER_CHECKS: readonly CheckDefinition[] = [
+  { group: 'docker', name: 'engine', why: 'each episode runs in containers', run: checkEngine },
+  {
+    group: 'docker',
+    name: 'storage',
+    why: 'without overlay2 each container copies its whole image',
+    run: (paths) => withEngine(paths, checkStorage),
+  },
+  { group: 'docker', name: 'sandbox image', why: 'the tasks of the demo are made from it', run: checkImage },
+  {
+    group: 'docker',
+    name: 'leftovers',
+    why: 'what nobody owns takes memory and disk from the next run',
+    run: (paths) => withEngine(paths, findLeftovers),
+  },
+  {
+    group: 'docker',
+    name: 'image room',
+    why: 'task images are gigabytes each',
+    run: (paths) =>
+      withEngine(paths, (engine) => findImageRoom(engine, Number(process.env['LONGHAUL_MIN_FREE_GIB'] ?? '10'))),
+  },
+  {
+    group: 'docker',
+    name: 'debootstrap',
+    why: 'makes the sandbox image where it is missing',
+    run: async () => {
+      const path = findProgram('debootstrap')
+      if (path !== null) return ok(path)
+      return (await mayInstallPackages())
+        ? ok('not installed; longhaul up installs it')
+        : warn('not installed', 'apt-get install debootstrap')
+    },
+  },
+]
+
+/** The engine that `up` would use; a private one only when it runs. */
+async function reachableEngine(paths: StackPaths): Promise<Engine | null> {
+  const host = await findEngine()
+  if (host !== null) return connectEngine({ host })
+  const files = engineFiles(paths)
+  return (await engineRuns(files)) ? connectEngine({ host: `unix://${files.socket}` }) : null
+}
+
+async function withEngine(paths: StackPaths, look: (engine: Engine) => Promise<Finding>): Promise<Finding> {
+  const engine = await reachableEngine(paths).catch(() => null)
+  return engine === null ? warn('unknown without an engine', 'longhaul up') : look(engine)
+}
+
+async function checkEngine(paths: StackPaths): Promise<Finding> {
+  try {
+    const engine = await reachableEngine(paths)
+    if (engine !== null)
+      return ok(
+        `${engine.host}, ${engine.version}, API ${engine.apiVersion}${engine.hasInit ? '' : ', no init helper'}`,
+      )
+  } catch (error) {
+    return fail(toLonghaulError(error).message, 'start it, or unset DOCKER_HOST')
+  }
+  const canStart = process.getuid?.() === 0 && (findProgram('dockerd') !== null || (await mayInstallPackages()))
+  return canStart
+    ? warn('none is running', 'longhaul up (starts a private one, stopped by longhaul down)')
+    : fail('none answers, and this user cannot start one', 'start Docker, or set DOCKER_HOST')
+}
+
+async function checkStorage(engine: Engine): Promise<Finding> {
+  const { storageDriver: driver, backingFilesystem, cgroupVersion } = engine.facts
+  const counts = mayLimitDisk(engine) ? 'may limit' : 'cannot limit'
+  const value = `${driver} over ${backingFilesystem ?? 'an unknown file system'}, cgroup v${cgroupVersion}, ${counts} what a container writes`
+  return driver === 'vfs' ? warn(value, 'put LONGHAUL_CACHE on ext4 or xfs') : ok(value)
+}
+
+async function checkImage(paths: StackPaths): Promise<Finding> {
+  const { tag }: BaseImageIdentity = await readBaseImageRecipe()
+  const engine = await reachableEngine(paths).catch(() => null)
+  if (engine === null) return warn(`${tag}: unknown without an engine`, 'longhaul up')
+  return (await imageExists({ engine, image: tag })) ? ok(tag) : warn(`${tag} is missing`, 'longhaul up')
+}
