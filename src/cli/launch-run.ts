@@ -4,7 +4,7 @@ import type { Console } from './console.ts'
 import { describeFailure } from './describe-failure.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from './exit-codes.ts'
 import { announce, type Followed, followRun } from './follow-run.ts'
-import { connectToStack } from './local-stack.ts'
+import { withConnection } from './local-stack.ts'
 import type { RunOptions } from './options.ts'
 
 /** What every root is started with, whatever else it is asked for. */
@@ -29,8 +29,7 @@ export async function launchRun<T>({ options, context, start, conclude }: Launch
   const { console, exit } = context
   const { run, onInterrupt } = options
   const json = options.json === true
-  const connection = await connectToStack()
-  try {
+  await withConnection(async (connection) => {
     const handle = await start({ connection, ...(run === undefined ? {} : { run }), fresh: options.fresh === true })
     if (options.detach === true) {
       announce(handle, { console, json })
@@ -39,9 +38,7 @@ export async function launchRun<T>({ options, context, start, conclude }: Launch
     }
     const followed = await followRun({ handle, console, json, onInterrupt })
     exit(await concludeRun({ followed, console, json, conclude }))
-  } finally {
-    await connection.close()
-  }
+  })
 }
 
 export interface ConcludeInput<T> {

@@ -18,9 +18,15 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
   }
 }
 
-export async function connectToStack(): Promise<LonghaulConnection> {
+/** Lends a connection to the stack's server, or to the one that the environment names, and closes it afterwards. */
+export async function withConnection<T>(action: (connection: LonghaulConnection) => Promise<T>): Promise<T> {
   await adoptLocalStack()
-  return connect()
+  const connection = await connect()
+  try {
+    return await action(connection)
+  } finally {
+    await connection.close()
+  }
 }
 
 /** LONGHAUL_ARTIFACTS, else the local stack's directory. */

@@ -3,7 +3,7 @@ import { reapLeftovers, type ReapReport } from '../adapters/docker/reap-leftover
 import { stackHostId } from '../stack/environment.ts'
 import { stackPaths } from '../stack/paths.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../workers/workflow-owners.ts'
-import { connectToStack, openStore } from './local-stack.ts'
+import { openStore, withConnection } from './local-stack.ts'
 
 /** Many removals on a loaded engine; beyond this something hangs. */
 const TIMEOUT_MS = 120_000
@@ -15,9 +15,8 @@ export interface ReapHostInput {
 }
 
 /** One sweep of a host's leftovers by hand, with the same rules as the workers'. */
-export async function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
-  const { client, namespace, close } = await connectToStack()
-  try {
+export function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
+  return withConnection(async ({ client, namespace }) => {
     const { connection } = client
     const store = await openStore()
     const engine = await connectEngine()
@@ -30,7 +29,5 @@ export async function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ hos
       signal: AbortSignal.timeout(TIMEOUT_MS),
     })
     return { host: name, report }
-  } finally {
-    await close()
-  }
+  })
 }

@@ -5,7 +5,7 @@ import type { CommandContext } from '../command-context.ts'
 import { type Followed, followRun } from '../follow-run.ts'
 import { untilInterrupted } from '../interrupts.ts'
 import { concludeRun } from '../launch-run.ts'
-import { connectToStack } from '../local-stack.ts'
+import { withConnection } from '../local-stack.ts'
 import { integer } from '../options.ts'
 import { readRecipeArgument } from '../recipe-argument.ts'
 import { describeDown, describeFacts, stopLocalStack } from './stack.ts'
@@ -36,7 +36,9 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   console.err(`stack "${facts.name}" is up: ${stack.services.map(({ name }) => name).join(', ')}`)
   let followed: Followed<TrainAgentResult>
   try {
-    followed = await followDemo(request, console)
+    followed = await withConnection(async (connection) =>
+      followRun({ handle: await startTraining({ connection, ...request }), console, json: false }),
+    )
   } finally {
     if (options.down === true) console.err(describeDown(await stopLocalStack()))
   }
@@ -48,18 +50,6 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   // Reads artifacts only, so the path of the report is the last line also where the stack has been stopped.
   const conclude = sayTraining({ console, json: false })
   exit(await concludeRun({ followed, console, json: false, conclude }))
-}
-
-async function followDemo(
-  request: Awaited<ReturnType<typeof readRecipeArgument>>['request'],
-  console: CommandContext['console'],
-): Promise<Followed<TrainAgentResult>> {
-  const connection = await connectToStack()
-  try {
-    return await followRun({ handle: await startTraining({ connection, ...request }), console, json: false })
-  } finally {
-    await connection.close()
-  }
 }
 
 /** Another seed also means other training tasks; the held-out suite stays, so that seeds can be compared on it. */

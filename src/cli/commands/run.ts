@@ -17,7 +17,7 @@ import { describeBlockers } from '../describe-blockers.ts'
 import { describeFailure } from '../describe-failure.ts'
 import { EXIT, exitCodeOfOutcome } from '../exit-codes.ts'
 import { followRun } from '../follow-run.ts'
-import { connectToStack, uiLink } from '../local-stack.ts'
+import { uiLink, withConnection } from '../local-stack.ts'
 import { examples, integer, jsonOption } from '../options.ts'
 import { describeScore } from './train.ts'
 
@@ -153,14 +153,11 @@ function steer(
   })
 }
 
-async function withRun(name: string, action: (found: FoundRun, target: Target) => Promise<void>): Promise<void> {
-  const connection = await connectToStack()
-  try {
+function withRun(name: string, action: (found: FoundRun, target: Target) => Promise<void>): Promise<void> {
+  return withConnection(async (connection) => {
     const found = await findRun({ connection, run: name })
     await action(found, { connection, workflowId: found.workflowId })
-  } finally {
-    await connection.close()
-  }
+  })
 }
 
 function describe({ workflowId, status, startedAt }: FoundRun, progress: RunProgress | null): string {

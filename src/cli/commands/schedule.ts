@@ -4,12 +4,11 @@ import {
   deleteSchedule,
   type ListedSchedule,
   listSchedules,
-  type LonghaulConnection,
   type ScheduleChange,
   triggerSchedule,
 } from '../../client/index.ts'
 import type { CommandContext } from '../command-context.ts'
-import { connectToStack } from '../local-stack.ts'
+import { withConnection } from '../local-stack.ts'
 import { examples, jsonOption } from '../options.ts'
 import { readRecipeArgument } from '../recipe-argument.ts'
 
@@ -42,7 +41,9 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     .action(async (id: string, { recipe, action, cron, timezone, json }: CreateOptions) => {
       // A schedule that fails every night helps nobody: the recipe is checked now.
       await readRecipeArgument({ recipe })
-      const change = await connected((connection) => createSchedule({ connection, id, recipe, action, cron, timezone }))
+      const change = await withConnection((connection) =>
+        createSchedule({ connection, id, recipe, action, cron, timezone }),
+      )
       if (json === true) console.record(change)
       else console.out(describeChange(change))
     })
@@ -51,7 +52,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     .description('all schedules with their next and last runs')
     .addOption(jsonOption())
     .action(async ({ json }: { json?: true }) => {
-      const schedules = await connected((connection) => listSchedules({ connection }))
+      const schedules = await withConnection((connection) => listSchedules({ connection }))
       if (json === true) console.record({ schedules })
       else console.out(schedules.length === 0 ? 'no schedules' : schedules.map(describeListed).join('\n'))
     })
@@ -61,7 +62,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     .description('start its run now')
     .addOption(jsonOption())
     .action(async (id: string, { json }: { json?: true }) => {
-      const workflowId = await connected((connection) => triggerSchedule({ connection, id }))
+      const workflowId = await withConnection((connection) => triggerSchedule({ connection, id }))
       if (json === true) console.record({ id, workflowId })
       else console.out(workflowId ?? `${id} was triggered; longhaul schedule list shows the run`)
     })
@@ -71,19 +72,10 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     .description('remove it; runs that it started go on')
     .addOption(jsonOption())
     .action(async (id: string, { json }: { json?: true }) => {
-      const changed = await connected((connection) => deleteSchedule({ connection, id }))
+      const changed = await withConnection((connection) => deleteSchedule({ connection, id }))
       if (json === true) console.record({ id, changed })
       else console.out(changed ? `deleted ${id}` : `there is no schedule ${id}`)
     })
-}
-
-async function connected<T>(action: (connection: LonghaulConnection) => Promise<T>): Promise<T> {
-  const connection = await connectToStack()
-  try {
-    return await action(connection)
-  } finally {
-    await connection.close()
-  }
 }
 
 function describeChange({ id, kind, settings, diff, nextRuns }: ScheduleChange): string {
