@@ -7,7 +7,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
 import { checkKey, TEMP_DIRECTORY } from './keys.ts'
 import { corrupt, openRecord, sealRecord, sha256Of } from './record-text.ts'
-import { asStoreError, errnoOf } from './store-errors.ts'
+import { asStoreError, errnoOf, missingArtifact } from './store-errors.ts'
 import { sweepTempFiles, writeTempFile } from './temp-files.ts'
 
 export interface DirectoryStoreOptions {
@@ -73,7 +73,7 @@ export function createDirectoryStore({
     readRecord,
     async get(ref) {
       const bytes = await read(ref.key)
-      if (bytes === null) throw missing(ref)
+      if (bytes === null) throw missingArtifact(ref.key)
       if (bytes.byteLength !== ref.bytes)
         throw corrupt(ref.key, `expected ${ref.bytes} bytes, found ${bytes.byteLength}`)
       if (sha256Of(bytes) !== ref.sha256) throw corrupt(ref.key, 'content differs from the reference')
@@ -88,7 +88,7 @@ export function createDirectoryStore({
         throw asStoreError(error, key)
       }
       const stored = await readRecord<T>(key)
-      if (stored === null) throw missing({ key })
+      if (stored === null) throw missingArtifact(key)
       return { record: stored, won: false }
     },
     async list(prefix) {
@@ -174,13 +174,5 @@ function conflict(ref: ArtifactRef, stored: Uint8Array): LonghaulError {
     code: 'Artifact.Conflict',
     message: 'Expected the same bytes under a key that is already taken, got others',
     details: { key: ref.key, ours: ref.sha256, stored: sha256Of(stored), storedBytes: stored.byteLength },
-  })
-}
-
-function missing({ key }: { key: string }): LonghaulError {
-  return new LonghaulError({
-    code: 'Artifact.Missing',
-    message: 'Expected a stored artifact, found none',
-    details: { key },
   })
 }

@@ -5,17 +5,19 @@ export function errnoOf(error: unknown): string | null {
   return typeof code === 'string' ? code : null
 }
 
+export function missingArtifact(key: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Missing',
+    message: 'Expected a stored artifact, found none',
+    details: { key },
+  })
+}
+
 /** A full disk has a code of its own. Read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
 export function asStoreError(error: unknown, key: string): LonghaulError {
   if (isLonghaulError(error)) return error
   const errno = errnoOf(error)
-  if (errno === 'ENOENT') {
-    return new LonghaulError({
-      code: 'Artifact.Missing',
-      message: 'Expected a stored artifact, found none',
-      details: { key },
-    })
-  }
+  if (errno === 'ENOENT') return missingArtifact(key)
   if (errno === 'ENOSPC' || errno === 'EDQUOT') {
     return new LonghaulError({
       code: 'Artifact.OutOfDisk',
