@@ -50,6 +50,7 @@ export const FAILURE_CODES = {
   'Trainer.InputMissing': { retryable: false, countsAs: 'infra' },
   'Trainer.Unavailable': { retryable: true, countsAs: 'infra' },
   'Trainer.OutputFailed': { retryable: true, countsAs: 'infra' },
+  'Trainer.Stalled': { retryable: true, countsAs: 'infra' },
   'Trainer.Stopped': { retryable: true, countsAs: 'infra' },
   'Trainer.Diverged': { retryable: false, countsAs: 'user' },
   'Trainer.OutOfMemory': { retryable: false, countsAs: 'user' },

@@ -244,6 +244,21 @@ const alarms = z.strictObject({
   chi2: positive().nullable().default(1),
   capped: z.number().min(0).max(1).nullable().default(0.1).describe('Largest share of tokens with a cut weight'),
   masked: z.number().min(0).max(1).nullable().default(0.3).describe('Largest share of tokens left out'),
+  // What is normal depends on model, tasks and stage: these have no limit that would be right for all.
+  gradNorm: positive().nullable().default(null).describe('Largest gradient norm before clipping, in every stage'),
+  entropy: z.number().min(0).nullable().default(null).describe('Least entropy of the policy, nats a token'),
+  entropyShare: z
+    .number()
+    .min(0)
+    .max(1)
+    .nullable()
+    .default(null)
+    .describe('Least share of the entropy at the first optimizer step of the stage'),
+  fineTuningLoss: positive().nullable().default(null).describe('Largest loss of a step of fine-tuning, nats a token'),
+  divergedKl: positive()
+    .nullable()
+    .default(1)
+    .describe('|k1| beyond this ends the stage as diverged: its policy is not published'),
 })
 
 const trainer = z.strictObject({

@@ -288,6 +288,6 @@ export interface TrainerRecipe {
   timeoutS: number
   stallS: number
   exportDtype: 'float32' | 'bfloat16'
-  /** When the gap between sampler and trainer holds the run. */
+  /** When what a training job measured holds the run, or ends the stage. */
   alarms: AlarmLimits & { onAlarm: 'pause' | 'warn' }
 }

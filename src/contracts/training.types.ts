@@ -1,4 +1,4 @@
-/** When sampler and trainer count as drifted apart; null = never. Metric names in trainer terms stand behind each. */
+/** When a job's figures hold its run; null = never. Metric names in trainer terms stand behind each. */
 export interface AlarmLimits {
   /** |k1| and |k3|, nats a token. */
   kl: number | null
@@ -15,6 +15,16 @@ export interface AlarmLimits {
   capped: number | null
   /** `masked_frac`: largest share of tokens that were left out. */
   masked: number | null
+  /** `grad_norm` before clipping: largest. */
+  gradNorm: number | null
+  /** `entropy`, nats a token: least. */
+  entropy: number | null
+  /** `entropy` as a share of that of the stage's first optimizer step: least. */
+  entropyShare: number | null
+  /** `loss` of a step of fine-tuning, nats a token: largest. */
+  fineTuningLoss: number | null
+  /** |k1|, nats a token, beyond which the stage ends as diverged and its policy is not published. */
+  divergedKl: number | null
 }
 
 /** A figure of one optimizer step outside its limit. */

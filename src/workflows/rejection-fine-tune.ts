@@ -4,13 +4,13 @@ import type { RejectionFineTuneInput, TrainingStageResult } from '../contracts/w
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { rollout } from './rollout.ts'
-import { controlSignal, passOn, type RunControl } from './run-control.ts'
+import { controlSignal, holdForAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 
 const STAGE = 'rft'
 
 /**
  * Rejection fine-tuning: samples, keeps what resolves, trains on it slice after slice, publishes. Children: one `rollout`.
- * Where nothing resolved it returns the policy unchanged and says so. Never continues as new.
+ * An alarm of a job holds before the next one. Where nothing resolved it returns the policy unchanged and says so. Never continues as new.
  */
 export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<TrainingStageResult> {
   const { plan, suite } = input
@@ -40,6 +40,10 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
         { ...place, kind: 'rft', slice, batch, policy },
       ])
       policy = job.policy
+      if (job.hold !== undefined) {
+        await holdForAlarm(steering, { stage: STAGE, iteration: slice + 1, why: job.hold })
+        await whilePaused(steering)
+      }
     }
     await publishing.publishPolicy({ run, policy })
     setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept · **${policy.version}**`)

@@ -24,13 +24,13 @@ export async function connectToOwnNamespace(topic: string): Promise<LonghaulConn
   return connection
 }
 
-/** Tries for half a minute; rejects with the last error. */
-export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
+/** Tries for half a minute, or as long as told; rejects with the last error. */
+export async function eventually<T>(attempt: () => Promise<T>, seconds = 30): Promise<T> {
   for (let tries = 0; ; tries++) {
     try {
       return await attempt()
     } catch (error) {
-      if (tries >= 60) throw error
+      if (tries >= 2 * seconds) throw error
       await sleep(500)
     }
   }

@@ -6,7 +6,7 @@ import { importBasePolicy } from '../../src/adapters/trainer-job/policy-director
 import { readPolicyFacts } from '../../src/adapters/trainer-job/policy-facts.ts'
 import { assembleTrajectory } from '../../src/adapters/trainer-job/trajectory.ts'
 import type { TrainingJobInput } from '../../src/contracts/activities.types.ts'
-import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import type { TrainerRecipe } from '../../src/contracts/recipe.types.ts'
@@ -39,12 +39,10 @@ export async function makeJobStore(root: string): Promise<{ store: ArtifactStore
   return { store, base: await importBasePolicy({ store, directory: `${root}/base` }) }
 }
 
-export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
+/** Of a recipe like `makeTrainingRecipe`'s: the stage is `rft` or `dapo-1`. Log-probabilities of reinforcement are nobody's. */
+export async function writeTestBatch(wish: JobWish): Promise<ArtifactRef> {
   const { store, run, kind = 'rft', policy, iteration = 1, trajectories: count = 4 } = wish
-  const recipe = structuredClone(makeTrainingRecipe())
-  if (recipe.rft !== null && wish.learningRate !== undefined) recipe.rft.optim.lr = wish.learningRate
-  Object.assign(recipe.trainer, wish.trainer)
-  const stage = kind === 'rft' ? 'rft' : 'dapo-1'
+  const stage = stageOf(kind)
   const rewards = Array.from({ length: count }, (_, index) => 1 - index / 4)
   const advantages = groupAdvantages({ rewards, delta: 1e-6 })
   const rows = rewards.map((_reward, index): BatchRow => {
@@ -53,7 +51,7 @@ export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
     return { trajectory, group: 't', member: index, advantage: kind === 'rft' ? null : (advantages[index] ?? 0) }
   })
   const minibatches = splitIntoMinibatches({ trajectories: rows.length, batch: 2 })
-  const batch = await writeBatch({
+  return writeBatch({
     store,
     directory: runKeys.batch(run, stage, iteration, 0),
     kind,
@@ -69,6 +67,18 @@ export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
     totalSteps: minibatches.length * 2,
     advantage: kind === 'rft' ? null : { delta: 1e-6, filter: 'shaped' },
   })
-  const job: TrainingJobInput = { run, stage, kind, iteration, slice: 0, batch, policy }
+}
+
+export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
+  const { store, run, kind = 'rft', policy, iteration = 1 } = wish
+  const recipe = structuredClone(makeTrainingRecipe())
+  if (recipe.rft !== null && wish.learningRate !== undefined) recipe.rft.optim.lr = wish.learningRate
+  Object.assign(recipe.trainer, wish.trainer)
+  const batch = await writeTestBatch(wish)
+  const job: TrainingJobInput = { run, stage: stageOf(kind), kind, iteration, slice: 0, batch, policy }
   return prepareJob({ store, recipe, job, threads: 1 })
+}
+
+function stageOf(kind: 'rft' | 'dapo'): string {
+  return kind === 'rft' ? 'rft' : 'dapo-1'
 }

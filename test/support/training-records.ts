@@ -142,6 +142,11 @@ export function makeTrainingRecipe(): Recipe {
         chi2: 1,
         capped: 0.1,
         masked: 0.3,
+        gradNorm: null,
+        entropy: null,
+        entropyShare: null,
+        fineTuningLoss: null,
+        divergedKl: 1,
       },
     },
   }

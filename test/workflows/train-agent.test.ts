@@ -152,6 +152,34 @@ test('an alarm of a training job pauses the run before its next iteration, by na
   assert.equal(driver.callsOf('runTrainingJob').length, 3)
 })
 
+test('an alarm of fine-tuning holds before its next job and before its policy is published, until it is resumed', async () => {
+  const plan = { ...PLAN, stages: [{ name: 'dapo-1', maxIterations: 1 }] }
+  const { driver, job } = await train(
+    {
+      runTrainingJob: ({ kind, slice, policy }) => ({
+        policy: policyRef(policy.globalStep + 1),
+        steps: 2,
+        loss: 0,
+        jobKey: SHA,
+        ...(kind === 'rft' && slice === 0 ? { hold: 'grad_norm is 200, above 50, at optimizer step 2' } : {}),
+      }),
+    },
+    plan,
+  )
+  await driver.runUntil(() => driver.callsOf('runTrainingJob').length === 1)
+  await driver.advance(86_400_000)
+
+  assert.equal(driver.callsOf('runTrainingJob').length, 1, 'the second slice waits')
+  // The base policy's.
+  assert.equal(driver.callsOf('publishPolicy').length, 1)
+  const { waits } = await job.query<WorkflowWaits>('blockers')
+  assert.match(waits[0]?.doing ?? '', /paused by an alarm, rft, iteration 1: grad_norm is 200/)
+
+  assert.equal((await job.update<RunProgress>('resume')).paused, false)
+  assert.equal((await job.result<TrainAgentResult>()).policy, policyRef(3).version)
+  assert.equal(driver.callsOf('runTrainingJob').length, 3)
+})
+
 test('a pause during an evaluation holds before the next stage', async () => {
   let evaluating = false
   const { driver, job } = await train({

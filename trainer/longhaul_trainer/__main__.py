@@ -53,6 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
     bench.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
     bench.add_argument("--offload-activations", action="store_true")
     bench.add_argument("--lora-rank", type=int)
+    bench.add_argument(
+        "--state-in", metavar="DIRECTORY", help="save a training state there and read it back (removed afterwards)"
+    )
     bench.add_argument("--layers", type=int, help="fewer layers than the model has, for a smaller machine")
 
     export = commands.add_parser("export", help="a policy or checkpoint as a plain Hugging Face directory")

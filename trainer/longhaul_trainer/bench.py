@@ -1,6 +1,8 @@
 """`bench`: tokens a second, peak memory and seconds by phase of training steps on random weights and rows.
 
-One shape a process, so that peaks do not mix. On a CPU the peak is the process's own (resident set), the floor included.
+Phases are those of a step, and `prox`: log-probabilities without gradient, which a job of reinforcement computes once for each of its
+tokens; tokens a second leave it out. One shape a process, so that peaks do not mix. On a CPU the peak is the process's own (resident
+set), with the floor that it had before there was a model.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 import json
 import resource
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +19,11 @@ import torch
 from transformers import Qwen2Config, Qwen3Config
 
 from longhaul_trainer import head
+from longhaul_trainer.bench_state import measure_state
+from longhaul_trainer.failures import INVALID_SPEC, JobError
 from longhaul_trainer.lora import Lora
 from longhaul_trainer.parallel.ranks import open_ranks
-from longhaul_trainer.plan.memory import Layout, predict
+from longhaul_trainer.plan.memory import RESERVE, Layout, predict
 from longhaul_trainer.plan.shapes import Shape, find_shape
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.trainable import Making, make_scorer
@@ -40,11 +45,16 @@ class BenchOptions:
     offload_activations: bool
     lora_rank: int | None
     layers: int | None
+    # Where a training state is saved and read back; None: neither is measured.
+    state_in: str | None
 
 
 def bench(options: BenchOptions) -> int:
     """Prints one JSON object. Raises JobError."""
+    if options.state_in is not None and not Path(options.state_in).is_dir():
+        raise JobError(INVALID_SPEC, f"Expected --state-in to be a directory, got {options.state_in}")
     ranks = open_ranks(device=options.device, world=1, cp=1)
+    floor = _peak(ranks.device)
     shape = find_shape(options.model)
     lora = None if options.lora_rank is None else Lora(rank=options.lora_rank, alpha=2.0 * options.lora_rank)
     making = Making(ranks=ranks, lora=lora, ac=options.ac, offloads_activations=options.offload_activations)
@@ -61,9 +71,13 @@ def bench(options: BenchOptions) -> int:
         label_mask=np.ones(tokens),
         device=ranks.device,
     )
-    phases = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}
+    phases = {"prox": 0.0, "forward": 0.0, "backward": 0.0, "optimizer": 0.0}
     for step in range(options.steps + 1):
         began = [_now(ranks.device)]
+        # Once an iteration, before the first update.
+        with torch.no_grad():
+            scorer(micro, 1.0)
+        began.append(_now(ranks.device))
         logprobs, _ = scorer(micro, 1.0)
         began.append(_now(ranks.device))
         (-logprobs.sum() / len(micro.index)).backward()
@@ -73,9 +87,15 @@ def bench(options: BenchOptions) -> int:
         began.append(_now(ranks.device))
         # The first step makes kernels, caches and moments.
         if step:
-            for name, at in zip(phases, range(3), strict=True):
+            for at, name in enumerate(phases):
                 phases[name] += began[at + 1] - began[at]
-    seconds = sum(phases.values())
+    seconds = sum(phases.values()) - phases["prox"]
+    memory = predict(_shape_of(shape, options), _layout_of(options, tokens))
+    peak = _peak(ranks.device)
+    state = None
+    if options.state_in is not None:
+        directory = Path(options.state_in)
+        state = measure_state(directory, model=scorer.model, optimizer=optimizer, ranks=ranks)
     print(
         json.dumps(
             {
@@ -83,8 +103,11 @@ def bench(options: BenchOptions) -> int:
                 "parameters": sum(p.numel() for p in scorer.parameters()),
                 "tokens_per_s": round(tokens * options.steps / seconds, 1),
                 "seconds": {name: round(value / options.steps, 4) for name, value in phases.items()},
-                "peak_bytes": _peak(ranks.device),
-                "predicted_bytes": round(_predicted(shape, options, tokens)),
+                "floor_bytes": floor,
+                "peak_bytes": peak,
+                "predicted_bytes": round(memory.peak),
+                "predicted_without_reserve_bytes": round(memory.peak - RESERVE),
+                "state": state,
                 "versions": {"torch": torch.__version__, "device": _device_name(ranks.device)},
             }
         )
@@ -117,15 +140,18 @@ def _config(shape: Shape, options: BenchOptions) -> Any:
     )
 
 
-def _predicted(shape: Shape, options: BenchOptions, tokens: int) -> float:
-    layout = Layout(
+def _shape_of(shape: Shape, options: BenchOptions) -> Shape:
+    return replace(shape, layers=options.layers or shape.layers)
+
+
+def _layout_of(options: BenchOptions, tokens: int) -> Layout:
+    return Layout(
         tokens=tokens,
         ac=options.ac,
         offload="activations" if options.offload_activations else "none",
         lora_rank=options.lora_rank,
         compute_bytes=2 if options.device == "cuda" else 4,
     )
-    return predict(Shape(**{**asdict(shape), "layers": options.layers or shape.layers}), layout).peak
 
 
 def _now(device: torch.device) -> float:

@@ -12,6 +12,8 @@ import pytest
 from job_files import TRAINER, make_config, make_draft, make_job
 from transformers import AutoModelForCausalLM
 
+from longhaul_trainer.bench import BenchOptions, bench
+from longhaul_trainer.failures import JobError
 from longhaul_trainer.plan.command import plan
 from longhaul_trainer.plan.memory import GIB, Layout, predict
 from longhaul_trainer.plan.shapes import PUBLISHED, read_shape
@@ -139,6 +141,37 @@ def test_bench_without_a_gpu_says_so(policy: Path) -> None:
     assert "Expected a CUDA device" in found.stderr
 
 
+def test_bench_measures_each_phase_and_a_state_that_it_takes_away_again(tmp_path: Path, policy: Path) -> None:
+    found = run_bench(policy, "--device", "cpu", "--context", "64", "--ac", "none", "--state-in", str(tmp_path))
+    assert found.returncode == 0, found.stderr
+    report = json.loads(found.stdout)
+    assert all(seconds > 0 for seconds in report["seconds"].values())
+    assert set(report["state"]["seconds"]) == {"copy", "write", "verify", "read"}
+    # Weights and two moments in fp32, and a few kilobytes of random state and names.
+    assert 0 < report["state"]["bytes"] - 12 * report["parameters"] < 20_000
+    assert 0 < report["floor_bytes"] <= report["peak_bytes"]
+    assert report["predicted_bytes"] - report["predicted_without_reserve_bytes"] == 4 * GIB
+    assert os.listdir(tmp_path) == []
+
+
+def test_bench_without_the_directory_for_states_says_so(tmp_path: Path, policy: Path) -> None:
+    options = BenchOptions(
+        model=str(policy),
+        context=16,
+        rows=1,
+        steps=1,
+        device="cpu",
+        head="chunked",
+        ac="none",
+        offload_activations=False,
+        lora_rank=None,
+        layers=None,
+        state_in=str(tmp_path / "absent"),
+    )
+    with pytest.raises(JobError, match="--state-in"):
+        bench(options)
+
+
 @pytest.mark.slow
 def test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linearly(tmp_path: Path) -> None:
     """32,768 words × 8,192 tokens are 1 GiB of logits for each copy; a chunk of the head is 32 MiB."""
@@ -153,7 +186,7 @@ def test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linea
         assert found.returncode == 0, found.stderr
         report = json.loads(found.stdout)
         assert report["tokens_per_s"] > 0
-        assert set(report["seconds"]) == {"forward", "backward", "optimizer"}
+        assert set(report["seconds"]) == {"prox", "forward", "backward", "optimizer"}
         peak[head, rows] = report["peak_bytes"]
     assert peak["plain", 16] - peak["chunked", 16] > 1 << 30
     # Four times the tokens: what grows is their activations, not the logits (1 GiB a copy).

@@ -95,7 +95,7 @@ def test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late(
     """SIGSTOP: its sockets stay open, so only a limit ends the others' waiting. It wakes up when another attempt has finished."""
     job = two_rank_job(tmp_path, policy)
     # Ranks wait for each other for four fifths of it.
-    job.spec["execution"]["stall_s"] = 10
+    job.spec["execution"]["stall_s"] = 25
     ranks = start_ranks(job.write(), world=2, strike=f"STOP@{place}")
     wait_until_stopped(ranks[rank])
     assert finish(ranks[1 - rank]) == 69

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { attemptDirectory, exitReport } from './attempt-files.ts'
-import type { AttemptEnd } from './exit-codes.ts'
+import { type AttemptEnd, STOPPED } from './exit-codes.ts'
 import type { PreparedJob } from './job-spec.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import { tailProgress, type TrainerProgress } from './progress-tail.ts'
@@ -47,7 +47,7 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
     const overdue = overdueBy({ job, startedAt, seenAt })
     if (overdue !== null) {
       await stopSurely(input)
-      return { code: null, message: overdue }
+      return (await lastWord(input, overdue.message)) ?? overdue
     }
     await sleep(launcher.pollMs, undefined, { signal }).catch(() => undefined)
   }
@@ -63,11 +63,21 @@ async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promis
   }
 }
 
-function overdueBy({ job, startedAt, seenAt }: { job: PreparedJob; startedAt: number; seenAt: number }): string | null {
+function overdueBy(times: { job: PreparedJob; startedAt: number; seenAt: number }): AttemptEnd | null {
+  const { job, startedAt, seenAt } = times
   const { stallMs, timeoutMs } = job.limits
-  if (Date.now() - seenAt > stallMs) return `no progress for ${stallMs} ms, stopped`
-  if (Date.now() - startedAt > timeoutMs) return `not done after ${timeoutMs} ms, stopped`
+  if (Date.now() - seenAt > stallMs) {
+    return { code: null, message: `no progress for ${stallMs} ms, stopped`, failure: 'Trainer.Stalled' }
+  }
+  if (Date.now() - startedAt > timeoutMs) return { code: null, message: `not done after ${timeoutMs} ms, stopped` }
   return null
+}
+
+/** What it said of its own accord while it was being stopped: ranks that miss one of them say which. */
+async function lastWord({ job, fence }: FollowAttemptInput, why: string): Promise<AttemptEnd | null> {
+  const report = await exitReport(job.jobDirectory, fence)
+  if (report === null || report.code === STOPPED) return null
+  return { code: report.code, message: `${report.class}: ${report.message} (${why})` }
 }
 
 async function endOf(

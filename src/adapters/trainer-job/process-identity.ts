@@ -51,6 +51,8 @@ const KILL_WAIT_MS = 10_000
 export async function stopGroup(leader: ProcessIdentity, graceMs: number): Promise<boolean> {
   if ((await livenessOf(leader)) !== 'alive') return true
   signalGroup(leader.pid, 'SIGTERM')
+  // One that was stopped (a debugger, kill -STOP) hears nothing until it goes on; then it saves its last step.
+  signalGroup(leader.pid, 'SIGCONT')
   if (await waitUntilGone(leader, graceMs)) {
     // Children that outlived their leader.
     signalGroup(leader.pid, 'SIGKILL')

@@ -124,6 +124,35 @@ describe('training job', { skip: withoutPython }, () => {
     assert.equal((await start(job, { attempt: 2 })).steps, LONG_JOB)
   })
 
+  test('two ranks under torchrun are followed, leave with 75 when they are told to stop, and go on from their shards', async () => {
+    const two = { launcher: 'torchrun', ranksPerNode: 2 } as const
+    const job = await prepare({ run: 'two-ranks', trajectories: 40, trainer: two })
+    const controller = new AbortController()
+    const reason = new Error('stop')
+    const seen: string[] = []
+    const running = start(job, {
+      signal: controller.signal,
+      onProgress: ({ event }) => {
+        seen.push(event)
+        if (event === 'checkpoint') controller.abort(reason)
+      },
+    })
+    await assert.rejects(running, (error) => error === reason)
+    for (const event of ['started', 'loaded', 'opt_step', 'checkpoint']) assert.ok(seen.includes(event), event)
+    const report = JSON.parse(await readFile(join(job.jobDirectory, 'attempts/1/exit.json'), 'utf8')) as {
+      code: number
+    }
+    assert.equal(report.code, 75)
+
+    const events: string[] = []
+    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    assert.equal(result.steps, 40)
+    assert.ok(events.includes('resumed'))
+    assert.ok(events.filter((event) => event === 'opt_step').length < 40)
+    const shards = (await readdir(job.checkpoint.directory)).filter((name) => name.startsWith('state-'))
+    assert.deepEqual(shards.sort(), ['state-00000-of-00002.safetensors', 'state-00001-of-00002.safetensors'])
+  })
+
   test('a worker that shuts down leaves the trainer to the next one', async () => {
     const job = await prepare({ run: 'outlives', trajectories: LONG_JOB })
     const controller = new AbortController()
@@ -153,7 +182,7 @@ describe('training job', { skip: withoutPython }, () => {
         },
       },
     )
-    await assert.rejects(running, { code: 'Trainer.Failed', message: /no progress for 1000 ms/ })
+    await assert.rejects(running, { code: 'Trainer.Stalled', retryable: true, message: /no progress for 1000 ms/ })
     await untilGone(leaderOf(job))
     const events: string[] = []
     const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })

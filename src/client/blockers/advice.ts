@@ -8,6 +8,8 @@ const BY_CODE: Readonly<Record<string, string>> = {
   'Model.RateLimited': 'wait, lower the number of open groups in the recipe, or raise the limit of the server',
   'Model.NotServed': 'serve the policy that the message names; longhaul up serves all of them',
   'Sandbox.OutOfDisk': 'free disk on the host (docker system df), then the next attempt goes on',
+  'Trainer.Stalled':
+    'nothing: it is continued from its last step. If it stalls again, look at stdout.log of the job, or raise trainer.stallS',
   'Trainer.OutOfMemory': 'lower trainer.maxTokensPerMicro in the recipe, or use a bigger machine',
   'Trainer.Unavailable':
     'see that the interpreter named by LONGHAUL_PYTHON starts, or stop the trainer on the other host',

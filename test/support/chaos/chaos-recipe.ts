@@ -34,7 +34,7 @@ export function overridesOf({
     rollout: { maxOpenEpisodes: 4, turnsPerStep: 4 },
     rft: null,
     // The scripted policy's log-probabilities are those of no model.
-    trainer: { alarms: { onAlarm: 'warn' } },
+    trainer: { alarms: { onAlarm: 'warn', divergedKl: null } },
     reinforce: {
       groupSize: 2,
       stages: [
