@@ -3,6 +3,7 @@ import { chatEndpoint } from './chat-combinations.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'
+import { trainerShape } from './trainer-combinations.ts'
 
 type Check = (recipe: Settings) => RecipeProblem[]
 
@@ -151,86 +152,4 @@ function network({ sandbox }: Settings): RecipeProblem[] {
     return [problem(['sandbox', 'network'], 'expected "proxy" beside a list of allowed hosts, got "none"', toDo)]
   }
   return []
-}
-
-/** Options of a launcher that is not the one would be ignored in silence. */
-function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
-  const named = ['docker', 'slurm', 'kubernetes'] as const
-  const unused = named.filter((name) => trainer[name] !== null && trainer.launcher !== name)
-  const needed = (['docker', 'kubernetes'] as const).filter(
-    (name) => trainer.launcher === name && trainer[name] === null,
-  )
-  return [
-    ...unused.map((name) =>
-      problem(
-        ['trainer', name],
-        `has no effect with launcher: ${trainer.launcher}`,
-        'remove it or choose that launcher',
-      ),
-    ),
-    ...needed.map((name) =>
-      problem(['trainer', name], 'expected at least an image, got nothing', 'see docs/training.md'),
-    ),
-  ]
-}
-
-function trainerShape({ trainer }: Settings): RecipeProblem[] {
-  const problems: RecipeProblem[] = []
-  const ranks = trainer.nodes * trainer.ranksPerNode
-  if (trainer.launcher === 'process' && ranks > 1) {
-    problems.push(
-      problem(
-        ['trainer', 'launcher'],
-        `expected another launcher for ${trainer.nodes} × ${trainer.ranksPerNode} ranks, got process`,
-        'process starts exactly one; torchrun starts several on this machine',
-      ),
-    )
-  }
-  if ((trainer.launcher === 'torchrun' || trainer.launcher === 'docker') && trainer.nodes > 1) {
-    problems.push(
-      problem(
-        ['trainer', 'nodes'],
-        `expected 1 with launcher: ${trainer.launcher}, got ${trainer.nodes}`,
-        'it starts ranks on one machine; use slurm or kubernetes for several',
-      ),
-    )
-  }
-  problems.push(...launcherOptions(trainer))
-  if (ranks % trainer.contextParallel !== 0) {
-    problems.push(
-      problem(
-        ['trainer', 'contextParallel'],
-        `expected a divisor of nodes × ranksPerNode = ${ranks}, got ${trainer.contextParallel}`,
-        'each sequence is cut over that many ranks',
-      ),
-    )
-  }
-  if (trainer.offload !== 'none' && trainer.offload !== 'optimizer' && trainer.recompute === 'none') {
-    problems.push(
-      problem(
-        ['trainer', 'offload'],
-        `expected none or optimizer with recompute: none, got ${trainer.offload}`,
-        'only the layer inputs that recomputation keeps are moved',
-      ),
-    )
-  }
-  if (trainer.offload !== 'none' && trainer.offload !== 'activations' && trainer.device === 'cpu') {
-    problems.push(
-      problem(
-        ['trainer', 'offload'],
-        `expected none or activations with device: cpu, got ${trainer.offload}`,
-        'its optimizer is on the host already',
-      ),
-    )
-  }
-  if (trainer.stallS > trainer.timeoutS) {
-    problems.push(
-      problem(
-        ['trainer', 'stallS'],
-        `expected at most timeoutS ${trainer.timeoutS}, got ${trainer.stallS}`,
-        'a stall must be seen before the job times out',
-      ),
-    )
-  }
-  return problems
 }
