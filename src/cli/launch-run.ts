@@ -14,7 +14,7 @@ export interface LaunchRequest {
   fresh: boolean
 }
 
-/** Prints what a completed run found; the code it is given is 0, or 130 where the user has left in between. */
+/** Prints what a completed run found and says how the command ends; it is given 0, or 130 after a Ctrl-C. */
 export type Conclude<T> = (result: T, exitCode: ExitCode) => Promise<ExitCode>
 
 export interface LaunchInput<T> {
