@@ -1,6 +1,7 @@
 /** Small episodes, batches and recipes for tests of the trainer's adapters. */
 import type { ActionRecord, EpisodeRecord } from '../../src/contracts/episodes.types.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
+import type { AlarmLimits } from '../../src/contracts/training.types.ts'
 import { makeRecord } from './episode-records.ts'
 
 export function makeAction(record: EpisodeRecord, turn: number, fields: Partial<ActionRecord> = {}): ActionRecord {
@@ -42,6 +43,22 @@ const optim = {
   schedule: 'linear' as const,
   warmupSteps: 1,
   endLr: 1e-4,
+}
+
+export const ALARM_LIMITS: AlarmLimits = {
+  kl: 0.1,
+  logprobGap: null,
+  importanceMean: [0.5, 2],
+  importanceStd: 1,
+  effectiveSamples: 0.3,
+  chi2: 1,
+  capped: 0.1,
+  masked: 0.3,
+  gradNorm: null,
+  entropy: null,
+  entropyShare: null,
+  fineTuningLoss: null,
+  divergedKl: 1,
 }
 
 /** Only what the trainer's adapters read. */
@@ -132,22 +149,7 @@ export function makeTrainingRecipe(): Recipe {
       recompute: 'none',
       offload: 'none',
       exportDtype: 'float32',
-      alarms: {
-        onAlarm: 'pause',
-        kl: 0.1,
-        logprobGap: null,
-        importanceMean: [0.5, 2],
-        importanceStd: 1,
-        effectiveSamples: 0.3,
-        chi2: 1,
-        capped: 0.1,
-        masked: 0.3,
-        gradNorm: null,
-        entropy: null,
-        entropyShare: null,
-        fineTuningLoss: null,
-        divergedKl: 1,
-      },
+      alarms: { onAlarm: 'pause', ...ALARM_LIMITS },
     },
   }
   return recipe as Recipe
