@@ -2,14 +2,17 @@ import type { StoredRecipe } from '../activities/stored-recipe.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { runKeys } from '../contracts/keys.ts'
+import { sayOrigin } from '../report/suite-table.ts'
 import { contaminationLine } from '../report/contamination-table.ts'
 
 /** What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read. */
 export async function describeEvaluation(store: ArtifactStore, record: EvaluationRecord): Promise<string[]> {
   const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(record.run))
   const cutoff = stored?.recipe.model.cutoff ?? null
+  const { origin } = record
   return [
     describeDoubt(record),
+    ...(origin === undefined ? [] : [sayOrigin(origin)]),
     ...(cutoff === null ? [] : [contaminationLine(record, cutoff)]),
     ...describeCost(record),
   ]

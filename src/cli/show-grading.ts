@@ -2,6 +2,9 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { GradingRecord } from '../contracts/grading.types.ts'
 import { gradingKeys } from '../contracts/keys.ts'
 import type { GradePredictionsResult } from '../contracts/workflows.types.ts'
+import { readSuiteOrigin } from '../activities/suite-origin.ts'
+import type { SuiteOrigin } from '../contracts/suites.types.ts'
+import { sayOrigin } from '../report/suite-table.ts'
 import { compareGradings } from '../activities/grading/compare-gradings.ts'
 import type { VerdictComparison } from '../domain/compare-verdicts.ts'
 import { isLostToInfrastructure } from '../domain/grading-rules.ts'
@@ -17,11 +20,25 @@ export function readGrading(store: ArtifactStore, run: string): Promise<GradingR
   return store.readRecord<GradingRecord>(gradingKeys.result(run))
 }
 
-/** @param compared what became of first verdicts; null where there were none */
-export function renderGrading(record: GradingRecord, compared: VerdictComparison | null): string {
+/** What the records beside a grading's own say: where its tasks come from, and what became of first verdicts. */
+export interface GradingContext {
+  origin: SuiteOrigin | null
+  compared: VerdictComparison | null
+}
+
+export async function readGradingContext(store: ArtifactStore, record: GradingRecord): Promise<GradingContext> {
+  const { suite } = record
+  return {
+    origin: suite === null ? null : await readSuiteOrigin(store, suite.hash),
+    compared: await compareGradings(store, record),
+  }
+}
+
+export function renderGrading(record: GradingRecord, { origin, compared }: GradingContext): string {
   const tables = [changesTable(record), ...(compared === null ? [] : regradeTables(compared))]
   const shown = tables.filter(({ rows }) => rows.length > 0).map(renderTable)
-  return [gradingLines(record).join('\n'), ...shown].join('\n\n')
+  const lines = [...gradingLines(record), ...(origin === null ? [] : [sayOrigin(origin)])]
+  return [lines.join('\n'), ...shown].join('\n\n')
 }
 
 export interface SayGradingInput {
@@ -46,18 +63,20 @@ export function sayGrading({
     const record = await readGrading(store, run)
     // A cluster's store may not be mounted here: the scores came with the result.
     const share = record === null ? 1 : keptShare(record)
-    const compared = record === null ? null : await compareGradings(store, record)
+    const context = record === null ? null : await readGradingContext(store, record)
     const more = record === null ? null : await input.finally?.(record)
     const exitCode = combineExitCodes([ended, share < minGraded ? EXIT.infra : EXIT.ok, ...(more?.codes ?? [])])
     if (json) {
       const instances = record?.instances ?? null
-      const facts = { run, counts, graded, official, changed, instances, compared, ...more?.facts }
+      const facts = { run, counts, graded, official, changed, instances, ...context, ...more?.facts }
       console.record({ event: 'done', exitCode, ...facts })
       return exitCode
     }
     console.out(
       [
-        record === null ? JSON.stringify({ run, counts, graded, official, changed }) : renderGrading(record, compared),
+        record === null || context === null
+          ? JSON.stringify({ run, counts, graded, official, changed })
+          : renderGrading(record, context),
         ...(share < minGraded
           ? [`too little was graded: infrastructure took ${((1 - share) * 100).toFixed(1)} % of the patches`]
           : []),

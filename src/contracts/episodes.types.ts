@@ -198,8 +198,17 @@ export interface VerdictRecord {
   /** Whether every listed test passed, whatever else did: beside the verdict of `rebench-v2`, which asks for equal lists, and
    *  never in its place. */
   subset?: boolean
+  /** The suite that the task is of, its data set and what pins that; absent in older records. */
+  suite?: VerdictSuite
   /** What the verdict rests on; absent where no container ran, and in older records. */
   provenance?: GradingProvenance
+}
+
+export interface VerdictSuite {
+  hash: string
+  dataset: string
+  /** Commit of the data set, SHA-256 of the file of rows; null where nobody knows it. */
+  revision: string | null
 }
 
 /** Everything that a verdict would have to be repeated with. */

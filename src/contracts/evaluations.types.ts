@@ -1,5 +1,6 @@
 import type { Disposition, EpisodeLimits, SamplingOptions, VerdictKind } from './episodes.types.ts'
 import type { PriceRecipe } from './recipe.types.ts'
+import type { SuiteOrigin } from './suites.types.ts'
 import type { StageScore } from './workflows.types.ts'
 
 /** All attempts of one policy at one task. Lists run over the valid attempts, in attempt order. */
@@ -68,6 +69,8 @@ export interface EvaluationRecord {
   name: string
   stage: string
   suite: string
+  /** Data set, revision and filters of the suite; absent where it was stored by an earlier version. */
+  origin?: SuiteOrigin
   /** Over valid attempts: what infrastructure lost counts in no mean. */
   score: StageScore
   /** What `score.sem` is taken over: `runs` with an equal number of attempts ≥ 2 at every task, else `tasks`. */

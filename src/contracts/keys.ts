@@ -58,6 +58,8 @@ export const episodeKeys = {
 
 export const suiteKeys = {
   manifest: (hash: string) => `suites/${hash}/manifest.json`,
+  /** Data set, revision, files and filters in short; absent for suites of earlier versions. */
+  origin: (hash: string) => `suites/${hash}/origin.json`,
   /** Of a published data set: revision, files, filters with their counts, refused rows. */
   imported: (hash: string) => `suites/${hash}/import.json`,
   /** A row as published. */

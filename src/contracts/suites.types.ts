@@ -72,3 +72,25 @@ export interface ImportedSuite {
   refused: RefusedRow[]
   tasks: { taskId: string; rowHash: string }[]
 }
+
+/** A file of rows as it was read. */
+export interface RowsFile {
+  name: string
+  sha256: string
+  /** The record of `longhaul tasks import` beside it; null where there is none, or where it is of other rows. */
+  imported: ImportedSuite | null
+}
+
+/** Where the rows of a suite come from, short enough to stand in a report. */
+export interface SuiteOrigin {
+  schema: 'longhaul.suite-origin/1'
+  /** `OWNER/NAME` of a hub, name of a file, or family of synthesised tasks. */
+  dataset: string
+  /** Commit of the hub; seed of synthesised tasks; null for a file, whose hash it is that pins it. */
+  revision: string | null
+  split: string | null
+  /** The files that were read; `sha256` may be the hub's own id of one, and is null where nobody knows it. */
+  files: { name: string; sha256: string | null }[]
+  /** In the words of `--filter`, in order; `kept` is null where only rows and no counts are left. */
+  filters: { filter: string; kept: number | null }[]
+}

@@ -23,6 +23,7 @@ import {
   signTable,
   suspectTable,
 } from './tables.ts'
+import { suiteTable } from './suite-table.ts'
 import { trainingTable } from './training-table.ts'
 import { unproven } from './text-report.ts'
 
@@ -31,6 +32,7 @@ const TABLES = [
   pairedTable,
   officialTable,
   passAtKTable,
+  suiteTable,
   contaminationTable,
   trainingTable,
   ledgerTable,

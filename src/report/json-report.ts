@@ -22,13 +22,17 @@ export interface JsonReport {
   curve: CurvePoint[]
   /** ISO date; null where the recipe does not say. */
   cutoff: string | null
+  suites: ReportData['suites']
   refused: ReportData['refused']
   versions: ReportData['versions']
 }
 
 /** One evaluation: its score and everything of its record but the single attempts. */
 interface StageReport
-  extends Omit<EvaluationRecord, 'schema' | 'run' | 'stage' | 'score' | 'tasks' | 'attempts' | 'conditions'> {
+  extends Omit<
+    EvaluationRecord,
+    'schema' | 'run' | 'stage' | 'score' | 'tasks' | 'attempts' | 'conditions' | 'origin'
+  > {
   name: string
   policy: string
   passAt1: number
@@ -43,7 +47,21 @@ interface StageReport
 
 /** @throws LonghaulError `Report.Incomplete` */
 export function toJsonReport(data: ReportData): JsonReport {
-  const { run, kind, recipe, evaluations, ledger, durations, paired, curve, cutoff, flagged, refused, versions } = data
+  const {
+    run,
+    kind,
+    recipe,
+    evaluations,
+    ledger,
+    durations,
+    paired,
+    curve,
+    cutoff,
+    flagged,
+    suites,
+    refused,
+    versions,
+  } = data
   return {
     schema: 'longhaul.report/1',
     run,
@@ -56,6 +74,7 @@ export function toJsonReport(data: ReportData): JsonReport {
     curve,
     cutoff,
     flagged,
+    suites,
     refused,
     versions,
   }
@@ -64,7 +83,9 @@ export function toJsonReport(data: ReportData): JsonReport {
 function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageReport {
   const { mean, sem, tasks: scored, attempts } = scoreOf(evaluation)
   requireEveryMean(evaluation)
-  const { schema: _schema, run: _run, stage: _stage, conditions: _conditions, score, tasks, name, ...rest } = evaluation
+  const { schema: _schema, run: _run, stage: _stage, conditions: _conditions, ...shown } = evaluation
+  // Under `suites`, once for all stages.
+  const { origin: _origin, score, tasks, name, ...rest } = shown
   return {
     name,
     policy: score.policy,

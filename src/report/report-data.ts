@@ -1,6 +1,7 @@
 import type { Disposition, VerdictKind } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { HackSign } from '../contracts/hack-signs.ts'
+import type { SuiteOrigin } from '../contracts/suites.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
 import type { LedgerTotals } from '../domain/ledger.ts'
 import type { Interval } from '../domain/bootstrap.ts'
@@ -23,11 +24,22 @@ export interface ReportData {
   flagged: FlaggedEpisodes
   /** The base model's training data ends here (ISO date); null where the recipe does not say. */
   cutoff: string | null
+  /** Every suite that the run played tasks of. */
+  suites: ReportedSuite[]
   /** Tasks whose gate refused them, with the reason. */
   refused: { taskId: string; reason: string }[]
   /** Seconds by phase, in order. */
   durations: Record<string, number>
   versions: { longhaul: string; node: string }
+}
+
+export interface ReportedSuite {
+  suite: string
+  /** Stages of the run, in order of text. */
+  uses: string[]
+  tasks: number
+  /** Null for a suite that is not stored any more. */
+  origin: SuiteOrigin | null
 }
 
 export interface FlaggedEpisodes {

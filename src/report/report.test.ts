@@ -55,6 +55,7 @@ function report(changes: Partial<ReportData> = {}): ReportData {
     },
     flagged: { signs: [], suspected: [], total: 0 },
     cutoff: null,
+    suites: [],
     refused: [],
     durations: { gate: 48.2, rft: 125, rl: 4_000 },
     versions: { longhaul: '0.1.0', node: 'v24.0.0' },

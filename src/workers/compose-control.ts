@@ -4,7 +4,7 @@ import { createControlActivities } from '../activities/control/control-activitie
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
-import { loadPublished, loadTasks } from '../adapters/datasets/load-tasks.ts'
+import { loadPublished, loadTasksAndFile } from '../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../adapters/trainer-job/policy-directory.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
@@ -28,7 +28,7 @@ export async function composeControl(environment: WorkerEnvironment, between: In
     tasks: createTaskReader(store),
     plans: createPlanReader(store),
     loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs }),
-    loadTasks: (source, filters) => loadTasks(source, filters, places),
+    loadTasks: (source, filters) => loadTasksAndFile(source, filters, places),
     published: {
       identify: async (source, filters) => {
         const { identityOfImport } = await import('../adapters/datasets/published-suite.ts')

@@ -8,7 +8,7 @@ import type { IterationPlan } from '../../src/activities/control/plan-iteration.
 import { resolveSuite } from '../../src/activities/grading/resolve-suite.ts'
 import type { StoredRecipe } from '../../src/activities/stored-recipe.ts'
 import { readPredictions } from '../../src/adapters/predictions/read-predictions.ts'
-import { loadTasks } from '../../src/adapters/datasets/load-tasks.ts'
+import { loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import type { VerdictRecord } from '../../src/contracts/episodes.types.ts'
 import type { GradedInstance } from '../../src/contracts/grading.types.ts'
@@ -111,7 +111,7 @@ test('a run’s patches are graded again: the verdict that changed is listed and
   const { store } = world
   const run = `${RUN}-played`
   const { recipe, hash } = await loadRecipe({ name: 'mini', dirs: ['recipes'] })
-  const deps = { store, loadTasks, loadRecipe: () => Promise.reject(new Error('not asked for')) }
+  const deps = { store, loadTasks: loadTasksAndFile, loadRecipe: () => Promise.reject(new Error('not asked for')) }
   const { manifest } = await resolveSuite(deps, join(folder, 'rows.jsonl'))
   await store.putRecord<StoredRecipe>(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash, recipe })
   const place = { run, stage: 'eval-base', iteration: 0 }
@@ -154,11 +154,11 @@ test('a run’s patches are graded again: the verdict that changed is listed and
   const first = await store.readRecord<VerdictRecord>(episodeKeys.verdict(records[0]?.episode ?? ''))
   assert.equal(first?.kind, 'unresolved')
   const beside = await store.list(`episodes/${records[0]?.episode}/grading/`)
-  assert.equal(
-    beside.filter((key) => /\/again\/[^/]+\/[0-9a-f]{16}\/verdict\.json$/.test(key)).length,
-    1,
-    beside.join(),
-  )
+  const verdicts = beside.filter((key) => /\/again\/[^/]+\/[0-9a-f]{16}\/verdict\.json$/.test(key))
+  assert.equal(verdicts.length, 1, beside.join())
+  const { suite } = (await store.readRecord<VerdictRecord>(verdicts[0] ?? '')) ?? assert.fail()
+  assert.deepEqual([suite?.hash, suite?.dataset], [manifest.hash, 'rows.jsonl'])
+  assert.match(suite?.revision ?? '', /^[0-9a-f]{64}$/)
 
   const out = join(folder, 'again.json')
   const written = await longhaul('predictions', run, '--out', out, '--model', 'mine')

@@ -12,7 +12,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { prepareSuite } from '../../src/activities/control/prepare-suite.ts'
-import { loadTasks } from '../../src/adapters/datasets/load-tasks.ts'
+import { loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/policy-directory.ts'
 import {
   type Blocker,
@@ -243,7 +243,7 @@ describe('stalled workers and engines', { skip: needsServer, concurrency: true }
       )) ?? { recipe: null }
       assert.ok(recipe)
       const small = { ...recipe, evaluate: { ...recipe.evaluate, tasks: 1 } }
-      const suite = await prepareSuite({ store: world.store, loadTasks, recipe: small }, 'heldOut')
+      const suite = await prepareSuite({ store: world.store, loadTasks: loadTasksAndFile, recipe: small }, 'heldOut')
       const worker = await world.startRole('sandbox', 'sandbox', { DOCKER_HOST: `unix://${socket}` })
       const workflowId = 'train/frozen-engine/gate/held-out'
       await world.start('gateTasks', workflowId, { plan, suite })

@@ -6,7 +6,7 @@ import { writeReport } from '../../src/activities/artifacts/write-report.ts'
 import { planIteration } from '../../src/activities/control/plan-iteration.ts'
 import { prepareSuite } from '../../src/activities/control/prepare-suite.ts'
 import { createTaskReader, readOrThrow } from '../../src/activities/stored-tasks.ts'
-import { loadPublished, loadTasks } from '../../src/adapters/datasets/load-tasks.ts'
+import { loadPublished, loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { plainValue } from '../../src/adapters/datasets/plain-row.ts'
 import { identityOfImport } from '../../src/adapters/datasets/published-suite.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
@@ -38,6 +38,8 @@ export interface EvaluatedRunInput {
   cutoff: string | null
   /** @default a published file */
   kind?: 'file' | 'rows'
+  /** An existing file under `root` instead of one that is written from `rows`. */
+  path?: string
   filters?: string[]
   /** The recipe's `evaluate.quick`. */
   quick?: string[]
@@ -57,7 +59,7 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
     identify: (...args: [never, never]) => identityOfImport(...args, places),
     load: (...args: [never, never]) => loadPublished(...args, places),
   }
-  const load = (from: SuiteSource) => loadTasks(from.kind === 'rows' ? { ...from, path: join(root, from.path) } : from)
+  const load = (from: SuiteSource) => loadTasksAndFile(from, undefined, places)
   const { suite } = await prepareSuite({ store, loadTasks: load, published, recipe }, 'heldOut')
   const taskIds = input.rows.map((row) => String(row['instance_id']))
   await store.putRecord(gateKeys.gated(run, suite), {
@@ -81,9 +83,10 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
   return readOrThrow<EvaluationRecord>(store, evaluation.key)
 }
 
-async function writeRows({ root, run, rows, kind = 'file', filters = [] }: EvaluatedRunInput): Promise<SuiteSource> {
-  const path = `${run}.jsonl`
-  await writeFile(join(root, path), rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join(''))
+async function writeRows(input: EvaluatedRunInput): Promise<SuiteSource> {
+  const { root, run, rows, kind = 'file', filters = [], path = `${run}.jsonl` } = input
+  if (input.path === undefined)
+    await writeFile(join(root, path), rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join(''))
   const part: PublishedPart = { filters, ids: null, evidence: null, refused: 'fail', limit: null }
   return kind === 'file' ? { kind, path, ...part } : { kind, path, limit: null }
 }

@@ -8,8 +8,9 @@ import type {
 } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { episodeKeys, runKeys } from '../../contracts/keys.ts'
+import { episodeKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { EvaluateRecipe, PriceRecipe } from '../../contracts/recipe.types.ts'
+import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { exclusionOf, isValidEpisode } from '../../domain/episode-rules.ts'
 import { type AttemptFacts, summarizeAttempts } from '../../domain/evaluation-summary.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
@@ -51,12 +52,15 @@ export async function deriveEvaluation(
     facts: attempts,
     prices: await pricesOf(store, run),
   })
+  // As it was recorded with the suite: what older suites lack is not made up, so that older evaluations stay what they were.
+  const origin = await store.readRecord<SuiteOrigin>(suiteKeys.origin(plan.suite))
   const evaluation: EvaluationRecord = {
     schema: 'longhaul.evaluation/2',
     run,
     name,
     stage,
     suite: plan.suite,
+    ...(origin === null ? {} : { origin }),
     ...summary,
     score: { name, policy: played.policy, ...summary.score },
     conditions: await readConditions(store, attempts),

@@ -3,8 +3,9 @@ import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
-import { gateKeys, policyKeys, runKeys } from '../../contracts/keys.ts'
+import { gateKeys, policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/evaluation-summary.ts'
@@ -16,6 +17,7 @@ import { gatherFlagged } from '../../report/flagged.ts'
 import type { CurvePoint, ReportData } from '../../report/report-data.ts'
 import type { RunClaim } from '../control/run-names.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
+import { readSuiteOrigin } from '../suite-origin.ts'
 import { createTaskReader, readOrThrow } from '../stored-tasks.ts'
 import { checkLedger } from './check-ledger.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
@@ -52,6 +54,7 @@ export async function gatherReportData(
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
     cutoff: recipe.model.cutoff ?? null,
+    suites: await playedSuites(store, run),
     refused: await refusedTasks(store, run),
     durations,
     versions: { longhaul: packageVersion(), node: process.version },
@@ -143,6 +146,21 @@ async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<Repor
   for (const place of await readIterationPlans(store, run))
     records.push(...(await readEpisodeRecords(store, { ...place, run })))
   return gatherFlagged(records, MAX_NAMED)
+}
+
+async function playedSuites(store: ArtifactStore, run: string): Promise<ReportData['suites']> {
+  const bySuite = Map.groupBy(await readIterationPlans(store, run), ({ suite }) => suite)
+  const suites: ReportData['suites'] = []
+  for (const [suite, plans] of bySuite) {
+    const manifest = await store.readRecord<SuiteManifest>(suiteKeys.manifest(suite))
+    suites.push({
+      suite,
+      uses: [...new Set(plans.map(({ stage }) => stage))].toSorted(),
+      tasks: manifest?.taskIds.length ?? new Set(plans.flatMap(({ taskIds }) => taskIds)).size,
+      origin: await readSuiteOrigin(store, suite),
+    })
+  }
+  return suites.toSorted((a, b) => (a.suite < b.suite ? -1 : 1))
 }
 
 async function refusedTasks(store: ArtifactStore, run: string): Promise<ReportData['refused']> {

@@ -7,7 +7,7 @@ import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
 import { rebench } from '../../../test/support/datasets/published-rows.ts'
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
 import { plainValue } from '../../adapters/datasets/plain-row.ts'
-import { loadPublished, loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import { loadPublished, loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { identityOfImport } from '../../adapters/datasets/published-suite.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
@@ -69,7 +69,7 @@ function prepare(
     identify: (...args: [never, never]) => identityOfImport(...args, places),
     load: (...args: [never, never]) => loadPublished(...args, places),
   }
-  return prepareSuite({ store, loadTasks, published, recipe }, which)
+  return prepareSuite({ store, loadTasks: loadTasksAndFile, published, recipe }, which)
 }
 
 async function taskIds(suite: string): Promise<string[]> {

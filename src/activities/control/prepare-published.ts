@@ -3,7 +3,9 @@ import { suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import type { PublishedSource, PublishedSuite } from '../../adapters/datasets/published-suite.ts'
+import { originOf } from '../../domain/suite-origin.ts'
 import { sha256Hex } from '../hash.ts'
+import { claimSuiteOrigin } from '../suite-origin.ts'
 
 /** Reads published data sets. Both may reject with what a person has to change. */
 export interface PublishedLoader {
@@ -49,6 +51,7 @@ export async function preparePublished(
     await store.putRecord(suiteKeys.row(hash, task.taskId), { schema: 'longhaul.row/1', row })
   }
   await store.putRecord(suiteKeys.imported(hash), record)
+  await claimSuiteOrigin(store, hash, originOf({ source, imported: record, file: null, curation: undefined }))
   // The manifest comes last: a suite that has one is whole.
   const manifest: SuiteManifest = { hash, name, source, taskIds: taken.map(({ task }) => task.taskId) }
   const { record: kept } = await store.claimRecord(suiteKeys.manifest(hash), manifest)

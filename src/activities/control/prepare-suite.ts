@@ -1,13 +1,21 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { RowsFile } from '../../contracts/suites.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
+import { originOf } from '../../domain/suite-origin.ts'
 import { storeSuite } from '../store-suite.ts'
 import { type PublishedLoader, preparePublished } from './prepare-published.ts'
 import { suiteName } from './resolve-recipe.ts'
 
-export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<Task[]>
+export interface LoadedTasks {
+  tasks: Task[]
+  /** What was read, where the source is a file of rows. */
+  file: RowsFile | null
+}
+
+export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<LoadedTasks>
 
 /**
  * Makes the suite that a recipe names and stores it under its hash: source and row hashes, so that an equal suite of another
@@ -32,7 +40,7 @@ export async function prepareSuite(
     if (which === 'heldOut') requireQuick(recipe, made.taskIds)
     return { suite: made.hash, name: input.name, tasks: made.taskIds.length }
   }
-  const loaded = await deps.loadTasks(source, filters)
+  const { tasks: loaded, file } = await deps.loadTasks(source, filters)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
   if (which === 'heldOut')
     requireQuick(
@@ -40,7 +48,12 @@ export async function prepareSuite(
       tasks.map(({ taskId }) => taskId),
     )
   // Stored under the name that its first recipe gave it; a run calls it by its own.
-  const { hash } = await storeSuite(store, { name: suiteName(recipe, which), source, tasks })
+  const { hash } = await storeSuite(store, {
+    name: suiteName(recipe, which),
+    source,
+    tasks,
+    origin: originOf({ source, imported: null, file, curation: filters }),
+  })
   return { suite: hash, name: suiteName(recipe, which), tasks: tasks.length }
 }
 

@@ -6,6 +6,7 @@ import { gatedDigest } from '../sandbox/gated-digest.ts'
 import { gradingFailed, isHostFailure, reasonOf } from '../sandbox/grading-failures.ts'
 import { sandboxLimits } from '../sandbox/open-sandbox.ts'
 import { type GradingDependencies, runGrading } from '../sandbox/run-grading.ts'
+import { verdictSuite } from '../suite-origin.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import { identityOf, instanceAt, type PlanReader, recordUngraded } from './stored-plan.ts'
 
@@ -40,7 +41,9 @@ export async function gradePatch(
   if (stored !== null) return { kind: stored.kind, reason: stored.reason }
   try {
     const graded = await grade(deps, input, instance, signal)
+    const suite = await verdictSuite(store, instance.suite)
     const { record } = await store.claimRecord<VerdictRecord>(key, {
+      ...(suite === null ? {} : { suite }),
       ...graded,
       schema: 'longhaul.verdict/1',
       episode: containerOwner(input.run, instance),

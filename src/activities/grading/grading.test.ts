@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import { makeRecord } from '../../../test/support/episode-records.ts'
 import { makeVerdict } from '../../../test/support/evaluation-records.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
-import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import { loadTasks, loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { synthesizeSuite } from '../../adapters/datasets/synthetic/synthesize.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -44,7 +44,7 @@ after(() => rmSync(root, { recursive: true }))
 
 const deps = () => ({
   store,
-  loadTasks,
+  loadTasks: loadTasksAndFile,
   loadRecipe: (input: { name: string }) => loadRecipe({ ...input, dirs: ['recipes'] }),
   tasks: createTaskReader(store),
   suites: createSuiteReader(store),
@@ -269,7 +269,7 @@ test('another grading of the same patches: flips, the paired interval and McNema
   assert.deepEqual([mcnemar?.onlyAfter, mcnemar?.onlyBefore, mcnemar?.exact.toFixed(9)], [2, 1, '1.000000000'])
   assert.deepEqual(flips.map(({ taskId }) => taskId).toSorted(), [at(0), at(1), at(3)].toSorted())
 
-  const shown = renderGrading(record, compared)
+  const shown = renderGrading(record, { origin: null, compared })
   assert.match(shown, /Verdicts that changed/)
   assert.match(shown, /^first +0\.250 ± 0\.250 +tasks +4 +4$/m)
   assert.match(shown, /^now +0\.500 ± 0\.289 +tasks +4 +4$/m)

@@ -2,7 +2,8 @@ import { basename } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
-import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import type { SuiteManifest, SuiteSource } from '../../contracts/tasks.types.ts'
+import { originOf } from '../../domain/suite-origin.ts'
 import type { TaskLoader } from '../control/prepare-suite.ts'
 import { type RecipeLoader, suiteName } from '../control/resolve-recipe.ts'
 import { storeSuite } from '../store-suite.ts'
@@ -33,8 +34,7 @@ export async function resolveSuite(deps: SuiteDependencies, text: string): Promi
   }
   if (/\.jsonl?$/.test(text)) {
     const source = { kind: 'rows', path: text, limit: null } as const
-    const tasks = await deps.loadTasks(source)
-    return { manifest: await storeSuite(deps.store, { name: basename(text), source, tasks }), recipe: null }
+    return { manifest: await storeLoaded(deps, basename(text), source), recipe: null }
   }
   const found = /^([A-Za-z0-9._-]+)(?::(train|heldOut))?$/.exec(text)
   if (found?.[1] === undefined) {
@@ -46,7 +46,11 @@ export async function resolveSuite(deps: SuiteDependencies, text: string): Promi
   const which = found[2] === 'train' ? 'train' : 'heldOut'
   const { recipe } = await deps.loadRecipe({ name: found[1] })
   const source = recipe.data[which]
-  const tasks = await deps.loadTasks(source)
-  const manifest = await storeSuite(deps.store, { name: suiteName(recipe, which), source, tasks })
-  return { manifest, recipe: found[1] }
+  return { manifest: await storeLoaded(deps, suiteName(recipe, which), source), recipe: found[1] }
+}
+
+async function storeLoaded(deps: SuiteDependencies, name: string, source: SuiteSource): Promise<SuiteManifest> {
+  const { tasks, file } = await deps.loadTasks(source)
+  const origin = originOf({ source, imported: null, file, curation: undefined })
+  return storeSuite(deps.store, { name, source, tasks, origin })
 }

@@ -6,6 +6,7 @@ import type { Task } from '../../contracts/tasks.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../hash.ts'
 import { recordOutcome } from '../episode-result.ts'
+import { verdictSuite } from '../suite-origin.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import { gatedDigest } from './gated-digest.ts'
 import { gradingFailed, isHostFailure, reasonOf } from './grading-failures.ts'
@@ -40,7 +41,9 @@ export async function gradeSubmission(
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
   const stored = await deps.store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
   const graded = stored ?? (await verdictOrReason(deps, input, task, signal))
+  const suite = await verdictSuite(deps.store, input.suite)
   const { record } = await deps.store.claimRecord<VerdictRecord>(episodeKeys.verdict(episode), {
+    ...(suite === null ? {} : { suite }),
     ...graded,
     schema: 'longhaul.verdict/1',
     episode,

@@ -1,5 +1,6 @@
 import { assertNever, LonghaulError } from '../../contracts/errors.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
+import type { RowsFile } from '../../contracts/suites.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { recipeFilters } from '../../domain/filter-words.ts'
 import { applyFilters } from '../../domain/suite-filters.ts'
@@ -8,6 +9,7 @@ import { metaOf } from './check-rows.ts'
 import { normalizeRow } from './normalize-row.ts'
 import type { PublishedSource, PublishedSuite, SuitePlaces } from './published-suite.ts'
 import { readRows } from './read-rows.ts'
+import { readRowsFile } from './read-rows-file.ts'
 import { requireFiltered } from './require-filtered.ts'
 import { synthesizeSuite } from './synthetic/synthesize.ts'
 
@@ -33,6 +35,16 @@ export async function loadTasks(
     default:
       return assertNever(source)
   }
+}
+
+/** The same with what was read, where it is a file of rows. */
+export async function loadTasksAndFile(
+  source: SuiteSource,
+  filters?: DataRecipe['filters'],
+  places: SuitePlaces = HERE,
+): Promise<{ tasks: Task[]; file: RowsFile | null }> {
+  const tasks = await loadTasks(source, filters, places)
+  return { tasks, file: source.kind === 'rows' ? await readRowsFile(places.findFile(source.path), tasks) : null }
 }
 
 /** The public hub, and files as this process names them. */

@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander'
 import { type OfficialFilesInput, writeOfficialFiles } from '../../activities/grading/official-files.ts'
 import { resolveSuite } from '../../activities/grading/resolve-suite.ts'
 import { storePredictions } from '../../activities/grading/store-predictions.ts'
-import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import { loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { startGrading } from '../../client/index.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -93,7 +93,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
   const store = await openStore()
   // Read and stored here, so that a mistake costs no run, and workers need not see this file.
   const suite = await resolveSuite(
-    { store, loadTasks, loadRecipe: (input) => loadRecipe({ ...input, dirs: recipeDirs() }) },
+    { store, loadTasks: loadTasksAndFile, loadRecipe: (input) => loadRecipe({ ...input, dirs: recipeDirs() }) },
     suiteArgument(options.suite),
   )
   const { model } = options

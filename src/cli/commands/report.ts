@@ -12,20 +12,21 @@ import {
   passAtKTable,
   verdictTable,
 } from '../../report/evaluation-tables.ts'
+import { suiteTable } from '../../report/suite-table.ts'
 import { durationTable } from '../../report/tables.ts'
-import { compareGradings } from '../../activities/grading/compare-gradings.ts'
 import { recomputeReport } from '../../activities/artifacts/recompute-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../options.ts'
-import { readGrading, renderGrading } from '../show-grading.ts'
+import { readGrading, readGradingContext, renderGrading } from '../show-grading.ts'
 import { newestReport, reportOf } from '../show-report.ts'
 
 /** Beyond what the end of a run shows. */
 const MORE_TABLES = [
   officialTable,
   passAtKTable,
+  suiteTable,
   dispositionTable,
   verdictTable,
   effortTable,
@@ -65,9 +66,9 @@ async function show(run: string, { html, json }: ReportOptions, { console }: Com
   const store = await openStore()
   const grading = html === undefined ? await readGrading(store, run) : null
   if (grading !== null) {
-    const compared = await compareGradings(store, grading)
-    if (json === true) console.record({ ...grading, compared })
-    else console.out(renderGrading(grading, compared))
+    const context = await readGradingContext(store, grading)
+    if (json === true) console.record({ ...grading, ...context })
+    else console.out(renderGrading(grading, context))
     return
   }
   const data = await reportOf(store, run)

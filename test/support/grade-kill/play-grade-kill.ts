@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { writeOfficialFiles } from '../../../src/activities/grading/official-files.ts'
 import { resolveSuite } from '../../../src/activities/grading/resolve-suite.ts'
 import { storePredictions } from '../../../src/activities/grading/store-predictions.ts'
-import { loadTasks } from '../../../src/adapters/datasets/load-tasks.ts'
+import { loadTasksAndFile } from '../../../src/adapters/datasets/load-tasks.ts'
 import { writePredictions } from '../../../src/adapters/predictions/write-predictions.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { startGrading } from '../../../src/client/index.ts'
@@ -126,7 +126,7 @@ async function prepare({ world, tasks, recipesDir }: GradeKillInput, proposals: 
   await writeLayoutRows(rows, tasks)
   const deps = {
     store,
-    loadTasks,
+    loadTasks: loadTasksAndFile,
     loadRecipe: (given: { name: string }) => loadRecipe({ ...given, dirs: [recipesDir] }),
   }
   const { manifest } = await resolveSuite(deps, rows)

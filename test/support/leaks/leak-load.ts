@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { prepareSuite } from '../../../src/activities/control/prepare-suite.ts'
 import type { StoredRecipe } from '../../../src/activities/stored-recipe.ts'
 import { readOrThrow } from '../../../src/activities/stored-tasks.ts'
-import { loadTasks } from '../../../src/adapters/datasets/load-tasks.ts'
+import { loadTasksAndFile } from '../../../src/adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { runKeys, suiteKeys } from '../../../src/contracts/keys.ts'
 import type { SuiteManifest } from '../../../src/contracts/tasks.types.ts'
@@ -40,7 +40,7 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   await store.putRecord(runKeys.recipe(RUN), stored)
-  const { suite } = await prepareSuite({ store, loadTasks, recipe }, 'heldOut')
+  const { suite } = await prepareSuite({ store, loadTasks: loadTasksAndFile, recipe }, 'heldOut')
   const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
   let count = 0
   let gates = 0
