@@ -51,6 +51,22 @@ test('every repeat resolves, but a listed test ends once as an expected failure:
   assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
 })
 
+test('the empty patch: a listed test that passes now and then is a coin, one that fails in two ways is only named', () => {
+  const fickle = (statuses: string[]) =>
+    judgeGate({
+      checks: statuses.flatMap((status, index) => [
+        gold(index + 1),
+        empty(index + 1, { notPassed: { t1: 'FAILED', ...(status === 'PASSED' ? {} : { t2: status }) } }),
+      ]),
+      repeats: statuses.length,
+    })
+  const coin = fickle(['FAILED', 'PASSED', 'FAILED'])
+  assert.deepEqual([coin.outcome, coin.reason], ['flaky', 'listed tests ended differently without the gold patch: t2'])
+  const named = fickle(['FAILED', 'ERROR'])
+  assert.equal(named.outcome, 'passed')
+  assert.deepEqual(named.flips, [{ check: 'empty', test: 't2', statuses: { FAILED: 1, ERROR: 1 } }])
+})
+
 test('one grading without a verdict leaves the task ungated, with its share and its reason', () => {
   const lost = gold(2, { verdict: 'could-not-grade', reason: 'tests-timed-out', notPassed: {} })
   const judged = judgeGate({ checks: [gold(1), empty(1), lost, empty(2)], repeats: 2 })
@@ -70,15 +86,17 @@ function play(repeats: number, result: (check: 'gold' | 'empty', repeat: number)
 }
 const good = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat) : empty(repeat))
 
-test('gold is graded as often as asked, the empty patch three times at most; raised repeats ask for the missing ones only', () => {
+test('gold and empty patch are each graded as often as asked; raised repeats ask for the missing ones only', () => {
   assert.deepEqual(play(1, good), ['gold 1', 'empty 1'])
-  assert.equal(play(50, good).length, 53)
+  assert.equal(play(50, good).length, 100)
   const three = [gold(1), empty(1), gold(2), empty(2), gold(3), empty(3)]
   assert.deepEqual(nextGateCheck({ checks: three, repeats: 3, stopAtFirst: false }), null)
   assert.deepEqual(nextGateCheck({ checks: three, repeats: 5, stopAtFirst: false }), { check: 'gold', repeat: 4 })
+  const four = [...three, gold(4)]
+  assert.deepEqual(nextGateCheck({ checks: four, repeats: 5, stopAtFirst: false }), { check: 'empty', repeat: 4 })
 })
 
-test('what cannot end well is given up: a rejected patch at once, gold that failed three times in a row, and the first failure where that is enough', () => {
+test('what cannot end well is given up: a rejected patch at once, a check that failed three times in a row, and the first failure where that is enough', () => {
   const rejected = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' ? gold(repeat, { verdict: 'could-not-grade', reason: 'patch-rejected' }) : empty(repeat)
   assert.deepEqual(play(50, rejected), ['gold 1'])
@@ -91,7 +109,10 @@ test('what cannot end well is given up: a rejected patch at once, gold that fail
   assert.deepEqual(play(3, never, true), ['gold 1'])
   const once = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' && repeat === 1 ? gold(1, fails) : good(check, repeat)
-  assert.equal(play(50, once).length, 53, 'one failure is the beginning of a finding')
+  assert.equal(play(50, once).length, 100, 'one failure is the beginning of a finding')
+  const solved = (check: 'gold' | 'empty', repeat: number) =>
+    check === 'gold' ? gold(repeat) : empty(repeat, { verdict: 'resolved', notPassed: {} })
+  assert.deepEqual(play(50, solved).at(-1), 'empty 3')
 })
 
 test('a log names its exceptions, bare and as pytest prints them, and the lines that name what was missed', () => {

@@ -12,22 +12,15 @@ export interface GradedCheck {
   notPassed: Readonly<Record<string, string>>
 }
 
-/**
- * Whether the empty patch resolves is the same question each time, and a third answer says as much as a fiftieth. What fifty
- * repeats are for is to find tests that flip with the gold patch (arXiv 2508.03501, section 4.1).
- */
-const MAX_EMPTY_REPEATS = 3
-
-/** Gold patches that failed this often in a row are not tried forty-seven times more. */
+/** A check that failed this often and never held is not tried forty-seven times more. */
 const GIVE_UP_AFTER = 3
 
-/** A check holds when the gold patch resolves the task, and when no patch does not. */
+/**
+ * A check holds when the gold patch resolves the task, and when the empty one does not: the tests of the data set are laid over the
+ * unrepaired repository, as every harness does with an empty prediction, and some of those that should begin to pass fail.
+ */
 export function isGateCheckOk({ check, verdict }: Pick<GradedCheck, 'check' | 'verdict'>): boolean {
   return verdict === (check === 'gold' ? 'resolved' : 'unresolved')
-}
-
-export function emptyRepeats(repeats: number): number {
-  return Math.min(repeats, MAX_EMPTY_REPEATS)
 }
 
 /**
@@ -47,17 +40,15 @@ export function nextGateCheck({
   if (stopAtFirst && failed.length > 0) return null
   // A patch that does not apply never will.
   if (failed.some(({ check, reason }) => check === 'gold' && reason === 'patch-rejected')) return null
-  const failedGold = failed.filter(({ check }) => check === 'gold')
-  if (
-    failedGold.length >= GIVE_UP_AFTER &&
-    failedGold.length === checks.filter(({ check }) => check === 'gold').length
-  ) {
-    return null
-  }
+  const isHopeless = (['gold', 'empty'] as const).some((name) => {
+    const failures = failed.filter(({ check }) => check === name).length
+    return failures >= GIVE_UP_AFTER && failures === checks.filter(({ check }) => check === name).length
+  })
+  if (isHopeless) return null
   const made = new Set(checks.map(({ check, repeat }) => `${check}/${repeat}`))
   for (let repeat = 1; repeat <= repeats; repeat++) {
     if (!made.has(`gold/${repeat}`)) return { check: 'gold', repeat }
-    if (repeat <= emptyRepeats(repeats) && !made.has(`empty/${repeat}`)) return { check: 'empty', repeat }
+    if (!made.has(`empty/${repeat}`)) return { check: 'empty', repeat }
   }
   return null
 }
@@ -97,12 +88,20 @@ export function judgeGate({ checks, repeats }: { checks: readonly GradedCheck[];
   if (empty.some((check) => !isGateCheckOk(check))) {
     return refuse('empty-resolves', 'the empty patch was resolved, expected unresolved')
   }
-  const goldFlips = flips.filter(({ check }) => check === 'gold')
-  if (goldFlips.length > 0) return refuse('flaky', `listed tests ended differently${named(flips, 'gold')}`)
-  if (gold.length < repeats || empty.length < emptyRepeats(repeats)) {
-    return refuse('could-not-gate', 'not every check was made')
+  const coins = flips.filter(isCoin)
+  if (coins.some(({ check }) => check === 'gold')) {
+    return refuse('flaky', `listed tests ended differently${named(coins, 'gold')}`)
   }
-  return { outcome: 'passed', reason: null, flips: [] }
+  if (coins.length > 0) {
+    return refuse('flaky', `listed tests ended differently without the gold patch${named(coins, 'empty')}`)
+  }
+  if (gold.length < repeats || empty.length < repeats) return refuse('could-not-gate', 'not every check was made')
+  return { outcome: 'passed', reason: null, flips }
+}
+
+/** With the gold patch every difference counts. Without it a test may fail in one way or another; only one that may pass is a coin. */
+function isCoin({ check, statuses }: FlippingTest): boolean {
+  return check === 'gold' || Object.hasOwn(statuses, 'PASSED')
 }
 
 /** Listed tests that did not end alike in every graded repeat. */

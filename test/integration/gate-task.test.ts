@@ -16,7 +16,7 @@ import { connectEngine, type Engine } from '../../src/adapters/docker/engine.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import { isLonghaulError } from '../../src/contracts/errors.ts'
-import type { GateReport, TaskGate } from '../../src/contracts/gates.types.ts'
+import type { GateRecord, GateReport, TaskGate } from '../../src/contracts/gates.types.ts'
 import { gateKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
 import type { Task } from '../../src/contracts/tasks.types.ts'
@@ -123,6 +123,19 @@ test('a flaky task passes one repeat; more repeats grade the difference alone an
 
   const third = await gradedBy(() => gate('three', flaky.task, { repeats: 2 }))
   assert.deepEqual([third.result.outcome, third.made], ['flaky', []], 'a failure is never made good by another try')
+})
+
+test('a test that flips without the gold patch is a coin too, and is named with the check it flipped in', async () => {
+  const other = { ...flaky.task, rowHash: 'flips when empty' }
+  const { result, made } = await gradedBy(() => gate('coin', other, { repeats: 2, outageAt: 'empty-2' }))
+  assert.deepEqual(made, ['gold-1', 'empty-1', 'gold-2', 'empty-2'])
+  assert.equal(result.outcome, 'flaky')
+  const service = 'tests/test_prices.py::test_service'
+  assert.equal(result.reason, `listed tests ended differently without the gold patch: ${service}`)
+  assert.deepEqual(result.flips, [{ check: 'empty', test: service, statuses: { PASSED: 1, FAILED: 1 } }])
+  // The tests of the data set were laid over the unrepaired repository: those that should begin to pass ran, and failed.
+  const empty = await readOrThrow<GateRecord>(store, gateKeys.grading(other.taskId, result.identity ?? '', 'empty', 1))
+  assert.deepEqual(empty.notPassed, Object.fromEntries(other.failToPass.map((name) => [name, 'FAILED'])))
 })
 
 test('gradings say how long they took and how much memory they used', async () => {
@@ -233,7 +246,7 @@ test('from a gate to the curated suite: report, evidence, and the filters that r
   const text = [...gateTables(report).map(renderTable), sayGate(report)].join('\n')
   assert.match(text, /second_cheapest/)
   assert.match(text, /tests\/test_prices\.py::test_service +PASSED × 1, FAILED × 1/)
-  assert.match(text, /1 of 3 tasks of shop passed \(gold × 2\): 1 flaky, 1 gold-fails/)
+  assert.match(text, /1 of 3 tasks of shop passed \(gold and empty × 2\): 1 flaky, 1 gold-fails/)
 
   const evidence = join(root, 'evidence.jsonl')
   writeFileSync(evidence, await store.get(written.evidence))

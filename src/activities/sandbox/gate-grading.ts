@@ -88,12 +88,11 @@ export async function gradeForGate(
 /** Every record that there is, in the order of their making. */
 export async function readGateRecords(
   { store }: Pick<GradingDependencies, 'store'>,
-  { taskId, identity, gold, empty }: { taskId: string; identity: string; gold: number; empty: number },
+  { taskId, identity, repeats }: { taskId: string; identity: string; repeats: number },
 ): Promise<GateRecord[]> {
-  const keys = [
-    ...Array.from({ length: gold }, (_, at) => gateKeys.grading(taskId, identity, 'gold', at + 1)),
-    ...Array.from({ length: empty }, (_, at) => gateKeys.grading(taskId, identity, 'empty', at + 1)),
-  ]
+  const keys = (['gold', 'empty'] as const).flatMap((check) =>
+    Array.from({ length: repeats }, (_, at) => gateKeys.grading(taskId, identity, check, at + 1)),
+  )
   const records = await Promise.all(keys.map((key) => store.readRecord<GateRecord>(key)))
   return records.filter((record) => record !== null)
 }

@@ -5,7 +5,7 @@ import type { GateRecord, TaskGate } from '../../contracts/gates.types.ts'
 import { gateKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { emptyRepeats, nextGateCheck } from '../../domain/gate-rules.ts'
+import { nextGateCheck } from '../../domain/gate-rules.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { gateIdentity, gradeForGate, readGateRecords } from './gate-grading.ts'
 import { sandboxLimits } from './open-sandbox.ts'
@@ -50,7 +50,7 @@ export async function gateTask(deps: GateDependencies, input: GateInput, signal:
   const { repeats, refused } = deps.recipe.data.gate
   const limits = sandboxLimits(deps.recipe)
   const identity = gateIdentity({ task, image, limits })
-  const found = { taskId: task.taskId, identity, gold: repeats, empty: emptyRepeats(repeats) }
+  const found = { taskId: task.taskId, identity, repeats }
   const checks: GateRecord[] = await readGateRecords(deps, found)
   for (;;) {
     const next = nextGateCheck({ checks, repeats, stopAtFirst: refused === 'fail' })

@@ -9,7 +9,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readGateSource } from '../../../src/cli/gate-source.ts'
 import { type GateReport, type GateSuiteResult, startGate } from '../../../src/client/index.ts'
-import type { GateOutcome } from '../../../src/contracts/gates.types.ts'
+import type { GateOutcome, GateRecord } from '../../../src/contracts/gates.types.ts'
+import { gateKeys } from '../../../src/contracts/keys.ts'
 import type { GraderStart } from '../grade-kill/grader-starts.ts'
 import { type LayoutTask, writeLayoutRows } from '../layouts/layout-tasks.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
@@ -89,6 +90,7 @@ async function play(input: GateKillInput, rows: string): Promise<GateKillReport>
       ...outcomeFaults(report, input.refused),
       ...(await startFaults(world, first)),
       ...secondFaults(first.report, second),
+      ...(await emptyFaults(input, report)),
       ...(await leftovers(world, report.run)).map((what) => `left behind: ${what}`),
     ],
   }
@@ -143,7 +145,7 @@ async function killWorker(
   run: string,
   over: AbortSignal,
 ): Promise<Kill[]> {
-  const expected = (tasks.length - Object.keys(refused).length) * (repeats + Math.min(repeats, 3))
+  const expected = (tasks.length - Object.keys(refused).length) * 2 * repeats
   const done: Kill[] = []
   while (done.length < kills && !over.aborted) {
     const records = await gradingsOf(world, tasks)
@@ -195,10 +197,9 @@ async function startFaults({ store }: PipelineWorld, { report, starts, kills }: 
   return faults
 }
 
-/** One more gold for each task that passed, and as many empty patches as the three allow. */
+/** One more of each patch for each task that passed. */
 function secondFaults(first: GateReport, { report, starts }: Gated): string[] {
-  const more = 1 + (first.repeats < 3 ? 1 : 0)
-  const made = first.counts.passed * more
+  const made = first.counts.passed * 2
   return [
     ...(report.gradings.made === made
       ? []
@@ -206,6 +207,23 @@ function secondFaults(first: GateReport, { report, starts }: Gated): string[] {
     ...(starts.length === made ? [] : [`the second gate started ${starts.length} containers, expected ${made}`]),
     ...(report.counts.passed === first.counts.passed ? [] : ['the second gate found another number of sound tasks']),
   ]
+}
+
+/** The empty patch leaves the data set's tests over the unrepaired code: those that should begin to pass run and fail, no other does. */
+async function emptyFaults({ world, tasks }: GateKillInput, { gates }: GateReport): Promise<string[]> {
+  const faults: string[] = []
+  for (const { taskId, identity, outcome } of gates) {
+    const task = tasks.find((one) => one.task.taskId === taskId)?.task
+    if (task === undefined || identity === null || outcome !== 'passed') continue
+    const record = await world.store.readRecord<GateRecord>(gateKeys.grading(taskId, identity, 'empty', 1))
+    const failed = Object.entries(record?.notPassed ?? {})
+    const ended = failed.map(([test, status]) => `${test} ${status}`).toSorted()
+    const expected = [...new Set(task.failToPass)].map((test) => `${test} FAILED`).toSorted()
+    if (ended.join('\n') !== expected.join('\n')) {
+      faults.push(`${taskId} without its gold patch: ${ended.join(', ')}; expected ${expected.join(', ')}`)
+    }
+  }
+  return faults
 }
 
 function pick({ made, reused }: GateReport['gradings']): { made: number; reused: number } {
