@@ -1,8 +1,10 @@
+import { readEvaluations } from '../activities/artifacts/report-data.ts'
 import type { StoredRecipe } from '../activities/stored-recipe.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import { sayOrigin } from '../report/suite-table.ts'
+import { isOfFurtherSuite } from '../domain/evaluation-names.ts'
 import { contaminationLine } from '../report/contamination-table.ts'
 
 /** What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read. */
@@ -16,6 +18,11 @@ export async function describeEvaluation(store: ArtifactStore, record: Evaluatio
     ...(cutoff === null ? [] : [contaminationLine(record, cutoff)]),
     ...describeCost(record),
   ]
+}
+
+/** On the recipe's `evaluate.suites`; rules read the held-out score alone. */
+export async function furtherEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
+  return (await readEvaluations(store, run)).filter(({ name }) => isOfFurtherSuite(name))
 }
 
 function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {

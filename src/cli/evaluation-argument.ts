@@ -4,10 +4,10 @@ import { openRecord } from '../adapters/artifacts/record-text.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
-import { isOnTheWay } from '../domain/quick-tasks.ts'
+import { isOfFurtherSuite, isOnTheWay } from '../domain/evaluation-names.ts'
 
 /**
- * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last evaluation, intermediate ones aside; or a copy of an
+ * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
  * evaluation record, `FILE.json`, such as a baseline kept beside the code.
  * @throws LonghaulError `Config.NotFound` naming what there is, `Artifact.Corrupt` for an edited file
  */
@@ -21,7 +21,7 @@ export async function readEvaluationArgument(
   const evaluations = run === '' ? [] : await readEvaluations(store, run)
   const found =
     name === undefined
-      ? (evaluations.findLast((one) => !isOnTheWay(one.name)) ?? evaluations.at(-1))
+      ? (evaluations.findLast(({ name }) => !isOnTheWay(name) && !isOfFurtherSuite(name)) ?? evaluations.at(-1))
       : evaluations.find((one) => one.name === name)
   if (found !== undefined) return found
   const names = evaluations.map((one) => one.name).join(', ')

@@ -22,7 +22,8 @@ import type {
 export interface ControlActivities {
   resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun>
   /** Synthesises or reads the suite and stores its tasks. */
-  prepareSuite(input: { run: string; which: 'train' | 'heldOut' }): Promise<PreparedSuite>
+  /** @param input.which `train`, `heldOut`, or the name of one of `evaluate.suites` */
+  prepareSuite(input: { run: string; which: string }): Promise<PreparedSuite>
   /** Collects the gates of a suite's tasks into the run's gated list. */
   closeGate(input: { run: string; suite: string }): Promise<{ admitted: number; refused: number }>
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>

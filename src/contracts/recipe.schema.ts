@@ -56,6 +56,11 @@ const suiteSource = z.discriminatedUnion('kind', [
   }),
 ])
 
+/** Part of ids of evaluations: no dash, so that none looks like an iteration's, and no dot, which stands between the two names. */
+const suiteName = z
+  .string()
+  .regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'expected letters, digits and _, as verified or rebench_2025_05')
+
 const model = z.strictObject({
   base: z.string().min(1).describe('Model directory (relative to the recipe file or absolute) or name in a hub cache'),
   chatFormat: z.literal('chatml').default('chatml'),
@@ -175,6 +180,10 @@ const evaluate = z.strictObject({
   maxTurns: count(),
   context: count(),
   demonstration: z.boolean().default(false),
+  suites: z
+    .record(suiteName, suiteSource)
+    .default({})
+    .describe('Further suites by name: evaluated whenever data.heldOut is, except inside a stage'),
   quick: z
     .array(z.string().min(1))
     .min(1)

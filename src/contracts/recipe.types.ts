@@ -182,6 +182,8 @@ export interface EvaluateRecipe {
   maxTurns: number
   context: number
   demonstration: boolean
+  /** Further suites by name, evaluated between stages beside `data.heldOut`, whose scores alone steer anything. */
+  suites: Record<string, SuiteSource>
   /** Held-out tasks that evaluations inside a stage play: curve and plateau are of these; null = all. */
   quick: string[] | null
   /** What a root `evaluate` evaluates: the newest promotion or the base. */

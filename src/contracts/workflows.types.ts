@@ -44,7 +44,15 @@ export interface EvaluateInput {
   /** `base`, `promoted`, or a policy version. @default what the recipe says */
   policy?: string
   /** Child form: set by `trainAgent`. */
-  child?: { plan: ResolvedRun; name: string; policy: PolicyRef }
+  child?: EvaluateChild
+}
+
+export interface EvaluateChild {
+  plan: ResolvedRun
+  name: string
+  policy: PolicyRef
+  /** One of `evaluate.suites`. @default the held-out one */
+  suite?: string
 }
 
 export interface EvaluateResult extends StageScore {
@@ -116,6 +124,8 @@ export interface ResolvedRun {
   evaluateEvery: number | null
   gateRepeats: number
   heldOutName: string
+  /** Names of `evaluate.suites`; absent where there are none. */
+  suites?: string[]
 }
 
 export interface PreparedSuite {

@@ -1,10 +1,5 @@
 /** Evaluations inside a stage may play fewer tasks than those between stages: what is compared then is compared on these. */
 
-/** `dapo-1-0003`: an evaluation after an iteration, inside a stage. */
-export function isOnTheWay(evaluation: string): boolean {
-  return /-\d{4}$/.test(evaluation)
-}
-
 /** @param quick the recipe's; null or absent (in recipes of before it existed) = all */
 export function onlyQuick<T extends { taskId: string }>(
   tasks: readonly T[],

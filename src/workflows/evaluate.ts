@@ -8,8 +8,8 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
-import type { PolicyRef } from '../contracts/policy.types.ts'
-import type { EvaluateInput, EvaluateResult, ResolvedRun } from '../contracts/workflows.types.ts'
+import type { EvaluateChild, EvaluateInput, EvaluateResult } from '../contracts/workflows.types.ts'
+import { evaluationName } from '../domain/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { gateAsChild } from './gate-tasks.ts'
@@ -19,9 +19,10 @@ import { attributes, stageAttributes } from './search-attributes.ts'
 import { type RootProgress, watchable } from './watchable.ts'
 
 /**
- * k attempts of one policy at every held-out task. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates the
- * suite and publishes the policy; as a child of `trainAgent` it gets all three. Children: `rollout`, `gateTasks`. The score
- * counts infra episodes in no mean. On cancel the rollout is cancelled and leases are given back.
+ * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates all its
+ * suites, publishes the policy and plays the further suites before the held-out one; as a child of `trainAgent` it gets all of that
+ * and plays one suite. Children: `rollout`, `gateTasks`. The score counts infra episodes in no mean. On cancel the rollout is
+ * cancelled and leases are given back.
  */
 export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResult> {
   const progress = watchable(input.child?.plan.run ?? null)
@@ -38,13 +39,19 @@ async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Prom
   const plan = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
   progress.enter('preparing the held-out suite', plan.run)
   try {
-    const suite = await slowControl.prepareSuite({ run: plan.run, which: 'heldOut' })
-    progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-    await gateAsChild({ plan, suite })
+    for (const which of ['heldOut', ...(plan.suites ?? [])]) {
+      const suite = await slowControl.prepareSuite({ run: plan.run, which })
+      progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
+      await gateAsChild({ plan, suite })
+    }
     const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
     progress.enter(`publishing ${policy.version}`)
     await publishing.publishPolicy({ run: plan.run, policy })
     progress.enter(`evaluating ${policy.version}`)
+    for (const suite of plan.suites ?? []) {
+      await score({ plan, name: evaluationName('nightly', suite), policy, suite })
+    }
+    // Last, so that what the workflow shows of itself is the held-out score.
     const result = await score({ plan, name: 'nightly', policy })
     await artifacts.writeReport({ run: plan.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
     progress.enter('done')
@@ -54,18 +61,10 @@ async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Prom
   }
 }
 
-async function score({
-  plan,
-  name,
-  policy,
-}: {
-  plan: ResolvedRun
-  name: string
-  policy: PolicyRef
-}): Promise<EvaluateResult> {
+async function score({ plan, name, policy, suite: which = 'heldOut' }: EvaluateChild): Promise<EvaluateResult> {
   const { run } = plan
   const stage = `eval-${name}`
-  const suite = await slowControl.prepareSuite({ run, which: 'heldOut' })
+  const suite = await slowControl.prepareSuite({ run, which })
   const planned = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite, kind: 'evaluate' })
   upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version, evaluation: true }))
   setCurrentDetails(

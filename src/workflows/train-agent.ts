@@ -11,6 +11,7 @@ import {
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type {
+  EvaluateChild,
   PreparedSuite,
   ResolvedRun,
   RunProgress,
@@ -18,6 +19,7 @@ import type {
   TrainAgentInput,
   TrainAgentResult,
 } from '../contracts/workflows.types.ts'
+import { evaluationName, isOfFurtherSuite } from '../domain/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { withCode } from './failures.ts'
@@ -59,6 +61,8 @@ export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgen
   }
 }
 
+const SUITE_WORDS: Partial<Record<string, string>> = { train: 'training', heldOut: 'held-out' }
+
 /** One run from its plan to its report, and how people steer it on the way. */
 class TrainingRun {
   readonly #steering: RunControl = { paused: false, stopAfterIteration: null }
@@ -96,6 +100,7 @@ class TrainingRun {
   async play(plan: ResolvedRun): Promise<TrainAgentResult> {
     this.#board.name(plan.run)
     const heldOut = await this.#prepare(plan, 'heldOut')
+    for (const suite of plan.suites ?? []) await this.#prepare(plan, suite)
     const train = plan.rft || plan.stages.length > 0 ? await this.#prepare(plan, 'train') : null
 
     this.#time('publish')
@@ -117,9 +122,9 @@ class TrainingRun {
     return this.#finish(plan, heldOut, policy)
   }
 
-  async #prepare(plan: ResolvedRun, which: 'train' | 'heldOut'): Promise<PreparedSuite> {
+  async #prepare(plan: ResolvedRun, which: string): Promise<PreparedSuite> {
     this.#time('prepare')
-    this.#board.enter(`preparing the ${which === 'train' ? 'training' : 'held-out'} suite`)
+    this.#board.enter(`preparing the ${SUITE_WORDS[which] ?? which} suite`)
     const suite = await slowControl.prepareSuite({ run: plan.run, which })
     this.#time('gate')
     this.#board.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
@@ -127,14 +132,23 @@ class TrainingRun {
     return suite
   }
 
-  async #evaluate(plan: ResolvedRun, name: string, policy: PolicyRef): Promise<void> {
+  /** On the held-out suite, then on the further ones. */
+  async #evaluate(plan: ResolvedRun, stage: string, policy: PolicyRef): Promise<void> {
+    await this.#evaluateOn({ plan, name: stage, policy })
+    for (const suite of plan.suites ?? []) {
+      await this.#evaluateOn({ plan, name: evaluationName(stage, suite), policy, suite })
+    }
+  }
+
+  async #evaluateOn(child: EvaluateChild): Promise<void> {
+    const { plan, name, policy, suite } = child
     this.#time(`evaluate ${name}`)
     await this.#hold(`evaluating ${name} (${policy.version})`)
     const result = await executeChild(evaluate, {
       workflowId: workflowIds.evaluate(workflowIds.train(plan.run), name),
-      args: [{ child: { plan, name, policy } }],
+      args: [{ child }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${plan.heldOutName} · ${policy.version}`,
+      staticSummary: `${suite ?? plan.heldOutName} · ${policy.version}`,
     })
     const { passAt1, sem, tasks, attempts } = result
     this.#scores.push({ name, policy: policy.version, passAt1, sem, tasks, attempts })
@@ -175,7 +189,7 @@ class TrainingRun {
 
   async #finish(plan: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
     const { run } = plan
-    const last = this.#scores.at(-1)
+    const last = this.#scores.findLast(({ name }) => !isOfFurtherSuite(name))
     this.#board.enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
     if (last !== undefined) await control.promote({ run, policy, score: last })
     this.#board.enter('writing the report')

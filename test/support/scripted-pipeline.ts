@@ -113,7 +113,7 @@ export function scriptedPipeline({
 }: PipelineOptions = {}): ActivityTable<AllActivities> {
   return {
     resolveRecipe: () => plan,
-    prepareSuite: ({ which }) => ({ suite: SHA, name: which === 'train' ? 'train' : plan.heldOutName, tasks }),
+    prepareSuite: ({ which }) => ({ suite: SHA, name: which === 'heldOut' ? plan.heldOutName : which, tasks }),
     gateTask: () => ({ done: true, ok: true }),
     writeGateReport: () => ({
       counts: { passed: tasks, 'gold-fails': 0, 'empty-resolves': 0, flaky: 0, 'could-not-gate': 0 },

@@ -129,6 +129,7 @@ export function makeTrainingRecipe(): Recipe {
       maxTurns: 6,
       context: 256,
       demonstration: false,
+      suites: {},
       quick: null,
       policy: 'base',
       prices: null,

@@ -184,6 +184,22 @@ test('an evaluation started alone resolves, gates, publishes, scores, reports an
   )
 })
 
+test('an evaluation alone plays further suites too, gated like the held-out one, whose score it returns', async () => {
+  const driver = await createWorkflowDriver({
+    activities: scriptedPipeline({ plan: { ...PLAN, suites: ['may', 'june'] }, tasks: 3, steps: 1 }),
+  })
+  const job = driver.start('evaluate', { recipe: 'nightly' }, { workflowId: 'nightly-2026-01-01T00:00:00Z' })
+  const result = await job.result<EvaluateResult>()
+
+  assert.deepEqual(
+    driver.callsOf('summarizeEvaluation').map(({ input }) => (input as { name: string }).name),
+    ['nightly.may', 'nightly.june', 'nightly'],
+  )
+  assert.equal(result.name, 'nightly')
+  assert.equal(driver.callsOf('closeGate').length, 3)
+  assert.equal(driver.callsOf('publishPolicy').length, 1)
+})
+
 test('an evaluation of a suite of which no task passed ends before any policy is touched', async () => {
   const { driver, job } = await evaluate({}, { closeGate: () => ({ admitted: 0, refused: 3 }) })
   await assert.rejects(job.result(), (error) => {

@@ -59,6 +59,38 @@ test('{"recipe": "demo"} alone runs gate, base, RFT, every stage and every evalu
   assert.equal(driver.calls.at(-1)?.type, 'releasePolicies')
 })
 
+test('further suites are gated once, and evaluated after every held-out evaluation between stages; the held-out score is promoted', async () => {
+  const plan = {
+    ...PLAN,
+    rft: false,
+    stages: [{ name: 'dapo-1', maxIterations: 1 }],
+    evaluateEvery: 1,
+    suites: ['may'],
+  }
+  const { driver, job } = await train({}, plan)
+  const result = await job.result<TrainAgentResult>()
+
+  assert.deepEqual(idsOf(driver, 'gateTasks'), [
+    `train/${PLAN.run}/gate/held-out`,
+    `train/${PLAN.run}/gate/may`,
+    `train/${PLAN.run}/gate/train`,
+  ])
+  assert.deepEqual(
+    idsOf(driver, 'evaluate').map((id) => id.split('/').at(-1)),
+    ['base', 'base.may', 'dapo-1-0001', 'rl', 'rl.may'],
+  )
+  const prepared = driver.callsOf('prepareSuite').map(({ input }) => (input as { which: string }).which)
+  assert.equal(prepared.filter((which) => which === 'may').length, 3, 'once to gate it, and once in each evaluation')
+  assert.deepEqual(
+    result.stages.map(({ name }) => name),
+    ['base', 'base.may', 'rl', 'rl.may'],
+  )
+  assert.deepEqual(
+    driver.callsOf('promote').map(({ input }) => (input as { score: { name: string } }).score.name),
+    ['rl'],
+  )
+})
+
 test('the recipe is resolved first, with the facts that make the name of the run', async () => {
   const { driver, job } = await train()
   await job.result()

@@ -11,7 +11,8 @@ import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/score-interval.ts'
 import { pairTasks, toOutcomes } from '../../domain/pair-tasks.ts'
-import { isOnTheWay, onlyQuick } from '../../domain/quick-tasks.ts'
+import { isOfFurtherSuite, isOnTheWay } from '../../domain/evaluation-names.ts'
+import { onlyQuick } from '../../domain/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics.ts'
 import { gatherFlagged } from '../../report/flagged.ts'
 import type { CurvePoint, ReportData } from '../../report/report-data.ts'
@@ -49,7 +50,12 @@ export async function gatherReportData(
     recipe: { name: recipe.name, hash, seed: recipe.seed, base: recipe.model.base },
     evaluations,
     paired: pairs(evaluations),
-    curve: await curve(store, run, all, recipe.evaluate.quick),
+    curve: await curve(
+      store,
+      run,
+      all.filter(({ name }) => !isOfFurtherSuite(name)),
+      recipe.evaluate.quick,
+    ),
     training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
@@ -75,24 +81,30 @@ export async function readEvaluations(store: ArtifactStore, run: string): Promis
 
 const FIXED_ORDER = ['base', 'rft', 'rl']
 
-/** base, rft, stages by name, rl. */
+/** base, rft, stages by name, rl; an evaluation on a further suite after the one between whose stages it stands. */
 function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
-  const rank = (name: string): number =>
-    name === 'rl' ? 3 : FIXED_ORDER.includes(name) ? FIXED_ORDER.indexOf(name) : 2
+  const rank = (name: string): number => {
+    const [stage = ''] = name.split('.')
+    return stage === 'rl' ? 3 : FIXED_ORDER.includes(stage) ? FIXED_ORDER.indexOf(stage) : 2
+  }
   return evaluations.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
 }
 
+/** Of one suite: a difference between two of them would be the suites'. */
 function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
   return evaluations.flatMap((before, index) =>
-    evaluations.slice(index + 1).map((after) => ({
-      before: before.name,
-      after: after.name,
-      ...pairedDifference({ before: before.tasks, after: after.tasks }),
-      interval: differenceInterval({
-        tasks: pairTasks(before.tasks, after.tasks).shared.map(toOutcomes),
-        seed: INTERVAL_SEED,
-      }),
-    })),
+    evaluations
+      .slice(index + 1)
+      .filter(({ suite }) => suite === before.suite)
+      .map((after) => ({
+        before: before.name,
+        after: after.name,
+        ...pairedDifference({ before: before.tasks, after: after.tasks }),
+        interval: differenceInterval({
+          tasks: pairTasks(before.tasks, after.tasks).shared.map(toOutcomes),
+          seed: INTERVAL_SEED,
+        }),
+      })),
   )
 }
 

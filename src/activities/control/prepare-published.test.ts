@@ -56,14 +56,15 @@ function prepare(
   hubUrl: string | null,
   options: {
     filters?: Partial<DataRecipe['filters']>
-    which?: 'train' | 'heldOut'
+    which?: string
+    suites?: Record<string, SuiteSource>
     tasks?: number
     quick?: string[]
   } = {},
 ) {
-  const { filters = {}, which = 'train', tasks = null, quick = null } = options
+  const { filters = {}, which = 'train', tasks = null, quick = null, suites = {} } = options
   const data = { train: source, heldOut: source, filters: { ...OFF, ...filters } }
-  const recipe = { name: 'test', data, evaluate: { tasks, quick } } as Recipe
+  const recipe = { name: 'test', data, evaluate: { tasks, quick, suites } } as Recipe
   const places = { hubUrl, findFile: (path: string) => join(root, path) }
   const published = {
     identify: (...args: [never, never]) => identityOfImport(...args, places),
@@ -180,4 +181,14 @@ test('a quick task that the held-out suite does not have is refused when it is p
   assert.match(message, /evaluate\.quick among the 2 held-out tasks, owner__thing-3 and 1 more is not/)
   assert.equal((await prepare(hub(), server.url, { which: 'heldOut', quick: quick.slice(0, 2) })).tasks, 3)
   assert.equal((await prepare(hub(), server.url, { which: 'train', quick })).tasks, 3)
+})
+
+test('a further suite is prepared by its name: whole, whatever is evaluated of the held-out one; an unknown name is refused', async () => {
+  await using server = await serve()
+  const suites = { may: hub({ filters: ['created<2025-07-01'] }) }
+  const may = await prepare(hub(), server.url, { which: 'may', suites, tasks: 1, quick: ['owner__thing-1'] })
+  assert.deepEqual([may.name, await taskIds(may.suite)], ['test-may', ['owner__thing-1', 'owner__thing-2']])
+  const { code, message } = await refusal(prepare(hub(), server.url, { which: 'june', suites }))
+  assert.equal(code, 'Config.Invalid')
+  assert.match(message, /evaluate\.suites/)
 })

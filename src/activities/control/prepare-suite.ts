@@ -23,10 +23,10 @@ export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters
  */
 export async function prepareSuite(
   deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe },
-  which: 'train' | 'heldOut',
+  which: string,
 ): Promise<PreparedSuite> {
   const { recipe, store } = deps
-  const source = recipe.data[which]
+  const source = sourceOf(recipe, which)
   // Curation is for training: an evaluation is of the whole published set.
   const filters = which === 'train' ? recipe.data.filters : undefined
   if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
@@ -55,6 +55,17 @@ export async function prepareSuite(
     origin: originOf({ source, imported: null, file, curation: filters }),
   })
   return { suite: hash, name: suiteName(recipe, which), tasks: tasks.length }
+}
+
+function sourceOf({ data, evaluate }: Recipe, which: string): SuiteSource {
+  if (which === 'train' || which === 'heldOut') return data[which]
+  const source = evaluate.suites[which]
+  if (source !== undefined) return source
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected train, heldOut or one of evaluate.suites',
+    details: { suite: which },
+  })
 }
 
 /** Said when a run starts: a mistyped id would only shorten every curve in silence. */

@@ -36,6 +36,7 @@ export async function resolveRecipe(
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   const ref = await deps.store.putRecord(runKeys.recipe(claim.run), stored)
+  const suites = Object.keys(recipe.evaluate.suites)
   return {
     run: claim.run,
     recipe: ref,
@@ -50,11 +51,13 @@ export async function resolveRecipe(
     evaluateEvery: recipe.reinforce?.evaluateEvery ?? null,
     gateRepeats: recipe.data.gate.repeats,
     heldOutName: suiteName(recipe, 'heldOut'),
+    ...(suites.length === 0 ? {} : { suites }),
   }
 }
 
-export function suiteName(recipe: Recipe, which: 'train' | 'heldOut'): string {
-  return `${recipe.name}-${which === 'train' ? 'train' : 'held-out'}`
+/** @param which `train`, `heldOut`, or one of `evaluate.suites` */
+export function suiteName(recipe: Recipe, which: string): string {
+  return `${recipe.name}-${which === 'heldOut' ? 'held-out' : which}`
 }
 
 /** What no worker of this version can run is refused before anything starts, not after hours. */

@@ -90,7 +90,17 @@ function evaluation({ evaluate, reinforce }: Settings): RecipeProblem[] {
       ),
     )
   }
-  return problems
+  const reserved = Object.keys(evaluate.suites).filter((name) => name === 'train' || name === 'heldOut')
+  return [
+    ...problems,
+    ...reserved.map((name) =>
+      problem(
+        ['evaluate', 'suites', name],
+        'expected another name than those of the suites under data',
+        'suites here are further ones; data.heldOut is evaluated anyway',
+      ),
+    ),
+  ]
 }
 
 function fineTuning({ rft, data, scaffold }: Settings): RecipeProblem[] {

@@ -9,14 +9,13 @@ type Issue = z.core.$ZodIssue
 const INSTEAD: Partial<Record<string, string>> = {
   name: 'a recipe is named by its file',
   'evaluate.quickEvery': 'reinforce.evaluateEvery says how often',
-  'evaluate.suites':
-    'a run is evaluated on data.heldOut; another suite is an evaluation of its own: longhaul evaluate with a recipe whose data.heldOut it is',
 }
 
 /** zod's issues in the words of a recipe's reader: one problem for each key. */
 export function explainIssues(issues: readonly Issue[], value: unknown): RecipeProblem[] {
   return issues.flatMap((issue) => {
     const path = issue.path.filter((key): key is string | number => typeof key !== 'symbol')
+    if (issue.code === 'invalid_key') return [invalidName(issue, path)]
     if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey([...path, key], value))
     return [wrongValue(issue, path, value)]
   })
@@ -28,6 +27,12 @@ function unknownKey(path: KeyPath, value: unknown): RecipeProblem {
   const near = nearestName(key, known)
   const hint = INSTEAD[path.join('.')] ?? (near === null ? `known here: ${known.join(', ')}` : `did you mean ${near}?`)
   return { rule: 'unknown-key', path, message: 'is not a key of a recipe', hint, at: 'key' }
+}
+
+/** A name that the recipe's writer chose. */
+function invalidName({ issues }: z.core.$ZodIssueInvalidKey, path: KeyPath): RecipeProblem {
+  const message = issues[0]?.message ?? 'expected another name'
+  return { rule: 'range', path, message: `${message}, got ${show(path.at(-1))}`, hint: null, at: 'key' }
 }
 
 function wrongValue(issue: Issue, path: KeyPath, value: unknown): RecipeProblem {

@@ -105,12 +105,26 @@ test('paper-72b states the configuration of the paper', async () => {
 })
 
 test('keys that would do nothing are refused, and say what does what they promise', async () => {
-  const text = smallest.replace('context: 8000 }', 'context: 8000, quick: [a], quickEvery: 5, suites: [verified] }')
+  const text = smallest.replace('context: 8000 }', 'context: 8000, quick: [a], quickEvery: 5 }')
   const unknown = await refusal({ name: 'promises', text })
   assert.match(unknown.message, /evaluate\.quickEvery: is not a key.*\n.*\n.*reinforce\.evaluateEvery says how often/)
-  assert.match(unknown.message, /evaluate\.suites: is not a key.*\n.*\n.*a run is evaluated on data\.heldOut/)
-  const useless = await refusal({ name: 'useless', text: text.replace(', quickEvery: 5, suites: [verified]', '') })
+  const useless = await refusal({ name: 'useless', text: text.replace(', quickEvery: 5', '') })
   assert.match(useless.message, /evaluate\.quick: has no effect without reinforce\.evaluateEvery/)
+})
+
+test('further suites are named sources; names that could be taken for something else are refused', async () => {
+  const rows = '{ kind: rows, path: a.jsonl }'
+  const withSuites = (suites: string) => smallest.replace('context: 8000 }', `context: 8000, suites: ${suites} }`)
+  const { recipe } = await loadRecipe({ name: 'two', text: withSuites(`{ verified: ${rows} }`) })
+  assert.deepEqual(recipe.evaluate.suites, { verified: { kind: 'rows', path: 'a.jsonl', limit: null } })
+  const dashed = await refusal({ name: 'dashed', text: withSuites(`{ rebench-2025: ${rows} }`) })
+  assert.match(dashed.message, /evaluate\.suites\.rebench-2025: expected letters, digits and _, .*got "rebench-2025"/)
+  const short = await refusal({ name: 'short', text: withSuites('{ verified: { kind: rows } }') })
+  assert.match(short.message, /evaluate\.suites\.verified\.path: expected text, got nothing/)
+  const reserved = await refusal({ name: 'reserved', text: withSuites(`{ heldOut: ${rows} }`) })
+  assert.match(reserved.message, /evaluate\.suites\.heldOut: expected another name/)
+  const listed = await refusal({ name: 'listed', text: withSuites('[verified]') })
+  assert.match(listed.message, /evaluate\.suites: expected/)
 })
 
 test('a bad file: all problems at once, each with line, column, rule, source line and hint', async () => {

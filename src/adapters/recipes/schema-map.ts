@@ -7,6 +7,8 @@ export interface SchemaNode {
   type?: string
   description?: string
   properties?: Record<string, SchemaNode>
+  /** What every key of a mapping with names of its reader's own holds. */
+  additionalProperties?: SchemaNode | boolean
   items?: SchemaNode | SchemaNode[]
   anyOf?: SchemaNode[]
   oneOf?: SchemaNode[]
@@ -63,6 +65,7 @@ function childOf(node: SchemaNode, key: string | number, value: unknown): Schema
     }
     const property = option.properties?.[key]
     if (property !== undefined) return property
+    if (typeof option.additionalProperties === 'object') return option.additionalProperties
   }
   return null
 }

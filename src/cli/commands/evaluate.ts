@@ -7,7 +7,7 @@ import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
 import { compareAndJudge } from '../compare-evaluations.ts'
 import type { Console } from '../console.ts'
-import { describeEvaluation } from '../describe-evaluation.ts'
+import { describeEvaluation, furtherEvaluations } from '../describe-evaluation.ts'
 import { readEvaluationArgument } from '../evaluation-argument.ts'
 import { combineExitCodes, EXIT, type ExitCode } from '../exit-codes.ts'
 import { launchRun } from '../launch-run.ts'
@@ -87,7 +87,10 @@ async function finish(
   const store = await openStore()
   const record = await store.readRecord<EvaluationRecord>(result.evaluation.key).catch(() => null)
   const codes = [ended]
-  const lines = [describeScore(result), ...(record === null ? [] : await describeEvaluation(store, record))]
+  const further = record === null ? [] : await furtherEvaluations(store, result.run)
+  const lines: string[] = []
+  for (const one of further) lines.push(describeScore(one.score), ...(await describeEvaluation(store, one)))
+  lines.push(describeScore(result), ...(record === null ? [] : await describeEvaluation(store, record)))
   const graded = record === null ? null : gradedShare(record)
   if (graded !== null && graded < minGraded) {
     codes.push(EXIT.infra)
@@ -101,7 +104,16 @@ async function finish(
     }
   }
   const exitCode = combineExitCodes(codes)
-  if (json === true) console.record({ event: 'done', exitCode, codes, result, graded, verdict: lines.at(-1) })
+  if (json === true)
+    console.record({
+      event: 'done',
+      exitCode,
+      codes,
+      result,
+      further: further.map(({ score, interval }) => ({ ...score, interval })),
+      graded,
+      verdict: lines.at(-1),
+    })
   else console.out(lines.join('\n'))
   return exitCode
 }
