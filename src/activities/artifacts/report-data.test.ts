@@ -35,7 +35,9 @@ test('where evaluations on the way play quick tasks, every held-out point of the
 
 test('further suites stand in the scores and are told apart everywhere else: no pairs across suites, no place on the curve', async () => {
   const run = 'further'
-  const rows = [1, 2].map((index): Record<string, unknown> => ({ ...rebench.row(`owner__thing-${index}`), created_at: null }))
+  const rows = [1, 2].map(
+    (index): Record<string, unknown> => ({ ...rebench.row(`owner__thing-${index}`), created_at: null }),
+  )
   await makeEvaluatedRun({ store, root, run, rows, attempts: [[1], [0]], cutoff: null })
   // The same ids in another suite, so that only the suite tells them apart.
   const tasks = rows.map((row) => ({ taskId: String(row['instance_id']), attempts: [1 as const] }))
