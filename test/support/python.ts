@@ -2,7 +2,9 @@
 import { execFile, type ChildProcess, spawn } from 'node:child_process'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
+import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 
 /** Set by `npm test`; absent means that the Python environment was not set up, and such tests say that they were skipped. */
 export const python: string | undefined = process.env['LONGHAUL_PYTHON']
@@ -31,6 +33,23 @@ export function writeTinyPolicy(directory: string, seed: number): Promise<string
     'import sys, pathlib; from tiny_policy import write_tiny_policy;' +
     'print(write_tiny_policy(pathlib.Path(sys.argv[1]), seed=int(sys.argv[2])))'
   return runPython(script, directory, String(seed))
+}
+
+/** Two such policies, versions 0 and 1, in folders below `root`. */
+export function writeTwoPolicies(root: string): Promise<[older: PolicyRef, newer: PolicyRef]> {
+  const write = async (step: number): Promise<PolicyRef> => {
+    const directory = join(root, `policy-${step}`)
+    const manifestSha256 = await writeTinyPolicy(directory, step)
+    return {
+      version: `v00000${step}-${manifestSha256.slice(0, 8)}`,
+      uri: pathToFileURL(directory).href,
+      manifestSha256,
+      globalStep: step,
+      checkpointUri: null,
+      checkpointSha256: null,
+    }
+  }
+  return Promise.all([write(0), write(1)])
 }
 
 export interface RunningServer {

@@ -3,34 +3,22 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { pathToFileURL } from 'node:url'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
-import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
-import { type RunningServer, startPolicyServer, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
+import type { PolicyClient, SampleRequest } from '../../contracts/policy.types.ts'
+import { type RunningServer, startPolicyServer, withoutPython, writeTwoPolicies } from '../../../test/support/python.ts'
 import { createPolicyClient } from './client.ts'
 
 /** The client against the real embedded server: the same questions that a vLLM server has to answer. */
 describe('embedded policy server', { skip: withoutPython }, () => {
   const signal = AbortSignal.timeout(120_000)
-  const policies: PolicyRef[] = []
+  let policies: Awaited<ReturnType<typeof writeTwoPolicies>>
   let root = ''
   let server: RunningServer
   let client: PolicyClient
 
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'policy-server-'))
-    for (const seed of [0, 1]) {
-      const directory = join(root, `policy-${seed}`)
-      const manifestSha256 = await writeTinyPolicy(directory, seed)
-      policies.push({
-        version: `v00000${seed}-${manifestSha256.slice(0, 8)}`,
-        uri: pathToFileURL(directory).href,
-        manifestSha256,
-        globalStep: seed,
-        checkpointUri: null,
-        checkpointSha256: null,
-      })
-    }
+    policies = await writeTwoPolicies(root)
     server = await startPolicyServer({ state: join(root, 'state'), maxVersions: 1 })
     client = createPolicyClient({ kind: 'embedded', url: server.url, timeouts: { giveUpAfterMs: 2_000 } })
   })
@@ -39,7 +27,7 @@ describe('embedded policy server', { skip: withoutPython }, () => {
     await rm(root, { recursive: true, force: true })
   })
 
-  const [first, second] = [() => policies[0] as PolicyRef, () => policies[1] as PolicyRef]
+  const [first, second] = [() => policies[0], () => policies[1]]
   const makeRequest = (policy: string, promptIds: number[]): SampleRequest => ({
     policy,
     promptIds,

@@ -4,10 +4,9 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { pathToFileURL } from 'node:url'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
-import { type RunningServer, startPolicyServer, withoutPython, writeTinyPolicy } from '../../../test/support/python.ts'
+import { type RunningServer, startPolicyServer, withoutPython, writeTwoPolicies } from '../../../test/support/python.ts'
 import { verifyCanaryRows } from './canary.ts'
 import type { Canary } from './canary-rules.ts'
 import { createPolicyClient } from './client.ts'
@@ -18,7 +17,7 @@ const TOLERANCE = 1e-3
 
 describe('wrong servers', { skip: withoutPython }, () => {
   const signal = AbortSignal.timeout(500_000)
-  const policies: PolicyRef[] = []
+  let policies: Awaited<ReturnType<typeof writeTwoPolicies>>
   const running: RunningServer[] = []
   let root = ''
 
@@ -27,18 +26,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
 
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'wrong-servers-'))
-    for (const seed of [0, 1]) {
-      const directory = join(root, `policy-${seed}`)
-      const manifestSha256 = await writeTinyPolicy(directory, seed)
-      policies.push({
-        version: `v00000${seed}-${manifestSha256.slice(0, 8)}`,
-        uri: pathToFileURL(directory).href,
-        manifestSha256,
-        globalStep: seed,
-        checkpointUri: null,
-        checkpointSha256: null,
-      })
-    }
+    policies = await writeTwoPolicies(root)
     one = await start()
   })
   after(async () => {
@@ -46,7 +34,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     await rm(root, { recursive: true, force: true })
   })
 
-  const [older, newer] = [() => policies[0] as PolicyRef, () => policies[1] as PolicyRef]
+  const [older, newer] = [() => policies[0], () => policies[1]]
 
   async function start(): Promise<{ url: string; client: PolicyClient; server: RunningServer }> {
     const state = join(root, `state-${running.length}`)
