@@ -5,9 +5,9 @@ import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
 import { readArchivedFile } from './archived-file.ts'
+import { buildContainerSpec } from './build-container.ts'
 import { isStatus } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
-import { LABELS, PROJECT } from './labels.ts'
 import { removeContainer } from './remove-container.ts'
 import { createSlots } from './slots.ts'
 import { packFiles } from './tar.ts'
@@ -90,27 +90,20 @@ function explain(code: number): string {
   }
 }
 
-async function createChecker({ engine, image, repoDir, commit }: CheckRepositoryInput, name: string) {
-  return engine.docker.createContainer({
-    name,
-    Image: image,
-    Entrypoint: [],
-    Cmd: ['/bin/sh', '-c', `/bin/sh ${HOME}/check.sh "$0" "$1" >${HOME}/head 2>${HOME}/errors`, repoDir, commit],
-    // By number: an image without accounts has no root by name.
-    User: '0:0',
-    NetworkDisabled: true,
-    Labels: { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) },
-    HostConfig: {
-      NetworkMode: 'none',
-      CapDrop: ['ALL'],
-      CapAdd: ['DAC_OVERRIDE'],
-      SecurityOpt: ['no-new-privileges:true'],
-      Memory: MEMORY_BYTES,
-      MemorySwap: MEMORY_BYTES,
-      PidsLimit: 64,
-      LogConfig: { Type: 'none', Config: {} },
-    },
-  })
+function createChecker({ engine, image, repoDir, commit }: CheckRepositoryInput, name: string): Promise<Container> {
+  const script = `/bin/sh ${HOME}/check.sh "$0" "$1" >${HOME}/head 2>${HOME}/errors`
+  return engine.docker.createContainer(
+    buildContainerSpec({
+      name,
+      image,
+      command: ['/bin/sh', '-c', script, repoDir, commit],
+      // By number: an image without accounts has no root by name.
+      user: '0:0',
+      capabilities: ['DAC_OVERRIDE'],
+      processes: 64,
+      memoryBytes: MEMORY_BYTES,
+    }),
+  )
 }
 
 async function readHead(container: Container): Promise<string> {

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 
+import { buildLabels, WITHOUT_BUILD_LABELS } from './build-container.ts'
 import { ignoreGone, isStatus } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
-import { LABELS, PROJECT } from './labels.ts'
 import { createSlots } from './slots.ts'
 
 /** More commits at once make the engine slower, not faster (measured on 2 cores). */
@@ -84,10 +84,8 @@ interface CommitOptions {
 }
 
 function imageChanges(repoDir: string, labels: Record<string, string>): string[] {
-  // The build container's own labels would be inherited by every container of the image, also by foreign ones.
-  const inherited = { [LABELS.project]: '', [LABELS.role]: '', [LABELS.created]: '' }
-  const all = Object.entries({ ...inherited, ...labels })
-  return [`WORKDIR ${repoDir}`, ...all.map(([key, value]) => `LABEL ${key}=${JSON.stringify(value)}`)]
+  const own = Object.entries(labels).map(([key, value]) => `LABEL ${key}=${JSON.stringify(value)}`)
+  return [`WORKDIR ${repoDir}`, ...WITHOUT_BUILD_LABELS, ...own]
 }
 
 /** Named by the tag, so that what a killed build left behind is found and replaced by the next one. */
@@ -98,7 +96,7 @@ async function createBuildContainer({ engine, base, tag }: { engine: Engine; bas
       name,
       Image: base,
       Cmd: ['/bin/true'],
-      Labels: { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) },
+      Labels: buildLabels(),
       HostConfig: { NetworkMode: 'none' },
     })
   try {

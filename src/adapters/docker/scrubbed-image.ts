@@ -5,10 +5,10 @@ import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../contracts/errors.ts'
 import { readArchivedFile } from './archived-file.ts'
+import { buildContainerSpec, WITHOUT_BUILD_LABELS } from './build-container.ts'
 import { isStatus } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import type { ImageKeeper } from './image-keeper.ts'
-import { LABELS, PROJECT } from './labels.ts'
 import { removeContainer } from './remove-container.ts'
 import { packFiles } from './tar.ts'
 
@@ -55,7 +55,12 @@ async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: s
     })
     await container.start()
     await requireClean(input, container, await exitCode(container))
-    await container.commit({ repo: REPOSITORY, tag: tag.slice(REPOSITORY.length + 1), pause: false, changes: CHANGES })
+    await container.commit({
+      repo: REPOSITORY,
+      tag: tag.slice(REPOSITORY.length + 1),
+      pause: false,
+      changes: WITHOUT_BUILD_LABELS,
+    })
   } finally {
     await removeContainer({ engine, name })
   }
@@ -65,33 +70,22 @@ function scriptFile(body: Buffer) {
   return { name: '.lh-scrub/scrub.sh', body, mode: 0o700 }
 }
 
-/** The build container's own labels would be inherited by every container of the image. */
-const CHANGES = [LABELS.project, LABELS.role, LABELS.created].map((label) => `LABEL ${label}=""`)
-
 /** The script's words are kept where they can be read after a failure; a clean image keeps nothing of it. */
 const RUN = `/bin/sh ${HOME}/scrub.sh "$0" 2>${HOME}/errors && rm -rf ${HOME}`
 
 async function createScrubber({ engine, image, repoDir }: ScrubbedImageInput, name: string): Promise<Container> {
   try {
-    return await engine.docker.createContainer({
-      name,
-      Image: image,
-      Entrypoint: [],
-      Cmd: ['/bin/sh', '-c', RUN, repoDir],
-      User: 'root',
-      NetworkDisabled: true,
-      Labels: { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) },
-      HostConfig: {
-        NetworkMode: 'none',
-        CapDrop: ['ALL'],
-        CapAdd: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'],
-        SecurityOpt: ['no-new-privileges:true'],
-        Memory: MEMORY_BYTES,
-        MemorySwap: MEMORY_BYTES,
-        PidsLimit: 256,
-        LogConfig: { Type: 'none', Config: {} },
-      },
-    })
+    return await engine.docker.createContainer(
+      buildContainerSpec({
+        name,
+        image,
+        command: ['/bin/sh', '-c', RUN, repoDir],
+        user: 'root',
+        capabilities: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'],
+        processes: 256,
+        memoryBytes: MEMORY_BYTES,
+      }),
+    )
   } catch (error) {
     if (!isStatus(error, 404)) throw error
     throw new LonghaulError({
