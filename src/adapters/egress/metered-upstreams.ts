@@ -1,0 +1,98 @@
+import type { Socket } from 'node:net'
+import type { Duplex, Readable } from 'node:stream'
+import type { NetworkUse } from '../../contracts/sandbox.types.ts'
+import { EgressRefused, openUpstream, type UpstreamOptions } from './open-upstream.ts'
+
+export interface EgressLimits {
+  /** Bytes of one sandbox in both directions. @default 2 GiB: a big wheel or two */
+  totalBytes: number
+  /** Open connections of one sandbox. @default 64 */
+  connections: number
+  /** One connection, from its start. @default 10 minutes */
+  connectionMs: number
+  /** Silence on a connection. @default 60 s */
+  idleMs: number
+}
+
+export const EGRESS_LIMITS: EgressLimits = {
+  totalBytes: 2 * 1024 ** 3,
+  connections: 64,
+  connectionMs: 600_000,
+  idleMs: 60_000,
+}
+
+/** Names in a record are the agent's text: few and short. */
+const MAX_NAMES = 10
+const MAX_NAME = 100
+
+/** What one sandbox has to do with the world: connections to allowed hosts, bounded and counted. */
+export class MeteredUpstreams {
+  readonly #options: UpstreamOptions
+  readonly #limits: EgressLimits
+  readonly #open = new Set<Socket>()
+  #use = noUse()
+  #totalBytes = 0
+
+  constructor(options: UpstreamOptions, limits: EgressLimits) {
+    this.#options = options
+    this.#limits = limits
+  }
+
+  /** @throws EgressRefused where the host is not allowed, or a limit is used up */
+  async open(host: string, port: number): Promise<Socket> {
+    const { totalBytes, connections } = this.#limits
+    if (this.#totalBytes > totalBytes) throw new EgressRefused(`more than ${totalBytes} bytes in all`)
+    if (this.#open.size >= connections) throw new EgressRefused(`more than ${connections} connections at once`)
+    return openUpstream({ host, port }, this.#options)
+  }
+
+  /** Both directions counted and bounded; whatever ends one side ends the other. `sent`: where the client's bytes come from. */
+  join(client: Duplex, upstream: Socket, sent: Readable): void {
+    this.#use.opened += 1
+    this.#open.add(upstream)
+    const stop = (): void => {
+      client.destroy()
+      upstream.destroy()
+    }
+    const timer = setTimeout(stop, this.#limits.connectionMs)
+    const count = (chunk: Buffer): void => {
+      this.#use.bytes += chunk.length
+      this.#totalBytes += chunk.length
+      if (this.#totalBytes > this.#limits.totalBytes) stop()
+    }
+    upstream.setTimeout(this.#limits.idleMs, stop)
+    upstream.on('data', count)
+    sent.on('data', count)
+    upstream.on('error', stop)
+    client.on('error', stop)
+    client.on('close', stop)
+    upstream.on('close', () => {
+      clearTimeout(timer)
+      this.#open.delete(upstream)
+    })
+  }
+
+  /** @returns the name as it may be shown */
+  countRefusal(name: string): string {
+    this.#use.refused += 1
+    const shown = name.slice(0, MAX_NAME)
+    const { refusedHosts } = this.#use
+    if (refusedHosts.length < MAX_NAMES && !refusedHosts.includes(shown)) refusedHosts.push(shown)
+    return shown
+  }
+
+  /** What was counted since it was last asked. */
+  takeUse(): NetworkUse {
+    const taken = this.#use
+    this.#use = noUse()
+    return taken
+  }
+
+  close(): void {
+    for (const upstream of this.#open) upstream.destroy()
+  }
+}
+
+function noUse(): NetworkUse {
+  return { opened: 0, refused: 0, bytes: 0, refusedHosts: [] }
+}
