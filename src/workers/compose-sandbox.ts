@@ -33,13 +33,30 @@ export async function composeSandbox(
   connection: NativeConnection,
   between: Interposers,
 ): Promise<Composed> {
-  const { namespace } = environment
+  const machine = await openMachine(environment, connection, between)
+  const { host, engine, keeper, hostId, namespaceId, shared } = machine
+  const { namespace, minFreeBytes } = environment
+  const owned = { hostId, namespaceId, namespace, connection }
+  const reaper = startHostReaper({ ...owned, engine, store: shared.store, keeper, minFreeBytes })
+  return {
+    workers: [placementWorker(machine, environment), ownSandboxesWorker(machine, environment, between)],
+    async dispose() {
+      host.dispose()
+      keeper.dispose()
+      await reaper.stop()
+    },
+  }
+}
+
+type Machine = Awaited<ReturnType<typeof openMachine>>
+
+/** The engine of this machine with what guards its images and sandboxes, and what both workers read. */
+async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
+  const { namespace, cacheDir, sandboxRuntime: runtime } = environment
   const namespaceId = await requireNamespaceId(connection, namespace)
   const store = connectStore(environment, between)
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
-  const runtime = environment.sandboxRuntime
-  const { cacheDir, minFreeBytes } = environment
   const keeper = createImageKeeper({ engine, cacheDir })
   const host = createDockerSandboxHost({
     engine,
@@ -52,59 +69,59 @@ export async function composeSandbox(
     log: (message, facts) => Runtime.instance().logger.info(message, facts),
   })
   const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
-  const sandbox = watchSandbox({ host: between.sandbox(host), engine: watched })
-  const recipes = createRecipeReader(store)
-  const tasks = createTaskReader(store)
-  const policies = policyClientsOf(environment, recipes, between.policy)
-  const samplers = createSamplers({ recipes, policies, chats: chatClientsOf(recipes) })
-  const shared = { store, sandbox, recipes, tasks }
+  const shared = {
+    store,
+    sandbox: watchSandbox({ host: between.sandbox(host), engine: watched }),
+    recipes: createRecipeReader(store),
+    tasks: createTaskReader(store),
+  }
+  return { engine, watched, keeper, host, hostId, hostQueue, namespaceId, shared }
+}
+
+function placementWorker({ engine, watched, keeper, hostId, shared }: Machine, environment: WorkerEnvironment) {
+  const { store } = shared
+  const { cacheDir, leaseMs } = environment
   const ensureImage = watchImages({
     engine: watched,
     ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
   })
-  const owned = { hostId, namespaceId, namespace, connection }
-  const reaper = startHostReaper({ ...owned, engine, store, keeper, minFreeBytes })
   return {
-    workers: [
-      {
-        taskQueue: QUEUES.sandbox,
-        // Waiting for a place on the host costs a slot and nothing else.
-        maxConcurrentActivityTaskExecutions: 24,
-        activities: createSandboxActivities({
-          ...shared,
-          hostId,
-          leaseMs: environment.leaseMs,
-          suites: createSuiteReader(store),
-          plans: createPlanReader(store),
-          ensureImage,
-          verifyImage: watchVerifier({
-            engine: watched,
-            verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
-          }),
-        }),
-      },
-      {
-        taskQueue: hostQueue,
-        maxConcurrentActivityTaskExecutions: 100,
-        // A cluster has many hosts and the server a limit on long polls: few pollers each.
-        activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 },
-        activities: createHostActivities({
-          ...shared,
-          samplers,
-          resolve: createSettingResolver({ tasks }),
-          seedOf: turnSeed,
-          now: Date.now,
-          stopwatch: () => performance.now(),
-          // Two may be lost before the third comes too late.
-          renewEveryMs: environment.leaseMs / 3,
-        }),
-      },
-    ],
-    async dispose() {
-      host.dispose()
-      keeper.dispose()
-      await reaper.stop()
-    },
+    taskQueue: QUEUES.sandbox,
+    // Waiting for a place on the host costs a slot and nothing else.
+    maxConcurrentActivityTaskExecutions: 24,
+    activities: createSandboxActivities({
+      ...shared,
+      hostId,
+      leaseMs,
+      suites: createSuiteReader(store),
+      plans: createPlanReader(store),
+      ensureImage,
+      verifyImage: watchVerifier({
+        engine: watched,
+        verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
+      }),
+    }),
+  }
+}
+
+function ownSandboxesWorker({ hostQueue, shared }: Machine, environment: WorkerEnvironment, between: Interposers) {
+  const { recipes, tasks } = shared
+  const policies = policyClientsOf(environment, recipes, between.policy)
+  return {
+    taskQueue: hostQueue,
+    maxConcurrentActivityTaskExecutions: 100,
+    // A cluster has many hosts and the server a limit on long polls: few pollers each.
+    activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
+    activities: createHostActivities({
+      ...shared,
+      samplers: createSamplers({ recipes, policies, chats: chatClientsOf(recipes) }),
+      resolve: createSettingResolver({ tasks }),
+      seedOf: turnSeed,
+      now: Date.now,
+      stopwatch: () => performance.now(),
+      // Two may be lost before the third comes too late.
+      renewEveryMs: environment.leaseMs / 3,
+    }),
   }
 }
 
