@@ -1,9 +1,9 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Connection } from '@temporalio/client'
+import { freePort } from '../../test/support/loopback.ts'
 
 export interface BareServer {
   address: string
@@ -52,17 +52,6 @@ function findTemporal(): string {
   if (given !== undefined) return given
   if (spawnSync('temporal', ['--version']).status === 0) return 'temporal'
   throw new Error('Set TEMPORAL_CLI_PATH to a Temporal CLI binary; `longhaul doctor` shows where set-up keeps one')
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer()
-    probe.once('error', reject)
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address()
-      probe.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
 }
 
 async function waitFor(address: string): Promise<void> {

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -17,6 +16,7 @@ import { stackPaths } from '../../src/stack/paths.ts'
 import { buildLayoutImages, type LayoutTask, layoutTasks, removeLayoutImages } from '../support/layouts/layout-tasks.ts'
 import { patchOf } from '../support/layouts/patches.ts'
 import { LIMITS, never } from './sandbox-fixture.ts'
+import { listenOnLoopback } from '../support/loopback.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
 const store = createDirectoryStore({ root })
@@ -150,9 +150,9 @@ test("swebench-5: a file that no patch can carry is fetched and laid in; one tha
     response.statusCode = request.url === '/fee.bin' ? 200 : 404
     response.end(Buffer.from([0, 255, 7]))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listenOnLoopback(server)
   try {
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const url = `http://127.0.0.1:${port}`
     const marker = ": '>>>>> Start Test Output'"
     const withAsset = (name: string): Task =>
       normalizeRow({

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { execFile, execFileSync } from 'node:child_process'
 import { createWriteStream } from 'node:fs'
 import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -30,6 +30,7 @@ import { startStallingProxy } from '../support/stalling-proxy.ts'
 import { openStallWorld, publishingInput, type StallWorld } from '../support/stalls/stall-world.ts'
 import { writeSmallBatch } from '../support/stalls/training-batch.ts'
 import { withDeadline } from '../support/with-deadline.ts'
+import { freePort, listenOnLoopback } from '../support/loopback.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -89,7 +90,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
   })
 
   test('the policy server refuses connections: the error code and the refusal are named', async () => {
-    const url = `http://127.0.0.1:${await closedPort()}`
+    const url = `http://127.0.0.1:${await freePort()}`
     const workflowId = await publishOn(world, 'refuses', url)
     const blocker = await world.named(workflowId, ({ on }) => on.kind === 'policy-server')
     assert.equal(blocker.error?.code, 'Model.Unavailable')
@@ -292,17 +293,9 @@ async function publishOn(world: StallWorld, run: string, url: string): Promise<s
 /** Listens and says nothing, as a server does that is stuck. */
 async function silentServer(listening: { close(): void }[]): Promise<string> {
   const server = createServer((socket) => void socket.on('error', () => socket.destroy()))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listenOnLoopback(server)
   listening.push({ close: () => server.close() })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-}
-
-async function closedPort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
+  return `http://127.0.0.1:${port}`
 }
 
 function longhaul({ connection }: StallWorld, ...args: string[]): Promise<{ code: number; stdout: string }> {

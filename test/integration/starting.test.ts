@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -26,6 +25,7 @@ import { endRun, runNameOf, runRecipe, waitForPhase } from '../support/run-recip
 import { leftovers } from '../support/run-records.ts'
 import { temporalCli } from '../support/temporal-cli.ts'
 import { withDeadline } from '../support/with-deadline.ts'
+import { freePort } from '../support/loopback.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 /** Two held-out tasks and no training: as little as a run can be. */
@@ -110,7 +110,7 @@ for (const [what, input, code, message] of REFUSED) {
 test('nothing listens at the policy server’s address: the run ends with Model.Unreachable once its patience is used up', {
   skip: needsStack,
 }, async () => {
-  const overrides = { ...TINY, policyServer: { url: `http://127.0.0.1:${await closedPort()}`, patienceS: 5 } }
+  const overrides = { ...TINY, policyServer: { url: `http://127.0.0.1:${await freePort()}`, patienceS: 5 } }
   const { outcome } = await run({ recipe: 'mini', overrides }, 240_000)
   assertFailed(outcome, 'Model.Unreachable', /ECONNREFUSED.*policyServer\.url/s)
 })
@@ -247,10 +247,3 @@ async function longhaul(...args: string[]): Promise<Record<string, unknown>> {
 }
 
 /** A port that was free a moment ago. */
-async function closedPort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}

@@ -1,10 +1,10 @@
 /** The trainer's interpreter in tests that run the real Python parts. */
 import { execFile, type ChildProcess, spawn } from 'node:child_process'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
+import { freePort } from './loopback.ts'
 
 /** Set by `npm test`; absent means that the Python environment was not set up, and such tests say that they were skipped. */
 export const python: string | undefined = process.env['LONGHAUL_PYTHON']
@@ -100,13 +100,4 @@ async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
   }
   child.kill('SIGKILL')
   throw new Error('policy server did not become healthy within 60 s')
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  if (address === null || typeof address === 'string') throw new Error('no port')
-  return address.port
 }

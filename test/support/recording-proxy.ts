@@ -1,7 +1,7 @@
 /** An HTTP proxy in front of a policy server that notes who asked for what, and when. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { pipeline } from 'node:stream/promises'
+import { listenOnLoopback } from './loopback.ts'
 
 /** One sampling request: those of an episode carry its id as session; scoring requests and self-checks are not noted. */
 export interface Exchange {
@@ -83,8 +83,7 @@ export async function startRecordingProxy({ target, rewrite }: RecordingProxyOpt
     return exchange
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(server)
   return {
     url: `http://127.0.0.1:${port}`,
     exchanges,

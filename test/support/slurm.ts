@@ -10,7 +10,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { freePort } from './python.ts'
+import { freePort } from './loopback.ts'
 
 const run = promisify(execFile)
 const LIBRARIES = 'usr/lib/x86_64-linux-gnu'

@@ -1,9 +1,9 @@
 /** A registry of one-file images on the loopback, which engines may speak to without TLS. Counts what is asked of it. */
 import { createHash } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { packFiles } from '../../src/adapters/docker/tar.ts'
+import { listenOnLoopback } from './loopback.ts'
 
 export interface TestRegistry {
   /** Makes `name:tag` point to a new image; its full reference and manifest digest. */
@@ -52,8 +52,7 @@ export async function startTestRegistry(): Promise<TestRegistry> {
     response.setHeader('content-type', kind === 'manifests' ? TYPES.manifest : 'application/octet-stream')
     send(response, 200, found, request.method === 'HEAD')
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(server)
   const reference = (name: string): string => `127.0.0.1:${port}/${name}`
   return {
     reference,

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
 import { createPolicyClient } from './client.ts'
+import { listenOnLoopback } from '../../../test/support/loopback.ts'
 
 const VERSION = 'v000001-aaaaaaaa'
 const request: SampleRequest = {
@@ -39,12 +39,12 @@ async function serve(t: TestContext, ...scripts: Script[]) {
       scripts[Math.min(seen.length, scripts.length) - 1]?.(incoming, response, body)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listenOnLoopback(server)
   t.after(() => {
     server.closeAllConnections()
     server.close()
   })
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const url = `http://127.0.0.1:${port}`
   const timeouts = { requestMs: 300, giveUpAfterMs: 3_000 }
   return { seen, url, client: createPolicyClient({ kind: 'embedded', url, timeouts }) }
 }

@@ -22,6 +22,7 @@ import {
   type SandboxFixture,
   untilTrue,
 } from '../sandbox-fixture.ts'
+import { listenOnLoopback } from '../../support/loopback.ts'
 
 const ALLOWED = [
   'packages.example.org',
@@ -85,7 +86,7 @@ before(async () => {
       response.end(`${request.method} ${request.url} ${name} ${secret} ${Buffer.concat(chunks).toString()}\n`)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await listenOnLoopback(server)
   host = newHost()
   sandbox = await host.open(fixture.openInput({ allowedHosts: ALLOWED }), never)
   player = createPlayer(host, sandbox)

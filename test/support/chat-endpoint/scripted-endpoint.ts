@@ -1,7 +1,7 @@
 /** A chat endpoint over real HTTP that says, and fails, what it is told. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { ChatMessage } from '../../../src/contracts/policy.types.ts'
+import { listenOnLoopback } from '../loopback.ts'
 
 export interface SeenRequest {
   path: string
@@ -38,8 +38,7 @@ export async function startScriptedEndpoint(
       answerTo(request, seen.length)(request, response)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(server)
   return {
     url: `http://127.0.0.1:${port}/v1`,
     seen,

@@ -1,7 +1,7 @@
 /** A hub of files: the tree listing and the range reads of the public one, for any client of its layout. */
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenOnLoopback } from '../loopback.ts'
 
 export interface HubRequest {
   path: string
@@ -62,8 +62,7 @@ export async function startHubServer({
       } else response.end(part)
     }
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(server)
   const close = () => new Promise<void>((resolve) => server.close(() => resolve()))
   return {
     url: `http://127.0.0.1:${port}`,

@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenOnLoopback } from '../loopback.ts'
 
 /** Turns before it submits; each appends a line, so that there is a patch to capture and to grade. */
 const TURNS = 2
@@ -23,8 +23,7 @@ export async function startObedientPolicyServer(): Promise<PolicyServer> {
       )
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(server)
   return {
     url: `http://127.0.0.1:${port}`,
     async close() {
