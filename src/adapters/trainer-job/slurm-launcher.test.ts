@@ -24,7 +24,8 @@ describe('slurm launcher', { skip }, () => {
     options: null,
     command: { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } },
     pollMs: 200,
-    settleMs: 2_000,
+    // sbatch takes seconds where everything else runs too; whoever waits less starts a second job, which stops itself.
+    settleMs: 20_000,
   })
   let root = ''
   let slurm: Slurm

@@ -104,6 +104,8 @@ class Engine:
             if generation.max_tokens == 0:
                 generation.finish(None)
                 continue
+            # At once: whatever goes wrong from here on must reach this request too.
+            self._running.append(generation)
             self._restore(first + len(taken), generation, start)
             taken.append(generation)
             starts.append(start)
@@ -114,8 +116,6 @@ class Engine:
         tokens = torch.zeros(len(taken), longest, dtype=torch.long)
         for row, (generation, start) in enumerate(zip(taken, starts, strict=True)):
             tokens[row, : lengths[row]] = torch.tensor(generation.prompt[start:])
-        # Before the forward pass: whatever goes wrong in it must reach these requests too.
-        self._running.extend(taken)
         hidden = self._read(first, tokens, starts)
         last = torch.tensor(lengths, device=hidden.device) - 1
         self._sample(first, hidden[torch.arange(len(taken), device=hidden.device), last])

@@ -35,13 +35,11 @@ class Scheduler:
             self._busy = [engine for engine in self._busy if engine.is_busy]
 
     def _gather(self) -> None:
+        """Waits for a request; `_drain` takes those that come right behind it."""
         self._accept(*self._queue.get())
-        deadline = time.monotonic() + GATHER_S
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                self._accept(*self._queue.get(timeout=left))
-            except queue.Empty:
-                return
+        # Not `get(timeout=…)`: CPython 3.11's SimpleQueue waits for ever in it where the thread is held up past the timeout, and the
+        # request at hand would wait for the next one to come.
+        time.sleep(GATHER_S)
 
     def _drain(self) -> None:
         while True:
