@@ -229,9 +229,9 @@ describe('stalled workers and engines', { skip: needsServer, concurrency: true }
     const proxy = await startStallingProxy({
       target: { path: engine },
       path: socket,
-      // The container is running: from here on only its end is waited for.
+      // The container is attached to and about to run: from here on only its answer is waited for.
       onAsked: (bytes) => {
-        if (isGrading || !/POST \S*\/containers\/\S+\/wait/.test(bytes.toString('latin1'))) return
+        if (isGrading || !/POST \S*\/containers\/\S+\/start/.test(bytes.toString('latin1'))) return
         isGrading = true
         proxy.stall()
         grading.resolve()
