@@ -100,8 +100,7 @@ test('predictions are graded: counts, both denominators with intervals, the harn
     /2 predictions for rows\.jsonl: 1 resolved, 1 unresolved \(0 empty\), 0 not graded, 1 tasks without one/,
   )
   assert.match(again.stdout, /as official harnesses count {2}0\.333 ± 0\.333 {2}\(95 % interval/)
-  graders.stop()
-  assert.equal(graders.starts.length, 2)
+  assert.equal(graders.stop().length, 2)
   assert.match((await longhaul('report', RUN)).stdout, /1 resolved, 1 unresolved/)
 })
 

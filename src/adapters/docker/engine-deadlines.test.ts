@@ -7,10 +7,11 @@ import { test } from 'node:test'
 import Docker from 'dockerode'
 import { boundEngineRequests, limitOfRequest } from './engine-deadlines.ts'
 
-test('every request has a limit but the two that last as long as a container or a stream', () => {
+test('every request has a limit but those that last as long as a container, a stream or who listens', () => {
   const limit = (path: string, hijack = false) => limitOfRequest({ path, hijack })
   assert.equal(limit('/containers/abc/wait?'), null)
   assert.equal(limit('/exec/abc/start', true), null)
+  assert.equal(limit('/events?filters=a'), null)
   assert.equal(limit('/_ping'), 8_000)
   for (const path of [
     '/containers/create?name=a',

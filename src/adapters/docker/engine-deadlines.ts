@@ -20,8 +20,8 @@ const IMAGE_MS = 30 * 60_000
 
 /**
  * Bounds every request to the engine: its client has no deadlines of its own, and a frozen engine accepts connections for
- * ever. Two kinds are left to their callers, who bound them: `wait` lasts as long as the container, an upgraded exec stream
- * as long as the sandbox.
+ * ever. Three kinds are left to their callers, who bound them: `wait` lasts as long as the container, an upgraded exec stream
+ * as long as the sandbox, events come as long as somebody listens.
  */
 export function boundEngineRequests(
   docker: Docker,
@@ -44,7 +44,7 @@ export function boundEngineRequests(
 
 /** In milliseconds; null where the caller has a bound of its own. */
 export function limitOfRequest({ path, hijack }: DialOptions): number | null {
-  if (hijack === true || /^\/containers\/[^/]+\/wait/.test(path)) return null
+  if (hijack === true || /^\/(containers\/[^/]+\/wait|events)/.test(path)) return null
   if (path.startsWith('/_ping')) return PING_MS
   if (/^\/(images\/(create|load|get)|build)/.test(path)) return IMAGE_MS
   if (/^\/(commit|containers\/[^/]+\/(archive|export))/.test(path)) return TRANSFER_MS

@@ -8,9 +8,7 @@ export function watchStarts(engine: Engine, run: string): { stop(): Promise<Grad
   watching.catch(() => undefined)
   return {
     async stop() {
-      const watch = await watching
-      watch.stop()
-      return [...watch.starts]
+      return (await watching).stop()
     },
   }
 }

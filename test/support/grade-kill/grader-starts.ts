@@ -9,8 +9,8 @@ export interface GraderStart {
 }
 
 export interface GraderWatch {
-  starts: readonly GraderStart[]
-  stop(): void
+  /** Ends the watch. @throws where the engine had ended it before: starts may be missing then */
+  stop(): GraderStart[]
 }
 
 interface EngineEvent {
@@ -37,7 +37,17 @@ export async function watchGraders({ docker }: Engine, run: string): Promise<Gra
       starts.push({ episode: Actor.Attributes[LABELS.episode] ?? '', atMs: timeNano / 1e6 })
     }
   })
-  // Torn down by us, or with the engine: what was heard until then is judged.
+  let isHeard = true
+  // `error` is followed by `close`.
   stream.on('error', () => undefined)
-  return { starts, stop: () => (stream as NodeJS.ReadableStream & { destroy(): void }).destroy() }
+  stream.on('close', () => {
+    isHeard = false
+  })
+  return {
+    stop() {
+      if (!isHeard) throw new Error(`the engine ended its stream of events after ${starts.length} starts`)
+      ;(stream as NodeJS.ReadableStream & { destroy(): void }).destroy()
+      return starts
+    },
+  }
 }

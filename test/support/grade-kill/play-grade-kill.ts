@@ -82,15 +82,15 @@ async function play(input: GradeKillInput, folder: string): Promise<GradeKillRep
   const handle = await startGrading({ connection, ...request, recipe: 'mini', run })
   const patches = proposals.filter((proposal) => proposal !== 'empty').length
   const over = new AbortController()
+  let starts: GraderStart[] = []
   const ended = outcomeOf({ connection, handle, limitMs: input.limitMs, say }).finally(() => {
     over.abort()
-    graders.stop()
+    starts = graders.stop()
   })
   const kills = await killWorker(input, run, patches, over.signal)
   const outcome = await ended
   const wallS = (Date.now() - started) / 1000
   const record = await store.readRecord<GradingRecord>(gradingKeys.result(run))
-  const { starts } = graders
   const violations = [
     ...(outcome.status === 'completed' ? [] : [`the run ended as ${JSON.stringify(outcome)}`]),
     ...(kills.length === input.kills ? [] : [`${kills.length} of ${input.kills} kills met the run`]),
