@@ -13,6 +13,8 @@ import { removeContainer } from './remove-container.ts'
 export interface CreateContainerInput {
   engine: Engine
   spec: ContainerCreateOptions
+  /** What else a new container needs before its start, done while the engine is asked about it. */
+  equip?: () => Promise<void>
 }
 
 export interface CreatedContainer {
@@ -25,13 +27,14 @@ export interface CreatedContainer {
  *  engine is asked what it really holds, and a container that is not what the specification says is removed at once.
  *  @throws LonghaulError `Sandbox.ImageMissing`; `Sandbox.RuntimeMissing`; `Sandbox.JournalConflict` where the name belongs
  *    to something else; `Sandbox.Unsafe` where the new one deviates, `Sandbox.Lost` where the adopted one does */
-export async function createOrAdopt({ engine, spec }: CreateContainerInput): Promise<CreatedContainer> {
+export async function createOrAdopt({ engine, spec, equip }: CreateContainerInput): Promise<CreatedContainer> {
   const name = spec.name ?? ''
   for (let attempt = 1; ; attempt += 1) {
     const created = await create(engine, spec)
     if (created !== null) {
       const { container } = created
-      const deviations = deviationsOf({ ...created, found: await container.inspect(), facts: engine.facts })
+      const [found] = await Promise.all([container.inspect(), equip?.()])
+      const deviations = deviationsOf({ ...created, found, facts: engine.facts })
       if (deviations.length === 0) return { container, existing: null }
       await removeContainer({ engine, name: container.id })
       throw unsafe(name, deviations)

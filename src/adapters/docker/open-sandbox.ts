@@ -50,14 +50,17 @@ export async function openSandbox(
         imageDigest: digest,
       },
     })
-    const { container, existing } = await createOrAdopt({ engine: context.engine, spec })
-    requireUsable(name, existing)
-    if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
-    if (existing === null) await context.runners.attach(name)
-    if (existing?.State.Running !== true) await startOnce(container)
     const cpus = Math.min(input.limits.cpus, context.engine.cpus)
     const { tools, repoDir, allowedHosts } = input
     const line = encodeInit({ tools, repoDir, cpus, proxyPort: allowedHosts === undefined ? null : PROXY_PORT })
+    const { container, existing } = await createOrAdopt({
+      engine: context.engine,
+      spec,
+      equip: () => context.runners.attach({ name, line }),
+    })
+    requireUsable(name, existing)
+    if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
+    if (existing?.State.Running !== true) await startOnce(container)
     const reply = await context.runners.request({ name, line, timeoutMs: READY_TIMEOUT_MS, signal })
     const { startCommit } = parseReady(reply)
     if (allowedHosts !== undefined) await context.relays.ensure({ name, allowedHosts })

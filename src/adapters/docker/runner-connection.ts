@@ -35,21 +35,29 @@ export async function connectRunner({ container, hasInit }: ConnectRunnerInput):
   return createConnection(socket)
 }
 
+export interface AttachRunnerInput extends ConnectRunnerInput {
+  /** Goes out with the scripts, which saves the way there and back; whoever asks it first gets its answer. */
+  request: string
+}
+
 /** The first runner of a container that is about to start: its main process starts it on the container's own streams. Only
  *  who created the container may do this, for all who attach hear every answer. */
-export async function attachRunner({ container, hasInit }: ConnectRunnerInput): Promise<RunnerConnection> {
-  const [socket, text] = await Promise.all([attach(container), bootText({ hasInit })])
+export async function attachRunner({ container, hasInit, request }: AttachRunnerInput): Promise<RunnerConnection> {
+  const [socket, text] = await Promise.all([attach(container), bootText({ hasInit, request })])
   const connection = createConnection(socket)
-  // Some versions of `head` read more of a pipe than they were asked for, so nothing may follow before the greeting.
-  const greeting = connection.ask(text)
-  greeting.catch(() => undefined)
+  // Some versions of `head` read more of a pipe than they were asked for, so nothing may follow before the first answer.
+  const answer = connection.ask(text)
+  answer.catch(() => undefined)
+  let isTaken = false
   return {
     get isOpen() {
       return connection.isOpen
     },
-    async ask(request) {
-      await greeting
-      return connection.ask(request)
+    async ask(next) {
+      const isFirst = next === request && !isTaken
+      isTaken = true
+      const first = await answer
+      return isFirst ? first : connection.ask(next)
     },
     close: () => connection.close(),
   }

@@ -24,8 +24,9 @@ export interface RunnerRequest {
 export interface RunnerPool {
   /** @throws LonghaulError `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
   request(request: RunnerRequest): Promise<RunnerReply>
-  /** Before the start of a container that the caller has just created: its first runner needs no exec then. */
-  attach(name: string): Promise<void>
+  /** Before the start of a container that the caller has just created: its first runner needs no exec then. The line that
+   *  is asked first goes ahead. */
+  attach(request: Pick<RunnerRequest, 'name'> & { line: string }): Promise<void>
   /** Cuts the connection as a network would: what runs in the sandbox goes on. */
   disconnect(name: string): void
   dispose(): void
@@ -91,9 +92,9 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
 
   return {
     disconnect,
-    async attach(name) {
+    async attach({ name, line }) {
       const container = engine.docker.getContainer(name)
-      connections.set(name, await attachRunner({ container, hasInit: engine.hasInit }))
+      connections.set(name, await attachRunner({ container, hasInit: engine.hasInit, request: line }))
     },
     async request(request) {
       // A connection carries one request at a time; callers of the same sandbox wait for each other.

@@ -10,6 +10,7 @@ const VARIABLES = {
     'room.sh',
     'disk.sh',
     'sweep.sh',
+    'tool-state.sh',
     'supervisor.sh',
     'journal.sh',
     'prepare.sh',
@@ -17,21 +18,28 @@ const VARIABLES = {
     'tree.sh',
     'runner.sh',
   ],
-  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'disk.sh', 'watch.sh', 'supervise.sh'],
+  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'disk.sh', 'tool-state.sh', 'watch.sh', 'supervise.sh'],
   LH_SNAPSHOT: ['snapshot.sh'],
   // The runner writes these two to the disk, for the agent's shell.
   LH_COMMAND: ['command.sh'],
-  LH_TOOLS: ['tools-window.sh', 'tools-edit.sh', 'tools.sh'],
+  LH_TOOLS: ['tool-state.sh', 'tools-window.sh', 'tools-edit.sh', 'tools.sh'],
 } as const
 
-/** What the main process of a container that is attached to reads first: how to start a runner that greets. */
-export async function bootText({ hasInit }: { hasInit: boolean }): Promise<string> {
+export interface BootInput {
+  hasInit: boolean
+  /** One line. */
+  request: string
+}
+
+/** What the main process of a container that is attached to reads first: how to start a runner, and its first request. */
+export async function bootText({ hasInit, request }: BootInput): Promise<string> {
   const [start, environment] = await Promise.all([readScript('start.sh'), runnerEnvironment()])
   const assignments = environment.map((variable) => {
     const end = variable.indexOf('=') + 1
     return `${variable.slice(0, end)}${shellQuote(variable.slice(end))}`
   })
-  const text = [...assignments, `set -- ${firstProcess(hasInit)} greet`, start].join('\n')
+  const words = [firstProcess(hasInit), ...request.trimEnd().split(' ')].map(shellQuote)
+  const text = [...assignments, `set -- ${words.join(' ')}`, start].join('\n')
   return `${Buffer.byteLength(text)}\n${text}`
 }
 

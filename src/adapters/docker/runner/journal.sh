@@ -8,7 +8,7 @@ end_mark=$(printf '\036')
 # turn TURN FENCE TOKEN TIMEOUT_MS MAX_BYTES COMMAND_HASH COMMAND
 turn() {
   fence=0
-  read -r fence </.lh/fence
+  [ ! -f /.lh/fence ] || read -r fence </.lh/fence
   if [ "$2" -lt "$fence" ]; then
     echo "lh1 fenced $fence"
     return
@@ -132,7 +132,7 @@ read_done() {
   {
     read -r code reason size state_size wall_ms oom top submitted
     IFS= read -r state
-    IFS= read -r open
+    IFS= read -r opened
     read -r end
   } <"$dir.done"
   [ "$end" = . ]
@@ -153,7 +153,7 @@ reply_turn() {
   sent_size=$state_size
   [ "$state" != "$sent_state" ] || sent_size='='
   sent_state=$state
-  header="lh1 done $code $reason $size $wall_ms $oom $top $submitted $sent_size $head $tail$newline$open$newline"
+  header="lh1 done $code $reason $size $wall_ms $oom $top $submitted $sent_size $head $tail$newline$opened$newline"
   if [ "$sent_size" != '=' ] && read_state "$state" "$state_size"; then
     header=$header$text
     sent_size='='

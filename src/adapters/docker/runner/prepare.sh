@@ -5,17 +5,22 @@ programs='awk cat cp env git grep head mkdir mkfifo mv rm setsid sleep tail wc'
 # init [REPOSITORY SETTINGS ENVIRONMENT], each escaped for `printf %b`. A runner of a later worker asks without them.
 init() {
   if [ ! -s /.lh/ready ]; then prepare "$@" || return; fi
-  read -r commit </.lh/ready
+  read_ready
   read -r size state </.lh/state/current
-  { read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
+  read_tool_state
   sent_state=
-  header="lh1 ready $commit $top $submitted $size$newline$open$newline"
+  header="lh1 ready $commit $top $submitted $size$newline$opened$newline"
   if read_state "$state" "$size"; then
     printf %s "$header$text"
     return
   fi
   printf %s "$header"
   head -c "$size" "$state"
+}
+
+# All that a later runner needs to know, and the mark that the sandbox is prepared. One file: each costs.
+read_ready() {
+  { read -r commit shell_name shell && IFS= read -r LH_REPO; } </.lh/ready
 }
 
 prepare() {
@@ -29,7 +34,7 @@ prepare() {
       return 1
     fi
   done
-  LH_REPO=$(printf %b "$1")
+  LH_REPO=$(printf %b "$1") size=-
   # Two may open a sandbox at the same moment: the later one must not set back what turns of the first have changed.
   start_of "$$"
   if ! claim /.lh/preparing "$$ $start ." '' && await_preparation; then return; fi
@@ -39,12 +44,9 @@ prepare() {
     echo "lh1 unsuitable repository $LH_REPO"
     return 1
   fi
-  read -r size </.lh/state/size
   [ "$size" != - ] || size=$(wc -c </.lh/state/start)
   echo "$((size)) /.lh/state/start" >/.lh/state/current
-  printf '0\n0\n\n' >/.lh/state/tool
-  echo . >/.lh/state/saved
-  echo "$commit" >/.lh/ready
+  printf '%s\n' "$commit $shell_name $shell" "$LH_REPO" >/.lh/ready
 }
 
 # Fails where who prepares is gone, or this runner itself tried before.
@@ -61,19 +63,17 @@ await_preparation() {
 }
 
 prepare_files() {
-  # A second attempt to open the sandbox must never lower it.
-  [ -f /.lh/fence ] || echo 0 >/.lh/fence
   # The engine writes this file only where it manages the network, and tests open sockets on `localhost`.
   [ -s /etc/hosts ] ||
     printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n' >/etc/hosts
   printf '%s\n' "$command_script" >/.lh/bin/command.sh
   printf '%s\n' "$tools_script" >/.lh/bin/tools.sh
-  printf '%s\n' "$LH_REPO" >/.lh/repository
   printf %b "$1" >/.lh/settings
-  printf %b "$2" >/.lh/environment
   shell=$(command -v bash) && shell_name=bash || shell=$(command -v sh) shell_name=sh
-  echo "$shell_name $shell" >/.lh/shell
-  LH_REPO=$LH_REPO LH_SNAPSHOT=$snapshot_script "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state && return
+  size=$(
+    LH_REPO=$LH_REPO LH_ENVIRONMENT=$2 LH_SNAPSHOT=$snapshot_script \
+      "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state/start
+  ) && return
   echo "lh1 unsuitable shell $shell"
   return 1
 }
@@ -84,8 +84,8 @@ prepare_files() {
 reset() {
   sweep
   # The directory itself stays: it may be somebody's working directory.
-  rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready /.lh/preparing
-  echo 0 >/.lh/fence
+  rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready /.lh/preparing \
+    /.lh/fence /.lh/state/tool /.lh/state/saved
   head -c "$1" | tar --no-same-owner -xf - -C "$LH_REPO"
   init "$LH_REPO" - -
 }

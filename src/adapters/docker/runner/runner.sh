@@ -1,13 +1,13 @@
 # The resident runner: one request a line on stdin, one framed reply on stdout. Between requests it keeps nothing that
 # an answer depends on, so a second one started after a broken stream gives the same answers from the journal.
-# arguments: `init` where the container's first process is an init helper, else `loop`: the lease loop itself; `greet` to
-# say first that requests may come
+# arguments: `init` where the container's first process is an init helper, else `loop`: the lease loop itself; the words of a
+# first request, where it comes with the scripts
 #
 # Reply: `lh1 KIND …` on one line; for init and turn a line with the open file, then as many bytes as the numbers say.
 umask 077
 cd /
 first_process=$1
-[ "${2-}" != greet ] || echo 'lh1 hello'
+shift
 newline='
 '
 # What the agent's processes must not inherit.
@@ -16,24 +16,26 @@ unset LH_RUNNER LH_SUPERVISOR LH_COMMAND LH_TOOLS LH_SNAPSHOT
 supervisor=
 sent_state=
 renewed=0
-if [ -f /.lh/repository ]; then IFS= read -r LH_REPO </.lh/repository; fi
+if [ -s /.lh/ready ]; then read_ready; fi
 
-while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
+# answer VERB [WORD …]
+answer() {
   lh_now
   # Any request is a sign of life; the time makes each renewal differ from the one before.
   if [ $((now - renewed)) -gt 100 ]; then
     lh_renew
     renewed=$now
   fi
-  case $verb in
-    init) init "$first" "$second" "$third" ;;
-    turn) turn "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh" ;;
-    capture) capture "$first" "$second" "$third" ;;
-    reset) reset "$first" ;;
-    tree) tree "$first" ;;
+  case $1 in
+    init | turn | capture | reset | tree) "$@" ;;
     *) echo "lh1 error unknown-request" ;;
   esac
   # While nobody waits for an answer.
   need_supervisor
   [ -s /.lh/reserve.1 ] || [ ! -f /.lh/ready ] || fill_reserve
+}
+
+if [ $# -gt 0 ]; then answer "$@"; fi
+while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
+  answer "$verb" "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh"
 done

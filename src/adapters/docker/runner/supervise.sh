@@ -92,7 +92,7 @@ make_room() {
 write_done() {
   { printf '%s\n%s\n%s\n.\n' \
     "$code $reason $size $state_size $(((now - started) * 10)) $((kills > kills_before)) $top $submitted" \
-    "$state" "$open" 1<>"$dir.done"; } 2>/dev/null
+    "$state" "$opened" 1<>"$dir.done"; } 2>/dev/null
 }
 
 fail_to_start() {
@@ -106,8 +106,7 @@ record() {
   until { printf '%s' - >"$dir.done"; } 2>/dev/null; do tell_full || break; done
   measure_output
   count_oom_kills
-  top=0 submitted=0 open=
-  { read -r top && read -r submitted && IFS= read -r open; } </.lh/state/tool
+  read_tool_state
   until write_done; do free_disk || break; done
   # Open as long as a turn is at work: that is how a second runner tells a long one from one that left no result.
   exec 7>&-

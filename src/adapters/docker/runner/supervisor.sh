@@ -14,7 +14,7 @@ start_supervisor() {
   patience=60
   until has_room || [ "$patience" -eq 0 ]; do await_moment; done
   has_room || sweep
-  read -r shell_name shell </.lh/shell
+  read_ready
   pipes=/.lh/pipes.$$
   if [ -e "$pipes.watch" ]; then rm -f "$pipes.requests" "$pipes.answers" "$pipes.watch"; fi
   mkfifo "$pipes.requests" "$pipes.answers" "$pipes.watch" || return

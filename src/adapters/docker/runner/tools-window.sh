@@ -1,7 +1,7 @@
 # Part of tools.sh: the open file, its window, and how both are kept between calls.
 
 load_state() {
-  { read -r top && read -r submitted && IFS= read -r opened; } </.lh/state/tool
+  read_tool_state
   path=$opened
 }
 
