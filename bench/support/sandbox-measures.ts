@@ -56,7 +56,7 @@ export interface Readiness {
   ratio: number
 }
 
-/** Each goes first in every other round: what comes after the removal of a container is slower than what comes after a pause. */
+/** Each goes first in every other round, so that what the engine still does after a removal meets both alike. */
 export async function measureReadiness({ bed, rounds }: { bed: SandboxBed; rounds: number }): Promise<Readiness> {
   const times: Record<'ours' | 'bare', number[]> = { ours: [], bare: [] }
   const makeBare = async (): Promise<void> => {

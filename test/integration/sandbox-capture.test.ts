@@ -157,3 +157,26 @@ test('a sandbox is reset: other files, other start commit, empty journal, first 
   assert.equal(text, '.git\nother.txt\n/testbed\n')
   assert.equal(state.openFile, null)
 })
+
+const HEADS = {
+  'a branch with a file of its own': 'git checkout -qb topic/one',
+  'a packed branch': 'git pack-refs --all',
+  'no branch': 'git checkout -q --detach',
+  'a repository whose .git is a file': 'mv .git inside && echo "gitdir: inside" > .git',
+}
+
+for (const [where, script] of Object.entries(HEADS)) {
+  test(`the start commit is HEAD: ${where}`, async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
+    try {
+      execFileSync('tar', ['-xf', '-'], { cwd: folder, input: repositoryTar({ 'where.txt': where }) })
+      execFileSync('sh', ['-c', script], { cwd: folder })
+      const head = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: folder, encoding: 'utf8' }).trim()
+      const repoTar = execFileSync('tar', ['--owner=0', '--group=0', '-cf', '-', '.'], { cwd: folder })
+      const fresh = await resetRepository({ host: fixture.host, sandbox, repoTar, signal: never })
+      assert.equal(fresh.startCommit, head)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+}

@@ -39,7 +39,7 @@ prepare() {
   start_of "$$"
   if ! claim /.lh/preparing "$$ $start ." '' && await_preparation; then return; fi
   [ "$3" = - ] || prepare_files "$2" "$3" || return
-  commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
+  find_commit
   if [ -z "$commit" ]; then
     echo "lh1 unsuitable repository $LH_REPO"
     return 1
@@ -47,6 +47,21 @@ prepare() {
   [ "$size" != - ] || size=$(wc -c </.lh/state/start)
   echo "$((size)) /.lh/state/start" >/.lh/state/current
   printf '%s\n' "$commit $shell_name $shell" "$LH_REPO" >/.lh/ready
+}
+
+# In `commit`, by builtins where the repository is a plain one; git knows all others.
+find_commit() {
+  commit='' branch=''
+  { read -r commit branch <"$LH_REPO/.git/HEAD"; } 2>/dev/null
+  if [ "$commit" = ref: ]; then
+    commit=
+    { read -r commit <"$LH_REPO/.git/$branch"; } 2>/dev/null
+  fi
+  case $commit in
+    *[!0-9a-f]*) ;;
+    *) [ ${#commit} -ne 40 ] || return ;;
+  esac
+  commit=$(git -c 'safe.directory=*' -C "$LH_REPO" rev-parse --verify HEAD 2>/dev/null)
 }
 
 # Fails where who prepares is gone, or this runner itself tried before.
@@ -66,13 +81,15 @@ prepare_files() {
   # The engine writes this file only where it manages the network, and tests open sockets on `localhost`.
   [ -s /etc/hosts ] ||
     printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n' >/etc/hosts
-  printf '%s\n' "$command_script" >/.lh/bin/command.sh
-  printf '%s\n' "$tools_script" >/.lh/bin/tools.sh
-  printf %b "$1" >/.lh/settings
   shell=$(command -v bash) && shell_name=bash || shell=$(command -v sh) shell_name=sh
+  # The other files while that shell is at work.
   size=$(
     LH_REPO=$LH_REPO LH_ENVIRONMENT=$2 LH_SNAPSHOT=$snapshot_script \
-      "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state/start
+      "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state/start &
+    printf '%s\n' "$command_script" >/.lh/bin/command.sh
+    printf '%s\n' "$tools_script" >/.lh/bin/tools.sh
+    printf %b "$1" >/.lh/settings
+    wait "$!"
   ) && return
   echo "lh1 unsuitable shell $shell"
   return 1
