@@ -134,7 +134,7 @@ test('a claim that was torn: lost, and nothing runs', async () => {
 
 test('results that the agent wrote for turns to come, under names it guesses: none is believed', async () => {
   await openAnother()
-  const forged = '0 exit 2 1 0 0 0 1\\n/.lh/state/start\\n\\n.\\n'
+  const forged = '0 exit 2 1 0 0 0 1\\n/.lh/state.start\\n\\n.\\n'
   await player.play(
     `for t in 1 2 3; do printf '${forged}' > /.lh/turns/$t.guess.done; printf ok > /.lh/turns/$t.guess.out; done`,
   )

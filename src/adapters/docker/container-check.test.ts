@@ -22,7 +22,7 @@ const SPEC = containerSpec({
   engine,
   name: 'lh-a',
   image: 'image:1',
-  command: ['/bin/sh', '/.lh/bin/lease.sh'],
+  command: ['/bin/sh', '/.lh/lease.sh'],
   workingDir: '/testbed',
   limits: { cpus: 2, memoryMiB: 512, pids: 128, diskGiB: 10, runtime: 'runsc' },
   cpuset: '0,3',

@@ -14,8 +14,8 @@ export async function runTurn(
 ): Promise<TurnResult> {
   const { line, upload } = encodeTurn(request)
   if (upload !== null) {
-    const file = await packFiles([{ name: request.token, body: upload, mode: 0o600 }])
-    await context.engine.docker.getContainer(sandbox.name).putArchive(file, { path: '/.lh/in' })
+    const file = await packFiles([{ name: `${request.token}.in`, body: upload, mode: 0o600 }])
+    await context.engine.docker.getContainer(sandbox.name).putArchive(file, { path: '/.lh/turns' })
   }
   await connectNetwork(context, sandbox)
   const timeoutMs = request.timeoutMs + OUTER_SLACK_MS

@@ -13,7 +13,8 @@ const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; f
 
 export interface EncodedTurn {
   line: string
-  /** What to upload to `/.lh/in/<token>` before the line is sent: an empty line, then the command. Null where the line carries it. */
+  /** What to upload to `/.lh/turns/<token>.in` before the line is sent: an empty line, then the command. Null where the line
+   *  carries it. */
   upload: Buffer | null
 }
 

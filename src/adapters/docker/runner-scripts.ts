@@ -10,7 +10,7 @@ const VARIABLES = {
     'room.sh',
     'disk.sh',
     'sweep.sh',
-    'tool-state.sh',
+    'state.sh',
     'supervisor.sh',
     'journal.sh',
     'prepare.sh',
@@ -18,11 +18,11 @@ const VARIABLES = {
     'tree.sh',
     'runner.sh',
   ],
-  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'disk.sh', 'tool-state.sh', 'watch.sh', 'supervise.sh'],
+  LH_SUPERVISOR: ['clock.sh', 'room.sh', 'disk.sh', 'state.sh', 'watch.sh', 'supervise.sh'],
   LH_SNAPSHOT: ['snapshot.sh'],
   // The runner writes these two to the disk, for the agent's shell.
   LH_COMMAND: ['command.sh'],
-  LH_TOOLS: ['tool-state.sh', 'tools-window.sh', 'tools-edit.sh', 'tools.sh'],
+  LH_TOOLS: ['state.sh', 'tools-window.sh', 'tools-edit.sh', 'tools.sh'],
 } as const
 
 export interface BootInput {

@@ -13,7 +13,7 @@ lh_save() {
   unset -f printf umask pwd read echo 2>/dev/null
   lh_word='' lh_bytes='' lh_new=''
   # bash can read back what it wrote, up to the NUL: where nothing changed, one file serves all turns.
-  if [ -n "${BASH_VERSION-}" ]; then lh_file=/.lh/state/scratch; else lh_file=$lh_dir.state; fi
+  if [ -n "${BASH_VERSION-}" ]; then lh_file=/.lh/state.scratch; else lh_file=$lh_dir.state; fi
   {
     printf '#' && umask && printf '#' && { pwd -P 2>/dev/null || printf '%s\n' "$PWD"; }
     unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_TURN 2>/dev/null
@@ -29,7 +29,7 @@ lh_save() {
     if [ "$lh_new" = "$lh_old" ]; then lh_word=same; else printf %s "$lh_new" >"$lh_dir.state" || return; fi
   fi
   # In place of what the turn before wrote: a file of its own for each turn would cost more than all the rest here.
-  echo "${lh_dir##*.} $lh_word $lh_bytes ." 1<>/.lh/state/saved
+  echo "${lh_dir##*.} $lh_word $lh_bytes ." 1<>/.lh/state.saved
 }
 
 lh_enter() {
@@ -39,15 +39,15 @@ lh_enter() {
   echo "Notice: the directory ${lh_cwd#?} is gone; this command runs in $(pwd)."
 }
 
-create() { /bin/sh /.lh/bin/tools.sh create "$@"; }
-edit() { /bin/sh /.lh/bin/tools.sh edit "$@"; }
-goto() { /bin/sh /.lh/bin/tools.sh goto "$@"; }
-open() { /bin/sh /.lh/bin/tools.sh open "$@"; }
-replace() { /bin/sh /.lh/bin/tools.sh replace "$@"; }
-scroll_down() { /bin/sh /.lh/bin/tools.sh scroll_down "$@"; }
-scroll_up() { /bin/sh /.lh/bin/tools.sh scroll_up "$@"; }
-search_file() { /bin/sh /.lh/bin/tools.sh search_file "$@"; }
-submit() { /bin/sh /.lh/bin/tools.sh submit "$@"; }
+create() { /bin/sh /.lh/tools.sh create "$@"; }
+edit() { /bin/sh /.lh/tools.sh edit "$@"; }
+goto() { /bin/sh /.lh/tools.sh goto "$@"; }
+open() { /bin/sh /.lh/tools.sh open "$@"; }
+replace() { /bin/sh /.lh/tools.sh replace "$@"; }
+scroll_down() { /bin/sh /.lh/tools.sh scroll_down "$@"; }
+scroll_up() { /bin/sh /.lh/tools.sh scroll_up "$@"; }
+search_file() { /bin/sh /.lh/tools.sh search_file "$@"; }
+submit() { /bin/sh /.lh/tools.sh submit "$@"; }
 
 # The arguments are where the turn's files begin, the command and the state; the command itself gets none.
 lh_dir=$1 lh_file=$2 lh_state=$3

@@ -26,7 +26,7 @@ free_disk() {
 # By `printf` alone: 64 kB a piece cost no process.
 fill_reserve() {
   # Each turn writes it anew, in place.
-  [ -f /.lh/state/saved ] || echo . >/.lh/state/saved
+  [ -f /.lh/state.saved ] || echo . >/.lh/state.saved
   for piece in $disk_reserve; do
     if [ -s "/.lh/reserve.$piece" ]; then continue; fi
     { printf '%065536d' 0 >"/.lh/reserve.$piece"; } 2>/dev/null || : >"/.lh/reserve.$piece"

@@ -25,7 +25,7 @@ turn() {
     return
   fi
   command=/.lh/turns/$1 text=$7
-  if [ "$7" = @ ]; then command=/.lh/in/$3 text=; fi
+  if [ "$7" = @ ]; then command=/.lh/turns/$3.in text=; fi
   if claim "/.lh/turns/$1" "$6 $3 $supervisor $supervisor_start ." "$text"; then
     run_turn "$1" "$3" "$4" "$command"
   elif [ "$claimed" = full ]; then

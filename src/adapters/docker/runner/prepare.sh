@@ -6,21 +6,21 @@ programs='awk cat cp env git grep head mkdir mkfifo mv rm setsid sleep tail wc'
 init() {
   if [ ! -s /.lh/ready ]; then prepare "$@" || return; fi
   read_ready
-  read -r size state </.lh/state/current
+  read_shell_state
   read_tool_state
   sent_state=
-  header="lh1 ready $commit $top $submitted $size$newline$opened$newline"
-  if read_state "$state" "$size"; then
+  header="lh1 ready $commit $top $submitted $state_size$newline$opened$newline"
+  if read_state "$state" "$state_size"; then
     printf %s "$header$text"
     return
   fi
   printf %s "$header"
-  head -c "$size" "$state"
+  head -c "$state_size" "$state"
 }
 
 # All that a later runner needs to know, and the mark that the sandbox is prepared. One file: each costs.
 read_ready() {
-  { read -r commit shell_name shell && IFS= read -r LH_REPO; } </.lh/ready
+  { read -r commit size shell_name shell && IFS= read -r LH_REPO; } </.lh/ready
 }
 
 prepare() {
@@ -44,9 +44,8 @@ prepare() {
     echo "lh1 unsuitable repository $LH_REPO"
     return 1
   fi
-  [ "$size" != - ] || size=$(wc -c </.lh/state/start)
-  echo "$((size)) /.lh/state/start" >/.lh/state/current
-  printf '%s\n' "$commit $shell_name $shell" "$LH_REPO" >/.lh/ready
+  [ "$size" != - ] || size=$(wc -c </.lh/state.start)
+  printf '%s\n' "$commit $((size)) $shell_name $shell" "$LH_REPO" >/.lh/ready
 }
 
 # In `commit`, by builtins where the repository is a plain one; git knows all others.
@@ -84,10 +83,10 @@ prepare_files() {
   shell=$(command -v bash) && shell_name=bash || shell=$(command -v sh) shell_name=sh
   # The other files while that shell is at work.
   size=$(
-    LH_REPO=$LH_REPO LH_ENVIRONMENT=$2 LH_SNAPSHOT=$snapshot_script \
-      "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state/start &
-    printf '%s\n' "$command_script" >/.lh/bin/command.sh
-    printf '%s\n' "$tools_script" >/.lh/bin/tools.sh
+    LH_REPO=$LH_REPO LH_IMAGE=$image_environment LH_ENVIRONMENT=$2 LH_SNAPSHOT=$snapshot_script \
+      "$shell" -c 'eval "$LH_SNAPSHOT"' "$shell_name" /.lh/state.start &
+    printf '%s\n' "$command_script" >/.lh/command.sh
+    printf '%s\n' "$tools_script" >/.lh/tools.sh
     printf %b "$1" >/.lh/settings
     wait "$!"
   ) && return
@@ -102,7 +101,7 @@ reset() {
   sweep
   # The directory itself stays: it may be somebody's working directory.
   rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready /.lh/preparing \
-    /.lh/fence /.lh/state/tool /.lh/state/saved
+    /.lh/fence /.lh/state.current /.lh/state.tool /.lh/state.saved
   head -c "$1" | tar --no-same-owner -xf - -C "$LH_REPO"
   init "$LH_REPO" - -
 }

@@ -12,7 +12,8 @@ newline='
 '
 # What the agent's processes must not inherit.
 supervisor_script=$LH_SUPERVISOR command_script=$LH_COMMAND tools_script=$LH_TOOLS snapshot_script=$LH_SNAPSHOT
-unset LH_RUNNER LH_SUPERVISOR LH_COMMAND LH_TOOLS LH_SNAPSHOT
+image_environment=$LH_IMAGE
+unset LH_RUNNER LH_SUPERVISOR LH_COMMAND LH_TOOLS LH_SNAPSHOT LH_IMAGE
 supervisor=
 sent_state=
 renewed=0

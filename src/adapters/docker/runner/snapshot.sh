@@ -3,7 +3,7 @@
 # argument: FILE, where it goes; its length goes to the output
 unset LH_SNAPSHOT LH_TURN
 lh_file=$1
-. /.lh/image-environment
+eval "$LH_IMAGE"
 if [ -n "${BASH_VERSION-}" ] && [ -f /root/.bashrc ]; then
   # Some of these files return at once unless they see a prompt.
   PS1='$ '
@@ -15,7 +15,7 @@ cd -- "$LH_REPO" || exit 1
 umask 022
 {
   printf '#' && umask && printf '#' && pwd -P
-  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_REPO LH_ENVIRONMENT 2>/dev/null
+  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_REPO LH_IMAGE LH_ENVIRONMENT 2>/dev/null
   export -p || exit 1
   # How much was written, without a process; some runtimes' /proc does not tell.
   read -r lh_word lh_bytes </proc/self/fdinfo/1

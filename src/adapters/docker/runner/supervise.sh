@@ -14,7 +14,7 @@ case $shell_name in
 esac
 # By `eval` in a `-c` shell, so that messages say `bash: line 1:` and never where the command is stored.
 # shellcheck disable=SC2016
-entry='. /.lh/bin/command.sh; '$entry'; eval "$lh_command"'
+entry='. /.lh/command.sh; '$entry'; eval "$lh_command"'
 
 start_watcher() {
   # By the open pipe, for its name is gone: the reading end alone, so that a watcher sees when its supervisor dies.
@@ -41,8 +41,7 @@ run() {
   dir=/.lh/turns/$turn.$token
   count_oom_kills
   kills_before=$kills
-  state='' state_size=0
-  read -r state_size state </.lh/state/current
+  read_shell_state
   lh_now
   started=$now
   exec 7>>"$dir.out"
@@ -62,7 +61,7 @@ run() {
   lh_now
   # The exit trap leaves its mark unless a signal or exec took the shell away.
   owner='' word='' bytes='' end=''
-  read -r owner word bytes end </.lh/state/saved
+  read -r owner word bytes end </.lh/state.saved
   if [ "$owner" = "$token" ]; then
     adopt_state
   elif [ -f "$dir.state" ]; then
@@ -139,7 +138,7 @@ adopt_state() {
   state_size=$bytes
   [ "$bytes" != - ] || state_size=$(wc -c <"$state")
   # Half a line would lose the state of all turns.
-  until { echo "$((state_size)) $state" >/.lh/state/current; } 2>/dev/null; do free_disk || break; done
+  until { echo "$((state_size)) $state" >/.lh/state.current; } 2>/dev/null; do free_disk || break; done
 }
 
 # Bytes of output in `size`. The mark goes to the end of the file through the descriptor that knows how far that is, so

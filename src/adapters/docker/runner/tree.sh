@@ -8,10 +8,10 @@ tree() {
   has_room || sweep
   work=/.lh/tree
   mkdir -p "$work/objects"
-  read -r size state </.lh/state/current
+  read_shell_state
   # The index stays from one time to the next, so that git reads only the files that have changed since.
   { list_tree "$1" 2>/dev/null || echo unreadable; } >"$work/listing"
-  head -c "$size" "$state" >>"$work/listing"
+  head -c "$state_size" "$state" >>"$work/listing"
   set -- $(wc -c <"$work/listing")
   echo "lh1 tree $1"
   cat "$work/listing"
