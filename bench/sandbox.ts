@@ -69,7 +69,7 @@ try {
     loadAverage: loadavg()[0],
     rounds,
     medianMsByKind: kinds,
-    readyMs: await measureReadiness({ bed, rounds: 40 }),
+    readyMs: await measureReadiness({ bed, rounds: 120 }),
     crowdMs: await measureCrowd({ bed, sandboxes: 16, seconds: crowdSeconds }),
     perThousandCommands: await measureCost({ bed, commands: 500 }),
   }
