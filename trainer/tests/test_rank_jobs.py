@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,16 @@ def test_signal_to_one_rank_stops_both_with_75(tmp_path: Path, policy: Path) -> 
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"), execution=TWO)
     assert torchrun(job, strike="TERM@before-backward:1/1") == 75
     assert torchrun(job, fence=2) == 0
+
+
+def test_a_changed_input_that_one_rank_finds_is_refused_by_both(tmp_path: Path, policy: Path) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(policy, changed)
+    job = make_job(tmp_path, changed, make_draft(policy, stage="rft", groups=2), make_config("rft"), execution=TWO)
+    weights = changed / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    assert torchrun(job) == 66
+    assert f"{weights} to hash to" in job.exit_report()["message"]
 
 
 def test_job_of_two_ranks_started_as_one_process_is_refused(tmp_path: Path, policy: Path) -> None:

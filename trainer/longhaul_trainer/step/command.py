@@ -168,7 +168,7 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
     from longhaul_trainer.step.inputs import open_input
 
     config = _read_config(spec)
-    given = open_input(spec, config)
+    given = open_input(spec, config, ranks)
     batch = load_batch(
         spec.batch_path,
         manifest_sha256=spec.batch_sha256,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,11 @@ def commit(
     facts: dict[str, Any],
     write: Callable[[Path], None],
     check_fence: Callable[[], None],
+    known: Mapping[str, str] | None = None,
 ) -> Sealed:
     """Writes a directory through `write(staging)` and publishes it under its final name, once.
 
-    `facts` holds the job's `key`. The first of two racers wins; with the same key either output is right.
+    `facts` holds the job's `key`, `known` hashes by name. The first of two racers wins; with the same key either output is right.
     """
     if (found := adopt(final, key=facts["key"])) is not None:
         return found
@@ -74,7 +75,7 @@ def commit(
         staging.mkdir()
         write(staging)
         reach(f"{kind}.staged")
-        digest = write_manifest(staging, kind=kind, facts=facts, unlisted=(ATTEMPT_FILE,))
+        digest = write_manifest(staging, kind=kind, facts=facts, unlisted=(ATTEMPT_FILE,), known=known)
         reach(f"{kind}.sealed")
         check_fence()
         os.rename(staging, final)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.config import Config
-from longhaul_trainer.directory import Sealed, TornDirectory, open_sealed, sha256_file
+from longhaul_trainer.directory import Sealed, TornDirectory, open_sealed, sha256_file, verify_files
 from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError
 from longhaul_trainer.step.spec import Spec
+
+if TYPE_CHECKING:
+    from longhaul_trainer.parallel.ranks import Ranks
 
 HF = "hf"
 
@@ -25,12 +29,14 @@ class JobInput:
     is_checkpoint: bool
 
 
-def open_input(spec: Spec, config: Config) -> JobInput:
-    """Raises JobError 66 for a missing, torn or different input, 64 for one that does not fit the spec."""
+def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInput:
+    """Raises JobError 66 for a missing, torn or different input, 64 for one that does not fit the spec. Collective with `ranks`."""
     try:
-        sealed = open_sealed(spec.input_path, expected_sha256=spec.input_sha256)
+        sealed = open_sealed(spec.input_path, expected_sha256=spec.input_sha256, hashes=ranks is None)
     except TornDirectory as error:
         raise JobError(INPUT_UNUSABLE, str(error)) from error
+    if ranks is not None:
+        _verify_together(sealed, ranks)
     kind = sealed.manifest.get("kind")
     is_checkpoint = spec.input_kind == "checkpoint"
     if is_checkpoint != (kind == "checkpoint"):
@@ -52,3 +58,15 @@ def open_input(spec: Spec, config: Config) -> JobInput:
         policy=InputPolicy(version=version, manifest_sha256=sealed.sha256),
         is_checkpoint=is_checkpoint,
     )
+
+
+def _verify_together(sealed: Sealed, ranks: Ranks) -> None:
+    """Each rank hashes its part: a checkpoint of all ranks is too large for each to read the whole of it."""
+    problem = None
+    try:
+        verify_files(sealed.path, sealed.manifest, hashes=True, part=(ranks.rank, ranks.world))
+    except (TornDirectory, OSError) as error:
+        problem = str(error)
+    for found in ranks.gather(problem):
+        if found is not None:
+            raise JobError(INPUT_UNUSABLE, found)

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from longhaul_trainer import VERSION
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.config import Config
-from longhaul_trainer.directory import Sealed, fsync_path, json_bytes
+from longhaul_trainer.directory import Sealed, fsync_path, json_bytes, sha256_file
 from longhaul_trainer.failures import INPUT_UNUSABLE, STOPPED, JobError
 from longhaul_trainer.hf_model import UnsupportedModel
 from longhaul_trainer.lora import Lora, merge_adapters
@@ -83,6 +83,8 @@ class Job:
         self.pending: tuple[Snapshot, TrainerState] | None = None
         # Step of the newest inner checkpoint.
         self.saved = 0
+        # Of what this rank wrote last.
+        self.shard_sha256 = ""
         self.began = time.monotonic()
         self.facts = {
             "key": spec.key,
@@ -277,7 +279,7 @@ class Job:
             return
         snapshot, state = self.pending
         inner = self.spec.job_dir / "inner"
-        shards = [] if self.ranks.world == 1 else self.ranks.gather(self._shard_path())
+        shards = {} if self.ranks.world == 1 else self._written_shards()
         self._commit_state(inner / str(state.done), "inner", snapshot, shards, state, event="checkpoint")
         old = inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every)
         self.ranks.first(lambda: shutil.rmtree(old, ignore_errors=True))
@@ -292,17 +294,17 @@ class Job:
 
     def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
         snapshot = self._snapshot(model, optimizer, state)
-        shards: list[Path] = []
+        shards: dict[Path, str] = {}
         if self.ranks.world > 1:
             self._write_shard(snapshot)
-            shards = self.ranks.gather(self._shard_path())
+            shards = self._written_shards()
         return self._commit_state(path, kind, snapshot, shards, state, event=event)
 
     def _snapshot(self, model: Any, optimizer: Any, state: TrainerState) -> Snapshot:
         return take_snapshot(model=model, optimizer=optimizer, state=state, facts=self.facts)
 
     def _commit_state(
-        self, path: Path, kind: str, snapshot: Snapshot, shards: list[Path], state: TrainerState, *, event: str
+        self, path: Path, kind: str, snapshot: Snapshot, shards: dict[Path, str], state: TrainerState, *, event: str
     ) -> Sealed:
         def write(staging: Path) -> None:
             for shard in shards:
@@ -312,7 +314,8 @@ class Job:
             snapshot.write_facts(staging)
             copy_architecture(self.given.architecture, staging / HF)
 
-        return self._commit(path, kind, write, global_step=state.global_step, event=event)
+        known = {shard.name: sha256 for shard, sha256 in shards.items()}
+        return self._commit(path, kind, write, known=known, global_step=state.global_step, event=event)
 
     def _shard_path(self) -> Path:
         """Ranks write side by side, outside the staging folder that the first one makes later."""
@@ -323,6 +326,12 @@ class Job:
         path.parent.mkdir(parents=True, exist_ok=True)
         snapshot.write_shard(path)
         fsync_path(path)
+        # By who wrote it, side by side with the others: the first rank would hash the shards of all one after another.
+        self.shard_sha256 = sha256_file(path)
+
+    def _written_shards(self) -> dict[Path, str]:
+        """Of all ranks, with their hashes."""
+        return dict(self.ranks.gather((self._shard_path(), self.shard_sha256)))
 
     def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
         found = self._adopt(self.spec.policy_path)
@@ -351,10 +360,19 @@ class Job:
             )
 
         step = checkpoint.manifest["global_step"]
-        facts = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}
+        facts: dict[str, Any] = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}
         return self._commit(self.spec.policy_path, "policy", write, global_step=step, event="exported", **facts)
 
-    def _commit(self, path: Path, kind: str, write: Any, *, event: str | None = None, **facts: Any) -> Sealed:
+    def _commit(
+        self,
+        path: Path,
+        kind: str,
+        write: Any,
+        *,
+        event: str | None = None,
+        known: dict[str, str] | None = None,
+        **facts: Any,
+    ) -> Sealed:
         began = time.monotonic()
 
         def write_with_attempt(staging: Path) -> None:
@@ -369,6 +387,7 @@ class Job:
                 facts={**self.facts, **facts},
                 write=write_with_attempt,
                 check_fence=self.lease.check,
+                known=known,
             )
         )
         if event is not None:
