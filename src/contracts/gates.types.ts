@@ -1,5 +1,6 @@
 /** What gating a task showed: single gradings, a task's gate, a suite's gated list and the report. */
 import type { VerdictKind } from './episodes.types.ts'
+import type { SuiteOrigin } from './suites.types.ts'
 import type { GradingProfile } from './tasks.types.ts'
 
 export type GateCheck = 'gold' | 'empty'
@@ -98,6 +99,8 @@ export interface GateReport {
   run: string
   suite: string
   name: string
+  /** Absent in reports of earlier versions. */
+  origin?: SuiteOrigin | null
   repeats: number
   tasks: number
   counts: GateCounts

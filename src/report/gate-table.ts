@@ -1,4 +1,5 @@
 import type { GateOutcome, GateReport, TaskGate } from '../contracts/gates.types.ts'
+import { sayOrigin } from './suite-table.ts'
 import { number, type Table, text } from './tables.ts'
 
 /** In the order in which a reader asks. */
@@ -64,7 +65,7 @@ function slowestTable(gates: readonly TaskGate[]): Table {
 
 /** The end of a gate in one paragraph. */
 export function sayGate(report: GateReport): string {
-  const { tasks, counts, name, repeats, gradings, gradeMs, peakMemoryBytes, withoutMemory, gates } = report
+  const { tasks, counts, name, origin, repeats, gradings, gradeMs, peakMemoryBytes, withoutMemory, gates } = report
   const refused = REFUSALS.flatMap((outcome) => (counts[outcome] === 0 ? [] : [`${counts[outcome]} ${outcome}`]))
   const regraded = gates.filter((gate) => gate.regraded > 0).length
   return [
@@ -74,6 +75,7 @@ export function sayGate(report: GateReport): string {
     ...(regraded === 0
       ? []
       : [`${regraded} tasks needed a second container for a grading (no results, a time-out or a broken log)`]),
+    ...(origin === undefined || origin === null ? [] : [sayOrigin(origin)]),
   ].join('\n')
 }
 

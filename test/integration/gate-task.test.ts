@@ -246,6 +246,7 @@ test('from a gate to the curated suite: report, evidence, and the filters that r
   const text = [...gateTables(report).map(renderTable), sayGate(report)].join('\n')
   assert.match(text, /second_cheapest/)
   assert.match(text, /tests\/test_prices\.py::test_service +PASSED × 1, FAILED × 1/)
+  assert.match(text, /data set {2}rows\.jsonl/)
   assert.match(text, /1 of 3 tasks of shop passed \(gold and empty × 2\): 1 flaky, 1 gold-fails/)
 
   const evidence = join(root, 'evidence.jsonl')

@@ -5,6 +5,7 @@ import { gateKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
 import { readOrThrow } from '../stored-tasks.ts'
+import { readSuiteOrigin } from '../suite-origin.ts'
 import { taskEvidence } from './gate-evidence.ts'
 
 /** Puts together what the gate of a suite found, and what the filters of `longhaul tasks import` read of it. */
@@ -22,7 +23,8 @@ export async function writeGateReport(
     const line = await taskEvidence(store, gate)
     if (line !== null) evidence.push(`${JSON.stringify(line)}\n`)
   }
-  const report = sumUp({ run, suite, name, repeats: recipe.data.gate.repeats, gates })
+  const origin = await readSuiteOrigin(store, suite)
+  const report = sumUp({ run, suite, name, origin, repeats: recipe.data.gate.repeats, gates })
   return {
     counts: report.counts,
     report: await store.putRecord(gateKeys.report(run, suite, 'report.json'), report),
@@ -30,8 +32,8 @@ export async function writeGateReport(
   }
 }
 
-function sumUp(input: Pick<GateReport, 'run' | 'suite' | 'name' | 'repeats' | 'gates'>): GateReport {
-  const { run, suite, name, repeats, gates } = input
+function sumUp(input: Pick<GateReport, 'run' | 'suite' | 'name' | 'origin' | 'repeats' | 'gates'>): GateReport {
+  const { run, suite, name, origin, repeats, gates } = input
   const counts: GateCounts = { passed: 0, 'gold-fails': 0, 'empty-resolves': 0, flaky: 0, 'could-not-gate': 0 }
   for (const { outcome } of gates) counts[outcome] += 1
   const total = gates.reduce((sum, { gradings }) => sum + gradings.gold + gradings.empty, 0)
@@ -42,6 +44,7 @@ function sumUp(input: Pick<GateReport, 'run' | 'suite' | 'name' | 'repeats' | 'g
     run,
     suite,
     name,
+    origin: origin ?? null,
     repeats,
     tasks: gates.length,
     counts,
