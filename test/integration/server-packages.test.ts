@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { SampleRequest } from '../../src/contracts/policy.types.ts'
 import type { Dialect, Send } from '../../src/adapters/policy-server/dialect.ts'
 import { sglangDialect } from '../../src/adapters/policy-server/sglang-dialect.ts'
@@ -18,15 +19,7 @@ const request: SampleRequest = {
   promptIds: [5, 6, 7],
   maxTokens: 4,
   seed: 11,
-  sampling: {
-    temperature: 0.7,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-  },
+  sampling: { ...NEUTRAL_SAMPLING, temperature: 0.7 },
   stopTokenIds: [2],
   session: 'run/rft/0001/task/00',
 }

@@ -37,17 +37,9 @@ export async function gradeSubmission(
   input: SubmissionInput,
   signal: AbortSignal,
 ): Promise<EpisodeResult> {
-  const episode = episodeId(input)
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
-  const stored = await deps.store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
-  const graded = stored ?? (await verdictOrReason(deps, input, task, signal))
-  const suite = await verdictSuite(deps.store, input.suite)
-  const { record } = await deps.store.claimRecord<VerdictRecord>(episodeKeys.verdict(episode), {
-    ...(suite === null ? {} : { suite }),
-    ...graded,
-    schema: 'longhaul.verdict/1',
-    episode,
-  })
+  const stored = await deps.store.readRecord<VerdictRecord>(episodeKeys.verdict(episodeId(input)))
+  const record = stored ?? (await firstVerdict(deps, input, task, signal))
   return recordOutcome(deps.store, input, {
     disposition: input.disposition,
     failure: null,
@@ -56,6 +48,25 @@ export async function gradeSubmission(
     signs: record.signs,
     patchBytes: input.patch?.bytes ?? 0,
   })
+}
+
+/** The first to be stored counts, whoever makes it. */
+async function firstVerdict(
+  deps: GradeDependencies,
+  input: SubmissionInput,
+  task: Task,
+  signal: AbortSignal,
+): Promise<VerdictRecord> {
+  const episode = episodeId(input)
+  const graded = await verdictOrReason(deps, input, task, signal)
+  const suite = await verdictSuite(deps.store, input.suite)
+  const { record } = await deps.store.claimRecord<VerdictRecord>(episodeKeys.verdict(episode), {
+    ...(suite === null ? {} : { suite }),
+    ...graded,
+    schema: 'longhaul.verdict/1',
+    episode,
+  })
+  return record
 }
 
 /**
