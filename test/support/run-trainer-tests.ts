@@ -48,7 +48,12 @@ export async function runTrainerTests({
       ...(isFull ? ['-m', ''] : []),
     ],
     cwd: root,
-    ...(strikes === undefined ? {} : { env: { ...process.env, LONGHAUL_KILLS_RESULT: strikes } }),
+    env: {
+      ...process.env,
+      // The package is not installed in the environment; `npm test` would find it, this alone would not.
+      PYTHONPATH: join(root, 'trainer'),
+      ...(strikes === undefined ? {} : { LONGHAUL_KILLS_RESULT: strikes }),
+    },
     timeoutMs,
     ...(signal === undefined ? {} : { signal }),
     onLine: (line) => console.log(line),
