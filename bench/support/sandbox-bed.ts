@@ -7,15 +7,14 @@ import { dirname, join } from 'node:path'
 import type { Container } from 'dockerode'
 
 import { ensureBaseImage } from '../../src/adapters/docker/base-image.ts'
-import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
+import type { Engine } from '../../src/adapters/docker/engine.ts'
 import { ignoreGone } from '../../src/adapters/docker/engine-errors.ts'
 import { buildTaskImage } from '../../src/adapters/docker/images.ts'
 import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
 import { removeContainer } from '../../src/adapters/docker/remove-container.ts'
 import { type DockerSandboxHost, createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
-import { stackPaths } from '../../src/stack/paths.ts'
-import { startStack } from '../../src/stack/start-stack.ts'
+import { findEngine } from './find-engine.ts'
 import { repositoryFiles } from './sandbox-commands.ts'
 
 /** An engine, one task image, and sandboxes of it. */
@@ -29,9 +28,9 @@ export interface SandboxBed {
   close(): Promise<void>
 }
 
-/** The engine of DOCKER_HOST or of the machine; where none answers, one that the project starts for itself. */
+/** On the engine that `findEngine` finds. */
 export async function makeBed(): Promise<SandboxBed> {
-  const { engine, stop } = await findEngine()
+  const { engine, stop } = await findEngine('bench-sandbox')
   const cache =
     process.env['LONGHAUL_CACHE'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul')
   const base = await ensureBaseImage({ engine, cacheDir: join(cache, 'images'), log: console.error })
@@ -85,18 +84,6 @@ export async function makeBed(): Promise<SandboxBed> {
       await engine.docker.getImage(image).remove({ force: true }).catch(ignoreGone)
       await stop()
     },
-  }
-}
-
-async function findEngine(): Promise<{ engine: Engine; stop: () => Promise<void> }> {
-  try {
-    return { engine: await connectEngine(), stop: async () => undefined }
-  } catch (error) {
-    if (process.env['DOCKER_HOST'] !== undefined) throw error
-    const home = join(stackPaths().dataDir, '..', '..')
-    const stack = await startStack({ name: 'bench-sandbox', home, signal: new AbortController().signal })
-    Object.assign(process.env, stack.environment)
-    return { engine: await connectEngine(), stop: async () => void (await stack.stop()) }
   }
 }
 

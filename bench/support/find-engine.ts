@@ -1,0 +1,18 @@
+import { join } from 'node:path'
+
+import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+import { startStack } from '../../src/stack/start-stack.ts'
+
+/** The engine of DOCKER_HOST or of the machine; where none answers, one that the project starts for itself, in a stack of that name. */
+export async function findEngine(name: string): Promise<{ engine: Engine; stop: () => Promise<void> }> {
+  try {
+    return { engine: await connectEngine(), stop: async () => undefined }
+  } catch (error) {
+    if (process.env['DOCKER_HOST'] !== undefined) throw error
+    const home = join(stackPaths().dataDir, '..', '..')
+    const stack = await startStack({ name, home, signal: new AbortController().signal })
+    Object.assign(process.env, stack.environment)
+    return { engine: await connectEngine(), stop: async () => void (await stack.stop()) }
+  }
+}
