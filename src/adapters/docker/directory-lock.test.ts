@@ -21,3 +21,17 @@ test('callers of one process take turns, and nothing is left of their attempts',
   assert.deepEqual(seen, [1, 1, 1, 1, 1, 1])
   assert.deepEqual(await readdir(folder), [])
 })
+
+test('a lock that is taken the moment it is free is its new holder’s: the old one’s release neither fails nor takes it away', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-lock-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const path = join(folder, 'image.lock')
+  const take = () => withDirectoryLock({ path }, async () => undefined)
+  // Begun at every distance from the release of the one before.
+  for (let round = 0; round < 400; round += 1) {
+    const first = take()
+    await sleep((round % 40) / 20)
+    await Promise.all([first, take()])
+  }
+  assert.deepEqual(await readdir(folder), [])
+})

@@ -30,8 +30,18 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
   try {
     return await work()
   } finally {
-    await rm(path, { recursive: true, force: true })
+    await release(path)
   }
+}
+
+/** In one step as well: emptied in its place, it could be the next holder's before it is gone. */
+async function release(path: string): Promise<void> {
+  const aside = `${path}.released.${process.pid}.${attempts++}`
+  const moved = await rename(path, aside).then(
+    () => true,
+    () => false,
+  )
+  if (moved) await rm(aside, { recursive: true, force: true })
 }
 
 /** Of this process: two of its callers may ask for one path at the same time. */
