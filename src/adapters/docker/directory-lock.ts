@@ -30,18 +30,8 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
   try {
     return await work()
   } finally {
-    await release(path)
+    await removeAtOnce(path)
   }
-}
-
-/** In one step as well: emptied in its place, it could be the next holder's before it is gone. */
-async function release(path: string): Promise<void> {
-  const aside = `${path}.released.${process.pid}.${attempts++}`
-  const moved = await rename(path, aside).then(
-    () => true,
-    () => false,
-  )
-  if (moved) await rm(aside, { recursive: true, force: true })
 }
 
 /** Of this process: two of its callers may ask for one path at the same time. */
@@ -67,7 +57,12 @@ async function tryLock(path: string): Promise<boolean> {
 async function removeIfAbandoned(path: string): Promise<void> {
   const holder = await readFile(join(path, 'holder'), 'utf8').catch(() => null)
   if (holder === null || holder === (await processMark(Number(holder.split(' ')[0])))) return
-  const aside = `${path}.abandoned.${process.pid}`
+  await removeAtOnce(path)
+}
+
+/** In one step, as it came: emptied in its place, it could be the next holder's before it is gone. */
+async function removeAtOnce(path: string): Promise<void> {
+  const aside = `${path}.removed.${process.pid}.${attempts++}`
   const moved = await rename(path, aside).then(
     () => true,
     () => false,

@@ -279,8 +279,7 @@ class Job:
             return
         snapshot, state = self.pending
         inner = self.spec.job_dir / "inner"
-        shards = {} if self.ranks.world == 1 else self._written_shards()
-        self._commit_state(inner / str(state.done), "inner", snapshot, shards, state, event="checkpoint")
+        self._commit_state(inner / str(state.done), "inner", snapshot, state, event="checkpoint")
         old = inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every)
         self.ranks.first(lambda: shutil.rmtree(old, ignore_errors=True))
 
@@ -294,18 +293,16 @@ class Job:
 
     def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
         snapshot = self._snapshot(model, optimizer, state)
-        shards: dict[Path, str] = {}
         if self.ranks.world > 1:
             self._write_shard(snapshot)
-            shards = self._written_shards()
-        return self._commit_state(path, kind, snapshot, shards, state, event=event)
+        return self._commit_state(path, kind, snapshot, state, event=event)
 
     def _snapshot(self, model: Any, optimizer: Any, state: TrainerState) -> Snapshot:
         return take_snapshot(model=model, optimizer=optimizer, state=state, facts=self.facts)
 
-    def _commit_state(
-        self, path: Path, kind: str, snapshot: Snapshot, shards: dict[Path, str], state: TrainerState, *, event: str
-    ) -> Sealed:
+    def _commit_state(self, path: Path, kind: str, snapshot: Snapshot, state: TrainerState, *, event: str) -> Sealed:
+        shards = self._written_shards()
+
         def write(staging: Path) -> None:
             for shard in shards:
                 shard.rename(staging / shard.name)
@@ -330,7 +327,9 @@ class Job:
         self.shard_sha256 = sha256_file(path)
 
     def _written_shards(self) -> dict[Path, str]:
-        """Of all ranks, with their hashes."""
+        """Of all ranks, with their hashes; none in a job of one rank, which writes its shard where it is committed."""
+        if self.ranks.world == 1:
+            return {}
         return dict(self.ranks.gather((self._shard_path(), self.shard_sha256)))
 
     def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
