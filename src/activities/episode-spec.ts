@@ -3,6 +3,7 @@ import type { EpisodeLimits, EpisodeSpec, SamplingOptions } from '../contracts/e
 import { LonghaulError } from '../contracts/errors.ts'
 import type { Recipe } from '../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../contracts/workflows.types.ts'
+import { evaluationLimits } from '../domain/evaluation-limits.ts'
 
 /** Stage names of evaluations begin so; everything else is `rft` or a reinforce stage. */
 const EVALUATION = 'eval-'
@@ -51,7 +52,8 @@ function limits(recipe: Recipe, rules: StageRules): EpisodeLimits {
 function stageRules(recipe: Recipe, stage: string): StageRules {
   const { sampling } = recipe.rollout
   if (stage.startsWith(EVALUATION)) {
-    const { maxTurns, context, demonstration } = recipe.evaluate
+    const { maxTurns, context } = evaluationLimits(recipe, stage.slice(EVALUATION.length))
+    const { demonstration } = recipe.evaluate
     return { maxTurns, contextTokens: context, demonstration, sampling: evaluationSampling(recipe) }
   }
   if (stage === 'rft' && recipe.rft !== null) {

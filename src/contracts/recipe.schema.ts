@@ -179,6 +179,12 @@ const evaluate = z.strictObject({
   modelSampling: samplingSchema.nullable().default(null),
   maxTurns: count(),
   context: count(),
+  limits: z
+    .record(z.string().min(1), z.strictObject({ maxTurns: count(), context: count() }))
+    .default({})
+    .describe(
+      'Other limits by what was trained last (base, rft, a stage’s name): for evaluations after it and, of a stage, inside it; the last stage’s hold for rl',
+    ),
   demonstration: z.boolean().default(false),
   suites: z
     .record(suiteName, suiteSource)

@@ -179,8 +179,11 @@ export interface EvaluateRecipe {
   sampling: 'train' | 'modelDefault'
   /** The base model's published decoding, read once when the recipe is resolved; null with `train`. */
   modelSampling: SamplingOptions | null
+  /** Of an attempt, where `limits` says nothing else. */
   maxTurns: number
   context: number
+  /** By what was trained last, `base`, `rft` or a stage's name: the limits of evaluations after it and, of a stage, inside it. */
+  limits: Record<string, { maxTurns: number; context: number }>
   demonstration: boolean
   /** Further suites by name, evaluated between stages beside `data.heldOut`, whose scores alone steer anything. */
   suites: Record<string, SuiteSource>

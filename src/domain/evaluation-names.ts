@@ -5,6 +5,12 @@ export function isOnTheWay(evaluation: string): boolean {
   return /-\d{4}$/.test(evaluation)
 }
 
+/** `dapo-1` of `dapo-1-0003` and of `dapo-1.verified`. */
+export function stageOfEvaluation(evaluation: string): string {
+  const [name = ''] = evaluation.split('.')
+  return name.replace(/-\d{4}$/, '')
+}
+
 export function evaluationName(stage: string, suite: string): string {
   return `${stage}.${suite}`
 }

@@ -40,6 +40,8 @@ interface StageReport
   /** Scored tasks, and the most attempts that one of them had. */
   tasks: number
   attempts: number
+  /** Of each attempt; null where no episode left its spec. */
+  limits: { maxTurns: number; contextTokens: number } | null
   flaky: FlakyTask[]
   /** Null without a cut-off date. */
   contamination: ContaminationSplit | null
@@ -83,7 +85,7 @@ export function toJsonReport(data: ReportData): JsonReport {
 function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageReport {
   const { mean, sem, tasks: scored, attempts } = scoreOf(evaluation)
   requireEveryMean(evaluation)
-  const { schema: _schema, run: _run, stage: _stage, conditions: _conditions, ...shown } = evaluation
+  const { schema: _schema, run: _run, stage: _stage, conditions, ...shown } = evaluation
   // Under `suites`, once for all stages.
   const { origin: _origin, score, tasks, name, ...rest } = shown
   return {
@@ -94,6 +96,10 @@ function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageRepo
     sem,
     tasks: scored,
     attempts,
+    limits:
+      conditions === null
+        ? null
+        : { maxTurns: conditions.limits.maxTurns, contextTokens: conditions.limits.contextTokens },
     flaky: flakyTasks(tasks),
     contamination: cutoff === null ? null : splitByCutoff({ tasks, cutoff }),
   }

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { isLonghaulError } from '../contracts/errors.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import { NEUTRAL_SAMPLING } from '../contracts/neutral-sampling.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
 import { makeEvaluation } from '../../test/support/evaluation-records.ts'
 import { pairedDifference } from '../domain/statistics.ts'
@@ -114,6 +115,38 @@ test('JSON has the promised keys, with stages in order', () => {
   assert.deepEqual(
     json.paired.map(({ verdict }) => verdict),
     ['gain', 'gain', 'not-proven'],
+  )
+})
+
+test('evaluations had other limits: every row says which, the comparisons say so, and JSON has the numbers', () => {
+  const limited = (name: string, solved: number, maxTurns: number): EvaluationRecord => {
+    const limits = {
+      maxTurns,
+      contextTokens: maxTurns * 100,
+      maxTokensPerTurn: 50,
+      commandTimeoutMs: 1000,
+      episodeTimeoutMs: 1000,
+      turnsPerStep: 8,
+    }
+    const made = evaluation(name, solved, 128)
+    return {
+      ...made,
+      conditions: { scaffold: 'demo', demonstration: false, sampling: NEUTRAL_SAMPLING, limits, gradingProfiles: [] },
+    }
+  }
+  const alike = report({ evaluations: [limited('base', 20, 40), limited('rl', 60, 40)] })
+  assert.match(renderTextReport(alike), /Limits of each attempt: 40 turns, 4000 tokens\./)
+  assert.doesNotMatch(renderTextReport(alike), /compares other limits/)
+  const mixed = report({ evaluations: [limited('base', 20, 80), limited('rft', 40, 40), limited('rl', 60, 80)] })
+  for (const text of [renderTextReport(mixed), renderHtmlReport(mixed)]) {
+    assert.match(text, /Limits of an attempt differ/)
+    assert.match(text, /rl − rft compares other limits too: 80 turns, 8000 tokens against 40 turns, 4000 tokens\./)
+    assert.doesNotMatch(text, /rl − base compares/)
+  }
+  const json = JSON.parse(renderJsonReport(mixed)) as JsonReport
+  assert.deepEqual(
+    json.stages.map(({ limits }) => limits?.maxTurns),
+    [80, 40, 80],
   )
 })
 

@@ -23,6 +23,8 @@ export function scoreOf({ name, score }: EvaluationRecord): ReportedMean {
 
 export function scoreTable({ evaluations }: ReportData): Table {
   const single = evaluations.some(({ semOver }) => semOver === 'tasks')
+  const limits = new Set(evaluations.map(showLimits))
+  const areLimitsMixed = limits.size > 1
   return {
     title: 'Scores on held-out tasks',
     columns: [
@@ -36,6 +38,7 @@ export function scoreTable({ evaluations }: ReportData): Table {
       number('infra'),
       number('not graded'),
       number('hacks'),
+      ...(areLimitsMixed ? [text('limits')] : []),
     ],
     rows: evaluations.map((evaluation) => {
       const score = scoreOf(evaluation)
@@ -51,9 +54,13 @@ export function scoreTable({ evaluations }: ReportData): Table {
         String(infra),
         String(couldNotGrade),
         String(suspectedHacks),
+        ...(areLimitsMixed ? [showLimits(evaluation)] : []),
       ]
     }),
     notes: [
+      ...(areLimitsMixed
+        ? ['Limits of an attempt differ: what separates two rows may be more turns or tokens, not another policy.']
+        : [...limits].filter((shown) => shown !== UNKNOWN).map((shown) => `Limits of each attempt: ${shown}.`)),
       'n = tasks, k = attempts at each. Episodes lost to infrastructure or without a grade count in no mean. Hacks are suspected ones: scores count their official verdict, rewards do not. The interval resamples repositories, tasks and attempts.',
       single
         ? 'SEM over tasks: with one attempt a task (or unequal numbers) there are no runs to compare; it says how far another draw of tasks would move the score.'
@@ -62,7 +69,16 @@ export function scoreTable({ evaluations }: ReportData): Table {
   }
 }
 
-export function pairedTable({ paired }: ReportData): Table {
+const UNKNOWN = '–'
+
+/** `40 turns, 65536 tokens`; a dash where no episode left its spec. */
+export function showLimits({ conditions }: EvaluationRecord): string {
+  if (conditions === null) return UNKNOWN
+  return `${conditions.limits.maxTurns} turns, ${conditions.limits.contextTokens} tokens`
+}
+
+export function pairedTable({ paired, evaluations }: ReportData): Table {
+  const limitsOf = new Map(evaluations.map((evaluation) => [evaluation.name, showLimits(evaluation)]))
   return {
     title: 'Differences on the same tasks',
     columns: [
@@ -83,7 +99,15 @@ export function pairedTable({ paired }: ReportData): Table {
       String(pair.worse),
       sayGain(judgeGain(pair)),
     ]),
-    notes: paired.some(({ unpaired }) => unpaired > 0) ? ['Tasks that only one side could score are left out.'] : [],
+    notes: [
+      ...(paired.some(({ unpaired }) => unpaired > 0) ? ['Tasks that only one side could score are left out.'] : []),
+      ...paired
+        .filter(({ before, after }) => limitsOf.get(before) !== limitsOf.get(after))
+        .map(
+          ({ before, after }) =>
+            `${after} − ${before} compares other limits too: ${limitsOf.get(after)} against ${limitsOf.get(before)}.`,
+        ),
+    ],
   }
 }
 

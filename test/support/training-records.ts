@@ -128,6 +128,7 @@ export function makeTrainingRecipe(): Recipe {
       modelSampling: null,
       maxTurns: 6,
       context: 256,
+      limits: {},
       demonstration: false,
       suites: {},
       quick: null,

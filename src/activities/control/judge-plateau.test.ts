@@ -18,12 +18,12 @@ before(async () => {
 
 after(() => close())
 
-async function evaluated(name: string, resolved: number): Promise<void> {
+async function evaluated(name: string, resolved: number, run = 'r'): Promise<void> {
   const tasks = Array.from({ length: 10 }, (_, index) => ({
     taskId: `t${index}`,
     attempts: [index < resolved ? 1 : 0] as (0 | 1)[],
   }))
-  await store.putRecord(runKeys.evaluation('r', name), makeEvaluation({ run: 'r', name, tasks }))
+  await store.putRecord(runKeys.evaluation(run, name), makeEvaluation({ run, name, tasks }))
 }
 
 function recipe(): Recipe {
@@ -84,4 +84,19 @@ test('with quick tasks a plateau is read from those alone, also in the evaluatio
   quick.evaluate = { ...quick.evaluate, quick: ['t0', 't1'] }
   // (0 + 1/2) / 2 against 0: a gain of 0.25. Against 0.8 it would be a loss.
   assert.deepEqual(await judgePlateau({ store, recipe: quick }, { ...place, iteration: 2 }), { plateau: false })
+})
+
+test('the evaluation before a stage had other limits: it is no part of the curve that a plateau is read from', async () => {
+  const longer = recipe()
+  longer.evaluate = { ...longer.evaluate, limits: { rft: { maxTurns: 9, context: 900 } } }
+  for (const [run, staged, plateau] of [
+    ['alike', recipe(), true],
+    ['unlike', longer, false],
+  ] as const) {
+    await evaluated('rft', 9, run)
+    await evaluated('dapo-1-0001', 5, run)
+    await evaluated('dapo-1-0002', 6, run)
+    const found = await judgePlateau({ store, recipe: staged }, { run, stage: 'dapo-1', iteration: 2 })
+    assert.deepEqual(found, { plateau }, run)
+  }
 })

@@ -2,6 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { PlateauRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import { haveEqualLimits } from '../../domain/evaluation-limits.ts'
 import { passAt1 } from '../../domain/statistics.ts'
 import { onlyQuick } from '../../domain/quick-tasks.ts'
 import { findPlateau, type IterationScore, type Plateau } from '../../domain/plateau.ts'
@@ -17,8 +18,8 @@ interface PlateauRecord extends Plateau {
 }
 
 /**
- * The rule of a stage applied to the run's stored evaluations: those inside the stage, and as iteration 0 the one before it, all on
- * the tasks that evaluations inside a stage play. The first finding is kept, so that a repeated attempt says the same.
+ * The rule of a stage applied to the run's stored evaluations: those inside the stage, and as iteration 0 the one before it where it had
+ * the same limits, all on the tasks that evaluations inside a stage play. The first finding is kept, so that a repeated attempt says the same.
  */
 export async function judgePlateau(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -30,7 +31,8 @@ export async function judgePlateau(
   if (rule === null) return { plateau: false }
   const evaluatedBefore = stages[place - 1]?.name ?? (recipe.rft === null ? 'base' : 'rft')
   const names = [
-    { name: evaluatedBefore, iteration: 0 },
+    // More turns or tokens would be taken for a gain: what was evaluated under other limits is no beginning of this curve.
+    ...(haveEqualLimits(recipe, evaluatedBefore, stage) ? [{ name: evaluatedBefore, iteration: 0 }] : []),
     ...Array.from({ length: iteration }, (_, index) => ({
       name: `${stage}-${String(index + 1).padStart(4, '0')}`,
       iteration: index + 1,

@@ -1,5 +1,6 @@
 /** Settings that are each allowed and together impossible: refused at start, because a back end would ignore them in silence. */
 import { chatEndpoint } from './chat-combinations.ts'
+import { limitNames } from '../../domain/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'
@@ -65,8 +66,15 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
   return problems
 }
 
-function evaluation({ evaluate, reinforce }: Settings): RecipeProblem[] {
+function evaluation({ evaluate, reinforce, rft, scaffold }: Settings): RecipeProblem[] {
+  const { maxTokensPerTurn } = scaffold.limits
   const problems: RecipeProblem[] = []
+  const names = limitNames({ rft, reinforce })
+  for (const [name, limits] of Object.entries(evaluate.limits)) {
+    const path = ['evaluate', 'limits', name]
+    if (names.includes(name)) problems.push(...contextRoom(path, limits, maxTokensPerTurn))
+    else problems.push(problem(path, 'is nothing that this recipe evaluates', `known here: ${names.join(', ')}`))
+  }
   if (evaluate.sampling === 'modelDefault' && evaluate.modelSampling === null) {
     problems.push(
       problem(

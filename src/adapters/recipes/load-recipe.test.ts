@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { isLonghaulError } from '../../contracts/errors.ts'
+import { evaluationLimits } from '../../domain/evaluation-limits.ts'
 import { loadRecipe, type LoadRecipeInput } from './load-recipe.ts'
 import { recipeSchemaText } from './schema-map.ts'
 
@@ -92,6 +93,32 @@ test('paper-72b states the configuration of the paper', async () => {
     ],
   )
   assert.deepEqual([evaluate.attempts, evaluate.sampling, evaluate.context], [10, 'modelDefault', 131_072])
+  const played = [
+    'base',
+    'rft',
+    'stage1-0005',
+    'stage1',
+    'stage1.rebench_2025_05',
+    'stage2-0005',
+    'rl',
+    'rl.rebench_2025_06',
+  ]
+  for (const name of ['paper-72b', 'qwen2.5-32b']) {
+    const { recipe: stated } = await loadRecipe({ name, dirs })
+    assert.deepEqual(
+      played.map((evaluation) => Object.values(evaluationLimits(stated, evaluation))),
+      [
+        [80, 131_072],
+        [40, 65_536],
+        [40, 65_536],
+        [40, 65_536],
+        [40, 65_536],
+        [80, 131_072],
+        [80, 131_072],
+        [80, 131_072],
+      ],
+    )
+  }
   // Verified-50 as the paper's appendix B lists it: hash of the sorted ids, one a line.
   const quick = evaluate.quick?.toSorted().map((taskId) => `${taskId}\n`)
   assert.equal(
@@ -197,6 +224,10 @@ test('modelDefault decoding is read from the base model and stored in the resolv
   }
 })
 
+function limitsOf(name: string, context: number): Record<string, unknown> {
+  return { evaluate: { limits: { [name]: { maxTurns: 6, context } } } }
+}
+
 const impossible: [name: string, overrides: Record<string, unknown>, path: string][] = [
   ['a chat endpoint for training', { policyServer: { kind: 'chat' } }, 'policyServer.kind'],
   ['an endpoint without an address', { policyServer: { kind: 'chat' } }, 'policyServer.kind'],
@@ -232,6 +263,8 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['a turn longer than the context', { scaffold: { limits: { maxTokensPerTurn: 640 } } }, 'rft.context'],
   ['a network that leads nowhere', { sandbox: { network: 'proxy' } }, 'sandbox.allow'],
   ['hosts that are allowed but not reached', { sandbox: { allow: ['pypi.org'] } }, 'sandbox.network'],
+  ['limits of a stage that is never trained', limitsOf('dapo-2', 640), 'evaluate.limits.dapo-2'],
+  ['limits that leave no room for a turn', limitsOf('dapo-1', 56), 'evaluate.limits.dapo-1.context'],
   ['a container that asks for more than it may use', { sandbox: { request: { cpu: 2 } } }, 'sandbox.request.cpu'],
 ]
 for (const [name, overrides, path] of impossible) {
@@ -241,6 +274,14 @@ for (const [name, overrides, path] of impossible) {
     assert.ok(message.includes(`recipe/combination ${path}: `), message)
   })
 }
+
+test('a stage cannot take a name that means another part of a run', async () => {
+  const demo = await readFile(join(recipes, 'demo.yaml'), 'utf8')
+  for (const name of ['base', 'rft', 'rl', 'eval-x', 'dapo-0001']) {
+    const { message } = await refusal({ name: 'demo', text: demo.replace('name: dapo-1', `name: ${name}`) })
+    assert.match(message, /recipe\/combination reinforce\.stages\[0\]\.name: expected another name/, name)
+  }
+})
 
 test('a turn penalty that would start at the turn limit is refused, with the stage named', async () => {
   const text = (await readFile(join(recipes, 'demo.yaml'), 'utf8')).replace('penaltyStart: 4', 'penaltyStart: 6')

@@ -4,6 +4,9 @@ import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 
 const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
 
+/** Evaluations and episodes are told apart by these words. */
+const RESERVED = new Set(['base', 'rft', 'rl'])
+
 export function reinforcement(recipe: Settings): RecipeProblem[] {
   const { reinforce, policyServer, trainer } = recipe
   if (reinforce === null) return []
@@ -46,6 +49,15 @@ function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe,
   const most = stage.problemsPerIteration * reinforce.groupSize
   if (reinforce.stages.findIndex(({ name }) => name === stage.name) !== index) {
     problems.push(problem(inStage('name'), `expected its own name, got ${stage.name} again`, 'names are part of ids'))
+  }
+  if (RESERVED.has(stage.name) || /^eval-|-\d{4}$/.test(stage.name)) {
+    problems.push(
+      problem(
+        inStage('name'),
+        `expected another name, got ${stage.name}`,
+        'base, rft, rl, eval-… and names that end like an iteration (-0001) mean other parts of a run',
+      ),
+    )
   }
   if (stage.penaltyStart >= stage.maxTurns) {
     problems.push(
