@@ -24,6 +24,8 @@ export interface ControlActivities {
   /** Synthesises or reads the suite and stores its tasks. */
   /** @param input.which `train`, `heldOut`, or the name of one of `evaluate.suites` */
   prepareSuite(input: { run: string; which: string }): Promise<PreparedSuite>
+  /** Proves that no training task is evaluated. */
+  requireDisjoint(input: { run: string; train: string; evaluated: string[] }): Promise<{ overlapping: number }>
   /** Collects the gates of a suite's tasks into the run's gated list. */
   closeGate(input: { run: string; suite: string }): Promise<{ admitted: number; refused: number }>
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>

@@ -16,6 +16,7 @@ export const FAILURE_CODES = {
   'Config.NotFound': { retryable: false, countsAs: 'user' },
   'Run.PausedTooLong': { retryable: false, countsAs: 'user' },
   'Run.RecipeConflict': { retryable: false, countsAs: 'user' },
+  'Suite.Overlap': { retryable: false, countsAs: 'user' },
   'Suite.Unreachable': { retryable: false, countsAs: 'infra' },
   'Task.Invalid': { retryable: false, countsAs: 'user' },
   'Task.GateFailed': { retryable: false, countsAs: 'user' },

@@ -13,6 +13,8 @@ export const runKeys = {
   recipe: (run: string) => `runs/${run}/recipe.json`,
   plan: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plan.json`,
+  /** Training tasks that are evaluated too. */
+  overlap: (run: string) => `runs/${run}/overlap.json`,
   /** Tasks of a stage that selects its own. */
   pool: (run: string, stage: string) => `runs/${run}/${stage}/pool.json`,
   /** What was found when an iteration's evaluation was held against those before it. */

@@ -93,6 +93,10 @@ const data = z.strictObject({
       flakyTrials: count().nullable().default(null),
     })
     .prefault({}),
+  overlap: z
+    .enum(['fail', 'exclude'])
+    .default('fail')
+    .describe('Training tasks that are evaluated too, by id, repository and base commit, or statement'),
   gate: z
     .strictObject({
       repeats: count().default(3).describe('Gold and empty patch are each graded this many times'),

@@ -46,6 +46,8 @@ export interface DataRecipe {
     dropLlmScore: number | null
     flakyTrials: number | null
   }
+  /** Of training tasks that are evaluated too: `fail` ends the run, `exclude` never trains on them. */
+  overlap: 'fail' | 'exclude'
   /** `fail`: a refused task ends the run; `exclude`: it leaves the suite and is listed. */
   gate: { repeats: number; refused: 'fail' | 'exclude' }
 }

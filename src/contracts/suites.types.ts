@@ -73,6 +73,21 @@ export interface ImportedSuite {
   tasks: { taskId: string; rowHash: string }[]
 }
 
+/** What was found when a run's training tasks were held against all that it evaluates. */
+export interface OverlapRecord {
+  schema: 'longhaul.overlap/1'
+  run: string
+  /** Hashes of suites. */
+  train: string
+  evaluated: string[]
+  /** Training tasks that were compared. */
+  tasks: number
+  /** `as` = its id in the evaluated suite. */
+  overlaps: { taskId: string; suite: string; as: string; same: ('id' | 'commit' | 'statement')[] }[]
+  /** Tasks that the run never trains on because of it. */
+  excluded: string[]
+}
+
 /** A file of rows as it was read. */
 export interface RowsFile {
   name: string

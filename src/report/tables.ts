@@ -177,7 +177,7 @@ export function durationTable({ durations }: ReportData): Table {
 
 export function refusedTable({ refused }: ReportData): Table {
   return {
-    title: 'Tasks refused by the gate',
+    title: 'Tasks left out',
     columns: [text('task'), text('reason')],
     rows: refused.map(({ taskId, reason }) => [taskId, reason]),
     notes: [],

@@ -5,6 +5,7 @@ import {
   condition,
   executeChild,
   ParentClosePolicy,
+  patched,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -99,9 +100,7 @@ class TrainingRun {
 
   async play(plan: ResolvedRun): Promise<TrainAgentResult> {
     this.#board.name(plan.run)
-    const heldOut = await this.#prepare(plan, 'heldOut')
-    for (const suite of plan.suites ?? []) await this.#prepare(plan, suite)
-    const train = plan.rft || plan.stages.length > 0 ? await this.#prepare(plan, 'train') : null
+    const { heldOut, train } = await this.#prepareAll(plan)
 
     this.#time('publish')
     this.#board.enter('publishing the base policy')
@@ -122,10 +121,36 @@ class TrainingRun {
     return this.#finish(plan, heldOut, policy)
   }
 
+  /** Every suite is there, and none that is evaluated meets the training one, before the first gate costs anything. */
+  async #prepareAll(plan: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
+    const isTraining = plan.rft || plan.stages.length > 0
+    if (!patched('disjoint-suites')) {
+      const heldOut = await this.#gate(plan, await this.#prepare(plan, 'heldOut'))
+      for (const suite of plan.suites ?? []) await this.#gate(plan, await this.#prepare(plan, suite))
+      return { heldOut, train: isTraining ? await this.#gate(plan, await this.#prepare(plan, 'train')) : null }
+    }
+    const heldOut = await this.#prepare(plan, 'heldOut')
+    const further: PreparedSuite[] = []
+    for (const suite of plan.suites ?? []) further.push(await this.#prepare(plan, suite))
+    const evaluated = [heldOut, ...further]
+    const train = isTraining ? await this.#prepare(plan, 'train') : null
+    if (train !== null) {
+      this.#board.enter('proving that no training task is evaluated')
+      const hashes = [...new Set(evaluated.map(({ suite }) => suite))]
+      await slowControl.requireDisjoint({ run: plan.run, train: train.suite, evaluated: hashes })
+    }
+    for (const suite of evaluated) await this.#gate(plan, suite)
+    if (train !== null) await this.#gate(plan, train)
+    return { heldOut, train }
+  }
+
   async #prepare(plan: ResolvedRun, which: string): Promise<PreparedSuite> {
     this.#time('prepare')
     this.#board.enter(`preparing the ${SUITE_WORDS[which] ?? which} suite`)
-    const suite = await slowControl.prepareSuite({ run: plan.run, which })
+    return slowControl.prepareSuite({ run: plan.run, which })
+  }
+
+  async #gate(plan: ResolvedRun, suite: PreparedSuite): Promise<PreparedSuite> {
     this.#time('gate')
     this.#board.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
     await gateAsChild({ plan, suite })

@@ -324,6 +324,39 @@ for (const { activity, code } of BAD_INPUT) {
   })
 }
 
+test('every suite is prepared and held against the training one before the first gate; what they share stops the run', async () => {
+  const plan = { ...PLAN, suites: ['may'] }
+  const hashOf = (which: string): string => which.padEnd(64, '0')
+  const { driver, job } = await train(
+    {
+      prepareSuite: ({ which }) => ({ suite: hashOf(which), name: which, tasks: 2 }),
+      requireDisjoint: () => {
+        throw failureOf('Suite.Overlap', 'a__b-1 is a__b-1 of may')
+      },
+    },
+    plan,
+  )
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Suite.Overlap')
+    return true
+  })
+  const hashes = { run: PLAN.run, train: hashOf('train'), evaluated: [hashOf('heldOut'), hashOf('may')] }
+  assert.deepEqual(
+    driver.callsOf('requireDisjoint').map(({ input }) => input),
+    [hashes],
+  )
+  assert.equal(driver.callsOf('prepareSuite').length, 3)
+  assert.equal(driver.callsOf('gateTask').length, 0)
+})
+
+test('a run that trains nothing has nothing to hold its suites against', async () => {
+  const { driver, job } = await train({}, { ...PLAN, rft: false, stages: [] })
+  await job.result()
+  assert.equal(driver.callsOf('requireDisjoint').length, 0)
+  assert.equal(driver.callsOf('prepareSuite').length, 1 + 1)
+})
+
 test('a suite of which no task passes its gate stops the run before anything is sampled', async () => {
   const { driver, job } = await train({ closeGate: () => ({ admitted: 0, refused: 2 }) })
   await assert.rejects(job.result(), (error) => {

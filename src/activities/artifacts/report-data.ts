@@ -5,6 +5,7 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import { gateKeys, policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
@@ -181,6 +182,11 @@ async function refusedTasks(store: ArtifactStore, run: string): Promise<ReportDa
   for (const suite of new Set(plans.map((plan) => plan.suite))) {
     const gated = await store.readRecord<GatedSuite>(gateKeys.gated(run, suite))
     refused.push(...(gated?.refused ?? []))
+  }
+  const overlap = await store.readRecord<OverlapRecord>(runKeys.overlap(run))
+  for (const taskId of overlap?.excluded ?? []) {
+    const found = overlap?.overlaps.find((one) => one.taskId === taskId)
+    refused.push({ taskId, reason: `not trained on: it is ${found?.as} of ${found?.suite}` })
   }
   return refused
 }

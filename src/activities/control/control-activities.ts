@@ -12,6 +12,7 @@ import { type BaseImporter, promote, resolvePolicy } from './policies.ts'
 import type { PublishedLoader } from './prepare-published.ts'
 import { prepareSuite, type TaskLoader } from './prepare-suite.ts'
 import { recordUngraded } from './record-ungraded.ts'
+import { requireDisjoint } from './require-disjoint.ts'
 import { type RecipeLoader, resolveRecipe } from './resolve-recipe.ts'
 
 export interface ControlDependencies {
@@ -33,6 +34,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
   return {
     resolveRecipe: activity((input) => resolveRecipe(deps, input)),
     prepareSuite: activity(async ({ run, which }) => prepareSuite(await withRecipe(run), which)),
+    requireDisjoint: activity(async (input) => requireDisjoint(await withRecipe(input.run), input)),
     closeGate: activity(async (input) => closeGate(await withRecipe(input.run), input)),
     planIteration: activity(async (input) => planIteration(await withRecipe(input.run), input)),
     readPlanPage: activity((input) => readPlanPage(store, input)),

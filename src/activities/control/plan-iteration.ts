@@ -3,6 +3,7 @@ import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types
 import { LonghaulError } from '../../contracts/errors.ts'
 import { gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
+import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/problem-order.ts'
 import { isOnTheWay } from '../../domain/evaluation-names.ts'
@@ -30,7 +31,7 @@ export async function planIteration(
   const gated = await readOrThrow<GatedSuite>(store, gateKeys.gated(input.run, input.suite))
   const { groupSize, count } = shape(recipe, input)
   const { run, stage, iteration, suite } = input
-  const { admitted } = gated
+  const admitted = await withoutOverlap(store, input, gated.admitted)
   const pool =
     input.kind === 'reinforce' ? await stagePool(store, { run, stage: stageOf(recipe, input), admitted }) : admitted
   const taskIds =
@@ -54,6 +55,23 @@ export async function planIteration(
     // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
     maxOpenGroups: Math.ceil(recipe.rollout.maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0),
   }
+}
+
+/** What the run evaluates too is never trained on. Runs of earlier versions have no such record. */
+async function withoutOverlap(
+  store: ArtifactStore,
+  { run, kind }: PlanIterationInput,
+  admitted: readonly string[],
+): Promise<readonly string[]> {
+  if (kind === 'evaluate') return admitted
+  const excluded = new Set((await store.readRecord<OverlapRecord>(runKeys.overlap(run)))?.excluded ?? [])
+  const left = admitted.filter((taskId) => !excluded.has(taskId))
+  if (left.length > 0 || admitted.length === 0) return left
+  throw new LonghaulError({
+    code: 'Suite.Overlap',
+    message: 'Expected a training task that passed its gate and is not evaluated too, but every one of them is',
+    details: { admitted: admitted.length, record: runKeys.overlap(run) },
+  })
 }
 
 function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly string[]): string[] {

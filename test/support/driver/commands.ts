@@ -5,7 +5,7 @@ import { answerNeverScheduled, cancelActivity, scheduleActivity } from './activi
 import { answerNeverStarted, cancelChild, startChild } from './child-commands.ts'
 import { cancelled, complete, continueAsNew, fail } from './closing-commands.ts'
 import { answerUpdate, cancelExternal, signalExternal } from './message-commands.ts'
-import { type Command, durationMs } from './protos.ts'
+import { type Command, durationMs, encode } from './protos.ts'
 import type { WorkflowRun } from './workflow-run.ts'
 import { recall, remember, type Step, type World } from './world.ts'
 
@@ -92,6 +92,7 @@ function applyCommand(step: Step): void {
   if (command.upsertWorkflowSearchAttributes)
     return upsertSearchAttributes(step, command.upsertWorkflowSearchAttributes)
   if (command.modifyWorkflowProperties) return modifyProperties(step, command.modifyWorkflowProperties)
+  if (command.setPatchMarker) return recordPatch(step, command.setPatchMarker)
   if (command.completeWorkflowExecution) return complete(step, command.completeWorkflowExecution)
   if (command.failWorkflowExecution) return fail(step, command.failWorkflowExecution.failure ?? {})
   if (command.cancelWorkflowExecution) return cancelled(step)
@@ -145,6 +146,27 @@ function cancelTimer({ world, run, taskCompletedEventId }: Step, seq: number): v
       },
     },
   })
+}
+
+/** Core records a marker, and makes the run findable by all of its patches. */
+function recordPatch(step: Step, { patchId, deprecated }: coresdk.workflow_commands.ISetPatchMarker): void {
+  const { world, run, taskCompletedEventId } = step
+  const [details] = encode({ id: patchId, deprecated: deprecated ?? false })
+  run.history.add({
+    type: 'EVENT_TYPE_MARKER_RECORDED',
+    timeMs: world.nowMs(),
+    attributes: {
+      markerRecordedEventAttributes: {
+        markerName: 'core_patch',
+        details: { 'patch-data': { payloads: details === undefined ? [] : [details] } },
+        workflowTaskCompletedEventId: taskCompletedEventId,
+      },
+    },
+  })
+  run.patches.add(patchId ?? '')
+  const [ids] = encode([...run.patches].toSorted())
+  if (ids?.metadata) ids.metadata['type'] = new TextEncoder().encode('KeywordList')
+  upsertSearchAttributes(step, { searchAttributes: { indexedFields: { TemporalChangeVersion: ids ?? {} } } })
 }
 
 function upsertSearchAttributes(

@@ -67,6 +67,8 @@ export class WorkflowRun {
   readonly timers = new Map<number, () => void>()
   readonly children = new Map<number, WorkflowRun>()
   readonly updates = new Map<string, PendingUpdate>()
+  /** Ids that the workflow asked `patched()` for. */
+  readonly patches = new Set<string>()
   readonly logs: LogLine[] = []
   readonly memo: Record<string, Payload>
   readonly searchAttributes: Record<string, Payload>
