@@ -26,6 +26,8 @@ export interface ControlActivities {
   prepareSuite(input: { run: string; which: string }): Promise<PreparedSuite>
   /** Proves that no training task is evaluated. */
   requireDisjoint(input: { run: string; train: string; evaluated: string[] }): Promise<{ overlapping: number }>
+  /** How many tasks may be gated at once now: what the recipe says, else what the hosts can take. */
+  gateWidth(input: { run: string }): Promise<{ width: number }>
   /** Collects the gates of a suite's tasks into the run's gated list. */
   closeGate(input: { run: string; suite: string }): Promise<{ admitted: number; refused: number }>
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>

@@ -99,8 +99,13 @@ const data = z.strictObject({
     .describe('Training tasks that are evaluated too, by id, repository and base commit, or statement'),
   gate: z
     .strictObject({
-      repeats: count().default(3).describe('Gold and empty patch are each graded this many times'),
+      repeats: count().default(3).describe('Gradings of the gold patch; the empty one is graded at most three times'),
       refused: z.enum(['fail', 'exclude']).default('fail'),
+      width: count()
+        .max(2000)
+        .nullable()
+        .default(null)
+        .describe('Tasks gated at once; null = eight for each sandbox host that polls, sixteen at least'),
     })
     .prefault({}),
 })

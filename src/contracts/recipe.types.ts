@@ -49,7 +49,13 @@ export interface DataRecipe {
   /** Of training tasks that are evaluated too: `fail` ends the run, `exclude` never trains on them. */
   overlap: 'fail' | 'exclude'
   /** `fail`: a refused task ends the run; `exclude`: it leaves the suite and is listed. */
-  gate: { repeats: number; refused: 'fail' | 'exclude' }
+  gate: {
+    /** Gradings of the gold patch; those of the empty one are at most three. */
+    repeats: number
+    refused: 'fail' | 'exclude'
+    /** Tasks under way at once; null: eight for each sandbox host that polls, sixteen at least. */
+    width: number | null
+  }
 }
 
 export interface ScaffoldRecipe {

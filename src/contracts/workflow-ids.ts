@@ -7,6 +7,7 @@ export const workflowIds = {
   grading: (run: string) => `grade/${run}`,
   gating: (run: string) => `gate/${run}`,
   gate: (parent: string, suite: string) => `${parent}/gate/${suite}`,
+  gatePart: (gate: string, part: number) => `${gate}/part/${pad(part, 4)}`,
   rft: (parent: string) => `${parent}/rft`,
   reinforce: (parent: string, stage: string) => `${parent}/${stage}`,
   evaluate: (parent: string, name: string) => `${parent}/eval/${name}`,

@@ -123,6 +123,8 @@ export interface ResolvedRun {
   stages: { name: string; maxIterations: number; plateau?: true }[]
   evaluateEvery: number | null
   gateRepeats: number
+  /** Tasks gated at once; null: as many as the hosts can take, asked for when a gate begins; absent in runs of before: sixteen. */
+  gateWidth?: number | null
   heldOutName: string
   /** Names of `evaluate.suites`; absent where there are none. */
   suites?: string[]
@@ -140,12 +142,20 @@ export interface GateTasksInput {
   /** First task of this execution's page; continue-as-new moves it. */
   from?: number
   failed?: number
+  /** A part of a large suite: the task after its last one, and the share of the width that is its own. */
+  part?: { to: number; share: number }
 }
 
 export interface GateTasksResult {
   suite: string
   /** Tasks whose gold patch resolves and whose empty patch does not, every time. */
   admitted: number
+  refused: number
+}
+
+/** What a part of a gate counts; the whole gate decides. */
+export interface GatePartResult {
+  tasks: number
   refused: number
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
+import { gateRepeats, type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
 import { missedNameLines } from './hidden-names.ts'
 import { exceptionsIn } from './log-exceptions.ts'
 
@@ -86,14 +86,19 @@ function play(repeats: number, result: (check: 'gold' | 'empty', repeat: number)
 }
 const good = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat) : empty(repeat))
 
-test('gold and empty patch are each graded as often as asked; raised repeats ask for the missing ones only', () => {
+test('both patches are graded as often as asked up to three times; raised repeats ask for the missing ones only', () => {
   assert.deepEqual(play(1, good), ['gold 1', 'empty 1'])
-  assert.equal(play(50, good).length, 100)
+  assert.equal(play(50, good).length, 53)
   const three = [gold(1), empty(1), gold(2), empty(2), gold(3), empty(3)]
   assert.deepEqual(nextGateCheck({ checks: three, repeats: 3, stopAtFirst: false }), null)
   assert.deepEqual(nextGateCheck({ checks: three, repeats: 5, stopAtFirst: false }), { check: 'gold', repeat: 4 })
   const four = [...three, gold(4)]
-  assert.deepEqual(nextGateCheck({ checks: four, repeats: 5, stopAtFirst: false }), { check: 'empty', repeat: 4 })
+  assert.deepEqual(nextGateCheck({ checks: four, repeats: 5, stopAtFirst: false }), { check: 'gold', repeat: 5 })
+  const two = [gold(1), empty(1)]
+  assert.deepEqual(nextGateCheck({ checks: [...two, gold(2)], repeats: 5, stopAtFirst: false }), {
+    check: 'empty',
+    repeat: 2,
+  })
 })
 
 test('what cannot end well is given up: a rejected patch at once, a check that failed three times in a row, and the first failure where that is enough', () => {
@@ -109,7 +114,7 @@ test('what cannot end well is given up: a rejected patch at once, a check that f
   assert.deepEqual(play(3, never, true), ['gold 1'])
   const once = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' && repeat === 1 ? gold(1, fails) : good(check, repeat)
-  assert.equal(play(50, once).length, 100, 'one failure is the beginning of a finding')
+  assert.equal(play(50, once).length, 53, 'one failure is the beginning of a finding')
   const solved = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' ? gold(repeat) : empty(repeat, { verdict: 'resolved', notPassed: {} })
   assert.deepEqual(play(50, solved).at(-1), 'empty 3')
@@ -132,4 +137,41 @@ test('a log names its exceptions, bare and as pytest prints them, and the lines 
     "ImportError: cannot import name 'open_box' from 'box'",
   ])
   assert.deepEqual(missedNameLines('all good\n'), [])
+})
+
+test('fifty repeats: gold is graded fifty times, the empty patch three times, in turn and then gold alone', () => {
+  const checks: GradedCheck[] = []
+  for (;;) {
+    const next = nextGateCheck({ checks, repeats: 50, stopAtFirst: false })
+    if (next === null) break
+    checks.push(next.check === 'gold' ? gold(next.repeat) : empty(next.repeat))
+  }
+  assert.deepEqual(gateRepeats(50), { gold: 50, empty: 3 })
+  assert.deepEqual([checks.filter(({ check }) => check === 'gold').length, checks.length], [50, 53])
+  assert.deepEqual(
+    checks.slice(0, 8).map(({ check, repeat }) => `${check} ${repeat}`),
+    ['gold 1', 'empty 1', 'gold 2', 'empty 2', 'gold 3', 'empty 3', 'gold 4', 'gold 5'],
+  )
+  assert.equal(judgeGate({ checks, repeats: 50 }).outcome, 'passed')
+  assert.equal(judgeGate({ checks: checks.slice(0, 52), repeats: 50 }).reason, 'not every check was made')
+})
+
+test('fewer repeats than the proof needs: both patches are graded as often as asked', () => {
+  assert.deepEqual(
+    [gateRepeats(1), gateRepeats(2)],
+    [
+      { gold: 1, empty: 1 },
+      { gold: 2, empty: 2 },
+    ],
+  )
+  assert.equal(judgeGate({ checks: [gold(1), gold(2), empty(1)], repeats: 2 }).reason, 'not every check was made')
+})
+
+test('one of the three empty gradings passes a test that the others fail: a coin, whatever fifty gold runs say', () => {
+  const gradedGold = Array.from({ length: 50 }, (_, index) => gold(index + 1))
+  const graded = [empty(1), empty(2, { notPassed: { t1: 'FAILED', t2: 'FAILED' } }), empty(3)]
+  assert.match(
+    judgeGate({ checks: [...gradedGold, ...graded], repeats: 50 }).reason ?? '',
+    /without the gold patch: t2/,
+  )
 })

@@ -1,4 +1,5 @@
 import type { GateOutcome, GateReport, TaskGate } from '../contracts/gates.types.ts'
+import { gateRepeats } from '../domain/gate-rules.ts'
 import { sayOrigin } from './suite-table.ts'
 import { number, type Table, text } from './tables.ts'
 
@@ -69,7 +70,7 @@ export function sayGate(report: GateReport): string {
   const refused = REFUSALS.flatMap((outcome) => (counts[outcome] === 0 ? [] : [`${counts[outcome]} ${outcome}`]))
   const regraded = gates.filter((gate) => gate.regraded > 0).length
   return [
-    `${counts.passed} of ${tasks} tasks of ${name} passed (gold and empty × ${repeats})${refused.length === 0 ? '' : `: ${refused.join(', ')}`}`,
+    `${counts.passed} of ${tasks} tasks of ${name} passed (gold × ${repeats}, empty × ${gateRepeats(repeats).empty})${refused.length === 0 ? '' : `: ${refused.join(', ')}`}`,
     `${gradings.total} gradings, ${gradings.reused} of them made before${gradeMs === null ? '' : `; one takes ${seconds(gradeMs.p50)} s (median), ${seconds(gradeMs.max)} s at most`}`,
     `peak memory ${peakMemoryBytes === null ? 'not known: this kernel does not keep it' : `${mebibytes(peakMemoryBytes)} MiB with page cache`}${peakMemoryBytes !== null && withoutMemory > 0 ? `, not known of ${withoutMemory} tasks` : ''}`,
     ...(regraded === 0

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
+import type { NativeConnection } from '@temporalio/worker'
 import { createControlActivities } from '../activities/control/control-activities.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
@@ -11,11 +12,16 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'
 import type { Interposers } from './interposers.ts'
+import { sandboxPollers } from './sandbox-pollers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { loadWorkflowBundle } from './workflow-bundle.ts'
 
 /** All workflows and their short bookkeeping. */
-export async function composeControl(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
+export async function composeControl(
+  environment: WorkerEnvironment,
+  connection: NativeConnection,
+  between: Interposers,
+): Promise<Composed> {
   const store = connectStore(environment, between)
   const places = {
     hubUrl: environment.hubUrl,
@@ -36,6 +42,7 @@ export async function composeControl(environment: WorkerEnvironment, between: In
       },
       load: (source, filters) => loadPublished(source, filters, places),
     },
+    pollers: () => sandboxPollers(connection, environment.namespace),
     importBase: (base) => importBasePolicy({ store, directory: findModel(base, environment.recipeDirs) }),
   })
   return {

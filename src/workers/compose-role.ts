@@ -22,7 +22,7 @@ export function composeRole(
 ): Promise<Composed> {
   switch (role) {
     case 'control':
-      return composeControl(environment, between)
+      return composeControl(environment, connection, between)
     case 'sandbox':
       return composeSandbox(environment, connection, between)
     case 'trainer':

@@ -7,22 +7,35 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
-import type { GateTasksInput, GateTasksResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
-import { gating, slowControl } from './activity-proxies.ts'
+import type {
+  GatePartResult,
+  GateTasksInput,
+  GateTasksResult,
+  PreparedSuite,
+  ResolvedRun,
+} from '../contracts/workflows.types.ts'
+import { control, gating, slowControl } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
 import { blockersQuery } from './run-control.ts'
 import { sideBySide } from './side-by-side.ts'
 
-/** Tasks in flight: hosts limit how many containers start at once, this limits pending activities. */
+/** Tasks in flight in a gate of before widths were stated. */
 const OPEN_TASKS = 16
+
+/** Tasks of a part. At ten minutes a step and fifty repeats a part stays below two executions. */
+const PART = 250
+
+/** Parts side by side: each has its share of the width, so that no workflow holds thousands of pending activities. */
+const OPEN_PARTS = 20
 
 /**
  * Admits a task where its gold patch resolves and the empty patch does not, every time. Activities: one for each ten minutes of a
- * task; gradings are records, so a second gating of the same tasks starts no container. Continues as new when suggested. On
- * cancel the open gradings end, their containers with them.
+ * task; gradings are records, so a second gating of the same tasks starts no container. Suites over 250 tasks are gated in parts,
+ * children of this same type, which measure their width when they begin. Continues as new when suggested. On cancel the open
+ * gradings end, their containers with them.
  */
-export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult> {
-  const { plan, suite } = input
+export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult | GatePartResult> {
+  const { plan, suite, part } = input
   setHandler(blockersQuery, () => ({
     run: plan.run,
     waits: [
@@ -34,10 +47,12 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult>
       },
     ],
   }))
-  const page = await gatePage({ plan, suite, from: input.from ?? 0, refused: input.failed ?? 0 })
-  if (page.next < suite.tasks) {
+  const end = part?.to ?? suite.tasks
+  const page = await gatePage({ plan, suite, from: input.from ?? 0, refused: input.failed ?? 0, ...(part && { part }) })
+  if (page.next < end) {
     return continueAsNew<typeof gateTasks>({ ...input, from: page.next, failed: page.refused })
   }
+  if (part !== undefined) return { tasks: end, refused: page.refused }
   const gate = await slowControl.closeGate({ run: plan.run, suite: suite.suite })
   return { suite: suite.suite, ...gate }
 }
@@ -47,28 +62,77 @@ export interface GatePageInput {
   suite: PreparedSuite
   from: number
   refused: number
-  /** Told after each task. */
+  /** @default the whole suite */
+  part?: NonNullable<GateTasksInput['part']>
+  /** Told after each task, or after each part of a large suite. */
   onTask?: (done: { tasks: number; refused: number }) => void
 }
 
-/** Gates tasks side by side until all are done or the history is long. @returns the first task that was not begun */
-export async function gatePage(input: GatePageInput): Promise<{ next: number; refused: number }> {
-  const { plan, suite, onTask } = input
-  let { from: next, refused } = input
+export interface GatePageResult {
+  /** The first task that was not begun. */
+  next: number
+  refused: number
+}
+
+/** Gates tasks side by side until all are done or the history is long. */
+export async function gatePage(input: GatePageInput): Promise<GatePageResult> {
+  const { plan, suite, part, from } = input
+  const isLarge = part === undefined && plan.gateWidth !== undefined && suite.tasks - from > PART
+  return isLarge ? gateParts(input) : gateOneByOne(input)
+}
+
+async function gateOneByOne({ plan, suite, part, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {
+  const end = part?.to ?? suite.tasks
+  let { from: next, refused } = begun
   let ended = next
   const playNext = async (): Promise<boolean> => {
-    if (next >= suite.tasks || workflowInfo().continueAsNewSuggested) return false
+    if (next >= end || workflowInfo().continueAsNewSuggested) return false
     try {
       if (!(await gateTask(plan, suite, next++))) refused += 1
     } finally {
       ended += 1
-      setCurrentDetails(`gated ${ended} of ${suite.tasks} tasks of ${suite.name}, ${refused} refused so far`)
+      setCurrentDetails(`gated ${ended} of ${end} tasks of ${suite.name}, ${refused} refused so far`)
       onTask?.({ tasks: ended, refused })
     }
     return true
   }
+  const width = await widthOf(plan)
   try {
-    await sideBySide({ lanes: OPEN_TASKS, onFailure: 'finish', playNext })
+    await sideBySide({ lanes: Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', playNext })
+  } catch (error) {
+    throw withCode(error)
+  }
+  return { next, refused }
+}
+
+async function widthOf({ run, gateWidth }: ResolvedRun): Promise<number> {
+  if (gateWidth === undefined) return OPEN_TASKS
+  return gateWidth ?? (await control.gateWidth({ run })).width
+}
+
+async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {
+  let { from: next, refused } = begun
+  let ended = next
+  const share = Math.min(OPEN_PARTS, Math.ceil((suite.tasks - next) / PART))
+  const playNext = async (): Promise<boolean> => {
+    if (next >= suite.tasks || workflowInfo().continueAsNewSuggested) return false
+    const from = next
+    const to = Math.min(from + PART, suite.tasks)
+    next = to
+    const counted = await executeChild(gateTasks, {
+      workflowId: workflowIds.gatePart(workflowInfo().workflowId, from / PART),
+      args: [{ plan, suite, from, part: { to, share } }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${suite.name} · tasks ${from} to ${to - 1} of ${suite.tasks}`,
+    })
+    ended += to - from
+    refused += counted.refused
+    setCurrentDetails(`gated ${ended} of ${suite.tasks} tasks of ${suite.name}, ${refused} refused so far`)
+    onTask?.({ tasks: ended, refused })
+    return true
+  }
+  try {
+    await sideBySide({ lanes: share, onFailure: 'cancel', playNext })
   } catch (error) {
     throw withCode(error)
   }
@@ -88,12 +152,12 @@ async function gateTask(plan: ResolvedRun, suite: PreparedSuite, index: number):
 
 /** Gates one suite as a child under the caller, which goes on only where a task is left to play. */
 export async function gateAsChild({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<void> {
-  const { admitted } = await executeChild(gateTasks, {
+  const closed = await executeChild(gateTasks, {
     workflowId: workflowIds.gate(workflowIds.train(plan.run), suite.name),
     args: [{ plan, suite }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    staticSummary: `${suite.name} · gold and empty × ${plan.gateRepeats}`,
+    staticSummary: `${suite.name} · gold × ${plan.gateRepeats}`,
   })
-  if (admitted > 0) return
+  if ('admitted' in closed && closed.admitted > 0) return
   throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
 }

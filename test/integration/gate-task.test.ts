@@ -79,7 +79,7 @@ function dependencies(task: Task, { repeats = 1, refused = 'exclude', outageAt =
   const ensureImage = createImageProvider({ engine, cacheDir, log: () => undefined })
   return {
     store,
-    recipe: { ...recipe, data: { ...recipe.data, gate: { repeats, refused } } },
+    recipe: { ...recipe, data: { ...recipe.data, gate: { repeats, refused, width: null } } },
     sandbox: {
       ...host,
       grade(input, signal) {
@@ -247,7 +247,7 @@ test('from a gate to the curated suite: report, evidence, and the filters that r
   assert.match(text, /second_cheapest/)
   assert.match(text, /tests\/test_prices\.py::test_service +PASSED × 1, FAILED × 1/)
   assert.match(text, /data set {2}rows\.jsonl/)
-  assert.match(text, /1 of 3 tasks of shop passed \(gold and empty × 2\): 1 flaky, 1 gold-fails/)
+  assert.match(text, /1 of 3 tasks of shop passed \(gold × 2, empty × 2\): 1 flaky, 1 gold-fails/)
 
   const evidence = join(root, 'evidence.jsonl')
   writeFileSync(evidence, await store.get(written.evidence))

@@ -120,6 +120,7 @@ export function scriptedPipeline({
       report: artifact('gates/report.json'),
       evidence: artifact('gates/evidence.jsonl'),
     }),
+    gateWidth: () => ({ width: 16 }),
     requireDisjoint: () => ({ overlapping: 0 }),
     closeGate: () => ({ admitted: tasks, refused: 0 }),
     judgePlateau: () => ({ plateau: false }),

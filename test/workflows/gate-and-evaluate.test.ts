@@ -64,6 +64,96 @@ test('a gate near the history limit continues as new, with every task gated once
   assert.equal(driver.callsOf('closeGate').length, 1)
 })
 
+/** Tasks under way at each start of one, their largest number, and how each was called. */
+function inFlight() {
+  const seen = { now: 0, most: 0 }
+  const gateTask: ActivityTable<AllActivities>['gateTask'] = () => {
+    seen.now += 1
+    seen.most = Math.max(seen.most, seen.now)
+    return takes(60_000, () => {
+      seen.now -= 1
+      return { done: true, ok: true }
+    })
+  }
+  return { seen, gateTask }
+}
+
+for (const [name, gateWidth, measured, expected] of [
+  ['the recipe states a width: so many tasks are under way, and no host is counted', 7, 99, 7],
+  ['the recipe leaves it open: the width is what the hosts can take', null, 24, 24],
+  ['a run of before widths were stated goes on with sixteen', undefined, 99, 16],
+] as const) {
+  test(name, async () => {
+    const { seen, gateTask } = inFlight()
+    const driver = await createWorkflowDriver({
+      activities: { ...scriptedPipeline({ tasks: 40 }), gateTask, gateWidth: () => ({ width: measured }) },
+    })
+    const plan = { ...PLAN, ...(gateWidth === undefined ? {} : { gateWidth }) }
+    await driver.start('gateTasks', { plan, suite: SUITE }).result()
+    assert.equal(seen.most, expected)
+    assert.equal(driver.callsOf('gateTask').length, 40)
+    assert.equal(driver.callsOf('gateWidth').length, gateWidth === null ? 1 : 0)
+  })
+}
+
+test('a suite of 620 tasks is gated in three parts that share the width, each task once, and closed once', async () => {
+  const suite = { ...SUITE, tasks: 620 }
+  const { seen, gateTask } = inFlight()
+  const driver = await createWorkflowDriver({
+    suggestContinueAsNewAfterEvents: 700,
+    activities: {
+      ...scriptedPipeline({ tasks: suite.tasks }),
+      gateTask: (input, call) =>
+        (input as GateCall).index === 300 ? { done: true, ok: false } : gateTask?.(input, call),
+      gateWidth: () => ({ width: 60 }),
+    },
+  })
+  const job = driver.start(
+    'gateTasks',
+    { plan: { ...PLAN, gateWidth: null }, suite },
+    { workflowId: 'train/r/gate/train' },
+  )
+  await driver.runUntil(() => driver.callsOf('closeGate').length === 1)
+  assert.match(await job.currentDetails(), /gated 620 of 620 tasks of train, 1 refused/)
+  assert.deepEqual(await job.result<GateTasksResult>(), { suite: SHA, admitted: 620, refused: 0 })
+  const indexes = driver.callsOf('gateTask').map(({ input }) => (input as GateCall).index)
+  assert.deepEqual(
+    indexes.toSorted((a, b) => a - b),
+    Array.from({ length: 620 }, (_, index) => index),
+  )
+  assert.equal(seen.most, 60)
+  assert.equal(driver.callsOf('closeGate').length, 1)
+  const parts = driver.runs.filter(({ workflowId }) => workflowId.includes('/part/'))
+  assert.deepEqual(
+    [...new Set(parts.map(({ workflowId }) => workflowId))].toSorted(),
+    [0, 1, 2].map((part) => `train/r/gate/train/part/000${part}`),
+  )
+  assert.ok(parts.length > 3, 'a part continued as new')
+})
+
+test('a part of a large gate meets a broken recipe: the gate fails with its code, and no other part goes on', async () => {
+  const suite = { ...SUITE, tasks: 620 }
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ tasks: suite.tasks }),
+      gateTask: ({ index }) => {
+        if (index === 251) throw failureOf('Sandbox.RuntimeMissing')
+        return takes(60_000, () => ({ done: true, ok: true }))
+      },
+    },
+  })
+  const job = driver.start('gateTasks', { plan: { ...PLAN, gateWidth: 30 }, suite })
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.equal(error.type, 'Sandbox.RuntimeMissing')
+    return true
+  })
+  await driver.runToIdle()
+  assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+  assert.ok(driver.callsOf('gateTask').length < 100)
+  assert.equal(driver.callsOf('closeGate').length, 0)
+})
+
 async function gateAlone(
   overrides: ActivityTable<AllActivities> = {},
   options: Partial<WorkflowDriverOptions<AllActivities>> = {},

@@ -6,6 +6,7 @@ import { openGrading } from '../grading/open-grading.ts'
 import { instanceAt, type PlanReader, recordUngraded as recordUngradedPatch } from '../grading/stored-plan.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { closeGate } from './close-gate.ts'
+import { gateWidth, type SandboxPollers } from './gate-width.ts'
 import { judgePlateau } from './judge-plateau.ts'
 import { planIteration, readPlanPage } from './plan-iteration.ts'
 import { type BaseImporter, promote, resolvePolicy } from './policies.ts'
@@ -25,6 +26,7 @@ export interface ControlDependencies {
   loadTasks: TaskLoader
   published: PublishedLoader
   importBase: BaseImporter
+  pollers: SandboxPollers
 }
 
 /** Short bookkeeping: names, plans, gates, promotions. */
@@ -35,6 +37,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
     resolveRecipe: activity((input) => resolveRecipe(deps, input)),
     prepareSuite: activity(async ({ run, which }) => prepareSuite(await withRecipe(run), which)),
     requireDisjoint: activity(async (input) => requireDisjoint(await withRecipe(input.run), input)),
+    gateWidth: activity(async ({ run }) => gateWidth(await withRecipe(run))),
     closeGate: activity(async (input) => closeGate(await withRecipe(input.run), input)),
     planIteration: activity(async (input) => planIteration(await withRecipe(input.run), input)),
     readPlanPage: activity((input) => readPlanPage(store, input)),

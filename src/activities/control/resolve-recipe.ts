@@ -50,6 +50,7 @@ export async function resolveRecipe(
     })),
     evaluateEvery: recipe.reinforce?.evaluateEvery ?? null,
     gateRepeats: recipe.data.gate.repeats,
+    gateWidth: recipe.data.gate.width,
     heldOutName: suiteName(recipe, 'heldOut'),
     ...(suites.length === 0 ? {} : { suites }),
   }
