@@ -118,6 +118,10 @@ export const policyKeys = {
   checkpoint: (version: string) => `checkpoints/${version}`,
   /** The published reference. */
   ref: (version: string) => `policies/${version}.json`,
+  /** Directory with log-probabilities beyond the native window, of a policy that has none in its own. */
+  window: (version: string) => `windows/${version}/made`,
+  /** Files of the job that makes it. */
+  windowJob: (version: string) => `windows/${version}/job`,
   promotion: (number: number) => `promotions/${pad(number, 6)}.json`,
   promotions: 'promotions/',
 }

@@ -76,9 +76,16 @@ const model = z.strictObject({
     .default(null)
     .describe('Tasks created on this day or later cannot be in the base model’s training data; for reports'),
   rope: z
-    .strictObject({ type: z.literal('yarn'), factor: z.number().min(1), originalMax: count() })
+    .strictObject({
+      type: z.literal('yarn'),
+      factor: z.number().min(1),
+      originalMax: count().describe('Positions that the model was trained with'),
+    })
     .nullable()
-    .default(null),
+    .default(null)
+    .describe(
+      'Written into the base policy’s config.json, where server and trainer read it; another rope, another policy',
+    ),
 })
 
 const data = z.strictObject({

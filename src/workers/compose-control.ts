@@ -43,7 +43,8 @@ export async function composeControl(
       load: (source, filters) => loadPublished(source, filters, places),
     },
     pollers: () => sandboxPollers(connection, environment.namespace),
-    importBase: (base) => importBasePolicy({ store, directory: findModel(base, environment.recipeDirs) }),
+    importBase: ({ base, rope }) =>
+      importBasePolicy({ store, directory: findModel(base, environment.recipeDirs), rope }),
   })
   return {
     workers: [

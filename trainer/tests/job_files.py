@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from longhaul_trainer.hf_model import load_model
-from longhaul_trainer.step.spec import job_key
+from longhaul_trainer.step.spec import job_key, window_key
 
 TRAINER = Path(__file__).resolve().parent.parent
 ORDER = (
@@ -311,6 +311,25 @@ def make_job(
             "threads": 1,
             **(execution or {}),
         },
+        "attempt": 1,
+        "fence": 1,
+    }
+    return JobFiles(root=root, spec=spec)
+
+
+def make_window_job(root: Path, policy: Path, *, execution: dict[str, Any] | None = None) -> JobFiles:
+    """A job without a step: log-probabilities of `policy` beyond its native window."""
+    root.mkdir(parents=True, exist_ok=True)
+    input_sha = sha256((policy / "MANIFEST.json").read_bytes())
+    key = window_key(input_sha256=input_sha)
+    spec = {
+        "schema": "longhaul.window/1",
+        "job_id": f"window-{key[:16]}",
+        "key": key,
+        "input": {"uri": f"file://{policy}", "manifest_sha256": input_sha},
+        "output": {"window_uri": f"file://{root / 'window'}"},
+        "work": {"job_dir": str(root / "job")},
+        "execution": {"device": "cpu", "deterministic": True, "stall_s": 120, "threads": 1, **(execution or {})},
         "attempt": 1,
         "fence": 1,
     }

@@ -15,11 +15,13 @@ import pytest
 import torch
 from job_files import JobFiles, make_config, make_draft, make_job
 from safetensors.torch import load_file
+from tiny_policy import write_tiny_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from longhaul_trainer.directory import open_sealed, seal, sha256_file
 from longhaul_trainer.export import weights as export_weights
 from longhaul_trainer.export.command import export
+from longhaul_trainer.rope import Yarn
 from longhaul_trainer.step.command import step
 
 PLAIN = {"config.json", "longhaul.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"}
@@ -35,8 +37,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles
 
 
 @pytest.fixture(scope="module")
-def adapted(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
     """Adapters, YaRN and a rounded policy: everything that lies between a checkpoint's tensors and a plain model."""
+    policy = tmp_path_factory.mktemp("policies") / "stretched"
+    write_tiny_policy(policy, rope=Yarn(factor=4.0, original_max=512))
     config = make_config(
         "rft",
         epochs=1,

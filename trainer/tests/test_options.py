@@ -14,6 +14,7 @@ from gradient_case import Case, run_case, worst_error, write_case
 from job_files import make_config, make_draft, make_job, score_rows
 from rank_processes import run_ranks
 from safetensors.torch import load_file
+from tiny_policy import write_tiny_policy
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -21,6 +22,7 @@ from longhaul_trainer import recompute
 from longhaul_trainer.lean_adamw import LeanAdamW, round_by_chance
 from longhaul_trainer.lora import Lora
 from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.rope import Yarn
 from longhaul_trainer.step.command import step
 
 
@@ -115,8 +117,10 @@ def test_adapter_job_trains_exports_merged_weights_and_goes_on(tmp_path: Path, p
     assert step(following.write(), dry_run=False) == 0
 
 
-def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Path, policy: Path) -> None:
+def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Path) -> None:
     rope = {"type": "yarn", "factor": 4.0, "original_max": 512}
+    policy = tmp_path / "base"
+    write_tiny_policy(policy, rope=Yarn(factor=4.0, original_max=512))
     job = make_job(tmp_path / "job", policy, make_draft(policy, stage="rft"), make_config("rft", rope=rope, epochs=1))
     assert step(job.write(), dry_run=False) == 0
     exported = json.loads((job.policy / "config.json").read_text())
@@ -144,13 +148,26 @@ def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Pa
     model = AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32)
     with torch.no_grad():
         assert float((model(input_ids=ids).logits - scores[0])[0, :20].abs().max()) > 1e-3
-    # The next job asks for the same override of a config that may have it by now.
+    # The next job goes on with what the policy states.
     again = make_job(
         tmp_path / "again", job.policy, make_draft(job.policy, stage="rft"), make_config("rft", rope=rope, epochs=1)
     )
     again.spec["run"]["global_step"] = 2
     assert step(again.write(), dry_run=False) == 0
     assert json.loads((again.policy / "config.json").read_text()) == exported
+
+
+@pytest.mark.parametrize("stated", [None, Yarn(factor=2.0, original_max=512)])
+def test_a_rope_that_the_input_does_not_state_is_refused(tmp_path: Path, stated: Yarn | None) -> None:
+    """Trained with it, the policy would be another model than the one that a server of its directory samples from."""
+    policy = tmp_path / "base"
+    write_tiny_policy(policy, rope=stated)
+    rope = {"type": "yarn", "factor": 4.0, "original_max": 512}
+    job = make_job(tmp_path / "job", policy, make_draft(policy, stage="rft"), make_config("rft", rope=rope, epochs=1))
+    assert step(job.write(), dry_run=False) == 64
+    message = job.exit_report()["message"]
+    assert "yarn × 4 from 512" in message
+    assert f"states {stated or 'none'}" in message
 
 
 def lean(parameter: torch.nn.Parameter, states: torch.dtype) -> LeanAdamW:

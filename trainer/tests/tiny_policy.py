@@ -9,6 +9,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from longhaul_trainer.directory import seal
+from longhaul_trainer.rope import Yarn, apply_yarn
 
 FAMILIES = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "qwen3": (Qwen3Config, Qwen3ForCausalLM)}
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -34,6 +35,7 @@ def write_tiny_policy(
     pad_token_id: int | None = None,
     family: str = "qwen3",
     kv_heads: int = 2,
+    rope: Yarn | None = None,
 ) -> str:
     """Writes and seals the directory. Returns the hash of its manifest.
 
@@ -60,6 +62,7 @@ def write_tiny_policy(
         initializer_range=0.1,
         **head_dim,
     )
+    apply_yarn(config, rope)
     model = model_class(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -2,8 +2,9 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { policyKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { ModelRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
+import { readPolicyFacts } from '../../adapters/trainer-job/policy-facts.ts'
 import { sha256Hex } from '../hash.ts'
 
 /** Append-only: `promotions/000001.json`, the newest wins. */
@@ -15,7 +16,8 @@ export interface Promotion {
   score: StageScore
 }
 
-export type BaseImporter = (base: string) => Promise<PolicyRef>
+/** @throws LonghaulError `Config.*` */
+export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
 
 /** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
 export async function resolvePolicy(
@@ -24,14 +26,49 @@ export async function resolvePolicy(
 ): Promise<PolicyRef> {
   if (deps.recipe.policyServer.kind === 'chat') return chatPolicy(deps, wished)
   const which = wished === 'recipe' ? deps.recipe.evaluate.policy : wished
-  if (which === 'base') return deps.importBase(deps.recipe.model.base)
-  if (which === 'promoted') return (await newestPromotion(deps.store)).policy
-  const ref = await deps.store.readRecord<PolicyRef>(policyKeys.ref(which))
-  if (ref !== null) return ref
+  if (which === 'base') {
+    const base = await deps.importBase(deps.recipe.model)
+    return requireRoom(base, [...trainingContexts(deps.recipe), evaluationContext(deps.recipe)])
+  }
+  const ref =
+    which === 'promoted'
+      ? (await newestPromotion(deps.store)).policy
+      : await deps.store.readRecord<PolicyRef>(policyKeys.ref(which))
+  if (ref !== null) return requireRoom(ref, [evaluationContext(deps.recipe)])
   throw new LonghaulError({
     code: 'Config.NotFound',
     message: `Expected policy to be base, promoted or a published version, got ${JSON.stringify(which)}`,
   })
+}
+
+interface Context {
+  /** Key of the recipe, for a message. */
+  where: string
+  tokens: number
+}
+
+/** A context that the policy's positions do not reach would show as episodes that end early, so it is refused before any. */
+async function requireRoom(policy: PolicyRef, contexts: readonly Context[]): Promise<PolicyRef> {
+  const { window } = (await readPolicyFacts(policy)).positions
+  const tooLong = contexts.find(({ tokens }) => window !== null && tokens > window)
+  if (tooLong === undefined) return policy
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected ${tooLong.where} to be at most the policy’s ${window} positions, got ${tooLong.tokens}: shorten it, or stretch the base model’s positions with model.rope`,
+    details: { policy: policy.version },
+  })
+}
+
+function trainingContexts({ rft, reinforce }: Recipe): Context[] {
+  const stages = (reinforce?.stages ?? []).map(({ name, context }) => ({
+    where: `context of stage ${name}`,
+    tokens: context,
+  }))
+  return [...(rft === null ? [] : [{ where: 'rft.context', tokens: rft.context }]), ...stages]
+}
+
+function evaluationContext({ evaluate }: Recipe): Context {
+  return { where: 'evaluate.context', tokens: evaluate.context }
 }
 
 /**

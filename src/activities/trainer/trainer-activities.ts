@@ -5,13 +5,14 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { selfCheck } from '../../adapters/policy-server/self-check.ts'
-import { verifyCanary } from '../../adapters/policy-server/canary.ts'
-import { type PreparedJob, prepareJob } from '../../adapters/trainer-job/job-spec.ts'
+import { verifyCanary, verifyWindow } from '../../adapters/policy-server/canary.ts'
+import { prepareJob } from '../../adapters/trainer-job/job-spec.ts'
 import { writePolicyRef } from '../../adapters/trainer-job/policy-directory.ts'
 import { createLauncher } from '../../adapters/trainer-job/create-launcher.ts'
 import type { Launcher } from '../../adapters/trainer-job/launcher.types.ts'
 import type { TrainerCommand } from '../../adapters/trainer-job/process-launcher.ts'
-import { runJob, type RunJobResult } from '../../adapters/trainer-job/run-job.ts'
+import { runJob, type RunJobInput, runUntilCommitted } from '../../adapters/trainer-job/run-job.ts'
+import { findWindow, readWindow, type WindowFile, type WindowJobInput } from '../../adapters/trainer-job/window-job.ts'
 import { type ActivityScope, activity } from '../activity-runtime.ts'
 import type { ChatClients, PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
@@ -39,7 +40,14 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
       const launcher = launcherOf(recipe.trainer)
       const run = async () => {
         const job = await prepareJob({ store, recipe, job: input })
-        const { policy: trained, steps, loss, metrics } = await train(launcher, job, scope)
+        const {
+          policy: trained,
+          steps,
+          loss,
+          metrics,
+        } = await follow(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
+          runJob({ job, ...following }),
+        )
         const hold = await recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key, ...(hold === null ? {} : { hold }) }
@@ -47,21 +55,51 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
       return launcher.isElsewhere ? run() : oneAtATime(run)
     }),
     publishPolicy: activity(async ({ run, policy: ref }, scope) => {
-      const { patienceS } = (await deps.recipes(run)).policyServer
-      const sinceMs = Context.current().info.scheduledTimestampMs
-      await withPatience({ patienceMs: patienceS * 1000, sinceMs }, () => publishPolicy(deps, run, ref, scope))
+      const { policyServer, trainer } = await deps.recipes(run)
+      // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
+      const window =
+        policyServer.kind === 'chat'
+          ? null
+          : await haveWindow({ store, trainer, policy: ref }, { launcher: launcherOf(trainer), scope, oneAtATime })
+      // The server has been waited for since then, not while the trainer was at work.
+      const sinceMs = Math.max(Context.current().info.scheduledTimestampMs, window?.madeAtMs ?? 0)
+      const patience = { patienceMs: policyServer.patienceS * 1000, sinceMs }
+      await withPatience(patience, () => publishPolicy(deps, { run, ref, window }, scope))
     }),
     releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
   }
 }
 
+/**
+ * What a server of a policy with a rope is held against. Exports have it; of a base policy the trainer computes it once, because
+ * nothing but the trainer knows what the weights say there.
+ */
+async function haveWindow(
+  input: WindowJobInput,
+  { launcher, scope, oneAtATime }: { launcher: Launcher; scope: ActivityScope; oneAtATime: OneAtATime },
+): Promise<WindowFile | null> {
+  const found = await findWindow(input)
+  if (found === null || !('job' in found)) return found
+  const run = () =>
+    follow(launcher, scope, { jobId: found.job.jobId, doing: WINDOW }, (following) =>
+      runUntilCommitted({ job: found.job, ...following }, readWindow),
+    )
+  return launcher.isElsewhere ? run() : oneAtATime(run)
+}
+
+const WINDOW = 'scoring the policy beyond its native window'
+
 /** Since when it is waited for is the trainer's last sign of work: a process that lives and does nothing shows. */
-function train(launcher: Launcher, job: PreparedJob, { attempt, signal, beat }: ActivityScope): Promise<RunJobResult> {
-  const on = { kind: 'trainer', name: `job ${job.jobId} on ${hostname()}` } as const
+function follow<Result>(
+  launcher: Launcher,
+  { attempt, signal, beat }: ActivityScope,
+  { jobId, doing }: { jobId: string; doing: string },
+  run: (following: Omit<RunJobInput, 'job'>) => Promise<Result>,
+): Promise<Result> {
+  const on = { kind: 'trainer', name: `job ${jobId} on ${hostname()}` } as const
   let lastProgressMs = 0
-  return waitingFor({ doing: 'training', on }, ({ progressed }) =>
-    runJob({
-      job,
+  return waitingFor({ doing, on }, ({ progressed }) =>
+    run({
       launcher,
       attempt,
       signal,
@@ -92,12 +130,10 @@ const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 /** Only after version, canary and sampling are verified on every server may an iteration start: HTTP success proves nothing. */
 async function publishPolicy(
   { policies, chats, recipes }: TrainerDependencies,
-  run: string,
-  ref: PolicyRef,
+  { run, ref, window }: { run: string; ref: PolicyRef; window: WindowFile | null },
   { signal, beat }: ActivityScope,
 ): Promise<void> {
   const { policyServer, trainer } = await recipes(run)
-  // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
   if (policyServer.kind === 'chat') return (await chats(run)).check(signal)
   beat({ phase: 'loading', policy: ref.version })
   const pool = await policies(run)
@@ -107,6 +143,9 @@ async function publishPolicy(
   for (const { url, client } of pool.servers) {
     try {
       await verifyCanary({ client, policy: ref, tolerance, signal })
+      if (window !== null) {
+        await verifyWindow({ client, policy: ref.version, path: window.path, tolerance, signal })
+      }
       await selfCheck({ client, policy: ref.version, tolerance, signal })
     } catch (error) {
       if (!isLonghaulError(error)) throw error
@@ -121,7 +160,9 @@ function isWorkerShutdown(): boolean {
   return Context.current().cancellationDetails?.workerShutdown === true
 }
 
-function createTurnstile(): <T>(work: () => Promise<T>) => Promise<T> {
+type OneAtATime = <T>(work: () => Promise<T>) => Promise<T>
+
+function createTurnstile(): OneAtATime {
   /** Never rejects. */
   let last: Promise<unknown> = Promise.resolve()
   return (work) => {

@@ -54,6 +54,37 @@ export function judgeCanary({
   return { kind: isOld ? 'stale' : 'wrong', medianDifference, projection }
 }
 
+export interface WindowFigures extends CanaryFigures {
+  /** Median of |with the rope − without it|: what a server that ignores it is off by. */
+  medianStep: number
+}
+
+/** Of the way from the rope ignored to the rope read, what another factor, another length or a lossy engine may be off by. */
+const MOST_OF_STEP = 0.25
+
+/**
+ * Whether a server reads the rope, at positions that the model was not trained with: `old` is the same weights without the rope.
+ * Random tokens are unlikely ones, whose log-probabilities move more than a text's when an engine rounds, so the bound grows
+ * with what is to be told apart.
+ */
+export function judgeWindow({
+  served,
+  positions,
+  tolerance,
+}: {
+  served: readonly number[]
+  positions: readonly CanaryPosition[]
+  tolerance: number
+}): WindowFigures & { kind: 'read' | 'ignored' | 'wrong' } {
+  const { medianDifference, projection } = judgeCanary({ served, positions, tolerance })
+  const medianStep = median(positions.map(({ oldLogprob, newLogprob }) => Math.abs(newLogprob - oldLogprob)))
+  const figures = { medianDifference, projection, medianStep }
+  // Written so that NaN, too, is wrong.
+  const isClose = medianDifference <= Math.max(tolerance, MOST_OF_STEP * medianStep)
+  if (isClose && (projection > LEAST_PROJECTION || medianStep <= tolerance)) return { kind: 'read', ...figures }
+  return { kind: projection < LEAST_PROJECTION ? 'ignored' : 'wrong', ...figures }
+}
+
 /** Throws a plain `Error` for a file that is no canary. */
 export function parseCanary(file: Uint8Array): Canary {
   const tensors = decodeSafetensors(file)

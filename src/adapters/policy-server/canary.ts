@@ -1,9 +1,16 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyClient, PolicyRef, PolicyVersion } from '../../contracts/policy.types.ts'
-import { type Canary, judgeCanary, parseCanary, type CanaryVerdict } from './canary-rules.ts'
+import {
+  type Canary,
+  type CanaryVerdict,
+  judgeCanary,
+  judgeWindow,
+  parseCanary,
+  type WindowFigures,
+} from './canary-rules.ts'
 
 export const CANARY_FILE = 'canary.safetensors'
 
@@ -62,16 +69,78 @@ export async function verifyCanaryRows({
   })
 }
 
+export interface VerifyWindowInput {
+  client: Pick<PolicyClient, 'score'>
+  policy: PolicyVersion
+  /** `window.safetensors` of the policy: it has a rope. */
+  path: string
+  tolerance: number
+  signal: AbortSignal
+}
+
+/**
+ * Asks for log-probabilities beyond the positions that the model was trained with, and compares them with the trainer's. A server
+ * that reads another config.json, or an engine that knows no rope, answers for another model from the first token on.
+ * @throws LonghaulError `Model.CanaryMismatch` for a server that ignores the rope or has another, or whose longest row ends
+ * before, `Artifact.Corrupt`, `Model.*`
+ */
+export async function verifyWindow(input: VerifyWindowInput): Promise<WindowFigures> {
+  const { client, policy, path, tolerance, signal } = input
+  const row = parseAt(await readFile(path), path).rows[0]
+  if (row === undefined) throw corrupt(path, new Error('no row'))
+  const scores = await scoreWhole({ client, policy, ids: row.ids, signal })
+  const served = row.positions.map(({ index }) => scores[index - 1] ?? Number.NaN)
+  const { kind, ...figures } = judgeWindow({ served, positions: row.positions, tolerance })
+  if (kind === 'read') return figures
+  const first = row.positions[0]?.index ?? 0
+  throw new LonghaulError({
+    code: 'Model.CanaryMismatch',
+    message:
+      kind === 'ignored'
+        ? `Expected the server to read the rope of the policy’s config.json; from position ${first} on its answers are those of the same weights without it. ${START}`
+        : `Expected the server’s log-probabilities from position ${first} on to be those of the trainer; it reads another rope, or other weights. ${START}`,
+    details: { policy, ...figures, tolerance },
+  })
+}
+
+const START = 'Start it with the command that `longhaul policy-server command` prints'
+
+async function scoreWhole({
+  client,
+  policy,
+  ids,
+  signal,
+}: Pick<VerifyWindowInput, 'client' | 'policy' | 'signal'> & { ids: number[] }): Promise<number[]> {
+  try {
+    return await client.score({ policy, ids }, signal)
+  } catch (cause) {
+    if (!isLonghaulError(cause) || cause.code !== 'Model.ContextOverflow') throw cause
+    throw new LonghaulError({
+      code: 'Model.CanaryMismatch',
+      message: `Expected the server to take ${ids.length + 1} tokens, which the policy’s rope reaches, it takes fewer: ${cause.message}. ${START} for the recipe’s longest context`,
+      details: { policy, ids: ids.length },
+      cause,
+    })
+  }
+}
+
 async function readCanary({ uri }: PolicyRef): Promise<Canary | null> {
   const path = join(fileURLToPath(uri), CANARY_FILE)
   const file = await readFile(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null
     throw error
   })
-  if (file === null) return null
+  return file === null ? null : parseAt(file, path)
+}
+
+function parseAt(file: Uint8Array, path: string): Canary {
   try {
     return parseCanary(file)
   } catch (cause) {
-    throw new LonghaulError({ code: 'Artifact.Corrupt', message: 'Expected a canary file', details: { path }, cause })
+    throw corrupt(path, cause)
   }
+}
+
+function corrupt(path: string, cause: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Artifact.Corrupt', message: 'Expected a canary file', details: { path }, cause })
 }

@@ -3,11 +3,26 @@ import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { after, before, describe, test } from 'node:test'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
-import { type RunningServer, startPolicyServer, withoutPython, writeTwoPolicies } from '../../../test/support/python.ts'
-import { verifyCanaryRows } from './canary.ts'
+import {
+  python,
+  pythonEnvironment,
+  type RunningServer,
+  startPolicyServer,
+  withoutPython,
+  writeTwoPolicies,
+} from '../../../test/support/python.ts'
+import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import { createDirectoryStore } from '../artifacts/directory-store.ts'
+import { importBasePolicy } from '../trainer-job/policy-directory.ts'
+import { createProcessLauncher } from '../trainer-job/process-launcher.ts'
+import { runUntilCommitted } from '../trainer-job/run-job.ts'
+import { findWindow, readWindow } from '../trainer-job/window-job.ts'
+import { verifyCanaryRows, verifyWindow } from './canary.ts'
 import type { Canary } from './canary-rules.ts'
 import { createPolicyClient } from './client.ts'
 import { poolOf } from './pool.ts'
@@ -90,6 +105,44 @@ describe('wrong servers', { skip: withoutPython }, () => {
     assert.equal((await verifyCanaryRows({ client, ...asked })).kind, 'verified')
   })
 
+  test('a server that ignores the rope is told from one that reads it, beyond the positions that the model was trained with', async () => {
+    const { client, url } = first()
+    const store = createDirectoryStore({ root: join(root, 'store') })
+    const directory = fileURLToPath(older().uri)
+    const policy = await importBasePolicy({ store, directory, rope: { type: 'yarn', factor: 4, originalMax: 512 } })
+    const path = await makeWindow(store, policy)
+    const asked = { client, policy: policy.version, path, tolerance: TOLERANCE, signal }
+    await client.release({ holder: 'train/a' })
+    await load(client, policy)
+    const figures = await verifyWindow(asked)
+    assert.ok(figures.medianStep > 10 * TOLERANCE && figures.medianDifference < TOLERANCE, JSON.stringify(figures))
+    // It says that it serves the policy, takes rows as long, and its samples are what it scores them with.
+    const wrong = await start()
+    await fault(wrong.url, 'ignore-rope')
+    await load(wrong.client, policy)
+    await selfCheck({ client: wrong.client, policy: policy.version, tolerance: TOLERANCE, signal })
+    await assert.rejects(verifyWindow({ ...asked, client: wrong.client }), {
+      code: 'Model.CanaryMismatch',
+      message: /read the rope.*from position 512 on.*longhaul policy-server command/,
+    })
+    // Another rope under the same name: the same weights stretched by two.
+    const half = await importBasePolicy({ store, directory, rope: { type: 'yarn', factor: 2, originalMax: 512 } })
+    await wrong.client.release({ holder: 'train/a' })
+    await fault(wrong.url)
+    await load(wrong.client, { ...half, version: 'v000009-00000001' })
+    await assert.rejects(verifyWindow({ ...asked, client: wrong.client, policy: 'v000009-00000001' }), {
+      code: 'Model.CanaryMismatch',
+    })
+    // Without any: its longest row ends where the question begins.
+    await wrong.client.release({ holder: 'train/a' })
+    await load(wrong.client, older())
+    await assert.rejects(verifyWindow({ ...asked, client: wrong.client, policy: older().version }), {
+      code: 'Model.CanaryMismatch',
+      message: /take 769 tokens/,
+    })
+    assert.equal(url, first().url)
+  })
+
   test('alone and among 63 others the same seed gives the same tokens; across a reload the same prompt gives others', async () => {
     const { client } = first()
     await load(client, older())
@@ -154,6 +207,17 @@ describe('wrong servers', { skip: withoutPython }, () => {
       stopTokenIds: [258],
       session,
     }
+  }
+
+  /** As publishing has it made: by the trainer, started by a launcher. */
+  async function makeWindow(store: ArtifactStore, policy: PolicyRef): Promise<string> {
+    const { trainer } = makeTrainingRecipe()
+    const found = await findWindow({ store, trainer, policy, threads: 1 })
+    assert.ok(found !== null && 'job' in found)
+    const launcher = createProcessLauncher({ python: python ?? '', env: pythonEnvironment })
+    const made = await runUntilCommitted({ job: found.job, launcher, attempt: 1, signal }, readWindow)
+    assert.deepEqual(await findWindow({ store, trainer, policy }), made)
+    return made.path
   }
 
   /** Where both policies differ, as the trainer would choose. */

@@ -2,7 +2,7 @@
 import { chatEndpoint } from './chat-combinations.ts'
 import { limitNames } from '../../domain/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
-import type { RecipeProblem } from './recipe-problem.ts'
+import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'
 import { trainerShape } from './trainer-combinations.ts'
 
@@ -10,6 +10,7 @@ type Check = (recipe: Settings) => RecipeProblem[]
 
 const CHECKS: Check[] = [
   server,
+  positions,
   chatEndpoint,
   evaluation,
   fineTuning,
@@ -64,6 +65,33 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
     )
   }
   return problems
+}
+
+/** Without a rope the model's own config.json tells, which is read when the model is. */
+function positions({ model: { rope }, rft, reinforce, evaluate }: Settings): RecipeProblem[] {
+  if (rope === null) return []
+  const reach = Math.trunc(rope.factor * rope.originalMax)
+  const contexts: [path: KeyPath, tokens: number][] = [
+    ...(rft === null ? [] : [[['rft', 'context'], rft.context] as [KeyPath, number]]),
+    ...(reinforce?.stages ?? []).map(({ context }, index): [KeyPath, number] => [
+      ['reinforce', 'stages', index, 'context'],
+      context,
+    ]),
+    [['evaluate', 'context'], evaluate.context],
+    ...Object.entries(evaluate.limits).map(([name, { context }]): [KeyPath, number] => [
+      ['evaluate', 'limits', name, 'context'],
+      context,
+    ]),
+  ]
+  return contexts
+    .filter(([, tokens]) => tokens > reach)
+    .map(([path, tokens]) =>
+      problem(
+        path,
+        `expected at most the ${reach} positions that model.rope reaches, got ${tokens}`,
+        `model.rope stretches ${rope.originalMax} positions by ${rope.factor}: raise the factor or shorten the context`,
+      ),
+    )
 }
 
 function evaluation({ evaluate, reinforce, rft, scaffold }: Settings): RecipeProblem[] {

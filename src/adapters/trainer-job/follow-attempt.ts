@@ -3,13 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { attemptDirectory, exitReport } from './attempt-files.ts'
 import { type AttemptEnd, STOPPED } from './exit-codes.ts'
-import type { PreparedJob } from './job-spec.ts'
+import type { LaunchedJob } from './job-spec.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import { tailProgress, type TrainerProgress } from './progress-tail.ts'
 
 export interface FollowAttemptInput {
   launcher: Launcher
-  job: PreparedJob
+  job: LaunchedJob
   fence: number
   onProgress?: (progress: TrainerProgress) => void
   signal: AbortSignal
@@ -63,7 +63,7 @@ async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promis
   }
 }
 
-function overdueBy(times: { job: PreparedJob; startedAt: number; seenAt: number }): AttemptEnd | null {
+function overdueBy(times: { job: LaunchedJob; startedAt: number; seenAt: number }): AttemptEnd | null {
   const { job, startedAt, seenAt } = times
   const { stallMs, timeoutMs } = job.limits
   if (Date.now() - seenAt > stallMs) {

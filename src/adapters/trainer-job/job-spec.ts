@@ -11,8 +11,8 @@ import { JOB_PLAN, type JobPlanRecord } from './batch-writer.ts'
 import { jobConfig, reinforceStage } from './job-config.ts'
 
 /** A job as launchers run it: everything but attempt and fence, which each launch adds. */
-export interface PreparedJob {
-  /** SHA-256 over the hashes of input, batch and config: the job's identity. */
+export interface LaunchedJob {
+  /** SHA-256 over the hashes of what goes in: the job's identity. */
   key: string
   jobId: string
   /** spec.json without `attempt` and `fence`. */
@@ -21,12 +21,16 @@ export interface PreparedJob {
   /** Holds everything that the job reads and writes. */
   artifactRoot: string
   layout: { nodes: number; ranksPerNode: number; device: 'cpu' | 'cuda' }
+  limits: { timeoutMs: number; stallMs: number; graceMs: number }
+}
+
+/** A training job. */
+export interface PreparedJob extends LaunchedJob {
   checkpoint: { directory: string; uri: string }
   policy: { directory: string; uri: string; version: string }
   /** Optimizer steps in the input, and those that this job adds. */
   globalStep: number
   steps: number
-  limits: { timeoutMs: number; stallMs: number; graceMs: number }
 }
 
 export interface PrepareJobInput {
@@ -66,20 +70,11 @@ export async function prepareJob({ store, recipe, job, threads }: PrepareJobInpu
     jobId,
     jobDirectory,
     artifactRoot: dirname(store.path('runs')),
-    layout: {
-      nodes: recipe.trainer.nodes,
-      ranksPerNode: recipe.trainer.ranksPerNode,
-      device: recipe.trainer.device,
-    },
+    ...placeOf(recipe.trainer),
     checkpoint: { directory: store.path(checkpointKey), uri: store.uri(checkpointKey) },
     policy: { directory: store.path(policyKey), uri: store.uri(policyKey), version },
     globalStep: policy.globalStep,
     steps,
-    limits: {
-      timeoutMs: recipe.trainer.timeoutS * 1000,
-      stallMs: recipe.trainer.stallS * 1000,
-      graceMs: GRACE_S * 1000,
-    },
     spec: {
       schema: 'longhaul.step/1',
       job_id: jobId,
@@ -97,6 +92,20 @@ export async function prepareJob({ store, recipe, job, threads }: PrepareJobInpu
       work: { job_dir: jobDirectory, scratch_dir: `${jobDirectory}/scratch` },
       execution: executionOf(recipe.trainer, threads),
     },
+  }
+}
+
+/** Where a job runs, and for how long. */
+export function placeOf({
+  nodes,
+  ranksPerNode,
+  device,
+  timeoutS,
+  stallS,
+}: TrainerRecipe): Pick<LaunchedJob, 'layout' | 'limits'> {
+  return {
+    layout: { nodes, ranksPerNode, device },
+    limits: { timeoutMs: timeoutS * 1000, stallMs: stallS * 1000, graceMs: GRACE_S * 1000 },
   }
 }
 
@@ -151,7 +160,8 @@ function directoryOf(key: string): string {
   return key.slice(0, key.lastIndexOf('/'))
 }
 
-function executionOf(trainer: TrainerRecipe, threads: number | undefined): Record<string, unknown> {
+/** How a job is computed, for its spec. */
+export function executionOf(trainer: TrainerRecipe, threads: number | undefined): Record<string, unknown> {
   return {
     device: trainer.device,
     nodes: trainer.nodes,

@@ -1,8 +1,8 @@
-import type { PreparedJob } from './job-spec.ts'
+import type { LaunchedJob } from './job-spec.ts'
 
 /** One attempt at one job: the same words find it again from another process. The caller has claimed the fence. */
 export interface Attempt {
-  job: PreparedJob
+  job: LaunchedJob
   fence: number
 }
 

@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createDirectoryStore } from '../artifacts/directory-store.ts'
+import { sha256Of } from '../artifacts/record-text.ts'
 import { importBasePolicy, readPolicyRef } from './policy-directory.ts'
+import { readPositions } from './rope-statement.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'policy-'))
 after(() => rm(root, { recursive: true, force: true }))
@@ -66,4 +68,35 @@ test('a missing directory and one without a model say what to change', async () 
   const empty = join(root, 'empty')
   await mkdir(empty)
   await assert.rejects(importBasePolicy({ store, directory: empty }), { code: 'Config.Invalid' })
+})
+
+test('with a rope the policy is another one: its config.json states it, and its version says so', async () => {
+  const directory = await makeModel('stretched', 'weights to stretch')
+  const plain = await importBasePolicy({ store, directory })
+  const rope = { type: 'yarn', factor: 4, originalMax: 512 } as const
+  const [ref, again] = [
+    await importBasePolicy({ store, directory, rope }),
+    await importBasePolicy({ store, directory, rope }),
+  ]
+  assert.deepEqual(again, ref)
+  assert.notEqual(ref.version, plain.version)
+  const policy = store.path(`policies/${ref.version}`)
+  const config = await readFile(join(policy, 'config.json'))
+  assert.deepEqual(readPositions(config.toString()), { rope, window: 2048 })
+  const manifest = JSON.parse(await readFile(join(policy, 'MANIFEST.json'), 'utf8')) as {
+    files: { path: string; bytes: number; sha256: string }[]
+  }
+  assert.deepEqual(manifest.files[0], { path: 'config.json', bytes: config.length, sha256: sha256Of(config) })
+  // The source and the policy without the rope stay what they are.
+  assert.deepEqual(await importBasePolicy({ store, directory }), plain)
+})
+
+test('a model that cannot have the rope is refused with its directory', async () => {
+  const directory = await makeModel('scaled')
+  await writeFile(join(directory, 'config.json'), '{"vocab_size": 7, "rope_scaling": {"type": "linear", "factor": 2}}')
+  const rope = { type: 'yarn', factor: 4, originalMax: 512 } as const
+  await assert.rejects(importBasePolicy({ store, directory, rope }), (error: unknown) => {
+    const { code, details } = error as { code: string; details: Record<string, unknown> }
+    return code === 'Config.Invalid' && details['directory'] === directory
+  })
 })

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import { copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { policyKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { compareText } from '../../domain/hash-order.ts'
@@ -11,33 +11,40 @@ import { TEMP_DIRECTORY } from '../artifacts/keys.ts'
 import { sha256Of } from '../artifacts/record-text.ts'
 import { errnoOf } from '../artifacts/store-errors.ts'
 import { tempName } from '../artifacts/temp-files.ts'
+import { type Rope, stateRope } from './rope-statement.ts'
 
 export const MANIFEST = 'MANIFEST.json'
 export const COMMITTED = 'COMMITTED'
 
 /** Without these a directory can be neither sampled from nor trained. */
-const NEEDED = ['config.json', 'tokenizer.json']
+const CONFIG = 'config.json'
+const NEEDED = [CONFIG, 'tokenizer.json']
 
 export interface ImportBasePolicyInput {
   store: ArtifactStore
   /** A Hugging Face model directory. */
   directory: string
+  /** Stated in the policy's config.json, so that every reader of the policy has it; null: as the model states it itself. @default null */
+  rope?: Rope | null
 }
 
 /**
  * Copies a model directory into the store as an immutable policy and writes its reference. The version is the hash of the
- * manifest, so the same weights are the same policy wherever they were copied from, and a repetition finds what is there.
- * @throws LonghaulError `Config.NotFound` no such directory, `Config.Invalid` no model in it
+ * manifest, so the same weights are the same policy wherever they were copied from, and a repetition finds what is there. With a
+ * rope it is another model and another version.
+ * @throws LonghaulError `Config.NotFound` no such directory, `Config.Invalid` no model in it, or none that can have the rope
  */
-export async function importBasePolicy({ store, directory }: ImportBasePolicyInput): Promise<PolicyRef> {
+export async function importBasePolicy({ store, directory, rope = null }: ImportBasePolicyInput): Promise<PolicyRef> {
   const source = await checkModelDirectory(resolve(directory))
-  const manifest = await describeDirectory(source)
+  const rewritten = rope === null ? {} : await configWithRope(source, rope)
+  const manifest = await describeDirectory(source, rewritten)
   const manifestSha256 = sha256Of(manifest.bytes)
   const version = `v000000-${manifestSha256.slice(0, 8)}`
   const final = store.path(policyKeys.directory(version))
   if (!(await isCommitted(final, manifestSha256))) {
     const staging = join(store.path('policies'), '..', TEMP_DIRECTORY, tempName())
-    await copyCommitted({ source, staging, final, files: manifest.files, manifest: manifest.bytes, manifestSha256 })
+    const { files, bytes } = manifest
+    await copyCommitted({ source, staging, final, files, rewritten, manifest: bytes, manifestSha256 })
   }
   const ref: PolicyRef = {
     version,
@@ -108,6 +115,27 @@ async function checkModelDirectory(directory: string): Promise<string> {
   })
 }
 
+/** Files of a policy that differ from the source's, by path. */
+type Rewritten = Record<string, Buffer>
+
+async function configWithRope(directory: string, rope: Rope): Promise<Rewritten> {
+  const text = await readFile(join(directory, CONFIG), 'utf8')
+  try {
+    return { [CONFIG]: Buffer.from(stateRope(text, rope)) }
+  } catch (cause) {
+    if (isLonghaulError(cause)) {
+      const { code, message, details } = cause
+      throw new LonghaulError({ code, message, details: { ...details, directory }, cause })
+    }
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected config.json of model.base to be JSON',
+      details: { directory },
+      cause,
+    })
+  }
+}
+
 interface ListedFile {
   path: string
   bytes: number
@@ -115,11 +143,19 @@ interface ListedFile {
 }
 
 /** The manifest of the trainer's own directories: sorted names, sizes and hashes, nothing about time or place. */
-async function describeDirectory(directory: string): Promise<{ bytes: Buffer; files: ListedFile[] }> {
+async function describeDirectory(
+  directory: string,
+  rewritten: Rewritten,
+): Promise<{ bytes: Buffer; files: ListedFile[] }> {
   const files: ListedFile[] = []
   for (const path of (await listFiles(directory, '')).sort(compareText)) {
     const file = join(directory, path)
-    files.push({ path, bytes: (await stat(file)).size, sha256: await hashFile(file) })
+    const own = rewritten[path]
+    files.push(
+      own === undefined
+        ? { path, bytes: (await stat(file)).size, sha256: await hashFile(file) }
+        : { path, bytes: own.length, sha256: sha256Of(own) },
+    )
   }
   const manifest = { schema: 'longhaul.manifest/1', kind: 'policy', files }
   return { bytes: Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`), files }
@@ -151,18 +187,23 @@ interface CopyInput {
   staging: string
   final: string
   files: readonly ListedFile[]
+  rewritten: Rewritten
   manifest: Uint8Array
   manifestSha256: string
 }
 
 /** Staging in the same file system, everything synced, one rename, marker last: a cut leaves nothing that looks like a policy. */
-async function copyCommitted({ source, staging, final, files, manifest, manifestSha256 }: CopyInput): Promise<void> {
+async function copyCommitted(input: CopyInput): Promise<void> {
+  const { source, staging, final, files, rewritten, manifest, manifestSha256 } = input
   try {
     for (const { path, sha256 } of files) {
       const target = join(staging, path)
       await mkdir(dirname(target), { recursive: true })
-      await copyFile(join(source, path), target)
-      await syncPath(target)
+      const own = rewritten[path]
+      if (own === undefined) {
+        await copyFile(join(source, path), target)
+        await syncPath(target)
+      } else await writeSynced(target, own)
       if ((await hashFile(target)) !== sha256) throw changed(source, path)
     }
     await writeSynced(join(staging, MANIFEST), manifest)

@@ -4,12 +4,14 @@ import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { sha256Of } from '../artifacts/record-text.ts'
+import { type Positions, readPositions } from './rope-statement.ts'
 
 /** What a batch must say about the model it was sampled from. */
 export interface PolicyFacts {
   /** SHA-256 of `tokenizer.json`. */
   tokenizerSha256: string
   vocabSize: number
+  positions: Positions
 }
 
 /** @throws LonghaulError `Artifact.Corrupt` when the directory is no Hugging Face model directory */
@@ -19,9 +21,10 @@ export async function readPolicyFacts({ uri }: Pick<PolicyRef, 'uri'>): Promise<
     readNeeded(join(directory, 'tokenizer.json')),
     readNeeded(join(directory, 'config.json')),
   ])
-  const vocabSize: unknown = (JSON.parse(config.toString('utf8')) as { vocab_size?: unknown }).vocab_size
+  const text = config.toString('utf8')
+  const vocabSize: unknown = (JSON.parse(text) as { vocab_size?: unknown }).vocab_size
   if (typeof vocabSize !== 'number') throw broken(directory, 'config.json has no vocab_size')
-  return { tokenizerSha256: sha256Of(tokenizer), vocabSize }
+  return { tokenizerSha256: sha256Of(tokenizer), vocabSize, positions: readPositions(text) }
 }
 
 async function readNeeded(path: string): Promise<Buffer> {

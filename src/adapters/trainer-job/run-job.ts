@@ -6,13 +6,13 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { claimFence, exitReport, highestFence, progressAge } from './attempt-files.ts'
 import { type AttemptEnd, FENCED, failureOf } from './exit-codes.ts'
 import { followAttempt } from './follow-attempt.ts'
-import type { PreparedJob } from './job-spec.ts'
+import type { LaunchedJob, PreparedJob } from './job-spec.ts'
 import type { Launcher } from './launcher.types.ts'
 import { committedManifest } from './policy-directory.ts'
 import type { TrainerProgress } from './progress-tail.ts'
 
-export interface RunJobInput {
-  job: PreparedJob
+export interface RunJobInput<Job extends LaunchedJob = PreparedJob> {
+  job: Job
   launcher: Launcher
   /** Attempt number of the caller, for the trainer's records. */
   attempt: number
@@ -40,23 +40,31 @@ const POLL_MS = 250
  * On abort the trainer is stopped and the signal's reason thrown.
  * @throws LonghaulError `Trainer.*`
  */
-export async function runJob(input: RunJobInput): Promise<RunJobResult> {
+export function runJob(input: RunJobInput): Promise<RunJobResult> {
+  return runUntilCommitted(input, readCommitted)
+}
+
+/** The same for any job. @param readResult null while what the job makes is not committed */
+export async function runUntilCommitted<Job extends LaunchedJob, Result>(
+  input: RunJobInput<Job>,
+  readResult: (job: Job) => Promise<Result | null>,
+): Promise<Result> {
   const { job, signal } = input
   for (;;) {
     signal.throwIfAborted()
-    const result = await readCommitted(job)
+    const result = await readResult(job)
     if (result !== null) return result
     const end = await runAttempt(input)
     if (end === null || end.code === FENCED) continue
     if (end.code !== 0) throw failureOf(end, { job: job.jobId })
-    const committed = await readCommitted(job)
+    const committed = await readResult(job)
     if (committed !== null) return committed
     throw failureOf({ code: null, message: 'exit 0 without committed output' }, { job: job.jobId })
   }
 }
 
 /** Null: nothing to follow yet, look again. */
-async function runAttempt(input: RunJobInput): Promise<AttemptEnd | null> {
+async function runAttempt(input: RunJobInput<LaunchedJob>): Promise<AttemptEnd | null> {
   const { job, launcher, attempt } = input
   const newest = await newestAttempt(input)
   switch (newest.kind) {
@@ -84,7 +92,7 @@ async function runAttempt(input: RunJobInput): Promise<AttemptEnd | null> {
 
 type NewestAttempt = { fence: number } & ({ kind: 'over' | 'alive' | 'starting' } | { kind: 'unknown'; host: string })
 
-async function newestAttempt({ job, launcher }: RunJobInput): Promise<NewestAttempt> {
+async function newestAttempt({ job, launcher }: RunJobInput<LaunchedJob>): Promise<NewestAttempt> {
   const { jobDirectory, limits } = job
   const fence = await highestFence(jobDirectory)
   if (fence === 0) return { kind: 'over', fence }

@@ -62,6 +62,12 @@ def write_canary(directory: Path, *, batch: Batch, rows: list[int], old: Array, 
     labels = int(offsets[-1]) - len(rows)
     # Stable, so that equal differences fall to the earlier position on every machine.
     chosen = np.sort(np.argsort(-moved, kind="stable")[: min(positions, labels)])
+    save_positions(directory / NAME, batch=batch, rows=len(rows), chosen=chosen, old=old, new=new)
+
+
+def save_positions(path: Path, *, batch: Batch, rows: int, chosen: Array, old: Array, new: Array) -> None:
+    """chosen: places in the first `rows` rows of the file, ascending; old, new: F32 over all of their tokens."""
+    offsets = batch.offsets[: rows + 1]
     row = np.searchsorted(offsets, chosen, side="right") - 1
     save_file(
         {
@@ -72,5 +78,5 @@ def write_canary(directory: Path, *, batch: Batch, rows: list[int], old: Array, 
             "old_logprobs": old[chosen],
             "new_logprobs": new[chosen],
         },
-        directory / NAME,
+        path,
     )

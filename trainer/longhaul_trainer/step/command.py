@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longhaul_trainer.config import Config, parse_config
 from longhaul_trainer.directory import json_bytes, sha256_bytes, write_durably
@@ -34,8 +34,11 @@ from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.place import die_with_launcher, is_one_of_many
 from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress, Silent, place_of
-from longhaul_trainer.step.spec import Spec, read_spec
+from longhaul_trainer.step.spec import JobSpec, Spec, WindowSpec, read_spec
 from longhaul_trainer.step.stop import StopFlag
+
+if TYPE_CHECKING:
+    from longhaul_trainer.parallel.ranks import Ranks
 
 EXIT = "exit.json"
 # Codes with which the first rank may end because another one died; that one's own report says more.
@@ -88,7 +91,9 @@ def _has_report_since(path: Path, began: float) -> bool:
     return path.is_file() and path.stat().st_mtime >= began
 
 
-def _attempt(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> tuple[int, str, dict[str, Any]]:
+def _attempt(
+    spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool
+) -> tuple[int, str, dict[str, Any]]:
     try:
         return OK, "", _run(spec, progress, stop, dry_run)
     except LostRanks as error:
@@ -100,13 +105,13 @@ def _attempt(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -
         return code, f"{_missing(spec)} {message}" if code == UNAVAILABLE else message, {}
 
 
-def _missing(spec: Spec) -> str:
+def _missing(spec: JobSpec) -> str:
     """Seconds: whom the other ranks lost is worth them, and whoever would start the next attempt waits as long anyway."""
     world = spec.execution.ranks
     return f"{say_silent(find_silent(spec.job_dir / 'attempts' / str(spec.fence) / RANKS, world=world), world=world)}."
 
 
-def _code_of(error: Exception, spec: Spec) -> int:
+def _code_of(error: Exception, spec: JobSpec) -> int:
     if _is_superseded(spec):
         # The next attempt clears away what this one was writing: whatever broke here, that is why.
         return FENCED
@@ -118,7 +123,7 @@ def _code_of(error: Exception, spec: Spec) -> int:
     return OUT_OF_MEMORY if _is_out_of_memory(error) else INTERNAL
 
 
-def _is_superseded(spec: Spec) -> bool:
+def _is_superseded(spec: JobSpec) -> bool:
     try:
         Lease(spec.job_dir, spec.fence).check()
     except JobError:
@@ -138,7 +143,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
+def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
     progress.emit("started", job_id=spec.job_id, key=spec.key, attempt=spec.attempt, layout=spec.execution.layout())
     if spec.execution.ranks == 1 or dry_run:
         # One process answers for a committed job without the seconds that torch's import takes.
@@ -163,6 +168,16 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
         lease = Lease(spec.job_dir, spec.fence)
         ranks.first(lease.acquire)
     reach("started")
+    if isinstance(spec, WindowSpec):
+        from longhaul_trainer.step.window_job import run_window
+
+        return run_window(spec, progress=progress, lease=lease, stop=stop, ranks=ranks, dry_run=dry_run)
+    return _train(spec, progress, lease, stop, ranks, dry_run)
+
+
+def _train(
+    spec: Spec, progress: AnyProgress, lease: Lease, stop: StopFlag, ranks: Ranks | None, dry_run: bool
+) -> dict[str, Any]:
     # Imported late: a job that is already committed answers without numpy and torch.
     from longhaul_trainer.batch.load import load_batch
     from longhaul_trainer.step.inputs import open_input
@@ -185,10 +200,6 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
     if ranks is None:
         # Several ranks agree on it at the first micro-batch.
         stop.check()
-    if spec.execution.deterministic:
-        # cuBLAS reads it once, at its first use.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-
     from longhaul_trainer.parallel.ranks import open_ranks
     from longhaul_trainer.step.job import Job
 
@@ -206,10 +217,13 @@ def _run(spec: Spec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> di
     }
 
 
-def _find_committed(spec: Spec) -> dict[str, Any] | None:
-    """Both outputs of this very job, when an earlier attempt finished: nothing is left to do."""
+def _find_committed(spec: Spec | WindowSpec) -> dict[str, Any] | None:
+    """All outputs of this very job, when an earlier attempt finished: nothing is left to do."""
     from longhaul_trainer.step.commit import adopt
 
+    if isinstance(spec, WindowSpec):
+        window = adopt(spec.window_path, key=spec.key)
+        return None if window is None else {"window": {"uri": spec.window_uri}, "outcome": "found"}
     checkpoint = adopt(spec.checkpoint_path, key=spec.key)
     policy = adopt(spec.policy_path, key=spec.key) if checkpoint is not None else None
     if checkpoint is None or policy is None:
@@ -294,7 +308,7 @@ def _say_end(progress: AnyProgress, code: int, message: str, facts: dict[str, An
 
 
 def _finish(
-    attempt_dir: Path, spec: Spec, progress: AnyProgress, code: int, message: str, facts: dict[str, Any]
+    attempt_dir: Path, spec: JobSpec, progress: AnyProgress, code: int, message: str, facts: dict[str, Any]
 ) -> int:
     if code != OK:
         print(f"{CLASSES[code]}: {message}", file=sys.stderr)

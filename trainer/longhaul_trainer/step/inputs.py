@@ -10,6 +10,7 @@ from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.config import Config
 from longhaul_trainer.directory import Sealed, TornDirectory, open_sealed, sha256_file, verify_files
 from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError
+from longhaul_trainer.rope import Yarn, read_yarn
 from longhaul_trainer.step.spec import Spec
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInp
     for name in ("tokenizer.json", "config.json"):
         if not (architecture / name).is_file():
             raise JobError(INPUT_UNUSABLE, f"Expected {name} in {architecture}")
+    _check_rope(config, sealed, architecture)
     version = sealed.manifest.get("policy_version")
     return JobInput(
         sealed=sealed,
@@ -58,6 +60,22 @@ def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInp
         policy=InputPolicy(version=version, manifest_sha256=sealed.sha256),
         is_checkpoint=is_checkpoint,
     )
+
+
+def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:
+    """The input's own config.json states the rope, for servers too; the config only says which one the run means.
+
+    Checkpoints of earlier versions state it in their manifest.
+    """
+    stated = read_yarn(architecture)
+    if stated is None and "rope" in sealed.manifest:
+        stated = Yarn(**sealed.manifest["rope"])
+    if config.rope is not None and stated != config.rope:
+        raise JobError(
+            INVALID_SPEC,
+            f"Expected the input to state the rope of the config ({config.rope}), its config.json states "
+            f"{stated or 'none'}: a server of it would sample from another model. Start a run that imports the base anew",
+        )
 
 
 def _verify_together(sealed: Sealed, ranks: Ranks) -> None:

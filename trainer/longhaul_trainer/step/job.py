@@ -6,6 +6,7 @@ import contextlib
 import platform
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from longhaul_trainer.failures import INPUT_UNUSABLE, STOPPED, JobError
 from longhaul_trainer.hf_model import UnsupportedModel
 from longhaul_trainer.lora import Lora, merge_adapters
 from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.rope import stated_yarn
 from longhaul_trainer.step import canary
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
@@ -48,7 +50,9 @@ from longhaul_trainer.step.state import (
     take_snapshot,
 )
 from longhaul_trainer.step.stop import StopFlag
+from longhaul_trainer.step.torch_settings import set_torch
 from longhaul_trainer.step.training import Trainer
+from longhaul_trainer.step.window import prepare_window
 from longhaul_trainer.trainable import Making, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
@@ -77,7 +81,7 @@ class Job:
         self.lease = lease
         self.stop = stop
         self.ranks = ranks
-        _prepare_torch(spec)
+        set_torch(spec.execution)
         self.saver = Saver()
         # What the saver writes, or the ranks have written and not committed.
         self.pending: tuple[Snapshot, TrainerState] | None = None
@@ -342,9 +346,11 @@ class Job:
         merge_adapters(scorer.model)
         round_weights(scorer.model, dtype)
         new = self._canary_logprobs(scorer) if self.config.canary_positions else None
+        window = self._window(scorer)
         weights = policy_weights(scorer.model, dtype, self.ranks)
 
         def write(staging: Path) -> None:
+            window(staging)
             if new is not None:
                 canary.write_canary(
                     staging,
@@ -361,6 +367,12 @@ class Job:
         step = checkpoint.manifest["global_step"]
         facts: dict[str, Any] = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}
         return self._commit(self.spec.policy_path, "policy", write, global_step=step, event="exported", **facts)
+
+    def _window(self, scorer: Scorer) -> Callable[[Path], None]:
+        """What writes window.safetensors, of the rounded weights, where the policy has a rope."""
+        limit = self.spec.execution.max_tokens_per_micro
+        yarn = stated_yarn(scorer.model.config.to_dict())
+        return prepare_window(scorer, yarn, self.given.architecture, max_tokens=limit, ranks=self.ranks)
 
     def _commit(
         self,
@@ -422,14 +434,6 @@ def _read_state(directory: Path) -> TrainerState:
     return TrainerState(
         global_step=value["global_step"], done=value["done"], metrics=read_metrics(directory), alarms=value["alarms"]
     )
-
-
-def _prepare_torch(spec: Spec) -> None:
-    if spec.execution.threads is not None:
-        torch.set_num_threads(spec.execution.threads)
-    torch.use_deterministic_algorithms(spec.execution.deterministic)
-    # Filling fresh memory guards against reading it; we never do, and it costs several percent.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _model_changes(config: Config) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 `KILL@after-update:2` sends SIGKILL the second time that the place is passed (`:1` when left out); `STOP@before-backward/1`
 does it only in rank 1. Places: `started`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and of each
 commit `KIND.staged` (files written, no manifest), `KIND.sealed` (manifest, not renamed), `KIND.renamed` (no marker),
-`KIND.committed`, where KIND is prox, canary-old, inner, checkpoint or policy.
+`KIND.committed`, where KIND is prox, canary-old, inner, checkpoint, policy or window.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from longhaul_trainer.failures import INVALID_SPEC, JobError
 from longhaul_trainer.fields import Fields
 
 SCHEMA = "longhaul.step/1"
+WINDOW_SCHEMA = "longhaul.window/1"
 SHA256 = re.compile(r"[0-9a-f]{64}")
 STAGES = ("rft", "dapo")
 
@@ -60,17 +61,35 @@ class Execution:
         }
 
 
-@dataclass(frozen=True)
-class Spec:
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """What every kind of job has."""
+
     job_id: str
     key: str
+    input_path: Path
+    input_sha256: str
+    job_dir: Path
+    execution: Execution
+    attempt: int
+    fence: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSpec(JobSpec):
+    """Log-probabilities of a policy beyond its native window, as `step.window` writes them: no batch, no step."""
+
+    window_path: Path
+    window_uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(JobSpec):
     stage: str
     run_id: str
     iteration: int
     global_step: int
     input_kind: str
-    input_path: Path
-    input_sha256: str
     batch_path: Path
     batch_sha256: str
     config_path: Path
@@ -80,11 +99,7 @@ class Spec:
     policy_path: Path
     policy_uri: str
     policy_version: str
-    job_dir: Path
     scratch_dir: Path
-    execution: Execution
-    attempt: int
-    fence: int
 
     @property
     def parents(self) -> dict[str, str]:
@@ -101,7 +116,11 @@ def job_key(*, input_sha256: str, batch_sha256: str, config_sha256: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_spec(path: Path) -> Spec:
+def window_key(*, input_sha256: str) -> str:
+    return hashlib.sha256(f"longhaul-window/1\n{input_sha256}\n".encode()).hexdigest()
+
+
+def read_spec(path: Path) -> Spec | WindowSpec:
     """Raises JobError 64 with the first thing that is wrong."""
     try:
         value = json.loads(path.read_bytes())
@@ -109,7 +128,34 @@ def read_spec(path: Path) -> Spec:
         raise JobError(INVALID_SPEC, f"Cannot read spec {path}: {error.strerror}") from error
     except ValueError as error:
         raise JobError(INVALID_SPEC, f"Expected JSON in {path}: {error}") from error
-    return parse_spec(value)
+    is_window = isinstance(value, dict) and value.get("schema") == WINDOW_SCHEMA
+    return parse_window_spec(value) if is_window else parse_spec(value)
+
+
+def parse_window_spec(value: Any) -> WindowSpec:
+    top = Fields(value, where="spec", code=INVALID_SPEC)
+    top.choice("schema", (WINDOW_SCHEMA,))
+    given, output, work = top.inner("input"), top.inner("output"), top.inner("work")
+    uri = output.text("window_uri")
+    spec = WindowSpec(
+        job_id=top.text("job_id"),
+        key=_sha256(top, "key"),
+        input_path=_path(given, "uri"),
+        input_sha256=_sha256(given, "manifest_sha256"),
+        window_path=local_path(uri, "output.window_uri"),
+        window_uri=uri,
+        job_dir=Path(work.text("job_dir")),
+        execution=_execution(top.inner("execution")),
+        attempt=top.whole("attempt"),
+        fence=top.whole("fence"),
+    )
+    for fields in (given, output, work, top):
+        fields.finish()
+    if spec.key != (key := window_key(input_sha256=spec.input_sha256)):
+        raise JobError(INVALID_SPEC, f"Expected key {key} from the input's hash, got {spec.key}")
+    if spec.job_id != (expected := f"window-{key[:16]}"):
+        raise JobError(INVALID_SPEC, f"Expected job_id {expected}, got {spec.job_id}")
+    return spec
 
 
 def parse_spec(value: Any) -> Spec:

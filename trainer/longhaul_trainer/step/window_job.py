@@ -1,0 +1,73 @@
+"""A job without a step: window.safetensors of a policy that no training job exported, which is a base policy."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from longhaul_trainer.directory import TornDirectory, json_bytes, open_sealed
+from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError
+from longhaul_trainer.hf_model import UnsupportedModel
+from longhaul_trainer.parallel.ranks import Ranks, open_ranks
+from longhaul_trainer.rope import read_yarn
+from longhaul_trainer.step.commit import ATTEMPT_FILE, commit
+from longhaul_trainer.step.lease import Lease
+from longhaul_trainer.step.progress import Progress, Silent
+from longhaul_trainer.step.spec import WindowSpec
+from longhaul_trainer.step.stop import StopFlag
+from longhaul_trainer.step.torch_settings import set_torch
+from longhaul_trainer.step.window import prepare_window, reaches_beyond
+from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.weight_files import hugging_face_weights
+
+
+def run_window(
+    spec: WindowSpec,
+    *,
+    progress: Progress | Silent,
+    lease: Lease,
+    stop: StopFlag,
+    ranks: Ranks | None,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """Raises JobError 64 for a policy without a rope, 66 for one that is torn, 75 where it was asked to stop."""
+    try:
+        sealed = open_sealed(spec.input_path, expected_sha256=spec.input_sha256, hashes=ranks is None)
+    except TornDirectory as error:
+        raise JobError(INPUT_UNUSABLE, str(error)) from error
+    yarn = read_yarn(sealed.path)
+    if yarn is None or not reaches_beyond(yarn):
+        raise JobError(INVALID_SPEC, f"Expected a policy that states a rope, {sealed.path} states {yarn or 'none'}")
+    if dry_run:
+        return {"outcome": "dry-run"}
+    if ranks is None:
+        stop.check()
+        ranks = open_ranks(device=spec.execution.device, world=1, cp=1)
+    execution = spec.execution
+    set_torch(execution)
+    progress.phase = "load"
+    began = time.monotonic()
+    try:
+        making = Making(ranks=ranks, ac=execution.ac, offloads_activations=execution.offloads_activations)
+        scorer = make_scorer(sealed.path, hugging_face_weights(sealed.path), making)
+    except (UnsupportedModel, OSError, ValueError) as error:
+        raise JobError(INPUT_UNUSABLE, f"Cannot load {sealed.path}: {error}") from error
+    progress.emit("loaded", seconds=round(time.monotonic() - began, 3))
+    progress.phase = "window"
+    write = prepare_window(scorer, yarn, sealed.path, max_tokens=execution.max_tokens_per_micro, ranks=ranks)
+
+    def write_with_attempt(staging: Path) -> None:
+        write(staging)
+        (staging / ATTEMPT_FILE).write_bytes(json_bytes({"attempt": spec.attempt, "fence": spec.fence}))
+
+    ranks.first(
+        lambda: commit(
+            spec.window_path,
+            kind="window",
+            fence=spec.fence,
+            facts={"key": spec.key, "job_id": spec.job_id, "policy_sha256": sealed.sha256},
+            write=write_with_attempt,
+            check_fence=lease.check,
+        )
+    )
+    return {"window": {"uri": spec.window_uri}, "outcome": "committed"}
