@@ -9,8 +9,9 @@ import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { SampleRequest } from '../../src/contracts/policy.types.ts'
 import type { Dialect, Send } from '../../src/adapters/policy-server/dialect.ts'
 import { sglangDialect } from '../../src/adapters/policy-server/sglang-dialect.ts'
-import { startCommand } from '../../src/adapters/policy-server/start-command.ts'
+import { startCommand, startPositions } from '../../src/adapters/policy-server/start-command.ts'
 import { vllmDialect } from '../../src/adapters/policy-server/vllm-dialect.ts'
+import { stateRope } from '../../src/adapters/trainer-job/rope-statement.ts'
 import { findPackages, type Judge, startJudge } from '../support/server-packages/judge.ts'
 
 const VERSION = 'v000001-aaaaaaaa'
@@ -328,3 +329,43 @@ describe('start commands', { skip }, () => {
 function pick(read: Record<string, unknown>, ...names: string[]): Record<string, unknown> {
   return Object.fromEntries(names.map((name) => [name, read[name]]))
 }
+
+describe('the rope', { skip }, () => {
+  const native = '{"max_position_embeddings": 32768, "rope_theta": 1000000.0, "rope_parameters": null}'
+  const stated = stateRope(native, { type: 'yarn', factor: 4, originalMax: 32_768 })
+  const wanted = {
+    directory: '/policies/a',
+    version: VERSION,
+    context: 131_072,
+    dtype: 'bfloat16',
+    port: 8123,
+    publish: 'restart',
+    deterministic: true,
+  } as const
+  const expected = {
+    rope_parameters: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32_768, rope_theta: 1e6 },
+    max_position_embeddings: 131_072,
+  }
+
+  for (const [of, skipped, flag] of [
+    ['vllm', 2, 'hf_overrides'],
+    ['sglang', 3, 'json_model_override_args'],
+  ] as const) {
+    test(`${of}: its parser reads the rope from the start command, and its own rule takes as many tokens with it and not without`, async (t) => {
+      const judge = startJudge({ python, of })
+      t.after(() => judge.stop())
+      const positions = startPositions({ ...wanted, configJson: stated })
+      const { command } = startCommand({ kind: of, ...wanted, ...positions })
+      const read = await judge.parse(command.slice(skipped))
+      assert.equal(read.error, undefined)
+      const overrides = read[flag]
+      assert.deepEqual(typeof overrides === 'string' ? JSON.parse(overrides) : overrides, expected)
+      const asked = wanted.context
+      const plain = JSON.parse(native) as object
+      // By the directory alone, and by the flag alone.
+      assert.equal((await judge.longest({ config: JSON.parse(stated) as object, overrides: {}, asked })).tokens, asked)
+      assert.equal((await judge.longest({ config: plain, overrides: expected, asked })).tokens, asked)
+      assert.match((await judge.longest({ config: plain, overrides: {}, asked: 65_536 })).error ?? '', /32768/)
+    })
+  }
+})

@@ -1,5 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
+import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/rope-statement.ts'
 
 export interface StartCommandInput {
   kind: 'vllm' | 'sglang'
@@ -14,6 +15,8 @@ export interface StartCommandInput {
   /** Same seed, same tokens, whatever else is in the batch. Costs speed; SGLang heeds seeds only so. */
   deterministic: boolean
   port: number
+  /** The rope of the policy's config.json as the engines' overrides take it; null = it states none. @default null */
+  overrides?: string | null
 }
 
 export interface StartCommand {
@@ -38,6 +41,7 @@ function startVllm({
   publish,
   deterministic,
   port,
+  overrides = null,
 }: StartCommandInput): StartCommand {
   return {
     environment: {
@@ -60,6 +64,8 @@ function startVllm({
       'processed_logprobs',
       '--max-model-len',
       String(context),
+      // The directory's config.json says the same; said here too, an engine that reads another form of it still has the rope.
+      ...(overrides === null ? [] : ['--hf-overrides', overrides]),
       '--dtype',
       dtype,
       '--kv-cache-dtype',
@@ -82,6 +88,7 @@ function startSglang({
   publish,
   deterministic,
   port,
+  overrides = null,
 }: StartCommandInput): StartCommand {
   return {
     // Log-probabilities of the distribution that was sampled from, which is the default of today.
@@ -100,6 +107,7 @@ function startSglang({
       'openai',
       '--context-length',
       String(context),
+      ...(overrides === null ? [] : ['--json-model-override-args', overrides]),
       '--dtype',
       dtype,
       '--kv-cache-dtype',
@@ -118,6 +126,45 @@ function startSglang({
 /** Whoever reaches a server that reloads can change its weights. */
 function hostFor(publish: StartCommandInput['publish']): string {
   return publish === 'reload' ? '127.0.0.1' : '0.0.0.0'
+}
+
+/**
+ * What the policy's own config.json says about its positions, for the start command.
+ * @param configJson null where the directory cannot be read from here
+ * @throws LonghaulError `Config.Invalid` for a context that the positions do not reach: engines refuse it, or answer nonsense there
+ */
+export function startPositions({
+  configJson,
+  directory,
+  context,
+}: {
+  configJson: string | null
+  directory: string
+  context: number
+}): { overrides: string | null } {
+  if (configJson === null) return { overrides: null }
+  const { rope, window } = parsePositions(configJson, directory)
+  if (window !== null && context > window) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected --context to be at most the policy’s ${window} positions${rope === null ? '' : ` (${spell(rope)})`}, got ${context}: shorten it, or state model.rope in the recipe, which makes another base policy`,
+      details: { directory },
+    })
+  }
+  return { overrides: spellOverrides(configJson) }
+}
+
+function parsePositions(configJson: string, directory: string): Positions {
+  try {
+    return readPositions(configJson)
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected config.json of the policy to be JSON',
+      details: { directory },
+      cause,
+    })
+  }
 }
 
 /** @throws LonghaulError `Config.Invalid` for a name that no run would ask for */

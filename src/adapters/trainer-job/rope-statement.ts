@@ -55,6 +55,25 @@ export function stateRope(configJson: string, rope: Rope): string {
   return isDeepStrictEqual(JSON.parse(text), plain) ? configJson : text
 }
 
+/**
+ * What an engine's flag says again of a config.json that states a rope, as JSON of one line; null where there is none. Numbers
+ * keep their spelling.
+ * @throws SyntaxError
+ */
+export function spellOverrides(configJson: string): string | null {
+  if (yarnOf(JSON.parse(configJson) as Json) === null) return null
+  const config = exact.parse(configJson, keepSpelling)
+  const theta = config['rope_theta']
+  const parameters = objectOf(config['rope_parameters']) ?? {
+    ...objectOf(config['rope_scaling']),
+    ...(theta === undefined ? {} : { rope_theta: theta }),
+  }
+  return JSON.stringify({
+    rope_parameters: parameters,
+    max_position_embeddings: config['max_position_embeddings'],
+  })
+}
+
 function withRope(config: Json, rope: Rope, stated: Json): Json {
   const theta = objectOf(config['rope_parameters'])?.['rope_theta'] ?? config['rope_theta'] ?? DEFAULT_THETA
   const scaling = {

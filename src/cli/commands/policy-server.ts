@@ -1,4 +1,5 @@
-import { basename, resolve } from 'node:path'
+import { readFile } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -49,14 +50,31 @@ function addCommand(server: Command, { console }: CommandContext): void {
       examples('longhaul policy-server command /data/policies/v000012-1a2b3c4d --kind vllm --context 65536'),
     )
     .action(async (directory: string, { name, json, ...options }: StartOptions) => {
-      const { spellCommand, startCommand, requireVersion } = await import(
+      const { spellCommand, startCommand, startPositions, requireVersion } = await import(
         '../../adapters/policy-server/start-command.ts'
       )
       const version = requireVersion(name ?? basename(resolve(directory)))
-      const start = startCommand({ ...options, directory, version })
+      const configJson = await readConfig(directory)
+      if (configJson === null) {
+        console.err(
+          `${directory} has no config.json on this machine: its positions and its rope are not looked at here`,
+        )
+      }
+      const { overrides } = startPositions({ configJson, directory, context: options.context })
+      const start = startCommand({ ...options, directory, version, overrides })
       if (json === true) console.record(start)
       else console.out(spellCommand(start))
     })
+}
+
+/** Null where the directory is another machine's. */
+async function readConfig(directory: string): Promise<string | null> {
+  try {
+    return await readFile(join(directory, 'config.json'), 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
 }
 
 function addCheck(server: Command, { console }: CommandContext): void {

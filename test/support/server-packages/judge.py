@@ -29,6 +29,8 @@ def _answer(rules: Any, package: str, question: dict[str, Any]) -> Any:
             return rules.answer(question["what"], question["version"])
         if question["ask"] == "parse":
             return rules.parse(question["command"])
+        if question["ask"] == "longest":
+            return {"tokens": rules.longest(question["config"], question["overrides"], question["asked"])}
         if question["ask"] == "environment":
             return rules.environment()
         return {"version": importlib.metadata.version(package)}

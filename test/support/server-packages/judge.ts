@@ -28,6 +28,8 @@ export interface Judge {
   answer(what: string, version: string): Promise<unknown>
   /** What the server's own parser reads from the arguments of its start command. */
   parse(command: readonly string[]): Promise<Record<string, unknown> & { error?: string }>
+  /** Whether it takes so many tokens of a model with this config.json. */
+  longest(input: { config: object; overrides: object; asked: number }): Promise<{ tokens?: number; error?: string }>
   /** Environment variables that the server knows. */
   environment(): Promise<string[]>
   stop(): Promise<void>
@@ -80,6 +82,7 @@ export function startJudge({ python, of }: { python: string; of: ServerPackage }
     },
     answer: (what, version) => ask({ ask: 'answer', what, version }),
     parse: (command) => ask({ ask: 'parse', command }),
+    longest: (input) => ask({ ask: 'longest', ...input }),
     environment: () => ask({ ask: 'environment' }),
     async stop() {
       child.stdin.end()

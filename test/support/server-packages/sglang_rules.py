@@ -7,6 +7,7 @@ import ast
 import dataclasses
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from absent import assert_real, stand_in
@@ -164,6 +165,28 @@ def parse(command: list[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     ServerArgs.add_cli_args(parser)
     return {name: value for name, value in vars(parser.parse_args(command)).items() if _is_plain(value)}
+
+
+def longest(config: dict[str, Any], overrides: dict[str, Any], asked: int) -> int:
+    """Tokens that a model with this config.json reaches by the server's own rule, which is cut out of a module that needs
+    transformers; `asked` beyond it is refused unless a variable allows it."""
+    tree = ast.parse((SOURCE / "utils/hf_transformers/common.py").read_text())
+    wanted = [
+        node
+        for node in tree.body
+        if (isinstance(node, ast.FunctionDef) and node.name == "get_context_length")
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONTEXT_LENGTH_KEYS")
+    ]
+    assert len(wanted) == 2
+    scope: dict[str, Any] = {}
+    exec(compile(ast.Module(body=wanted, type_ignores=[]), "sglang", "exec"), scope)
+    read = SimpleNamespace(**{**config, **overrides})
+    # As transformers 5 has it: one under two names.
+    read.rope_scaling = read.rope_parameters
+    reach = scope["get_context_length"](read)
+    if asked > reach:
+        raise ValueError(f"context length {asked} is greater than the derived {reach}")
+    return asked
 
 
 def environment() -> list[str]:

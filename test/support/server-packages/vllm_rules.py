@@ -7,6 +7,7 @@ import inspect
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from absent import assert_real, stand_in
@@ -28,6 +29,7 @@ import vllm.platforms  # noqa: E402
 # Options are asked for on a machine that has a GPU.
 vllm.platforms.current_platform.device_type = "cuda"
 
+from vllm.config import model as model_config  # noqa: E402
 from vllm.entrypoints.common.cli_args import make_arg_parser  # noqa: E402
 from vllm.entrypoints.openai.completion.protocol import (  # noqa: E402
     CompletionLogProbs,
@@ -44,7 +46,7 @@ from vllm.logprobs import Logprob  # noqa: E402
 from vllm.outputs import WeightVersionSpan  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
 
-assert_real(CompletionRequest, CompletionResponse, TokenizeCompletionRequest, FlexibleArgumentParser, Logprob)
+assert_real(model_config._get_and_verify_max_len, CompletionRequest, CompletionResponse, TokenizeCompletionRequest, FlexibleArgumentParser, Logprob)
 ROOT = Path(vllm.__file__).parent
 MODELS = {"/v1/completions": CompletionRequest, "/tokenize": TokenizeCompletionRequest}
 # What a model's generation_config.json or an operator could make of a field that the request leaves out.
@@ -151,9 +153,27 @@ def _parser() -> Any:
     return make_arg_parser(FlexibleArgumentParser())
 
 
+def longest(config: dict[str, Any], overrides: dict[str, Any], asked: int) -> int:
+    """Tokens that the server takes of a model with this config.json when it is asked for so many; it raises where it takes fewer.
+
+    Its own rule; what reads a config before it, transformers, is not installed here.
+    """
+    read = SimpleNamespace(**{"model_type": "qwen2", **config, **overrides})
+    model_config.iter_rope_parameters = lambda found: [found.rope_parameters] if found.rope_parameters else []
+    derived = SimpleNamespace(derived_max_model_len_and_key=(read.max_position_embeddings, "max_position_embeddings"))
+    return model_config._get_and_verify_max_len(
+        hf_config=read,
+        model_arch_config=derived,
+        tokenizer_config=None,
+        max_model_len=asked,
+        disable_sliding_window=False,
+        sliding_window=None,
+    )
+
+
 def environment() -> list[str]:
     return sorted(vllm.envs.environment_variables)
 
 
 def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list)
+    return value is None or isinstance(value, bool | int | float | str | list | dict)
