@@ -59,12 +59,14 @@ async function requireRoom(policy: PolicyRef, contexts: readonly Context[]): Pro
   })
 }
 
-function trainingContexts({ rft, reinforce }: Recipe): Context[] {
-  const stages = (reinforce?.stages ?? []).map(({ name, context }) => ({
-    where: `context of stage ${name}`,
-    tokens: context,
-  }))
-  return [...(rft === null ? [] : [{ where: 'rft.context', tokens: rft.context }]), ...stages]
+function trainingContexts({ rft, reinforce, evaluate }: Recipe): Context[] {
+  const context = (where: string) => (one: { context: number }) => ({ where, tokens: one.context })
+  return [
+    ...(rft === null ? [] : [context('rft.context')(rft)]),
+    ...(reinforce?.stages ?? []).map((stage) => context(`context of stage ${stage.name}`)(stage)),
+    // Recipes stored by an older version know no limits.
+    ...Object.entries(evaluate.limits ?? {}).map(([name, one]) => context(`evaluate.limits.${name}.context`)(one)),
+  ]
 }
 
 function evaluationContext({ evaluate }: Recipe): Context {
