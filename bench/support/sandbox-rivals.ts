@@ -9,7 +9,7 @@ import type { Container } from 'dockerode'
 
 import type { Engine } from '../../src/adapters/docker/engine.ts'
 import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
-import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
+import type { SandboxHandle, TurnMark } from '../../src/contracts/sandbox.types.ts'
 
 /** A way to run commands in a container. Each has a container of its own, of the same image. */
 export interface Rival {
@@ -23,10 +23,13 @@ export interface Rival {
 export function ours({ host, sandbox }: { host: DockerSandboxHost; sandbox: SandboxHandle }): Rival {
   const signal = new AbortController().signal
   let turn = 0
+  let after: TurnMark | null = null
   return {
     name: 'ours',
     async run(command, timeoutMs) {
-      const request = { turn, fence: 1, token: `bench${turn}`, command, timeoutMs, maxOutputBytes: 16_000 }
+      const token = `bench${turn}`
+      const request = { turn, after, fence: 1, token, command, timeoutMs, maxOutputBytes: 16_000 }
+      after = { turn, token }
       turn += 1
       const started = performance.now()
       await host.runTurn(sandbox, request, signal)

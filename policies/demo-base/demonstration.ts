@@ -1,6 +1,6 @@
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import type { Random } from '../../src/adapters/datasets/synthetic/random.ts'
-import type { SandboxHandle, SandboxHost } from '../../src/contracts/sandbox.types.ts'
+import type { SandboxHandle, SandboxHost, TurnMark, TurnRequest } from '../../src/contracts/sandbox.types.ts'
 import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
 import { chatml } from '../../src/scaffold/chat-formats.ts'
 import { firstMessage, formatErrorText, observationText } from '../../src/scaffold/observation.ts'
@@ -48,6 +48,7 @@ export async function demonstrate(input: DemonstrateInput): Promise<Demonstratio
   let observation = firstMessage({ profile, state, repoDir: REPO_DIR, statement: row.problem_statement })
   let stage: SolverStage = 'start'
   let hasRightEdit = false
+  let after: TurnMark | null = null
   const prompt = renderFirstPrompt({ format: chatml, systemPrompt: profile.systemPrompt, firstMessage: observation })
   const segments: Segment[] = [context(prompt)]
 
@@ -64,7 +65,9 @@ export async function demonstrate(input: DemonstrateInput): Promise<Demonstratio
       continue
     }
     if (command.startsWith('edit ')) hasRightEdit = isRightEdit(composed, move.reply)
-    const result = await host.runTurn(sandbox, turnRequest(profile, row.instance_id, turn, command), signal)
+    const request: TurnRequest = { ...turnRequest(profile, row.instance_id, turn, command), after }
+    const result = await host.runTurn(sandbox, request, signal)
+    after = { turn, token: request.token }
     state = result.state
     observation = observationText({ profile, repoDir: REPO_DIR, result, timeoutMs: COMMAND_TIMEOUT_MS })
   }

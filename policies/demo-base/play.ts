@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient } from '../../src/contracts/policy.types.ts'
-import type { SandboxHandle, SandboxHost } from '../../src/contracts/sandbox.types.ts'
+import type { SandboxHandle, SandboxHost, TurnMark, TurnRequest } from '../../src/contracts/sandbox.types.ts'
 import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
 import { chatml } from '../../src/scaffold/chat-formats.ts'
 import { firstMessage, formatErrorText, observationText } from '../../src/scaffold/observation.ts'
@@ -50,6 +50,7 @@ export async function play(input: PlayInput): Promise<PlayedEpisode> {
   let ids = await client.tokenize({ policy, text: prompt }, signal)
   let turns = 0
   let formatErrors = 0
+  let after: TurnMark | null = null
   for (; turns < MAX_TURNS && !state.submitted; turns += 1) {
     const sample = await client.sample(
       {
@@ -66,7 +67,9 @@ export async function play(input: PlayInput): Promise<PlayedEpisode> {
     const { command, formatError } = parseReply(sample.text)
     let observation: string
     if (formatError === null) {
-      const result = await host.runTurn(sandbox, turnRequest(profile, turns, command), signal)
+      const request: TurnRequest = { ...turnRequest(profile, turns, command), after }
+      const result = await host.runTurn(sandbox, request, signal)
+      after = { turn: turns, token: request.token }
       state = result.state
       observation = observationText({ profile, repoDir: REPO_DIR, result, timeoutMs: COMMAND_TIMEOUT_MS })
     } else {
@@ -77,7 +80,7 @@ export async function play(input: PlayInput): Promise<PlayedEpisode> {
     text += sample.text + delta
     ids = [...ids, ...sample.ids, ...(await client.tokenize({ policy, text: delta }, signal))]
   }
-  const { patch } = await host.capture(sandbox, 'unstaged', signal)
+  const { patch } = await host.capture(sandbox, { mode: 'unstaged', after }, signal)
   return { patch, submitted: state.submitted, turns, formatErrors, tokens: ids.length, text }
 }
 

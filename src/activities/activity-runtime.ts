@@ -8,8 +8,16 @@ export interface ActivityScope {
   signal: AbortSignal
   /** 1-based. */
   attempt: number
+  owner: ActivityOwner
   /** Facts of the heartbeats from now on. What is waited for comes by itself, see `waits/`. */
   beat(facts: object): void
+}
+
+/** The workflow that asked for an activity: while this execution of it runs, it closes what is opened for it. Both empty outside of
+ *  a workflow. */
+export interface ActivityOwner {
+  owner: string
+  ownerRun: string
 }
 
 /** A person who asks what a run waits for is to have the answer within a minute, however long the timeout is. */
@@ -28,7 +36,9 @@ export function activity<Input, Result>(
     const heart = startBeating(context, board)
     const { signal, attempt } = { signal: context.cancellationSignal, attempt: context.info.attempt }
     try {
-      return await board.run(() => body(input, { signal, attempt, beat: (facts) => heart.beat(facts) }))
+      return await board.run(() =>
+        body(input, { signal, attempt, owner: ownerOf(context), beat: (facts) => heart.beat(facts) }),
+      )
     } catch (error) {
       const failure = toFailure(error, context, board)
       if (failure instanceof ApplicationFailure) heart.failed(failure, error)
@@ -37,6 +47,11 @@ export function activity<Input, Result>(
       heart.stop()
     }
   }
+}
+
+function ownerOf({ info }: Context): ActivityOwner {
+  const execution = info.workflowExecution
+  return { owner: execution?.workflowId ?? '', ownerRun: execution?.runId ?? '' }
 }
 
 interface Heart {

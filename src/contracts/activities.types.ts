@@ -90,13 +90,19 @@ export interface PlannedIteration {
 export interface SandboxActivities {
   /** Verifies the image and grades for some minutes; `done` when every repeat has its record. */
   gateTask(input: { run: string; suite: string; index: number; step: number }): Promise<GateStep>
-  openSandbox(input: EpisodeInput & { placement: number; owner: string }): Promise<SandboxHandle>
+  /** A sandbox, or how the episode ended already: then none is opened. */
+  openSandbox(input: EpisodeInput & { placement: number; owner: string }): Promise<SandboxHandle | RecordedEnding>
   /** One patch of a grading run, by its place in the plan. */
   gradePatch(input: { run: string; index: number }): Promise<ShortVerdict>
   gradeSubmission(
     input: EpisodeInput & { disposition: Disposition; patch: ArtifactRef | null; owner: string },
   ): Promise<EpisodeResult>
 }
+
+/** What an earlier execution left of an episode. */
+export type RecordedEnding =
+  | { kind: 'result'; result: EpisodeResult }
+  | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
 
 export interface GateStep {
   done: boolean

@@ -37,12 +37,34 @@ export interface EpisodeIdentity {
 export interface PlacementRecord {
   schema: 'longhaul.placement/1'
   episode: string
+  /** Counted over all executions of the episode, from 1. */
   placement: number
   /** Execution of the owner that asked for it. */
   ownerRun: string
+  /** Which of its placements that execution asked for, from 1; absent in records of earlier versions, where it is `placement`. */
+  requested?: number
   hostId: string
   image: string
   placedAtMs: number
+}
+
+/** How the policy's part of an episode ended; the first one recorded stays. */
+export interface DispositionRecord {
+  schema: 'longhaul.disposition/1'
+  episode: string
+  disposition: Disposition
+  turns: number
+}
+
+/** What was taken from the sandbox of a submitted episode; the first capture is the submission. */
+export interface CaptureRecord {
+  schema: 'longhaul.capture/1'
+  episode: string
+  mode: 'unstaged' | 'all'
+  lostFiles: number
+  failure: string | null
+  sha256OfPatch: string
+  bytes: number
 }
 
 /** Everything one episode needs; stored once at `episodes/<episode>/spec.json`. */

@@ -38,6 +38,8 @@ export const FAILURE_CODES = {
   'Sandbox.Unsafe': { retryable: false, countsAs: 'user' },
   'Sandbox.PullFailed': { retryable: true, countsAs: 'infra' },
   'Sandbox.Lost': { retryable: false, countsAs: 'infra' },
+  'Sandbox.Behind': { retryable: false, countsAs: 'infra' },
+  'Sandbox.Foreign': { retryable: false, countsAs: 'infra' },
   'Sandbox.OutOfDisk': { retryable: true, countsAs: 'infra' },
   'Sandbox.Fenced': { retryable: false, countsAs: 'infra' },
   'Sandbox.JournalConflict': { retryable: false, countsAs: 'infra' },

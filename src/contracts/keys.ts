@@ -48,6 +48,7 @@ export const episodeKeys = {
   start: (episode: string) => `episodes/${episode}/turns/start.json`,
   /** Written before a placement's container is created: which host took it, and that earlier placements are over. */
   placement: (episode: string, placement: number) => `episodes/${episode}/placements/${pad(placement, 2)}.json`,
+  placements: (episode: string) => `episodes/${episode}/placements/`,
   disposition: (episode: string) => `episodes/${episode}/disposition.json`,
   patch: (episode: string) => `episodes/${episode}/patch.diff`,
   capture: (episode: string) => `episodes/${episode}/capture.json`,

@@ -12,6 +12,10 @@ export interface SandboxHandle {
   repoDir: string
   /** HEAD of the repository when the sandbox was opened; patches are taken against it. */
   startCommit: string
+  /** The placement that it was made for, counted over all executions of its episode; absent in histories of earlier versions. */
+  placement?: number
+  /** The execution of the episode that it belongs to; absent in histories of earlier versions. */
+  ownerRun?: string
   /** What the sandbox may reach, see `OpenSandboxInput`; absent without a network. */
   allowedHosts?: readonly string[]
 }
@@ -63,8 +67,16 @@ export interface ToolSettings {
   pathForm: 'absolute' | 'relative'
 }
 
+/** One turn that ran in a sandbox. Its token is random, so it is never mistaken for another turn of that number. */
+export interface TurnMark {
+  turn: number
+  token: string
+}
+
 export interface TurnRequest {
   turn: number
+  /** The last turn before this one that ran a command, null for none. A sandbox whose own last turn is another refuses. */
+  after: TurnMark | null
   /** Monotone: a lower one than the highest seen is refused with `Sandbox.Fenced`. */
   fence: number
   token: string
@@ -99,6 +111,12 @@ export interface NetworkUse {
   bytes: number
   /** As they were asked for, the first ten. */
   refusedHosts: string[]
+}
+
+export interface CaptureRequest {
+  mode: 'unstaged' | 'all'
+  /** As in `TurnRequest`. */
+  after: TurnMark | null
 }
 
 export interface PatchCapture {
@@ -175,16 +193,19 @@ export type GradeRunResult =
  */
 export interface SandboxHost {
   open(input: OpenSandboxInput, signal: AbortSignal): Promise<SandboxHandle>
-  /** Executes (turn, token) once: claims it, or returns the journal's result, or waits for the one that is running. */
+  /** Executes (turn, token) once: claims it, or returns the journal's result, or waits for the one that is running.
+   *  @throws LonghaulError `Sandbox.Behind` for a new turn unless `after` is the sandbox's last turn; `details.world` says which is */
   runTurn(sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult>
   /** A sign of life that touches nothing: the lease begins anew. */
   renew(sandbox: SandboxHandle, signal: AbortSignal): Promise<void>
   /** State before the first turn. */
   initialState(sandbox: SandboxHandle, signal: AbortSignal): Promise<SandboxState>
-  /** SHA-256 over changed files, place and environment: a sandbox rebuilt from records must have the same. */
-  treeHash(sandbox: SandboxHandle, signal: AbortSignal): Promise<string>
-  /** Kills every process of the agent first. */
-  capture(sandbox: SandboxHandle, mode: 'unstaged' | 'all', signal: AbortSignal): Promise<PatchCapture>
+  /** SHA-256 over changed files, place and environment: a sandbox rebuilt from records must have the same.
+   *  @throws LonghaulError `Sandbox.Behind` unless `after` is the sandbox's last turn */
+  treeHash(sandbox: SandboxHandle, after: TurnMark | null, signal: AbortSignal): Promise<string>
+  /** Kills every process of the agent first.
+   *  @throws LonghaulError `Sandbox.Behind` unless `after` is the sandbox's last turn */
+  capture(sandbox: SandboxHandle, request: CaptureRequest, signal: AbortSignal): Promise<PatchCapture>
   /** Idempotent: a sandbox that is gone is closed. */
   close(sandbox: { name: string }): Promise<void>
   grade(input: GradeRunInput, signal: AbortSignal): Promise<GradeRunResult>

@@ -274,6 +274,8 @@ export interface EpisodeResult {
   verdict: VerdictKind | null
   turns: number
   failure: string | null
+  /** Found in the records of an earlier execution, nothing was played. */
+  recalled?: true
 }
 
 /** Answer of the query `progress`, and what updates return. */

@@ -48,6 +48,13 @@ export function ungradedVerdict(disposition: Disposition): { verdict: VerdictKin
   return { verdict: 'unresolved', reason: 'not-submitted' }
 }
 
+const NEEDS_NEW_SANDBOX: ReadonlySet<FailureCode> = new Set([
+  'Sandbox.Lost',
+  'Sandbox.OutOfDisk',
+  'Sandbox.Behind',
+  'Sandbox.Foreign',
+])
+
 /** What happens to an episode after a failure. */
 export type FailureAnswer =
   /** The same step again: a repetition can help. */
@@ -59,8 +66,9 @@ export type FailureAnswer =
   | { kind: 'fail-run' }
 
 export function answerToFailure(code: FailureCode): FailureAnswer {
-  // Another host may have room, where a while and the removal of images have not made any here.
-  if (code === 'Sandbox.Lost' || code === 'Sandbox.OutOfDisk') return { kind: 're-place' }
+  // Another host may have room, where a while and the removal of images have not made any here. A new sandbox replays what one
+  // that is behind, or belongs to an earlier execution, cannot be trusted to hold.
+  if (NEEDS_NEW_SANDBOX.has(code)) return { kind: 're-place' }
   const { retryable, countsAs } = FAILURE_CODES[code]
   if (retryable) return { kind: 'retry' }
   switch (countsAs) {

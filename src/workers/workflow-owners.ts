@@ -1,8 +1,7 @@
 import type { NativeConnection } from '@temporalio/worker'
 import type { OwnerRegistry } from '../adapters/docker/reap-leftovers.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import type { PlacementRecord } from '../contracts/episodes.types.ts'
-import { episodeKeys } from '../contracts/keys.ts'
+import { readPlacements } from '../activities/sandbox/claim-placement.ts'
 import type { OwnerState } from '../domain/leftovers.ts'
 
 /** What both the worker's and the client's connections offer. */
@@ -17,7 +16,7 @@ const NOT_FOUND = 5
 export interface OwnerRegistryInput {
   connection: ServerConnection
   namespace: string
-  store: Pick<ArtifactStore, 'readRecord'>
+  store: Pick<ArtifactStore, 'list' | 'readRecord'>
 }
 
 /** Asks Temporal about workflows and the store about placements. What cannot be asked is not known, and removes nothing. */
@@ -25,9 +24,9 @@ export function createOwnerRegistry({ connection, namespace, store }: OwnerRegis
   return {
     stateOf: (workflowId) => describeOwner(connection, { namespace, workflowId }),
     async hasPlacementAfter({ episode, fence, ownerRun }) {
-      // Placements are numbered without gaps, so the next one is enough to look for.
-      const next = await store.readRecord<PlacementRecord>(episodeKeys.placement(episode, fence + 1)).catch(() => null)
-      return next?.ownerRun === ownerRun
+      // Not only the next number: placements of other executions may lie in between.
+      const placements = await readPlacements(store, episode).catch(() => [])
+      return placements.some((one) => one.placement > fence && one.ownerRun === ownerRun)
     },
   }
 }

@@ -1,6 +1,6 @@
 import { CancellationScope, log, setCurrentDetails, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
 import type { ArtifactRef } from '../contracts/artifacts.types.ts'
-import type { EpisodeProgress } from '../contracts/activities.types.ts'
+import type { EpisodeProgress, RecordedEnding } from '../contracts/activities.types.ts'
 import { assertNever } from '../contracts/errors.ts'
 import type { Disposition } from '../contracts/episodes.types.ts'
 import type { SandboxHandle } from '../contracts/sandbox.types.ts'
@@ -14,6 +14,8 @@ const MAX_PLACEMENTS = 3
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
+  /** Played and recorded by an earlier execution. */
+  | { kind: 'result'; result: EpisodeResult }
   /** The sandbox is gone: worth another placement. */
   | { kind: 'lost'; failure: string }
   /** Ours, and the same step would fail again: the group draws a replacement instead. */
@@ -41,10 +43,14 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
 }
 
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
+  let lost = 0
   for (let number = 1; ; number++) {
     const played = await playInSandbox(input, number)
+    if (played.kind === 'result') return played.result
     if (played.kind === 'ended') return grade(input, played)
-    if (played.kind === 'infra' || number >= MAX_PLACEMENTS) return recordInfra(input, played.failure)
+    // A sandbox of an earlier execution is not lost, it only is not ours.
+    if (played.kind === 'lost' && played.failure !== 'Sandbox.Foreign') lost += 1
+    if (played.kind === 'infra' || lost >= MAX_PLACEMENTS) return recordInfra(input, played.failure)
     log.warn('sandbox lost, placing the episode again', { placement: number, failure: played.failure })
   }
 }
@@ -53,7 +59,9 @@ async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
 async function playInSandbox(input: EpisodeInput, number: number): Promise<Played> {
   let sandbox: SandboxHandle | null = null
   try {
-    sandbox = await openSandbox(input, number)
+    const opened = await openSandbox(input, number)
+    if ('kind' in opened) return opened
+    sandbox = opened
     const disposition = await advanceToEnd(input, sandbox, number)
     const patch = disposition === 'submitted' ? await capture(input, sandbox) : null
     return { kind: 'ended', disposition, patch }
@@ -76,7 +84,7 @@ async function playInSandbox(input: EpisodeInput, number: number): Promise<Playe
   }
 }
 
-function openSandbox(input: EpisodeInput, number: number): Promise<SandboxHandle> {
+function openSandbox(input: EpisodeInput, number: number): Promise<SandboxHandle | RecordedEnding> {
   return placement.openSandbox.executeWithOptions({ summary: `${input.taskId} · open · placement ${number}` }, [
     { ...input, placement: number, owner: workflowInfo().workflowId },
   ])

@@ -9,18 +9,21 @@ import { sideBySide } from './side-by-side.ts'
 /**
  * The G episodes of one task side by side: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
  * infrastructure are replaced under the next free index until G are valid or the bound is reached; they stay in the ledger
- * as excluded. Never continues as new. On cancel, or when the run fails, every child is
+ * as excluded. A group that is started again counts what its episodes find recorded, and replaces those that the end of the earlier
+ * execution cancelled or lost. Never continues as new. On cancel, or when the run fails, every child is
  * cancelled, closes its sandbox and records its outcome before the group ends.
  */
 export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
   let nextIndex = 0
   const results: EpisodeResult[] = []
-  const bound = input.groupSize + input.maxReplacements
+  /** Moves with each episode that an earlier execution lost: what the end of a run cost a group is no replacement of this one. */
+  let bound = input.groupSize + input.maxReplacements
 
   const playNext = async (): Promise<boolean> => {
     if (nextIndex >= bound) return false
     const result = await startEpisode(input, nextIndex++)
-    results.push(result)
+    if (result.recalled === true && !isValid(result)) bound += 1
+    else results.push(result)
     return !isValid(result)
   }
   try {

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 
 import { patchSigns } from '../../src/grading/patch-signs.ts'
 import { APPLY_COMMANDS_4 } from '../../src/grading/profiles/testbed.ts'
-import { createPlayer, createSandboxFixture, LIMITS, never, type SandboxFixture } from './sandbox-fixture.ts'
+import { createPlayer, createSandboxFixture, lastTurn, LIMITS, never, type SandboxFixture } from './sandbox-fixture.ts'
 
 const FILES = {
   'keep.py': 'x = 1\n',
@@ -64,7 +64,7 @@ async function carry(command: string, mode: 'all' | 'unstaged') {
   const player = createPlayer(host, sandbox)
   const played = await player.play(command)
   assert.equal(played.exitCode, 0, played.text)
-  const captured = await host.capture(sandbox, mode, never)
+  const captured = await host.capture(sandbox, { mode, after: lastTurn(sandbox) }, never)
   const { text: worked } = await player.play(LISTING)
   await host.close(sandbox)
   const graded = await host.grade(

@@ -7,7 +7,14 @@ import { after, before, test } from 'node:test'
 
 import { resetRepository } from '../../src/adapters/docker/reset-repository.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
-import { type SandboxFixture, createPlayer, createSandboxFixture, never, repositoryTar } from './sandbox-fixture.ts'
+import {
+  type SandboxFixture,
+  createPlayer,
+  lastTurn,
+  createSandboxFixture,
+  never,
+  repositoryTar,
+} from './sandbox-fixture.ts'
 
 const FILES = {
   'keep.py': 'x = 1\n',
@@ -33,7 +40,7 @@ after(() => fixture.dispose())
 async function patchAfter(command: string, mode: 'all' | 'unstaged') {
   sandbox = await resetRepository({ host: fixture.host, sandbox, repoTar: tar, signal: never })
   await createPlayer(fixture.host, sandbox).play(command)
-  const captured = await fixture.host.capture(sandbox, mode, never)
+  const captured = await fixture.host.capture(sandbox, { mode, after: lastTurn(sandbox) }, never)
   return { ...captured, text: Buffer.from(captured.patch).toString('latin1') }
 }
 
@@ -137,7 +144,7 @@ test('processes of the agent still run: they are gone before the patch is taken,
     'setsid sh -c "trap : TERM; while :; do echo more >> keep.py; sleep 0.01; done" > /dev/null 2>&1 & sleep 0.2',
     'all',
   )
-  const again = await fixture.host.capture(sandbox, 'all', never)
+  const again = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
   assert.equal(Buffer.from(again.patch).toString('latin1'), text)
   assert.match(text, /\+more/)
 })

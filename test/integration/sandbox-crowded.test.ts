@@ -11,6 +11,7 @@ import {
   type Player,
   type SandboxFixture,
   createPlayer,
+  lastTurn,
   createSandboxFixture,
   never,
   probe,
@@ -94,7 +95,7 @@ test(
     await sleep(2500)
     const next = await player.play('echo on | cat', PATIENT)
     assert.match(next.text, /^Notice: .*processes.*\non\n$/)
-    const { patch } = await fixture.host.capture(sandbox, 'all', never)
+    const { patch } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
     assert.equal(patch.byteLength, 0)
   },
 )

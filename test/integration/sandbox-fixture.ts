@@ -11,7 +11,13 @@ import { buildTaskImage } from '../../src/adapters/docker/images.ts'
 import { removeContainer } from '../../src/adapters/docker/remove-container.ts'
 import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
 import { type DockerSandboxHost, createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
-import type { OpenSandboxInput, SandboxHandle, TurnRequest, TurnResult } from '../../src/contracts/sandbox.types.ts'
+import type {
+  OpenSandboxInput,
+  SandboxHandle,
+  TurnMark,
+  TurnRequest,
+  TurnResult,
+} from '../../src/contracts/sandbox.types.ts'
 
 export const LIMITS = { cpus: 2, memoryMiB: 512, pids: 256 }
 export const SMALL_WINDOW = { windowLines: 8, windowOverlap: 2, pathForm: 'relative' } as const
@@ -99,6 +105,15 @@ export interface Player {
   next(command: string, changes?: Partial<TurnRequest>): TurnRequest
 }
 
+/** The turns that were asked of a sandbox, by number. */
+const asked = new WeakMap<SandboxHandle, Map<number, TurnMark>>()
+
+/** What the sandbox has run last, as far as players of this handle asked for it. @param before only turns below this number */
+export function lastTurn(sandbox: SandboxHandle, before = Number.POSITIVE_INFINITY): TurnMark | null {
+  const marks = [...(asked.get(sandbox)?.values() ?? [])].filter(({ turn }) => turn < before)
+  return marks.sort((one, other) => one.turn - other.turn).at(-1) ?? null
+}
+
 export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): Player {
   let turn = 0
   const next: Player['next'] = (command, changes = {}) => {
@@ -109,9 +124,12 @@ export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): P
       command,
       timeoutMs: 20_000,
       maxOutputBytes: 16_000,
+      after: lastTurn(sandbox, changes.turn ?? turn),
       ...changes,
     }
     turn = request.turn + 1
+    const marks = asked.get(sandbox) ?? new Map<number, TurnMark>()
+    asked.set(sandbox, marks.set(request.turn, { turn: request.turn, token: request.token }))
     return request
   }
   return {

@@ -22,6 +22,7 @@ import {
   type SandboxFixture,
   codeOf,
   createPlayer,
+  lastTurn,
   createSandboxFixture,
   never,
   repositoryTar,
@@ -122,7 +123,7 @@ async function exercise(player: Player): Promise<void> {
     /sleep 480\d/,
   )
 
-  const { patch } = await fixture.host.capture(player.sandbox, 'all', never)
+  const { patch } = await fixture.host.capture(player.sandbox, { mode: 'all', after: lastTurn(player.sandbox) }, never)
   assert.match(Buffer.from(patch).toString(), /^-y = 2\n-z = 3\n\+y = 22\n\+z = 33\n/m)
   assert.equal((await player.play('echo on')).text, 'on\n')
 }

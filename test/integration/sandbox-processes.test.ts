@@ -7,6 +7,7 @@ import {
   type Player,
   type SandboxFixture,
   createPlayer,
+  lastTurn,
   createSandboxFixture,
   never,
   probe,
@@ -125,7 +126,7 @@ test('the agent lies about the lease loop, hides and forks without pause: after 
     'sleep 4700 & echo $! > /.lh/lease.pid; (exec -a "/bin/sh -c previous=" sleep 4701) & env -i LH_TURN=- setsid sleep 4702 & sh -c \'while :; do sleep 0.001 & wait $!; done\' &',
   )
   await player.play('echo "sweep() { :; }" > /.lh/sweep.sh; chmod +x /.lh/*.sh')
-  await fixture.host.capture(sandbox, 'all', never)
+  await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
   const left = await probe(fixture, sandbox, 'for p in /proc/[0-9]*; do tr "\\0" " " < $p/cmdline; echo; done')
   assert.doesNotMatch(left, /470\d|sleep 0\.001|while :/)
   const { State: state } = await fixture.engine.docker.getContainer(sandbox.name).inspect()

@@ -5,13 +5,22 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
-import { recordTree, replayEpisode } from '../../src/activities/host/replay-episode.ts'
-import { spentMs, type Turn } from '../../src/activities/host/transcript.ts'
+import { EpisodeWorld } from '../../src/activities/host/episode-world.ts'
+import { compare } from '../../src/activities/host/replay-episode.ts'
+import { lastRunBefore, spentMs, type Turn } from '../../src/activities/host/transcript.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { ActionRecord, ObservationRecord } from '../../src/contracts/episodes.types.ts'
 import type { SandboxHandle, TurnResult } from '../../src/contracts/sandbox.types.ts'
-import { codeOf, createPlayer, createSandboxFixture, never, type SandboxFixture, textOf } from './sandbox-fixture.ts'
+import {
+  codeOf,
+  createPlayer,
+  createSandboxFixture,
+  never,
+  probe,
+  type SandboxFixture,
+  textOf,
+} from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
 let folder: string
@@ -42,30 +51,41 @@ async function playAndLose(name: string, commands: (string | null)[]): Promise<P
   const turns: Turn[] = []
   let state = await fixture.host.initialState(sandbox, never)
   for (const [turn, command] of commands.entries()) {
-    const request = player.next(command ?? 'true', { turn, timeoutMs: 1_000 })
-    const result = command === null ? null : await fixture.host.runTurn(sandbox, request, never)
+    const result = command === null ? null : await player.play(command, { turn, timeoutMs: 1_000 })
     state = result?.state ?? state
-    const action = { turn, command, token: request.token, sampleMs: 100 } as ActionRecord
+    const action = { turn, command, token: `token${turn}`, sampleMs: 100 } as ActionRecord
     const execution = result === null ? null : { ...result, outputBytes: result.outputBytes }
     turns.push({ action, observation: { turn, text: '', execution, state } as unknown as ObservationRecord })
   }
-  await recordTree({ store, host: fixture.host, sandbox, episode, signal: never }, commands.length - 1)
+  await worldIn(sandbox, { episode, turns }).world.noteTree(commands.length - 1)
   await fixture.host.close(sandbox)
   return { episode, turns }
 }
 
-/** @returns the new sandbox and the turns that were executed in it */
-async function rebuild({ episode, turns }: Played): Promise<{ sandbox: SandboxHandle; executed: number[] }> {
+/** The world of an episode in a sandbox, and the turns that are replayed to get it there. */
+function worldIn(sandbox: SandboxHandle, { episode, turns }: Played, fence = 2) {
+  const replayed: number[] = []
+  const onReplay = (turn: number): unknown => replayed.push(turn)
+  const common = { store, host: fixture.host, sandbox, signal: never }
+  return { world: new EpisodeWorld({ ...common, episode, turns, fence, timeoutMs: 5_000, onReplay }), replayed }
+}
+
+async function placeAnew({ episode }: Played): Promise<SandboxHandle> {
   placements += 1
-  const sandbox = await fixture.host.open(fixture.openInput({ episode, placement: 1 + placements }), never)
-  const executed: number[] = []
-  const execute = ({ action }: Turn, command: string): Promise<TurnResult> => {
-    executed.push(action.turn)
-    const { turn, token } = action
-    return fixture.host.runTurn(sandbox, { turn, token, command, fence: 2, timeoutMs: 5_000, maxOutputBytes: 0 }, never)
-  }
-  await replayEpisode({ store, host: fixture.host, sandbox, episode, turns, execute, signal: never })
-  return { sandbox, executed }
+  return fixture.host.open(fixture.openInput({ episode, placement: 1 + placements }), never)
+}
+
+/** @returns the new sandbox and the turns that were executed in it */
+async function rebuild(played: Played): Promise<{ sandbox: SandboxHandle; executed: number[] }> {
+  const sandbox = await placeAnew(played)
+  const { world, replayed } = worldIn(sandbox, played)
+  await world.ensureCurrent()
+  return { sandbox, executed: replayed }
+}
+
+/** The last turn of the records that ran a command, as the request after it names it. */
+function lastOf({ turns }: Played) {
+  return lastRunBefore(turns, turns.length)
 }
 
 test('a sandbox is lost after turns that changed files, place, environment and tools: the new one has all of it, each command ran once', async () => {
@@ -83,19 +103,87 @@ test('a sandbox is lost after turns that changed files, place, environment and t
   const looked = await player.play('pwd; echo $MARK; umask; cat /testbed/notes.txt; head -n 1 /testbed/a/m.py', {
     turn: 6,
     fence: 2,
+    after: lastOf(played),
   })
   assert.equal(textOf(looked), '/testbed/deep\non\n0027\none\ntwo\nx = 3\n')
   assert.equal(looked.state.openFile, '/testbed/a/m.py')
 })
 
-test('the replay is asked for again after a crash in the middle of it: the journal answers, nothing runs twice', async () => {
-  const played = await playAndLose('again', ['echo one >> notes.txt', 'echo two >> notes.txt'])
+test('a crash in the middle of a replay: the next attempt runs only the turns that are missing, none twice', async () => {
+  const played = await playAndLose('again', [
+    'echo one >> notes.txt',
+    null,
+    'echo two >> notes.txt',
+    'echo three >> notes.txt',
+  ])
+  const sandbox = await placeAnew(played)
+  const half = { ...played, turns: played.turns.slice(0, 3) }
+  const first = worldIn(sandbox, half)
+  await first.world.ensureCurrent()
+  const { world, replayed } = worldIn(sandbox, played, 3)
+  await world.ensureCurrent()
+  await world.ensureCurrent()
+  assert.deepEqual([first.replayed, replayed], [[0, 2], [3]])
+  const looked = await createPlayer(fixture.host, sandbox).play('cat notes.txt', {
+    turn: 4,
+    fence: 3,
+    after: lastOf(played),
+  })
+  assert.equal(textOf(looked), 'one\ntwo\nthree\n')
+})
+
+// The story: all workflows of a run are terminated, the run is started again, and the new execution of an episode is given a container
+// that has seen nothing. Its next turn used to run there.
+test('turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run', async () => {
+  const played = await playAndLose('pristine', ['echo one >> notes.txt', 'cd /tmp; export MARK=on'])
+  const sandbox = await placeAnew(played)
+  const open = {
+    turn: 2,
+    command: 'pwd; echo $MARK; cat /testbed/notes.txt',
+    token: 'open',
+    sampleMs: 1,
+  } as ActionRecord
+  const turns = [...played.turns, { action: open, observation: null }]
+  const { world, replayed } = worldIn(sandbox, { ...played, turns })
+  assert.equal(textOf(await world.run(open, open.command ?? '', 1_000)), '/tmp\non\none\n')
+  assert.deepEqual(replayed, [0, 1])
+})
+
+test('a pristine sandbox is asked for the patch or the files of played turns: it refuses, and hands out nothing', async () => {
+  const played = await playAndLose('refused', ['echo one >> notes.txt'])
+  const sandbox = await placeAnew(played)
+  const after = lastOf(played)
+  const refused = (error: unknown): boolean => codeOf(error) === 'Sandbox.Behind'
+  await assert.rejects(fixture.host.capture(sandbox, { mode: 'all', after }, never), refused)
+  await assert.rejects(fixture.host.treeHash(sandbox, after, never), refused)
+  assert.equal((await fixture.host.capture(sandbox, { mode: 'all', after: null }, never)).patch.byteLength, 0)
+})
+
+test('a sandbox that has gone further than the records is not gone back to: the episode is placed anew', async () => {
+  const played = await playAndLose('further', ['echo one >> notes.txt', 'echo two >> notes.txt'])
   const { sandbox } = await rebuild(played)
-  const execute = ({ action: { turn, token } }: Turn, command: string): Promise<TurnResult> =>
-    fixture.host.runTurn(sandbox, { turn, token, command, fence: 3, timeoutMs: 5_000, maxOutputBytes: 0 }, never)
-  await replayEpisode({ ...played, store, host: fixture.host, sandbox, execute, signal: never })
-  const looked = await createPlayer(fixture.host, sandbox).play('cat notes.txt', { turn: 2, fence: 3 })
-  assert.equal(textOf(looked), 'one\ntwo\n')
+  const { world } = worldIn(sandbox, { ...played, turns: played.turns.slice(0, 1) }, 3)
+  await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Lost')
+})
+
+test('a sandbox claims its last turn, but its files are not those of the record: the claim is not believed', async () => {
+  const played = await playAndLose('claimed', ['echo one >> notes.txt'])
+  const { sandbox } = await rebuild(played)
+  await probe(fixture, sandbox, 'echo other > /testbed/notes.txt')
+  await assert.rejects(
+    worldIn(sandbox, played, 3).world.ensureCurrent(),
+    (error) => codeOf(error) === 'Sandbox.Diverged',
+  )
+})
+
+test('another sandbox of the episode recorded the turn first, and it ended otherwise there: the caller is told', async () => {
+  const turn = {
+    action: { turn: 0, command: 'exit 3' },
+    observation: { turn: 0, execution: { exitCode: 3 }, state: {} },
+  }
+  const { result } = { result: { exitCode: 0, state: {} } as TurnResult }
+  assert.throws(() => compare('e', turn.observation as never, result), { code: 'Sandbox.Diverged' })
+  assert.doesNotThrow(() => compare('e', turn.observation as never, { ...result, exitCode: 3 }))
 })
 
 test('a command leaves other bytes the second time: the tree hash tells, although exit code and place are the same', async () => {
@@ -130,15 +218,9 @@ test('an environment that differs the second time: found', async () => {
 test('a turn was stopped at its deadline: the prefix is not repeatable, and nothing is tried', async () => {
   const played = await playAndLose('timeout', ['echo one > notes.txt', 'echo two >> notes.txt; sleep 30'])
   assert.equal(played.turns[1]?.observation?.execution?.reason, 'timeout')
-  placements += 1
-  const { episode, turns } = played
-  const input = fixture.openInput({ episode, placement: 1 + placements })
-  const sandbox = await fixture.host.open(input, never)
-  const execute = (): Promise<TurnResult> => Promise.reject(new Error('nothing may run'))
-  await assert.rejects(
-    replayEpisode({ store, host: fixture.host, sandbox, episode, turns, execute, signal: never }),
-    (error) => codeOf(error) === 'Sandbox.Diverged',
-  )
+  const { world, replayed } = worldIn(await placeAnew(played), played)
+  await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Diverged')
+  assert.deepEqual(replayed, [])
 })
 
 test('what an episode has used of its time is sampling and commands, whatever the clock on the wall says', () => {

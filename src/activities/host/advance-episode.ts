@@ -4,22 +4,24 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type {
   ActionRecord,
   Disposition,
+  DispositionRecord,
   EpisodeSpec,
   EpisodeStart,
   ObservationRecord,
 } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
-import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { SandboxHandle, SandboxHost, TurnResult } from '../../contracts/sandbox.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
 import { parseReply } from '../../scaffold/parse-reply.ts'
 import type { ActivityScope } from '../activity-runtime.ts'
 import { isBeyondContext } from './chat-sampler.ts'
 import { renewing } from './renewing.ts'
-import { recordTree, replayEpisode, wantsTree } from './replay-episode.ts'
+import { EpisodeWorld } from './episode-world.ts'
+import { compare, wantsTree } from './replay-episode.ts'
 import type { EpisodeSetting, SampledTurn, Sampler } from './sampler.ts'
-import { committedTurns, currentState, readTurns, spentMs, type Transcript, type Turn } from './transcript.ts'
+import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
 
 /** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
 const STEP_BUDGET_MS = 5 * 60_000
@@ -41,6 +43,7 @@ export interface AdvanceDependencies {
 export interface AdvanceInput extends EpisodeInput {
   sandbox: SandboxHandle
   step: number
+  /** The episode's own count in this execution; `sandbox.placement` counts over all of them. */
   placement: number
 }
 
@@ -64,6 +67,8 @@ export async function advanceEpisode(
   return { turns: player.turns, disposition: await player.settleIfEnded() }
 }
 
+type Seen = Pick<ObservationRecord, 'text' | 'execution' | 'state'>
+
 class EpisodePlayer {
   readonly spec: EpisodeSpec
   readonly #deps: AdvanceDependencies
@@ -71,8 +76,7 @@ class EpisodePlayer {
   readonly #scope: ActivityScope
   readonly #setting: EpisodeSetting
   readonly #transcript: Transcript
-  /** Monotone over placements, steps and attempts: a worker that wakes up late has a lower one. */
-  readonly #fence: number
+  readonly #world: EpisodeWorld
 
   private constructor(parts: {
     deps: AdvanceDependencies
@@ -88,7 +92,17 @@ class EpisodePlayer {
     this.spec = parts.spec
     this.#setting = parts.setting
     this.#transcript = parts.transcript
-    this.#fence = parts.input.placement * 1_000_000 + parts.input.step * 1_000 + parts.scope.attempt
+    this.#world = new EpisodeWorld({
+      store: parts.deps.store,
+      host: parts.deps.sandbox,
+      sandbox: parts.input.sandbox,
+      episode: parts.spec.episode,
+      turns: parts.transcript.turns,
+      fence: fenceOf(parts.input, parts.scope.attempt),
+      timeoutMs: parts.spec.limits.commandTimeoutMs,
+      signal: parts.scope.signal,
+      onReplay: (turn) => this.#beat(turn, 'resuming'),
+    })
   }
 
   static async resume(deps: AdvanceDependencies, input: AdvanceInput, scope: ActivityScope): Promise<EpisodePlayer> {
@@ -102,8 +116,9 @@ class EpisodePlayer {
     const start = await startOf(deps, { spec, setting, sandbox: input.sandbox, signal: scope.signal })
     const transcript: Transcript = { start, turns: await readTurns(deps.store, episode) }
     const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })
-    // Each placement begins with step 1; later steps find the rebuilt world as they left it.
-    if (input.placement > 1 && input.step === 1) await player.#replay()
+    // A step that follows another one of the same placement goes on where that one ended, and its first turn is checked by itself.
+    // Everything else may meet any sandbox, also where no further turn will be played before the capture.
+    if (input.step === 1 || scope.attempt > 1) await player.#world.ensureCurrent()
     return player
   }
 
@@ -138,12 +153,15 @@ class EpisodePlayer {
 
   /** The first ending recorded is the ending: a repeated attempt whose clock has moved on must not change it. */
   async settle(disposition: Disposition): Promise<Disposition> {
-    const { record } = await this.#deps.store.claimRecord(episodeKeys.disposition(this.spec.episode), {
-      schema: 'longhaul.disposition/1',
-      episode: this.spec.episode,
-      disposition,
-      turns: this.turns,
-    })
+    const { record } = await this.#deps.store.claimRecord<DispositionRecord>(
+      episodeKeys.disposition(this.spec.episode),
+      {
+        schema: 'longhaul.disposition/1',
+        episode: this.spec.episode,
+        disposition,
+        turns: this.turns,
+      },
+    )
     return record.disposition
   }
 
@@ -154,13 +172,7 @@ class EpisodePlayer {
   }
 
   async #noteTree(turn: number, next: string | null): Promise<void> {
-    if (wantsTree({ turn, next })) await recordTree(this.#world, turn)
-  }
-
-  get #world() {
-    const { store, sandbox: host } = this.#deps
-    const { sandbox } = this.#input
-    return { store, host, sandbox, episode: this.spec.episode, signal: this.#scope.signal }
+    if (wantsTree({ turn, next })) await this.#world.noteTree(turn)
   }
 
   async #sample(turn: number): Promise<ActionRecord | 'context-limit'> {
@@ -201,29 +213,33 @@ class EpisodePlayer {
 
   async #observe(action: ActionRecord): Promise<ObservationRecord> {
     const { episode } = this.spec
-    const seen = action.command === null ? this.#refuse(action) : await this.#execute(action, action.command)
+    const result = action.command === null ? null : await this.#execute(action, action.command)
+    const seen = result === null ? this.#refuse(action) : this.#describe(result)
     this.#beat(action.turn, 'recording')
-    const { record } = await this.#deps.store.claimRecord<ObservationRecord>(
+    const { record, won } = await this.#deps.store.claimRecord<ObservationRecord>(
       episodeKeys.observation(episode, action.turn),
       { schema: 'longhaul.observation/1', episode, turn: action.turn, ...seen, observedAtMs: this.#deps.now() },
     )
+    // Another attempt was faster, maybe in another sandbox: the policy sees its record, so this world must be the one it tells of.
+    if (!won && result !== null) compare(episode, record, result)
     return record
   }
 
-  #refuse(action: ActionRecord): Pick<ObservationRecord, 'text' | 'execution' | 'state'> {
+  #refuse(action: ActionRecord): Seen {
     const { profile, task } = this.#setting
     const state = currentState(this.#transcript)
     const error = action.formatError ?? 'cannot_extract_command'
     return { text: formatErrorText({ profile, state, repoDir: task.repoDir, error }), execution: null, state }
   }
 
-  async #execute(
-    action: ActionRecord,
-    command: string,
-  ): Promise<Pick<ObservationRecord, 'text' | 'execution' | 'state'>> {
-    const { profile, task } = this.#setting
+  #execute(action: ActionRecord, command: string): Promise<TurnResult> {
     this.#beat(action.turn, 'executing')
-    const result = await this.#run(action, command, this.#setting.profile.observationChars)
+    // Bytes, where the profile counts characters: four bytes hold any character, so nothing shown is cut here.
+    return this.#world.run(action, command, this.#setting.profile.observationChars * 4)
+  }
+
+  #describe(result: TurnResult): Seen {
+    const { profile, task } = this.#setting
     const { exitCode, reason, outputBytes, wallMs, oomKilled, state, network } = result
     return {
       text: observationText({
@@ -244,34 +260,14 @@ class EpisodePlayer {
     }
   }
 
-  #run(action: ActionRecord, command: string, shownChars: number) {
-    return this.#deps.sandbox.runTurn(
-      this.#input.sandbox,
-      {
-        turn: action.turn,
-        fence: this.#fence,
-        token: action.token,
-        command,
-        timeoutMs: this.spec.limits.commandTimeoutMs,
-        // Bytes, where the profile counts characters: four bytes hold any character, so nothing shown is cut here.
-        maxOutputBytes: shownChars * 4,
-      },
-      this.#scope.signal,
-    )
-  }
-
-  /** A new container after a loss. The output of replayed commands interests nobody. */
-  #replay(): Promise<void> {
-    const execute = ({ action }: Turn, command: string) => {
-      this.#beat(action.turn, 'resuming')
-      return this.#run(action, command, 0)
-    }
-    return replayEpisode({ ...this.#world, turns: this.#transcript.turns, execute })
-  }
-
   #beat(turn: number, phase: EpisodePhase): void {
     this.#scope.beat({ turn, phase })
   }
+}
+
+/** Monotone over placements, steps and attempts: a worker that wakes up late has a lower one. */
+function fenceOf({ sandbox, placement, step }: AdvanceInput, attempt: number): number {
+  return (sandbox.placement ?? placement) * 1_000_000 + step * 1_000 + attempt
 }
 
 /** Reads or makes the episode's start: initial state and first prompt, rendered once and kept. */

@@ -1,9 +1,12 @@
 import type { HostActivities } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { CaptureRecord } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
-import type { SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
-import { activity } from '../activity-runtime.ts'
+import { activity, type ActivityOwner } from '../activity-runtime.ts'
+import { lastRunBefore, readTurns } from './transcript.ts'
 import { type AdvanceDependencies, advanceEpisode } from './advance-episode.ts'
 import type { Samplers } from './samplers.ts'
 
@@ -17,18 +20,22 @@ export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler'> {
 /** Activities of the machine that holds the sandbox. */
 export function createHostActivities(deps: HostDependencies): HostActivities {
   return {
-    advanceEpisode: activity(async (input, scope) =>
-      advanceEpisode({ ...deps, sampler: await deps.samplers(input.run) }, input, scope),
-    ),
+    advanceEpisode: activity(async (input, scope) => {
+      requireOwnSandbox(input.sandbox, scope.owner)
+      return advanceEpisode({ ...deps, sampler: await deps.samplers(input.run) }, input, scope)
+    }),
 
-    captureSubmission: activity(async (input, scope) => {
+    captureSubmission: activity(async (input, { owner, signal }) => {
+      requireOwnSandbox(input.sandbox, owner)
       const recipe = await deps.recipes(input.run)
       const { capture } = recipe.scaffold.submit
-      const { patch, lostFiles, failure } = await deps.sandbox.capture(input.sandbox, capture, scope.signal)
       const episode = episodeId(input)
+      const after = lastRunBefore(await readTurns(deps.store, episode), Number.POSITIVE_INFINITY)
+      const request = { mode: capture, after }
+      const { patch, lostFiles, failure } = await deps.sandbox.capture(input.sandbox, request, signal)
       // The first capture is the submission: the bytes before the record, so that the record never names what is not there.
       const patchRef = await deps.store.put(episodeKeys.patch(episode), patch)
-      await deps.store.claimRecord(episodeKeys.capture(episode), {
+      await deps.store.claimRecord<CaptureRecord>(episodeKeys.capture(episode), {
         schema: 'longhaul.capture/1',
         episode,
         mode: capture,
@@ -42,4 +49,18 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
 
     closeSandbox: activity(async ({ name }) => deps.sandbox.close({ name })),
   }
+}
+
+/**
+ * A sandbox belongs to one execution of its episode. After a reset the next execution finds the handle in the history that it
+ * inherits, while attempts of the execution before may still be at work in that sandbox.
+ * @throws LonghaulError `Sandbox.Foreign`: the episode is placed anew
+ */
+function requireOwnSandbox({ name, ownerRun }: SandboxHandle, owner: ActivityOwner): void {
+  if (ownerRun === undefined || ownerRun === owner.ownerRun) return
+  throw new LonghaulError({
+    code: 'Sandbox.Foreign',
+    message: 'Expected a sandbox of this execution, it was opened by an earlier one of the same episode',
+    details: { name, openedBy: ownerRun, execution: owner.ownerRun },
+  })
 }

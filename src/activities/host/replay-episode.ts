@@ -2,29 +2,31 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ObservationRecord, SandboxState, TreeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
-import type { SandboxHandle, SandboxHost, TurnResult } from '../../contracts/sandbox.types.ts'
+import type { TurnResult } from '../../contracts/sandbox.types.ts'
 import type { Turn } from './transcript.ts'
 
 export interface ReplayInput {
   store: ArtifactStore
-  host: SandboxHost
-  sandbox: SandboxHandle
   episode: string
   turns: readonly Turn[]
+  /** The first turn that the sandbox has not seen; earlier ones are not run again. */
+  from: number
   /** Runs the command of a committed turn under the turn's own token. */
   execute: (turn: Turn, command: string) => Promise<TurnResult>
-  signal: AbortSignal
+  /** Hash of the sandbox's files after a turn. */
+  hash: (turn: number) => Promise<string>
 }
 
 /**
- * Rebuilds a lost sandbox in a fresh one: every committed command once, under its own token, with exit code, shell and tool state
- * compared after each and the tree hash wherever one was recorded. Tools that only look are played too: they are cheap, and so
+ * Rebuilds a world in a sandbox that lacks turns: every committed command once, under its own token, with exit code, shell and tool
+ * state compared after each and the tree hash wherever one was recorded. Tools that only look are run too: they are cheap, and so
  * their state comes back by itself. What the policy has seen stays what it was; observations are never written again.
  * @throws LonghaulError `Sandbox.Diverged` where the world could not be rebuilt: the episode is then lost, never trained on
  */
-export async function replayEpisode(input: ReplayInput): Promise<void> {
-  const { episode, turns } = input
-  const unrepeatable = turns.find(({ observation }) => observation !== null && !isRepeatable(observation))
+export async function replayTurns(input: ReplayInput): Promise<void> {
+  const { episode, turns, from, execute, hash } = input
+  const missing = turns.slice(from)
+  const unrepeatable = missing.find(({ observation }) => observation !== null && !isRepeatable(observation))
   if (unrepeatable !== undefined) {
     throw diverged('Expected only turns that ended by themselves, one was stopped half-way', {
       episode,
@@ -32,13 +34,12 @@ export async function replayEpisode(input: ReplayInput): Promise<void> {
       reason: unrepeatable.observation?.execution?.reason ?? null,
     })
   }
-  for (const turn of turns) {
+  if (from > 0) await compareTree({ ...input, hash: () => hash(from - 1) }, from - 1)
+  for (const turn of missing) {
     const { action, observation } = turn
     if (observation === null) return
-    if (action.command !== null) {
-      compare(episode, observation, await input.execute(turn, action.command))
-    }
-    await compareTree(input, action.turn)
+    if (action.command !== null) compare(episode, observation, await execute(turn, action.command))
+    await compareTree({ ...input, hash: () => hash(action.turn) }, action.turn)
   }
 }
 
@@ -47,13 +48,14 @@ function isRepeatable({ execution }: ObservationRecord): boolean {
   return execution === null || (execution.reason === 'exit' && !execution.oomKilled)
 }
 
-function compare(episode: string, recorded: ObservationRecord, played: TurnResult): void {
+/** @throws LonghaulError `Sandbox.Diverged` where a turn did not end as the record of it says */
+export function compare(episode: string, recorded: ObservationRecord, played: TurnResult): void {
   const difference = [
     recorded.execution?.exitCode === played.exitCode ? null : 'exit code',
     ...STATE.map((part) => (recorded.state[part] === played.state[part] ? null : part)),
   ].find((part) => part !== null)
   if (difference === undefined) return
-  throw diverged(`Expected the replayed turn to end as it did before, its ${difference} differs`, {
+  throw diverged(`Expected the turn to end in this sandbox as its record says, its ${difference} differs`, {
     episode,
     turn: recorded.turn,
     exitCode: played.exitCode,
@@ -70,12 +72,14 @@ const STATE = [
   'submitted',
 ] as const satisfies readonly (keyof SandboxState)[]
 
-async function compareTree({ store, host, sandbox, episode, signal }: ReplayInput, turn: number): Promise<void> {
+/** @throws LonghaulError `Sandbox.Diverged` where the files after a turn are not those of its record; without a record all is well */
+export async function compareTree(
+  { store, episode, hash }: Pick<ReplayInput, 'store' | 'episode'> & { hash: () => Promise<string> },
+  turn: number,
+): Promise<void> {
   const recorded = await store.readRecord<TreeRecord>(episodeKeys.tree(episode, turn))
-  if (recorded === null) return
-  const treeSha256 = await host.treeHash(sandbox, signal)
-  if (treeSha256 === recorded.treeSha256) return
-  throw diverged('Expected the replayed turns to leave the files that they left before', { episode, turn })
+  if (recorded === null || (await hash()) === recorded.treeSha256) return
+  throw diverged('Expected the turns to leave the files in this sandbox that their record says', { episode, turn })
 }
 
 /** Every so many turns. */
@@ -87,17 +91,6 @@ export function wantsTree({ turn, next }: { turn: number; next: string | null })
   if (turn < 0) return false
   if (next === null) return (turn + 1) % TREE_EVERY === 0
   return /^\s*submit\s*$/.test(next)
-}
-
-/** Notes what the world is after a turn. The first note stays; a sandbox that is lost meanwhile is the next turn's to report. */
-export async function recordTree(
-  { store, host, sandbox, episode, signal }: Omit<ReplayInput, 'turns' | 'execute'>,
-  turn: number,
-): Promise<void> {
-  const key = episodeKeys.tree(episode, turn)
-  if ((await store.readRecord<TreeRecord>(key)) !== null) return
-  const treeSha256 = await host.treeHash(sandbox, signal)
-  await store.claimRecord<TreeRecord>(key, { schema: 'longhaul.tree/1', episode, turn, treeSha256 })
 }
 
 function diverged(message: string, details: Record<string, string | number | null>): LonghaulError {

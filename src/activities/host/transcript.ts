@@ -1,6 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeStart, ObservationRecord, SandboxState } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
+import type { TurnMark } from '../../contracts/sandbox.types.ts'
 import { readIfWhole } from '../whole-record.ts'
 
 export interface Turn {
@@ -45,6 +46,16 @@ export function contextIds({ turns }: Transcript): number[] {
 
 export function committedTurns({ turns }: Transcript): number {
   return turns.filter(({ observation }) => observation !== null).length
+}
+
+/** The last turn that ran a command, of those before `turn`: what a sandbox must have done last to go on there. Null: nothing ran. */
+export function lastRunBefore(turns: readonly Turn[], turn: number): TurnMark | null {
+  const last = turns.findLast(({ action }) => action.turn < turn && action.command !== null)
+  return last === undefined ? null : markOf(last)
+}
+
+export function markOf({ action: { turn, token } }: Turn): TurnMark {
+  return { turn, token }
 }
 
 export function currentState({ start, turns }: Transcript): SandboxState {

@@ -1,5 +1,4 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { PlacementRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
@@ -7,6 +6,7 @@ import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import { episodeSpec } from '../episode-spec.ts'
+import { claimPlacement } from './claim-placement.ts'
 import { gatedDigest } from './gated-digest.ts'
 
 export interface OpenDependencies {
@@ -34,19 +34,17 @@ export async function openSandbox(
   const spec = episodeSpec(deps.recipe, input)
   await deps.store.putRecord(episodeKeys.spec(spec.episode), spec)
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
-  const { placement, ownerRun } = input
+  const { ownerRun } = input
   const { sandbox } = deps.recipe
-  await deps.store.claimRecord<PlacementRecord>(episodeKeys.placement(spec.episode, placement), {
-    schema: 'longhaul.placement/1',
+  const placement = await claimPlacement(deps.store, {
     episode: spec.episode,
-    placement,
+    requested: input.placement,
     ownerRun,
     hostId: deps.hostId,
     image: task.image,
-    placedAtMs: Date.now(),
   })
   await deps.ensureImage(task, signal)
-  return deps.sandbox.open(
+  const handle = await deps.sandbox.open(
     {
       run: input.run,
       episode: episodeId(input),
@@ -66,6 +64,7 @@ export async function openSandbox(
     },
     signal,
   )
+  return { ...handle, placement, ownerRun }
 }
 
 export function sandboxLimits({ sandbox }: Recipe): SandboxLimits {

@@ -10,6 +10,7 @@ import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { type GateDependencies, gateTask, mayExclude, recordUngated } from './gate-task.ts'
 import { gradeSubmission } from './grade-submission.ts'
 import { gradingFailed, isHostFailure } from './grading-failures.ts'
+import { recordedEnding } from './recorded-ending.ts'
 import { type EnsureImage, openSandbox } from './open-sandbox.ts'
 import type { VerifyImage } from './verify-image.ts'
 
@@ -29,28 +30,30 @@ export interface SandboxDependencies {
 /** Activities that any sandbox host can serve. */
 export function createSandboxActivities(deps: SandboxDependencies): SandboxActivities {
   return {
-    openSandbox: activity(async (input, { signal }) =>
-      openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...ownerOf() }, signal),
-    ),
-    gradeSubmission: activity(async (input, { signal, attempt }) =>
+    openSandbox: activity(async (input, { owner, signal }) => {
+      const ending = await recordedEnding(deps.store, input)
+      if (ending !== null) return ending
+      return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
+    }),
+    gradeSubmission: activity(async (input, { owner, signal, attempt }) =>
       gradeSubmission(
         { ...deps, recipe: await deps.recipes(input.run) },
-        { ...input, ...ownerOf(), attempt, isLastAttempt: isLastAttempt() },
+        { ...input, ...owner, attempt, isLastAttempt: isLastAttempt() },
         signal,
       ),
     ),
-    gradePatch: activity(async (input, { signal, attempt }) =>
+    gradePatch: activity(async (input, { owner, signal, attempt }) =>
       gradePatch(
         { ...deps, recipe: await deps.recipes(input.run) },
-        { ...input, ...ownerOf(), attempt, isLastAttempt: isLastAttempt() },
+        { ...input, ...owner, attempt, isLastAttempt: isLastAttempt() },
         signal,
       ),
     ),
-    gateTask: activity(async (input, { signal, attempt }) => {
+    gateTask: activity(async (input, { owner, signal, attempt }) => {
       const gate: GateDependencies = {
         ...deps,
         recipe: await deps.recipes(input.run),
-        ...ownerOf(),
+        ...owner,
         now: Date.now,
       }
       try {
@@ -70,10 +73,4 @@ function isLastAttempt(): boolean {
   const { attempt, retryPolicy } = Context.current().info
   // 0 and nothing both mean: without end.
   return attempt >= (retryPolicy?.maximumAttempts || Number.POSITIVE_INFINITY)
-}
-
-/** The workflow that a container is opened for: while this execution of it runs, somebody will close the container. */
-function ownerOf(): { owner: string; ownerRun: string } {
-  const execution = Context.current().info.workflowExecution
-  return { owner: execution?.workflowId ?? '', ownerRun: execution?.runId ?? '' }
 }

@@ -47,12 +47,12 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
       ),
     initialState: (sandbox, signal) =>
       during(`reading the state of ${sandbox.name}`, () => host.initialState(sandbox, signal)),
-    treeHash: (sandbox, signal) =>
-      during(`hashing the files of ${sandbox.name}`, () => host.treeHash(sandbox, signal), HASHING_MS),
+    treeHash: (sandbox, after, signal) =>
+      during(`hashing the files of ${sandbox.name}`, () => host.treeHash(sandbox, after, signal), HASHING_MS),
     // Beside the work that is waited for, never instead of it.
     renew: (sandbox, signal) => host.renew(sandbox, signal),
-    capture: (sandbox, mode, signal) =>
-      during(`capturing the patch of ${sandbox.name}`, () => host.capture(sandbox, mode, signal)),
+    capture: (sandbox, request, signal) =>
+      during(`capturing the patch of ${sandbox.name}`, () => host.capture(sandbox, request, signal)),
     close: (sandbox) => during(`closing ${sandbox.name}`, () => host.close(sandbox)),
     grade: (input, signal) =>
       during('running the tests', () => host.grade(input, signal), input.timeoutMs + GRADING_SLACK_MS),

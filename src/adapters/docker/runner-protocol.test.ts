@@ -5,16 +5,24 @@ import { test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { MAX_INLINE_BYTES, encodeTurn, parseCapture, parseTurn, sizeOfReply } from './runner-protocol.ts'
 
-const request = { turn: 3, fence: 2, token: 'tok', timeoutMs: 1500.2, maxOutputBytes: 100 }
+const request = {
+  turn: 3,
+  after: { turn: 1, token: 'before' },
+  fence: 2,
+  token: 'tok',
+  timeoutMs: 1500.2,
+  maxOutputBytes: 100,
+}
 
 test('a command with every byte but NUL: one line without blanks, restored by printf %b', () => {
   const command = Array.from({ length: 0x7f }, (_, index) => String.fromCodePoint(index + 1)).join('') + 'é\\0101\\n'
   const { line, upload } = encodeTurn({ ...request, command })
   const fields = line.trimEnd().split(' ')
   assert.deepEqual(fields.slice(0, 6), ['turn', '3', '2', 'tok', '1501', '100'])
-  assert.equal(fields.length, 8)
+  assert.equal(fields[7], '1.before')
+  assert.equal(fields.length, 9)
   assert.equal(upload, null)
-  assert.equal(execFileSync('sh', ['-c', 'printf %b "$1"', 'sh', fields[7] as string]).toString(), command)
+  assert.equal(execFileSync('sh', ['-c', 'printf %b "$1"', 'sh', fields[8] as string]).toString(), command)
 })
 
 test('a long command: it is uploaded, and no short command looks like that', () => {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { SandboxState } from '../../contracts/episodes.types.ts'
-import type { PatchCapture, TurnRequest, TurnResult } from '../../contracts/sandbox.types.ts'
+import type { CaptureRequest, PatchCapture, TurnMark, TurnRequest, TurnResult } from '../../contracts/sandbox.types.ts'
 import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
 
 /** A command longer than this goes into the sandbox as a file: one request line stays far below any shell's limits. */
@@ -30,11 +30,29 @@ export function encodeTurn(request: TurnRequest): EncodedTurn {
     Math.ceil(request.timeoutMs),
     request.maxOutputBytes,
     hash,
+    encodeMark(request.after),
   ]
   return {
     line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`,
     upload: inline ? null : Buffer.concat([Buffer.from('\n'), bytes]),
   }
+}
+
+export interface EncodeCaptureInput extends CaptureRequest {
+  startCommit: string
+  maxBytes: number
+}
+
+export function encodeCapture({ mode, startCommit, maxBytes, after }: EncodeCaptureInput): string {
+  return `capture ${mode} ${startCommit} ${maxBytes} ${encodeMark(after)}\n`
+}
+
+export function encodeTree({ startCommit, after }: Pick<EncodeCaptureInput, 'startCommit' | 'after'>): string {
+  return `tree ${startCommit} ${encodeMark(after)}\n`
+}
+
+function encodeMark(mark: TurnMark | null): string {
+  return mark === null ? '-' : `${mark.turn}.${mark.token}`
 }
 
 /** Asks for what a sandbox needs before its first turn, or only whether that is there. */
@@ -148,6 +166,10 @@ function refusal({ words }: RunnerReply): LonghaulError {
   const details = { answer: rest.join(' ') }
   if (kind === 'fenced') {
     return new LonghaulError({ code: 'Sandbox.Fenced', message: 'A newer owner has taken this sandbox over', details })
+  }
+  if (kind === 'behind') {
+    const message = 'The sandbox has not seen the turns that come before this request'
+    return new LonghaulError({ code: 'Sandbox.Behind', message, details: { world: rest.join(' ') } })
   }
   if (kind === 'conflict') {
     const message = 'The journal holds another command for this turn'

@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-import type { SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import { createCpuPool } from './cpu-pool.ts'
 import { toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
@@ -9,7 +9,7 @@ import { gradePatch } from './grade-patch.ts'
 import { createImageKeeper, type ImageKeeper } from './image-keeper.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
-import { encodeInit, parseCapture, parseReady, parseTree } from './runner-protocol.ts'
+import { encodeCapture, encodeInit, encodeTree, parseCapture, parseReady, parseTree } from './runner-protocol.ts'
 import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import { runTurn } from './run-turn.ts'
@@ -113,15 +113,16 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
         return parseReady(await runners.request(request)).state
       }),
-    capture: (sandbox, mode, signal) =>
+    capture: (sandbox, { mode, after }, signal) =>
       named('capturing the patch', sandbox.name, signal, async () => {
-        const line = captureLine(sandbox, mode)
+        const { startCommit } = sandbox
+        const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
         const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
         return parseCapture(await runners.request(request))
       }),
-    treeHash: (sandbox, signal) =>
+    treeHash: (sandbox, after, signal) =>
       named('hashing the tree', sandbox.name, signal, async () => {
-        const line = `tree ${sandbox.startCommit}\n`
+        const line = encodeTree({ startCommit: sandbox.startCommit, after })
         const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
         return parseTree(await runners.request(request))
       }),
@@ -138,8 +139,4 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       relays.dispose()
     },
   }
-}
-
-function captureLine(sandbox: SandboxHandle, mode: 'unstaged' | 'all'): string {
-  return `capture ${mode} ${sandbox.startCommit} ${MAX_PATCH_BYTES}\n`
 }

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
 
+import { lastRunBefore, readTurns } from '../../../src/activities/host/transcript.ts'
 import { type AdvanceDependencies, advanceEpisode } from '../../../src/activities/host/advance-episode.ts'
 import { createTokenSampler } from '../../../src/activities/host/token-sampler.ts'
 import { gradeSubmission } from '../../../src/activities/sandbox/grade-submission.ts'
@@ -168,9 +169,10 @@ async function play(input: PlayInput): Promise<AttackResult> {
       stopwatch: () => performance.now(),
       renewEveryMs: 60_000,
     }
-    const scope = { signal: never, attempt: 1, beat: () => undefined }
+    const scope = { signal: never, attempt: 1, owner: { owner: 'attack', ownerRun: 'attack' }, beat: () => undefined }
     const { disposition } = await advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
-    const captured = await host.capture(sandbox, recipe.scaffold.submit.capture, never)
+    const after = lastRunBefore(await readTurns(store, episode), Number.POSITIVE_INFINITY)
+    const captured = await host.capture(sandbox, { mode: recipe.scaffold.submit.capture, after }, never)
     const patch = await store.put(episodeKeys.patch(episode), captured.patch)
     const grading = { store, sandbox: host, ensureImage, recipe, tasks, hostId: 'attacks' }
     const attempt = { attempt: 1, isLastAttempt: false }

@@ -63,9 +63,9 @@ export function createInterposers({ controlUrl, process }: { controlUrl: string;
       amid(inner.runTurn(handle, request, signal), 'executing', { container: handle.name }),
     initialState: (handle, signal) => inner.initialState(handle, signal),
     renew: (handle, signal) => inner.renew(handle, signal),
-    treeHash: (handle, signal) => inner.treeHash(handle, signal),
-    capture: (handle, mode, signal) =>
-      amid(inner.capture(handle, mode, signal), 'capturing', { container: handle.name }, 0),
+    treeHash: (handle, after, signal) => inner.treeHash(handle, after, signal),
+    capture: (handle, request, signal) =>
+      amid(inner.capture(handle, request, signal), 'capturing', { container: handle.name }, 0),
     async close(handle) {
       await reach('closing', { container: handle.name })
       return inner.close(handle)

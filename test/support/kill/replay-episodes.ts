@@ -3,6 +3,7 @@ import { sandboxLimits } from '../../../src/activities/sandbox/open-sandbox.ts'
 import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox-host.ts'
 import type { EpisodeRecord, EpisodeSpec } from '../../../src/contracts/episodes.types.ts'
 import { episodeKeys, suiteKeys } from '../../../src/contracts/keys.ts'
+import type { TurnMark } from '../../../src/contracts/sandbox.types.ts'
 import type { Recipe } from '../../../src/contracts/recipe.types.ts'
 import type { Task } from '../../../src/contracts/tasks.types.ts'
 import { scaffoldProfile } from '../../../src/scaffold/profiles.ts'
@@ -63,15 +64,17 @@ async function replayOne(
     never,
   )
   try {
+    let after: TurnMark | null = null
     for (const { action, observation } of turns) {
       if (action.command === null || observation === null) continue
       const { turn, token, command } = action
       const request = { turn, fence: 1, token, command, timeoutMs: spec.limits.commandTimeoutMs, maxOutputBytes: 4_000 }
-      const { exitCode, state } = await host.runTurn(sandbox, request, never)
+      const { exitCode, state } = await host.runTurn(sandbox, { ...request, after }, never)
+      after = { turn, token }
       const [was, is] = [summary(observation.execution?.exitCode, observation.state), summary(exitCode, state)]
       if (was !== is) report(`turn ${turn} ended as ${was}, played once it ends as ${is}`)
     }
-    return (await host.capture(sandbox, recipe.scaffold.submit.capture, never)).patch
+    return (await host.capture(sandbox, { mode: recipe.scaffold.submit.capture, after }, never)).patch
   } finally {
     await host.close(sandbox)
   }

@@ -18,8 +18,12 @@ private_git() {
     GIT_ALTERNATE_OBJECT_DIRECTORIES=$LH_REPO/.git/objects plain_git "$@"
 }
 
-# capture MODE START_COMMIT MAX_BYTES
+# capture MODE START_COMMIT MAX_BYTES AFTER
 capture() {
+  if ! follows "$4"; then
+    echo "lh1 behind $world"
+    return
+  fi
   sweep
   work=/.lh/capture
   rm -rf "$work"

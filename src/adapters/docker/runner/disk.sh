@@ -27,6 +27,10 @@ free_disk() {
 fill_reserve() {
   # Each turn writes it anew, in place.
   [ -f /.lh/state.saved ] || echo . >/.lh/state.saved
+  # Never over what another runner has written meanwhile.
+  set -C
+  { echo '- .' >/.lh/world; } 2>/dev/null
+  set +C
   for piece in $disk_reserve; do
     if [ -s "/.lh/reserve.$piece" ]; then continue; fi
     { printf '%065536d' 0 >"/.lh/reserve.$piece"; } 2>/dev/null || : >"/.lh/reserve.$piece"

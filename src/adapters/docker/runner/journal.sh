@@ -1,11 +1,15 @@
 # The turn journal in /.lh/turns. TURN is the claim, with the command behind its first line; TURN.TOKEN.out, .state, .done are
 # what came of it. Each file is written once, without a process; a claim's line and done end in a lone `.`: what lacks it was torn
 # and counts as absent. As few files as will do: a new one costs up to a millisecond where the host removes many sandboxes.
+#
+# /.lh/world names the last turn that this container has begun, as TURN.TOKEN. Tokens are random and each turn was checked against
+# the one before it, so this one name stands for all turns that made the container what it is.
 
 # Ends the output of a turn; see read_output.
 end_mark=$(printf '\036')
 
-# turn TURN FENCE TOKEN TIMEOUT_MS MAX_BYTES COMMAND_HASH COMMAND
+# turn TURN FENCE TOKEN TIMEOUT_MS MAX_BYTES COMMAND_HASH AFTER COMMAND
+# AFTER is the turn that the command must find done, as TURN.TOKEN, or - for the first.
 turn() {
   fence=0
   [ ! -f /.lh/fence ] || read -r fence </.lh/fence
@@ -14,6 +18,11 @@ turn() {
     return
   fi
   dir=/.lh/turns/$1.$3
+  # What is claimed already is answered by the journal, whatever came after it.
+  if [ ! -f "/.lh/turns/$1" ] && ! follows "$7"; then
+    echo "lh1 behind $world"
+    return
+  fi
   if [ ! -f "$dir.done" ] && ! has_disk; then
     echo 'lh1 full'
     return
@@ -24,9 +33,14 @@ turn() {
     echo "lh1 lost no-supervisor"
     return
   fi
-  command=/.lh/turns/$1 text=$7
-  if [ "$7" = @ ]; then command=/.lh/turns/$3.in text=; fi
+  command=/.lh/turns/$1 text=$8
+  if [ "$8" = @ ]; then command=/.lh/turns/$3.in text=; fi
   if claim "/.lh/turns/$1" "$6 $3 $supervisor $supervisor_start ." "$text"; then
+    if ! enter_world "$1.$3"; then
+      rm -f "/.lh/turns/$1"
+      echo 'lh1 full'
+      return
+    fi
     run_turn "$1" "$3" "$4" "$command"
   elif [ "$claimed" = full ]; then
     # Nothing ran, a part of a command must not: the turn may be claimed again when there is room.
@@ -37,6 +51,19 @@ turn() {
     await_turn "/.lh/turns/$1" "$6" "$3" || return
   fi
   reply_turn "$5"
+}
+
+# Whether this container holds the turns up to AFTER and none beyond, each of them done. Leaves what it does hold in `world`.
+# follows AFTER
+follows() {
+  world=-
+  [ ! -f /.lh/world ] || read -r world end </.lh/world
+  [ "$1" = "$world" ] && { [ "$1" = - ] || [ -f "/.lh/turns/$1.done" ]; }
+}
+
+# In place: the file is made once, and a full disk still has room for it. enter_world TURN.TOKEN
+enter_world() {
+  { echo "$1 ." 1<>/.lh/world; } 2>/dev/null || { free_disk && { echo "$1 ." 1<>/.lh/world; } 2>/dev/null; }
 }
 
 raise_fence() {

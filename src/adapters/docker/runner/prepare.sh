@@ -101,7 +101,7 @@ reset() {
   sweep
   # The directory itself stays: it may be somebody's working directory.
   rm -rf "$LH_REPO"/* "$LH_REPO"/.[!.]* "$LH_REPO"/..?* /.lh/turns/* /.lh/ready /.lh/preparing \
-    /.lh/fence /.lh/state.current /.lh/state.tool /.lh/state.saved
+    /.lh/fence /.lh/world /.lh/state.current /.lh/state.tool /.lh/state.saved
   head -c "$1" | tar --no-same-owner -xf - -C "$LH_REPO"
   init "$LH_REPO" - -
 }

@@ -37,6 +37,6 @@ answer() {
 }
 
 if [ $# -gt 0 ]; then answer "$@"; fi
-while IFS=' ' read -r verb first second third fourth fifth sixth seventh; do
-  answer "$verb" "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh"
+while IFS=' ' read -r verb first second third fourth fifth sixth seventh eighth; do
+  answer "$verb" "$first" "$second" "$third" "$fourth" "$fifth" "$sixth" "$seventh" "$eighth"
 done

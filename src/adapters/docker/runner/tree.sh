@@ -2,8 +2,12 @@
 # the start commit with mode and blob id, committed or not, sorted by path; then umask, directory and environment. Commit
 # ids are left out: they hold times.
 
-# tree START_COMMIT
+# tree START_COMMIT AFTER
 tree() {
+  if ! follows "$2"; then
+    echo "lh1 behind $world"
+    return
+  fi
   # An agent that left no room for git gets no say in whether its work can be compared.
   has_room || sweep
   work=/.lh/tree
