@@ -14,13 +14,15 @@ import type {
   GradePredictionsInput,
   OpenedGrading,
   PreparedSuite,
+  RecalledRun,
   ResolvedRun,
   StageScore,
 } from './workflows.types.ts'
 
 /** Queue `control`: short bookkeeping. */
 export interface ControlActivities {
-  resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun>
+  /** `recalled` only where the run has records of an earlier execution. */
+  resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun & { recalled?: RecalledRun }>
   /** Synthesises or reads the suite and stores its tasks. */
   /** @param input.which `train`, `heldOut`, or the name of one of `evaluate.suites` */
   prepareSuite(input: { run: string; which: string }): Promise<PreparedSuite>
@@ -84,6 +86,12 @@ export interface PlannedIteration {
   groupSize: number
   maxReplacements: number
   maxOpenGroups: number
+  /** Every episode is played and the iteration's ledger or evaluation closed over them: nothing is left to collect. */
+  collected?: true
+  /** The iteration has trained; `policy` is null where it trained nothing. */
+  finished?: { policy: PolicyRef | null }
+  /** The evaluation has its record. */
+  evaluated?: { score: StageScore; evaluation: ArtifactRef }
 }
 
 /** Queue `sandbox`: any host. */

@@ -15,6 +15,7 @@ export const FAILURE_CODES = {
   'Config.Invalid': { retryable: false, countsAs: 'user' },
   'Config.NotFound': { retryable: false, countsAs: 'user' },
   'Run.PausedTooLong': { retryable: false, countsAs: 'user' },
+  'Run.StillClosing': { retryable: false, countsAs: 'user' },
   'Run.RecipeConflict': { retryable: false, countsAs: 'user' },
   'Suite.Overlap': { retryable: false, countsAs: 'user' },
   'Suite.Unreachable': { retryable: false, countsAs: 'infra' },

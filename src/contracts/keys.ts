@@ -11,6 +11,8 @@ export function episodeId({ run, stage, iteration, taskId, index }: EpisodeIdent
 export const runKeys = {
   claim: (run: string) => `runs/${run}/run.json`,
   recipe: (run: string) => `runs/${run}/recipe.json`,
+  /** What a name of a policy (`base`, `promoted`, a version) stands for in this run. */
+  policy: (run: string, asked: string) => `runs/${run}/policies/${asked}.json`,
   plan: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plan.json`,
   /** Training tasks that are evaluated too. */

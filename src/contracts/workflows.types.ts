@@ -53,6 +53,8 @@ export interface EvaluateChild {
   policy: PolicyRef
   /** One of `evaluate.suites`. @default the held-out one */
   suite?: string
+  /** Nothing has published the policy in this execution: publish it before the first episode. @default false */
+  publish?: true
 }
 
 export interface EvaluateResult extends StageScore {
@@ -130,10 +132,32 @@ export interface ResolvedRun {
   suites?: string[]
 }
 
+/** What the records of a run hold when an execution of it begins: none of it is played, trained or published again. */
+export interface RecalledRun {
+  /** Finished evaluations of the root, in order. */
+  scores: StageScore[]
+  /** What fine-tuning ended with; absent while it is unfinished. */
+  rft?: PolicyRef
+  /** Stages with finished iterations, in order. */
+  stages: RecalledStage[]
+}
+
+export interface RecalledStage {
+  name: string
+  /** After the last finished iteration. */
+  policy: PolicyRef
+  /** The first unfinished one. */
+  iteration: number
+  /** Nothing is left to play: all iterations, a plateau, or the evaluation after the stage has begun. */
+  isDone: boolean
+}
+
 export interface PreparedSuite {
   suite: string
   name: string
   tasks: number
+  /** The run has gated it already. */
+  gated?: true
 }
 
 export interface GateTasksInput {
@@ -200,11 +224,15 @@ export interface ReinforceInput {
   iteration?: number
   paused?: boolean
   stopAfter?: number | null
+  /** The policy comes from records: nothing has published it in this execution. */
+  unpublished?: true
 }
 
 export interface TrainingStageResult {
   policy: PolicyRef
   iterations: number
+  /** As in `ReinforceInput`. */
+  unpublished?: true
 }
 
 export interface RolloutInput {

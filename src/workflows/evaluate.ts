@@ -1,6 +1,5 @@
 import {
   CancellationScope,
-  executeChild,
   log,
   ParentClosePolicy,
   setCurrentDetails,
@@ -12,6 +11,7 @@ import type { EvaluateChild, EvaluateInput, EvaluateResult } from '../contracts/
 import { evaluationName } from '../domain/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { gateAsChild } from './gate-tasks.ts'
 import { resolveRun } from './resolve-run.ts'
 import { rollout } from './rollout.ts'
@@ -36,17 +36,20 @@ export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResul
 
 async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Promise<EvaluateResult> {
   const { startTime } = workflowInfo()
-  const plan = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
+  const { plan, recalled } = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
   progress.enter('preparing the held-out suite', plan.run)
   try {
     for (const which of ['heldOut', ...(plan.suites ?? [])]) {
       const suite = await slowControl.prepareSuite({ run: plan.run, which })
+      if (suite.gated === true) continue
       progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
       await gateAsChild({ plan, suite })
     }
     const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
-    progress.enter(`publishing ${policy.version}`)
-    await publishing.publishPolicy({ run: plan.run, policy })
+    if (recalled === null || recalled.scores.length <= (plan.suites ?? []).length) {
+      progress.enter(`publishing ${policy.version}`)
+      await publishing.publishPolicy({ run: plan.run, policy })
+    }
     progress.enter(`evaluating ${policy.version}`)
     for (const suite of plan.suites ?? []) {
       await score({ plan, name: evaluationName('nightly', suite), policy, suite })
@@ -61,22 +64,40 @@ async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Prom
   }
 }
 
-async function score({ plan, name, policy, suite: which = 'heldOut' }: EvaluateChild): Promise<EvaluateResult> {
+async function score(child: EvaluateChild): Promise<EvaluateResult> {
+  const { plan, name, policy, suite: which = 'heldOut', publish = false } = child
   const { run } = plan
   const stage = `eval-${name}`
   const suite = await slowControl.prepareSuite({ run, which })
-  const planned = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite, kind: 'evaluate' })
+  const {
+    collected,
+    finished: _,
+    evaluated,
+    ...planned
+  } = await control.planIteration({
+    run,
+    stage,
+    iteration: 0,
+    suite: suite.suite,
+    kind: 'evaluate',
+  })
+  if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
   upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version, evaluation: true }))
   setCurrentDetails(
     `evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`,
   )
 
-  const counts = await executeChild(rollout, {
-    workflowId: workflowIds.rollout(workflowIds.train(run), stage, 0),
-    args: [{ run, stage, iteration: 0, policy, suite: suite.suite, ...planned, evaluation: true }],
-    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
-  })
+  let infra = 0
+  if (collected !== true) {
+    if (publish) await publishing.publishPolicy({ run, policy })
+    const counts = await runChild(rollout, {
+      workflowId: workflowIds.rollout(workflowIds.train(run), stage, 0),
+      args: [{ run, stage, iteration: 0, policy, suite: suite.suite, ...planned, evaluation: true }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
+    })
+    infra = counts.infra
+  }
   const { score: result, evaluation } = await artifacts.summarizeEvaluation({
     run,
     name,
@@ -86,7 +107,7 @@ async function score({ plan, name, policy, suite: which = 'heldOut' }: EvaluateC
   })
   upsertSearchAttributes([{ key: attributes.resolvedRate, value: result.passAt1 }])
   setCurrentDetails(
-    `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${counts.infra}) · ${policy.version}`,
+    `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${infra}) · ${policy.version}`,
   )
   log.info('evaluation done', { name, passAt1: result.passAt1, sem: result.sem, tasks: result.tasks })
   return { ...result, run, evaluation }

@@ -55,7 +55,7 @@ async function prepare(
   progress: RootProgress,
 ): Promise<{ plan: ResolvedRun; suite: PreparedSuite; from: number; refused: number }> {
   const recipe = input.recipe ?? 'demo'
-  const plan = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
+  const { plan } = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
   progress.enter('preparing the suite', plan.run)
   const suite = await slowControl.prepareSuite({ run: plan.run, which: input.which ?? 'heldOut' })
   return { plan, suite, from: 0, refused: 0 }

@@ -1,11 +1,4 @@
-import {
-  continueAsNew,
-  executeChild,
-  ParentClosePolicy,
-  setCurrentDetails,
-  setHandler,
-  workflowInfo,
-} from '@temporalio/workflow'
+import { continueAsNew, ParentClosePolicy, setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type {
   GatePartResult,
@@ -16,6 +9,7 @@ import type {
 } from '../contracts/workflows.types.ts'
 import { control, gating, slowControl } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { blockersQuery } from './run-control.ts'
 import { sideBySide } from './side-by-side.ts'
 
@@ -119,7 +113,7 @@ async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Prom
     const from = next
     const to = Math.min(from + PART, suite.tasks)
     next = to
-    const counted = await executeChild(gateTasks, {
+    const counted = await runChild(gateTasks, {
       workflowId: workflowIds.gatePart(workflowInfo().workflowId, from / PART),
       args: [{ plan, suite, from, part: { to, share } }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
@@ -152,7 +146,7 @@ async function gateTask(plan: ResolvedRun, suite: PreparedSuite, index: number):
 
 /** Gates one suite as a child under the caller, which goes on only where a task is left to play. */
 export async function gateAsChild({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<void> {
-  const closed = await executeChild(gateTasks, {
+  const closed = await runChild(gateTasks, {
     workflowId: workflowIds.gate(workflowIds.train(plan.run), suite.name),
     args: [{ plan, suite }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,

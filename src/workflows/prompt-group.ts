@@ -1,7 +1,8 @@
-import { executeChild, ParentClosePolicy, workflowInfo } from '@temporalio/workflow'
+import { ParentClosePolicy, workflowInfo } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../contracts/workflows.types.ts'
 import { withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
 import { sideBySide } from './side-by-side.ts'
@@ -50,7 +51,7 @@ function isValid(result: EpisodeResult): boolean {
 function startEpisode(input: PromptGroupInput, index: number): Promise<EpisodeResult> {
   const { run, stage, iteration, policy, suite, taskId, evaluation } = input
   const args = { run, stage, iteration, policy, suite, taskId, index, evaluation }
-  return executeChild(episode, {
+  return runChild(episode, {
     workflowId: workflowIds.episode(workflowInfo().workflowId, index),
     args: [args],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,

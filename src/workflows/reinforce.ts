@@ -2,7 +2,6 @@ import {
   allHandlersFinished,
   condition,
   continueAsNew,
-  executeChild,
   log,
   ParentClosePolicy,
   setCurrentDetails,
@@ -10,13 +9,14 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
-import type { BuiltBatch, PlannedIteration } from '../contracts/activities.types.ts'
+import type { BuiltBatch } from '../contracts/activities.types.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { ReinforceInput, TrainingStageResult } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
 import { controlSignal, holdForAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
@@ -27,7 +27,7 @@ const ITERATIONS_PER_EXECUTION = 25
 /**
  * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one
  * `rollout` an iteration, `evaluate` every n. Continues as new every 25 iterations, when no child is open and every message
- * was handled. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
+ * was handled. Begins at the first iteration that the records do not have. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
  * A training job with an alarm pauses the stage and, through it, the run. Where the recipe says so, evaluations that have stopped
  * to gain end the stage.
  */
@@ -42,6 +42,8 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
   })
   let policy = input.policy
   let iteration = input.iteration ?? 1
+  /** The policy was found in records: whoever samples with it publishes it first. */
+  let unpublished = input.unpublished ?? false
   try {
     for (; iteration <= lastIteration(stage.maxIterations, steering); iteration++) {
       if (isTimeForNewExecution(iteration, input.iteration ?? 1)) {
@@ -50,23 +52,29 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
           ...input,
           policy,
           iteration,
+          ...(unpublished ? { unpublished } : {}),
           paused: steering.paused,
           stopAfter: steering.stopAfterIteration,
         })
       }
       await whilePaused(steering)
       openRollout = workflowIds.rollout(workflowIds.train(input.plan.run), stage.name, iteration)
-      policy = await iterate({ input, stage: stage.name, iteration, policy, steering, rolloutId: openRollout })
+      const step = { input, stage: stage.name, iteration, policy, unpublished, steering, rolloutId: openRollout }
+      ;({ policy, unpublished } = await iterate(step))
       openRollout = null
-      const isEvaluated = await evaluateOnTheWay(input, stage.name, iteration, policy)
+      const isEvaluated = await evaluateOnTheWay({ input, stage: stage.name, iteration, policy, unpublished })
       if (isEvaluated && stage.plateau === true && (await hasPlateaued(input, stage.name, iteration))) {
-        return { policy, iterations: iteration }
+        return resultOf({ policy, iterations: iteration, unpublished })
       }
     }
-    return { policy, iterations: iteration - 1 }
+    return resultOf({ policy, iterations: iteration - 1, unpublished })
   } catch (error) {
     throw withCode(error)
   }
+}
+
+function resultOf({ policy, iterations, unpublished }: Trained & { iterations: number }): TrainingStageResult {
+  return { policy, iterations, ...(unpublished ? { unpublished } : {}) }
 }
 
 function lastIteration(maxIterations: number, { stopAfterIteration }: RunControl): number {
@@ -77,34 +85,53 @@ function isTimeForNewExecution(iteration: number, first: number): boolean {
   return iteration > first && (iteration - first >= ITERATIONS_PER_EXECUTION || workflowInfo().continueAsNewSuggested)
 }
 
-async function iterate(step: {
+interface Trained {
+  policy: PolicyRef
+  unpublished: boolean
+}
+
+interface Step extends Trained {
   input: ReinforceInput
   stage: string
   iteration: number
-  policy: PolicyRef
-  steering: RunControl
-  rolloutId: string
-}): Promise<PolicyRef> {
+}
+
+async function iterate(step: Step & { steering: RunControl; rolloutId: string }): Promise<Trained> {
   const { input, stage, iteration, policy, steering } = step
   const { run } = input.plan
   const { suite } = input
   const place = { run, stage, iteration }
   upsertSearchAttributes(stageAttributes({ ...place, policy: policy.version, evaluation: false }))
-  const planned: PlannedIteration = await control.planIteration({ ...place, suite, kind: 'reinforce' })
-
-  await executeChild(rollout, {
-    workflowId: step.rolloutId,
-    args: [{ ...place, policy, suite, ...planned, evaluation: false, paused: steering.paused }],
-    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    staticSummary: `${stage} · iteration ${iteration} · ${planned.tasks} × ${planned.groupSize} · ${policy.version}`,
+  const {
+    collected,
+    finished,
+    evaluated: _,
+    ...planned
+  } = await control.planIteration({
+    ...place,
+    suite,
+    kind: 'reinforce',
   })
+  if (finished !== undefined) {
+    log.info('iteration taken from records', { stage, iteration, policy: finished.policy?.version ?? policy.version })
+    return finished.policy === null ? step : { policy: finished.policy, unpublished: true }
+  }
+  if (collected !== true) {
+    if (step.unpublished) await publishing.publishPolicy({ run, policy })
+    await runChild(rollout, {
+      workflowId: step.rolloutId,
+      args: [{ ...place, policy, suite, ...planned, evaluation: false, paused: steering.paused }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${stage} · iteration ${iteration} · ${planned.tasks} × ${planned.groupSize} · ${policy.version}`,
+    })
+  }
   const built = await artifacts.buildBatch({ ...place, kind: 'reinforce', policy, suite })
   setCurrentDetails(describe(stage, iteration, policy, built))
   const batch = built.batches[0]
   if (batch === undefined) {
     // Every group equal: no gradient. The paper keeps the number of problems fixed and lets the steps vary, down to none.
     log.warn('no group with a spread: the iteration trains nothing', { stage, iteration })
-    return policy
+    return { policy, unpublished: step.unpublished && collected === true }
   }
   const summary = `${stage} · iteration ${iteration} · ${built.trajectories} trajectories`
   const job = await training.runTrainingJob.executeWithOptions({ summary }, [
@@ -112,21 +139,16 @@ async function iterate(step: {
   ])
   await publishing.publishPolicy({ run, policy: job.policy })
   if (job.hold !== undefined) await holdForAlarm(steering, { stage, iteration, why: job.hold })
-  return job.policy
+  return { policy: job.policy, unpublished: false }
 }
 
-async function evaluateOnTheWay(
-  input: ReinforceInput,
-  stage: string,
-  iteration: number,
-  policy: PolicyRef,
-): Promise<boolean> {
+async function evaluateOnTheWay({ input, stage, iteration, policy, unpublished }: Step): Promise<boolean> {
   const every = input.plan.evaluateEvery
   if (every === null || iteration % every !== 0) return false
   const name = `${stage}-${String(iteration).padStart(4, '0')}`
-  await executeChild(evaluate, {
+  await runChild(evaluate, {
     workflowId: workflowIds.evaluate(workflowIds.train(input.plan.run), name),
-    args: [{ child: { plan: input.plan, name, policy } }],
+    args: [{ child: { plan: input.plan, name, policy, ...(unpublished ? { publish: unpublished } : {}) } }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
     staticSummary: `${name} · ${policy.version}`,
   })

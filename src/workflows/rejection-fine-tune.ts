@@ -1,8 +1,9 @@
-import { executeChild, ParentClosePolicy, setCurrentDetails, setHandler } from '@temporalio/workflow'
+import { ParentClosePolicy, setCurrentDetails, setHandler } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { RejectionFineTuneInput, TrainingStageResult } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
 import { controlSignal, holdForAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 
@@ -22,14 +23,30 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     await passOn(rolloutId, steering)
   })
   try {
-    const planned = await control.planIteration({ run, stage: STAGE, iteration: 0, suite, kind: 'rft' })
-    const place = { run, stage: STAGE, iteration: 0 }
-    await executeChild(rollout, {
-      workflowId: rolloutId,
-      args: [{ ...place, policy: input.policy, suite, ...planned, evaluation: false, paused: steering.paused }],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
+    const {
+      collected,
+      finished,
+      evaluated: _,
+      ...planned
+    } = await control.planIteration({
+      run,
+      stage: STAGE,
+      iteration: 0,
+      suite,
+      kind: 'rft',
     })
+    if (finished !== undefined) {
+      return { policy: finished.policy ?? input.policy, iterations: 0, unpublished: true }
+    }
+    const place = { run, stage: STAGE, iteration: 0 }
+    if (collected !== true) {
+      await runChild(rollout, {
+        workflowId: rolloutId,
+        args: [{ ...place, policy: input.policy, suite, ...planned, evaluation: false, paused: steering.paused }],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
+      })
+    }
     const built = await artifacts.buildBatch({ ...place, kind: 'rft', policy: input.policy, suite })
     setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept, ${built.batches.length} training jobs`)
 

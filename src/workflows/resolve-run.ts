@@ -1,6 +1,6 @@
 import { upsertMemo, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
 import type { ResolveRecipeInput, RunKind } from '../contracts/activities.types.ts'
-import type { ResolvedRun } from '../contracts/workflows.types.ts'
+import type { RecalledRun, ResolvedRun } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
 import { attributes } from './search-attributes.ts'
 
@@ -13,10 +13,16 @@ export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstEx
 /** Of a root's input what says which recipe it follows; the rest of the input is the root's own. */
 type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'>
 
+export interface RunToPlay {
+  plan: ResolvedRun
+  /** What earlier executions of the run have finished; null for its first. */
+  recalled: RecalledRun | null
+}
+
 /** Resolves the recipe of a root: its first activity. The run's name becomes its memo and search attribute. */
-export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise<ResolvedRun> {
+export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise<RunToPlay> {
   const { recipe, recipeText, overrides, run } = request
-  const plan = await control.resolveRecipe({
+  const { recalled = null, ...plan } = await control.resolveRecipe({
     recipe,
     ...(recipeText === undefined ? {} : { recipeText }),
     ...(overrides === undefined ? {} : { overrides }),
@@ -26,5 +32,5 @@ export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise
   })
   upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
   upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
-  return plan
+  return { plan, recalled }
 }

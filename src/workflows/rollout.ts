@@ -1,16 +1,10 @@
-import {
-  continueAsNew,
-  executeChild,
-  ParentClosePolicy,
-  setCurrentDetails,
-  setHandler,
-  workflowInfo,
-} from '@temporalio/workflow'
+import { continueAsNew, ParentClosePolicy, setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow'
 import { isFailureCode } from '../contracts/failure-codes.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
@@ -101,7 +95,7 @@ class TaskCursor {
 function playGroup(input: RolloutInput, taskId: string): Promise<PromptGroupResult> {
   const { run, stage, iteration, suite, groupSize, maxReplacements, evaluation } = input
   const policy = input.policy.version
-  return executeChild(promptGroup, {
+  return runChild(promptGroup, {
     workflowId: workflowIds.group(workflowInfo().workflowId, taskId),
     args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements, evaluation }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,

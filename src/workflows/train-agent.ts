@@ -3,7 +3,6 @@ import {
   ApplicationFailure,
   CancellationScope,
   condition,
-  executeChild,
   ParentClosePolicy,
   patched,
   setHandler,
@@ -14,16 +13,19 @@ import { workflowIds } from '../contracts/workflow-ids.ts'
 import type {
   EvaluateChild,
   PreparedSuite,
+  RecalledRun,
   ResolvedRun,
   RunProgress,
   StageScore,
   TrainAgentInput,
   TrainAgentResult,
+  TrainingStageResult,
 } from '../contracts/workflows.types.ts'
 import { evaluationName, isOfFurtherSuite } from '../domain/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { withCode } from './failures.ts'
+import { runChild } from './run-child.ts'
 import { gateAsChild } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
@@ -41,16 +43,16 @@ import {
 
 /**
  * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
- * promote, report. `{"recipe": "demo"}` is a complete input. Children: `gateTasks`, `evaluate`, `rejectionFineTune`,
+ * promote, report. `{"recipe": "demo"}` is a complete input. What an earlier execution of the run has finished is taken from records. Children: `gateTasks`, `evaluate`, `rejectionFineTune`,
  * `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` are passed to the open stage; queries `progress`, `blockers`. About 100
  * events, so it never continues as new. On cancel the open stage is cancelled and policy leases are given back.
  */
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
   const job = new TrainingRun()
   try {
-    const plan = await resolveRun('train', { ...input, recipe: input.recipe ?? 'demo' })
+    const { plan, recalled } = await resolveRun('train', { ...input, recipe: input.recipe ?? 'demo' })
     try {
-      return await job.play(plan)
+      return await job.play(plan, recalled)
     } finally {
       await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))
     }
@@ -77,6 +79,9 @@ class TrainingRun {
     details: (run) => this.#details(run),
   })
   #openStage: string | null = null
+  #recalled: RecalledRun | null = null
+  /** The version that was published last in this execution. */
+  #published: string | null = null
   /** Seconds by phase; a phase entered twice adds up. */
   readonly #durations: Record<string, number> = {}
   #timer: { name: string; since: number } = { name: 'resolve', since: Date.now() }
@@ -98,14 +103,14 @@ class TrainingRun {
     this.#board.fail(withCode(error).message)
   }
 
-  async play(plan: ResolvedRun): Promise<TrainAgentResult> {
+  async play(plan: ResolvedRun, recalled: RecalledRun | null): Promise<TrainAgentResult> {
+    this.#recalled = recalled
     this.#board.name(plan.run)
     const { heldOut, train } = await this.#prepareAll(plan)
 
     this.#time('publish')
     this.#board.enter('publishing the base policy')
     let policy = await control.resolvePolicy({ run: plan.run, policy: 'base' })
-    await publishing.publishPolicy({ run: plan.run, policy })
     await this.#evaluate(plan, 'base', policy)
 
     if (plan.rft && train !== null) {
@@ -152,6 +157,7 @@ class TrainingRun {
 
   async #gate(plan: ResolvedRun, suite: PreparedSuite): Promise<PreparedSuite> {
     this.#time('gate')
+    if (suite.gated === true) return suite
     this.#board.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
     await gateAsChild({ plan, suite })
     return suite
@@ -167,9 +173,15 @@ class TrainingRun {
 
   async #evaluateOn(child: EvaluateChild): Promise<void> {
     const { plan, name, policy, suite } = child
+    const recorded = this.#recalled?.scores.find((score) => score.name === name)
+    if (recorded !== undefined) {
+      this.#scores.push(recorded)
+      return this.#board.show()
+    }
+    await this.#publish(plan, policy)
     this.#time(`evaluate ${name}`)
     await this.#hold(`evaluating ${name} (${policy.version})`)
-    const result = await executeChild(evaluate, {
+    const result = await runChild(evaluate, {
       workflowId: workflowIds.evaluate(workflowIds.train(plan.run), name),
       args: [{ child }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
@@ -181,35 +193,58 @@ class TrainingRun {
   }
 
   async #fineTune(plan: ResolvedRun, suite: PreparedSuite, policy: PolicyRef): Promise<PolicyRef> {
+    if (this.#recalled?.rft !== undefined) return this.#recalled.rft
+    await this.#publish(plan, policy)
     this.#time('rft')
     await this.#hold('rejection fine-tuning')
     const workflowId = workflowIds.rft(workflowIds.train(plan.run))
     const result = await this.#whileOpen(workflowId, () =>
-      executeChild(rejectionFineTune, {
+      runChild(rejectionFineTune, {
         workflowId,
         args: [{ plan, policy, suite: suite.suite, paused: this.#steering.paused }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${plan.summary} · rft`,
       }),
     )
-    return result.policy
+    return this.#ended(result)
   }
 
   async #reinforce(plan: ResolvedRun, suite: PreparedSuite, stageIndex: number, policy: PolicyRef): Promise<PolicyRef> {
     const stage = plan.stages[stageIndex]?.name ?? String(stageIndex)
+    const recalled = this.#recalled?.stages.find(({ name }) => name === stage)
+    if (recalled?.isDone === true) return recalled.policy
+    // Not published here: where the next unfinished iteration has trained already, no episode needs this one.
+    const begin =
+      recalled === undefined
+        ? { policy }
+        : { policy: recalled.policy, iteration: recalled.iteration, unpublished: true as const }
+    if (recalled === undefined) await this.#publish(plan, policy)
     this.#time(stage)
     await this.#hold(`reinforcing, ${stage}`)
     const workflowId = workflowIds.reinforce(workflowIds.train(plan.run), stage)
     const { paused, stopAfterIteration } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
-      executeChild(reinforce, {
+      runChild(reinforce, {
         workflowId,
-        args: [{ plan, stageIndex, policy, suite: suite.suite, paused, stopAfter: stopAfterIteration }],
+        args: [{ plan, stageIndex, ...begin, suite: suite.suite, paused, stopAfter: stopAfterIteration }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${plan.summary} · ${stage}`,
       }),
     )
-    return result.policy
+    return this.#ended(result)
+  }
+
+  /** Before the first episode that needs it, and never for what is taken from records. */
+  async #publish({ run }: ResolvedRun, policy: PolicyRef): Promise<void> {
+    if (this.#published === policy.version) return
+    this.#board.enter(`publishing ${policy.version}`)
+    await publishing.publishPolicy({ run, policy })
+    this.#published = policy.version
+  }
+
+  #ended({ policy, unpublished }: TrainingStageResult): PolicyRef {
+    this.#published = unpublished === true ? null : policy.version
+    return policy
   }
 
   async #finish(plan: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {

@@ -48,14 +48,15 @@ test('the same placement is opened again, by the same and by another host: the c
   const first = await fixture.host.open(fixture.openInput(), never)
   await createPlayer(fixture.host, first).play(
     'echo here > /tmp/mark; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x',
-    { turn: 40, token: 'mark' },
+    { turn: 91, token: 'mark', after: { turn: 90, token: 'loopback' } },
   )
   const again = await fixture.host.open(fixture.openInput(), never)
   const other = createDockerSandboxHost({ engine: fixture.engine, hostId: 'test-host', hostQueue: 'sandbox.test' })
   try {
     const foreign = await other.open(fixture.openInput(), never)
     assert.deepEqual([again, foreign], [first, first])
-    assert.equal((await createPlayer(other, foreign).play('cat /tmp/mark', { turn: 41, token: 'read' })).text, 'here\n')
+    const request = { turn: 92, token: 'read', after: { turn: 91, token: 'mark' } }
+    assert.equal((await createPlayer(other, foreign).play('cat /tmp/mark', request)).text, 'here\n')
   } finally {
     other.dispose()
   }

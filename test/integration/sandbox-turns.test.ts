@@ -112,6 +112,10 @@ test('the supervisor of a claimed turn is killed: asking again says that the tur
   await look("kill -9 $(awk '{print $4}' /proc/$(cat /tmp/victim)/stat) && kill -9 $(cat /tmp/victim)")
   await assert.rejects(running, (error) => codeOf(error) === 'Sandbox.Lost')
   await assert.rejects(fixture.host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.Lost')
+  // What a turn left that ended half-way is no world to go on in.
+  await assert.rejects(player.play('echo on', { fence: 5 }), (error) => codeOf(error) === 'Sandbox.Behind')
+  sandbox = await fixture.host.open(fixture.openInput({ placement: 9 }), never)
+  player = createPlayer(fixture.host, sandbox)
 })
 
 test('a command that ignores TERM and its child run past the deadline: both are gone when the answer comes', async () => {
@@ -211,7 +215,7 @@ test('the runner is killed from inside: the turn still has one result', async ()
 
 test('the container is killed in the middle of a turn: Sandbox.Lost', async () => {
   const doomed = await fixture.host.open(fixture.openInput({ placement: 2 }), never)
-  const running = fixture.host.runTurn(doomed, { ...player.next('sleep 30'), turn: 0 }, never)
+  const running = fixture.host.runTurn(doomed, { ...player.next('sleep 30'), turn: 0, after: null }, never)
   running.catch(() => undefined)
   await sleep(300)
   await fixture.engine.docker.getContainer(doomed.name).kill()

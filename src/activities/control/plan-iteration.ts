@@ -10,6 +10,7 @@ import { isOnTheWay } from '../../domain/evaluation-names.ts'
 import { onlyQuick } from '../../domain/quick-tasks.ts'
 import { sha256Hex } from '../hash.ts'
 import { readOrThrow } from '../stored-tasks.ts'
+import { finishedTraining, isCollected, recallEvaluation } from './recall-run.ts'
 import { stagePool } from './stage-pool.ts'
 
 export interface IterationPlan {
@@ -48,6 +49,7 @@ export async function planIteration(
   const plan: IterationPlan = { schema: 'longhaul.plan/1', run, stage, iteration, suite, groupSize, taskIds }
   const ref = await store.putRecord(runKeys.plan(run, stage, iteration), plan)
   return {
+    ...(await alreadyDone(store, input)),
     plan: ref,
     tasks: taskIds.length,
     groupSize,
@@ -72,6 +74,21 @@ async function withoutOverlap(
     message: 'Expected a training task that passed its gate and is not evaluated too, but every one of them is',
     details: { admitted: admitted.length, record: runKeys.overlap(run) },
   })
+}
+
+/** What an earlier execution of the run has finished of the iteration. */
+async function alreadyDone(
+  store: ArtifactStore,
+  { run, stage, iteration, kind }: PlanIterationInput,
+): Promise<Pick<PlannedIteration, 'collected' | 'finished' | 'evaluated'>> {
+  const place = { run, stage, iteration }
+  if (!(await isCollected(store, place))) return {}
+  if (kind === 'evaluate') {
+    const evaluated = await recallEvaluation(store, { run, name: stage.slice('eval-'.length) })
+    return { collected: true, ...(evaluated === null ? {} : { evaluated }) }
+  }
+  const finished = await finishedTraining(store, place)
+  return { collected: true, ...(finished === null ? {} : { finished }) }
 }
 
 function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly string[]): string[] {

@@ -1,6 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { policyKeys } from '../../contracts/keys.ts'
+import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { ModelRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
@@ -18,6 +18,20 @@ export interface Promotion {
 
 /** @throws LonghaulError `Config.*` */
 export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
+
+/**
+ * What a name stands for in a run, decided once: a run that is started again a week later goes on with the policy that it began with,
+ * whatever has been promoted since.
+ */
+export async function resolveForRun(
+  deps: Parameters<typeof resolvePolicy>[0],
+  { run, policy }: { run: string; policy: string },
+): Promise<PolicyRef> {
+  const key = runKeys.policy(run, policy)
+  const stored = await deps.store.readRecord<PolicyRef>(key)
+  if (stored !== null) return stored
+  return (await deps.store.claimRecord<PolicyRef>(key, await resolvePolicy(deps, policy))).record
+}
 
 /** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
 export async function resolvePolicy(

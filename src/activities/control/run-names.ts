@@ -29,7 +29,7 @@ export async function allocateRun(store: ArtifactStore, input: AllocateRunInput)
   const wished = wishedName(input)
   if (wished !== null) {
     const { record, won } = await claim(store, input, wished)
-    if (won || isOurs(record, input)) return record
+    if (won || isOurs(record, input) || isStartedAgain(record, input)) return record
   }
   const prefix = `${input.recipe}-${input.date}`
   for (let number = 0; number < MAX_NAMES_A_DAY; number++) {
@@ -86,6 +86,11 @@ function claim(
 /** A repeated attempt of the same execution finds its own claim. */
 function isOurs(record: RunClaim, { workflowId, firstExecutionRunId }: AllocateRunInput): boolean {
   return record.workflowId === workflowId && record.firstExecutionRunId === firstExecutionRunId
+}
+
+/** A workflow of the same id and recipe: the execution that made the run has ended, and this one continues it. */
+function isStartedAgain(record: RunClaim, { workflowId, recipeHash, kind }: AllocateRunInput): boolean {
+  return record.workflowId === workflowId && record.recipeHash === recipeHash && record.kind === kind
 }
 
 /** 0 → a, 25 → z, 26 → aa. */

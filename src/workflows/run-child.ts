@@ -1,0 +1,36 @@
+import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common'
+import { type ChildWorkflowOptions, executeChild, log, sleep } from '@temporalio/workflow'
+import { failRun } from './failures.ts'
+
+/**
+ * A child of a terminated parent is cancelled, not gone: it closes its sandboxes and writes what became of its episodes first, which
+ * takes as long as the commands that run there (HOST: 25 minutes) and, without a worker, until one is back.
+ */
+const CLOSING_WAIT_MS = 60 * 60_000
+const LOOK_EVERY_MS = 5_000
+
+/**
+ * Starts a child and waits for its result. Where an execution of an earlier parent still holds the id, it is waited for: two executions
+ * of one id would play the same episodes side by side.
+ */
+export async function runChild<Input, Result>(
+  workflow: (input: Input) => Promise<Result>,
+  options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },
+): Promise<Result> {
+  const { workflowId } = options
+  for (let waitedMs = 0; ; waitedMs += LOOK_EVERY_MS) {
+    try {
+      return await executeChild(workflow, options)
+    } catch (error) {
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
+      if (waitedMs >= CLOSING_WAIT_MS) {
+        throw failRun(
+          'Run.StillClosing',
+          `Expected the earlier execution of ${workflowId} to close within an hour. See what it waits for, or terminate it: temporal workflow terminate --workflow-id ${workflowId}`,
+        )
+      }
+      if (waitedMs === 0) log.warn('an earlier execution is still closing, waiting for it', { workflowId })
+      await sleep(LOOK_EVERY_MS, { summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200) })
+    }
+  }
+}
