@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from job_files import JobFiles, make_config, make_draft, make_job, score_rows
 from safetensors.numpy import load_file
 
@@ -29,7 +31,7 @@ def metrics(job: JobFiles) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
-    """A DAPO job of two mini-batches and two epochs that nobody disturbed."""
+    """A DAPO job of two mini-batches and two epochs without a disturbance."""
     job = make_job(tmp_path_factory.mktemp("finished"), policy, make_draft(policy, stage="dapo"), make_config("dapo"))
     assert step(job.write(), dry_run=False) == 0
     return job
@@ -46,6 +48,44 @@ def test_committed_job_leaves_sealed_outputs_and_a_report(finished: JobFiles, po
     assert (finished.policy / "tokenizer.json").read_bytes() == (policy / "tokenizer.json").read_bytes()
     assert not (finished.job_dir / "inner").exists()
     assert [event["event"] for event in finished.events()].count("opt_step") == 4
+
+
+def test_manifest_counts_the_updates_and_names_the_state_they_made(
+    tmp_path: Path, policy: Path, finished: JobFiles
+) -> None:
+    """The hash is of weights and moments alone, so that a job of another run with another key can be held against it."""
+    found = open_sealed(finished.checkpoint).manifest
+    assert (found["global_step"], found["optimizer_updates"]) == (4, 4)
+    total = hashlib.sha256()
+    state = load_file(finished.checkpoint / "state.safetensors")
+    assert "rng.cpu" in state
+    for name in sorted(name for name in state if name != "rng.cpu"):
+        total.update(f"{name} torch.float32 {list(state[name].shape)}\n".encode() + state[name].tobytes())
+    assert found["state_sha256"] == total.hexdigest()
+    draft = make_draft(policy, stage="dapo")
+    draft.manifest["run_id"] = "another"
+    again = make_job(tmp_path, policy, draft, make_config("dapo"))
+    assert step(again.write(), dry_run=False) == 0
+    other = open_sealed(again.checkpoint).manifest
+    assert other["key"] != found["key"]
+    assert other["state_sha256"] == found["state_sha256"]
+
+
+def test_an_update_that_is_applied_twice_ends_the_job(tmp_path: Path, policy: Path) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        real = torch.optim.AdamW.step
+        calls = []
+
+        def once_too_often(self: Any) -> None:
+            calls.append(real(self))
+            if len(calls) == 2:
+                real(self)
+
+        monkeypatch.setattr(torch.optim.AdamW, "step", once_too_often)
+        assert step(job.write(), dry_run=False) == 70
+    assert job.exit_report()["message"] == "Expected 4 optimizer updates at the end, found 5"
+    assert not job.checkpoint.exists()
 
 
 def test_first_step_starts_from_ratio_one_and_later_ones_move(finished: JobFiles) -> None:

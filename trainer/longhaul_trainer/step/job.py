@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor
 from longhaul_trainer import VERSION
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.config import Config
-from longhaul_trainer.directory import Sealed, fsync_path, json_bytes, sha256_file
-from longhaul_trainer.failures import INPUT_UNUSABLE, STOPPED, JobError
+from longhaul_trainer.directory import Sealed, fsync_path, json_bytes, sha256_bytes, sha256_file
+from longhaul_trainer.failures import INPUT_UNUSABLE, INTERNAL, STOPPED, JobError
 from longhaul_trainer.hf_model import UnsupportedModel
 from longhaul_trainer.lora import Lora, merge_adapters
 from longhaul_trainer.parallel.ranks import Ranks
@@ -89,6 +89,8 @@ class Job:
         self.saved = 0
         # Of what this rank wrote last.
         self.shard_sha256 = ""
+        # Updates that the input's optimizer had made when this job took it over.
+        self.carried_updates = 0
         self.began = time.monotonic()
         self.facts = {
             "key": spec.key,
@@ -121,6 +123,7 @@ class Job:
         optimizer = build_optimizer(model, self.config, host=self.spec.execution.offloads_optimizer)
         if self.config.optimizer_init == "carry":
             load_optimizer(self.given.sealed.path, model=model, optimizer=optimizer)
+            self.carried_updates = read_trainer_state(self.given.sealed.path)["optimizer_updates"]
         torch.manual_seed(self.config.seed + self.spec.global_step)
         trainer = Trainer(
             scorer=scorer,
@@ -157,7 +160,7 @@ class Job:
             if error.code == STOPPED:
                 self._save_before_leaving(model, optimizer, state, trainer.total_steps)
             raise
-        return self._save(self.spec.checkpoint_path, "checkpoint", model, optimizer, state, event="committed"), scorer
+        return self._save_final(model, optimizer, state), scorer
 
     def _adopt(self, directory: Path) -> Sealed | None:
         return self.ranks.first(lambda: adopt(directory, key=self.spec.key))
@@ -295,16 +298,38 @@ class Job:
                 self._save_inner(model, optimizer, state)
                 self._finish_inner()
 
-    def _save(self, path: Path, kind: str, model: Any, optimizer: Any, state: TrainerState, *, event: str) -> Sealed:
+    def _save_final(self, model: Any, optimizer: Any, state: TrainerState) -> Sealed:
+        """Its manifest says how often the optimizer has stepped and what weights and moments came of it.
+
+        Raises JobError 70 where the optimizer counts other updates than this job made: one was lost or applied twice.
+        """
         snapshot = self._snapshot(model, optimizer, state)
+        expected = self.carried_updates + state.done
+        if snapshot.updates != expected:
+            raise JobError(INTERNAL, f"Expected {expected} optimizer updates at the end, found {snapshot.updates}")
         if self.ranks.world > 1:
             self._write_shard(snapshot)
-        return self._commit_state(path, kind, snapshot, state, event=event)
+        # In rank order; of one rank the hash of its own, so that it can be told from the shard alone.
+        parts = self.ranks.gather(snapshot.sha256())
+        state_sha256 = parts[0] if len(parts) == 1 else sha256_bytes("\n".join(parts).encode())
+        facts = {"optimizer_updates": snapshot.updates, "state_sha256": state_sha256}
+        return self._commit_state(
+            self.spec.checkpoint_path, "checkpoint", snapshot, state, event="committed", facts=facts
+        )
 
     def _snapshot(self, model: Any, optimizer: Any, state: TrainerState) -> Snapshot:
         return take_snapshot(model=model, optimizer=optimizer, state=state, facts=self.facts)
 
-    def _commit_state(self, path: Path, kind: str, snapshot: Snapshot, state: TrainerState, *, event: str) -> Sealed:
+    def _commit_state(
+        self,
+        path: Path,
+        kind: str,
+        snapshot: Snapshot,
+        state: TrainerState,
+        *,
+        event: str,
+        facts: dict[str, Any] | None = None,
+    ) -> Sealed:
         shards = self._written_shards()
 
         def write(staging: Path) -> None:
@@ -316,7 +341,7 @@ class Job:
             copy_architecture(self.given.architecture, staging / HF)
 
         known = {shard.name: sha256 for shard, sha256 in shards.items()}
-        return self._commit(path, kind, write, known=known, global_step=state.global_step, event=event)
+        return self._commit(path, kind, write, known=known, global_step=state.global_step, event=event, **(facts or {}))
 
     def _shard_path(self) -> Path:
         """Ranks write side by side, outside the staging folder that the first one makes later."""

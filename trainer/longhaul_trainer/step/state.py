@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ STATE = "trainer_state.json"
 HF = "hf"
 METRICS = "metrics.jsonl"
 MOMENTS = ("exp_avg", "exp_avg_sq")
+RANDOM = "rng."
 
 
 @dataclass
@@ -71,6 +73,17 @@ class Snapshot:
 
     tensors: dict[str, torch.Tensor]
     files: dict[str, bytes]
+    # Updates that the optimizer itself has counted, over all jobs that carried it.
+    updates: int
+
+    def sha256(self) -> str:
+        """Of weights and moments alone: no random state, no name of a run, no layout of a file. By name, dtype, shape and bytes."""
+        total = hashlib.sha256()
+        for name in sorted(name for name in self.tensors if not name.startswith(RANDOM)):
+            tensor = self.tensors[name]
+            total.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+            total.update(tensor.view(torch.uint8).numpy().data)
+        return total.hexdigest()
 
     def write_shard(self, path: Path) -> None:
         save_file(self.tensors, path)
@@ -89,17 +102,18 @@ def take_snapshot(*, model: Any, optimizer: torch.optim.Optimizer, state: Traine
         if slots := optimizer.state.get(parameter):
             for moment in MOMENTS:
                 tensors[f"{moment}.{name}"] = _copy_of(slots[moment])
+    updates = max((int(slots["step"]) for slots in optimizer.state.values()), default=0)
     about = {
         "schema": SCHEMA,
         "global_step": state.global_step,
         "done": state.done,
-        "optimizer_updates": max((int(slots["step"]) for slots in optimizer.state.values()), default=0),
+        "optimizer_updates": updates,
         "alarms": state.alarms,
         **facts,
     }
     lines = [json.dumps(entry, sort_keys=True) for entry in state.metrics]
     metrics = "".join(f"{line}\n" for line in lines).encode()
-    return Snapshot(tensors=tensors, files={STATE: json_bytes(about), METRICS: metrics})
+    return Snapshot(tensors=tensors, files={STATE: json_bytes(about), METRICS: metrics}, updates=updates)
 
 
 def shard_name(ranks: Ranks) -> str:
