@@ -11,7 +11,7 @@ import torch
 from longhaul_trainer.config import Objective, Schedule
 from longhaul_trainer.objective.corrections import correct
 from longhaul_trainer.objective.losses import cross_entropy, dapo
-from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
+from longhaul_trainer.objective.metrics import LIMITS, Alarm, find_alarms, mismatch_metrics
 from longhaul_trainer.objective.schedule import learning_rate
 
 
@@ -83,6 +83,42 @@ def test_dapo_counts_where_a_clip_binds_by_ratio_and_sign() -> None:
     assert (stats.clip_low, stats.clip_high, stats.dual_clip) == (1, 1, 1)
 
 
+def stats_of(ratios: list[float], advantages: list[float], **changes: object) -> tuple[int, int, int]:
+    """Counts of low clip, high clip and dual clip."""
+    n = len(ratios)
+    _, stats = dapo(
+        torch.tensor(ratios, dtype=torch.float64).log(),
+        prox=torch.zeros(n, dtype=torch.float64),
+        advantages=torch.tensor(advantages, dtype=torch.float64),
+        weights=torch.ones(n, dtype=torch.float64),
+        n_tokens=n,
+        objective=objective(**changes),
+    )
+    return stats.clip_low, stats.clip_high, stats.dual_clip
+
+
+def test_a_token_without_advantage_or_on_a_bound_counts_as_clipped_nowhere() -> None:
+    assert stats_of([0.5, 2.0, 9.0], [0.0, 0.0, 0.0], dual_clip=3.0) == (0, 0, 0)
+    # Both bounds and the dual clip at the ratio itself: 1 is not below 1 - 0, not above 1 + 0 and not above 1.
+    assert stats_of([1.0, 1.0], [1.0, -1.0], clip_low=0.0, clip_high=0.0, dual_clip=1.0) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("gap", "ratio"), [(30.0, math.exp(20.0)), (-30.0, math.exp(-20.0))])
+def test_a_log_ratio_beyond_twenty_counts_as_twenty_and_moves_nothing(gap: float, ratio: float) -> None:
+    logp = torch.tensor([gap], dtype=torch.float64, requires_grad=True)
+    # A < 0 above, A > 0 below: the side on which the clip leaves the ratio alone.
+    advantage = torch.tensor([-1.0 if gap > 0 else 1.0], dtype=torch.float64)
+    ones = torch.ones(1, dtype=torch.float64)
+    loss, stats = dapo(
+        logp, prox=0 * ones, advantages=advantage, weights=ones, n_tokens=1, objective=objective(dual_clip=None)
+    )
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(-float(advantage) * ratio, rel=1e-12)
+    assert stats.ratios.tolist() == pytest.approx([ratio], rel=1e-12)
+    assert logp.grad is not None
+    assert logp.grad.tolist() == [0.0]
+
+
 def test_cross_entropy_divides_by_the_global_count() -> None:
     assert float(cross_entropy(torch.tensor([-1.0, -2.0]), n_tokens=6)) == pytest.approx(0.5)
 
@@ -108,6 +144,22 @@ def test_geo_mask_drops_whole_rows_by_their_mean() -> None:
     assert found.masked == pytest.approx(0.5)
 
 
+def test_bounds_of_both_masks_are_inclusive_and_shares_are_of_the_tokens() -> None:
+    # v = 0 gives ρ = 1 exactly, so a bound of 1 is met exactly.
+    v, rows = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.long)
+    for low, high in ((1.0, 5.0), (0.5, 1.0)):
+        for changes in (
+            {"correction": "icepop", "icepop_range": (low, high)},
+            {"seq_mask": "geo", "geo_range": (low, high)},
+        ):
+            found = correct(v, rows, objective(**changes))
+            assert (found.weights.tolist(), found.masked) == ([1.0], 0.0)
+    # One token of one: all of them.
+    found = correct(v, rows, objective(correction="icepop", icepop_range=(1.5, 5.0)))
+    assert (found.weights.tolist(), found.masked, found.capped) == ([0.0], 1.0, 0.0)
+    assert correct(v, rows, objective(correction="tis", tis_cap=0.5)).capped == 1.0
+
+
 def test_token_weights_of_a_long_row_stay_near_one() -> None:
     found = correct(torch.full((10_000,), 1e-3), torch.zeros(10_000, dtype=torch.long), objective(correction="tis"))
     assert float(found.weights.max()) == pytest.approx(1.001, abs=1e-5)
@@ -123,7 +175,38 @@ def test_mismatch_metrics_equal_their_definitions() -> None:
     assert found["chi2"] == pytest.approx(1.5)
     assert found["k3"] == pytest.approx((1 - math.log(2.0)) / 2)
     assert found["k1"] == pytest.approx(-math.log(2.0) / 2)
+    assert found["is_max"] == pytest.approx(2.0)
+    assert found["abs_dlogp_max"] == pytest.approx(math.log(2.0))
+    # Between the two sorted values 0 and ln 2, at 99 of 100 parts of the way.
+    assert found["abs_dlogp_p99"] == pytest.approx(0.99 * math.log(2.0))
     assert [alarm.metric for alarm in find_alarms(found)] == ["k1", "k3", "chi2"]
+
+
+def test_the_largest_difference_may_be_to_either_side() -> None:
+    found = mismatch_metrics(np.array([-1.0, 0.5], dtype=np.float32))
+    assert found["abs_dlogp_max"] == 1.0
+    assert found["k1"] == 0.25
+
+
+def test_figures_on_a_limit_raise_no_alarm_and_those_beyond_it_say_how_far() -> None:
+    # verl's guide: mean within a factor of two, effective sample size 30 %, deviation and χ² 1, KL 0.1. The others are ours.
+    assert LIMITS == {
+        "k1": (-0.1, 0.1),
+        "k3": (-0.1, 0.1),
+        "is_mean": (0.5, 2.0),
+        "ess": (0.3, 1.1),
+        "is_std": (0.0, 1.0),
+        "chi2": (-1.0, 1.0),
+        "tis_capped": (0.0, 0.1),
+        "masked_frac": (0.0, 0.3),
+        "dropped_nonfinite": (0.0, 0.01),
+    }
+    for side in (0, 1):
+        assert find_alarms({name: bounds[side] for name, bounds in LIMITS.items()}) == []
+    assert find_alarms({"ess": 0.25, "chi2": 1.5, "loss": 99.0}) == [
+        Alarm(metric="ess", value=0.25, limit="[0.3, 1.1]"),
+        Alarm(metric="chi2", value=1.5, limit="[-1, 1]"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +215,9 @@ def test_mismatch_metrics_equal_their_definitions() -> None:
         (0, "linear", 0.5),
         (1, "linear", 1.0),
         (2, "linear", 1.0),
+        # A quarter of the way: 1 - 0.9/4, and 0.1 + 0.9·(1 + cos 45°)/2.
+        (4, "linear", 0.775),
+        (4, "cosine", 0.868198),
         (6, "linear", 0.55),
         (10, "linear", 0.1),
         (99, "linear", 0.1),

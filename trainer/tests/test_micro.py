@@ -1,0 +1,54 @@
+"""Packing of rows into micro-batches and of micro-batches onto ranks, against cuts made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from longhaul_trainer.batch.micro import BALANCE, cut_micro_batches, share_out
+
+
+@pytest.mark.parametrize(
+    ("lengths", "max_tokens", "micros"),
+    [
+        ([], 10, []),
+        # Longest first, each into the first place where it fits; equal ones in file order.
+        ([5, 5], 10, [[0, 1]]),
+        ([5, 6], 10, [[1], [0]]),
+        ([3, 7, 3, 7], 10, [[1, 0], [3, 2]]),
+        ([4, 4, 4, 1, 1], 10, [[0, 1, 3, 4], [2]]),
+        # Exactly full, and one token too long for the rest.
+        ([6, 4, 5], 10, [[0, 1], [2]]),
+        ([6, 5, 4], 10, [[0, 2], [1]]),
+        # Longer than the limit: alone, and nothing joins it.
+        ([12, 1, 1], 10, [[0], [1, 2]]),
+        ([2, 2], 1, [[0], [1]]),
+    ],
+)
+def test_rows_are_packed_first_fit_longest_first(lengths: list[int], max_tokens: int, micros: list[list[int]]) -> None:
+    assert cut_micro_batches(lengths, max_tokens=max_tokens) == micros
+
+
+def test_a_row_costs_its_length_and_its_square_over_the_balance() -> None:
+    assert BALANCE == 100_000
+    # One row of 200,000 costs 200,000 + 400,000; two of 150,000 cost 2·(150,000 + 225,000) = 750,000; one of 250,000: 875,000.
+    lengths = [200_000, 150_000, 150_000, 250_000]
+    assert share_out([[0], [1, 2], [3]], lengths, ranks=1) == [[[3], [1, 2], [0]]]
+    # By length alone [1, 2] would be the costliest; by squares alone [0] would come before it, 4·10^10 to 4.5·10^10 not.
+    # Rows 0 and 1 tie at 100: the earlier first.
+    assert share_out([[0], [1], [2]], [100, 100, 101], ranks=1) == [[[2], [0], [1]]]
+
+
+def test_every_rank_gets_the_same_number_the_costliest_first_to_the_least_busy() -> None:
+    lengths = [8, 7, 6, 5, 4]
+    micros = [[0], [1], [2], [3], [4]]
+    # Two ranks, three places: 8 → 0, 7 → 1, 6 → 1 (7 < 8), 5 → 0; now 13 and 13, but for the squares: 89 against 85 hundred-thousandths, so 4 → 1.
+    shares = share_out(micros, lengths, ranks=2)
+    assert shares == [[[0], [3], ()], [[1], [2], [4]]]
+    # Equal ranks: the lower one first. A rank without work gets dummies.
+    assert share_out([[0]], [3], ranks=3) == [[[0]], [()], [()]]
+    assert share_out([[0], [1], [2]], [1, 1, 1], ranks=2) == [[[0], [2]], [[1], ()]]
+    # A full rank gets nothing more, however idle: one place each.
+    assert share_out([[0], [1]], [9, 1], ranks=2) == [[[0]], [[1]]]
+    # Three places hold all of four: 10 → 0, then 1, 1, 1 → 1 until it is full.
+    assert share_out([[0], [1], [2], [3]], [10, 1, 1, 1], ranks=2) == [[[0], [3]], [[1], [2]]]
+    assert share_out([], [], ranks=2) == [[], []]
