@@ -89,7 +89,7 @@ def write_manifest(
     """Hashes every file below `path` and writes MANIFEST.json last. Returns the hash of its bytes.
 
     `facts` must not depend on attempt, time or place: the same inputs then give the same manifest everywhere. `known` holds
-    hashes by name that whoever wrote the file has taken already.
+    hashes by name that the writer of the file has taken already.
     """
     sizes = {}
     for entry in content_files(path, unlisted):

@@ -12,7 +12,7 @@ MISSING: Any = object()
 
 
 class Fields:
-    """One JSON object being read. `finish()` refuses what nobody asked for: an ignored switch would be a silent no-op."""
+    """One JSON object being read. `finish()` refuses fields that no reader took: an ignored switch would be a silent no-op."""
 
     def __init__(self, value: Any, *, where: str, code: int) -> None:
         self.where = where

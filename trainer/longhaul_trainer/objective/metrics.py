@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Alarm:
-    """A figure outside its limit. The job ends normally; the pipeline holds the run until somebody looks."""
+    """A figure outside its limit. The job ends normally; the pipeline pauses the run until an operator resumes it."""
 
     metric: str
     value: float

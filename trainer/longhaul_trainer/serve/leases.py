@@ -30,7 +30,7 @@ class Loaded:
 
 
 def choose_eviction(versions: list[Loaded], *, holder: str | None, now: float) -> Loaded | None:
-    """The least recently used version that nobody else holds; None when every one is another holder's.
+    """The least recently used version that no other holder has; None when every one is another holder's.
 
     A holder never waits for itself: its own versions make room for its next one.
     """

@@ -106,7 +106,7 @@ def _attempt(
 
 
 def _missing(spec: JobSpec) -> str:
-    """Seconds: whom the other ranks lost is worth them, and whoever would start the next attempt waits as long anyway."""
+    """Takes seconds, to name the ranks that are gone; the next attempt has to wait for their end anyway."""
     world = spec.execution.ranks
     return f"{say_silent(find_silent(spec.job_dir / 'attempts' / str(spec.fence) / RANKS, world=world), world=world)}."
 

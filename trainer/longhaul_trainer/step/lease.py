@@ -1,4 +1,4 @@
-"""One writer per job: each attempt creates leases/<fence>.json, and whoever sees a higher one stops."""
+"""One writer per job: each attempt creates leases/<fence>.json, and an attempt that sees a higher one stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Lease:
         self._fence = fence
 
     def acquire(self) -> None:
-        """Raises JobError 76 when this fence, or a higher one, belongs to somebody else."""
+        """Raises JobError 76 when this fence, or a higher one, belongs to another process."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self.check()
         path = self._directory / f"{self._fence}.json"
@@ -30,7 +30,7 @@ class Lease:
         except FileExistsError:
             if _is_alive(_read(path)):
                 raise JobError(FENCED, f"Fence {self._fence} is held by a running process [{path}]") from None
-            # The same launch, started again after its process died: nobody else can hold this fence.
+            # The same launch, started again after its process died: no other process can hold this fence.
             path.write_bytes(json_bytes(_owner(self._fence)))
         else:
             with os.fdopen(descriptor, "wb") as file:

@@ -1,0 +1,299 @@
+"""Mutation testing of the code that decides what is trained: `objective/`, `batch/` and `step/`, by mutmut.
+
+    python trainer/mutate.py [--json OUT] [--scratch DIRECTORY] [--processes N] [PATH …]
+
+PATH is a folder or a file below `longhaul_trainer/`, such as `objective` or `batch/micro.py`; without one all three folders run.
+Each mutant is one small change of the code. It runs in a process forked from one that has imported torch, against the folder's
+tests in TESTS that reach the changed function, the quickest first, until one fails. A mutant that none of them sees survives.
+
+The interpreter must be the trainer's. What mutmut needs beside it is pinned in `requirements-mutate.lock` and installed once, into
+the user's cache. Everything happens in a copy of the tree: below `--scratch`, which is kept and whose killed mutants are not
+tried again, or in a temporary folder. Exit 1 where a folder's score is below LEAST_SCORE or a survivor is missing in the page that
+explains survivors, 2 where nothing could be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = "longhaul_trainer"
+LEAST_SCORE = 0.9
+LOCK = HERE / "requirements-mutate.lock"
+PAGE = HERE.parent / "docs" / "mutation-testing-python.md"
+# Quick tests in one process. The long ones (kill matrices, several ranks, real subprocesses) prove more and take minutes a mutant.
+# A mutant that survives runs all of its folder's tests, so each folder has its own.
+TESTS = {
+    "objective": ("test_objectives",),
+    "batch": ("test_batch_rules", "test_micro"),
+    "step": ("test_spec", "test_training_step", "test_step"),
+}
+# A mutant may take this many seconds more than its tests took, times the factor: enough on a machine that others use too.
+TIMEOUT_S, TIMEOUT_FACTOR = 3.0, 4.0
+DETECTED = ("killed", "timeout")
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """As a pytest plugin of the mutants' processes: the quickest test first, so that a slow one runs only where no other fails."""
+    from mutmut.state import state
+
+    durations = state().duration_by_test
+    items.sort(key=lambda item: durations.get(item.nodeid, 0.0))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Mutation testing of objective/, batch/ and step/", allow_abbrev=False)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="folders or files below longhaul_trainer/")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="where the result is written")
+    parser.add_argument("--scratch", type=Path, help="folder of the copy, kept; killed mutants are not tried again")
+    parser.add_argument("--processes", type=int, default=1, help="mutants at once (default 1)")
+    options = parser.parse_args()
+    patterns = [_pattern(path) for path in options.paths or TESTS]
+    packages = _install_mutmut()
+    sys.path.append(str(packages))
+    mutants, survivors = [], []
+    began = time.monotonic()
+    with _scratch(options.scratch) as scratch:
+        resumed = any(scratch.iterdir())
+        for folder in TESTS:
+            if chosen := [pattern for pattern in patterns if pattern.split("/")[1] == folder]:
+                found = _mutate(scratch / folder, folder, chosen, packages, options.processes)
+                if not found:
+                    print(f"Expected mutants of {folder} and tests that pass without them, see above", file=sys.stderr)
+                    return 2
+                mutants += found
+                survivors += _describe_survivors(scratch / folder, found)
+    result = _summarise(mutants, survivors, seconds=time.monotonic() - began, resumed=resumed)
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return _judge(result)
+
+
+def _pattern(path: str) -> str:
+    """Name below PACKAGE → glob of mutmut. Ends the process where there is no such place."""
+    name = path.removeprefix("trainer/").removeprefix(f"{PACKAGE}/").rstrip("/")
+    if name.split("/")[0] not in TESTS or not (HERE / PACKAGE / name).exists():
+        print(f"Expected PATH to be a folder or file below {', '.join(TESTS)}, got {path}", file=sys.stderr)
+        raise SystemExit(2)
+    return f"{PACKAGE}/{name}" if name.endswith(".py") else f"{PACKAGE}/{name}/*"
+
+
+def _install_mutmut() -> Path:
+    """Folder of the pinned packages, named by what they are for and by the lock; made where it is missing."""
+    try:
+        importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        print(f"Expected the trainer's environment (requirements.lock), got {sys.executable}", file=sys.stderr)
+        raise SystemExit(2) from None
+    version = ".".join(platform.python_version_tuple()[:2])
+    name = f"{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}-{version}"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "longhaul" / "mutmut" / name
+    if folder.exists():
+        return folder
+    print("installing mutmut (once)", file=sys.stderr)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    try:
+        subprocess.run([*pip, "--require-hashes", "--target", str(unfinished), "-r", str(LOCK)], check=True)
+        # Onto a folder that another process finished meanwhile a rename fails, and that one is as good.
+        with contextlib.suppress(OSError):
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _scratch(chosen: Path | None) -> Iterator[Path]:
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        yield chosen.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="longhaul-mutate-") as folder:
+        yield Path(folder)
+
+
+def _mutate(scratch: Path, folder: str, patterns: list[str], packages: Path, processes: int) -> list[dict[str, Any]]:
+    """Empty where mutmut could not run."""
+    _copy_tree(scratch, folder, patterns)
+    if (scratch / "mutants").exists():
+        _forget_survivors(scratch)
+    return _read_mutants(scratch, patterns) if _run_mutmut(scratch, packages, processes) == 0 else []
+
+
+def _copy_tree(scratch: Path, folder: str, patterns: list[str]) -> None:
+    for name in (PACKAGE, "tests"):
+        # What mutmut wrote below `mutants` stays: it knows by their times which files have changed.
+        shutil.rmtree(scratch / name, ignore_errors=True)
+        shutil.copytree(HERE / name, scratch / name, ignore=shutil.ignore_patterns("__pycache__"))
+    # Not beside the package: mutmut takes that folder off the path, so that only the mutated package can be imported.
+    (scratch / "plugin").mkdir(exist_ok=True)
+    shutil.copy2(__file__, scratch / "plugin" / "mutate.py")
+    settings = {
+        "source_paths": [PACKAGE],
+        "only_mutate": patterns,
+        "pytest_add_cli_args_test_selection": [f"tests/{name}.py" for name in TESTS[folder]],
+        "pytest_add_cli_args": ["-p", "mutate", "-p", "no:cacheprovider", "-m", "not slow"],
+        "timeout_constant": TIMEOUT_S,
+        "timeout_multiplier": TIMEOUT_FACTOR,
+        "use_setproctitle": False,
+        "use_git_change_detection": False,
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    markers = 'markers = ["slow: long proofs"]'
+    text = "\n".join(["[tool.mutmut]", *lines, "", "[tool.pytest.ini_options]", markers, ""])
+    (scratch / "pyproject.toml").write_text(text)
+
+
+def _forget_survivors(scratch: Path) -> None:
+    """So that they are tried again: a test may have been written for them."""
+    for meta in (scratch / "mutants").rglob("*.meta"):
+        value = json.loads(meta.read_text())
+        codes = value["exit_code_by_key"]
+        value["exit_code_by_key"] = {name: code if _status(code) in DETECTED else None for name, code in codes.items()}
+        meta.write_text(json.dumps(value, indent=4))
+    (scratch / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+
+
+def _run_mutmut(scratch: Path, packages: Path, processes: int) -> int:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(scratch / "plugin"), str(packages)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    program = "import os, sys; os.nice(15); from mutmut.__main__ import cli; sys.exit(cli())"
+    command = [sys.executable, "-c", program, "run", "--max-children", str(processes)]
+    if sys.stdout.isatty():
+        return subprocess.run(command, cwd=scratch, env=environment, check=False).returncode
+    log = scratch / "mutmut.log"
+    with log.open("wb") as file:
+        code = subprocess.run(command, cwd=scratch, env=environment, stdout=file, stderr=file, check=False).returncode
+    if code != 0:
+        # Its progress overwrites one line.
+        print("\n".join(log.read_text().replace("\r", "\n").splitlines()[-60:]), file=sys.stderr)
+    return code
+
+
+def _status(code: int | None) -> str:
+    from mutmut.stats import status_by_exit_code
+
+    return status_by_exit_code[code]
+
+
+def _read_mutants(scratch: Path, patterns: list[str]) -> list[dict[str, Any]]:
+    """One entry a mutant: file below PACKAGE, mutmut's name, status."""
+    mutants = []
+    for meta in sorted((scratch / "mutants" / PACKAGE).rglob("*.py.meta")):
+        file = meta.relative_to(scratch / "mutants" / PACKAGE).as_posix().removesuffix(".meta")
+        if not any(Path(PACKAGE, file).match(pattern) for pattern in patterns):
+            continue
+        codes = json.loads(meta.read_text())["exit_code_by_key"]
+        mutants += [{"file": file, "name": name, "status": _status(code)} for name, code in codes.items()]
+    return mutants
+
+
+def _describe_survivors(scratch: Path, mutants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Where each one is and what it changed. Its `id` outlives edits elsewhere: mutmut's own numbers do not."""
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+    from mutmut.utils.format_utils import orig_function_and_class_names_from_key
+
+    found = []
+    with contextlib.chdir(scratch):
+        for mutant in mutants:
+            if mutant["status"] in DETECTED:
+                continue
+            lines = get_diff_for_mutant(mutant["name"], path=Path(PACKAGE, mutant["file"])).splitlines()[3:]
+            before, after = ([line[1:].strip() for line in lines if line[0] == sign] for sign in "-+")
+            function, owner = orig_function_and_class_names_from_key(mutant["name"])
+            place = {"file": mutant["file"], "function": f"{owner}.{function}" if owner else function}
+            change = {"before": "\n".join(before), "after": "\n".join(after)}
+            text = json.dumps([place, change], sort_keys=True)
+            identity = hashlib.sha256(text.encode()).hexdigest()[:8]
+            found.append({"id": identity, **place, "status": mutant["status"], **change})
+    return found
+
+
+def _summarise(
+    mutants: list[dict[str, Any]], survivors: list[dict[str, Any]], *, seconds: float, resumed: bool
+) -> dict[str, Any]:
+    folders: dict[str, Counter[str]] = {}
+    for mutant in mutants:
+        folders.setdefault(mutant["file"].split("/")[0], Counter())[mutant["status"]] += 1
+    packages = ("mutmut", "pytest", "torch", "transformers", "numpy")
+    return {
+        "command": " ".join(["python", "trainer/mutate.py", *sys.argv[1:]]),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": _git("status", "--porcelain") != "",
+        "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "architecture": platform.machine()},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in packages},
+        },
+        "sources_sha256": _hash_sources(),
+        "tests": TESTS,
+        "seconds": round(seconds),
+        "resumed": resumed,
+        "folders": {
+            name: {"mutants": counts.total(), **dict(sorted(counts.items())), "score": round(_score(counts), 4)}
+            for name, counts in sorted(folders.items())
+        },
+        "survivors": survivors,
+    }
+
+
+def _score(counts: Counter[str]) -> float:
+    return sum(counts[status] for status in DETECTED) / counts.total()
+
+
+def _git(*arguments: str) -> str:
+    found = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False)
+    return found.stdout.strip() if found.returncode == 0 else "unknown"
+
+
+def _hash_sources() -> str:
+    """Of the mutated folders and of the tests that judged them, by name and content."""
+    files = [path for folder in TESTS for path in (HERE / PACKAGE / folder).rglob("*.py")]
+    files += [HERE / "tests" / f"{name}.py" for names in TESTS.values() for name in names]
+    total = hashlib.sha256()
+    for path in sorted(files):
+        total.update(f"{path.relative_to(HERE).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def _judge(result: dict[str, Any]) -> int:
+    for name, counts in result["folders"].items():
+        print(f"{name:10} {counts['mutants']:5} mutants  score {counts['score']:.1%}")
+    page = PAGE.read_text() if PAGE.exists() else ""
+    unexplained = [survivor for survivor in result["survivors"] if survivor["id"] not in page]
+    for survivor in unexplained:
+        print(f"not in {PAGE.name}: {survivor['id']} {survivor['file']} {survivor['function']} ({survivor['status']})")
+        print("\n".join([f"  - {survivor['before']}", f"  + {survivor['after']}"]))
+    low = [name for name, counts in result["folders"].items() if counts["score"] < LEAST_SCORE]
+    if low:
+        print(f"Expected a score of {LEAST_SCORE:.0%} in each folder, got less in {', '.join(low)}")
+    return 1 if low or unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
