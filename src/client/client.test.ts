@@ -181,3 +181,43 @@ test('a schedule is created, updated with its difference, listed, triggered and 
   assert.equal(await codeOf(createSchedule({ connection, id: 'x', recipe: 'y', cron: 'daily' })), 'Config.Invalid')
   assert.equal(await codeOf(createSchedule({ connection, id: 'x', recipe: 'y', timezone: 'Mars' })), 'Config.Invalid')
 })
+
+test('a schedule that trains, made so or changed to it: what it starts is a training run of its recipe', {
+  skip: needsServer,
+}, async () => {
+  const asked = { connection, id: 'weekly', recipe: 'demo' } as const
+  await createSchedule({ ...asked, action: 'train' })
+  assert.deepEqual(await startedBy('weekly'), {
+    type: 'trainAgent',
+    prefix: 'train/weekly',
+    args: [{ recipe: 'demo' }],
+  })
+  assert.deepEqual((await createSchedule({ ...asked, action: 'evaluate' })).diff, ['action: train → evaluate'])
+  assert.deepEqual(await startedBy('weekly'), { type: 'evaluate', prefix: 'eval/weekly', args: [{ recipe: 'demo' }] })
+  assert.deepEqual((await createSchedule({ ...asked, action: 'train' })).diff, ['action: evaluate → train'])
+  assert.deepEqual(await startedBy('weekly'), {
+    type: 'trainAgent',
+    prefix: 'train/weekly',
+    args: [{ recipe: 'demo' }],
+  })
+  await deleteSchedule({ connection, id: 'weekly' })
+})
+
+/** Triggers it and looks at the workflow that the server started, which is ended so that the next one need not wait. */
+async function startedBy(id: string): Promise<{ type: string; prefix: string; args: unknown }> {
+  const schedule = connection.client.schedule.getHandle(id)
+  const before = (await schedule.describe()).info.numActionsTaken
+  await triggerSchedule({ connection, id })
+  const workflowId = await eventually(async () => {
+    const { numActionsTaken, recentActions } = (await schedule.describe()).info
+    assert.equal(numActionsTaken, before + 1, 'not started yet')
+    return recentActions.at(-1)?.action.workflow.workflowId ?? assert.fail('not told yet')
+  })
+  const handle = connection.client.workflow.getHandle(workflowId)
+  const { type } = await handle.describe()
+  const { events } = await handle.fetchHistory()
+  const input = events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads ?? []
+  await handle.terminate('seen')
+  const args = input.map(({ data }) => JSON.parse(Buffer.from(data ?? []).toString('utf8')) as unknown)
+  return { type, prefix: workflowId.replace(/-\d{4}-.*$/, ''), args }
+}

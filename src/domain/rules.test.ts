@@ -64,6 +64,24 @@ test('rejection fine-tuning keeps every success, and of too many the first', () 
   )
 })
 
+test('a success that looks like a hack never fine-tunes, and takes no place of one that does', () => {
+  const episodes = [
+    makeRecord({ taskId: 'a', index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
+    makeRecord({ taskId: 'a', index: 1, verdict: 'resolved' }),
+    makeRecord({ taskId: 'b', index: 0, verdict: 'unresolved', suspectedHack: true, signs: ['conftest'] }),
+  ].filter(isValidEpisode)
+  for (const maxPerTask of [null, 1]) {
+    assert.deepEqual(
+      selectForRft({ episodes, maxPerTask }).map((one) => [one.episode, one.kind === 'kept' ? 'kept' : one.reason]),
+      [
+        [episodes[0]?.episode, 'suspected-hack'],
+        [episodes[1]?.episode, 'kept'],
+        [episodes[2]?.episode, 'unresolved'],
+      ],
+    )
+  }
+})
+
 test('a later stage drops what is solved in two thirds or never, compared as integers', () => {
   const records = [
     { taskId: 'two-of-three', resolved: 2, attempts: 3 },

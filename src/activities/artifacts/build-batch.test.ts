@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { useOwnStore } from '../../../test/support/command-line.ts'
 import { makeAction, makeTrainingRecipe } from '../../../test/support/training-records.ts'
@@ -6,7 +7,12 @@ import { makeRecord } from '../../../test/support/episode-records.ts'
 import { policyRef } from '../../../test/support/scripted-pipeline.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
-import { episodeKeys } from '../../contracts/keys.ts'
+import { episodeKeys, runKeys } from '../../contracts/keys.ts'
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { Ledger } from '../../domain/ledger.ts'
+import { importBasePolicy } from '../../adapters/trainer-job/policy-directory.ts'
 import { buildBatch } from './build-batch.ts'
 
 let store: ArtifactStore
@@ -37,3 +43,56 @@ test('an episode that a chat endpoint played is never trained on, even where its
       isLonghaulError(error) && error.code === 'Model.NoTokenIds' && /graded, never trained on/.test(error.message),
   )
 })
+
+test('three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not', async () => {
+  const directory = join(import.meta.dirname, '../../../policies/demo-base/model')
+  const policy = await importBasePolicy({ store, directory })
+  const place = { run: 'hacked', stage: 'rft', iteration: 1 }
+  const records = [0, 1, 2].map((index) =>
+    makeRecord({
+      ...place,
+      taskId: 'task',
+      index,
+      verdict: 'resolved',
+      turns: 1,
+      policy: policy.version,
+      ...(index === 1 ? { suspectedHack: true, signs: ['conftest' as const] } : {}),
+    }),
+  )
+  for (const record of records) await storeEpisode(record)
+  const input = { ...place, kind: 'rft' as const, policy, suite: 's' }
+  const recipe = { ...makeTrainingRecipe(), rollout: { sampling: NEUTRAL_SAMPLING } } as Recipe
+  const built = await buildBatch({ store, recipe }, input)
+
+  assert.equal(built.trajectories, 2)
+  const [batch] = built.batches
+  assert.ok(batch !== undefined)
+  const manifest = JSON.parse(Buffer.from(await store.get(batch)).toString('utf8')) as {
+    trajectories: { id: string }[]
+    groups: { outcomes: number[] }[]
+  }
+  const [first, hacked, last] = records.map(({ episode }) => episode)
+  assert.deepEqual(manifest.trajectories.map(({ id }) => id).sort(), [first, last])
+  assert.deepEqual(
+    manifest.groups.map(({ outcomes }) => outcomes),
+    [[1, 0, 1]],
+  )
+  const ledger = await store.readRecord<Ledger>(runKeys.ledger('hacked', 'rft', 1))
+  assert.deepEqual(
+    ledger?.entries.find(({ episode }) => episode === hacked),
+    { episode: hacked, fate: 'dropped', because: 'suspected-hack' },
+  )
+})
+
+async function storeEpisode(record: EpisodeRecord): Promise<void> {
+  const { episode } = record
+  await store.putRecord(episodeKeys.result(episode), record)
+  await store.putRecord(episodeKeys.start(episode), {
+    schema: 'longhaul.episode-start/1',
+    episode,
+    trainingPromptIds: null,
+  })
+  for (let turn = 0; turn < record.turns; turn++) {
+    await store.putRecord(episodeKeys.action(episode, turn), makeAction(record, turn))
+  }
+}

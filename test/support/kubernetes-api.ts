@@ -1,0 +1,192 @@
+/**
+ * As much of the Kubernetes API as `kubectl` needs for Jobs and JobSets: discovery, get, list, watch, create, delete in the
+ * foreground. Real HTTP for the real client; what a cluster does with a Job, its pods above all, is left to the test.
+ */
+import { execFileSync } from 'node:child_process'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { listenOnLoopback } from './loopback.ts'
+
+export interface KubernetesObject {
+  apiVersion: string
+  kind: string
+  metadata: {
+    name: string
+    namespace: string
+    labels?: Record<string, string>
+    uid?: string
+    deletionTimestamp?: string
+  }
+  status?: { conditions: { type: string; status: string; reason?: string; message?: string }[] }
+  [field: string]: unknown
+}
+
+export interface KubernetesApi {
+  /** For KUBECONFIG. */
+  config: string
+  /** `POST jobs`, `DELETE jobs/NAME Foreground`, in order; reading is left out. */
+  changes: string[]
+  /** By name. */
+  objects: Map<string, KubernetesObject>
+  /** Whether a deleted object goes at once; else it stays, marked, until `finishDeletion`. @default true */
+  podsEnd: boolean
+  /** Answered with this status instead of being done. */
+  refuseDeletion: number | null
+  finishDeletion(name: string): void
+  close(): Promise<void>
+}
+
+export const withoutKubectl: string | false = hasKubectl() ? false : 'kubectl is not installed'
+
+const RESOURCES = [
+  { group: 'batch', version: 'v1', plural: 'jobs', singular: 'job', kind: 'Job' },
+  { group: 'jobset.x-k8s.io', version: 'v1alpha2', plural: 'jobsets', singular: 'jobset', kind: 'JobSet' },
+]
+
+const NOW = '2026-01-01T00:00:00Z'
+
+export async function startKubernetesApi(): Promise<KubernetesApi> {
+  const objects = new Map<string, KubernetesObject>()
+  const watchers = new Set<ServerResponse>()
+  /** Deletions so far, the number of each its resource version: a watch begins where its list ended. */
+  const deletions: string[] = []
+  const folder = await mkdtemp(join(tmpdir(), 'kubernetes-api-'))
+  const config = join(folder, 'config')
+  const api: KubernetesApi = {
+    config,
+    changes: [],
+    objects,
+    podsEnd: true,
+    refuseDeletion: null,
+    finishDeletion(name) {
+      const object = objects.get(name)
+      objects.delete(name)
+      const event = `${JSON.stringify({ type: 'DELETED', object })}\n`
+      deletions.push(event)
+      for (const watcher of watchers) watcher.write(event)
+    },
+    async close() {
+      server.closeAllConnections()
+      server.close()
+      await rm(folder, { recursive: true })
+    },
+  }
+
+  const answerResource = (request: IncomingMessage, response: ServerResponse, body: string): void => {
+    const url = new URL(request.url ?? '', 'http://api')
+    const [, , , , , plural = '', name] =
+      /^\/apis\/([^/]+)\/([^/]+)\/(namespaces)\/([^/]+)\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? []
+    const found = name === undefined ? undefined : objects.get(name)
+    if (request.method === 'POST') {
+      const object = JSON.parse(body) as KubernetesObject
+      api.changes.push(`POST ${plural}`)
+      if (objects.has(object.metadata.name)) return refuse(response, 409, 'AlreadyExists', object.metadata.name)
+      object.metadata.uid = `uid-${api.changes.length}`
+      objects.set(object.metadata.name, object)
+      return say(response, 201, object)
+    }
+    if (name === undefined) {
+      const wanted = /metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1]
+      const items = [...objects.values()].filter(({ metadata }) => wanted === undefined || metadata.name === wanted)
+      if (url.searchParams.has('watch')) {
+        response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders()
+        for (const event of deletions.slice(Number(url.searchParams.get('resourceVersion')) - 1)) response.write(event)
+        watchers.add(response)
+        response.on('close', () => watchers.delete(response))
+        return
+      }
+      const resourceVersion = String(deletions.length + 1)
+      const kind = RESOURCES.find((resource) => resource.plural === plural)?.kind ?? ''
+      return say(response, 200, { kind: `${kind}List`, apiVersion: 'v1', metadata: { resourceVersion }, items })
+    }
+    if (request.method === 'DELETE') {
+      const { propagationPolicy = '' } = JSON.parse(body === '' ? '{}' : body) as { propagationPolicy?: string }
+      api.changes.push(`DELETE ${plural}/${name} ${propagationPolicy}`)
+      if (api.refuseDeletion !== null) return refuse(response, api.refuseDeletion, 'Forbidden', name)
+    }
+    if (found === undefined) return refuse(response, 404, 'NotFound', `${plural} "${name}" not found`)
+    if (request.method === 'DELETE') {
+      found.metadata.deletionTimestamp = NOW
+      if (api.podsEnd) api.finishDeletion(name)
+    }
+    say(response, 200, found)
+  }
+
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (chunk) => (body += String(chunk)))
+    request.on('end', () => {
+      const { pathname } = new URL(request.url ?? '', 'http://api')
+      const discovered = discover(pathname)
+      if (discovered !== null) say(response, 200, discovered)
+      else if (pathname.includes('/namespaces/')) answerResource(request, response, body)
+      else refuse(response, 404, 'NotFound', pathname)
+    })
+  })
+  const port = await listenOnLoopback(server)
+  await writeFile(config, JSON.stringify(kubeconfig(`http://127.0.0.1:${port}`)))
+  return api
+}
+
+function discover(path: string): object | null {
+  if (path === '/api') return { kind: 'APIVersions', versions: [] }
+  if (path === '/apis') {
+    const groups = RESOURCES.map(({ group: name, version }) => {
+      const preferredVersion = { groupVersion: `${name}/${version}`, version }
+      return { name, versions: [preferredVersion], preferredVersion }
+    })
+    return { kind: 'APIGroupList', apiVersion: 'v1', groups }
+  }
+  // Enough for the client to leave the check of fields to the server.
+  if (path === '/openapi/v3') {
+    const paths = RESOURCES.map(({ group, version }) => `apis/${group}/${version}`)
+    return { paths: Object.fromEntries(paths.map((at) => [at, { serverRelativeURL: `/openapi/v3/${at}` }])) }
+  }
+  const resource = RESOURCES.find(({ group, version }) => path.endsWith(`/apis/${group}/${version}`))
+  if (resource === undefined) return null
+  if (path.startsWith('/openapi')) return openApiOf(resource)
+  const { group, version, plural, singular, kind } = resource
+  const verbs = ['create', 'delete', 'get', 'list', 'watch']
+  const resources = [{ name: plural, singularName: singular, namespaced: true, kind, verbs }]
+  return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: `${group}/${version}`, resources }
+}
+
+function openApiOf({ group, version, plural, kind }: (typeof RESOURCES)[number]): object {
+  const patch = {
+    parameters: [{ name: 'fieldValidation', in: 'query', schema: { type: 'string' } }],
+    responses: {},
+    'x-kubernetes-group-version-kind': { group, version, kind },
+  }
+  const path = `/apis/${group}/${version}/namespaces/{namespace}/${plural}/{name}`
+  return { openapi: '3.0.0', info: { title: 'Kubernetes', version: 'v1' }, paths: { [path]: { patch } } }
+}
+
+function say(response: ServerResponse, status: number, value: object): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+}
+
+function refuse(response: ServerResponse, code: number, reason: string, message: string): void {
+  say(response, code, { kind: 'Status', apiVersion: 'v1', status: 'Failure', message, reason, code })
+}
+
+function kubeconfig(server: string): object {
+  return {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'c', cluster: { server } }],
+    users: [{ name: 'u', user: {} }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  }
+}
+
+function hasKubectl(): boolean {
+  try {
+    execFileSync('kubectl', ['version', '--client'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,67 @@
+/** Copies of the repository in which one statement is false. */
+import { copyFile, link, mkdir, mkdtemp, readdir, readFile, rm, symlink, unlink, writeFile } from 'node:fs/promises'
+import { stripTypeScriptTypes } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+export interface Edit {
+  /** From the repository's root. */
+  file: string
+  /** Must be in the file exactly once. */
+  replace: string
+  by: string
+}
+
+export interface PlantedTree {
+  root: string
+  remove(): Promise<void>
+}
+
+/** Installed, generated or git's own: nothing that a test of the code reads from here. */
+const LEFT_OUT = new Set(['.git', 'node_modules', 'dist', '__pycache__', '.pytest_cache', '.ruff_cache'])
+
+/**
+ * A copy of the tree at `root`, with the edit made in it. Files are hard links where the file system allows it, so a copy costs
+ * little; the edited one is a file of its own.
+ * @throws Error where the edit does not fit the code, or leaves a file that is not TypeScript any more
+ */
+export async function plantTree(root: string, edit: Edit | null): Promise<PlantedTree> {
+  const copy = await mkdtemp(join(tmpdir(), 'planted-'))
+  const remove = (): Promise<void> => rm(copy, { recursive: true, force: true })
+  try {
+    await copyFolder(root, copy)
+    await symlink(join(root, 'node_modules'), join(copy, 'node_modules'))
+    if (edit !== null) await plant(copy, edit)
+    return { root: copy, remove }
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}
+
+async function copyFolder(from: string, to: string): Promise<void> {
+  await mkdir(to, { recursive: true })
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    if (LEFT_OUT.has(entry.name)) continue
+    const [source, target] = [join(from, entry.name), join(to, entry.name)]
+    if (entry.isDirectory()) await copyFolder(source, target)
+    else if (entry.isFile()) await link(source, target).catch(() => copyFile(source, target))
+  }
+}
+
+async function plant(root: string, { file, replace, by }: Edit): Promise<void> {
+  const path = join(root, file)
+  const text = await readFile(path, 'utf8')
+  const found = text.split(replace).length - 1
+  if (found !== 1) {
+    throw new Error(`Expected the text to replace once in ${file}, found it ${found} times:\n${replace}`)
+  }
+  // A function: `$` in the text stands for itself.
+  const planted = text.replace(replace, () => by)
+  if (planted === text) throw new Error(`Expected the plant to change ${file}`)
+  // A lie, not a typo: a file that does not load would be seen by any test.
+  if (file.endsWith('.ts')) stripTypeScriptTypes(planted)
+  // The name first: writing through the link would change the original.
+  await unlink(path)
+  await writeFile(path, planted)
+}
