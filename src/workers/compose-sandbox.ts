@@ -104,7 +104,12 @@ function placementWorker({ engine, watched, keeper, hostId, shared }: Machine, e
   }
 }
 
-function ownSandboxesWorker({ hostQueue, shared }: Machine, environment: WorkerEnvironment, between: Interposers) {
+/** The worker of the sandboxes that this machine holds. */
+export function ownSandboxesWorker(
+  { hostQueue, shared }: Pick<Machine, 'hostQueue' | 'shared'>,
+  environment: Pick<WorkerEnvironment, 'leaseMs' | 'policyUrl' | 'policyApiKey'>,
+  between: Interposers,
+) {
   const { recipes, tasks } = shared
   const policies = policyClientsOf(environment, recipes, between.policy)
   return {

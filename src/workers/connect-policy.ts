@@ -18,7 +18,7 @@ const MOST_PATIENT_ATTEMPT_MS = 5 * 60_000
 
 /** The key stays in this process: it is in no recipe, record or history. */
 export function policyClientsOf(
-  { policyUrl, policyApiKey }: WorkerEnvironment,
+  { policyUrl, policyApiKey }: Pick<WorkerEnvironment, 'policyUrl' | 'policyApiKey'>,
   recipes: RecipeReader,
   interpose: Interposers['policy'],
 ): PolicyClients {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -13,6 +13,7 @@ import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { verifyCanary } from '../policy-server/canary.ts'
 import { createPolicyClient } from '../policy-server/client.ts'
+import { claimFence } from './attempt-files.ts'
 import type { PreparedJob } from './job-spec.ts'
 import { createProcessLauncher } from './process-launcher.ts'
 import { runJob, type RunJobInput } from './run-job.ts'
@@ -188,6 +189,69 @@ describe('training job', { skip: withoutPython }, () => {
     const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
     assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
+  })
+
+  test('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone', async () => {
+    // Importing torch alone takes longer than this.
+    const job = await prepare({ run: 'late', trajectories: LONG_JOB, trainer: { timeoutS: 1 } })
+    await assert.rejects(start(job), { code: 'Trainer.Failed', retryable: true, message: /not done after 1000 ms/ })
+    assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
+  })
+
+  /** Where a scheduler places it, the time in its queue does not count: what follows the first sign of work does. */
+  test('a job that is at work too long on other machines is stopped too; the next attempt goes on from its last step', async () => {
+    const job = await prepare({ run: 'late-elsewhere', trajectories: LONG_JOB })
+    const limits = { ...job.limits }
+    const late = start(
+      { ...job, limits },
+      {
+        launcher: { ...launcher, isElsewhere: true },
+        // After a checkpoint, so that there is something to go on from.
+        onProgress: ({ event }) => event === 'checkpoint' && (limits.timeoutMs = 1),
+      },
+    )
+    await assert.rejects(late, { code: 'Trainer.Failed', message: /not done after 1 ms/ })
+    assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
+    const events: string[] = []
+    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    assert.equal(result.steps, LONG_JOB)
+    assert.ok(events.includes('resumed'))
+  })
+
+  /** The story: the worker's host is cut off with its trainer, and the job comes to a worker of another host. */
+  test('a trainer of another host is at work: no second one beside it; only its long silence lets the next one start', async () => {
+    const job = await prepare({ run: 'far-away' })
+    const { jobDirectory } = job
+    assert.equal(await claimFence({ jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } }), true)
+    await mkdir(join(jobDirectory, 'leases'), { recursive: true })
+    const owner = { fence: 1, host: 'another-host', pid: 1, pid_start: '1', boot_id: 'another-boot' }
+    await writeFile(join(jobDirectory, 'leases/1.json'), JSON.stringify(owner))
+    const progress = join(jobDirectory, 'attempts/1/progress.jsonl')
+    await writeFile(progress, '')
+    for (const attempt of [2, 3]) {
+      await assert.rejects(start(job, { attempt }), {
+        code: 'Trainer.Unavailable',
+        retryable: true,
+        message: /trainer on another host is at work.*host=another-host/,
+      })
+    }
+    assert.deepEqual(attemptsOf(job), ['1'])
+    const silentSince = new Date(Date.now() - job.limits.stallMs - 60_000)
+    await utimes(progress, silentSince, silentSince)
+    assert.equal((await start(job, { attempt: 4 })).steps, 4)
+    assert.deepEqual(attemptsOf(job), ['1', '2'])
+  })
+
+  test('a trainer that cannot be stopped is said to be there still: the attempt does not end in a failure that starts another', async () => {
+    const job = await prepare({ run: 'undead', trajectories: LONG_JOB })
+    const controller = new AbortController()
+    const running = start(job, {
+      signal: controller.signal,
+      launcher: { ...launcher, stop: () => Promise.resolve(false) },
+      onProgress: ({ event }) => event === 'opt_step' && controller.abort(new Error('cancelled')),
+    })
+    await assert.rejects(running, { code: 'Trainer.Unavailable', retryable: true, message: /still there/ })
+    assert.equal(await launcher.stop({ job, fence: 1 }, 0), true)
   })
 
   test('a job that diverges ends for good, and the policy that it started from is still the last one', async () => {

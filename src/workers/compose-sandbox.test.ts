@@ -1,0 +1,128 @@
+/** The activities of a sandbox host as its worker gets them; only the container's side of a lease is played here. */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { inActivity } from '../../test/support/activity-context.ts'
+import { EPISODE, sandboxHandle } from '../../test/support/scripted-pipeline.ts'
+import { makeTrainingRecipe } from '../../test/support/training-records.ts'
+import { createTaskReader } from '../activities/stored-tasks.ts'
+import { createRecipeReader } from '../activities/stored-recipe.ts'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import type { HostActivities } from '../contracts/activities.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { episodeId, episodeKeys, runKeys, suiteKeys } from '../contracts/keys.ts'
+import { NEUTRAL_SAMPLING } from '../contracts/neutral-sampling.ts'
+import type { PolicyClient } from '../contracts/policy.types.ts'
+import type { SandboxHost } from '../contracts/sandbox.types.ts'
+import { ownSandboxesWorker } from './compose-sandbox.ts'
+import { PASS_THROUGH } from './interposers.ts'
+
+const LEASE_MS = 300
+/** Rounds without a renewal after which the container ends, as its lease loop counts them. */
+const ROUNDS = 3
+
+let root: string
+let store: ArtifactStore
+
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'sandbox-worker-'))
+  store = createDirectoryStore({ root })
+})
+after(() => rm(root, { recursive: true, force: true }))
+
+/** The story: the policy server is away for an hour and the engine is slow, so that every other renewal is lost on the way. */
+test('a policy thinks for many leases, and every second renewal is lost: the sandbox is still alive', async () => {
+  let heard = 0
+  let sent = 0
+  const enough = Promise.withResolvers<'thought it over'>()
+  const sandbox = {
+    renew: async () => {
+      sent += 1
+      if (sent === 12) enough.resolve('thought it over')
+      if (sent % 2 === 1) throw new Error('the engine did not answer')
+      heard += 1
+    },
+  } as Partial<SandboxHost> as SandboxHost
+  const policy = {
+    tokenize: async () => [1],
+    sample: async () => {
+      throw new Error(await enough.promise)
+    },
+  } as Partial<PolicyClient> as PolicyClient
+  await storeEpisode()
+  const worker = ownSandboxesWorker(
+    {
+      hostQueue: 'sandbox.test',
+      shared: { store, sandbox, recipes: createRecipeReader(store), tasks: createTaskReader(store) },
+    },
+    { leaseMs: LEASE_MS, policyUrl: 'http://127.0.0.1:9', policyApiKey: null },
+    { ...PASS_THROUGH, policy: () => policy },
+  )
+  const { advanceEpisode } = worker.activities as HostActivities
+  const over = new AbortController()
+  const handle = sandboxHandle(EPISODE, 'sandbox.test')
+  const thinking = inActivity(() => advanceEpisode({ ...EPISODE, sandbox: handle, step: 2, placement: 1 }), over)
+  try {
+    const ending = await Promise.race([
+      thinking.catch((error: Error) => error.message),
+      // Round by round in the same event loop, so that a busy machine slows both sides.
+      endOfLease(() => heard),
+    ])
+    assert.match(String(ending), /thought it over/)
+  } finally {
+    over.abort()
+    enough.resolve('thought it over')
+    await thinking.catch(() => undefined)
+  }
+})
+
+/** As `runner/lease.sh` counts. Resolves when the container would end. */
+async function endOfLease(renewals: () => number): Promise<string> {
+  for (let missed = 0, previous = 0; missed < ROUNDS; ) {
+    await sleep(LEASE_MS / ROUNDS)
+    missed = renewals() === previous ? missed + 1 : 0
+    previous = renewals()
+  }
+  return `the container ended after ${ROUNDS} rounds without a renewal`
+}
+
+/** Everything that is read before the policy is asked for turn 0. */
+async function storeEpisode(): Promise<void> {
+  const episode = episodeId(EPISODE)
+  const recipe = {
+    ...makeTrainingRecipe(),
+    policyServer: { kind: 'embedded', url: null, replicas: [], publish: null, leaseS: 60, patienceS: 60, chat: null },
+  }
+  await store.putRecord(runKeys.recipe(EPISODE.run), { schema: 'longhaul.recipe/1', hash: 'test', recipe })
+  await store.putRecord(suiteKeys.task(EPISODE.suite, EPISODE.taskId), { taskId: EPISODE.taskId, repoDir: '/testbed' })
+  await store.putRecord(episodeKeys.spec(episode), {
+    schema: 'longhaul.episode/1',
+    episode,
+    ...EPISODE,
+    recipeSeed: 1,
+    suiteHash: EPISODE.suite,
+    scaffold: 'demo',
+    demonstration: false,
+    sampling: NEUTRAL_SAMPLING,
+    limits: {
+      maxTurns: 10,
+      contextTokens: 10_000,
+      maxTokensPerTurn: 100,
+      commandTimeoutMs: 1_000,
+      episodeTimeoutMs: 3_600_000,
+      turnsPerStep: 8,
+    },
+    capture: 'all',
+  })
+  await store.putRecord(episodeKeys.start(episode), {
+    schema: 'longhaul.episode-start/1',
+    episode,
+    state: { cwd: '/testbed', submitted: false },
+    promptIds: [1, 2, 3],
+    trainingPromptIds: null,
+    startedAtMs: 0,
+  })
+}

@@ -1,0 +1,33 @@
+/** An activity without a server: the SDK's own context around it, as a worker would make it. */
+import { asyncLocalStorage, Context, type Info } from '@temporalio/activity'
+import { noopMetricMeter } from '@temporalio/common'
+import { DefaultLogger } from '@temporalio/worker'
+
+export interface InActivityOptions {
+  /** @default 1 */
+  attempt?: number
+  signal?: AbortSignal
+}
+
+/** Runs `work` as an attempt of an activity that is scheduled now. Heartbeats go nowhere. */
+export function inActivity<T>(
+  work: () => Promise<T>,
+  { attempt = 1, signal = new AbortController().signal }: InActivityOptions = {},
+): Promise<T> {
+  const info = { attempt, scheduledTimestampMs: Date.now(), heartbeatTimeoutMs: 60_000 } as Info
+  const cancelled = new Promise<never>((_resolve, reject) =>
+    signal.addEventListener('abort', () => reject(signal.reason)),
+  )
+  cancelled.catch(() => undefined)
+  const context = new Context(
+    info,
+    cancelled,
+    signal,
+    () => undefined,
+    undefined,
+    new DefaultLogger('ERROR'),
+    noopMetricMeter,
+    { details: null } as never,
+  )
+  return asyncLocalStorage.run(context, work)
+}

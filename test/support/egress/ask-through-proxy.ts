@@ -1,0 +1,77 @@
+/** Runs inside `own-internet.ts`: a name server that changes its mind, a public server, one of the host's own, the proxy between. */
+import { createServer, request } from 'node:http'
+import { createServer as listen, type Socket } from 'node:net'
+import { createEgressProxy } from '../../../src/adapters/egress/egress-proxy.ts'
+import { PUBLIC_ADDRESS, startNameServer } from './own-internet.ts'
+
+const PROXY_PORT = 8888
+const INSIDE = '127.0.0.1'
+
+export interface Asked {
+  /** Status and body of each question, by what was asked. */
+  answers: Record<string, string>
+  /** Questions for a name's address that reached the name server. */
+  lookUps: Record<string, number>
+  /** Connections that reached the host's own server. */
+  inside: number
+}
+
+if (import.meta.main) {
+  let inside = 0
+  const hello = (name: string) => createServer((_request, response) => response.end(name))
+  const servers = [hello('public').listen(80, PUBLIC_ADDRESS), hello('inside').listen(80, INSIDE)]
+  servers[1]?.on('connection', () => (inside += 1))
+  const names = await startNameServer((name, nth) => {
+    // Public for who checks it, inside for who asks once more.
+    if (/^rebound-\d\.example\.org$/.test(name)) return [nth === 1 ? PUBLIC_ADDRESS : INSIDE]
+    if (name === 'inside.example.org') return [INSIDE]
+    if (name === 'mixed.example.org') return [INSIDE, PUBLIC_ADDRESS]
+    return null
+  })
+  const proxy = createEgressProxy({ allowed: ['*.example.org'], log: () => undefined })
+  const front = listen((socket: Socket) => proxy.accept(socket)).listen(PROXY_PORT, INSIDE)
+
+  const asked: Asked = { answers: {}, lookUps: {}, inside: 0 }
+  for (const name of ['rebound-1', 'inside', 'mixed', 'unknown']) {
+    asked.answers[`GET ${name}`] = await get(`http://${name}.example.org/`)
+  }
+  for (const name of ['rebound-2', 'inside', 'mixed']) {
+    asked.answers[`CONNECT ${name}`] = await tunnel(`${name}.example.org:80`)
+  }
+  asked.lookUps = Object.fromEntries(names.asked)
+  asked.inside = inside
+  console.log(JSON.stringify(asked))
+  proxy.close()
+  names.close()
+  front.close()
+  for (const server of servers) server.close()
+}
+
+function get(path: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const asking = request({ host: INSIDE, port: PROXY_PORT, path }, (response) => {
+      let body = ''
+      response.on('data', (chunk) => (body += String(chunk)))
+      response.on('end', () => resolve(`${response.statusCode} ${body.trim()}`))
+    })
+    asking.on('error', reject).end()
+  })
+}
+
+function tunnel(path: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const asking = request({ host: INSIDE, port: PROXY_PORT, method: 'CONNECT', path })
+    asking.on('connect', (response, socket) => {
+      if (response.statusCode !== 200) {
+        socket.destroy()
+        resolve(String(response.statusCode))
+        return
+      }
+      let body = ''
+      socket.on('data', (chunk) => (body += String(chunk)))
+      socket.on('end', () => resolve(`200 ${body.split('\r\n').at(-1)}`))
+      socket.write('GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+    })
+    asking.on('error', reject).end()
+  })
+}
