@@ -168,6 +168,17 @@ test('patience ends: each kind of trouble has its code', async (t) => {
   }
 })
 
+test('Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again', async (t) => {
+  for (const status of [429, 502, 503, 504]) {
+    const told = await serve(t, reply(status, 'later', { 'retry-after': '30' }))
+    await assert.rejects(told.client.sample(request, never), { retryable: true })
+    assert.equal(told.seen.length, 1, `${status} with Retry-After`)
+    const untold = await serve(t, reply(status, 'later'), reply(status, 'later'), reply(200, good))
+    assert.equal((await untold.client.sample(request, never)).policy, VERSION)
+    assert.equal(untold.seen.length, 3, `${status} without Retry-After`)
+  }
+})
+
 test('a full server names its holders when a policy is loaded', async (t) => {
   const busy = { error: { code: 'busy', message: 'All 2 places are leased [holders=train/a, train/b]' } }
   const { client, seen } = await serve(t, reply(409, busy))
