@@ -151,11 +151,4 @@ test('schedules by command: created, unchanged, listed, triggered, deleted', { s
   )
   assert.equal(await say('delete', 'nightly'), 'deleted nightly\n')
   assert.equal(await say('list'), 'no schedules\n')
-
-  const trains = ['--recipe', 'nightly', '--action', 'train']
-  assert.match(await say('create', 'weekly', ...trains), /^created weekly: train nightly, 0 2 \* \* \* UTC/)
-  const workflowId = (await say('trigger', 'weekly')).trim()
-  assert.match(workflowId, /^train\/weekly-/)
-  assert.equal((await connection.client.workflow.getHandle(workflowId).describe()).type, 'trainAgent')
-  assert.equal(await say('delete', 'weekly'), 'deleted weekly\n')
 })

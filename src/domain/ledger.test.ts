@@ -119,6 +119,30 @@ test('every way to cook the books is listed', () => {
   assert.deepEqual(kinds({ ledgers: [laundered] }), ['other-fate', 'totals'])
 })
 
+test('one total of a ledger is off by one: found, whichever it is', () => {
+  const records = makeIteration()
+  const ledger = makeLedger(records)
+  const batches = [
+    {
+      key: 'batch-00',
+      episodes: [...ledger.entries].flatMap((entry) => (entry.fate === 'trained' ? [entry.episode] : [])),
+    },
+  ]
+  const { totals } = ledger
+  const wrong = [
+    { ...totals, episodes: totals.episodes + 1 },
+    { ...totals, trained: totals.trained - 1 },
+    { ...totals, evaluated: totals.evaluated + 1 },
+    { ...totals, dropped: { ...totals.dropped, std: 1 } },
+    { ...totals, dropped: { ...totals.dropped, unresolved: 1 } },
+    { ...totals, excluded: { infra: 1 } },
+  ]
+  for (const made of wrong) {
+    const found = verifyLedger({ ledgers: [{ ...ledger, totals: made }], records, batches, derived: [ledger] })
+    assert.deepEqual(found, [{ kind: 'totals', stage: 's', iteration: 1 }], JSON.stringify(made))
+  }
+})
+
 test('an evaluation trains nothing: valid episodes are evaluated, the others keep their reason', () => {
   const ledger = buildEvaluationLedger({ ...head, records: makeIteration(), evaluation: 'eval-base' })
   assert.deepEqual(sumTotals([ledger]), {

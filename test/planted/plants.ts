@@ -8,35 +8,492 @@ export interface Plant extends Edit {
   seenBy: Witness
 }
 
+const rules: Witness = {
+  file: 'src/domain/rules.test.ts',
+  test: 'a success that looks like a hack never fine-tunes, and takes no place of one that does',
+}
+const batch: Witness = {
+  file: 'src/activities/artifacts/build-batch.test.ts',
+  test: 'three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not',
+}
+const schedule: Witness = {
+  file: 'src/client/client.test.ts',
+  test: 'a schedule that trains, made so or changed to it: what it starts is a training run of its recipe',
+}
+const egress: Witness = {
+  file: 'src/adapters/egress/egress-proxy.test.ts',
+  test: 'names that change their answer, lead inside or to both: one look-up each, and only the checked address is dialled',
+}
+const kubernetes = (test: string): Witness => ({
+  file: 'src/adapters/trainer-job/kubernetes-launcher.test.ts',
+  test,
+})
+const otherFence = kubernetes(
+  'a Job of another fence is not the attempt that is asked for, and its own fence still is alive',
+)
+const publishing = (test: string): Witness => ({ file: 'src/workers/compose-trainer.test.ts', test })
+const filtering = publishing('the second server filters what it samples: not published, and the server is named')
+const stale = publishing(
+  'the second server kept its old weights under the new name, or read half: not published, and the server is named',
+)
+const job = (test: string): Witness => ({ file: 'src/adapters/trainer-job/run-job.test.ts', test })
+const late = job('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone')
+const farAway = job(
+  'a trainer of another host is at work: no second one beside it; only its long silence lets the next one start',
+)
+const orphan = job('a launcher that dies in the middle leaves its trainer at work; the next one follows it')
+const lease: Witness = {
+  file: 'src/workers/compose-sandbox.test.ts',
+  test: 'a policy thinks for many leases, and every second renewal is lost: the sandbox is still alive',
+}
+const store = (test: string): Witness => ({ file: 'src/adapters/artifacts/directory-store.test.ts', test })
+const taken = store('a key that is put twice with equal bytes is acknowledged twice, with other bytes it conflicts')
+const racing = store('fifty writers race for one key with different records: one wins, all see its record')
+const flipped = store('a record with any byte changed or cut off is refused')
+const differing = store('content that differs from its reference is refused, and an absent one is missing')
+const turns = (test: string): Witness => ({ file: 'test/integration/sandbox-turns.test.ts', test })
+const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-journal.test.ts', test })
+const container = (test: string): Witness => ({ file: 'test/integration/sandbox-containers.test.ts', test })
+const ledger = (test: string): Witness => ({ file: 'src/domain/ledger.test.ts', test })
+const books = ledger('every way to cook the books is listed')
+const verified = (test: string): Witness => ({ file: 'src/cli/ledger.test.ts', test })
+const retryAfter: Witness = {
+  file: 'src/adapters/policy-server/client.test.ts',
+  test: 'Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again',
+}
+const group = (test: string): Witness => ({ file: 'test/workflows/prompt-group.test.ts', test })
+const bounded = group('replacements end at the bound: the group is short, not endless')
+const trainerTest = (file: string, test: string): Witness => ({ file: `trainer/tests/${file}.py`, test })
+const resumed = trainerTest('test_kills', 'test_sigkill_loses_at_most_one_step_and_no_bit[after-update:2]')
+const fenced = trainerTest('test_step', 'test_higher_fence_stops_the_older_attempt')
+
 export const PLANTS: Plant[] = [
+  // ── what used to be unseen ──────────────────────────────────────────────────────────────────────────────────────────────────
+  {
+    name: 'a job ends after trainer.timeoutS: the limit is looked at by nobody',
+    file: 'src/adapters/trainer-job/follow-attempt.ts',
+    replace: 'if (Date.now() - startedAt > timeoutMs) return',
+    by: 'if (timeoutMs < 0) return',
+    seenBy: late,
+  },
+  {
+    name: 'a job ends after trainer.timeoutS: the recipe’s value does not arrive',
+    file: 'src/adapters/trainer-job/job-spec.ts',
+    replace: 'timeoutMs: recipe.trainer.timeoutS * 1000,',
+    by: 'timeoutMs: Number.MAX_SAFE_INTEGER,',
+    seenBy: late,
+  },
+  {
+    name: 'a job ends after trainer.timeoutS: time at work counts nowhere but here',
+    file: 'src/adapters/trainer-job/follow-attempt.ts',
+    replace: 'if (launcher.isElsewhere && lastProgressMs === 0) startedAt',
+    by: 'if (launcher.isElsewhere) startedAt',
+    seenBy: job(
+      'a job that is at work too long on other machines is stopped too; the next attempt goes on from its last step',
+    ),
+  },
+  {
+    name: 'leases are renewed in time: once a lease instead of three times',
+    file: 'src/workers/compose-sandbox.ts',
+    replace: 'renewEveryMs: environment.leaseMs / 3,',
+    by: 'renewEveryMs: environment.leaseMs,',
+    seenBy: lease,
+  },
+  {
+    name: 'leases are renewed in time: the interval is tripled where it is waited for',
+    file: 'src/activities/host/renewing.ts',
+    replace: 'await sleep(everyMs, undefined',
+    by: 'await sleep(3 * everyMs, undefined',
+    seenBy: lease,
+  },
+  {
+    name: 'leases are renewed in time: one lost renewal ends the renewing',
+    file: 'src/activities/host/renewing.ts',
+    replace: 'await renew().catch(() => undefined)',
+    by: 'await renew()',
+    seenBy: lease,
+  },
+  {
+    name: 'leases are renewed in time: a request renews nothing',
+    file: 'src/adapters/docker/runner/runner.sh',
+    replace: 'if [ $((now - renewed)) -gt 100 ]; then',
+    by: 'if [ $((now - renewed)) -gt 100000000 ]; then',
+    seenBy: container('no turn for two leases, but a sign of life now and then: the sandbox stays'),
+  },
+  {
+    name: 'publishing is checked: no canary',
+    file: 'src/activities/trainer/trainer-activities.ts',
+    replace: '      await verifyCanary({ client, policy: ref, tolerance, signal })\n',
+    by: '      void verifyCanary\n',
+    seenBy: stale,
+  },
+  {
+    name: 'publishing is checked: no self-check',
+    file: 'src/activities/trainer/trainer-activities.ts',
+    replace: '      await selfCheck({ client, policy: ref.version, tolerance, signal })\n',
+    by: '      void selfCheck\n',
+    seenBy: filtering,
+  },
+  {
+    name: 'publishing is checked: of several servers only the first',
+    file: 'src/activities/trainer/trainer-activities.ts',
+    replace: 'for (const { url, client } of pool.servers) {',
+    by: 'for (const { url, client } of pool.servers.slice(0, 1)) {',
+    seenBy: filtering,
+  },
+  {
+    name: 'publishing is checked: a canary that does not fit is told and passed',
+    file: 'src/adapters/policy-server/canary.ts',
+    replace: "if (verdict.kind === 'verified' || verdict.kind === 'indistinguishable') return verdict",
+    by: "if (verdict.kind !== 'wrong') return verdict",
+    seenBy: stale,
+  },
+  {
+    name: 'one trainer at a time: a living one is taken for dead',
+    file: 'src/adapters/trainer-job/process-identity.ts',
+    replace: "start === process.pidStart ? 'alive' : 'dead'",
+    by: "start === process.pidStart && process.pid < 0 ? 'alive' : 'dead'",
+    seenBy: orphan,
+  },
+  {
+    name: 'one trainer at a time: one on another host is taken for dead',
+    file: 'src/adapters/trainer-job/process-identity.ts',
+    replace: "if (process.host !== hostname()) return 'unknown'",
+    by: "if (process.host !== hostname()) return 'dead'",
+    seenBy: farAway,
+  },
+  {
+    name: 'one trainer at a time: who cannot be asked is replaced on a guess',
+    file: 'src/adapters/trainer-job/run-job.ts',
+    replace: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs',
+    by: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > -limits.stallMs',
+    seenBy: farAway,
+  },
+  {
+    name: 'one trainer at a time: a fence can be claimed twice',
+    file: 'src/adapters/trainer-job/attempt-files.ts',
+    replace: "await open(specPath(jobDirectory, fence), 'wx')",
+    by: "await open(specPath(jobDirectory, fence), 'w')",
+    seenBy: job('two launchers at once and one afterwards: one trainer trains, all get its result'),
+  },
+  {
+    name: 'one trainer at a time: jobs of one machine run side by side',
+    file: 'src/activities/trainer/trainer-activities.ts',
+    replace: 'return launcher.isElsewhere ? run() : oneAtATime(run)',
+    by: 'return launcher.isElsewhere ? run() : (void oneAtATime, run())',
+    seenBy: publishing('two jobs come to one machine at once: the second trainer starts when the first has ended'),
+  },
+  {
+    name: 'one trainer at a time: one that was not stopped is given up as if it had been',
+    file: 'src/adapters/trainer-job/follow-attempt.ts',
+    replace: 'if (await launcher.stop(attempt, job.limits.graceMs)) return',
+    by: 'if ((await launcher.stop(attempt, job.limits.graceMs)) || job.limits.graceMs > 0) return',
+    seenBy: job(
+      'a trainer that cannot be stopped is said to be there still: the attempt does not end in a failure that starts another',
+    ),
+  },
+  {
+    name: 'one trainer at a time: an older attempt does not see the newer one',
+    file: 'trainer/longhaul_trainer/step/lease.py',
+    replace: 'if highest > self._fence:',
+    by: 'if highest < 0:',
+    seenBy: fenced,
+  },
   {
     name: 'suspected hacks never fine-tune: the selection forgets them',
     file: 'src/domain/rft-selection.ts',
     replace: 'if (suspectedHack) return',
     by: 'if (suspectedHack && maxPerTask === 0) return',
-    seenBy: {
-      file: 'src/domain/rules.test.ts',
-      test: 'a success that looks like a hack never fine-tunes, and takes no place of one that does',
-    },
+    seenBy: rules,
+  },
+  {
+    name: 'suspected hacks never fine-tune: only where a task has a limit',
+    file: 'src/domain/rft-selection.ts',
+    replace: 'if (suspectedHack) return',
+    by: 'if (suspectedHack && maxPerTask !== null) return',
+    seenBy: batch,
   },
   {
     name: 'suspected hacks never fine-tune: the batch lists them as successes',
     file: 'src/activities/artifacts/build-batch.ts',
     replace: "const outcome = verdict === 'resolved' && !suspectedHack ? 1 : 0",
     by: "const outcome = verdict === 'resolved' || suspectedHack ? 1 : 0",
-    seenBy: {
-      file: 'src/activities/artifacts/build-batch.test.ts',
-      test: 'three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not',
-    },
+    seenBy: batch,
   },
   {
     name: 'a schedule that trains: the workflow is an evaluation',
     file: 'src/client/schedule-settings.ts',
     replace: "workflowType: trains ? 'trainAgent' : 'evaluate',",
-    by: "workflowType: 'evaluate',",
+    by: "workflowType: trains ? 'evaluate' : 'evaluate',",
+    seenBy: schedule,
+  },
+  {
+    name: 'a schedule that trains: a change of its action is not sent',
+    file: 'src/client/schedules.ts',
+    replace: '      spec,\n      action,\n      policies: policies ?? {},',
+    by: '      spec,\n      action: { ...action, ...previous.action },\n      policies: policies ?? {},',
+    seenBy: schedule,
+  },
+  {
+    name: 'a schedule that trains: the command line does not pass it on',
+    file: 'src/cli/commands/schedule.ts',
+    replace: 'createSchedule({ connection, id, recipe, action, cron, timezone }),',
+    by: "createSchedule({ connection, id, recipe, action: action === 'train' ? 'evaluate' : action, cron, timezone }),",
     seenBy: {
-      file: 'src/client/client.test.ts',
-      test: 'a schedule that trains, made so or changed to it: what it starts is a training run of its recipe',
+      file: 'src/cli/schedule.test.ts',
+      test: 'schedule create --action train: it says so, and what it starts is a trainAgent',
     },
+  },
+  {
+    name: 'the checked address is dialled: the name is',
+    file: 'src/adapters/egress/open-upstream.ts',
+    replace: 'dial = ({ address, port }) => connect({ host: address, port }) } = options',
+    by: 'dial = ({ port }) => connect({ host: target.host, port }) } = options',
+    seenBy: egress,
+  },
+  {
+    name: 'the checked address is dialled: what the name says when it is asked again is',
+    file: 'src/adapters/egress/open-upstream.ts',
+    replace: 'return await dialled(dial({ address, port: target.port }))',
+    by: 'return await dialled(dial({ address: (await resolve(target.host))[0] ?? address, port: target.port }))',
+    seenBy: egress,
+  },
+  {
+    name: 'the checked address is dialled: one good address lets all of a name through',
+    file: 'src/adapters/egress/open-upstream.ts',
+    replace: 'const open = addresses.filter(isPublicAddress).slice(0, MAX_ADDRESSES)',
+    by: 'const open = addresses.some(isPublicAddress) ? addresses.slice(0, MAX_ADDRESSES) : []',
+    seenBy: egress,
+  },
+  {
+    name: 'the checked address is dialled: the one behind a plain request goes where its header says',
+    file: 'src/adapters/egress/egress-proxy.ts',
+    replace: 'createConnection: () => upstream,',
+    by: 'host: target.hostname,',
+    seenBy: egress,
+  },
+  {
+    name: 'the fence of a Kubernetes Job: inverted',
+    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    replace: "if (found.metadata?.labels?.['longhaul/fence'] !== String(fence)) {",
+    by: "if (found.metadata?.labels?.['longhaul/fence'] === String(fence)) {",
+    seenBy: otherFence,
+  },
+  {
+    name: 'the fence of a Kubernetes Job: an older one passes for the newer',
+    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    replace: "if (found.metadata?.labels?.['longhaul/fence'] !== String(fence)) {",
+    by: "if (Number(found.metadata?.labels?.['longhaul/fence']) > fence) {",
+    seenBy: otherFence,
+  },
+  {
+    name: 'the fence of a Kubernetes Job: written one too low',
+    file: 'src/adapters/trainer-job/kubernetes-manifests.ts',
+    replace: "'longhaul/fence': String(fence),",
+    by: "'longhaul/fence': String(fence - 1),",
+    seenBy: otherFence,
+  },
+  {
+    name: 'the fence of a Kubernetes Job: a living one is replaced',
+    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    replace: "if (stateOf(found, attempt).kind === 'alive') return",
+    by: "if (stateOf(found, attempt).kind === 'over') return",
+    seenBy: kubernetes(
+      'an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence',
+    ),
+  },
+  {
+    name: 'the fence of a Kubernetes Job: the next one does not wait for the pods of the last',
+    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    replace: "'--cascade=foreground',",
+    by: "'--cascade=orphan',",
+    seenBy: kubernetes(
+      'the next attempt takes the name of the dead one: it is deleted with its pods, then the new fence is there',
+    ),
+  },
+  {
+    name: 'the fence of a Kubernetes Job: an API that is silent means over',
+    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    replace: 'if (/\\(NotFound\\)/.test(stderr)) return null',
+    by: 'if (/\\(NotFound\\)|refused/.test(stderr)) return null',
+    seenBy: kubernetes('an API that cannot be asked is unavailable: never a guess that the attempt is over'),
+  },
+  // ── the house's own promises ────────────────────────────────────────────────────────────────────────────────────────────────
+  {
+    name: 'records are put if absent: the later one wins',
+    file: 'src/adapters/artifacts/directory-store.ts',
+    replace: "if (errnoOf(error) === 'EEXIST') return false",
+    by: "if (errnoOf(error) === 'EEXIST') return unlink(path).then(() => linkIfAbsent(file, path))",
+    seenBy: racing,
+  },
+  {
+    name: 'records are put if absent: other bytes are acknowledged',
+    file: 'src/adapters/artifacts/directory-store.ts',
+    replace: 'if (sha256Of(stored) === ref.sha256) return ref',
+    by: 'if (stored.byteLength === ref.bytes) return ref',
+    seenBy: taken,
+  },
+  {
+    name: 'what is read is what was hashed: a record’s seal is not compared',
+    file: 'src/adapters/artifacts/record-text.ts',
+    replace: 'if (sha256Of(text) !== match[1]) throw',
+    by: 'if (sha256Of(text) === key) throw',
+    seenBy: flipped,
+  },
+  {
+    name: 'what is read is what was hashed: content is compared by its length',
+    file: 'src/adapters/artifacts/directory-store.ts',
+    replace: 'if (sha256Of(bytes) !== ref.sha256) throw corrupt',
+    by: 'if (bytes.byteLength !== ref.bytes) throw corrupt',
+    seenBy: differing,
+  },
+  {
+    name: 'what is read is what was hashed: the trainer compares files by their length',
+    file: 'trainer/longhaul_trainer/directory.py',
+    replace: '        if found != entry["sha256"]:',
+    by: '        if found == "":',
+    seenBy: trainerTest('test_kills', 'test_torn_checkpoint_is_never_loaded[flipped byte]'),
+  },
+  {
+    name: 'a turn runs once: the runner lets an older fence in',
+    file: 'src/adapters/docker/runner/journal.sh',
+    replace: 'if [ "$2" -lt "$fence" ]; then',
+    by: 'if [ "$2" -lt 0 ]; then',
+    seenBy: turns('a lower fence than the highest seen: refused, and nothing runs'),
+  },
+  {
+    name: 'a turn runs once: a claim can be taken again',
+    file: 'src/adapters/docker/runner/journal.sh',
+    replace: '  claimed=taken\n  set -C\n',
+    by: '  claimed=taken\n',
+    seenBy: journal(
+      'two runners ask for one turn at the same moment, twenty times: each ran once, both get the same answer',
+    ),
+  },
+  {
+    name: 'a turn runs once: another token is let in',
+    file: 'src/adapters/docker/runner/journal.sh',
+    replace: 'if [ "$claim_token" != "$3" ]; then',
+    by: 'if [ "$claim_token" = - ]; then',
+    seenBy: turns('another command, or another token, for a turn of the journal: conflict'),
+  },
+  {
+    name: 'a step is applied once: a resumed job counts one step less than its weights hold',
+    file: 'trainer/longhaul_trainer/step/job.py',
+    replace: '            state = _read_state(sealed.path)\n',
+    by: '            state = _read_state(sealed.path)\n            state.done -= 1\n',
+    seenBy: resumed,
+  },
+  {
+    name: 'a step is applied once: a resumed job keeps the weights and forgets the moments',
+    file: 'trainer/longhaul_trainer/step/job.py',
+    replace:
+      '            load_optimizer(sealed.path, model=model, optimizer=optimizer)\n            restore_random_state',
+    by: '            restore_random_state',
+    seenBy: resumed,
+  },
+  {
+    name: 'a step is applied once: a committed job is trained again',
+    file: 'trainer/longhaul_trainer/step/job.py',
+    replace: '        checkpoint = self._adopt(self.spec.checkpoint_path)\n        if checkpoint is None:',
+    by: '        checkpoint = self._adopt(self.spec.checkpoint_path)\n        if checkpoint is not None or checkpoint is None:',
+    seenBy: trainerTest('test_kills', 'test_sigkill_loses_at_most_one_step_and_no_bit[checkpoint.committed]'),
+  },
+  {
+    name: 'lost episodes have no reward: they count as failures of the policy',
+    file: 'src/domain/episode-rules.ts',
+    replace: "    case 'infra':\n    case 'cancelled':\n    case 'stale':\n      return false\n",
+    by: "    case 'infra':\n      return true\n    case 'cancelled':\n    case 'stale':\n      return false\n",
+    seenBy: {
+      file: 'src/domain/rules.test.ts',
+      test: 'only policy endings with a plain verdict are valid; everything else names why it has no reward',
+    },
+  },
+  {
+    name: 'lost episodes have no reward: what could not be graded counts as failed',
+    file: 'src/domain/episode-rules.ts',
+    replace: "(record.verdict === 'resolved' || record.verdict === 'unresolved')",
+    by: 'record.verdict !== null',
+    seenBy: ledger('lost siblings leave mean, deviation and count of their group'),
+  },
+  {
+    name: 'lost episodes have no reward: a lost one is called unresolved',
+    file: 'src/domain/episode-rules.ts',
+    replace: 'if (!isPolicyDisposition(disposition)) return { verdict: null, reason: null }',
+    by: "if (!isPolicyDisposition(disposition)) return { verdict: 'unresolved', reason: null }",
+    seenBy: {
+      file: 'src/domain/rules.test.ts',
+      test: 'unsubmitted work is an empty patch; lost work is not judged',
+    },
+  },
+  {
+    name: 'the ledger adds up: nothing is ever a mismatch',
+    file: 'src/activities/artifacts/check-ledger.ts',
+    replace: 'mismatches: verifyLedger({ ledgers, records, batches, derived }),',
+    by: 'mismatches: verifyLedger({ ledgers, records, batches, derived }).slice(0, 0),',
+    seenBy: verified(
+      'an episode that nothing accounts for, one without a record, one in two batches: each is found, exit 2',
+    ),
+  },
+  {
+    name: 'the ledger adds up: it is derived from itself',
+    file: 'src/activities/artifacts/check-ledger.ts',
+    replace:
+      'const derived = ledgers.map((ledger) => deriveAgain(recipe, ledger, recordsOf(records, ledger), batches))',
+    by: 'const derived = ledgers.map((ledger) => (recordsOf(records, ledger).length < 0 ? deriveAgain(recipe, ledger, [], batches) : ledger))',
+    seenBy: verified(
+      'a result that was changed from lost to failed: the rules say something else than the ledger, exit 2',
+    ),
+  },
+  {
+    name: 'the ledger adds up: a mismatch ends with 0',
+    file: 'src/cli/commands/ledger.ts',
+    replace: 'if (check.mismatches.length > 0) exit(EXIT.infra)',
+    by: 'if (check.mismatches.length < 0) exit(EXIT.infra)',
+    seenBy: verified(
+      'an episode that nothing accounts for, one without a record, one in two batches: each is found, exit 2',
+    ),
+  },
+  {
+    name: 'the ledger adds up: an episode in two batches passes',
+    file: 'src/domain/verify-ledger.ts',
+    replace: 'if (keys.length > 1) mismatches.push',
+    by: 'if (keys.length > 2) mismatches.push',
+    seenBy: books,
+  },
+  {
+    name: 'the ledger adds up: totals are taken as they stand',
+    file: 'src/domain/verify-ledger.ts',
+    replace: '    right.episodes !== totals.episodes ||\n',
+    by: '    right.episodes < 0 ||\n',
+    seenBy: ledger('one total of a ledger is off by one: found, whichever it is'),
+  },
+  {
+    name: 'Retry-After is obeyed: it is not read',
+    file: 'src/adapters/policy-server/server-errors.ts',
+    replace: 'afterMs: parseRetryAfter(answer.retryAfter, Date.now())',
+    by: 'afterMs: parseRetryAfter(null, Date.now())',
+    seenBy: retryAfter,
+  },
+  {
+    name: 'Retry-After is obeyed: it only replaces a longer pause',
+    file: 'src/adapters/policy-server/retry.ts',
+    replace: 'return Math.min(LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)',
+    by: 'return Math.min(jittered, LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)',
+    seenBy: retryAfter,
+  },
+  {
+    name: 'maxReplacements is the bound: one more is drawn',
+    file: 'src/workflows/prompt-group.ts',
+    replace: 'if (nextIndex >= bound) return false',
+    by: 'if (nextIndex > bound) return false',
+    seenBy: bounded,
+  },
+  {
+    name: 'maxReplacements is the bound: one less is drawn',
+    file: 'src/workflows/prompt-group.ts',
+    replace: 'const bound = input.groupSize + input.maxReplacements',
+    by: 'const bound = input.groupSize + input.maxReplacements - 1',
+    seenBy: bounded,
   },
 ]

@@ -15,7 +15,10 @@ export const PUBLIC_ADDRESS = '93.184.215.14'
 
 const UNSHARE = [
   ...(process.getuid?.() === 0 ? [] : ['--user', '--map-root-user']),
-  ...['--net', '--mount', '--propagation', 'private'],
+  '--net',
+  '--mount',
+  '--propagation',
+  'private',
 ]
 const RESOLVER = { '/etc/resolv.conf': 'nameserver 127.0.0.1\n', '/etc/nsswitch.conf': 'hosts: files dns\n' }
 
