@@ -53,6 +53,7 @@ const flipped = store('a record with any byte changed or cut off is refused')
 const differing = store('content that differs from its reference is refused, and an absent one is missing')
 const turns = (test: string): Witness => ({ file: 'test/integration/sandbox-turns.test.ts', test })
 const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-journal.test.ts', test })
+const replay = (test: string): Witness => ({ file: 'test/integration/sandbox-replay.test.ts', test })
 const container = (test: string): Witness => ({ file: 'test/integration/sandbox-containers.test.ts', test })
 const ledger = (test: string): Witness => ({ file: 'src/domain/ledger.test.ts', test })
 const books = ledger('every way to cook the books is listed')
@@ -67,8 +68,92 @@ const trainerTest = (file: string, test: string): Witness => ({ file: `trainer/t
 const resumed = trainerTest('test_kills', 'test_sigkill_loses_at_most_one_step_and_no_bit[after-update:2]')
 const fenced = trainerTest('test_step', 'test_higher_fence_stops_the_older_attempt')
 
+const clipped = trainerTest(
+  'test_training_step',
+  'test_a_gradient_beyond_the_limit_is_scaled_down_to_it_and_reported_as_it_was',
+)
+const scheduled = trainerTest('test_training_step', 'test_each_update_moves_the_weights_by_the_rate_of_its_global_step')
+const rates = trainerTest('test_objectives', 'test_learning_rate_is_a_function_of_the_global_step')
+const config = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job-config.test.ts', test })
+const optimizer = config(
+  'every number of the optimizer reaches the trainer as the recipe says it, in both kinds of jobs',
+)
+const schedules = config(
+  'warm-up and decay reach the trainer; a stage shorter than its warm-up cuts the ramp, a constant rate has no end',
+)
+
 export const PLANTS: Plant[] = [
   // ── what used to be unseen ──────────────────────────────────────────────────────────────────────────────────────────────────
+  {
+    name: 'gradients are clipped: not at all',
+    file: 'trainer/longhaul_trainer/step/training.py',
+    replace: 'math.inf if limit is None else limit)',
+    by: 'math.inf)',
+    seenBy: clipped,
+  },
+  {
+    name: 'gradients are clipped: a million times too late',
+    file: 'trainer/longhaul_trainer/step/training.py',
+    replace: 'math.inf if limit is None else limit)',
+    by: 'math.inf if limit is None else 1e6 * limit)',
+    seenBy: clipped,
+  },
+  {
+    name: 'gradients are clipped: after the weights have moved',
+    file: 'trainer/longhaul_trainer/step/training.py',
+    replace: '        norm = self._clip_gradient()\n        self._check',
+    by: '        norm = 0.0\n        self.optimizer.step()\n        norm = self._clip_gradient()\n        self._check',
+    seenBy: clipped,
+  },
+  {
+    name: 'gradients are clipped: the recipe’s limit does not arrive',
+    file: 'src/adapters/trainer-job/job-config.ts',
+    replace: 'grad_clip: gradClip, ...moments',
+    by: 'grad_clip: gradClip * 1e6, ...moments',
+    seenBy: optimizer,
+  },
+  {
+    name: 'the rate warms up and decays: the optimizer keeps its peak',
+    file: 'trainer/longhaul_trainer/step/training.py',
+    replace: '            group["lr"] = rate\n',
+    by: '            group["lr"] = self.config.optimizer.lr\n',
+    seenBy: scheduled,
+  },
+  {
+    name: 'the rate warms up and decays: each job begins anew',
+    file: 'trainer/longhaul_trainer/step/training.py',
+    replace: 'rate = learning_rate(state.global_step, peak',
+    by: 'rate = learning_rate(state.done, peak',
+    seenBy: scheduled,
+  },
+  {
+    name: 'the rate warms up and decays: no warm-up',
+    file: 'trainer/longhaul_trainer/objective/schedule.py',
+    replace: '    if step < warmup:',
+    by: '    if step < 0:',
+    seenBy: rates,
+  },
+  {
+    name: 'the rate warms up and decays: no decay',
+    file: 'trainer/longhaul_trainer/objective/schedule.py',
+    replace: '    if schedule.kind == "constant":',
+    by: '    if schedule.kind != "":',
+    seenBy: rates,
+  },
+  {
+    name: 'the rate warms up and decays: the recipe’s warm-up does not arrive',
+    file: 'src/adapters/trainer-job/job-config.ts',
+    replace: 'warmup_steps: Math.min(warmupSteps, totalSteps - 1), total_steps',
+    by: 'warmup_steps: Math.min(0, warmupSteps, totalSteps - 1), total_steps',
+    seenBy: schedules,
+  },
+  {
+    name: 'the rate warms up and decays: the recipe’s decay does not arrive',
+    file: 'src/adapters/trainer-job/job-config.ts',
+    replace: "if (schedule === 'constant') return",
+    by: "if (schedule === 'constant' || totalSteps > 0) return",
+    seenBy: schedules,
+  },
   {
     name: 'a job ends after trainer.timeoutS: the limit is looked at by nobody',
     file: 'src/adapters/trainer-job/follow-attempt.ts',
@@ -79,8 +164,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'a job ends after trainer.timeoutS: the recipe’s value does not arrive',
     file: 'src/adapters/trainer-job/job-spec.ts',
-    replace: 'timeoutMs: recipe.trainer.timeoutS * 1000,',
-    by: 'timeoutMs: Number.MAX_SAFE_INTEGER,',
+    replace: 'limits: { timeoutMs: timeoutS * 1000,',
+    by: 'limits: { timeoutMs: Math.max(timeoutS, 1e12),',
     seenBy: late,
   },
   {
@@ -179,8 +264,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'one trainer at a time: jobs of one machine run side by side',
     file: 'src/activities/trainer/trainer-activities.ts',
-    replace: 'return launcher.isElsewhere ? run() : oneAtATime(run)',
-    by: 'return launcher.isElsewhere ? run() : (void oneAtATime, run())',
+    replace: '      return launcher.isElsewhere ? run() : oneAtATime(run)\n    }),',
+    by: '      return run()\n    }),',
     seenBy: publishing('two jobs come to one machine at once: the second trainer starts when the first has ended'),
   },
   {
@@ -378,6 +463,24 @@ export const PLANTS: Plant[] = [
     seenBy: turns('another command, or another token, for a turn of the journal: conflict'),
   },
   {
+    name: 'a turn follows the ones before it: the runner takes any',
+    file: 'src/adapters/docker/runner/journal.sh',
+    replace: '[ "$1" = "$world" ] && {',
+    by: 'true || [ "$1" = "$world" ] && {',
+    seenBy: replay(
+      'turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run',
+    ),
+  },
+  {
+    name: 'a turn follows the ones before it: what the sandbox says of its files is believed',
+    file: 'src/activities/host/episode-world.ts',
+    replace: '      await compareTree({ store, episode, hash: async () => treeSha256 }, committed - 1)\n',
+    by: '      void [compareTree, store, treeSha256]\n',
+    seenBy: replay(
+      'a sandbox claims its last turn, but its files are not those of the record: the claim is not believed',
+    ),
+  },
+  {
     name: 'a step is applied once: a resumed job counts one step less than its weights hold',
     file: 'trainer/longhaul_trainer/step/job.py',
     replace: '            state = _read_state(sealed.path)\n',
@@ -492,8 +595,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'maxReplacements is the bound: one less is drawn',
     file: 'src/workflows/prompt-group.ts',
-    replace: 'const bound = input.groupSize + input.maxReplacements',
-    by: 'const bound = input.groupSize + input.maxReplacements - 1',
+    replace: 'let bound = input.groupSize + input.maxReplacements',
+    by: 'let bound = input.groupSize + input.maxReplacements - 1',
     seenBy: bounded,
   },
 ]

@@ -49,9 +49,8 @@ async function copyFolder(from: string, to: string): Promise<void> {
   }
 }
 
-async function plant(root: string, { file, replace, by }: Edit): Promise<void> {
-  const path = join(root, file)
-  const text = await readFile(path, 'utf8')
+/** The text with the edit in it. @throws Error where the edit does not fit it, or leaves what is not TypeScript any more */
+export function applyEdit(text: string, { file, replace, by }: Edit): string {
   const found = text.split(replace).length - 1
   if (found !== 1) {
     throw new Error(`Expected the text to replace once in ${file}, found it ${found} times:\n${replace}`)
@@ -60,7 +59,21 @@ async function plant(root: string, { file, replace, by }: Edit): Promise<void> {
   const planted = text.replace(replace, () => by)
   if (planted === text) throw new Error(`Expected the plant to change ${file}`)
   // A lie, not a typo: a file that does not load would be seen by any test.
-  if (file.endsWith('.ts')) stripTypeScriptTypes(planted)
+  if (file.endsWith('.ts')) requireTypeScript(file, planted)
+  return planted
+}
+
+function requireTypeScript(file: string, text: string): void {
+  try {
+    stripTypeScriptTypes(text)
+  } catch (cause) {
+    throw new Error(`Expected the plant to leave TypeScript in ${file}`, { cause })
+  }
+}
+
+async function plant(root: string, edit: Edit): Promise<void> {
+  const path = join(root, edit.file)
+  const planted = applyEdit(await readFile(path, 'utf8'), edit)
   // The name first: writing through the link would change the original.
   await unlink(path)
   await writeFile(path, planted)
