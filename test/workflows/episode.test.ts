@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
 import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, failureOf, neverEnds, takes, timesOut } from '../support/activity-script.ts'
-import { EPISODE, HOST_QUEUE, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { artifact, EPISODE, HOST_QUEUE, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
 
 async function playEpisode(overrides: ActivityTable<AllActivities> = {}) {
@@ -227,4 +227,61 @@ test('a sandbox that cannot be closed does not spoil the episode', async () => {
   assert.equal(result.verdict, 'unresolved')
   assert.equal(episode.describe().logs.filter(({ level }) => level === 'warn').length, 1)
   assert.equal(driver.callsOf('gradeSubmission').length, 1)
+})
+
+test('an earlier execution has played and captured the episode: only the grading is left, without a sandbox', async () => {
+  const patch = artifact('patch.diff')
+  const { driver, episode } = await playEpisode({
+    openSandbox: () => ({ kind: 'ended', disposition: 'submitted', patch }),
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.equal(result.verdict, 'unresolved')
+  assert.deepEqual(
+    driver.calls.map(({ type }) => type),
+    ['openSandbox', 'gradeSubmission'],
+  )
+  assert.deepEqual(
+    driver.callsOf('gradeSubmission').map(({ input }) => (input as { patch: unknown }).patch),
+    [patch],
+  )
+})
+
+test('an earlier execution has the result: it is returned as it was, and nothing is asked of the world', async () => {
+  const recorded: EpisodeResult = {
+    episode: 'e',
+    disposition: 'cancelled',
+    verdict: null,
+    turns: 2,
+    failure: null,
+    recalled: true,
+  }
+  const { driver, episode } = await playEpisode({ openSandbox: () => ({ kind: 'result', result: recorded }) })
+  assert.deepEqual(await episode.result<EpisodeResult>(), recorded)
+  assert.equal(driver.calls.length, 1)
+})
+
+// The story: an episode is reset, and its new execution finds the handle of a sandbox in the history that it inherits, while attempts of
+// the execution before may still be at work in that sandbox.
+test('the sandbox is of an earlier execution: it is closed, the episode is placed anew, and that counts as no loss', async () => {
+  const { driver, episode } = await playEpisode({
+    advanceEpisode: ({ placement, step }) => {
+      if (placement <= 4) throw failureOf('Sandbox.Foreign')
+      return { turns: step * 8, disposition: step < 2 ? null : 'submitted' }
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.equal(result.disposition, 'submitted')
+  assert.deepEqual([driver.callsOf('openSandbox').length, driver.callsOf('closeSandbox').length], [5, 5])
+})
+
+test('a sandbox is behind the records when it is captured: the episode is placed anew', async () => {
+  const { driver, episode } = await playEpisode({
+    captureSubmission: ({ sandbox }) => {
+      if (sandbox.name.endsWith('p1')) throw failureOf('Sandbox.Behind')
+      return artifact('patch.diff')
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.equal(result.disposition, 'submitted')
+  assert.equal(driver.callsOf('openSandbox').length, 2)
 })

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
 import type { EpisodeInput, PromptGroupResult } from '../../src/contracts/workflows.types.ts'
-import { type ActivityTable, failureOf, neverEnds } from '../support/activity-script.ts'
-import { GROUP, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
+import { GROUP, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
 
 async function playGroup(overrides: ActivityTable<AllActivities>, input = GROUP) {
@@ -134,4 +134,72 @@ test('a cancelled group cancels its episodes, and each closes its sandbox', asyn
     driver.runs.map(({ status }) => status),
     ['cancelled', 'cancelled', 'cancelled', 'cancelled', 'cancelled'],
   )
+})
+
+// The story: a run was cancelled amid its groups and is started again. Its episodes are recorded as cancelled, and a group without
+// them would train on what happened to be finished.
+test('episodes that an earlier execution closed are replaced under new indices, and use up no replacement of this one', async () => {
+  const earlier = new Map<number, 'resolved' | null>([
+    [0, 'resolved'],
+    [1, null],
+    [2, null],
+    [3, null],
+    [4, null],
+  ])
+  const { driver, group } = await playGroup(
+    {
+      openSandbox: (input) => {
+        const verdict = earlier.get(input.index)
+        if (verdict === undefined) return sandboxHandle(input)
+        const disposition = verdict === null ? 'cancelled' : 'submitted'
+        const episode = `e${input.index}`
+        return { kind: 'result', result: { episode, disposition, verdict, turns: 3, failure: null, recalled: true } }
+      },
+    },
+    { ...GROUP, maxReplacements: 0 },
+  )
+  const result = await group.result<PromptGroupResult>()
+
+  assert.deepEqual([result.valid, result.episodes, result.infra], [4, 4, 0])
+  assert.deepEqual(
+    episodesOf(driver)
+      .map(({ index }) => index)
+      .toSorted((one, other) => one - other),
+    [0, 1, 2, 3, 4, 5, 6, 7],
+  )
+  const played = driver.callsOf('advanceEpisode').map(({ input }) => (input as EpisodeInput).index)
+  assert.deepEqual(
+    played.toSorted((one, other) => one - other),
+    [5, 6, 7],
+  )
+})
+
+test('an earlier execution of an episode is still closing: the group waits for it, and then plays', async () => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ steps: 1 }),
+      // The clean-up of the earlier execution takes its time.
+      closeSandbox: () => takes(90_000, undefined),
+    },
+  })
+  const before = driver.start('episode', { ...GROUP, index: 0 }, { workflowId: 'group/ep/00' })
+  await driver.runUntil(() => driver.callsOf('closeSandbox').length === 1, 'the earlier one closes')
+  const group = driver.start('promptGroup', { ...GROUP, groupSize: 1 }, { workflowId: 'group' })
+  const result = await group.result<PromptGroupResult>()
+  await before.result()
+  assert.equal(result.valid, 1)
+  assert.deepEqual(driver.runs.filter(({ workflowId }) => workflowId === 'group/ep/00').length, 2)
+})
+
+test('an earlier execution never closes: the group says which one it waited for', async () => {
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ steps: 1 }), advanceEpisode: () => neverEnds() },
+  })
+  driver.start('episode', { ...GROUP, index: 0 }, { workflowId: 'group/ep/00' })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 1, 'the earlier one plays')
+  const group = driver.start('promptGroup', { ...GROUP, groupSize: 1 }, { workflowId: 'group' })
+  await assert.rejects(group.result(), (error) => {
+    assert.match(String((error as Error).cause ?? error), /group\/ep\/00/)
+    return true
+  })
 })

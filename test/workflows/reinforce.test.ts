@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure } from '@temporalio/common'
+import type { PlannedIteration } from '../../src/contracts/activities.types.ts'
 import type { TrainingStageResult } from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, failureOf } from '../support/activity-script.ts'
 import { artifact, PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
@@ -248,4 +249,58 @@ test('a stage without such a rule asks nobody', async () => {
   const { driver, stage } = await playStage({ maxIterations: 4, evaluateEvery: 2 })
   assert.equal((await stage.result<TrainingStageResult>()).iterations, 4)
   assert.deepEqual(driver.callsOf('judgePlateau'), [])
+})
+
+test('the first iterations are finished in the records: nothing of them is played, trained or published, and the next one samples with a published policy', async () => {
+  const base = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
+  const { driver, stage } = await playStage({
+    maxIterations: 3,
+    overrides: {
+      planIteration: async (input, call) => {
+        const planned = (await base.planIteration?.(input, call)) as PlannedIteration
+        const { iteration } = input
+        return iteration > 2 ? planned : { ...planned, collected: true, finished: { policy: policyRef(iteration) } }
+      },
+    },
+  })
+  const result = await stage.result<TrainingStageResult>()
+  assert.equal(result.policy.version, policyRef(3).version)
+  assert.deepEqual(jobsOf(driver), [{ iteration: 3, policy: policyRef(2).version }])
+  assert.deepEqual(
+    driver.callsOf('publishPolicy').map(({ input }) => (input as { policy: { globalStep: number } }).policy.globalStep),
+    [2, 3],
+  )
+  assert.equal(driver.runs.filter(({ type }) => type === 'rollout').length, 1)
+})
+
+test('an iteration is collected and not trained: its episodes are not played again, its job is', async () => {
+  const base = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
+  const { driver, stage } = await playStage({
+    maxIterations: 1,
+    overrides: {
+      planIteration: async (input, call) => ({
+        ...((await base.planIteration?.(input, call)) as PlannedIteration),
+        collected: true,
+      }),
+    },
+  })
+  await stage.result<TrainingStageResult>()
+  assert.equal(driver.runs.filter(({ type }) => type === 'rollout').length, 0)
+  assert.equal(jobsOf(driver).length, 1)
+})
+
+test('every iteration is in the records: the stage ends, and says that its policy is not published', async () => {
+  const base = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
+  const { driver, stage } = await playStage({
+    maxIterations: 2,
+    overrides: {
+      planIteration: async (input, call) => ({
+        ...((await base.planIteration?.(input, call)) as PlannedIteration),
+        collected: true,
+        finished: { policy: input.iteration === 1 ? policyRef(7) : null },
+      }),
+    },
+  })
+  assert.deepEqual(await stage.result(), { policy: policyRef(7), iterations: 2, unpublished: true })
+  assert.equal(driver.callsOf('publishPolicy').length, 0)
 })

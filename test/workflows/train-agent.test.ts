@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
-import type { RunProgress, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import type { RunProgress, StageScore, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
 import type { WorkflowWaits } from '../../src/contracts/waits.types.ts'
 import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
 import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
@@ -389,4 +389,59 @@ test('a run cancelled while it is paused ends at once', async () => {
   await driver.runToIdle()
 
   assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+})
+
+// The story: a run ends amid its second stage and is started again under its name.
+test('a run is started again: what its records hold is neither played nor published, and the open stage goes on where it was', async () => {
+  const score = (name: string, step: number) =>
+    ({ name, policy: policyRef(step).version, passAt1: 0.25, sem: 0.1, tasks: 2, attempts: 2 }) satisfies StageScore
+  const recalled = {
+    scores: [score('base', 0), score('rft', 2), score('dapo-1', 4)],
+    rft: policyRef(2),
+    stages: [
+      { name: 'dapo-1', policy: policyRef(4), iteration: 3, isDone: true },
+      { name: 'dapo-2', policy: policyRef(9), iteration: 1, isDone: false },
+    ],
+  }
+  const { driver, job } = await train({
+    resolveRecipe: () => ({ ...PLAN, recalled }),
+    prepareSuite: ({ which }) => ({ suite: SHA, name: which, tasks: 2, gated: true }),
+  })
+  const result = await job.result<TrainAgentResult>()
+  assert.deepEqual(
+    driver.runs
+      .map(({ type, workflowId }) => [type, workflowId])
+      .filter(([type]) => type !== 'episode' && type !== 'promptGroup' && type !== 'rollout'),
+    [
+      ['trainAgent', '8d1f-from-the-ui'],
+      ['reinforce', `train/${PLAN.run}/dapo-2`],
+      ['evaluate', `train/${PLAN.run}/eval/rl`],
+    ],
+  )
+  assert.deepEqual(
+    driver.callsOf('publishPolicy').map(({ input }) => (input as { policy: { globalStep: number } }).policy.globalStep),
+    [9, 10],
+  )
+  assert.deepEqual(
+    result.stages.map(({ name, policy }) => [name, policy]),
+    [
+      ['base', policyRef(0).version],
+      ['rft', policyRef(2).version],
+      ['dapo-1', policyRef(4).version],
+      ['rl', policyRef(10).version],
+    ],
+  )
+})
+
+test('stages are recorded and their evaluations are not: each evaluation publishes its policy, and nothing is trained', async () => {
+  const stages = PLAN.stages.map(({ name }, at) => ({ name, policy: policyRef(4 + at), iteration: 3, isDone: true }))
+  const { driver, job } = await train({
+    resolveRecipe: () => ({ ...PLAN, recalled: { scores: [], rft: policyRef(2), stages } }),
+  })
+  await job.result<TrainAgentResult>()
+  const published = driver
+    .callsOf('publishPolicy')
+    .map(({ input }) => (input as { policy: { globalStep: number } }).policy.globalStep)
+  assert.deepEqual(published, [0, 2, 4, 5])
+  assert.equal(driver.callsOf('runTrainingJob').length, 0)
 })

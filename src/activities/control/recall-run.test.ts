@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import { policyRef } from '../../../test/support/scripted-pipeline.ts'
+import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { policyKeys, runKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { finishedTraining, isCollected, recallRun } from './recall-run.ts'
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+})
+
+after(() => close())
+
+/** Two stages of three and two iterations. */
+function recipe(evaluateEvery: number | null = null): Recipe {
+  const made = makeTrainingRecipe()
+  const [stage] = made.reinforce?.stages ?? []
+  assert.ok(stage !== undefined && made.reinforce !== null)
+  made.reinforce.evaluateEvery = evaluateEvery
+  made.reinforce.stages = [
+    { ...stage, until: { maxIterations: 3, plateau: null } },
+    { ...stage, name: 'dapo-2', until: { maxIterations: 2, plateau: null } },
+  ]
+  return made
+}
+
+function recall(run: string, of = recipe()) {
+  return recallRun({ store, recipe: of }, { run, kind: 'train' })
+}
+
+async function begun(run: string): Promise<void> {
+  await store.putRecord(runKeys.policy(run, 'base'), policyRef(0))
+}
+
+/** Leaves the records of an iteration that trained `jobs` jobs; the last one made the policy of that step. */
+async function trained(
+  run: string,
+  stage: string,
+  iteration: number,
+  { jobs = 1, step }: { jobs?: number; step: number },
+) {
+  for (let slice = 0; slice < jobs; slice++) {
+    const directory = runKeys.batch(run, stage, iteration, slice)
+    await store.put(`${directory}/batch.json`, Buffer.from('{"trajectories":[]}'))
+    const { version } = policyRef(step - jobs + slice + 1)
+    await store.putRecord(runKeys.training(run, stage, iteration, slice), {
+      schema: 'longhaul.training/1',
+      policy: version,
+    })
+  }
+  if (jobs > 0) await store.putRecord(policyKeys.ref(policyRef(step).version), policyRef(step))
+  await store.putRecord(runKeys.ledger(run, stage, iteration), { schema: 'longhaul.ledger/1', stage, iteration })
+}
+
+async function evaluated(run: string, name: string): Promise<void> {
+  await store.putRecord(
+    runKeys.evaluation(run, name),
+    makeEvaluation({ run, name, tasks: [{ taskId: 't', attempts: [1] }] }),
+  )
+}
+
+test('a run of which nothing is finished recalls nothing', async () => {
+  assert.equal(await recall('fresh'), null)
+})
+
+test('a run ends amid its second stage: scores, fine-tuning, the whole first stage and the first iteration of the second are recalled', async () => {
+  const run = 'amid'
+  await begun(run)
+  await evaluated(run, 'base')
+  await trained(run, 'rft', 0, { jobs: 2, step: 2 })
+  await evaluated(run, 'rft')
+  for (const iteration of [1, 2, 3]) await trained(run, 'dapo-1', iteration, { step: 2 + iteration })
+  await evaluated(run, 'dapo-1')
+  await trained(run, 'dapo-2', 1, { step: 6 })
+  const recalled = await recall(run)
+  assert.deepEqual(
+    recalled?.scores.map(({ name }) => name),
+    ['base', 'rft', 'dapo-1'],
+  )
+  assert.equal(recalled?.rft?.version, policyRef(2).version)
+  assert.deepEqual(
+    recalled?.stages.map(({ name, policy, iteration, isDone }) => [name, policy.globalStep, iteration, isDone]),
+    [
+      ['dapo-1', 5, 4, true],
+      ['dapo-2', 6, 2, false],
+    ],
+  )
+})
+
+test('an iteration was collected and not trained, trained and not stored: it is the first unfinished one', async () => {
+  const run = 'half'
+  const place = { run, stage: 'dapo-1', iteration: 1 }
+  await begun(run)
+  await trained(run, 'rft', 0, { jobs: 0, step: 0 })
+  assert.equal(await isCollected(store, place), false)
+  await store.put(`${runKeys.batch(run, 'dapo-1', 1, 0)}/batch.json`, Buffer.from('{"trajectories":[]}'))
+  assert.equal(await isCollected(store, place), true)
+  assert.equal(await finishedTraining(store, place), null)
+  await store.putRecord(runKeys.ledger(run, 'dapo-1', 1), { schema: 'longhaul.ledger/1' })
+  assert.equal(await finishedTraining(store, place), null)
+  // A policy that has diverged leaves the record of its training and no reference.
+  const { version } = policyRef(91)
+  await store.putRecord(runKeys.training(run, 'dapo-1', 1, 0), { schema: 'longhaul.training/1', policy: version })
+  assert.equal(await finishedTraining(store, place), null)
+  assert.deepEqual(await recall(run), { scores: [], rft: policyRef(0), stages: [] })
+})
+
+test('an iteration trained nothing: the policy before it is what the stage goes on with', async () => {
+  const run = 'empty'
+  await begun(run)
+  await trained(run, 'rft', 0, { step: 1 })
+  await trained(run, 'dapo-1', 1, { step: 2 })
+  await trained(run, 'dapo-1', 2, { jobs: 0, step: 0 })
+  const [stage] = (await recall(run))?.stages ?? []
+  assert.deepEqual([stage?.policy.globalStep, stage?.iteration, stage?.isDone], [2, 3, false])
+})
+
+test('a person stopped a stage early and its evaluation has begun: the stage is over', async () => {
+  const run = 'stopped'
+  await begun(run)
+  await trained(run, 'rft', 0, { step: 1 })
+  await trained(run, 'dapo-1', 1, { step: 2 })
+  await store.putRecord(runKeys.plan(run, 'eval-dapo-1', 0), { schema: 'longhaul.plan/1' })
+  const [stage] = (await recall(run))?.stages ?? []
+  assert.deepEqual([stage?.iteration, stage?.isDone], [2, true])
+})
+
+test('an iteration is trained and its evaluation on the way is not finished: the stage goes on there', async () => {
+  const run = 'way'
+  await begun(run)
+  await trained(run, 'rft', 0, { step: 1 })
+  await trained(run, 'dapo-1', 1, { step: 2 })
+  await trained(run, 'dapo-1', 2, { step: 3 })
+  const [stage] = (await recall(run, recipe(2)))?.stages ?? []
+  assert.deepEqual([stage?.policy.globalStep, stage?.iteration, stage?.isDone], [3, 2, false])
+  await evaluated(run, 'dapo-1-0002')
+  const [later] = (await recall(run, recipe(2)))?.stages ?? []
+  assert.deepEqual([later?.policy.globalStep, later?.iteration], [3, 3])
+})

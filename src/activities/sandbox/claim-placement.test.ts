@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { after, before, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { GROUP } from '../../../test/support/scripted-pipeline.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import { createOwnerRegistry } from '../../workers/workflow-owners.ts'
+import { claimPlacement } from './claim-placement.ts'
+import { recordedEnding } from './recorded-ending.ts'
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+})
+
+after(() => close())
+
+function claim(episode: string, ownerRun: string, requested: number): Promise<number> {
+  return claimPlacement(store, { episode, ownerRun, requested, hostId: 'h', image: 'i' })
+}
+
+test('a second execution of an episode begins with placement 1 of its own: its number is above all earlier ones', async () => {
+  assert.deepEqual([await claim('a', 'first', 1), await claim('a', 'first', 2)], [1, 2])
+  assert.equal(await claim('a', 'second', 1), 3)
+  assert.equal(await claim('a', 'third', 1), 4)
+})
+
+test('an attempt is repeated: it finds the number that it claimed, whatever was claimed since', async () => {
+  assert.equal(await claim('b', 'first', 1), 1)
+  assert.equal(await claim('b', 'first', 2), 2)
+  assert.equal(await claim('b', 'second', 1), 3)
+  assert.deepEqual([await claim('b', 'first', 1), await claim('b', 'second', 1)], [1, 3])
+})
+
+test('two executions claim at the same moment: they get two numbers', async () => {
+  const numbers = await Promise.all(['x', 'y', 'z'].map((ownerRun) => claim('c', ownerRun, 1)))
+  assert.deepEqual(new Set(numbers), new Set([1, 2, 3]))
+})
+
+test('the record of a placement is torn: its number is used up, and the next one is claimed', async () => {
+  await claim('d', 'first', 1)
+  await writeFile(store.path(episodeKeys.placement('d', 1)), '{"schema":')
+  assert.equal(await claim('d', 'second', 1), 2)
+})
+
+// The reaper removes a container whose execution has placed the episode anew. A late attempt of an earlier execution lies in between.
+test('placements of other executions lie between two of one execution: the later one is still found, and theirs do not count', async () => {
+  await claim('e', 'ours', 1)
+  await claim('e', 'late', 1)
+  const owners = createOwnerRegistry({ connection: {} as never, namespace: 'n', store })
+  const isSuperseded = (ownerRun: string): Promise<boolean> =>
+    owners.hasPlacementAfter({ episode: 'e', fence: 1, ownerRun })
+  assert.deepEqual([await isSuperseded('ours'), await isSuperseded('late')], [false, true])
+  await claim('e', 'ours', 2)
+  assert.equal(await isSuperseded('ours'), true)
+})
+
+const EPISODE = { ...GROUP, index: 0 }
+
+test('an episode was played, submitted, captured and graded by an earlier execution: each ending is recalled as far as it goes', async () => {
+  const episode = episodeId(EPISODE)
+  assert.equal(await recordedEnding(store, EPISODE), null)
+  const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 3 }
+  await store.putRecord(episodeKeys.disposition(episode), settled)
+  // Submitted, but nothing was captured: only a sandbox has the patch.
+  assert.equal(await recordedEnding(store, EPISODE), null)
+  const capture = { schema: 'longhaul.capture/1', episode, mode: 'all', lostFiles: 0, failure: null }
+  await store.putRecord(episodeKeys.capture(episode), { ...capture, sha256OfPatch: 'abc', bytes: 7 })
+  assert.deepEqual(await recordedEnding(store, EPISODE), {
+    kind: 'ended',
+    disposition: 'submitted',
+    patch: { key: episodeKeys.patch(episode), sha256: 'abc', bytes: 7 },
+  })
+  const result = { disposition: 'submitted', verdict: 'resolved', turns: 3, failure: null }
+  await store.putRecord(episodeKeys.result(episode), { schema: 'longhaul.episode-result/1', episode, ...result })
+  const recalled = { episode, ...result, recalled: true }
+  assert.deepEqual(await recordedEnding(store, EPISODE), { kind: 'result', result: recalled })
+})
+
+test('an episode ran out of turns in an earlier execution: it needs its grading and no sandbox', async () => {
+  const episode = episodeId({ ...EPISODE, index: 1 })
+  const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'turn-limit', turns: 6 }
+  await store.putRecord(episodeKeys.disposition(episode), settled)
+  const ending = await recordedEnding(store, { ...EPISODE, index: 1 })
+  assert.deepEqual(ending, { kind: 'ended', disposition: 'turn-limit', patch: null })
+})
