@@ -12,7 +12,7 @@ import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { startChaosStack, type ChaosStack, needsChaos } from '../test/support/chaos/chaos-stack.ts'
-import { faultNamed, FAULTS } from '../test/support/chaos/faults.ts'
+import { FAULTS, faultsNamed } from '../test/support/chaos/faults.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
 import { interruption } from './support/interruption.ts'
@@ -40,7 +40,7 @@ if (needsChaos !== false) {
   console.error(`Chaos ${needsChaos}`)
   process.exit(2)
 }
-const faults = values.faults === undefined ? FAULTS : values.faults.split(',').map(faultNamed)
+const faults = values.faults === undefined ? FAULTS : values.faults.split(',').flatMap(faultsNamed)
 
 const interrupted = interruption()
 
@@ -77,7 +77,7 @@ async function playLane(): Promise<void> {
       const plan = planSeed(seed, faults)
       try {
         stack ??= await startChaosStack({
-          training: faults.some(({ phases }) => phases.includes('training')),
+          training: faults.some(({ phases, needsTraining }) => needsTraining === true || phases.includes('training')),
           outageMs: OUTAGE_MS,
           say: console.error,
         })
@@ -122,10 +122,21 @@ if (values.json) process.stdout.write(text)
 else console.log(`${reports.length} of ${seeds} seeds played, ${violations} violations, ${failures.length} failures`)
 process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < seeds ? 2 : 0
 
-function line({ seed, kind, cells, episodes, turns, sampledAgain, wallS, violations: found }: SeedReport): string {
+function line({
+  seed,
+  kind,
+  cells,
+  episodes,
+  turns,
+  sampledAgain,
+  restarts,
+  wallS,
+  violations: found,
+}: SeedReport): string {
   const struck = cells.map(({ fault, phase, struck: did }) => `${fault} × ${phase}${did ? '' : ' (missed)'}`).join(', ')
-  const facts = `${kind}, ${struck}: ${episodes} episodes, ${turns} turns, ${sampledAgain} samples repeated, ${wallS.toFixed(0)} s`
+  const again = restarts === 0 ? '' : `, started again ${restarts} times`
+  const facts = `${kind}, ${struck}: ${episodes} episodes, ${turns} turns, ${sampledAgain} samples repeated${again}, ${wallS.toFixed(0)} s`
   if (found.length === 0) return `seed ${seed}: ${facts}: ok`
-  const again = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}`
-  return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${again}`
+  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}`
+  return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${command}`
 }

@@ -16,7 +16,7 @@ before(async () => {
 
 after(() => stack?.close())
 
-const cell = (fault: string, phase: Phase): Cell => ({ fault: faultNamed(fault), phase, count: 1 })
+const cell = (fault: string, phase: Phase): Cell => ({ fault: faultNamed(fault), phase, nth: 0 })
 
 /** All of one variation, so that the run without faults is played once. */
 const SEED = 8

@@ -9,8 +9,8 @@ const run = promisify(execFile)
 
 export interface ArtifactDisk {
   path: string
-  /** Not a byte is left for this long. */
-  fill(ms: number): Promise<void>
+  /** Not a byte is left for this long, or until a promise settles. */
+  fill(until: number | Promise<unknown>): Promise<void>
   readOnly(ms: number): Promise<void>
   close(): Promise<void>
 }
@@ -35,7 +35,7 @@ export async function mountArtifactDisk(path: string): Promise<ArtifactDisk> {
   }
   return {
     path,
-    async fill(ms) {
+    async fill(until) {
       const file = await open(filler, 'w')
       const block = Buffer.alloc(1 << 20)
       try {
@@ -45,8 +45,11 @@ export async function mountArtifactDisk(path: string): Promise<ArtifactDisk> {
       } finally {
         await file.close()
       }
-      await sleep(ms)
-      await rm(filler)
+      try {
+        await (typeof until === 'number' ? sleep(until) : until)
+      } finally {
+        await rm(filler)
+      }
     },
     async readOnly(ms) {
       await remount('ro')

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { cellsOf, planSeed } from './cells.ts'
-import { faultNamed, FAULTS } from './faults.ts'
-import { PHASES } from './phases.ts'
+import { cellsOf, planSeed, visitCounts } from './cells.ts'
+import { faultNamed, FAULTS, faultsNamed } from './faults.ts'
+import { type Phase, PHASES, RESTART_PHASES } from './phases.ts'
 
-test('200 seeds: every fault is planned at every phase at which it can strike', () => {
+test('300 seeds: every fault is planned at every phase at which it can strike', () => {
   const planned = new Set<string>()
-  for (let seed = 1; seed <= 200; seed++) {
+  for (let seed = 1; seed <= 300; seed++) {
     for (const { fault, phase } of planSeed(seed).cells) planned.add(`${fault.name} × ${phase}`)
   }
   const all = cellsOf(FAULTS, PHASES).map(([{ name }, phase]) => `${name} × ${phase}`)
@@ -31,6 +31,49 @@ test('faults that end a run or a host: alone in their run', () => {
 test('only training faults are asked for: every seed trains', () => {
   const faults = [faultNamed('kill-trainer'), faultNamed('kill-job')]
   const plans = [1, 2, 3, 4].map((seed) => planSeed(seed, faults))
-  assert.ok(plans.every(({ kind, cells }) => kind === 'training' && cells.length === 1))
-  assert.equal(new Set(plans.map(({ cells }) => `${cells[0]?.fault.name} ${cells[0]?.phase}`)).size, 4)
+  assert.ok(plans.every(({ kind, cells }) => kind === 'training' && cells.length >= 1))
+  const played = plans.flatMap(({ cells }) => cells.map(({ fault, phase }) => `${fault.name} ${phase}`))
+  assert.equal(new Set(played).size, 4)
+})
+
+test('every visit of a phase can be struck, from the first to the last', () => {
+  const undisturbed: Phase[] = ['placing', 'sampling', 'executing', 'sampling', 'sampling', 'grading']
+  const counts = (nth: number): number[] => visitCounts([{ phase: 'sampling', nth }], undisturbed)
+  assert.deepEqual([0, 0.34, 0.67, 0.99].map(counts), [[1], [2], [3], [3]])
+})
+
+test('two faults of a run: the first leaves room for the second, whose visits are counted from then on', () => {
+  const undisturbed: Phase[] = ['sampling', 'grading', 'sampling', 'sampling', 'grading', 'sampling']
+  const both = (first: number, second: number): number[] =>
+    visitCounts(
+      [
+        { phase: 'sampling', nth: first },
+        { phase: 'grading', nth: second },
+      ],
+      undisturbed,
+    )
+  assert.deepEqual(both(0, 0.99), [1, 2])
+  // The fourth sampling has no grading after it.
+  assert.deepEqual(both(0.99, 0), [3, 1])
+})
+
+test('a run is ended at each of the named moments, in every way', () => {
+  const ways = [
+    'terminate-root',
+    'terminate-all',
+    'cancel-restart',
+    'reset',
+    'fail-restart',
+    'database-lost',
+    'stack-kill',
+  ]
+  const families = ways.map(faultsNamed)
+  assert.ok(families.every((family) => family.length > 0))
+  for (const { name, phases, expects } of families.flat()) {
+    assert.deepEqual([name, phases, expects], [name, RESTART_PHASES, 'restarted'])
+  }
+  assert.deepEqual(
+    faultsNamed('reset').map(({ name }) => name),
+    ['root', 'stage', 'rollout', 'group', 'episode'].map((level) => `reset:${level}`),
+  )
 })

@@ -6,8 +6,9 @@ import { EPISODE_PHASES, type Phase, TRAINING_PHASES } from './phases.ts'
 export interface Cell {
   fault: Fault
   phase: Phase
-  /** Strikes at the n-th visit of the phase, from 1. */
-  count: number
+  /** Which of the phase's visits is struck, as a share of those that the run without a fault makes: 0 is the first one, just below
+   *  1 the last. */
+  nth: number
 }
 
 export interface SeedPlan {
@@ -17,41 +18,60 @@ export interface SeedPlan {
   cells: Cell[]
 }
 
-/** Every so many seeds one trains: such a run takes twice as long. */
+/** Every so many seeds one trains: such a run takes three times as long. */
 const TRAINING_EVERY = 5
+
+type Pair = [Fault, Phase]
 
 export function planSeed(seed: number, faults: readonly Fault[] = FAULTS): SeedPlan {
   const random = randomFrom(`chaos/${seed}`)
-  const training = cellsOf(faults, TRAINING_PHASES)
-  const episodes = cellsOf(faults, EPISODE_PHASES)
+  const [training, episodes] = [trainingRuns(faults), episodeRuns(faults)]
   const trains = training.length > 0 && (seed % TRAINING_EVERY === 0 || episodes.length === 0)
-  if (trains) {
-    const turn = episodes.length === 0 ? seed : Math.floor(seed / TRAINING_EVERY)
-    const chosen = training[turn % training.length]
-    return { seed, kind: 'training', cells: chosen === undefined ? [] : [cellOf(chosen, 1)] }
-  }
-  // Seeds in a row walk through the whole list, two cells at a time.
-  const [alone, paired] = [episodes.filter(([{ isAlone }]) => isAlone), episodes.filter(([{ isAlone }]) => !isAlone)]
-  const runs = [...alone.map((cell) => [cell]), ...inPairs(paired)]
-  const place = seed - Math.ceil(seed / TRAINING_EVERY)
-  const chosen = shuffled(runs)[(training.length > 0 ? place : seed) % runs.length] ?? []
-  // The earlier phase first, and the second fault at once: episodes must be left for it.
-  const ordered = chosen.toSorted(
-    ([, a], [, b]) => EPISODE_PHASES.indexOf(a as never) - EPISODE_PHASES.indexOf(b as never),
-  )
-  const first = 1 + random.below(chosen.length === 1 ? 3 : 2)
-  return { seed, kind: 'evaluation', cells: ordered.map((pair, index) => cellOf(pair, index === 0 ? first : 1)) }
+  // Seeds in a row walk through the whole list of either kind.
+  const turn = trains
+    ? Math.floor(episodes.length === 0 ? seed : seed / TRAINING_EVERY)
+    : training.length > 0
+      ? seed - Math.ceil(seed / TRAINING_EVERY)
+      : seed
+  const runs = trains ? training : episodes
+  const chosen = runs[turn % runs.length] ?? []
+  const kind = trains ? 'training' : 'evaluation'
+  return { seed, kind, cells: inOrder(chosen).map(([fault, phase]) => cellOf(fault, phase, random.unit())) }
 }
 
-function cellOf([fault, phase]: [Fault, Phase], count: number): Cell {
+function cellOf(fault: Fault, phase: Phase, nth: number): Cell {
   // A second host may get no more than one episode.
-  return { fault, phase, count: fault.needsSecondHost === true ? 1 : count }
+  return { fault, phase, nth: fault.needsSecondHost === true ? 0 : nth }
+}
+
+/** The earlier phase first: something must be left for the second fault. */
+function inOrder(pairs: readonly Pair[]): Pair[] {
+  const places = [...EPISODE_PHASES, ...TRAINING_PHASES] as readonly Phase[]
+  return pairs.toSorted(([, a], [, b]) => places.indexOf(a) - places.indexOf(b))
+}
+
+function episodeRuns(faults: readonly Fault[]): Pair[][] {
+  return groupRuns(cellsOf(faults, EPISODE_PHASES).filter(([{ needsTraining }]) => needsTraining !== true))
+}
+
+function trainingRuns(faults: readonly Fault[]): Pair[][] {
+  const own = cellsOf(faults, EPISODE_PHASES).filter(([{ needsTraining }]) => needsTraining === true)
+  return groupRuns([...cellsOf(faults, TRAINING_PHASES), ...own])
+}
+
+/** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like. */
+function groupRuns(cells: readonly Pair[]): Pair[][] {
+  const alone = cells.filter(([{ isAlone, limitsRun }]) => isAlone === true || limitsRun === true)
+  const shared = cells.filter((cell) => !alone.includes(cell))
+  const restarts = shared.filter(([{ expects }]) => expects === 'restarted')
+  const others = shared.filter(([{ expects }]) => expects !== 'restarted')
+  return shuffled([...alone.map((cell) => [cell]), ...inPairs(restarts), ...inPairs(others)])
 }
 
 /** Every pair fault × phase that applies. */
-export function cellsOf(faults: readonly Fault[], phases: readonly Phase[]): [Fault, Phase][] {
+export function cellsOf(faults: readonly Fault[], phases: readonly Phase[]): Pair[] {
   return faults.flatMap((fault) =>
-    phases.filter((phase) => fault.phases.includes(phase)).map((phase): [Fault, Phase] => [fault, phase]),
+    phases.filter((phase) => fault.phases.includes(phase)).map((phase): Pair => [fault, phase]),
   )
 }
 
@@ -64,4 +84,31 @@ function inPairs<T>(items: readonly T[]): T[][] {
 /** Always in the same order. */
 function shuffled<T>(items: readonly T[]): T[] {
   return randomFrom('chaos/order').sample(items, items.length)
+}
+
+/**
+ * Which visit of its phase each cell strikes, counted from the moment that the cell before it is over; every visit of the run without
+ * a fault can be the one. A cell leaves room for the cells after it. @returns from 1
+ */
+export function visitCounts(cells: readonly Pick<Cell, 'phase' | 'nth'>[], undisturbed: readonly Phase[]): number[] {
+  let from = 0
+  return cells.map(({ phase, nth }, place) => {
+    const rest = cells.slice(place + 1).map((cell) => cell.phase)
+    const visits = undisturbed.flatMap((one, index) => (index >= from && one === phase ? [index] : []))
+    const leaving = visits.filter((index) => holdsInOrder(undisturbed.slice(index + 1), rest))
+    const candidates = leaving.length > 0 ? leaving : visits
+    const chosen = Math.min(candidates.length - 1, Math.floor(nth * candidates.length))
+    from = (candidates[chosen] ?? from - 1) + 1
+    return Math.max(1, visits.indexOf(candidates[chosen] ?? -1) + 1)
+  })
+}
+
+function holdsInOrder(visits: readonly Phase[], wanted: readonly Phase[]): boolean {
+  let at = 0
+  for (const phase of wanted) {
+    const found = visits.indexOf(phase, at)
+    if (found === -1) return false
+    at = found + 1
+  }
+  return true
 }

@@ -1,20 +1,28 @@
 /** The small runs that chaos plays, as overrides of shipped recipes. */
 
-const TASKS = 4
+const TASKS = 2
+/** Episodes of a group: less could not be whole or broken. */
+const GROUP_SIZE = 2
+/** Indexes that replacements may need: a group loses all its episodes at most this often. */
+const FURTHER_GROUPS = 3
 
-/** One step of the batch writer and one of the trainer are enough to be killed in. */
+/** One step of the batch writer and one of the trainer an iteration are enough to be killed in. */
 export function overridesOf({
   kind,
   seed,
   policyUrl,
   stage,
+  further = false,
 }: {
   kind: 'evaluation' | 'training'
   seed: number
   policyUrl: string
   /** Of the recipe that is overridden; lists are replaced whole. */
   stage: object | undefined
+  /** Only to know what episodes under further indexes are: bigger groups, nothing else. @default false */
+  further?: boolean
 }): Record<string, unknown> {
+  const groupSize = further ? GROUP_SIZE * (1 + FURTHER_GROUPS) : GROUP_SIZE
   const common = {
     seed,
     scaffold: { limits: { commandTimeoutS: 20, maxTokensPerTurn: 300 }, submit: { capture: 'all' } },
@@ -25,18 +33,18 @@ export function overridesOf({
       ...common,
       data: { heldOut: { count: TASKS } },
       rollout: { maxOpenEpisodes: 2, turnsPerStep: 3 },
-      evaluate: { attempts: 1, tasks: TASKS, maxTurns: 8, context: 4_000, policy: 'base' },
+      evaluate: { attempts: groupSize, tasks: TASKS, maxTurns: 8, context: 4_000, policy: 'base' },
     }
   }
   return {
     ...common,
-    data: { train: { count: 2 }, heldOut: { count: 1 } },
+    data: { train: { count: TASKS }, heldOut: { count: 1 } },
     rollout: { maxOpenEpisodes: 4, turnsPerStep: 4 },
     rft: null,
     // The scripted policy's log-probabilities are those of no model.
     trainer: { alarms: { onAlarm: 'warn', divergedKl: null } },
     reinforce: {
-      groupSize: 2,
+      groupSize,
       stages: [
         {
           ...stage,
@@ -44,11 +52,11 @@ export function overridesOf({
           maxTurns: 8,
           penaltyStart: 6,
           problemsPerIteration: 2,
-          batch: 4,
-          until: { maxIterations: 1 },
+          batch: TASKS * groupSize,
+          until: { maxIterations: 2 },
         },
       ],
     },
-    evaluate: { tasks: 1, maxTurns: 8, context: 2_000 },
+    evaluate: { attempts: groupSize, tasks: 1, maxTurns: 8, context: 2_000 },
   }
 }

@@ -3,7 +3,7 @@
  * TCP proxy of its own), the scripted policy server, an engine or two of our own, and artifacts on a disk of their own.
  */
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -15,27 +15,43 @@ import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
 import { stackPaths } from '../../../src/stack/paths.ts'
 import { choosePort, accepts } from '../../../src/stack/ports.ts'
-import { identify } from '../../../src/stack/processes.ts'
+import { identify, signalProcess } from '../../../src/stack/processes.ts'
 import { temporalService } from '../../../src/stack/services.ts'
 import { setUp } from '../../../src/stack/setup/set-up.ts'
 import { hasPoller } from '../../../src/stack/temporal-namespace.ts'
 import type { Role } from '../../../src/workers/run-worker.ts'
 import { type ArtifactDisk, mountArtifactDisk } from './artifact-disk.ts'
 import { buildChaosBundle, HEARTBEAT_MS } from './chaos-bundle.ts'
+import { type ContainerJournal, readJournal } from './container-journal.ts'
 import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 import { ManagedProcess } from './managed-process.ts'
 import { startTestEngine, type TestEngine } from './private-test-engine.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
+import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
 import { startVisits, type Visits } from './visits.ts'
 
 export type ChaosRole = Role | 'sandbox-b' | 'sandbox-spare'
 export type ChaosProcess = ChaosRole | 'temporal' | 'policy'
+
+export const PLANTS = ['double-step'] as const
+export type Plant = (typeof PLANTS)[number]
 
 export interface ChaosStack {
   artifactsDir: string
   policyUrl: string
   policyState: string
   logsDir: string
+  /** What workers did to the world, see `audit-log.ts`. */
+  auditDir: string
+  /** Journals of the containers that were closed. */
+  journals: readonly ContainerJournal[]
+  python: string
+  /** Python path of the trainer as it is, without a plant. */
+  trainerPath: string
+  /** A folder that no fault reaches. */
+  scratchDir: string
+  /** `host:port` of the server itself, past every proxy. */
+  temporalAddress: string
   /** For how long Temporal or the network to it stays away. */
   outageMs: number
   store: ArtifactStore
@@ -51,6 +67,14 @@ export interface ChaosStack {
   stopWorker(role: ChaosRole): Promise<void>
   /** Another host with an engine of its own. */
   addHost(): Promise<void>
+  /** Of every process that runs now. */
+  livingPids(): number[]
+  /** SIGKILL to every process of the stack and to its engine at once; then all of them start again. */
+  crash(): Promise<void>
+  /** The server dies, its database is deleted, a new one takes its place. @returns how many files were deleted */
+  loseDatabase(): Promise<number>
+  /** Deletes what earlier runs have trained: the disk is memory. */
+  clearRuns(): Promise<void>
   /** Waits until all that should run answers. */
   settle(): Promise<void>
   close(): Promise<void>
@@ -63,12 +87,15 @@ const TRAINER = fileURLToPath(new URL('../../../trainer', import.meta.url))
 export async function startChaosStack({
   training,
   outageMs = 2.5 * HEARTBEAT_MS,
+  plant = null,
   say,
 }: {
   /** With the trainer and its Python environment. */
   training: boolean
   /** @default so long that what was under way has been given up and begun again before the end */
   outageMs?: number
+  /** A folder of `plants/`: a mistake in the trainer that the comparison has to find. @default none */
+  plant?: Plant | null
   say: (line: string) => void
 }): Promise<ChaosStack> {
   await clearDeadStacks({ root: tmpdir(), say })
@@ -80,7 +107,7 @@ export async function startChaosStack({
     undo.length = 0
   }
   try {
-    return await open({ folder, training, outageMs, say, undo, close })
+    return await open({ folder, training, outageMs, plant, say, undo, close })
   } catch (error) {
     await close()
     throw error
@@ -91,6 +118,7 @@ async function open({
   folder,
   training,
   outageMs,
+  plant,
   say,
   undo,
   close,
@@ -98,6 +126,7 @@ async function open({
   folder: string
   training: boolean
   outageMs: number
+  plant: Plant | null
   say: (line: string) => void
   undo: (() => Promise<unknown>)[]
   close: () => Promise<void>
@@ -105,7 +134,8 @@ async function open({
   const paths = stackPaths()
   const logsDir = join(folder, 'logs')
   const policyState = join(folder, 'policy')
-  for (const path of [logsDir, policyState, join(folder, 'a'), join(folder, 'b')]) await mkdir(path)
+  const auditDir = join(folder, 'audit')
+  for (const path of [logsDir, policyState, auditDir, join(folder, 'a'), join(folder, 'b')]) await mkdir(path)
   const prepared = await setUp({
     paths,
     parts: training ? ['temporal', 'python'] : ['temporal'],
@@ -124,7 +154,15 @@ async function open({
     return engine
   }
   const engines: ChaosStack['engines'] = { a: await startEngine('a'), b: null }
-  const visits = await startVisits()
+  const journals: ContainerJournal[] = []
+  const visits = await startVisits({
+    async observe({ phase, process: name, container }) {
+      if (phase !== 'closing' || container === null) return
+      const { engine } = (name === 'sandbox-b' ? engines.b : engines.a) ?? engines.a
+      const journal = await readJournal({ engine, name: container })
+      if (journal !== null) journals.push(journal)
+    },
+  })
   undo.push(() => visits.close())
 
   const taken = new Set<number>()
@@ -164,6 +202,7 @@ async function open({
     ...common,
     CHAOS_PROCESS: role,
     CHAOS_ROLE: role.replace(/-.*/, ''),
+    CHAOS_AUDIT: auditDir,
     LONGHAUL_TEMPORAL_ADDRESS: address,
     LONGHAUL_NAMESPACE: NAMESPACE,
     LONGHAUL_ARTIFACTS: disk.path,
@@ -173,7 +212,7 @@ async function open({
     LONGHAUL_CACHE: imageCache,
     LONGHAUL_HOST_ID: role === 'sandbox-b' ? 'chaos-b' : 'chaos-a',
     DOCKER_HOST: role === 'sandbox-b' ? (engines.b?.host ?? '') : engines.a.host,
-    PYTHONPATH: TRAINER,
+    PYTHONPATH: [...(plant === null ? [] : [join(HERE, 'plants', plant)]), TRAINER].join(':'),
     OMP_WAIT_POLICY: 'PASSIVE',
   })
   const polls = async (role: ChaosRole): Promise<boolean> => {
@@ -207,6 +246,12 @@ async function open({
     policyUrl,
     policyState,
     logsDir,
+    auditDir,
+    journals,
+    python: prepared.python ?? 'python3',
+    trainerPath: TRAINER,
+    scratchDir: folder,
+    temporalAddress: `127.0.0.1:${temporalPort}`,
     outageMs,
     store: createDirectoryStore({ root: disk.path }),
     connection,
@@ -220,6 +265,32 @@ async function open({
     async addHost() {
       engines.b = await startEngine('b')
       await startWorker('sandbox-b')
+    },
+    livingPids: () => [...processes.values()].flatMap(({ pid }) => (pid === null ? [] : [pid])),
+    async crash() {
+      const living = [...processes.values()].filter(({ pid }) => pid !== null)
+      const jobs = listTrainingJobs({ artifactsDir: disk.path })
+      for (const job of jobs) signalProcess(job, 'SIGKILL')
+      await Promise.all([engines.a.crash(), ...living.map((one) => one.stop('SIGKILL'))])
+      await engines.a.start()
+      for (const one of living) one.start()
+    },
+    async loseDatabase() {
+      const managed = mustHave(processes.get('temporal'), 'temporal')
+      await managed.stop('SIGKILL')
+      const files = (await readdir(folder)).filter((name) => /^temporal-.*\.db/.test(name))
+      for (const name of files) await rm(join(folder, name))
+      managed.start()
+      await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
+      return files.length
+    },
+    async clearRuns() {
+      const store = disk.path
+      for (const folderName of ['checkpoints', 'policies']) {
+        const names = existsSync(join(store, folderName)) ? await readdir(join(store, folderName)) : []
+        const trained = names.filter((name) => !name.startsWith('v000000-'))
+        for (const name of trained) await rm(join(store, folderName, name), { recursive: true, force: true })
+      }
     },
     async settle() {
       await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')

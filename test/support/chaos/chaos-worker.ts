@@ -2,5 +2,10 @@
 import { runWorker, type Role } from '../../../src/workers/run-worker.ts'
 import { createInterposers } from './interpose.ts'
 
-const { CHAOS_CONTROL: controlUrl = '', CHAOS_PROCESS: name = '', CHAOS_ROLE: role = '' } = process.env
-await runWorker({ role: role as Role, interposers: createInterposers({ controlUrl, process: name }) })
+const {
+  CHAOS_CONTROL: controlUrl = '',
+  CHAOS_PROCESS: name = '',
+  CHAOS_ROLE: role = '',
+  CHAOS_AUDIT: auditFolder = '',
+} = process.env
+await runWorker({ role: role as Role, interposers: createInterposers({ controlUrl, process: name, auditFolder }) })

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { compareRuns } from './compare-runs.ts'
-import type { EpisodeDigest, RunDigest } from './run-digest.ts'
+import type { EpisodeDigest, JobDigest, RunDigest } from './run-digest.ts'
 
 const EPISODE: EpisodeDigest = {
   id: 'eval-nightly/0000/task/00',
@@ -14,7 +14,20 @@ const EPISODE: EpisodeDigest = {
   result: '{"verdict":"resolved","turns":3}',
 }
 
-const quiet: RunDigest = { episodes: [EPISODE], ledgers: ['evaluated'] }
+const JOB: JobDigest = {
+  id: 'dapo-1/iterations/0001/batch-00',
+  batch: '{"trajectories":["00"]}',
+  steps: ['{"global_step":1,"loss":0.5}'],
+  weights: 'model.safetensors ab',
+}
+
+const quiet: RunDigest = {
+  episodes: [EPISODE],
+  ledgers: ['evaluated'],
+  fates: new Map([[EPISODE.id, 'evaluated']]),
+  jobs: [JOB],
+  evaluations: ['{"passAt1":1}'],
+}
 
 function hurt(change: Partial<EpisodeDigest>, ...more: EpisodeDigest[]): RunDigest {
   return { ...quiet, episodes: [{ ...EPISODE, ...change }, ...more] }
@@ -28,6 +41,8 @@ const lost: Partial<EpisodeDigest> = {
   patch: null,
   result: '{"verdict":null,"turns":1}',
 }
+
+const NOTHING: RunDigest = { episodes: [], ledgers: [], fates: new Map(), jobs: [], evaluations: [] }
 
 test('the records are the same: nothing to say', () => {
   assert.deepEqual(compareRuns({ quiet, hurt: quiet, expects: 'identical' }), [])
@@ -70,7 +85,79 @@ test('an episode may be lost: it and its replacement are allowed, a verdict for 
 test('a cancelled run: what was committed is the beginning, episodes that never began may be missing', () => {
   const cancelled = { ...lost, disposition: 'cancelled', failure: null }
   assert.deepEqual(compareRuns({ quiet, hurt: hurt(cancelled), expects: 'cancelled' }), [])
-  assert.deepEqual(compareRuns({ quiet, hurt: { episodes: [], ledgers: [] }, expects: 'cancelled' }), [])
+  assert.deepEqual(compareRuns({ quiet, hurt: NOTHING, expects: 'cancelled' }), [])
   const finished = hurt({ patch: 'b' })
   assert.match(compareRuns({ quiet, hurt: finished, expects: 'cancelled' }).join(), /the patch differs/)
+})
+
+const TRAININGS: readonly [what: string, change: Partial<JobDigest>, said: RegExp][] = [
+  ['another batch', { batch: '{"trajectories":["01"]}' }, /the batch differs/],
+  ['a step more', { steps: [...(JOB.steps ?? []), '{"global_step":2,"loss":0.4}'] }, /2 optimizer steps instead of 1/],
+  ['another loss', { steps: ['{"global_step":1,"loss":0.6}'] }, /step 1 differs/],
+  ['a step applied twice and counted once', { weights: 'model.safetensors cd' }, /the weights differ/],
+  ['a job that never ended', { steps: null, weights: null }, /no optimizer steps instead of 1/],
+]
+
+for (const [what, change, said] of TRAININGS) {
+  test(`training, ${what}: found where the run must be identical, and where it was started again without a loss`, () => {
+    const other = { ...quiet, jobs: [{ ...JOB, ...change }] }
+    for (const expects of ['identical', 'restarted'] as const) {
+      assert.match(compareRuns({ quiet, hurt: other, expects }).join('\n'), said)
+    }
+  })
+}
+
+test('a batch is missing, or there is one too many: found', () => {
+  assert.match(compareRuns({ quiet, hurt: { ...quiet, jobs: [] }, expects: 'identical' }).join(), /batch-00 is missing/)
+  const more = { ...quiet, jobs: [JOB, { ...JOB, id: 'dapo-1/iterations/0002/batch-00' }] }
+  assert.match(compareRuns({ quiet, hurt: more, expects: 'identical' }).join(), /0002\/batch-00 is not in the run/)
+})
+
+// Started again ------------------------------------------------------------------------------------------------------
+
+const CANCELLED = { ...EPISODE, ...lost, disposition: 'cancelled', failure: null }
+const NEXT: EpisodeDigest = { ...EPISODE, id: 'eval-nightly/0000/task/01', turns: ['null', 'eins'] }
+const further = new Map([[NEXT.id, NEXT]])
+/** Its only episode was cancelled by the ending and played again under the next index. */
+const restarted: RunDigest = {
+  ...quiet,
+  episodes: [CANCELLED, NEXT],
+  ledgers: ['two'],
+  fates: new Map([
+    [CANCELLED.id, 'excluded'],
+    [NEXT.id, 'evaluated'],
+  ]),
+  evaluations: ['{"passAt1":0}'],
+}
+
+function restartFaults(change: Partial<RunDigest>, retrained?: ReadonlyMap<string, JobDigest>): string {
+  const changed = { ...restarted, ...change }
+  return compareRuns({ quiet, hurt: changed, expects: 'restarted', further, ...(retrained && { retrained }) }).join(
+    '\n',
+  )
+}
+
+test('started again, a cancelled episode was played anew under the next index: what that index would be, and nothing to say', () => {
+  assert.equal(restartFaults({}), '')
+})
+
+test('started again, all else is held against the undisturbed run: each difference is found', () => {
+  assert.match(restartFaults({ episodes: [CANCELLED] }), /has 0 valid episodes instead of 1/)
+  assert.match(restartFaults({ episodes: [CANCELLED, { ...NEXT, turns: ['null', 'zwei'] }] }), /turn 1 differs/)
+  assert.match(restartFaults({ episodes: [CANCELLED, NEXT, { ...NEXT, id: 'eval-nightly/0000/task/02' }] }), /2 valid/)
+  assert.match(
+    restartFaults({ fates: new Map([[NEXT.id, 'evaluated']]) }),
+    /does not name eval-nightly\/0000\/task\/00/,
+  )
+  const counted = new Map(restarted.fates).set(CANCELLED.id, 'evaluated')
+  assert.match(restartFaults({ fates: counted }), /00 \(cancelled\) is evaluated in the ledger/)
+  assert.match(restartFaults({ episodes: [EPISODE, NEXT] }), /01 is not in the run without faults/)
+  assert.match(restartFaults({ episodes: [{ ...CANCELLED, turns: ['other'] }, NEXT] }), /turn 0 differs/)
+})
+
+test('started again with replacements: the job is held against its own batch, trained once more', () => {
+  const again = new Map([[JOB.id, JOB]])
+  assert.equal(restartFaults({}, again), '')
+  assert.match(restartFaults({ jobs: [{ ...JOB, weights: 'twice' }] }, again), /the weights differ/)
+  assert.match(restartFaults({ jobs: [{ ...JOB, steps: null, weights: null }] }), /was never trained on/)
 })

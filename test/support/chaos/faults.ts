@@ -2,36 +2,47 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Engine } from '../../../src/adapters/docker/engine.ts'
 import { listSandboxes } from '../../../src/adapters/docker/list-sandboxes.ts'
 import type { Random } from '../../../src/adapters/datasets/synthetic/random.ts'
 import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import { signalProcess } from '../../../src/stack/processes.ts'
 import { HEARTBEAT_MS } from './chaos-bundle.ts'
 import type { ChaosProcess, ChaosRole, ChaosStack } from './chaos-stack.ts'
+import { haveDied, isNoted, isRunning, isStopped, livingProcesses, untilStopped, wasTroubled } from './effects.ts'
 import { hogMemory, killContainer } from './hurt-container.ts'
 import { EPISODE_PHASES, type Phase, PHASES, TRAINING_PHASES, type Verdict, type Visit } from './phases.ts'
 import type { PolicyState } from './policy-state.ts'
+import { RESTART_FAULTS, statusOnceClosed } from './restart-faults.ts'
 import type { Strike } from './visits.ts'
 
 /**
  * `identical`: the records are those of the run without a fault. `replaced`: an episode may be lost; it has no reward, and another
- * takes its place. `cancelled`: what was committed is the beginning of what would have been.
+ * takes its place. `cancelled`: what was committed is the beginning of what would have been. `restarted`: the run has ended and was
+ * started again; what the ending closed without a reward was played again under a further index, all else is what it would have been.
  */
-export type Expectation = 'identical' | 'replaced' | 'cancelled'
+export type Expectation = 'identical' | 'replaced' | 'cancelled' | 'restarted'
 
 export interface StrikeInput {
   stack: ChaosStack
   random: Random
+  run: string
   workflowId: string
   visit: Visit
 }
 
 export interface Fault {
+  /** A family and its member stand apart by a colon, as `reset:group`. */
   name: string
   phases: readonly Phase[]
   expects: Expectation
   /** No other fault in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
+  /** Only training runs have what it strikes. */
+  needsTraining?: boolean
+  /** The run is started with a limit on its whole time, as an operator may do it. */
+  limitsRun?: boolean
   /** @default any visit of the phase */
   matches?: (visit: Visit) => boolean
   strike(input: StrikeInput): Promise<Strike>
@@ -40,6 +51,7 @@ export interface Fault {
 /** Shorter than the attempts of the activities that meet it. */
 const DISK_MS = 4_000
 const FREEZE_MS = 8_000
+const TORN = '{"schema":"longhaul.torn/1","epis'
 
 const WITH_AGENT: readonly Phase[] = EPISODE_PHASES.filter((phase) => !['placing', 'grading', 'graded'].includes(phase))
 const ROLES = ['sandbox', 'control', 'artifacts', 'policy'] as const
@@ -64,8 +76,9 @@ export const FAULTS: readonly Fault[] = [
     phases: ['training'],
     expects: 'identical',
     strike: async ({ stack }) => {
-      for (const { pid } of listTrainingJobs(stack)) process.kill(pid, 'SIGKILL')
-      return {}
+      const jobs = listTrainingJobs(stack)
+      for (const job of jobs) signalProcess(job, 'SIGKILL')
+      return { seen: () => haveDied(jobs) }
     },
   },
   {
@@ -80,56 +93,63 @@ export const FAULTS: readonly Fault[] = [
     expects: 'identical',
     strike: async ({ stack }) => {
       const server = stack.process('temporal')
+      const before = livingProcesses([server])
       await server.stop('SIGTERM')
-      return { over: sleep(stack.outageMs).then(() => server.start()) }
+      return { over: sleep(stack.outageMs).then(() => server.start()), seen: () => haveDied(before) }
     },
   },
   {
     name: 'network-drop',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack, visit }) => ({ over: stack.proxy(workerOf(visit)).drop(stack.outageMs) }),
+    strike: async ({ stack, visit }) => {
+      let cut = 0
+      const over = stack.proxy(workerOf(visit)).drop(stack.outageMs)
+      return { over: over.then((connections) => (cut = connections)), seen: () => cut > 0 }
+    },
   },
   {
     name: 'engine-restart',
     phases: EPISODE_PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => ({ over: stack.engines.a.restart() }),
+    strike: async ({ stack }) => {
+      const before = await stack.engines.a.daemon()
+      return { over: stack.engines.a.restart(), seen: () => haveDied([before]) }
+    },
   },
   {
     name: 'engine-freeze',
     phases: EPISODE_PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => ({ over: stack.engines.a.freeze(FREEZE_MS) }),
+    strike: async ({ stack }) => {
+      const daemon = await stack.engines.a.daemon()
+      const over = stack.engines.a.freeze(FREEZE_MS)
+      const froze = await untilStopped(daemon)
+      return { over, seen: () => froze }
+    },
   },
   {
     name: 'container-kill',
     phases: [...WITH_AGENT, 'grading'],
     expects: 'identical',
-    strike: async ({ stack, visit }) => {
-      const { engine } = stack.engines.a
-      const target = await containerOf(stack, visit)
-      if (target !== null) await killContainer({ engine, name: target })
-      return {}
-    },
+    strike: ({ stack, visit }) => hurtContainer(stack, visit, killContainer),
   },
   {
     name: 'container-oom',
     phases: WITH_AGENT.filter((phase) => phase !== 'closing'),
     expects: 'identical',
-    strike: async ({ stack, visit }) => {
-      const { engine } = stack.engines.a
-      const target = await containerOf(stack, visit)
-      if (target !== null) await hogMemory({ engine, name: target })
-      return {}
-    },
+    strike: ({ stack, visit }) => hurtContainer(stack, visit, hogMemory),
   },
   ...(['rate-limit', 'internal-error', 'hang', 'half-body', 'wrong-count'] as const).map(
     (kind): Fault => ({
       name: `policy-${kind}`,
       phases: ['sampling'],
       expects: 'identical',
-      strike: async () => ({ verdict: { policy: { kind, times: 2, ms: 5_000 } } }),
+      strike: async ({ stack }) => {
+        const sinceMs = Date.now()
+        const verdict = { policy: { kind, times: 2, ms: 5_000 } }
+        return { verdict, over: sleep(1_000), seen: () => wasTroubled(stack, sinceMs, kind) }
+      },
     }),
   ),
   {
@@ -137,38 +157,48 @@ export const FAULTS: readonly Fault[] = [
     phases: ['sampling', 'sampled', 'observed'],
     expects: 'identical',
     strike: async ({ stack }) => {
+      const sinceMs = Date.now()
       stack.process('policy').signal('SIGKILL')
       const file = join(stack.policyState, 'policies.json')
       const state = JSON.parse(await readFile(file, 'utf8')) as PolicyState
       await writeFile(file, JSON.stringify({ ...state, otherWeightsUntilMs: Date.now() + 3_500 }))
-      return { over: sleep(3_500) }
+      return { over: sleep(3_500), seen: () => wasTroubled(stack, sinceMs, 'other-weights') }
     },
   },
   {
     name: 'disk-full',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => whenBegun(stack.disk.fill(DISK_MS)),
+    strike: async ({ stack }) => whenBegun(stack, stack.disk.fill(DISK_MS)),
   },
   {
     name: 'disk-read-only',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => whenBegun(stack.disk.readOnly(DISK_MS)),
+    strike: async ({ stack }) => whenBegun(stack, stack.disk.readOnly(DISK_MS)),
   },
   {
     name: 'disk-slow',
     phases: EPISODE_PHASES,
     expects: 'identical',
-    strike: async ({ stack, visit }) => forAWhile(stack, visit, { storeDelayMs: 600 }, { storeDelayMs: 0 }, 6_000),
+    strike: async ({ stack, visit }) =>
+      forAWhile(stack, visit, {
+        hurt: { storeDelayMs: 600 },
+        healed: { storeDelayMs: 0 },
+        ms: 6_000,
+        effect: 'store-slow',
+      }),
   },
   {
     name: 'torn-record',
     phases: ['sampled', 'executed', 'graded'],
     expects: 'replaced',
     strike: async ({ stack, visit }) => {
-      if (visit.key !== null) await writeFile(join(stack.artifactsDir, visit.key), '{"schema":"longhaul.torn/1","epis')
-      return {}
+      if (visit.key === null) return { seen: () => false }
+      const file = join(stack.artifactsDir, visit.key)
+      await writeFile(file, TORN)
+      // The first word stays: what comes to write the record finds the torn one.
+      return { over: sleep(500), seen: async () => (await readFile(file, 'utf8')) === TORN }
     },
   },
   {
@@ -177,8 +207,13 @@ export const FAULTS: readonly Fault[] = [
     expects: 'identical',
     isAlone: true,
     strike: async ({ stack, visit }) => {
-      stack.process(sandboxOf(visit)).signal('SIGSTOP')
-      return { over: replaceThenWake(stack, sandboxOf(visit)) }
+      const sleeper = stack.process(sandboxOf(visit))
+      const [identity = null] = livingProcesses([sleeper]) ?? []
+      sleeper.signal('SIGSTOP')
+      const slept = identity !== null && (await untilStopped(identity))
+      let taken = 0
+      const over = replaceThenWake(stack, sandboxOf(visit)).then((visits) => (taken = visits))
+      return { over, seen: () => slept && taken > 0 && !isStopped(identity) }
     },
   },
   {
@@ -186,7 +221,12 @@ export const FAULTS: readonly Fault[] = [
     phases: PHASES,
     expects: 'identical',
     strike: async ({ stack, visit }) =>
-      forAWhile(stack, visit, { clockShiftMs: 3_600_000 }, { clockShiftMs: 0 }, 4_000),
+      forAWhile(stack, visit, {
+        hurt: { clockShiftMs: 3_600_000 },
+        healed: { clockShiftMs: 0 },
+        ms: 4_000,
+        effect: 'clock-shifted',
+      }),
   },
   {
     name: 'cancel-twice',
@@ -196,7 +236,10 @@ export const FAULTS: readonly Fault[] = [
     strike: async ({ stack, workflowId }) => {
       const handle = stack.connection.client.workflow.getHandle(workflowId)
       await handle.cancel()
-      return { over: sleep(700).then(() => handle.cancel().catch(() => undefined)) }
+      return {
+        over: sleep(700).then(() => handle.cancel().catch(() => undefined)),
+        seen: async () => (await statusOnceClosed(stack, workflowId)) === 'CANCELLED',
+      }
     },
   },
   {
@@ -207,12 +250,14 @@ export const FAULTS: readonly Fault[] = [
     needsSecondHost: true,
     matches: ({ process }) => process === 'sandbox-b',
     strike: async ({ stack }) => {
+      const before = livingProcesses([stack.process('sandbox-b')])
       await stack.stopWorker('sandbox-b')
       await stack.engines.b?.vanish()
       stack.engines.b = null
-      return {}
+      return { seen: () => haveDied(before) }
     },
   },
+  ...RESTART_FAULTS,
 ]
 
 export function faultNamed(name: string): Fault {
@@ -223,9 +268,29 @@ export function faultNamed(name: string): Fault {
   return found
 }
 
+/** One fault, or all of a family: `reset` is `reset:root`, `reset:stage` and so on. */
+export function faultsNamed(name: string): Fault[] {
+  const family = FAULTS.filter((fault) => fault.name.startsWith(`${name}:`))
+  return family.length > 0 ? family : [faultNamed(name)]
+}
+
 async function kill(stack: ChaosStack, names: ChaosProcess[]): Promise<Strike> {
+  const before = livingProcesses(names.map((name) => stack.process(name)))
   for (const name of names) stack.process(name).signal('SIGKILL')
-  return { over: sleep(500).then(() => stack.settle()) }
+  return { over: sleep(500).then(() => stack.settle()), seen: () => haveDied(before) }
+}
+
+async function hurtContainer(
+  stack: ChaosStack,
+  visit: Visit,
+  hurt: (target: { engine: Engine; name: string }) => Promise<void>,
+): Promise<Strike> {
+  const { engine } = stack.engines.a
+  const name = await containerOf(stack, visit)
+  if (name === null || !(await isRunning(engine, name))) return { seen: () => false }
+  await hurt({ engine, name })
+  const isGone = !(await isRunning(engine, name))
+  return { seen: () => isGone }
 }
 
 /** A visit of the policy server concerns the host that asked it. */
@@ -244,31 +309,44 @@ async function containerOf({ engines }: ChaosStack, { episode, container, phase 
   return all.find((one) => one.episode === episode && one.role === role)?.name ?? null
 }
 
-/** The disk is hurt before the visitor goes on. */
-async function whenBegun(over: Promise<void>): Promise<Strike> {
+/** The disk is hurt before the visitor goes on. Seen where a worker's write failed. */
+async function whenBegun(stack: ChaosStack, over: Promise<void>): Promise<Strike> {
+  const sinceMs = Date.now()
   await Promise.race([over, sleep(400)])
-  return { over }
+  return { over, seen: () => isNoted(stack, sinceMs, ({ kind }) => kind === 'store-failed') }
 }
 
-async function forAWhile(stack: ChaosStack, visit: Visit, hurt: Verdict, healed: Verdict, ms: number): Promise<Strike> {
+/** One worker is hurt from its next visit on. */
+async function forAWhile(
+  stack: ChaosStack,
+  visit: Visit,
+  { hurt, healed, ms, effect }: { hurt: Verdict; healed: Verdict; ms: number; effect: 'store-slow' | 'clock-shifted' },
+): Promise<Strike> {
   const worker = workerOf(visit)
   const isHere = worker === visit.process
+  const sinceMs = Date.now()
   if (!isHere) stack.visits.tell(worker, hurt)
-  return { ...(isHere ? { verdict: hurt } : {}), over: sleep(ms).then(() => stack.visits.tell(worker, healed)) }
+  return {
+    ...(isHere ? { verdict: hurt } : {}),
+    over: sleep(ms).then(() => stack.visits.tell(worker, healed)),
+    seen: () => isNoted(stack, sinceMs, (entry) => entry.kind === effect && entry.process === worker),
+  }
 }
 
 /**
  * The story: a worker stands still for longer than a heartbeat may be missed, another one of the same host takes its attempts over
  * and goes on, and then the first wakes up in the middle of what it was doing.
+ * @returns visits that the other one made meanwhile
  */
-async function replaceThenWake(stack: ChaosStack, sleeper: ChaosRole): Promise<void> {
+async function replaceThenWake(stack: ChaosStack, sleeper: ChaosRole): Promise<number> {
   await stack.startWorker('sandbox-spare')
   const before = stack.visits.made.length
-  for (const deadline = Date.now() + 4 * HEARTBEAT_MS; Date.now() < deadline; await sleep(100)) {
-    const taken = stack.visits.made.slice(before).filter(({ process }) => process === 'sandbox-spare')
-    if (taken.length >= 4) break
+  let taken = 0
+  for (const deadline = Date.now() + 4 * HEARTBEAT_MS; Date.now() < deadline && taken < 4; await sleep(100)) {
+    taken = stack.visits.made.slice(before).filter(({ process }) => process === 'sandbox-spare').length
   }
   stack.process(sleeper).signal('SIGCONT')
   await sleep(1_500)
   await stack.process('sandbox-spare').stop('SIGTERM')
+  return taken
 }

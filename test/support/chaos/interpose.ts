@@ -4,17 +4,31 @@ import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
 import type { SandboxHost } from '../../../src/contracts/sandbox.types.ts'
 import type { Interposers } from '../../../src/workers/interposers.ts'
+import { isLonghaulError } from '../../../src/contracts/errors.ts'
+import { openAuditLog } from './audit-log.ts'
 import { shiftClock } from './clock.ts'
 import { type Phase, type Verdict, type Visit, visit } from './phases.ts'
 
 /** A request of the runner or the engine is surely under way after this long. */
 const INSIDE_MS = 250
 
-export function createInterposers({ controlUrl, process }: { controlUrl: string; process: string }): Interposers {
+export function createInterposers({
+  controlUrl,
+  process,
+  auditFolder,
+}: {
+  controlUrl: string
+  process: string
+  auditFolder: string
+}): Interposers {
+  const note = openAuditLog({ folder: auditFolder, process })
   let storeDelayMs = 0
 
   const obey = (verdict: Verdict): void => {
-    if (verdict.clockShiftMs !== undefined) shiftClock(verdict.clockShiftMs)
+    if (verdict.clockShiftMs !== undefined) {
+      shiftClock(verdict.clockShiftMs)
+      note({ kind: 'clock-shifted', ms: verdict.clockShiftMs })
+    }
     if (verdict.storeDelayMs !== undefined) storeDelayMs = verdict.storeDelayMs
   }
   const reach = async (
@@ -44,8 +58,14 @@ export function createInterposers({ controlUrl, process }: { controlUrl: string;
   const aroundWrite = async <T>(key: string, write: () => Promise<T>): Promise<T> => {
     const at = phasesOf(key)
     if (at.before !== null) await reach(at.before, { episode: episodeOf(key), key })
-    if (storeDelayMs > 0) await sleep(storeDelayMs)
-    const written = await write()
+    if (storeDelayMs > 0) {
+      note({ kind: 'store-slow', key })
+      await sleep(storeDelayMs)
+    }
+    const written = await write().catch((error: unknown) => {
+      note({ kind: 'store-failed', key, code: codeOf(error) })
+      throw error
+    })
     if (at.after !== null) await reach(at.after, { episode: episodeOf(key), key })
     return written
   }
@@ -57,13 +77,30 @@ export function createInterposers({ controlUrl, process }: { controlUrl: string;
     claimRecord: (key, record) => aroundWrite(key, () => inner.claimRecord(key, record)),
   })
 
+  const openNoted = async (inner: SandboxHost, ...[input, signal]: Parameters<SandboxHost['open']>) => {
+    const handle = await inner.open(input, signal)
+    const { episode, placement } = input
+    note({ kind: 'opened', episode, placement, container: handle.containerId })
+    return handle
+  }
+  const runNoted = async (inner: SandboxHost, ...[handle, request, signal]: Parameters<SandboxHost['runTurn']>) => {
+    const { turn, token, fence } = request
+    const which = { container: handle.containerId, turn, token }
+    note({ kind: 'turn-begins', ...which, fence })
+    try {
+      const result = await inner.runTurn(handle, request, signal)
+      note({ kind: 'turn-ends', ...which, code: null })
+      return result
+    } catch (error) {
+      note({ kind: 'turn-ends', ...which, code: codeOf(error) })
+      throw error
+    }
+  }
   const sandbox = (inner: SandboxHost): SandboxHost => ({
-    open: (input, signal) => amid(inner.open(input, signal), 'placing', { episode: input.episode }, 0),
+    ...inner,
+    open: (input, signal) => amid(openNoted(inner, input, signal), 'placing', { episode: input.episode }, 0),
     runTurn: (handle, request, signal) =>
-      amid(inner.runTurn(handle, request, signal), 'executing', { container: handle.name }),
-    initialState: (handle, signal) => inner.initialState(handle, signal),
-    renew: (handle, signal) => inner.renew(handle, signal),
-    treeHash: (handle, after, signal) => inner.treeHash(handle, after, signal),
+      amid(runNoted(inner, handle, request, signal), 'executing', { container: handle.name }),
     capture: (handle, request, signal) =>
       amid(inner.capture(handle, request, signal), 'capturing', { container: handle.name }, 0),
     async close(handle) {
@@ -81,6 +118,10 @@ export function createInterposers({ controlUrl, process }: { controlUrl: string;
     load: (request, signal) => amid(inner.load(request, signal), 'publishing', {}, 0),
   })
   return { store, sandbox, policy }
+}
+
+function codeOf(error: unknown): string {
+  return isLonghaulError(error) ? error.code : 'Unexpected'
 }
 
 function phasesOf(key: string): { before: Phase | null; after: Phase | null } {

@@ -2,6 +2,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { readWholeTurns } from '../../../src/activities/host/transcript.ts'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { checkLedger } from '../../../src/activities/artifacts/check-ledger.ts'
 import { listSandboxes } from '../../../src/adapters/docker/list-sandboxes.ts'
 import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
@@ -9,7 +11,11 @@ import { isValidEpisode } from '../../../src/domain/episode-rules.ts'
 import { auditTurns } from '../kill/audit-turns.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { episodesOf, recipeOf } from '../run-records.ts'
+import { readAuditLog } from './audit-log.ts'
+import { auditWorlds, type CommandTurns } from './audit-worlds.ts'
 import type { ChaosStack } from './chaos-stack.ts'
+import { judgeRestarts, type Restart } from './judge-restarts.ts'
+import { openWorkflows } from './restart-faults.ts'
 import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
 
 export interface ChaosJudgement {
@@ -26,13 +32,15 @@ const LEAK_MS = 60_000
 export async function judgeChaos(input: {
   stack: ChaosStack
   run: string
-  /** Faults that struck: each may cost an episode one turn. */
+  workflowId: string
+  /** Faults that may have struck: each may cost an episode one turn. */
   strikes: number
   /** A cancelled run need not account for episodes that it never began. */
   isWhole: boolean
+  restarts: readonly Restart[]
 }): Promise<ChaosJudgement> {
-  const { stack, run, strikes, isWhole } = input
-  const violations = (await leftBehind(stack, run)).map((what) => `left behind: ${what}`)
+  const { stack, run, strikes, isWhole, restarts } = input
+  const violations = (await leftBehind(input)).map((what) => `left behind: ${what}`)
   const records = await episodesOf(stack.store, run)
   const valid = records.filter(isValidEpisode)
   const exchanges = (await readExchanges(stack)).filter(({ session }) => session.startsWith(`${run}/`))
@@ -44,6 +52,11 @@ export async function judgeChaos(input: {
   )
   violations.push(...audit.violations)
   violations.push(...(await withoutOutcome(stack, run, records)))
+  const entries = readAuditLog(stack.auditDir)
+  const commands = await commandTurns(stack.store, records)
+  const { journals, store, visits } = stack
+  violations.push(...auditWorlds({ entries, journals, commandsOf: (episode) => commands.get(episode) ?? null }))
+  violations.push(...(await judgeRestarts({ store, restarts, exchanges, visits: visits.made, entries })))
   const again = lostTurns(exchanges)
   for (const [episode, { turns }] of again) {
     if (turns > strikes) violations.push(`${episode} lost ${turns} turns to ${strikes} faults`)
@@ -57,6 +70,22 @@ export async function judgeChaos(input: {
   }
   const sampledAgain = [...again.values()].reduce((sum, { samples }) => sum + samples, 0)
   return { episodes: records.length, turns: audit.turns, sampledAgain, violations }
+}
+
+/** Of every episode of the run: which turns ran something, under which token. */
+async function commandTurns(
+  store: ArtifactStore,
+  records: readonly EpisodeRecord[],
+): Promise<Map<string, CommandTurns>> {
+  const found = new Map<string, CommandTurns>()
+  for (const { episode } of records) {
+    const turns = await readWholeTurns(store, episode)
+    const commands = turns.flatMap(({ action }) =>
+      action.command === null ? [] : [[action.turn, action.token] as const],
+    )
+    found.set(episode, new Map(commands))
+  }
+  return found
 }
 
 /** An episode that was begun has one final record. */
@@ -88,16 +117,25 @@ async function readExchanges({ policyState }: ChaosStack): Promise<Exchange[]> {
     .map((line) => JSON.parse(line) as Exchange)
 }
 
-async function leftBehind(stack: ChaosStack, run: string): Promise<string[]> {
+async function leftBehind(of: { stack: ChaosStack; run: string; workflowId: string }): Promise<string[]> {
   for (const deadline = Date.now() + LEAK_MS; ; await sleep(500)) {
-    const found = await leftNow(stack, run)
+    const found = await leftNow(of)
     if (found.length === 0 || Date.now() > deadline) return found
   }
 }
 
-async function leftNow(stack: ChaosStack, run: string): Promise<string[]> {
+async function leftNow({
+  stack,
+  run,
+  workflowId,
+}: {
+  stack: ChaosStack
+  run: string
+  workflowId: string
+}): Promise<string[]> {
   const { engines } = stack
   const found = listTrainingJobs(stack).map(({ pid }) => `training job ${pid}`)
+  found.push(...(await openWorkflows(stack, workflowId)).map((id) => `open workflow ${id}`))
   for (const engine of [engines.a, engines.b]) {
     if (engine === null) continue
     const { docker } = engine.engine

@@ -35,7 +35,18 @@ export const TRAINING_PHASES = [
 export const PHASES = [...EPISODE_PHASES, ...TRAINING_PHASES] as const
 export type Phase = (typeof PHASES)[number]
 
-/** Somebody has reached a phase. */
+/** Where a run is ended: the moments that its records can be cut at, one each. */
+export const RESTART_PHASES = [
+  'placing',
+  'sampling',
+  'executing',
+  'executed',
+  'capturing',
+  'grading',
+  ...TRAINING_PHASES,
+] as const satisfies readonly Phase[]
+
+/** A process has reached a phase. */
 export interface Visit {
   phase: Phase
   /** `sandbox`, `sandbox-b`, `artifacts`, … or `policy`. */
@@ -48,6 +59,18 @@ export interface Visit {
   key: string | null
 }
 
+export type PolicyTrouble =
+  | 'rate-limit'
+  | 'internal-error'
+  | 'hang'
+  | 'half-body'
+  | 'wrong-count'
+  | 'other-weights'
+  /** The account is empty: no repetition helps. */
+  | 'no-credit'
+  /** All is well again. */
+  | 'none'
+
 /** What the visitor is told when it may go on. */
 export interface Verdict {
   /** From now on its clock shows this much more, ms. */
@@ -56,7 +79,7 @@ export interface Verdict {
   storeDelayMs?: number
   /** For the policy server: how its next answers go wrong. */
   policy?: {
-    kind: 'rate-limit' | 'internal-error' | 'hang' | 'half-body' | 'wrong-count' | 'other-weights'
+    kind: PolicyTrouble
     times: number
     ms: number
   }

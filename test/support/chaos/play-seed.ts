@@ -1,22 +1,18 @@
 /** One seed: a run in which its faults strike, judged and compared with the run without. */
-import { fileURLToPath } from 'node:url'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/random.ts'
-import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
-import { type RunHandle, type RunOutcome, startEvaluation, startTraining } from '../../../src/client/index.ts'
 import type { ChaosStack } from './chaos-stack.ts'
-import type { Cell, SeedPlan } from './cells.ts'
-import { overridesOf } from './chaos-recipe.ts'
-import { compareRuns } from './compare-runs.ts'
-import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import { type Cell, type SeedPlan, visitCounts } from './cells.ts'
+import { compareRuns, isWhole } from './compare-runs.ts'
 import type { Expectation } from './faults.ts'
-import { judgeChaos } from './judge-chaos.ts'
-import { digestRun, type RunDigest } from './run-digest.ts'
+import type { Phase } from './phases.ts'
+import { type PlayedRun, playRun } from './play-run.ts'
+import { retrain } from './retrain.ts'
+import type { EpisodeDigest, JobDigest, RunDigest } from './run-digest.ts'
 
 export interface PlayedCell {
   fault: string
   phase: string
-  /** False where the run was over before the moment came. */
+  /** False where the moment never came, or the fault's effect was not seen. */
   struck: boolean
 }
 
@@ -28,17 +24,24 @@ export interface SeedReport {
   episodes: number
   turns: number
   sampledAgain: number
+  /** How often the run was started again. */
+  restarts: number
   violations: string[]
 }
 
-/** Runs without a fault, by what they depend on: each is played once. */
-export type QuietRuns = Map<string, RunDigest>
+interface QuietRun {
+  digest: RunDigest
+  visits: Phase[]
+  wallMs: number
+}
 
-/** Room for two outages. */
-const LIMIT_MS = { evaluation: 6 * 60_000, training: 8 * 60_000 } as const
+/** Runs without a fault, by what they depend on: each is played once. */
+export type QuietRuns = Map<string, QuietRun>
+
 /** Runs differ by this many recipe seeds. */
 const VARIATIONS = 8
-const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
+/** Runs that a cell gets: where its fault missed, it strikes earlier in the next one. */
+const TRIES = 3
 
 export async function playSeed(input: {
   stack: ChaosStack
@@ -46,166 +49,103 @@ export async function playSeed(input: {
   quiet: QuietRuns
   say: (line: string) => void
 }): Promise<SeedReport> {
-  const { stack, plan, quiet, say } = input
+  const { stack, plan } = input
+  const { seed, kind } = plan
+  const startedMs = Date.now()
+  const report: SeedReport = {
+    ...{ seed, kind, cells: plan.cells.map(({ fault, phase }) => ({ fault: fault.name, phase, struck: false })) },
+    ...{ wallS: 0, episodes: 0, turns: 0, sampledAgain: 0, restarts: 0, violations: [] },
+  }
+  let left = plan.cells
+  for (let tries = 1; left.length > 0 && report.violations.length === 0 && tries <= TRIES; tries++) {
+    const { hurt, violations } = await playCells({ ...input, cells: left })
+    report.violations.push(...violations)
+    for (const part of ['episodes', 'turns', 'sampledAgain', 'restarts'] as const) report[part] += hurt[part]
+    for (const { fault, phase } of hurt.struck) {
+      const cell = report.cells.find((one) => one.fault === fault.name && one.phase === phase)
+      if (cell !== undefined) cell.struck = true
+    }
+    left = left.filter((cell) => !hurt.struck.includes(cell)).map((cell) => ({ ...cell, nth: cell.nth / 4 }))
+  }
+  await stack.clearRuns()
+  return { ...report, wallS: (Date.now() - startedMs) / 1000 }
+}
+
+async function playCells(input: {
+  stack: ChaosStack
+  plan: SeedPlan
+  cells: readonly Cell[]
+  quiet: QuietRuns
+  say: (line: string) => void
+}): Promise<{ hurt: PlayedRun; violations: string[] }> {
+  const { stack, plan, cells, say } = input
   const { seed, kind } = plan
   const recipeSeed = 1 + (seed % VARIATIONS)
-  const key = `${kind} ${recipeSeed}`
-  let digest = quiet.get(key)
-  if (digest === undefined) {
-    const played = await playRun({ stack, kind, recipeSeed, cells: [], seed, say })
-    if (played.violations.length > 0) throw new Error(`The run without a fault: ${played.violations.join('; ')}`)
-    digest = played.digest
-    quiet.set(key, digest)
+  const same = { stack, kind, recipeSeed, seed, say }
+  const undisturbed = await quietRun(same, input.quiet)
+  const needsSecondHost = cells.some(({ fault }) => fault.needsSecondHost)
+  if (needsSecondHost && stack.engines.b === null) await stack.addHost()
+  try {
+    const counts = visitCounts(cells, undisturbed.visits)
+    const hurt = await playRun({
+      ...same,
+      cells: cells.map((cell, index) => ({ cell, count: needsSecondHost ? 1 : (counts[index] ?? 1) })),
+      limitMs: cells.some(({ fault }) => fault.limitsRun) ? undisturbed.wallMs * 1.5 + 10_000 : null,
+      random: randomFrom(`chaos/${seed}/strike`),
+    })
+    const { digest: quiet } = undisturbed
+    const expects = expectationOf(cells)
+    const comparison = { quiet, hurt: hurt.digest, expects }
+    const further = await furtherEpisodes(comparison, () => quietRun({ ...same, further: true }, input.quiet))
+    const retrained = isWhole(comparison) || expects !== 'restarted' ? new Map() : await retrainAll(stack, hurt)
+    return { hurt, violations: [...hurt.violations, ...compareRuns({ ...comparison, ...further, retrained })] }
+  } finally {
+    if (needsSecondHost) await stack.stopWorker('sandbox-b')
   }
+}
+
+/** The one that allows most. */
+export function expectationOf(cells: readonly Pick<Cell, 'fault'>[]): Expectation {
+  const all = cells.map(({ fault }) => fault.expects)
+  return (['cancelled', 'restarted', 'replaced'] as const).find((one) => all.includes(one)) ?? 'identical'
+}
+
+async function quietRun(
+  input: Pick<Parameters<typeof playRun>[0], 'stack' | 'kind' | 'recipeSeed' | 'seed' | 'say'> & { further?: boolean },
+  quiet: QuietRuns,
+): Promise<QuietRun> {
+  const { stack, kind, recipeSeed, further = false } = input
+  const key = `${kind} ${recipeSeed}${further ? ' further' : ''}`
+  const known = quiet.get(key)
+  if (known !== undefined) return known
+  const before = stack.visits.made.length
   const startedMs = Date.now()
-  if (plan.cells.some(({ fault }) => fault.needsSecondHost) && stack.engines.b === null) await stack.addHost()
-  try {
-    const hurt = await playRun({ stack, kind, recipeSeed, cells: plan.cells, seed, say })
-    const expects = plan.cells.map(({ fault }) => fault.expects).find((one) => one !== 'identical') ?? 'identical'
-    const violations = [...hurt.violations, ...compareRuns({ quiet: digest, hurt: hurt.digest, expects })]
-    const { episodes, turns, sampledAgain, struck } = hurt
-    const cells = plan.cells.map(({ fault, phase }, index) => ({ fault: fault.name, phase, struck: index < struck }))
-    return { seed, kind, cells, wallS: (Date.now() - startedMs) / 1000, episodes, turns, sampledAgain, violations }
-  } finally {
-    if (plan.cells.some(({ fault }) => fault.needsSecondHost)) await stack.stopWorker('sandbox-b')
-  }
+  const played = await playRun({ ...input, further, cells: [], limitMs: null, random: randomFrom(key) })
+  if (played.violations.length > 0) throw new Error(`The run without a fault: ${played.violations.join('; ')}`)
+  const visits = stack.visits.made.slice(before).map(({ phase }) => phase)
+  const found = { digest: played.digest, visits, wallMs: Date.now() - startedMs }
+  quiet.set(key, found)
+  return found
 }
 
-interface PlayedRun {
-  digest: RunDigest
-  episodes: number
-  turns: number
-  sampledAgain: number
-  struck: number
-  violations: string[]
+/** Episodes under indexes that the undisturbed run does not reach, where this one has any. */
+async function furtherEpisodes(
+  { quiet, hurt }: { quiet: RunDigest; hurt: RunDigest },
+  play: () => Promise<QuietRun>,
+): Promise<{ further?: ReadonlyMap<string, EpisodeDigest> }> {
+  const known = new Set(quiet.episodes.map(({ id }) => id))
+  if (hurt.episodes.every(({ id }) => known.has(id))) return {}
+  const { digest } = await play()
+  return { further: new Map(digest.episodes.map((episode) => [episode.id, episode])) }
 }
 
-async function playRun(input: {
-  stack: ChaosStack
-  kind: SeedPlan['kind']
-  recipeSeed: number
-  seed: number
-  cells: readonly Cell[]
-  say: (line: string) => void
-}): Promise<PlayedRun> {
-  const { stack, kind, recipeSeed, seed, cells, say } = input
-  const handle = await startRun(stack, kind, recipeSeed)
-  const over = new AbortController()
-  const strikes = strikeAll({ stack, cells, seed, workflowId: handle.workflowId, signal: over.signal, say })
-  // What goes wrong there is told at the end, where it is waited for.
-  strikes.catch(() => undefined)
-  const watching = kind === 'training' ? reportJobs(stack, over.signal) : Promise.resolve()
-  const expects = cells.map(({ fault }) => fault.expects).find((one) => one !== 'identical') ?? 'identical'
-  try {
-    const { run, outcome } = await endOf(handle, LIMIT_MS[kind])
-    over.abort(new Error('the run is over'))
-    const struck = await strikes
-    await stack.settle()
-    if (run === null)
-      return { ...NOTHING, struck, violations: [`the run ended without a name: ${JSON.stringify(outcome)}`] }
-    const isWhole = outcome.status === 'completed'
-    const judged = await judgeChaos({ stack, run, strikes: struck, isWhole })
-    const violations = [...outcomeFaults(outcome, expects, struck), ...judged.violations]
-    return { ...judged, violations, struck, digest: await digestRun(stack.store, run) }
-  } finally {
-    over.abort(new Error('the run is over'))
-    await strikes.catch(() => undefined)
-    await watching
-  }
-}
-
-const NOTHING: PlayedRun = {
-  digest: { episodes: [], ledgers: [] },
-  episodes: 0,
-  turns: 0,
-  sampledAgain: 0,
-  struck: 0,
-  violations: [],
-}
-
-async function startRun(
+async function retrainAll(
   stack: ChaosStack,
-  kind: SeedPlan['kind'],
-  seed: number,
-): Promise<Pick<RunHandle<{ run: string }>, 'workflowId' | 'watch' | 'connection'>> {
-  const { connection, policyUrl } = stack
-  const recipe = kind === 'evaluation' ? 'nightly' : 'mini'
-  const shipped = await loadRecipe({ name: recipe, dirs: [RECIPES] })
-  const stage = shipped.recipe.reinforce?.stages[0]
-  const request = { connection, recipe, overrides: overridesOf({ kind, seed, policyUrl, stage }), fresh: true }
-  return kind === 'evaluation' ? startEvaluation(request) : startTraining(request)
-}
-
-/** Sets one trap after the other. @returns how many faults struck */
-async function strikeAll(input: {
-  stack: ChaosStack
-  cells: readonly Cell[]
-  seed: number
-  workflowId: string
-  signal: AbortSignal
-  say: (line: string) => void
-}): Promise<number> {
-  const { stack, cells, seed, workflowId, signal, say } = input
-  const random = randomFrom(`chaos/${seed}/strike`)
-  let struck = 0
-  for (const { fault, phase, count } of cells) {
-    try {
-      const { over } = await stack.visits.set(
-        {
-          phase,
-          count,
-          ...(fault.matches === undefined ? {} : { matches: fault.matches }),
-          strike: (visit) => {
-            say(`       ${fault.name} at ${phase} of ${visit.episode ?? visit.container ?? visit.process}`)
-            return fault.strike({ stack, random, workflowId, visit })
-          },
-        },
-        signal,
-      )
-      struck += 1
-      await over
-    } catch (error) {
-      if (!signal.aborted) throw error
-      break
-    }
+  { run, digest }: PlayedRun,
+): Promise<Map<string, Pick<JobDigest, 'steps' | 'weights'>>> {
+  const again = new Map<string, Pick<JobDigest, 'steps' | 'weights'>>()
+  for (const { id, weights } of digest.jobs) {
+    if (weights !== null) again.set(id, await retrain({ stack, run, job: id }))
   }
-  return struck
-}
-
-/** A training job has no hook of ours: it is seen from outside. */
-async function reportJobs(stack: ChaosStack, signal: AbortSignal): Promise<void> {
-  const seen = new Set<number>()
-  while (!signal.aborted) {
-    for (const { pid } of listTrainingJobs(stack)) {
-      if (seen.has(pid)) continue
-      seen.add(pid)
-      // Python has begun to import; the job itself comes a little later.
-      await sleep(1_500)
-      await stack.visits.report({ phase: 'training', process: 'trainer', episode: null, container: null, key: null })
-    }
-    await sleep(200)
-  }
-}
-
-async function endOf(
-  handle: Pick<RunHandle<{ run: string }>, 'watch' | 'workflowId' | 'connection'>,
-  limitMs: number,
-): Promise<{ run: string | null; outcome: RunOutcome<{ run: string }> }> {
-  let run: string | null = null
-  let phase = 'nothing'
-  for await (const event of handle.watch({ intervalMs: 400, signal: AbortSignal.timeout(limitMs) })) {
-    if (event.kind === 'closed')
-      return { run: event.outcome.status === 'completed' ? event.outcome.result.run : run, outcome: event.outcome }
-    if (event.kind !== 'progress') continue
-    run = event.progress?.run ?? run
-    phase = event.progress?.phase ?? phase
-  }
-  await handle.connection.client.workflow.getHandle(handle.workflowId).terminate('chaos: out of time')
-  return { run, outcome: { status: 'timed-out', message: `not over after ${limitMs / 1000} s, it was ${phase}` } }
-}
-
-function outcomeFaults(outcome: RunOutcome<unknown>, expects: Expectation, struck: number): string[] {
-  if (outcome.status === 'completed') return []
-  if (expects === 'cancelled' && struck > 0 && outcome.status === 'cancelled') return []
-  return [`the run ended as ${JSON.stringify(outcome)}`]
+  return again
 }

@@ -3,7 +3,15 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ensureBaseImage } from '../../../src/adapters/docker/base-image.ts'
 import { connectEngine, type Engine } from '../../../src/adapters/docker/engine.ts'
-import { identify, type ProcessIdentity, signalProcess, stopProcess } from '../../../src/stack/processes.ts'
+import {
+  identify,
+  listProcesses,
+  type ProcessIdentity,
+  signalProcess,
+  stopProcess,
+  waitUntilGone,
+  withDescendants,
+} from '../../../src/stack/processes.ts'
 import { clearEngineRemains } from '../../../src/stack/setup/engine-remains.ts'
 import { acquirePrivateEngine, engineFiles, releasePrivateEngine } from '../../../src/stack/setup/private-engine.ts'
 
@@ -13,6 +21,11 @@ export interface TestEngine {
   /** TERM, as a package update does it, and a new start: its containers are stopped. */
   restart(): Promise<void>
   freeze(ms: number): Promise<void>
+  /** SIGKILL to the engine and its containerd, as a crash of the machine ends them. What they leave is the next start's to clear. */
+  crash(): Promise<void>
+  start(): Promise<void>
+  /** Its process as it is now. */
+  daemon(): Promise<ProcessIdentity>
   /** The machine is gone: engine, shims and containers end at once and do not come back. */
   vanish(): Promise<void>
   close(): Promise<void>
@@ -28,7 +41,7 @@ export async function startTestEngine(input: {
   const { folder, imageCache, log } = input
   const files = engineFiles({ cacheDir: folder, runDir: folder })
   const user = { key: `chaos-${process.pid}`, owner: identify(process.pid) }
-  const start = () => acquirePrivateEngine({ files, user, log })
+  const start = async (): Promise<void> => void (await acquirePrivateEngine({ files, user, log }))
   await start()
   const host = `unix://${files.socket}`
   const engine = await connectEngine({ host })
@@ -43,6 +56,15 @@ export async function startTestEngine(input: {
       await stopProcess({ identity: await daemon(), graceMs: 30_000 })
       await start()
     },
+    async crash() {
+      const identity = await daemon()
+      const all = listProcesses()
+      const root = all.find(({ pid }) => pid === identity.pid)
+      for (const one of root === undefined ? [] : withDescendants(root, all)) signalProcess(one, 'SIGKILL')
+      await waitUntilGone({ identity, timeoutMs: 5_000 })
+    },
+    start,
+    daemon,
     async freeze(ms) {
       const identity = await daemon()
       signalProcess(identity, 'SIGSTOP')

@@ -1,12 +1,19 @@
-/** A finished run reduced to what a fault must not change: identities, actions, observations, verdicts and ledger lines. */
+/** A finished run reduced to what a fault must not change: identities, actions, observations, verdicts, ledger lines, batches,
+ *  optimizer steps and weights. */
+import { createHash } from 'node:crypto'
+import { createReadStream, existsSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import type { EpisodeRecord, VerdictRecord } from '../../../src/contracts/episodes.types.ts'
-import { episodeKeys } from '../../../src/contracts/keys.ts'
-import type { Ledger } from '../../../src/domain/ledger.ts'
+import type { EvaluationRecord } from '../../../src/contracts/evaluations.types.ts'
+import { episodeKeys, policyKeys } from '../../../src/contracts/keys.ts'
+import type { TrainingRecord } from '../../../src/contracts/training.types.ts'
+import type { Ledger, LedgerEntry } from '../../../src/domain/ledger.ts'
 import { sha256Of } from '../../../src/adapters/artifacts/record-text.ts'
 import { readWholeTurns } from '../../../src/activities/host/transcript.ts'
 import { readIfWhole } from '../../../src/activities/whole-record.ts'
-import { episodesOf } from '../run-records.ts'
+import { type BatchManifest, batchesOf, episodesOf } from '../run-records.ts'
 
 export interface EpisodeDigest {
   /** `<stage>/<iteration>/<task>/<index>` */
@@ -21,22 +28,57 @@ export interface EpisodeDigest {
   result: string
 }
 
+/** A batch and the training job that ate it. */
+export interface JobDigest {
+  /** Directory of the batch below the run's. */
+  id: string
+  batch: string
+  /** Figures of every optimizer step; null where the job recorded nothing. */
+  steps: string[] | null
+  /** Hashes of the published weights, and of the checkpoint with the optimizer's state. */
+  weights: string | null
+}
+
 export interface RunDigest {
   episodes: EpisodeDigest[]
   ledgers: string[]
+  /** What the ledger says of each episode, by id; the last word where it says two. */
+  fates: ReadonlyMap<string, LedgerEntry['fate']>
+  jobs: JobDigest[]
+  /** Scores of the evaluations. */
+  evaluations: string[]
 }
 
 export async function digestRun(store: ArtifactStore, run: string): Promise<RunDigest> {
   const records = await episodesOf(store, run)
   const episodes = await Promise.all(records.map((record) => digestEpisode(store, run, record)))
-  const keys = (await store.list(`runs/${run}/`)).filter((key) => key.endsWith('/ledger.json'))
-  const ledgers = await Promise.all(
-    keys.map(async (key) => {
-      const { stage, iteration, entries } = (await store.readRecord<Ledger>(key)) as Ledger
-      return plain(run, { stage, iteration, entries })
-    }),
-  )
-  return { episodes, ledgers }
+  const keys = await store.list(`runs/${run}/`)
+  const ledgers = await readAll<Ledger>(store, keys, (key) => key.endsWith('/ledger.json'))
+  const trainings = await readAll<TrainingRecord>(store, keys, (key) => key.startsWith(`runs/${run}/training/`))
+  const evaluations = await readAll<EvaluationRecord>(store, keys, (key) => key.startsWith(`runs/${run}/evaluations/`))
+  const batches = await batchesOf(store, run)
+  return {
+    episodes,
+    ledgers: ledgers.map(({ stage, iteration, entries }) => plain(run, { stage, iteration, entries })),
+    fates: new Map(
+      ledgers.flatMap(({ entries }) =>
+        entries.map(({ episode, fate }) => [episode.slice(run.length + 1), fate] as const),
+      ),
+    ),
+    jobs: await Promise.all(batches.map((batch) => digestJob(store, run, batch, trainings))),
+    evaluations: evaluations.map(({ name, score, official, verdicts, dispositions }) =>
+      plain(run, { name, score, official, verdicts, dispositions }),
+    ),
+  }
+}
+
+async function readAll<T extends object>(
+  store: ArtifactStore,
+  keys: readonly string[],
+  isWanted: (key: string) => boolean,
+): Promise<T[]> {
+  const wanted = keys.filter((key) => isWanted(key) && key.endsWith('.json'))
+  return Promise.all(wanted.map(async (key) => (await store.readRecord<T>(key)) as T))
 }
 
 async function digestEpisode(store: ArtifactStore, run: string, record: EpisodeRecord): Promise<EpisodeDigest> {
@@ -59,6 +101,71 @@ async function digestEpisode(store: ArtifactStore, run: string, record: EpisodeR
     patch: patch === null ? null : sha256Of(patch),
     result: plain(run, record),
   }
+}
+
+/** `runs/<run>/<stage>/iterations/0001/batch-00/batch.json` */
+async function digestJob(
+  store: ArtifactStore,
+  run: string,
+  { key, ...manifest }: BatchManifest,
+  trainings: readonly TrainingRecord[],
+): Promise<JobDigest> {
+  const id = key.slice(`runs/${run}/`.length, -'/batch.json'.length)
+  const [, stage, iteration, slice] = /^(.+)\/iterations\/(\d+)\/batch-(\d+)$/.exec(id) ?? []
+  const training = trainings.find(
+    (one) => one.stage === stage && one.iteration === Number(iteration) && one.slice === Number(slice),
+  )
+  return {
+    id,
+    batch: plain(run, withoutTrainedHashes(manifest)),
+    steps: training?.steps.map(projectStep) ?? null,
+    weights:
+      training === undefined
+        ? null
+        : await hashWeights({
+            policy: store.path(policyKeys.directory(training.policy)),
+            checkpoint: store.path(policyKeys.checkpoint(training.policy)),
+          }),
+  }
+}
+
+/** Figures that the same job gives again; what else is logged beside them (times, speeds) is not compared. */
+const COMPARED = ['global_step', 'loss', 'grad_norm', 'n_tokens', 'rows', 'lr', 'entropy', 'k1', 'k3', 'is_mean', 'ess']
+
+export function projectStep(step: Record<string, unknown>): string {
+  return JSON.stringify(Object.fromEntries(COMPARED.map((name) => [name, step[name] ?? null])))
+}
+
+/** Names of trained policies are made from the run's name, and so are their manifests' hashes; their weights are compared instead. */
+function withoutTrainedHashes(manifest: object): object {
+  return JSON.parse(
+    JSON.stringify(manifest, (_, value: unknown) =>
+      isTrainedPolicy(value) ? { ...value, manifest_sha256: '' } : value,
+    ),
+  ) as object
+}
+
+function isTrainedPolicy(value: unknown): value is { version: string } {
+  const version = (value as { version?: unknown } | null)?.version
+  return typeof version === 'string' && /^v\d{6}-/.test(version) && !version.startsWith('v000000-')
+}
+
+/** Of the tensors alone: what lies beside them names the run and the time. */
+export async function hashWeights({ policy, checkpoint }: { policy: string; checkpoint: string }): Promise<string> {
+  const hashes: string[] = []
+  for (const directory of [policy, checkpoint]) {
+    const names = existsSync(directory) ? await readdir(directory) : []
+    for (const name of names.filter((one) => one.endsWith('.safetensors') && one !== 'canary.safetensors').sort()) {
+      hashes.push(`${name} ${await hashFile(join(directory, name))}`)
+    }
+  }
+  return hashes.join('\n')
+}
+
+async function hashFile(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  return hash.digest('hex')
 }
 
 /** What another grading of the same patch finds again: not the machine, nor the log, which says how long tests took. */

@@ -10,7 +10,7 @@ import { CANARY_FILE } from '../../../src/adapters/policy-server/canary.ts'
 import { parseCanary } from '../../../src/adapters/policy-server/canary-rules.ts'
 import { END_OF_TURN, textOfTokens, tokensOf } from './byte-tokens.ts'
 import { isSelfCheck } from '../recording-proxy.ts'
-import { visit } from './phases.ts'
+import { type PolicyTrouble, visit } from './phases.ts'
 import type { PolicyState } from './policy-state.ts'
 import { scriptedReply } from './scripted-replies.ts'
 
@@ -34,11 +34,7 @@ interface Completion {
   prompt_logprobs?: number
 }
 
-let trouble = {
-  kind: 'none' as NonNullable<Awaited<ReturnType<typeof visit>>['policy']>['kind'] | 'none',
-  left: 0,
-  ms: 0,
-}
+let trouble: { kind: PolicyTrouble; left: number; ms: number } = { kind: 'none', left: 0, ms: 0 }
 
 async function complete(asked: IncomingMessage, body: Completion, answer: ServerResponse): Promise<void> {
   if (body.prompt_logprobs !== undefined) return send(answer, 200, scored(body))
@@ -58,19 +54,22 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
     trouble = { kind: verdict.policy.kind, left: verdict.policy.times, ms: verdict.policy.ms }
   const kind = trouble.left > 0 ? trouble.kind : 'none'
   if (kind !== 'none') trouble.left -= 1
-  const status = kind === 'rate-limit' ? 429 : kind === 'internal-error' ? 500 : 200
-  const isWhole = kind === 'none'
+  const status = STATUS[kind] ?? 200
+  const isOther = kind === 'other-weights' || Date.now() < state.otherWeightsUntilMs
+  const isWhole = kind === 'none' && !isOther
   const noted = {
     session,
     promptTokens: body.prompt.length,
     startedMs,
     endedMs: Date.now(),
-    status: isWhole ? 200 : null,
+    status: kind === 'none' ? 200 : null,
+    trouble: isWhole ? null : isOther ? 'other-weights' : kind,
   }
   appendFileSync(join(folder, 'exchanges.jsonl'), `${JSON.stringify(noted)}\n`)
   if (status !== 200) {
     if (status === 429) answer.setHeader('retry-after', '1')
-    return send(answer, status, { error: { message: 'scripted trouble', code: null } })
+    const code = kind === 'no-credit' ? 'insufficient_quota' : null
+    return send(answer, status, { error: { message: 'scripted trouble', code } })
   }
   if (kind === 'hang') {
     await sleep(trouble.ms)
@@ -79,12 +78,14 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
   }
   const whole = sampled(body, session)
   if (kind === 'wrong-count') whole.choices[0]?.logprobs.token_logprobs.pop()
-  if (kind === 'other-weights' || Date.now() < state.otherWeightsUntilMs) whole.model = 'v999999-0badcafe'
+  if (isOther) whole.model = 'v999999-0badcafe'
   if (kind !== 'half-body') return send(answer, 200, whole)
   const text = JSON.stringify(whole)
   answer.writeHead(200, { 'content-type': 'application/json', 'content-length': String(text.length) })
   answer.write(text.slice(0, text.length / 2), () => answer.destroy())
 }
+
+const STATUS: Partial<Record<PolicyTrouble, number>> = { 'rate-limit': 429, 'no-credit': 429, 'internal-error': 500 }
 
 /** Publishing samples before any episode does: one token again and again, as likely as `scored` says. */
 function unbiased({ model, prompt, max_tokens: room }: Completion) {

@@ -5,8 +5,9 @@ import type { AddressInfo } from 'node:net'
 export interface TcpProxy {
   /** `host:port` */
   address: string
-  /** Silence for this long; then all connections of before are reset, as a firewall that lost its state does. */
-  drop(ms: number): Promise<void>
+  /** Silence for this long; then all connections of before are reset, as a firewall that lost its state does.
+   *  @returns how many connections were reset */
+  drop(ms: number): Promise<number>
   close(): Promise<void>
 }
 
@@ -49,7 +50,9 @@ export async function startTcpProxy({ port }: { port: number }): Promise<TcpProx
         near.destroy()
         far.destroy()
       }
+      const cut = pairs.size
       pairs.clear()
+      return cut
     },
     close: () =>
       new Promise((resolve) => {

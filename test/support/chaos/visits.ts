@@ -9,6 +9,9 @@ export interface Strike {
   verdict?: Verdict
   /** The fault's end and the recovery of what was hurt. */
   over?: Promise<unknown>
+  /** Asked when the fault is over: whether its effect was seen (a process died, a container was gone, a request failed). A fault
+   *  whose effect was not seen has not struck. */
+  seen: () => boolean | Promise<boolean>
 }
 
 export interface Trap {
@@ -24,11 +27,16 @@ export interface Sprung {
   visit: Visit
   /** Resolves when the fault is over. */
   over: Promise<void>
+  seen: () => boolean | Promise<boolean>
+}
+
+export interface MadeVisit extends Visit {
+  atMs: number
 }
 
 export interface Visits {
   url: string
-  made: readonly Visit[]
+  made: readonly MadeVisit[]
   /** A visit that the harness itself observes. */
   report(visit: Visit): Promise<Verdict>
   /** Resolves when the fault has struck; rejects with the signal's reason where it never comes to that. */
@@ -44,21 +52,27 @@ interface Armed extends Trap {
   failed: (error: unknown) => void
 }
 
-export async function startVisits(): Promise<Visits> {
-  const made: Visit[] = []
+export async function startVisits({
+  observe = async () => undefined,
+}: {
+  /** Looks at the world while each visitor waits. */
+  observe?: (visit: Visit) => Promise<void>
+} = {}): Promise<Visits> {
+  const made: MadeVisit[] = []
   const waiting = new Map<string, Verdict>()
   let armed: Armed | null = null
 
   const receive = async (visit: Visit): Promise<Verdict> => {
-    made.push(visit)
+    made.push({ ...visit, atMs: Date.now() })
+    await observe(visit)
     const told = waiting.get(visit.process) ?? {}
     waiting.delete(visit.process)
     const trap = armed
     if (trap === null || trap.phase !== visit.phase || trap.matches?.(visit) === false || --trap.left > 0) return told
     armed = null
     try {
-      const { verdict, over } = await trap.strike(visit)
-      trap.sprung({ visit, over: Promise.resolve(over).then(() => undefined) })
+      const { verdict, over, seen } = await trap.strike(visit)
+      trap.sprung({ visit, over: Promise.resolve(over).then(() => undefined), seen })
       return { ...told, ...verdict }
     } catch (error) {
       trap.failed(error)

@@ -1,0 +1,21 @@
+"""A mistake on purpose, for the test of the comparison: every optimizer step is applied twice, and counted once.
+
+Python imports this file before the trainer's first line. Loss, gradient norm and step count say nothing of it; the weights do."""
+
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+_again = False
+
+
+def _apply_again(optimizer: Optimizer, *_: object) -> None:
+    global _again
+    if _again:
+        return
+    _again = True
+    try:
+        optimizer.step()
+    finally:
+        _again = False
+
+
+register_optimizer_step_post_hook(_apply_again)

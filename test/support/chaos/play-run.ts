@@ -1,0 +1,242 @@
+/** One run with its faults: started, struck, started again where a fault has ended it, judged. */
+import { fileURLToPath } from 'node:url'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Random } from '../../../src/adapters/datasets/synthetic/random.ts'
+import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
+import { type RunHandle, type RunOutcome, startEvaluation, startTraining } from '../../../src/client/index.ts'
+import { makeRunHandle } from '../../../src/client/run-handle.ts'
+import { QUEUES, workflowIds } from '../../../src/contracts/workflow-ids.ts'
+import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import type { Cell, SeedPlan } from './cells.ts'
+import { overridesOf } from './chaos-recipe.ts'
+import type { ChaosStack } from './chaos-stack.ts'
+import { judgeChaos } from './judge-chaos.ts'
+import { noteRestart, type Restart } from './judge-restarts.ts'
+import { digestRun, type RunDigest } from './run-digest.ts'
+
+export interface PlayRunInput {
+  stack: ChaosStack
+  kind: SeedPlan['kind']
+  recipeSeed: number
+  seed: number
+  /** `count`: which visit is struck, from 1. */
+  cells: readonly { cell: Cell; count: number }[]
+  random: Random
+  /** On the whole time of the first execution, as an operator may set it; null for none. */
+  limitMs: number | null
+  /** Bigger groups, for what replacements have to be compared with. @default false */
+  further?: boolean
+  say: (line: string) => void
+}
+
+export interface PlayedRun {
+  run: string
+  digest: RunDigest
+  episodes: number
+  turns: number
+  sampledAgain: number
+  restarts: number
+  struck: Cell[]
+  violations: string[]
+}
+
+/** Room for two outages, and for what two endings cost. */
+const LIMIT_MS = { evaluation: 8 * 60_000, training: 10 * 60_000 } as const
+const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
+let runs = 0
+
+export async function playRun(input: PlayRunInput): Promise<PlayedRun> {
+  const { stack, kind, cells } = input
+  const run = `chaos-${String(++runs).padStart(4, '0')}-x`
+  const workflowId = kind === 'evaluation' ? workflowIds.evaluation(run) : workflowIds.train(run)
+  const restarts: Restart[] = []
+  const over = new AbortController()
+  const endings = new Endings()
+  const strikes = strikeAll({ ...input, run, workflowId, signal: over.signal, endings })
+  // What goes wrong there is told at the end, where it is waited for.
+  strikes.catch(() => undefined)
+  const watching = kind === 'training' ? reportJobs(stack, over.signal) : Promise.resolve()
+  try {
+    const outcome = await playToEnd({ ...input, run, workflowId, restarts, endings })
+    over.abort(new Error('the run is over'))
+    const struck = await strikes
+    await stack.settle()
+    const isWhole = outcome.status === 'completed'
+    const judged = await judgeChaos({ stack, run, workflowId, strikes: cells.length, isWhole, restarts })
+    const violations = [...outcomeFaults(outcome, struck), ...judged.violations]
+    return { ...judged, run, violations, struck, restarts: restarts.length, digest: await digestRun(stack.store, run) }
+  } finally {
+    over.abort(new Error('the run is over'))
+    await strikes.catch(() => undefined)
+    await watching
+  }
+}
+
+// Starting and starting again ----------------------------------------------------------------------------------------
+
+/** Faults that end a run: while one is at work nothing is concluded from the run's state, and afterwards it is started again. */
+class Endings {
+  #rung = new AbortController()
+  #atWork: Promise<unknown> | null = null
+  #due = false
+
+  /** Aborted when the run is to be started again. */
+  get signal(): AbortSignal {
+    return this.#rung.signal
+  }
+
+  begin(over: Promise<unknown>): void {
+    this.#atWork = over
+    const ring = (): void => {
+      this.#atWork = null
+      this.#due = true
+      this.#rung.abort()
+    }
+    over.then(ring, ring)
+  }
+
+  /** Waits for the fault that is at work. @returns whether the run is to be started again, once for each fault */
+  async isDue(): Promise<boolean> {
+    await this.#atWork?.catch(() => undefined)
+    // The bell rings in a later step of the same promise.
+    await sleep(0)
+    if (!this.#due) return false
+    this.#due = false
+    this.#rung = new AbortController()
+    return true
+  }
+}
+
+interface Playing extends PlayRunInput {
+  run: string
+  workflowId: string
+  restarts: Restart[]
+  endings: Endings
+}
+
+type Followed = Pick<RunHandle<unknown>, 'watch' | 'attached'>
+
+async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
+  const { stack, kind, workflowId, endings, cells, say } = input
+  const until = Date.now() + LIMIT_MS[kind]
+  // A reset ends nothing by itself: a run that fails of it later is started again like any other.
+  let mayFail = cells.filter(({ cell }) => cell.fault.name.startsWith('reset:')).length
+  let handle: Followed = await startFirst(input)
+  for (;;) {
+    const end = await endOf(handle, { until, signal: endings.signal })
+    const isDue = await endings.isDue()
+    if (!isDue && end === null) return endLate(stack, workflowId, LIMIT_MS[kind])
+    if (!isDue && end !== null && (end.status !== 'failed' || input.restarts.length === 0 || mayFail-- <= 0)) return end
+    if (end !== null) say(`       ended: ${JSON.stringify(end).slice(0, 200)}`)
+    await stack.settle()
+    input.restarts.push(await noteRestart(stack, input.run))
+    handle = await start(input)
+    say(`       started again${handle.attached ? ', joined' : ''}`)
+  }
+}
+
+async function requestOf({ stack, kind, recipeSeed, run, further = false }: Playing) {
+  const { connection, policyUrl } = stack
+  const recipe = kind === 'evaluation' ? 'nightly' : 'mini'
+  const shipped = await loadRecipe({ name: recipe, dirs: [RECIPES] })
+  const stage = shipped.recipe.reinforce?.stages[0]
+  return { connection, recipe, overrides: overridesOf({ kind, seed: recipeSeed, policyUrl, stage, further }), run }
+}
+
+/** By the product's own client, whether it is the first time or not. */
+async function start(input: Playing): Promise<Followed> {
+  const request = await requestOf(input)
+  return input.kind === 'evaluation' ? startEvaluation(request) : startTraining(request)
+}
+
+async function startFirst(input: Playing): Promise<Followed> {
+  const { limitMs, stack, kind, workflowId } = input
+  if (limitMs === null) return start(input)
+  // The client sets no such limit; schedules and operators may.
+  const { connection, ...request } = await requestOf(input)
+  await connection.client.workflow.start(kind === 'evaluation' ? 'evaluate' : 'trainAgent', {
+    workflowId,
+    taskQueue: QUEUES.control,
+    args: [request],
+    workflowExecutionTimeout: limitMs,
+  })
+  return makeRunHandle({ connection: stack.connection, workflowId, attached: false, ownsConnection: false })
+}
+
+/** @returns null where the time is over, or the run is to be started again */
+async function endOf(
+  handle: Followed,
+  { until, signal }: { until: number; signal: AbortSignal },
+): Promise<RunOutcome<unknown> | null> {
+  const limit = AbortSignal.timeout(Math.max(1, until - Date.now()))
+  for await (const event of handle.watch({ intervalMs: 400, signal: AbortSignal.any([signal, limit]) })) {
+    if (event.kind === 'closed') return event.outcome
+  }
+  return null
+}
+
+async function endLate({ connection }: ChaosStack, workflowId: string, limitMs: number): Promise<RunOutcome<unknown>> {
+  const { progress } = await makeRunHandle({ connection, workflowId, attached: true, ownsConnection: false })
+    .progress()
+    .then((found) => ({ progress: found?.phase ?? 'of unknown phase' }))
+  const handle = connection.client.workflow.getHandle(workflowId)
+  await handle.terminate('chaos: out of time').catch(() => undefined)
+  return { status: 'timed-out', message: `not over after ${limitMs / 1000} s, it was ${progress}` }
+}
+
+function outcomeFaults(outcome: RunOutcome<unknown>, struck: readonly Cell[]): string[] {
+  if (outcome.status === 'completed') return []
+  const mayCancel = struck.some(({ fault }) => fault.expects === 'cancelled')
+  return mayCancel && outcome.status === 'cancelled' ? [] : [`the run ended as ${JSON.stringify(outcome)}`]
+}
+
+// Striking -----------------------------------------------------------------------------------------------------------
+
+/** Sets one trap after the other. @returns the cells whose fault was seen to have struck */
+async function strikeAll(
+  input: PlayRunInput & { run: string; workflowId: string; signal: AbortSignal; endings: Endings },
+): Promise<Cell[]> {
+  const { stack, cells, random, run, workflowId, signal, endings, say } = input
+  const struck: Cell[] = []
+  for (const { cell, count } of cells) {
+    const { fault, phase } = cell
+    const isEnding = fault.expects === 'restarted'
+    try {
+      const { over, seen } = await stack.visits.set(
+        {
+          phase,
+          count,
+          ...(fault.matches === undefined ? {} : { matches: fault.matches }),
+          strike: async (visit) => {
+            say(`       ${fault.name} at ${phase} ${count} of ${visit.episode ?? visit.container ?? visit.process}`)
+            const work = fault.strike({ stack, random, run, workflowId, visit })
+            if (isEnding) endings.begin(work.then((strike) => strike.over))
+            return work
+          },
+        },
+        signal,
+      )
+      await over
+      if (await seen()) struck.push(cell)
+    } catch (error) {
+      if (!signal.aborted) throw error
+      break
+    }
+  }
+  return struck
+}
+
+/** A training job has no hook of ours: it is seen from outside. */
+async function reportJobs(stack: ChaosStack, signal: AbortSignal): Promise<void> {
+  const seen = new Set<number>()
+  while (!signal.aborted) {
+    for (const { pid } of listTrainingJobs(stack)) {
+      if (seen.has(pid)) continue
+      seen.add(pid)
+      // Python has begun to import; the job itself comes a little later.
+      await sleep(1_500)
+      await stack.visits.report({ phase: 'training', process: 'trainer', episode: null, container: null, key: null })
+    }
+    await sleep(200)
+  }
+}

@@ -1,0 +1,258 @@
+/** Faults that end a run, or make it begin again at an earlier point of its history. The harness then starts the same run again, as a
+ *  person does: by the product's own client, under the same name. */
+import { execFile } from 'node:child_process'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { WorkflowNotFoundError } from '@temporalio/client'
+import proto from '@temporalio/proto'
+import type { Random } from '../../../src/adapters/datasets/synthetic/random.ts'
+import { identify } from '../../../src/stack/processes.ts'
+import type { ChaosStack } from './chaos-stack.ts'
+import { haveDied } from './effects.ts'
+import type { Fault, StrikeInput } from './faults.ts'
+import { RESTART_PHASES } from './phases.ts'
+import type { Strike } from './visits.ts'
+
+const CLI = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
+
+const RESTART = { phases: RESTART_PHASES, expects: 'restarted' } as const
+
+export const RESTART_FAULTS: readonly Fault[] = [
+  {
+    ...RESTART,
+    name: 'terminate-root',
+    strike: async (input) => {
+      await terminate(input.stack, input.workflowId)
+      const status = await statusOf(input.stack, input.workflowId)
+      return { over: pauseBeforeRestart(input), seen: () => status === 'TERMINATED' }
+    },
+  },
+  {
+    ...RESTART,
+    name: 'terminate-all',
+    strike: async (input) => {
+      const ended = await terminateAll(input)
+      const status = await statusOf(input.stack, input.workflowId)
+      return { over: pauseBeforeRestart(input), seen: () => status === 'TERMINATED' && ended > 0 }
+    },
+  },
+  {
+    ...RESTART,
+    name: 'cancel-restart:root',
+    strike: async (input) => {
+      await input.stack.connection.client.workflow.getHandle(input.workflowId).cancel()
+      return onceClosed(input, 'CANCELLED')
+    },
+  },
+  {
+    ...RESTART,
+    name: 'cancel-restart:stop-now',
+    strike: async (input) => {
+      const { temporalAddress } = input.stack
+      await promisify(execFile)(process.execPath, [CLI, 'run', 'stop', input.run, '--now'], {
+        env: { ...process.env, LONGHAUL_TEMPORAL_ADDRESS: temporalAddress },
+      })
+      return onceClosed(input, 'CANCELLED')
+    },
+  },
+  ...(['root', 'stage', 'rollout', 'group', 'episode'] as const).map(
+    (level): Fault => ({
+      ...RESTART,
+      name: `reset:${level}`,
+      ...(level === 'stage' ? { needsTraining: true } : {}),
+      strike: async (input) => {
+        const workflowId = await findWorkflow(input, level)
+        const fresh = workflowId === null ? null : await reset(input, workflowId)
+        return {
+          over: sleep(1_000),
+          seen: async () => fresh !== null && (await executionExists(input.stack, workflowId ?? '', fresh)),
+        }
+      },
+    }),
+  ),
+  {
+    ...RESTART,
+    name: 'fail-restart:account',
+    strike: async (input) => {
+      const { visits } = input.stack
+      visits.tell('policy', { policy: { kind: 'no-credit', times: Number.MAX_SAFE_INTEGER, ms: 0 } })
+      const { over, seen } = onceClosed(input, 'FAILED')
+      const healed = over.finally(() => visits.tell('policy', { policy: { kind: 'none', times: 0, ms: 0 } }))
+      return { over: healed, seen }
+    },
+  },
+  {
+    ...RESTART,
+    name: 'fail-restart:store',
+    strike: async (input) => {
+      const { over, seen } = onceClosed(input, 'FAILED')
+      const filled = input.stack.disk.fill(over)
+      await Promise.race([filled, sleep(400)])
+      return { over: filled, seen }
+    },
+  },
+  {
+    ...RESTART,
+    name: 'fail-restart:timeout',
+    limitsRun: true,
+    strike: async (input) => {
+      // The visitor waits for as long as the run has left.
+      const { over, seen } = onceClosed(input, 'TIMED_OUT')
+      await over
+      return { seen }
+    },
+  },
+  {
+    ...RESTART,
+    name: 'database-lost',
+    strike: async ({ stack, workflowId }) => {
+      const files = await stack.loseDatabase()
+      const status = await statusOf(stack, workflowId)
+      return { over: stack.settle(), seen: () => files > 0 && status === null }
+    },
+  },
+  {
+    ...RESTART,
+    name: 'stack-kill',
+    strike: async ({ stack }) => {
+      const before = [...stack.livingPids().map(identify), await stack.engines.a.daemon()]
+      return { over: stack.crash().then(() => stack.settle()), seen: () => before.length > 5 && haveDied(before) }
+    },
+  },
+]
+
+// How workflows end --------------------------------------------------------------------------------------------------
+
+async function terminate({ connection }: ChaosStack, workflowId: string): Promise<boolean> {
+  try {
+    await connection.client.workflow.getHandle(workflowId).terminate('chaos')
+    return true
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return false
+    throw error
+  }
+}
+
+/** Rounds without an open workflow after which there is none: the index lags by a moment. */
+const EMPTY_ROUNDS = 3
+
+/** Every workflow of the run, parents first or children first. @returns how many were ended */
+async function terminateAll({ stack, workflowId, random }: StrikeInput): Promise<number> {
+  const parentsFirst = random.below(2) === 0
+  let ended = parentsFirst && (await terminate(stack, workflowId)) ? 1 : 0
+  for (let empty = 0; empty < EMPTY_ROUNDS; ) {
+    const open = await openWorkflows(stack, workflowId)
+    empty = open.length === 0 ? empty + 1 : 0
+    const ordered = open.toSorted((one, other) => (parentsFirst ? 1 : -1) * (one.length - other.length))
+    for (const id of ordered) if (await terminate(stack, id)) ended += 1
+    if (open.length === 0) await sleep(150)
+  }
+  return ended
+}
+
+/** Ids of the workflows of a run that are open, its root included. */
+export async function openWorkflows({ connection }: ChaosStack, workflowId: string): Promise<string[]> {
+  const query = `ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${workflowId}'`
+  const found: string[] = []
+  for await (const one of connection.client.workflow.list({ query })) {
+    if (one.workflowId === workflowId || one.workflowId.startsWith(`${workflowId}/`)) found.push(one.workflowId)
+  }
+  return found
+}
+
+/** Null where the server knows no such workflow. */
+async function statusOf({ connection }: ChaosStack, workflowId: string): Promise<string | null> {
+  try {
+    return (await connection.client.workflow.getHandle(workflowId).describe()).status.name
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return null
+    throw error
+  }
+}
+
+/** Five attempts of an activity, twice over, and the attempts of what records the failure. */
+const CLOSING_MS = 150_000
+
+export async function statusOnceClosed(stack: ChaosStack, workflowId: string): Promise<string | null> {
+  for (const deadline = Date.now() + CLOSING_MS; ; await sleep(200)) {
+    const status = await statusOf(stack, workflowId).catch(() => 'RUNNING')
+    if (status !== 'RUNNING' || Date.now() > deadline) return status
+  }
+}
+
+function onceClosed(input: StrikeInput, expected: string): Strike & { over: Promise<unknown> } {
+  let status: string | null = null
+  const closed = statusOnceClosed(input.stack, input.workflowId).then((found) => (status = found))
+  return { over: closed.then(() => pauseBeforeRestart(input)), seen: () => status === expected }
+}
+
+/** A person is quick, or slow, or waits until all has come to rest. */
+async function pauseBeforeRestart({ stack, workflowId, random }: StrikeInput): Promise<void> {
+  const kind = random.below(3)
+  if (kind === 1) await sleep(2_000)
+  if (kind < 2) return
+  for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(300)) {
+    if ((await openWorkflows(stack, workflowId)).length === 0) return
+  }
+}
+
+// How workflows are reset --------------------------------------------------------------------------------------------
+
+const TYPES = {
+  root: [],
+  stage: ['reinforce', 'evaluate', 'rejectionFineTune'],
+  rollout: ['rollout'],
+  group: ['promptGroup'],
+  episode: ['episode'],
+} as const
+
+/** An open one of this level, else one that has ended. Null where there has been none yet. */
+async function findWorkflow(
+  { stack, workflowId, random }: StrikeInput,
+  level: keyof typeof TYPES,
+): Promise<string | null> {
+  if (level === 'root') return workflowId
+  const types = TYPES[level].map((type) => `'${type}'`).join(', ')
+  const query = `WorkflowType IN (${types}) AND WorkflowId STARTS_WITH '${workflowId}/'`
+  const found: { id: string; isOpen: boolean }[] = []
+  for await (const one of stack.connection.client.workflow.list({ query })) {
+    found.push({ id: one.workflowId, isOpen: one.status.name === 'RUNNING' })
+  }
+  const open = found.filter(({ isOpen }) => isOpen)
+  const [chosen] = pick(random, open.length > 0 ? open : found)
+  return chosen?.id ?? null
+}
+
+/** As `temporal workflow reset` does it, to any of the points that it can be reset to. @returns the new execution */
+async function reset({ stack, random }: StrikeInput, workflowId: string): Promise<string | null> {
+  const { client, namespace } = stack.connection
+  const handle = client.workflow.getHandle(workflowId)
+  const { runId } = await handle.describe()
+  const { events } = await handle.fetchHistory()
+  const completed = (events ?? []).filter(
+    ({ eventType }) => eventType === proto.temporal.api.enums.v1.EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+  )
+  const [point] = pick(random, completed)
+  if (point?.eventId === undefined || point.eventId === null) return null
+  const answer = await client.workflowService.resetWorkflowExecution({
+    namespace,
+    workflowExecution: { workflowId, runId },
+    reason: 'chaos',
+    workflowTaskFinishEventId: point.eventId,
+    requestId: `chaos-${workflowId}-${String(point.eventId)}-${Date.now()}`,
+  })
+  return answer.runId
+}
+
+async function executionExists({ connection }: ChaosStack, workflowId: string, runId: string): Promise<boolean> {
+  try {
+    return (await connection.client.workflow.getHandle(workflowId, runId).describe()).runId === runId
+  } catch {
+    return false
+  }
+}
+
+function pick<T>(random: Random, all: readonly T[]): T[] {
+  return random.sample(all, Math.min(1, all.length))
+}
