@@ -3,15 +3,19 @@
  * without faults.
  *
  *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
- *                     [--no-docs]
+ *                     [--no-docs] [--reproduce] [--plant double-step]
  *
+ * `--faults` takes names and families (`reset` is all of `reset:…`). `--reproduce`: each seed is a training that ends at a random
+ * moment of its base evaluation (all its workflows terminated, or what `--faults` says) and is started again. `--plant` makes the
+ * trainer wrong on purpose in runs with faults, and not in those that they are compared with: every training seed has to be violated.
  * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
  */
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { planSeed } from '../test/support/chaos/cells.ts'
-import { startChaosStack, type ChaosStack, needsChaos } from '../test/support/chaos/chaos-stack.ts'
+import { planReproduction } from '../test/support/chaos/plan-reproduction.ts'
+import { startChaosStack, type ChaosStack, needsChaos, PLANTS } from '../test/support/chaos/chaos-stack.ts'
 import { FAULTS, faultsNamed } from '../test/support/chaos/faults.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
@@ -29,6 +33,8 @@ const { values } = parseArgs({
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
     'no-docs': { type: 'boolean', default: false },
+    reproduce: { type: 'boolean', default: false },
+    plant: { type: 'string' },
   },
 })
 const [seeds, first, lanes] = [Number(values.seeds), Number(values['first-seed']), Number(values.lanes)]
@@ -41,6 +47,12 @@ if (needsChaos !== false) {
   process.exit(2)
 }
 const faults = values.faults === undefined ? FAULTS : values.faults.split(',').flatMap(faultsNamed)
+
+const plant = PLANTS.find((one) => one === values.plant) ?? null
+if (values.plant !== undefined && plant === null) {
+  console.error(`Expected --plant to be one of ${PLANTS.join(', ')}`)
+  process.exit(1)
+}
 
 const interrupted = interruption()
 
@@ -74,11 +86,16 @@ async function playLane(): Promise<void> {
     while (next < first + seeds && !interrupted.aborted) {
       const seed = next++
       if (done.has(seed)) continue
-      const plan = planSeed(seed, faults)
+      const plan = values.reproduce
+        ? planReproduction(seed, values.faults === undefined ? undefined : faults)
+        : planSeed(seed, faults)
       try {
         stack ??= await startChaosStack({
-          training: faults.some(({ phases, needsTraining }) => needsTraining === true || phases.includes('training')),
+          training:
+            values.reproduce ||
+            faults.some(({ phases, needsTraining }) => needsTraining === true || phases.includes('training')),
           outageMs: OUTAGE_MS,
+          plant,
           say: console.error,
         })
         engine = stack.engines.a.engine.version
@@ -117,7 +134,8 @@ const summary = {
 }
 const text = `${JSON.stringify(summary, null, 2)}\n`
 if (values.out !== undefined) writeFileSync(values.out, text)
-if (!values['no-docs'] && reports.length > 0) writeReliabilityTable(summary)
+const isWhole = !values.reproduce && plant === null && values.faults === undefined
+if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(summary)
 if (values.json) process.stdout.write(text)
 else console.log(`${reports.length} of ${seeds} seeds played, ${violations} violations, ${failures.length} failures`)
 process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < seeds ? 2 : 0
@@ -137,6 +155,6 @@ function line({
   const again = restarts === 0 ? '' : `, started again ${restarts} times`
   const facts = `${kind}, ${struck}: ${episodes} episodes, ${turns} turns, ${sampledAgain} samples repeated${again}, ${wallS.toFixed(0)} s`
   if (found.length === 0) return `seed ${seed}: ${facts}: ok`
-  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}`
+  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}${values.reproduce ? ' --reproduce' : ''}`
   return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${command}`
 }

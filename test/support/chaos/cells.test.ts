@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { cellsOf, planSeed, visitCounts } from './cells.ts'
 import { faultNamed, FAULTS, faultsNamed } from './faults.ts'
-import { type Phase, PHASES, RESTART_PHASES } from './phases.ts'
+import { type Phase, PHASES, RESTART_PHASES, type Visit } from './phases.ts'
 
 test('300 seeds: every fault is planned at every phase at which it can strike', () => {
   const planned = new Set<string>()
@@ -36,19 +36,22 @@ test('only training faults are asked for: every seed trains', () => {
   assert.equal(new Set(played).size, 4)
 })
 
+const visitsAt = (...phases: Phase[]): Visit[] =>
+  phases.map((phase) => ({ phase, process: 'sandbox', episode: null, container: null, key: null }))
+
 test('every visit of a phase can be struck, from the first to the last', () => {
-  const undisturbed: Phase[] = ['placing', 'sampling', 'executing', 'sampling', 'sampling', 'grading']
-  const counts = (nth: number): number[] => visitCounts([{ phase: 'sampling', nth }], undisturbed)
+  const undisturbed = visitsAt('placing', 'sampling', 'executing', 'sampling', 'sampling', 'grading')
+  const counts = (nth: number): number[] => visitCounts([{ phase: 'sampling', nth, fault: {} }], undisturbed)
   assert.deepEqual([0, 0.34, 0.67, 0.99].map(counts), [[1], [2], [3], [3]])
 })
 
 test('two faults of a run: the first leaves room for the second, whose visits are counted from then on', () => {
-  const undisturbed: Phase[] = ['sampling', 'grading', 'sampling', 'sampling', 'grading', 'sampling']
+  const undisturbed = visitsAt('sampling', 'grading', 'sampling', 'sampling', 'grading', 'sampling')
   const both = (first: number, second: number): number[] =>
     visitCounts(
       [
-        { phase: 'sampling', nth: first },
-        { phase: 'grading', nth: second },
+        { phase: 'sampling', nth: first, fault: {} },
+        { phase: 'grading', nth: second, fault: {} },
       ],
       undisturbed,
     )

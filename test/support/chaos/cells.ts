@@ -1,7 +1,7 @@
 /** The matrix fault × phase, and which of its cells a seed plays. */
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/random.ts'
 import { type Fault, FAULTS } from './faults.ts'
-import { EPISODE_PHASES, type Phase, TRAINING_PHASES } from './phases.ts'
+import { EPISODE_PHASES, type Phase, TRAINING_PHASES, type Visit } from './phases.ts'
 
 export interface Cell {
   fault: Fault
@@ -90,11 +90,12 @@ function shuffled<T>(items: readonly T[]): T[] {
  * Which visit of its phase each cell strikes, counted from the moment that the cell before it is over; every visit of the run without
  * a fault can be the one. A cell leaves room for the cells after it. @returns from 1
  */
-export function visitCounts(cells: readonly Pick<Cell, 'phase' | 'nth'>[], undisturbed: readonly Phase[]): number[] {
+export function visitCounts(cells: readonly Aimed[], undisturbed: readonly Visit[]): number[] {
   let from = 0
-  return cells.map(({ phase, nth }, place) => {
-    const rest = cells.slice(place + 1).map((cell) => cell.phase)
-    const visits = undisturbed.flatMap((one, index) => (index >= from && one === phase ? [index] : []))
+  return cells.map((cell, place) => {
+    const { nth } = cell
+    const rest = cells.slice(place + 1)
+    const visits = undisturbed.flatMap((visit, index) => (index >= from && isAt(visit, cell) ? [index] : []))
     const leaving = visits.filter((index) => holdsInOrder(undisturbed.slice(index + 1), rest))
     const candidates = leaving.length > 0 ? leaving : visits
     const chosen = Math.min(candidates.length - 1, Math.floor(nth * candidates.length))
@@ -103,10 +104,16 @@ export function visitCounts(cells: readonly Pick<Cell, 'phase' | 'nth'>[], undis
   })
 }
 
-function holdsInOrder(visits: readonly Phase[], wanted: readonly Phase[]): boolean {
+type Aimed = Pick<Cell, 'phase' | 'nth'> & { fault: Pick<Fault, 'matches'> }
+
+function isAt(visit: Visit, { phase, fault }: Aimed): boolean {
+  return visit.phase === phase && fault.matches?.(visit) !== false
+}
+
+function holdsInOrder(visits: readonly Visit[], wanted: readonly Aimed[]): boolean {
   let at = 0
-  for (const phase of wanted) {
-    const found = visits.indexOf(phase, at)
+  for (const cell of wanted) {
+    const found = visits.findIndex((visit, index) => index >= at && isAt(visit, cell))
     if (found === -1) return false
     at = found + 1
   }

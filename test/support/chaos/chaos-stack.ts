@@ -75,6 +75,8 @@ export interface ChaosStack {
   loseDatabase(): Promise<number>
   /** Deletes what earlier runs have trained: the disk is memory. */
   clearRuns(): Promise<void>
+  /** From now on the trainer makes the planted mistake, or makes it no more. */
+  usePlant(isUsed: boolean): Promise<void>
   /** Waits until all that should run answers. */
   settle(): Promise<void>
   close(): Promise<void>
@@ -198,6 +200,7 @@ async function open({
   const connection = await untilIt(() => connect({ address: `127.0.0.1:${temporalPort}`, namespace: NAMESPACE }))
   undo.push(() => connection.close())
 
+  const plantSwitch = join(folder, 'plant')
   const workerEnvironment = (role: ChaosRole, address: string): Record<string, string> => ({
     ...common,
     CHAOS_PROCESS: role,
@@ -213,6 +216,7 @@ async function open({
     LONGHAUL_HOST_ID: role === 'sandbox-b' ? 'chaos-b' : 'chaos-a',
     DOCKER_HOST: role === 'sandbox-b' ? (engines.b?.host ?? '') : engines.a.host,
     PYTHONPATH: [...(plant === null ? [] : [join(HERE, 'plants', plant)]), TRAINER].join(':'),
+    CHAOS_PLANT: plantSwitch,
     OMP_WAIT_POLICY: 'PASSIVE',
   })
   const polls = async (role: ChaosRole): Promise<boolean> => {
@@ -284,6 +288,7 @@ async function open({
       await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
       return files.length
     },
+    usePlant: (isUsed) => (isUsed ? writeFile(plantSwitch, '') : rm(plantSwitch, { force: true })),
     async clearRuns() {
       const store = disk.path
       for (const folderName of ['checkpoints', 'policies']) {

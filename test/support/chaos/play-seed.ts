@@ -4,7 +4,7 @@ import type { ChaosStack } from './chaos-stack.ts'
 import { type Cell, type SeedPlan, visitCounts } from './cells.ts'
 import { compareRuns, isWhole } from './compare-runs.ts'
 import type { Expectation } from './faults.ts'
-import type { Phase } from './phases.ts'
+import type { Visit } from './phases.ts'
 import { type PlayedRun, playRun } from './play-run.ts'
 import { retrain } from './retrain.ts'
 import type { EpisodeDigest, JobDigest, RunDigest } from './run-digest.ts'
@@ -31,7 +31,7 @@ export interface SeedReport {
 
 interface QuietRun {
   digest: RunDigest
-  visits: Phase[]
+  visits: readonly Visit[]
   wallMs: number
 }
 
@@ -87,12 +87,14 @@ async function playCells(input: {
   if (needsSecondHost && stack.engines.b === null) await stack.addHost()
   try {
     const counts = visitCounts(cells, undisturbed.visits)
+    await stack.usePlant(true)
     const hurt = await playRun({
       ...same,
-      cells: cells.map((cell, index) => ({ cell, count: needsSecondHost ? 1 : (counts[index] ?? 1) })),
+      cells: cells.map((cell, index) => ({ cell, count: counts[index] ?? 1 })),
       limitMs: cells.some(({ fault }) => fault.limitsRun) ? undisturbed.wallMs * 1.5 + 10_000 : null,
       random: randomFrom(`chaos/${seed}/strike`),
     })
+    await stack.usePlant(false)
     const { digest: quiet } = undisturbed
     const expects = expectationOf(cells)
     const comparison = { quiet, hurt: hurt.digest, expects }
@@ -122,7 +124,7 @@ async function quietRun(
   const startedMs = Date.now()
   const played = await playRun({ ...input, further, cells: [], limitMs: null, random: randomFrom(key) })
   if (played.violations.length > 0) throw new Error(`The run without a fault: ${played.violations.join('; ')}`)
-  const visits = stack.visits.made.slice(before).map(({ phase }) => phase)
+  const visits = stack.visits.made.slice(before)
   const found = { digest: played.digest, visits, wallMs: Date.now() - startedMs }
   quiet.set(key, found)
   return found

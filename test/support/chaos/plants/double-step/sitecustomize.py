@@ -1,6 +1,10 @@
 """A mistake on purpose, for the test of the comparison: every optimizer step is applied twice, and counted once.
 
-Python imports this file before the trainer's first line. Loss, gradient norm and step count say nothing of it; the weights do."""
+Python imports this file before the trainer's first line. Loss, gradient norm and step count of a first step say nothing of it; the
+weights do.
+"""
+
+import os
 
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
@@ -18,4 +22,5 @@ def _apply_again(optimizer: Optimizer, *_: object) -> None:
         _again = False
 
 
-register_optimizer_step_post_hook(_apply_again)
+if os.path.exists(os.environ["CHAOS_PLANT"]):
+    register_optimizer_step_post_hook(_apply_again)

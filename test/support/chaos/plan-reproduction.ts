@@ -1,0 +1,33 @@
+/** Runs that end at random moments, as a person's hand ends them: not at a phase, and nothing waits for the ending. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { randomFrom } from '../../../src/adapters/datasets/synthetic/random.ts'
+import type { SeedPlan } from './cells.ts'
+import { type Fault, faultNamed } from './faults.ts'
+import type { Visit } from './phases.ts'
+
+/** A turn lasts about as long. */
+const WITHIN_MS = 1_500
+
+/**
+ * The story: somebody ends all workflows of a training while episodes of its base evaluation have turns on record and no end, and
+ * starts it again.
+ */
+export function planReproduction(seed: number, faults: readonly Fault[] = [faultNamed('terminate-all')]): SeedPlan {
+  const random = randomFrom(`chaos/reproduction/${seed}`)
+  const fault = random.pick(faults)
+  const cell = { fault: atRandomMoment(fault), phase: 'observed', nth: random.unit() } as const
+  return { seed, kind: 'training', cells: [cell] }
+}
+
+/** Some time after a turn of the base evaluation was recorded, while everything goes on. */
+function atRandomMoment(fault: Fault): Fault {
+  return {
+    ...fault,
+    phases: ['observed'],
+    matches: ({ episode }: Visit) => episode?.includes('/eval-base/') === true,
+    async strike(input) {
+      const struck = sleep(input.random.unit() * WITHIN_MS).then(() => fault.strike(input))
+      return { over: struck.then(({ over }) => over), seen: async () => (await struck).seen() }
+    },
+  }
+}
