@@ -32,7 +32,6 @@ const LEAK_MS = 60_000
 export async function judgeChaos(input: {
   stack: ChaosStack
   run: string
-  workflowId: string
   /** Faults that may have struck: each may cost an episode one turn. */
   strikes: number
   /** A cancelled run need not account for episodes that it never began. */
@@ -117,25 +116,17 @@ async function readExchanges({ policyState }: ChaosStack): Promise<Exchange[]> {
     .map((line) => JSON.parse(line) as Exchange)
 }
 
-async function leftBehind(of: { stack: ChaosStack; run: string; workflowId: string }): Promise<string[]> {
+async function leftBehind(of: { stack: ChaosStack; run: string }): Promise<string[]> {
   for (const deadline = Date.now() + LEAK_MS; ; await sleep(500)) {
     const found = await leftNow(of)
     if (found.length === 0 || Date.now() > deadline) return found
   }
 }
 
-async function leftNow({
-  stack,
-  run,
-  workflowId,
-}: {
-  stack: ChaosStack
-  run: string
-  workflowId: string
-}): Promise<string[]> {
+async function leftNow({ stack, run }: { stack: ChaosStack; run: string }): Promise<string[]> {
   const { engines } = stack
   const found = listTrainingJobs(stack).map(({ pid }) => `training job ${pid}`)
-  found.push(...(await openWorkflows(stack, workflowId)).map((id) => `open workflow ${id}`))
+  found.push(...(await openWorkflows(stack, run)).map((id) => `open workflow ${id}`))
   for (const engine of [engines.a, engines.b]) {
     if (engine === null) continue
     const { docker } = engine.engine

@@ -62,7 +62,7 @@ export async function playRun(input: PlayRunInput): Promise<PlayedRun> {
     const struck = await strikes
     await stack.settle()
     const isWhole = outcome.status === 'completed'
-    const judged = await judgeChaos({ stack, run, workflowId, strikes: cells.length, isWhole, restarts })
+    const judged = await judgeChaos({ stack, run, strikes: cells.length, isWhole, restarts })
     const violations = [...outcomeFaults(outcome, struck), ...judged.violations]
     return { ...judged, run, violations, struck, restarts: restarts.length, digest: await digestRun(stack.store, run) }
   } finally {

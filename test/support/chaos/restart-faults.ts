@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { WorkflowNotFoundError } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import type { Random } from '../../../src/adapters/datasets/synthetic/random.ts'
+import { workflowIds } from '../../../src/contracts/workflow-ids.ts'
 import { identify } from '../../../src/stack/processes.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { haveDied } from './effects.ts'
@@ -138,11 +139,11 @@ async function terminate({ connection }: ChaosStack, workflowId: string): Promis
 const EMPTY_ROUNDS = 3
 
 /** Every workflow of the run, parents first or children first. @returns how many were ended */
-async function terminateAll({ stack, workflowId, random }: StrikeInput): Promise<number> {
+async function terminateAll({ stack, run, workflowId, random }: StrikeInput): Promise<number> {
   const parentsFirst = random.below(2) === 0
   let ended = parentsFirst && (await terminate(stack, workflowId)) ? 1 : 0
   for (let empty = 0; empty < EMPTY_ROUNDS; ) {
-    const open = await openWorkflows(stack, workflowId)
+    const open = await openWorkflows(stack, run)
     empty = open.length === 0 ? empty + 1 : 0
     const ordered = open.toSorted((one, other) => (parentsFirst ? 1 : -1) * (one.length - other.length))
     for (const id of ordered) if (await terminate(stack, id)) ended += 1
@@ -152,11 +153,22 @@ async function terminateAll({ stack, workflowId, random }: StrikeInput): Promise
 }
 
 /** Ids of the workflows of a run that are open, its root included. */
-export async function openWorkflows({ connection }: ChaosStack, workflowId: string): Promise<string[]> {
-  const query = `ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${workflowId}'`
-  const found: string[] = []
-  for await (const one of connection.client.workflow.list({ query })) {
-    if (one.workflowId === workflowId || one.workflowId.startsWith(`${workflowId}/`)) found.push(one.workflowId)
+export async function openWorkflows(stack: ChaosStack, run: string): Promise<string[]> {
+  return (await listWorkflows(stack, run, `ExecutionStatus = 'Running'`)).map(({ id }) => id)
+}
+
+/** No run's name begins with another's. An evaluation's children are named as those of a training. */
+async function listWorkflows(
+  { connection }: ChaosStack,
+  run: string,
+  condition: string,
+): Promise<{ id: string; isOpen: boolean }[]> {
+  const found: { id: string; isOpen: boolean }[] = []
+  for (const prefix of [workflowIds.train(run), workflowIds.evaluation(run)]) {
+    const query = `${condition} AND WorkflowId STARTS_WITH '${prefix}'`
+    for await (const one of connection.client.workflow.list({ query })) {
+      found.push({ id: one.workflowId, isOpen: one.status.name === 'RUNNING' })
+    }
   }
   return found
 }
@@ -188,12 +200,12 @@ function onceClosed(input: StrikeInput, expected: string): Strike & { over: Prom
 }
 
 /** A person is quick, or slow, or waits until all has come to rest. */
-async function pauseBeforeRestart({ stack, workflowId, random }: StrikeInput): Promise<void> {
+async function pauseBeforeRestart({ stack, run, random }: StrikeInput): Promise<void> {
   const kind = random.below(3)
   if (kind === 1) await sleep(2_000)
   if (kind < 2) return
   for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(300)) {
-    if ((await openWorkflows(stack, workflowId)).length === 0) return
+    if ((await openWorkflows(stack, run)).length === 0) return
   }
 }
 
@@ -209,16 +221,13 @@ const TYPES = {
 
 /** An open one of this level, else one that has ended. Null where there has been none yet. */
 async function findWorkflow(
-  { stack, workflowId, random }: StrikeInput,
+  { stack, run, workflowId, random }: StrikeInput,
   level: keyof typeof TYPES,
 ): Promise<string | null> {
   if (level === 'root') return workflowId
   const types = TYPES[level].map((type) => `'${type}'`).join(', ')
-  const query = `WorkflowType IN (${types}) AND WorkflowId STARTS_WITH '${workflowId}/'`
-  const found: { id: string; isOpen: boolean }[] = []
-  for await (const one of stack.connection.client.workflow.list({ query })) {
-    found.push({ id: one.workflowId, isOpen: one.status.name === 'RUNNING' })
-  }
+  const all = await listWorkflows(stack, run, `WorkflowType IN (${types})`)
+  const found = all.filter(({ id }) => id !== workflowId)
   const open = found.filter(({ isOpen }) => isOpen)
   const [chosen] = pick(random, open.length > 0 ? open : found)
   return chosen?.id ?? null
