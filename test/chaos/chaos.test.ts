@@ -41,6 +41,14 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
   ['a host with its engine and containers vanishes for good', [cell('host-loss', 'executed')]],
   ['a record is torn: its episode is lost without a reward and replaced', [cell('torn-record', 'executed')]],
   ['the run is cancelled twice while a command runs', [cell('cancel-twice', 'executing')]],
+  [
+    'all workflows of a run are terminated and it is started again, then it is cancelled and started again',
+    [cell('terminate-all', 'executed'), cell('cancel-restart:root', 'executing')],
+  ],
+  [
+    "the server's database is lost with a turn executed and not recorded, and in the run that is started again a group is reset",
+    [cell('database-lost', 'executed'), cell('reset:group', 'capturing')],
+  ],
 ]
 
 for (const [story, cells] of RUNS) {

@@ -33,7 +33,7 @@ export function overridesOf({
       ...common,
       data: { heldOut: { count: TASKS } },
       rollout: { maxOpenEpisodes: 2, turnsPerStep: 3 },
-      evaluate: { attempts: groupSize, tasks: TASKS, maxTurns: 8, context: 4_000, policy: 'base' },
+      evaluate: { attempts: groupSize, tasks: TASKS, maxTurns: 8, context: 2_048, policy: 'base' },
     }
   }
   return {
@@ -48,7 +48,7 @@ export function overridesOf({
       stages: [
         {
           ...stage,
-          context: 2_000,
+          context: 2_048,
           maxTurns: 8,
           penaltyStart: 6,
           problemsPerIteration: 2,
@@ -57,6 +57,6 @@ export function overridesOf({
         },
       ],
     },
-    evaluate: { attempts: groupSize, tasks: 1, maxTurns: 8, context: 2_000 },
+    evaluate: { attempts: groupSize, tasks: 1, maxTurns: 8, context: 2_048 },
   }
 }

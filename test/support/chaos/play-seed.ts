@@ -53,8 +53,15 @@ export async function playSeed(input: {
   const { seed, kind } = plan
   const startedMs = Date.now()
   const report: SeedReport = {
-    ...{ seed, kind, cells: plan.cells.map(({ fault, phase }) => ({ fault: fault.name, phase, struck: false })) },
-    ...{ wallS: 0, episodes: 0, turns: 0, sampledAgain: 0, restarts: 0, violations: [] },
+    seed,
+    kind,
+    cells: plan.cells.map(({ fault, phase }) => ({ fault: fault.name, phase, struck: false })),
+    wallS: 0,
+    episodes: 0,
+    turns: 0,
+    sampledAgain: 0,
+    restarts: 0,
+    violations: [],
   }
   let left = plan.cells
   for (let tries = 1; left.length > 0 && report.violations.length === 0 && tries <= TRIES; tries++) {
