@@ -1,89 +1,96 @@
 /**
  * `npm test`: set-up, unit tests, one stack for the whole-system tests, the trainer's tests, then everything that was started
- * is stopped. Arguments are files or globs to run instead of all. Ends with `N passed, N failed`; exit 0, 1 (tests failed),
+ * is stopped. Arguments are files or globs to run instead of all (`trainer` or a file below it for pytest); `--no-stack` runs
+ * them without set-up and stack.
+ *
+ * A test file passes only if its process ran all of its tests and hooks to the end, and says so. What was skipped is printed with
+ * its reason and must stand in `reviewed-skips.ts`. Ends with `N passed, N failed[, N skipped]`; exit 0, 1 (something failed),
  * 2 (nothing could be tested) or 130.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { run } from 'node:test'
-import { spec } from 'node:test/reporters'
+import { parseArgs } from 'node:util'
 
 import { toLonghaulError } from '../src/contracts/errors.ts'
 import { startStack, type RunningStack } from '../src/stack/start-stack.ts'
-import { runTrainerTests, type Counts } from './support/run-trainer-tests.ts'
+import { findOrMakePython } from '../src/stack/trainer-python.ts'
+import { REVIEWED_SKIPS } from './reviewed-skips.ts'
+import type { FileResult } from './support/runner/file-result.ts'
+import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
+import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
+import { summarise } from './support/runner/summarise.ts'
+import { TEST_GLOBS } from './support/runner/test-globs.ts'
+
+/** Only a file that hangs takes as long: the slowest needs five minutes alone on two cores, and others may load them. */
+const FILE_TIMEOUT_MS = 40 * 60_000
+const TRAINER_TIMEOUT_MS = 40 * 60_000
 
 const root = join(import.meta.dirname, '..')
-const chosen = process.argv.slice(2)
+const { values, positionals: chosen } = parseArgs({
+  options: { 'no-stack': { type: 'boolean', default: false } },
+  allowPositionals: true,
+})
 const interrupt = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
 
 process.exitCode = await main()
 
 async function main(): Promise<number> {
+  const results: FileResult[] = []
+  const problem = await runAll(results).catch((error: unknown) => toLonghaulError(error).message)
+  const { text, exitCode } = summarise(results, REVIEWED_SKIPS)
+  if (problem !== null && !interrupt.signal.aborted) console.error(problem)
+  console.log(text)
+  if (interrupt.signal.aborted) return 130
+  return problem === null ? exitCode : 2
+}
+
+/** Adds a result for each file. @returns null, or why not everything could be run or taken down */
+async function runAll(results: FileResult[]): Promise<string | null> {
+  if (process.env['NODE_OPTIONS']?.includes('--test') === true) {
+    return `Expected NODE_OPTIONS without options of the test runner, which choose tests; got ${process.env['NODE_OPTIONS']}`
+  }
+  const isTrainer = (path: string): boolean => path === 'trainer' || path.startsWith('trainer/')
+  const trainerPaths = chosen.length === 0 ? ['trainer'] : chosen.filter(isTrainer)
+  const patterns = chosen.filter((path) => !isTrainer(path))
+  const batches =
+    chosen.length === 0
+      ? await Promise.all([findTestFiles(root, TEST_GLOBS.units), findTestFiles(root, TEST_GLOBS.system)])
+      : [patterns.length === 0 ? [] : await findTestFiles(root, patterns)]
+
   const home = await mkdtemp(join(tmpdir(), 'longhaul-test-'))
-  // Whatever a test forgets lies below this folder, and goes with it.
-  const scratch = await mkdtemp(join(home, 'tmp-'))
-  const total: Counts = { passed: 0, failed: 0 }
   let stack: RunningStack | null = null
   try {
-    console.error('test    set-up and a stack of its own')
-    stack = await startStack({
-      name: `test-${process.pid}`,
-      home,
-      signal: interrupt.signal,
-    })
-    Object.assign(process.env, stack.environment, { TMPDIR: scratch })
-    const files = chosen.length > 0 ? chosen.filter((file) => !file.startsWith('trainer')) : null
-    if (files === null || files.length > 0) {
-      for (const globs of files === null
-        ? [['src/**/*.test.ts', 'policies/**/*.test.ts'], ['test/**/*.test.ts']]
-        : [files]) {
-        add(total, await runNodeTests(globs))
-      }
+    // What a test forgets lies below this folder, and goes with it.
+    const scratch = await mkdtemp(join(home, 'tmp-'))
+    if (!values['no-stack']) {
+      console.error('test    set-up and a stack of its own')
+      stack = await startStack({ name: `test-${process.pid}`, home, signal: interrupt.signal })
+      Object.assign(process.env, stack.environment)
     }
-    if (chosen.length === 0 || chosen.some((file) => file.startsWith('trainer'))) {
-      const python = stack.environment['LONGHAUL_PYTHON'] ?? 'python3'
-      add(total, await runTrainerTests({ root, scratch, python, timeoutMs: 15 * 60_000, signal: interrupt.signal }))
+    process.env['TMPDIR'] = scratch
+    for (const files of batches) {
+      const areUnits = files.every((file) => !file.startsWith('test'))
+      const found = await runTestFiles({
+        root,
+        files,
+        // Whole-system tests share one stack and two cores: side by side they would only wait for each other.
+        concurrency: areUnits ? availableParallelism() : 1,
+        fileTimeoutMs: FILE_TIMEOUT_MS,
+        signal: interrupt.signal,
+        print: (text) => process.stdout.write(text),
+      })
+      results.push(...found)
     }
-  } catch (error) {
-    if (!interrupt.signal.aborted) {
-      console.error(toLonghaulError(error).message)
-      return 2
+    if (trainerPaths.length > 0 && !interrupt.signal.aborted) {
+      const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
+      const input = { root, paths: trainerPaths, scratch, python, timeoutMs: TRAINER_TIMEOUT_MS }
+      results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal })))
     }
+    return null
   } finally {
     await stack?.stop()
     await rm(home, { recursive: true, force: true })
-    console.log(`${total.passed} passed, ${total.failed} failed`)
   }
-  if (interrupt.signal.aborted) return 130
-  return total.failed > 0 || total.passed === 0 ? 1 : 0
-}
-
-function runNodeTests(globPatterns: string[]): Promise<Counts> {
-  const counts: Counts = { passed: 0, failed: 0 }
-  const stream = run({
-    cwd: root,
-    globPatterns,
-    // Whole-system tests share one stack and two cores: side by side they would only wait for each other.
-    concurrency: globPatterns.some((glob) => glob.startsWith('src')) ? availableParallelism() : 1,
-    signal: interrupt.signal,
-  })
-  stream.on('test:pass', (event) => {
-    if (event.details.type !== 'suite' && event.skip === undefined) counts.passed += 1
-  })
-  stream.on('test:fail', (event) => {
-    if (event.details.type !== 'suite') counts.failed += 1
-  })
-  return new Promise((resolve, reject) => {
-    const printed = stream.compose(new spec())
-    printed.on('data', (text: Buffer | string) => process.stdout.write(text))
-    printed.on('end', () => resolve(counts))
-    printed.on('error', reject)
-  })
-}
-
-function add(total: Counts, counts: Counts): void {
-  total.passed += counts.passed
-  total.failed += counts.failed
 }

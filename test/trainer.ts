@@ -13,7 +13,9 @@ import { parseArgs } from 'node:util'
 
 import { commit, versions } from '../bench/support/versions.ts'
 import { findOrMakePython } from '../src/stack/trainer-python.ts'
-import { runTrainerTests } from './support/run-trainer-tests.ts'
+import { REVIEWED_SKIPS } from './reviewed-skips.ts'
+import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
+import { summarise } from './support/runner/summarise.ts'
 
 const { values } = parseArgs({ options: { full: { type: 'boolean', default: false }, out: { type: 'string' } } })
 // Ten minutes bound the quick ones on two cores; the long ones start dozens of processes that each import torch.
@@ -22,7 +24,7 @@ const scratch = await mkdtemp(join(tmpdir(), 'longhaul-trainer-test-'))
 try {
   const started = Date.now()
   const strikesFile = join(scratch, 'strikes.jsonl')
-  const counts = await runTrainerTests({
+  const results = await runTrainerTests({
     root: join(import.meta.dirname, '..'),
     scratch,
     python: await findOrMakePython(),
@@ -30,15 +32,17 @@ try {
     strikes: strikesFile,
     timeoutMs,
   })
-  const result = { full: values.full, ...counts, seconds: Math.round((Date.now() - started) / 1000) }
-  console.log(`${counts.passed} passed, ${counts.failed} failed`)
+  const { text, exitCode, passed, failed, skipped } = summarise(results, REVIEWED_SKIPS)
+  const seconds = Math.round((Date.now() - started) / 1000)
+  const result = { full: values.full, passed, failed, skipped, seconds }
+  console.log(text)
   if (values.out !== undefined) {
     const lines = (await readFile(strikesFile, 'utf8').catch(() => '')).split('\n').filter((line) => line !== '')
     const strikes = lines.map((line) => JSON.parse(line) as unknown)
     const facts = { commit: commit(), date: new Date().toISOString().slice(0, 10), ...result, versions: versions() }
     await writeFile(values.out, `${JSON.stringify({ ...facts, strikes }, null, 1)}\n`)
   }
-  process.exitCode = counts.failed > 0 || counts.passed === 0 ? 1 : 0
+  process.exitCode = exitCode
 } finally {
   await rm(scratch, { recursive: true, force: true })
 }

@@ -1,0 +1,157 @@
+/**
+ * The tests that may be skipped, each with the fact about the machine that it needs. Any other skip fails `npm test`. What
+ * `npm test` itself provides (the stack, the Temporal server, the Python environment) is no reason to skip anything and never
+ * stands here. A new entry says why the test cannot run there and where it does; `reviewed-skips.test.ts` finds the stale ones.
+ */
+export interface ReviewedSkip {
+  file: string
+  /** Titles of tests or suites, or a pattern of titles that a file makes from a table; names of functions in Python. */
+  tests: readonly string[] | RegExp
+  /** What the test gives as its reason. */
+  reason: RegExp
+  /** Why a run may pass without it. */
+  why: string
+}
+
+const FETCHED_ONCE = 'the first run on a machine fetches what it needs from a registry; CI has one'
+const NO_CHECKOUT =
+  'the harness is no package: a checkout is named by hand, the committed result of its bench names its hash'
+const NEEDS_ROOT = 'only root may mount a file system; CI is root'
+const LONG = 'longer than a commit may wait for: npm run test:trainer -- --full runs it'
+const SOURCE = /^LONGHAUL_(?:FORK|REBENCH_V2)_SOURCE names no checkout/
+const NO_HARNESS = /^the official harnesses cannot be installed here: /
+
+export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
+  {
+    file: 'test/integration/grading-differential.test.ts',
+    tests: [
+      'fork-4.0.3: damaged logs are graded as the harness grades them',
+      'rebench-v2: damaged logs are graded as the harness grades them',
+    ],
+    reason: SOURCE,
+    why: NO_CHECKOUT,
+  },
+  {
+    file: 'test/integration/grading-scripts.test.ts',
+    tests: ['fork-4.0.3: the scripts of rows with an installation, without one, and with a repository of its own rule'],
+    reason: SOURCE,
+    why: NO_CHECKOUT,
+  },
+  {
+    file: 'test/integration/grading-scripts.test.ts',
+    tests: [
+      'swebench-4.1: the scripts of every repository and version it knows',
+      'swebench-5: the scripts that rows bring, with and without files that no patch carries',
+      'the committed test commands are those of the package',
+    ],
+    reason: NO_HARNESS,
+    why: FETCHED_ONCE,
+  },
+  {
+    file: 'test/integration/grading-containers.test.ts',
+    tests: [
+      'swebench-4.1: kinds of patches to tasks are reported as the harness reports them',
+      'swebench-5: kinds of patches to tasks are reported as the harness reports them',
+    ],
+    reason: NO_HARNESS,
+    why: FETCHED_ONCE,
+  },
+  {
+    file: 'test/integration/server-packages.test.ts',
+    tests: ['vLLM', 'SGLang', 'start commands'],
+    reason: /^the packages cannot be installed here: |^vLLM and SGLang are packaged for Linux only$/,
+    why: FETCHED_ONCE,
+  },
+  {
+    file: 'test/integration/sandbox-images.test.ts',
+    tests: ['nothing but busybox: without git an error that names it, with git everything works'],
+    reason: /^no busybox-static to be had here$/,
+    why: FETCHED_ONCE,
+  },
+  {
+    file: 'src/adapters/trainer-job/slurm-launcher.test.ts',
+    tests: ['slurm launcher'],
+    reason: /^slurmd needs root$|^Slurm is not installed and its packages cannot be had: /,
+    why: 'Slurm is no part of a set-up; its Debian packages are fetched where they can be, as in CI',
+  },
+  {
+    file: 'src/adapters/trainer-job/kubernetes-manifests.test.ts',
+    tests: ['Kubernetes and JobSet know every field of a manifest, by their own types'],
+    reason: /^Go is not installed$/,
+    why: 'a machine whose Temporal program is already built needs no Go; CI has it',
+  },
+  {
+    file: 'test/integration/attacks/resources.test.ts',
+    tests: ['A19: a disk bomb of many files stops at the limit of the container'],
+    reason: /^needs overlay2 over xfs with project quotas; this engine has /,
+    why: 'other storage has no limit for a container, which `longhaul doctor` says',
+  },
+  {
+    file: 'test/chaos/chaos.test.ts',
+    tests: /: the records are those of the run without faults, as far as the fault allows$/,
+    reason: /^needs root and a Docker engine to start$/,
+    why: 'faults strike an engine of their own, which only root may start; CI is root',
+  },
+  {
+    file: 'test/integration/full-disks.test.ts',
+    tests: [
+      "the store's disk is full: Artifact.OutOfDisk, tried again, nothing half written; doctor and blockers say so",
+    ],
+    reason: /^needs root: mounts a file system$/,
+    why: NEEDS_ROOT,
+  },
+  {
+    file: 'test/integration/sandbox-disk.test.ts',
+    tests: [
+      'an agent fills the disk: its turn ends with its own result and says so, and the next one clears it',
+      'the host is full: some turns still fit, then they are refused by name, and go on when there is room',
+    ],
+    reason: /^needs root: mounts a file system and starts an engine$/,
+    why: NEEDS_ROOT,
+  },
+  {
+    file: 'trainer/tests/test_plan.py',
+    tests: ['test_bench_without_a_gpu_says_so'],
+    reason: /^there is a GPU$/,
+    why: 'on a machine with a GPU there is nothing to refuse',
+  },
+  {
+    file: 'trainer/tests/test_kills.py',
+    tests: ['test_full_disk_is_73_and_leaves_no_torso'],
+    reason: /^mounting a small disk needs root$/,
+    why: NEEDS_ROOT,
+  },
+  {
+    file: 'trainer/tests/test_kills.py',
+    tests: ['test_sigkill_loses_at_most_one_step_and_no_bit', 'test_sigterm_at_every_phase_leaves_a_resumable_job'],
+    reason: /^deselected, marked slow$/,
+    why: LONG,
+  },
+  {
+    file: 'trainer/tests/test_plan.py',
+    tests: ['test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linearly'],
+    reason: /^deselected, marked slow$/,
+    why: LONG,
+  },
+  {
+    file: 'trainer/tests/test_rank_jobs.py',
+    tests: ['test_two_ranks_killed_anywhere_resume_to_the_same_bytes', 'test_signal_to_one_rank_stops_both_with_75'],
+    reason: /^deselected, marked slow$/,
+    why: LONG,
+  },
+  {
+    file: 'trainer/tests/test_rank_kills.py',
+    tests: [
+      'test_killed_ranks_lose_at_most_one_step_and_no_bit',
+      'test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late',
+    ],
+    reason: /^deselected, marked slow$/,
+    why: LONG,
+  },
+  {
+    file: 'trainer/tests/test_step_process.py',
+    tests: ['test_two_attempts_at_once_commit_once'],
+    reason: /^deselected, marked slow$/,
+    why: LONG,
+  },
+]

@@ -1,0 +1,65 @@
+/** The reporter of `node --test` for one file: each event as a line of JSON on stdout, to be judged by `judge-file.ts`. */
+import { inspect } from 'node:util'
+import type { TestEvent } from 'node:test/reporters'
+import type { FileEvent } from './judge-file.ts'
+
+// The runner of Node takes a reporter as a default export.
+// oxlint-disable-next-line import/no-default-export
+export default async function* eventLines(source: AsyncIterable<TestEvent>): AsyncGenerator<string> {
+  for await (const event of source) {
+    const line = toLine(event)
+    if (line !== null) yield `${JSON.stringify(line)}\n`
+  }
+}
+
+/** What passes and failures have in common. */
+type TestEnd = Pick<Extract<TestEvent, { type: 'test:pass' }>['data'], 'name' | 'nesting' | 'skip' | 'todo'> & {
+  details: { type?: string | undefined; duration_ms: number }
+  expectFailure?: unknown
+}
+
+function toLine(event: TestEvent): FileEvent | null {
+  switch (event.type) {
+    case 'test:pass':
+      return { type: 'pass', ...endedTest(event.data) }
+    case 'test:fail': {
+      const { error } = event.data.details
+      return { type: 'fail', ...endedTest(event.data), failureType: failureTypeOf(error), error: textOf(error) }
+    }
+    case 'test:summary': {
+      const { file, success, counts } = event.data
+      // The one without a file adds up the files.
+      return file === undefined ? null : { type: 'summary', success, passed: counts.passed }
+    }
+    case 'test:diagnostic':
+      return { type: 'note', text: event.data.message, nesting: event.data.nesting }
+    case 'test:stdout':
+    case 'test:stderr':
+      return { type: 'output', text: event.data.message }
+    default:
+      return null
+  }
+}
+
+function endedTest({ name, nesting, details, skip, todo, expectFailure }: TestEnd) {
+  return {
+    name,
+    nesting,
+    isSuite: details.type === 'suite',
+    ms: details.duration_ms,
+    ...(skip === undefined ? {} : { skip }),
+    ...(todo === undefined ? {} : { todo }),
+    // What is expected to fail proves as little as what is skipped.
+    ...(expectFailure === undefined || skip !== undefined ? {} : { skip: 'is expected to fail' }),
+  }
+}
+
+function failureTypeOf(error: Error): string {
+  return String((error as Error & { failureType?: unknown }).failureType)
+}
+
+/** What the test threw; the runner's wrapper says no more. */
+function textOf(error: Error): string {
+  const { cause } = error
+  return cause instanceof Error ? inspect(cause) : typeof cause === 'string' ? cause : inspect(error)
+}

@@ -1,0 +1,18 @@
+import type { FileEvent } from './judge-file.ts'
+
+/** Node's own counts of one file: the judgement counts. */
+const COUNTS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) \d/
+
+/** A test as a line with its title, an error below it; what a file wrote as it is. */
+export function printEvent(event: FileEvent): string {
+  if (event.type === 'output') return event.text
+  if (event.type === 'summary') return ''
+  const indent = '  '.repeat(event.nesting + 1)
+  if (event.type === 'note') return COUNTS.test(event.text) ? '' : `${indent}ℹ ${event.text}\n`
+  const { name, ms, skip, todo } = event
+  const reason = skip ?? todo
+  if (event.type === 'pass' && reason !== undefined) return `${indent}﹣ ${name} # ${reason}\n`
+  if (event.type === 'pass') return `${indent}✔ ${name} (${Math.round(ms)} ms)\n`
+  const detail = event.error.replaceAll(/^/gm, `${indent}    `)
+  return `${indent}✖ ${name} (${Math.round(ms)} ms)\n${detail}\n`
+}

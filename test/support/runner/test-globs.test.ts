@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict'
+import { glob, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { REVIEWED_SKIPS } from '../../reviewed-skips.ts'
+import { findTestFiles } from './run-test-files.ts'
+import { TEST_GLOBS } from './test-globs.ts'
+
+const root = join(import.meta.dirname, '../../..')
+
+/** Anything that runs tests when it is loaded; types alone do not. */
+const DEFINES_TESTS = /^import (?!type\b)(?:[^'"]*\b(?:test|it|describe|suite)\b[^'"]*|.*)['"]node:test['"]/m
+
+test('every file that defines tests is found by npm test', async () => {
+  const found = new Set(await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system]))
+  const lost: string[] = []
+  let defining = 0
+  const sources = glob('{src,test,policies,bench,scripts,bin,infra}/**/*.{ts,mts,cts,mjs,cjs,js}', { cwd: root })
+  for await (const file of sources) {
+    if (!DEFINES_TESTS.test(await readFile(join(root, file), 'utf8'))) continue
+    defining += 1
+    if (!found.has(file)) lost.push(file)
+  }
+  assert.deepEqual(lost, [])
+  assert.ok(defining > 100, `only ${defining} files define tests: this search is broken`)
+})
+
+test('every reviewed skip names a test that exists', async () => {
+  const stale: string[] = []
+  for (const { file, tests } of REVIEWED_SKIPS) {
+    const text = await readFile(join(root, file), 'utf8').catch(() => '')
+    const wanted = tests instanceof RegExp ? [tests.source.replace(/\$$/, '')] : tests
+    // A title that is made from a table begins with the entry of it.
+    const isThere = (title: string): boolean => text.includes(title) || text.includes(title.replace(/^[^:]*: /, ': '))
+    stale.push(...wanted.filter((title) => !isThere(title)).map((title) => `${file}: ${title}`))
+  }
+  assert.deepEqual(stale, [])
+})
