@@ -19,6 +19,7 @@ import { killAnyRole, type RoleKilled } from '../test/support/kill/kill-any-role
 import { type PipelineWorld, worldOf } from '../test/support/pipeline-world.ts'
 import { runRecipe } from '../test/support/run-recipe.ts'
 import { episodesOf, leftovers, recipeOf } from '../test/support/run-records.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { readKept } from './support/kept-results.ts'
 import { commit, versions } from './support/versions.ts'
@@ -36,6 +37,7 @@ interface PlayedRun {
   violations: string[]
 }
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     recipe: { type: 'string', default: 'demo' },
@@ -83,7 +85,16 @@ try {
 const summary = summarize()
 if (values.json) process.stdout.write(JSON.stringify(summary, null, 2))
 else console.log(`${runs.length} of ${times + 1} played, ${summary.violations} violations, ${failures.length} failures`)
-process.exitCode = failures.length > 0 || runs.length < times + 1 ? 2 : summary.violations > 0 ? 1 : 0
+const disturbed = runs.filter(({ seed }) => seed !== null)
+const compared = {
+  'episodes under kills': disturbed.reduce((sum, { episodes }) => sum + episodes, 0),
+  kills: disturbed.reduce(
+    (sum, { killed }) => sum + Object.values(killed).reduce((total, count) => total + count, 0),
+    0,
+  ),
+}
+const isWhole = failures.length === 0 && runs.length > times
+process.exitCode = isWhole ? conclude({ compared, violations: summary.violations }) : 2
 
 function summarize(): Record<string, unknown> & { violations: number } {
   return {

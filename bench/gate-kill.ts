@@ -4,7 +4,7 @@
  *
  *   npm run bench:gate-kill -- [--kills 3] [--repeats 1] [--series 1] [--json] [--out bench/results/gate-kill.json]
  *
- * Exit 1 when something was violated.
+ * Exit 1 when something was violated, 2 when nothing was compared.
  */
 import { parseArgs } from 'node:util'
 import { playGateKill } from '../test/support/gate-kill/play-gate-kill.ts'

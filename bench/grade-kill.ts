@@ -4,7 +4,7 @@
  *
  *   npm run bench:grade-kill -- [--kills 4] [--series 1] [--json] [--out bench/results/grade-kill.json]
  *
- * Exit 1 when something was violated.
+ * Exit 1 when something was violated, 2 when nothing was compared.
  */
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs, promisify } from 'node:util'
 import { LOG_PROFILES } from '../src/grading/log-profiles.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
 const LOG_BYTES = 20 * 1024
@@ -20,6 +21,7 @@ const LISTED = 60
 /** Different logs, repeated: the file stays small enough for any disk. */
 const DISTINCT = 50
 
+endWith2OnError()
 const { values } = parseArgs({
   options: { logs: { type: 'string', default: '5000' }, json: { type: 'boolean', default: false } },
 })
@@ -31,6 +33,7 @@ try {
   const { node, cores, kernel } = versions()
   const result = { bench: 'grade-log', date: new Date().toISOString(), node, cores, kernel, logBytes: LOG_BYTES, rows }
   console.log(JSON.stringify(result, null, values.json ? 2 : 0))
+  process.exitCode = conclude({ compared: { profiles: rows.length, logs: Number(values.logs) }, violations: 0 })
 } finally {
   await rm(folder, { recursive: true, force: true })
 }

@@ -5,6 +5,8 @@
  *
  * Harnesses: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-4.0.3 and
  * rebench-v2 (checkouts that LONGHAUL_FORK_SOURCE and LONGHAUL_REBENCH_V2_SOURCE name; left out, and said to be, without them).
+ * The code of each is hashed: another version is refused, and the hash stands beside the result. Exit 1 where something differs, 2
+ * where nothing was compared.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -15,15 +17,28 @@ import { RUN_PROFILES } from '../src/grading/profiles/run-profiles.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { compareContainers } from '../test/support/grading-oracle/compare-containers.ts'
 import { compareV2 } from '../test/support/grading-oracle/compare-v2.ts'
-import { SOURCE_VARIABLES } from '../test/support/grading-oracle/oracle.ts'
+import { locateHarness, missingSource } from '../test/support/grading-oracle/oracle.ts'
 import { buildLayoutImages, layoutTasks, removeLayoutImages } from '../test/support/layouts/layout-tasks.ts'
 import { PATCH_KINDS, type PatchKind } from '../test/support/layouts/patches.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { findEngine } from './support/find-engine.ts'
 import { hashOf } from './support/folder-hash.ts'
 import { versions } from './support/versions.ts'
 
+interface Row {
+  harness: GradingProfile
+  upstream: string
+  /** Of the code that answered. */
+  harnessSha256: string
+  tasks: number
+  predictions: number
+  differences: number
+  outcomes: Record<string, number>
+}
+
 const HARNESSES = Object.keys(RUN_PROFILES) as GradingProfile[]
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     harness: { type: 'string', multiple: true },
@@ -34,15 +49,23 @@ const { values } = parseArgs({
   },
 })
 
+const strange = (values.harness ?? []).filter((name) => !HARNESSES.some((harness) => harness === name))
+if (strange.length > 0) throw new Error(`Expected --harness of ${HARNESSES.join(', ')}, got ${strange.join(', ')}`)
 const kinds = values.patches.split(',') as PatchKind[]
 const unknown = kinds.filter((kind) => !PATCH_KINDS.includes(kind))
 if (unknown.length > 0) throw new Error(`Expected --patches of ${PATCH_KINDS.join(', ')}, got ${unknown.join(', ')}`)
 const { engine, stop } = await findEngine('bench-grading-containers')
 try {
   const all = layoutTasks({ series: process.pid, layouts: ['conda', 'plain'] })
-  const rows: object[] = []
+  const rows: Row[] = []
   for (const harness of HARNESSES.filter((name) => values.harness?.includes(name) ?? true)) {
-    if (isMissing(harness)) continue
+    const missing = missingSource(harness)
+    if (missing !== null && values.harness !== undefined) throw new Error(`${harness}: ${missing}`)
+    if (missing !== null) {
+      console.error(`${harness}: left out, ${missing}`)
+      continue
+    }
+    const { upstream, sha256: harnessSha256 } = await locateHarness(harness)
     const tasks = all.filter(({ task }) => task.gradingProfile === harness).slice(0, Number(values.tasks))
     const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-'))
     try {
@@ -55,9 +78,8 @@ try {
           : await compareContainers({ ...input, harness, kinds })
       for (const difference of differences) console.error(`${harness}: ${difference}`)
       console.error(`${harness}: ${predictions} predictions, ${differences.length} differences`)
-      if (differences.length > 0) process.exitCode = 1
-      const { upstream } = RUN_PROFILES[harness]
-      rows.push({ harness, upstream, tasks: tasks.length, predictions, differences: differences.length, outcomes })
+      const counts = { tasks: tasks.length, predictions, differences: differences.length, outcomes }
+      rows.push({ harness, upstream, harnessSha256, ...counts })
     } finally {
       await removeLayoutImages({ engine, tasks })
       await rm(folder, { recursive: true, force: true })
@@ -76,14 +98,11 @@ try {
     rows,
   }
   console.log(JSON.stringify(result, null, values.json ? 2 : 0))
+  const fewest = Math.min(...rows.map(({ predictions }) => predictions))
+  process.exitCode = conclude({
+    compared: { harnesses: rows.length, 'predictions of each': rows.length === 0 ? 0 : fewest },
+    violations: rows.reduce((sum, { differences }) => sum + differences, 0),
+  })
 } finally {
   await stop()
-}
-
-function isMissing(harness: GradingProfile): boolean {
-  if (harness !== 'fork-4.0.3' && harness !== 'rebench-v2') return false
-  const variable = SOURCE_VARIABLES[harness]
-  if ((process.env[variable] ?? '') !== '') return false
-  console.error(`${harness}: left out, ${variable} names no checkout`)
-  return true
 }

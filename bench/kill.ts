@@ -3,7 +3,8 @@
  *
  *   npm run bench:kill -- [--times 20] [--first 1] [--json] [--out bench/results/kill.json]
  *
- * One line a repetition; exit 1 when anything was violated in one of them, 2 where it could not be played.
+ * Every command of every episode notes that it ran, and the patch of the episode is held against its records: a second execution
+ * shows wherever it happened. One line a repetition; exit 1 when anything was violated in one of them, 2 where it could not be played.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,9 +13,11 @@ import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../src/stack/start-stack.ts'
 import { playKillScenario, type KillReport } from '../test/support/kill/kill-scenario.ts'
 import { worldOf } from '../test/support/pipeline-world.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     times: { type: 'string', default: '20' },
@@ -71,12 +74,29 @@ const text = `${JSON.stringify(summary, null, 2)}\n`
 if (values.out !== undefined) writeFileSync(values.out, text)
 if (values.json) process.stdout.write(text)
 else console.log(`${reports.length} of ${times} played, ${violations} violations, ${failures.length} failures`)
-process.exitCode = failures.length > 0 || reports.length < times ? 2 : violations > 0 ? 1 : 0
+const sum = (of: (report: KillReport) => number): number => reports.reduce((total, report) => total + of(report), 0)
+const compared = {
+  episodes: sum(({ episodes }) => episodes),
+  'commands whose executions were counted': sum(({ commandsCounted }) => commandsCounted),
+  kills: sum(({ workers, trainers }) => workers.length + trainers.length),
+}
+process.exitCode = failures.length > 0 || reports.length < times ? 2 : conclude({ compared, violations })
 
 function line(report: KillReport): string {
-  const { seed, wallS, episodes, turns, steps, sampledAgain, met, trainers, violations: found } = report
+  const {
+    seed,
+    wallS,
+    episodes,
+    turns,
+    commandsCounted,
+    steps,
+    sampledAgain,
+    met,
+    trainers,
+    violations: found,
+  } = report
   const inside = trainers.filter(({ isInside }) => isInside).length
-  const facts = `${episodes} episodes, ${turns} turns, ${steps} steps, ${met} episodes met by kills, ${sampledAgain} samples repeated, ${inside} trainers killed amid a job`
+  const facts = `${episodes} episodes, ${turns} turns, ${commandsCounted} commands counted, ${steps} steps, ${met} episodes met by kills, ${sampledAgain} samples repeated, ${inside} trainers killed amid a job`
   const verdict = found.length === 0 ? 'ok' : `VIOLATED\n  ${found.join('\n  ')}`
   return `seed ${seed}: ${facts}, ${wallS.toFixed(0)} s: ${verdict}`
 }

@@ -3,7 +3,7 @@
  *
  *   npm run bench:leaks -- [--kills 100] [--seed 1] [--lease 15] [--json] [--out bench/results/leaks.json]
  *
- * Exit 1 when something was left behind: a container, network, volume, process or file descriptor.
+ * Exit 1 when something was left behind: a container, network, volume, process or file descriptor; 2 when no kill met a container.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,10 +11,12 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { withLeakStack } from '../test/support/leaks/leak-stack.ts'
 import { playLeaks } from '../test/support/leaks/play-leaks.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 import { wholeNumbers } from './support/whole-numbers.ts'
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     kills: { type: 'string', default: '100' },
@@ -38,7 +40,9 @@ try {
   if (out !== undefined) writeFileSync(out, text)
   if (json) process.stdout.write(text)
   else console.log(`${report.kills} kills, ${report.containersSeen} containers, ${report.leaks.length} leaks`)
-  process.exitCode = report.leaks.length > 0 ? 1 : 0
+  const met = Object.values(report.hit).reduce((sum, count) => sum + count, 0)
+  const compared = { kills: report.kills, 'containers met by kills': met, episodes: report.descriptors.episodes }
+  process.exitCode = conclude({ compared, violations: report.leaks.length })
 } finally {
   rmSync(home, { recursive: true, force: true })
 }

@@ -7,7 +7,7 @@
  * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
  * base and RL above the base by at least 0.2; all seeds together must show RL above RFT, a task's attempts of all seeds as one
  * observation. Above means that the 95 % interval of the difference (docs/statistics.md) does not hold 0. Exit 3 where one does
- * not hold: the figures are printed either way.
+ * not hold, 2 where nothing was compared: the figures are printed either way.
  */
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -24,6 +24,7 @@ import { differenceInterval } from '../src/domain/score-interval.ts'
 import { pairedDifference, passAt1, type PairedDifference } from '../src/domain/statistics.ts'
 import { startStack } from '../src/stack/start-stack.ts'
 import { stackPaths } from '../src/stack/paths.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
 const STAGES = ['base', 'rft', 'rl'] as const
@@ -46,6 +47,7 @@ interface SeedResult {
   holds: { rftAboveBase: boolean; rlAboveBase: boolean }
 }
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '1,2,3' },
@@ -76,7 +78,9 @@ const report = {
 const text = `${JSON.stringify(report, null, 2)}\n`
 if (values.out !== undefined) writeFileSync(values.out, text)
 console.log(text)
-process.exitCode = isLearning ? 0 : 3
+const compared = { seeds: results.length, 'held-out tasks': pairTasks(pooled('base'), pooled('rl')).shared.length }
+const status = conclude({ compared, violations: 0 })
+process.exitCode = status === 0 && !isLearning ? 3 : status
 
 async function judgeRuns(runs: string[], root: string): Promise<SeedResult[]> {
   const store = createDirectoryStore({ root })

@@ -15,6 +15,7 @@ import type { EpisodeInput, EpisodeResult } from '../src/contracts/workflows.typ
 import { QUEUES } from '../src/contracts/workflow-ids.ts'
 import { buildWorkflowBundle } from '../src/workers/workflow-bundle.ts'
 import { cpuSecondsOf, startBareServer } from './support/bare-server.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
 const HOST_QUEUE = QUEUES.sandboxHost('bench', 'bench')
@@ -35,6 +36,7 @@ interface Measured {
   largestPayloadBytes: number
 }
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     episodes: { type: 'string', default: '64' },
@@ -53,6 +55,8 @@ try {
   }
   const result = { bench: 'orchestration', date: new Date().toISOString(), ...versions(), rows }
   console.log(values.json ? JSON.stringify(result, null, 2) : table(rows))
+  const turns = rows.reduce((sum, row) => sum + row.turns * row.episodes, 0)
+  process.exitCode = conclude({ compared: { shapes: rows.length, turns }, violations: 0 })
 } finally {
   await server.stop()
 }

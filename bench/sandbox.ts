@@ -7,7 +7,9 @@
  * shell and the whole journal included; such a command does next to nothing itself. `ours` is a turn of a sandbox host,
  * `dockerCli` is `docker exec` as a process, `engineApi` the same by two requests to the engine. All run one recorded list
  * of commands in containers of one image, interleaved. `--peers DIR` is a Python environment that has mini-swe-agent or
- * SWE-ReX (`python3 -m venv DIR && DIR/bin/pip install mini-swe-agent swe-rex`); what is absent is left out.
+ * SWE-ReX (`python3 -m venv DIR && DIR/bin/pip install mini-swe-agent swe-rex`); what is absent is left out. Exit status, output
+ * and deadline of every command are checked for every rival; one that does something else is dropped, and `details.dropped` says
+ * what it did. Exit 1 where that is ours, 2 where nothing was compared.
  *
  * Prints milliseconds: `{"ours": {"p50", "p95"}, "dockerCli": …, "engineApi": …, "miniSweAgent"?: …, "sweRex"?: …}`, and under
  * `details` the medians by kind of command, how long a sandbox takes to be ready beside a bare container, 16 sandboxes with
@@ -20,6 +22,7 @@ import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 
+import { conclude, endWith2OnError } from './support/conclude.ts'
 import { type SandboxBed, makeBed } from './support/sandbox-bed.ts'
 import {
   type Overheads,
@@ -31,6 +34,7 @@ import {
 import { type Rival, dockerCli, engineApi, ours, peer } from './support/sandbox-rivals.ts'
 import { versions } from './support/versions.ts'
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '10' },
@@ -60,7 +64,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 try {
   const rivals = await startRivals(bed)
-  const { trivial, kinds } = await measureAndClose(rivals)
+  const { trivial, kinds, checked, dropped } = await measureAndClose(rivals)
   const details = {
     bench: 'sandbox',
     date: new Date().toISOString(),
@@ -69,6 +73,8 @@ try {
     loadAverage: loadavg()[0],
     rounds,
     medianMsByKind: kinds,
+    checkedCommands: checked,
+    dropped,
     readyMs: await measureReadiness({ bed, rounds: 120 }),
     crowdMs: await measureCrowd({ bed, sandboxes: 16, seconds: crowdSeconds }),
     perThousandCommands: await measureCost({ bed, commands: 500 }),
@@ -76,6 +82,9 @@ try {
   const result = { ...trivial, details }
   if (values.out !== undefined) writeFileSync(values.out, `${JSON.stringify(result, null, 2)}\n`)
   console.log(values.json ? JSON.stringify(result) : table(result))
+  const others = Object.keys(trivial).filter((name) => name !== 'ours').length
+  const violations = Object.hasOwn(dropped, 'ours') ? 1 : 0
+  process.exitCode = conclude({ compared: { 'commands of ours': checked['ours'] ?? 0, rivals: others }, violations })
 } finally {
   await closeBed()
 }

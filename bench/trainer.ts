@@ -13,6 +13,7 @@ import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs, promisify } from 'node:util'
 import { findOrMakePython } from '../src/stack/trainer-python.ts'
+import { endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
 interface Measured {
@@ -25,6 +26,7 @@ interface Measured {
   state: { bytes: number; seconds: Record<'copy' | 'write' | 'verify' | 'read', number> }
 }
 
+endWith2OnError()
 const { values } = parseArgs({
   options: {
     device: { type: 'string', default: 'cpu' },

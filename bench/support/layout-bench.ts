@@ -11,6 +11,7 @@ import {
   removeLayoutImages,
 } from '../../test/support/layouts/layout-tasks.ts'
 import { type PipelineWorld, worldOf } from '../../test/support/pipeline-world.ts'
+import { conclude, endWith2OnError } from './conclude.ts'
 import { interruption } from './interruption.ts'
 import { versions } from './versions.ts'
 
@@ -32,8 +33,9 @@ export interface LayoutBenchReport {
   violations: readonly string[]
 }
 
-/** Plays on a stack and images of its own, removes both and writes the report. Sets exit code 1 when something was violated. */
+/** Plays on a stack and images of its own, removes both and writes the report. Exit code 1 when something was violated, 2 when nothing was compared. */
 export async function playOnLayouts({ bench, series, play, json, out }: LayoutBenchInput): Promise<void> {
+  endWith2OnError()
   const signal = interruption()
   const home = mkdtempSync(join(tmpdir(), `longhaul-${bench}-`))
   const { cacheDir } = stackPaths()
@@ -49,7 +51,8 @@ export async function playOnLayouts({ bench, series, play, json, out }: LayoutBe
         if (out !== undefined) writeFileSync(out, text)
         if (json) process.stdout.write(text)
         else console.log(`${report.tasks} tasks, ${report.kills.length} kills: ${report.violations.length} violations`)
-        process.exitCode = report.violations.length > 0 ? 1 : 0
+        const compared = { tasks: report.tasks, kills: report.kills.length }
+        process.exitCode = conclude({ compared, violations: report.violations.length })
       } finally {
         await removeLayoutImages({ engine: world.engine, tasks })
         await world.close()

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { COMMANDS, type CommandKind, type RecordedCommand } from './sandbox-commands.ts'
+import { COMMANDS, type CommandKind, faultOf, type Ran, type RecordedCommand } from './sandbox-commands.ts'
 import type { SandboxBed } from './sandbox-bed.ts'
 import { type Rival, ours } from './sandbox-rivals.ts'
 
@@ -14,25 +14,59 @@ export interface Overheads {
   trivial: Record<string, Quantiles>
   /** Median milliseconds by kind of command, then by rival. */
   kinds: Partial<Record<CommandKind, Record<string, number>>>
+  /** Runs whose exit and output were as expected, by rival. */
+  checked: Record<string, number>
+  /** Rivals without figures: what they did instead of the first command that they did not run as it is. */
+  dropped: Record<string, string>
+}
+
+const TRUE = commandOf('true')
+const HELLO = commandOf('echo hello')
+
+function commandOf(text: string): RecordedCommand {
+  const found = COMMANDS.find(({ command }) => command === text)
+  if (found === undefined) throw new Error(`Expected ${text} among the recorded commands`)
+  return found
+}
+
+/** @throws Error where the rival did something else */
+async function runChecked(rival: Rival, recorded: RecordedCommand): Promise<Ran> {
+  const ran = await rival.run(recorded.command, recorded.timeoutMs)
+  const fault = faultOf(recorded, ran, rival)
+  if (fault !== null) throw new Error(`${rival.name}: ${fault}`)
+  return ran
 }
 
 /** Every rival runs every command of the list in turn, in an order that rotates, so that what else the machine does meets
- *  all of them alike. Trivial commands are repeated `rounds` times, the others `listRounds` times. */
+ *  all of them alike. Trivial commands are repeated `rounds` times, the others `listRounds` times. A rival that does not do what
+ *  a command says has no figures, from the first such command on: what failed is fast. */
 export async function measureOverheads(input: {
   rivals: Rival[]
   rounds: number
   listRounds: number
 }): Promise<Overheads> {
-  const { rivals, rounds, listRounds } = input
+  const { rounds, listRounds } = input
   const times = new Map<string, number[]>()
+  const checked: Record<string, number> = {}
+  const dropped: Record<string, string> = {}
+  const rivals = [...input.rivals]
   let step = 0
   const play = async (commands: readonly RecordedCommand[]): Promise<void> => {
-    for (const { kind, command, timeoutMs } of commands) {
+    for (const recorded of commands) {
       step += 1
-      for (let index = 0; index < rivals.length; index += 1) {
-        const rival = rivals[(step + index) % rivals.length] as Rival
-        const key = `${kind} ${rival.name}`
-        times.set(key, [...(times.get(key) ?? []), await rival.run(command, timeoutMs)])
+      const turns = rivals.map((_, index) => rivals[(step + index) % rivals.length] as Rival)
+      for (const rival of turns) {
+        const key = `${recorded.kind} ${rival.name}`
+        const ran = await rival.run(recorded.command, recorded.timeoutMs)
+        const fault = faultOf(recorded, ran, rival)
+        if (fault === null) {
+          times.set(key, [...(times.get(key) ?? []), ran.ms])
+          checked[rival.name] = (checked[rival.name] ?? 0) + 1
+        } else {
+          dropped[rival.name] = fault
+          rivals.splice(rivals.indexOf(rival), 1)
+          console.error(`${rival.name}: dropped, ${fault}`)
+        }
       }
     }
   }
@@ -45,7 +79,8 @@ export async function measureOverheads(input: {
     if (listRounds === 0 && kind !== 'trivial') continue
     kinds[kind] = Object.fromEntries(rivals.map((rival) => [rival.name, quantiles(of(kind, rival)).p50]))
   }
-  return { trivial: Object.fromEntries(rivals.map((rival) => [rival.name, quantiles(of('trivial', rival))])), kinds }
+  const trivial = Object.fromEntries(rivals.map((rival) => [rival.name, quantiles(of('trivial', rival))]))
+  return { trivial, kinds, checked, dropped }
 }
 
 export interface Readiness {
@@ -98,7 +133,7 @@ export async function measureCrowd(input: { bed: SandboxBed; sandboxes: number; 
     for (let index = 0; index < sandboxes; index += 1) {
       const rival = ours({ host: bed.host, sandbox: await bed.open() })
       rivals.push(rival)
-      await rival.run('true', 20_000)
+      await runChecked(rival, TRUE)
     }
     const alone = await arrivals(rivals.slice(0, 1), rate, seconds)
     const together = await arrivals(rivals, rate, seconds)
@@ -120,9 +155,9 @@ async function arrivals(rivals: Rival[], rate: number, seconds: number): Promise
         // Exponential gaps: arrivals know nothing of each other.
         await sleep((-Math.log(1 - Math.random()) / rate) * 1000)
         if (performance.now() > end) break
-        const { command, timeoutMs } = trivial[Math.floor(Math.random() * trivial.length)] as (typeof trivial)[number]
+        const command = trivial[Math.floor(Math.random() * trivial.length)] as RecordedCommand
         const arrived = performance.now()
-        const answered = rival.run(command, timeoutMs).then(() => void times.push(performance.now() - arrived))
+        const answered = runChecked(rival, command).then(() => void times.push(performance.now() - arrived))
         // Awaited at the end; until then a failure must not count as unheard.
         answered.catch(() => undefined)
         running.push(answered)
@@ -147,10 +182,10 @@ export async function measureCost({ bed, commands }: { bed: SandboxBed; commands
   const sandbox = await bed.open()
   const rival = ours({ host: bed.host, sandbox })
   try {
-    await rival.run('true', 20_000)
+    await runChecked(rival, TRUE)
     const container = bed.engine.docker.getContainer(sandbox.name)
     const before = { stats: usage(await container.stats({ stream: false })), cpu: process.cpuUsage() }
-    for (let index = 0; index < commands; index += 1) await rival.run('echo hello', 20_000)
+    for (let index = 0; index < commands; index += 1) await runChecked(rival, HELLO)
     const cpu = process.cpuUsage(before.cpu)
     const after = usage(await container.stats({ stream: false }))
     const scale = 1000 / commands

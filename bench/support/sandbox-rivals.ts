@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { PassThrough, type Readable } from 'node:stream'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -10,13 +11,15 @@ import type { Container } from 'dockerode'
 import type { Engine } from '../../src/adapters/docker/engine.ts'
 import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
 import type { SandboxHandle, TurnMark } from '../../src/contracts/sandbox.types.ts'
+import type { Ran } from './sandbox-commands.ts'
 
 /** A way to run commands in a container. Each has a container of its own, of the same image. */
 export interface Rival {
   name: string
-  /** Runs one command as the caller sees it and returns how long that took, in milliseconds. A command that passes its
-   *  deadline counts as run. */
-  run(command: string, timeoutMs: number): Promise<number>
+  /** Whether output comes as text: line ends are the rival's own, and bytes that are no UTF-8 are lost. */
+  isText?: boolean
+  /** Runs one command as the caller sees it. What came of it is checked, so nothing is swallowed. */
+  run(command: string, timeoutMs: number): Promise<Ran>
   close(): Promise<void>
 }
 
@@ -32,8 +35,10 @@ export function ours({ host, sandbox }: { host: DockerSandboxHost; sandbox: Sand
       after = { turn, token }
       turn += 1
       const started = performance.now()
-      await host.runTurn(sandbox, request, signal)
-      return performance.now() - started
+      const { exitCode, reason, head, outputBytes } = await host.runTurn(sandbox, request, signal)
+      const ms = performance.now() - started
+      const output = Buffer.from(head).toString('latin1')
+      return { ms, exitCode, isTimeout: reason === 'timeout', output, outputBytes }
     },
     close: () => host.close(sandbox),
   }
@@ -51,10 +56,10 @@ export function dockerCli({ engine, container }: { engine: Engine; container: Co
         timeout: timeoutMs,
         killSignal: 'SIGKILL',
       })
-      client.stdout.resume()
-      client.stderr.resume()
-      await once(client, 'close')
-      return performance.now() - started
+      const output = gather(client.stdout, client.stderr)
+      const [exitCode, killedBy] = (await once(client, 'close')) as [number | null, string | null]
+      const ms = performance.now() - started
+      return { ms, exitCode, isTimeout: killedBy === 'SIGKILL', ...output() }
     },
     close: async () => container.remove({ force: true }),
   }
@@ -73,12 +78,24 @@ export function engineApi({ container }: { container: Container }): Rival {
         AttachStderr: true,
       })
       const stream = await exec.start({ hijack: true, stdin: false })
-      stream.resume()
+      const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+      container.modem.demuxStream(stream, stdout, stderr)
+      const output = gather(stdout, stderr)
+      let isTimeout = false
       const overdue = new AbortController()
-      await Promise.race([once(stream, 'end'), sleep(timeoutMs, null, { signal: overdue.signal }).catch(() => null)])
+      const deadline = sleep(timeoutMs, null, { signal: overdue.signal }).then(
+        () => {
+          isTimeout = true
+        },
+        () => undefined,
+      )
+      await Promise.race([once(stream, 'end'), deadline])
       overdue.abort()
       stream.destroy()
-      return performance.now() - started
+      const ms = performance.now() - started
+      // Not of the measured two requests: only a check asks for it.
+      const { ExitCode: exitCode } = await exec.inspect()
+      return { ms, exitCode, isTimeout, ...output() }
     },
     close: async () => container.remove({ force: true }),
   }
@@ -103,24 +120,48 @@ export async function peer({ name, environment, engine, image }: PeerInput): Pro
     env: { ...process.env, DOCKER_HOST: engine.host, MSWEA_SILENT_STARTUP: '1' },
   })
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  const answer = async (): Promise<{ ready?: boolean; ms?: number } | null> => {
+  const answer = async (): Promise<Answer | null> => {
     const { value, done } = await lines.next()
-    return done === true ? null : (JSON.parse(value) as { ready?: boolean; ms?: number })
+    return done === true ? null : (JSON.parse(value) as Answer)
   }
   const first = await answer()
   if (first?.ready !== true) return null
   return {
     name,
+    isText: true,
     async run(command, timeoutMs) {
       child.stdin.write(`${JSON.stringify({ command, timeout: timeoutMs / 1000 })}\n`)
-      const { ms } = (await answer()) ?? {}
-      if (ms === undefined) throw new Error(`The peer ended [name=${name}]`)
-      return ms
+      const said = await answer()
+      if (said?.ms === undefined) throw new Error(`The peer ended [name=${name}]`)
+      const { ms, exit = null, error = null, timeout: isTimeout = false } = said
+      const output = error ?? Buffer.from(said.output ?? '').toString('latin1')
+      return { ms, exitCode: error === null ? exit : null, isTimeout, output, outputBytes: output.length }
     },
     async close() {
       const ended = once(child, 'close')
       child.stdin.end()
       await ended
     },
+  }
+}
+
+/** A line of `sandbox_peer.py`. */
+interface Answer {
+  ready?: boolean
+  ms?: number
+  exit?: number | null
+  output?: string
+  timeout?: boolean
+  /** What it raised, unless that said that the deadline has passed. */
+  error?: string
+}
+
+/** Collects two streams in the order of arrival; the returned function gives what has come so far. */
+function gather(...streams: Readable[]): () => Pick<Ran, 'output' | 'outputBytes'> {
+  const chunks: Buffer[] = []
+  for (const stream of streams) stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+  return () => {
+    const all = Buffer.concat(chunks)
+    return { output: all.toString('latin1'), outputBytes: all.length }
   }
 }

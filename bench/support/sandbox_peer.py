@@ -1,7 +1,8 @@
 """Runs commands through another project's sandbox and says how long each took.
 
 Arguments: `miniSweAgent` or `sweRex`, and the image. One JSON object a line: {"command", "timeout"} (seconds) in,
-{"ms"} out, after a first line {"ready": true}; a peer that is not installed or cannot start says {"ready": false}.
+{"ms", "exit", "output", "timeout", "error"} out, after a first line {"ready": true}; a peer that is not installed or cannot start
+says {"ready": false}. The caller judges exit and output: a command that raised is fast, and no figure.
 """
 
 import asyncio
@@ -22,17 +23,24 @@ def say(answer):
     print(json.dumps(answer), file=answers, flush=True)
 
 
+class DeadlinePassed(Exception):
+    """The command was ended at its deadline."""
+
+
 def serve(run):
-    """run(command, timeout) returns when the command ended or passed its deadline."""
+    """run(command, timeout) returns (exit status, output), or raises DeadlinePassed."""
     say({"ready": True})
     for line in sys.stdin:
         request = json.loads(line)
+        answer = {}
         started = time.perf_counter()
         try:
-            run(request["command"], request["timeout"])
+            answer["exit"], answer["output"] = run(request["command"], request["timeout"])
+        except DeadlinePassed:
+            answer["timeout"] = True
         except Exception as error:
-            print(f"{type(error).__name__}: {error}"[:200], file=sys.stderr)
-        say({"ms": (time.perf_counter() - started) * 1000})
+            answer["error"] = f"{type(error).__name__}: {error}"[:500]
+        say({"ms": (time.perf_counter() - started) * 1000, **answer})
 
 
 def mini_swe_agent(image):
@@ -43,9 +51,12 @@ def mini_swe_agent(image):
 
     def run(command, timeout):
         try:
-            environment.execute({"command": command}, timeout=timeout)
+            found = environment.execute({"command": command}, timeout=timeout)
         except AttributeError:
-            environment.execute(command, timeout=timeout)
+            found = environment.execute(command, timeout=timeout)
+        if "timed out" in str(found.get("exception_info", "")):
+            raise DeadlinePassed
+        return found["returncode"], found["output"]
 
     try:
         serve(run)
@@ -85,12 +96,14 @@ def swe_rex(image):
             command = f"({command}\n)" if command.startswith("exit") else command
             action = BashAction(command=command, timeout=timeout, check="ignore")
             try:
-                loop.run_until_complete(runtime.run_in_session(action))
+                found = loop.run_until_complete(runtime.run_in_session(action))
             except Exception as error:
                 if "imeout" not in type(error).__name__ + str(error):
                     raise
                 # The session is of no use until what runs in it is interrupted.
                 loop.run_until_complete(runtime.run_in_session(BashInterruptAction(timeout=5)))
+                raise DeadlinePassed from error
+            return found.exit_code, found.output
 
         serve(run)
     finally:

@@ -7,7 +7,7 @@ import { test } from 'node:test'
 import { compareCase } from '../support/grading-oracle/compare.ts'
 import { compareMany } from '../support/grading-oracle/compare-many.ts'
 import type { LogCase } from '../support/grading-oracle/log-cases.ts'
-import { type OracleKind, SOURCE_VARIABLES, startOracle } from '../support/grading-oracle/oracle.ts'
+import { missingSource, type OracleKind, startOracle } from '../support/grading-oracle/oracle.ts'
 
 /** About ten seconds of CPU for all kinds. */
 const CASES = 500
@@ -21,14 +21,11 @@ for (const kind of PACKAGED) {
 }
 
 for (const kind of FROM_SOURCE) {
-  const variable = SOURCE_VARIABLES[kind]
-  const isMissing = (process.env[variable] ?? '') === ''
+  const missing = missingSource(kind)
   test(
     `${kind}: damaged logs are graded as the harness grades them`,
     {
-      skip: isMissing
-        ? `${variable} names no checkout; the committed result is bench/results/grading-differential.json`
-        : false,
+      skip: missing === null ? false : `${missing}; the committed result is bench/results/grading-differential.json`,
     },
     () => assertEqual(kind),
   )

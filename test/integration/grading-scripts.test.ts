@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { SWEBENCH_4_1_COMMANDS } from '../../src/grading/profiles/swebench-4.1-commands.ts'
 import { readCommands } from '../support/grading-oracle/commands.ts'
 import { compareScripts, type ScriptRow } from '../support/grading-oracle/compare-scripts.ts'
-import { harnessPython, locateHarness, SOURCE_VARIABLES } from '../support/grading-oracle/oracle.ts'
+import { harnessPython, locateHarness, missingSource } from '../support/grading-oracle/oracle.ts'
 
 const header = (from: string, to: string, more = ''): string => `diff --git a/${from} b/${to}\n${more}`
 const changed = (path: string): string =>
@@ -88,9 +88,8 @@ test('swebench-5: the scripts that rows bring, with and without files that no pa
   assert.equal(scripts, rows.length)
 })
 
-const variable = SOURCE_VARIABLES['fork-4.0.3']
 test('fork-4.0.3: the scripts of rows with an installation, without one, and with a repository of its own rule', {
-  skip: (process.env[variable] ?? '') === '' ? `${variable} names no checkout` : false,
+  skip: missingSource('fork-4.0.3') ?? false,
 }, async () => {
   const config = {
     python: '3.9',

@@ -32,6 +32,8 @@ export interface RecordingProxyOptions {
   target: string
   /** Changes a parsed request body before it is sent on. */
   rewrite?: (body: Record<string, unknown>) => Record<string, unknown>
+  /** Changes the parsed answer to a noted request before it goes back; errors pass as they are. */
+  mark?: (exchange: Exchange, body: Record<string, unknown>) => Record<string, unknown>
 }
 
 /** Whether a session is none of an episode: publishing asks a server whether it samples truly. */
@@ -40,7 +42,7 @@ export function isSelfCheck(session: string): boolean {
 }
 
 /** Listens on a free port of the loopback interface. Answers are streamed through as they come. */
-export async function startRecordingProxy({ target, rewrite }: RecordingProxyOptions): Promise<RecordingProxy> {
+export async function startRecordingProxy({ target, rewrite, mark }: RecordingProxyOptions): Promise<RecordingProxy> {
   const exchanges: Exchange[] = []
   const listeners = new Set<(event: ProxyEvent) => void>()
   const tell = (event: ProxyEvent): void => {
@@ -57,7 +59,11 @@ export async function startRecordingProxy({ target, rewrite }: RecordingProxyOpt
     if (exchange !== null) tell({ kind: 'asked', exchange })
     const body = rewrite === undefined || sent.length === 0 ? sent : rewritten(sent, rewrite)
     try {
-      const { status, answered } = await passOn({ target, asked, body, answer })
+      const change =
+        exchange === null || mark === undefined
+          ? null
+          : (bytes: Buffer): Buffer => rewritten(bytes, (parsed) => mark(exchange, parsed))
+      const { status, answered } = await passOn({ target, asked, body, answer, change })
       if (exchange !== null && answered) exchange.status = status
     } finally {
       if (exchange !== null) {
@@ -104,10 +110,12 @@ interface PassOnInput {
   asked: IncomingMessage
   body: Buffer
   answer: ServerResponse
+  /** Of a whole answer with status 200. */
+  change: ((body: Buffer) => Buffer) | null
 }
 
 /** Resolves when the answer went through or the asker went away; in the second case the server is told by a closed connection. */
-function passOn({ target, asked, body, answer }: PassOnInput): Promise<{ status: number; answered: boolean }> {
+function passOn({ target, asked, body, answer, change }: PassOnInput): Promise<{ status: number; answered: boolean }> {
   const { host: _, connection: __, 'content-length': ___, ...headers } = asked.headers
   return new Promise((resolve, reject) => {
     const onward = request(
@@ -115,8 +123,8 @@ function passOn({ target, asked, body, answer }: PassOnInput): Promise<{ status:
       { method: asked.method, headers: { ...headers, 'content-length': String(body.length) } },
       (reply) => {
         const status = reply.statusCode ?? 502
-        answer.writeHead(status, reply.headers)
-        pipeline(reply, answer).then(
+        const sent = change === null || status !== 200 ? streamed(reply, answer) : changed(reply, answer, change)
+        sent.then(
           () => resolve({ status, answered: true }),
           () => resolve({ status, answered: false }),
         )
@@ -128,6 +136,22 @@ function passOn({ target, asked, body, answer }: PassOnInput): Promise<{ status:
     })
     onward.end(body)
   })
+}
+
+function streamed(reply: IncomingMessage, answer: ServerResponse): Promise<void> {
+  answer.writeHead(reply.statusCode ?? 502, reply.headers)
+  return pipeline(reply, answer)
+}
+
+async function changed(
+  reply: IncomingMessage,
+  answer: ServerResponse,
+  change: (body: Buffer) => Buffer,
+): Promise<void> {
+  const body = change(await readAll(reply))
+  const { 'content-length': _, 'transfer-encoding': __, ...headers } = reply.headers
+  answer.writeHead(200, { ...headers, 'content-length': String(body.length) })
+  await pipeline([body], answer)
 }
 
 function rewritten(body: Buffer, rewrite: NonNullable<RecordingProxyOptions['rewrite']>): Buffer {

@@ -7,6 +7,7 @@ import type { LogProfileName } from '../../../src/grading/log-profiles.ts'
 import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensurePythonEnv, findPython } from '../../../src/stack/setup/python-env.ts'
 import { runCommand } from '../../../src/stack/run-command.ts'
+import { requireHarness } from './harness-hash.ts'
 import type { LogCase } from './log-cases.ts'
 
 /** `fork-rules` are the fork's rules laid over swebench 4.1, whose Python parsers are the fork's. */
@@ -30,10 +31,17 @@ export interface Oracle {
 }
 
 /** Upstreams without a package are read from a checkout that one of these variables names. */
-export const SOURCE_VARIABLES = {
+const SOURCE_VARIABLES = {
   'fork-4.0.3': 'LONGHAUL_FORK_SOURCE',
   'rebench-v2': 'LONGHAUL_REBENCH_V2_SOURCE',
 } as const
+
+/** Why a harness cannot be had here before it is asked for: a checkout that no variable names. */
+export function missingSource(kind: OracleKind): string | null {
+  if (kind !== 'fork-4.0.3' && kind !== 'rebench-v2') return null
+  const variable = SOURCE_VARIABLES[kind]
+  return (process.env[variable] ?? '') === '' ? `${variable} names no checkout` : null
+}
 
 const PACKAGED = { 'swebench-4.1': '4.1.0', 'fork-rules': '4.1.0', 'swebench-5': '5.0.2' } as const
 
@@ -74,8 +82,25 @@ export async function startOracle(kind: OracleKind): Promise<Oracle> {
   }
 }
 
-/** Where a harness's code lies, and the Python that runs it; packages are installed first. */
-export async function locateHarness(kind: OracleKind): Promise<{ python: string; folder: string }> {
+export interface Harness {
+  python: string
+  /** Where its code lies. */
+  folder: string
+  /** What it is, and the hash of that code: goes beside every result that it decided. */
+  upstream: string
+  sha256: string
+}
+
+/**
+ * Where a harness lies; packages are installed first.
+ * @throws Error where there is neither package nor checkout, or where its code is not that of the version it should be
+ */
+export async function locateHarness(kind: OracleKind): Promise<Harness> {
+  const found = await findHarness(kind)
+  return { ...found, ...(await requireHarness(kind === 'fork-rules' ? 'swebench-4.1' : kind, found.folder)) }
+}
+
+async function findHarness(kind: OracleKind): Promise<Pick<Harness, 'python' | 'folder'>> {
   if (kind === 'fork-4.0.3' || kind === 'rebench-v2') {
     const variable = SOURCE_VARIABLES[kind]
     const folder = process.env[variable] ?? ''

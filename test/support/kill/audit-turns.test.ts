@@ -40,7 +40,12 @@ function asked(promptTokens: number, startedMs: number, session = EPISODE.episod
 const honest = [asked(10, RECORDED_MS - 100), asked(17, RECORDED_MS - 60)]
 
 test('each turn is sampled once before its record: nothing to say', async () => {
-  assert.deepEqual(await auditTurns(store, [EPISODE], honest), { turns: 2, sampledAgain: 0, violations: [] })
+  assert.deepEqual(await auditTurns(store, [EPISODE], honest), {
+    turns: 2,
+    sampledAgain: 0,
+    commandsCounted: 0,
+    violations: [],
+  })
 })
 
 test('a sample is lost before its record and asked for again: counted, allowed', async () => {

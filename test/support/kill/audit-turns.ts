@@ -4,25 +4,31 @@ import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
 import { episodeKeys } from '../../../src/contracts/keys.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { type RecordedTurn, turnsOf } from '../run-records.ts'
+import { promptLengths } from './prompt-lengths.ts'
+import { countExecutions } from './trace-executions.ts'
 
 export interface TurnAudit {
   turns: number
   /** Samples that were asked for again because the first was lost before its record: allowed, at most one a kill and episode. */
   sampledAgain: number
+  /** Commands that are proven to have run once each. */
+  commandsCounted: number
   violations: string[]
 }
 
 /**
  * No committed turn was sampled again: a request for a turn that starts after the turn's action record was written is a
  * violation, and so is one for a turn that nobody recorded. Turns are told apart by the length of their prompt, which only
- * grows. No turn was executed twice, as far as records can tell: each has one token of its own and one answer.
+ * grows. No turn was executed twice: each has one token of its own and one answer, and where the replies were marked by
+ * `traceExecutions`, the patch of every episode says that each of its commands ran once.
  */
 export async function auditTurns(
   store: ArtifactStore,
   episodes: readonly EpisodeRecord[],
   exchanges: readonly Exchange[],
+  { isTraced = false }: { isTraced?: boolean } = {},
 ): Promise<TurnAudit> {
-  const audit: TurnAudit = { turns: 0, sampledAgain: 0, violations: [] }
+  const audit: TurnAudit = { turns: 0, sampledAgain: 0, commandsCounted: 0, violations: [] }
   const tokens = new Set<string>()
   const sessions = Map.groupBy(exchanges, ({ session }) => session)
   for (const record of episodes) {
@@ -32,6 +38,13 @@ export async function auditTurns(
     audit.violations.push(...recordFaults(record, turns, tokens))
     audit.violations.push(...(await samplingFaults(store, record.episode, turns, asked)))
     audit.sampledAgain += asked.length - new Set(asked.map(({ promptTokens }) => promptTokens)).size
+    if (isTraced) {
+      const bytes = record.disposition === 'submitted' ? await store.read(episodeKeys.patch(record.episode)) : null
+      const patch = bytes === null ? null : Buffer.from(bytes).toString('latin1')
+      const { commands, faults } = countExecutions({ record, turns, patch })
+      audit.commandsCounted += commands
+      audit.violations.push(...faults)
+    }
     sessions.delete(record.episode)
   }
   for (const session of sessions.keys()) audit.violations.push(`${session} was sampled for and has no result`)
@@ -74,13 +87,4 @@ async function samplingFaults(
     }
   }
   return faults
-}
-
-function promptLengths(turns: readonly RecordedTurn[]): number[] {
-  let context = 0
-  return turns.map(({ action }) => {
-    const prompt = context + action.promptDelta.length
-    context = prompt + action.ids.length
-    return prompt
-  })
 }

@@ -19,6 +19,8 @@ export interface RunJudgement {
   steps: number
   /** Samples that were lost before their record and asked for again: allowed. */
   sampledAgain: number
+  /** Commands of all episodes, each of which is proven to have run once. */
+  commandsCounted: number
   /** Episodes that a kill met: an activity of theirs needed another attempt. */
   met: number
   /** Episodes whose commands were played again, once each, in a fresh sandbox. */
@@ -48,7 +50,7 @@ export async function judgeRun(input: {
   const batches = await batchesOf(store, run)
   const histories = (await fetchRunHistories(connection.client, workflowId)).filter(({ type }) => type === 'episode')
   const met = episodesMet(histories)
-  const audit = await auditTurns(store, episodes, exchanges)
+  const audit = await auditTurns(store, episodes, exchanges, { isTraced: true })
   const ledger = await checkLedger({ store, recipe }, run)
   const replayed = chooseForReplay(episodes, met)
   const differences = await replayEpisodes(world, recipe, replayed)
@@ -59,6 +61,7 @@ export async function judgeRun(input: {
     turns: audit.turns,
     steps,
     sampledAgain: audit.sampledAgain,
+    commandsCounted: audit.commandsCounted,
     met: met.size,
     replayed: replayed.length,
     violations: [

@@ -14,6 +14,7 @@ import { GROUP_SIZE, judgeRun, type RunJudgement } from './judge-run.ts'
 import { type KillPlan, planKills, type TrainerKill } from './kill-plan.ts'
 import { killTrainerAt, type TrainerKilled } from './kill-trainer.ts'
 import { killWorkerAt, type WorkerKilled } from './kill-worker.ts'
+import { traceExecutions } from './trace-executions.ts'
 
 export interface KillReport extends RunJudgement {
   seed: number
@@ -32,7 +33,10 @@ export interface Killed {
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 
 /** Each kill of the worker costs about half a minute: a heartbeat must be missed before another attempt may begin. */
-const LIMIT_MS = 8 * 60_000
+const LIMIT_MS = 40 * 60_000
+
+/** Of every stage: the trace lets the last turn hand in the work. */
+const MAX_TURNS = 6
 
 /** `mini`, smaller where size shows nothing, and with one or two trajectories a step, so that jobs have several. */
 async function overridesOf(policyUrl: string): Promise<Record<string, unknown>> {
@@ -40,12 +44,14 @@ async function overridesOf(policyUrl: string): Promise<Record<string, unknown>> 
   const [stage] = recipe.reinforce?.stages ?? []
   return {
     data: { train: { count: 4 }, heldOut: { count: 4 } },
-    rft: { tasks: 3, rolloutsPerTask: GROUP_SIZE, batch: 1 },
+    rft: { tasks: 3, rolloutsPerTask: GROUP_SIZE, batch: 1, maxTurns: MAX_TURNS },
     reinforce: {
       groupSize: GROUP_SIZE,
-      stages: [{ ...stage, problemsPerIteration: 2, batch: 2, until: { maxIterations: 1 } }],
+      stages: [{ ...stage, problemsPerIteration: 2, batch: 2, maxTurns: MAX_TURNS, until: { maxIterations: 1 } }],
     },
-    evaluate: { tasks: 4 },
+    evaluate: { tasks: 4, maxTurns: MAX_TURNS },
+    // New files too: the trace is one.
+    scaffold: { submit: { capture: 'all' } },
     policyServer: { url: policyUrl },
   }
 }
@@ -58,7 +64,8 @@ export async function playKillScenario(input: {
 }): Promise<KillReport> {
   const { world, seed, say } = input
   const startedAt = Date.now()
-  const proxy = await startRecordingProxy({ target: world.stack.policyUrl })
+  const trace = traceExecutions({ maxTurns: MAX_TURNS })
+  const proxy = await startRecordingProxy({ target: world.stack.policyUrl, mark: trace.mark })
   const over = new AbortController()
   let kills: Promise<Killed> = Promise.resolve({ workers: [], trainers: [], missed: [] })
   try {

@@ -54,7 +54,8 @@ export function judgePytest({ events, end }: { events: readonly PytestEvent[]; e
   const last = events.at(-1)
   const hasFailed = (): boolean => [...results.values()].some(({ failures }) => failures.length > 0)
   if (end.timedOut) fail(SESSION, 'did not end in time and was killed')
-  if (last?.type !== 'end') fail(SESSION, `ended before its session had, with ${end.exitCode}: ${end.tail}`)
+  if (last?.type !== 'end')
+    fail(SESSION, `ended before its session had, with ${end.exitCode}: ${end.tail.trim().split('\n').at(-1)}`)
   if (collected.length === 0) fail(SESSION, 'collected no test')
   if (end.exitCode !== 0 && !hasFailed()) fail(SESSION, `ended with ${end.exitCode} after its tests had passed`)
   return [...results.values()]
