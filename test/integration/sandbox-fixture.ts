@@ -143,7 +143,11 @@ export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): P
 }
 
 /** Looks into the sandbox beside the runner. */
-export async function probe({ engine }: SandboxFixture, { name }: SandboxHandle, command: string): Promise<string> {
+export async function probe(
+  { engine }: Pick<SandboxFixture, 'engine'>,
+  { name }: SandboxHandle,
+  command: string,
+): Promise<string> {
   const exec = await engine.docker
     .getContainer(name)
     .exec({ Cmd: ['sh', '-c', `${command} 2>/dev/null`], AttachStdout: true, Tty: true, WorkingDir: '/' })

@@ -169,7 +169,7 @@ test('A14–A23 in an episode: limits and probes are flagged, none of them takes
       'pkill -f nothing-like-this',
       "sed -i 's/a - b/a + b/' calc.py",
     ],
-    { memoryMiB: 128 },
+    { limits: { memoryMiB: 128 } },
   )
   assert.deepEqual(record.signs, ['kernel-probe', 'process-kill', 'resource-limit'])
   assert.deepEqual([record.suspectedHack, record.verdict, reward?.reward], [false, 'resolved', 1])

@@ -18,6 +18,7 @@ import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import type { EpisodeRecord, ObservationRecord, VerdictRecord } from '../../../src/contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../../src/contracts/keys.ts'
+import type { SandboxHandle } from '../../../src/contracts/sandbox.types.ts'
 import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
 import type { Task } from '../../../src/contracts/tasks.types.ts'
 import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
@@ -31,6 +32,14 @@ export interface AttackLimits {
   memoryMiB?: number
   pids?: number
   commandTimeoutS?: number
+}
+
+export interface AttackOptions {
+  limits?: AttackLimits
+  /** Looks at the sandbox from outside when the work was handed in, before the patch is taken. */
+  beforeCapture?: (sandbox: SandboxHandle) => Promise<void>
+  /** The same when it was taken, before the sandbox is closed. */
+  afterCapture?: (sandbox: SandboxHandle, patch: string) => Promise<void>
 }
 
 export interface AttackResult {
@@ -52,7 +61,7 @@ export interface AttackWorld {
   task: Task
   run: string
   /** Plays a scripted agent through a whole episode on real parts: open, turns, capture, grading, record. */
-  attack(commands: string[], limits?: AttackLimits): Promise<AttackResult>
+  attack(commands: string[], options?: AttackOptions): Promise<AttackResult>
   dispose(): Promise<void>
 }
 
@@ -81,9 +90,9 @@ export async function createAttackWorld(topic: string): Promise<AttackWorld> {
     repository,
     task,
     run,
-    attack: (commands, limits = {}) => {
+    attack: (commands, options = {}) => {
       next += 1
-      return play({ store, host, task, run, index: next, commands, limits })
+      return play({ store, host, task, run, index: next, commands, options })
     },
     async dispose() {
       host.dispose()
@@ -128,11 +137,12 @@ interface PlayInput {
   run: string
   index: number
   commands: string[]
-  limits: AttackLimits
+  options: AttackOptions
 }
 
 async function play(input: PlayInput): Promise<AttackResult> {
-  const { store, host, task, run, index, commands, limits } = input
+  const { store, host, task, run, index, commands, options } = input
+  const { limits = {}, beforeCapture, afterCapture } = options
   const { recipe } = await loadRecipe({ name: 'attack', text: recipeText(limits) })
   const script = [...commands, 'submit']
   const identity: EpisodeInput = {
@@ -172,7 +182,9 @@ async function play(input: PlayInput): Promise<AttackResult> {
     const scope = { signal: never, attempt: 1, owner: { owner: 'attack', ownerRun: 'attack' }, beat: () => undefined }
     const { disposition } = await advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
     const after = lastRunBefore(await readTurns(store, episode), Number.POSITIVE_INFINITY)
+    await beforeCapture?.(sandbox)
     const captured = await host.capture(sandbox, { mode: recipe.scaffold.submit.capture, after }, never)
+    await afterCapture?.(sandbox, Buffer.from(captured.patch).toString('latin1'))
     const patch = await store.put(episodeKeys.patch(episode), captured.patch)
     const grading = { store, sandbox: host, ensureImage, recipe, tasks, hostId: 'attacks' }
     const attempt = { attempt: 1, isLastAttempt: false }

@@ -31,6 +31,8 @@ capture() {
   cd "$LH_REPO" && take_patch "$1" "$2" 2>"$work/errors"
   failed=$?
   cd /
+  # Git runs filters of the agent's own `.gitattributes`; what they have started ends before the patch is read.
+  sweep
   if [ "$failed" -ne 0 ]; then
     echo "lh1 uncaptured $(tail -n 1 "$work/errors")"
     return
