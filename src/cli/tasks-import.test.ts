@@ -11,6 +11,8 @@ import { loadTasks } from '../adapters/datasets/load-tasks.ts'
 import { readRows } from '../adapters/datasets/read-rows.ts'
 import { plainValue } from '../adapters/datasets/plain-row.ts'
 import type { DataRecipe } from '../contracts/recipe.types.ts'
+import type { SuiteFilter } from '../contracts/suites.types.ts'
+import { showFilter } from '../domain/filter-words.ts'
 import { EXIT } from './exit-codes.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-tasks-import-'))
@@ -90,6 +92,92 @@ test('the paper’s filters are counted one by one, with evidence from running t
     tasks.map(({ taskId }) => taskId),
     ['owner__thing-1'],
   )
+})
+
+/** A gold patch that adds `fresh_name` and changes so many lines of one file. */
+function patchOf(lines: number): string {
+  const added = Array.from({ length: lines }, (_, line) => (line === 0 ? '+fresh_name = 1' : `+line_${line} = ${line}`))
+  return ['diff --git a/m.py b/m.py', '--- a/m.py', '+++ b/m.py', `@@ -0,0 +1,${lines} @@`, ...added, ''].join('\n')
+}
+
+const SCORES = ['difficulty_score', 'issue_text_score', 'test_score']
+const GUESS = "AttributeError: module 'm' has no attribute 'fresh_name'"
+
+/** A row of the published columns at the edge of every filter of the paper, on the wrong side of those of `fails`. */
+function edgeRow(id: string, fails: readonly string[], place: number) {
+  const row = rebench.row(id)
+  const llm = Object.fromEntries(
+    SCORES.map((name, at) => [name, fails.includes('llm-score!=3') && at === place % 3 ? 3n : 2n]),
+  )
+  return {
+    row: {
+      ...row,
+      patch: patchOf(fails.includes('lines<=499') ? 500 : 499),
+      meta: { ...(row['meta'] as object), num_modified_files: fails.includes('files<=7') ? 8n : 7n, llm_score: llm },
+    },
+    evidence: {
+      instance_id: id,
+      emptyLog: fails.includes('hidden-names') ? GUESS : 'FAILED t.py::test_a - assert 1 == 2',
+      gold: { runs: 50, flipping: fails.includes('deterministic>=50') ? ['t.py::test_b'] : [] },
+    },
+  }
+}
+
+test('rows with the published columns at the edge of each filter of the paper: one command tells every class of rows', async () => {
+  const filters = ['hidden-names', 'files<=7', 'lines<=499', 'llm-score!=3', 'deterministic>=50']
+  const rows: Record<string, unknown>[] = []
+  const evidence: object[] = []
+  const expected: { dropped: string; lacking: string; tasks: number }[] = []
+  for (let set = 0; set < 2 ** filters.length; set++) {
+    const dropped = filters.filter((_, bit) => (set >> bit) % 2 === 1)
+    const tasks = 1 + (set % 3)
+    expected.push({ dropped: dropped.join(' '), lacking: '', tasks })
+    for (let copy = 0; copy < tasks; copy++) {
+      const made = edgeRow(`owner__set-${set}${copy}`, dropped, copy)
+      rows.push(made.row)
+      evidence.push(made.evidence)
+    }
+  }
+  // Nothing is kept on trust: never run, run too seldom, never judged by the quality model, no metadata at all.
+  const unrun = edgeRow('owner__unrun-1', [], 0)
+  const seldom = edgeRow('owner__seldom-1', [], 0)
+  const unjudged = edgeRow('owner__unjudged-1', [], 0)
+  const bare = edgeRow('owner__bare-1', [], 0)
+  rows.push(unrun.row, seldom.row, { ...unjudged.row, meta: { ...unjudged.row.meta, llm_score: null } })
+  rows.push({ ...bare.row, meta: null })
+  evidence.push({ ...seldom.evidence, gold: { runs: 49, flipping: [] } }, unjudged.evidence, bare.evidence)
+  expected.push({ dropped: '', lacking: 'hidden-names deterministic>=50', tasks: 1 })
+  expected.push(
+    { dropped: '', lacking: 'deterministic>=50', tasks: 1 },
+    { dropped: '', lacking: 'llm-score!=3', tasks: 2 },
+  )
+
+  await writeFile(place('edges.parquet'), writeParquet({ schema: rebench.schema, rows }))
+  await writeFile(place('edges-evidence.jsonl'), jsonl(evidence))
+  const command = ['tasks', 'import', place('edges.parquet'), '--paper-filters', '--output', place('edges.jsonl')]
+  const run = await longhaul(...command, '--evidence', place('edges-evidence.jsonl'), '--json')
+  assert.equal(run.exitCode, EXIT.ok, run.stderr)
+  const { classes, counts } = JSON.parse(run.stdout) as {
+    classes: { dropped: SuiteFilter[]; lacking: SuiteFilter[]; tasks: number }[]
+    counts: { accepted: number; kept: number }
+  }
+  const said = classes.map(({ dropped, lacking, tasks }) => ({
+    dropped: dropped.map(showFilter).join(' '),
+    lacking: lacking.map(showFilter).join(' '),
+    tasks,
+  }))
+  const byText = (a: object, b: object): number => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)
+  assert.deepEqual(said.toSorted(byText), expected.toSorted(byText))
+  assert.equal(
+    said.reduce((sum, { tasks }) => sum + tasks, 0),
+    counts.accepted,
+  )
+  assert.deepEqual([counts.accepted, counts.kept], [rows.length, 1])
+
+  const text = await longhaul(...command, '--evidence', place('edges-evidence.jsonl'))
+  assert.match(text.stdout, /Tasks by the filters that they fail/)
+  assert.match(text.stdout, /\(none: kept\)\s+–\s+1\n/)
+  assert.match(text.stdout, /files<=7 lines<=499\s+–\s+1\n/)
 })
 
 test('a data set of a hub is imported by name, revision and split', async () => {

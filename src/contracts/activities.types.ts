@@ -92,6 +92,17 @@ export interface PlannedIteration {
   finished?: { policy: PolicyRef | null }
   /** The evaluation has its record. */
   evaluated?: { score: StageScore; evaluation: ArtifactRef }
+  /** Rounds of further problems for groups without a spread; absent where the recipe asks for none. */
+  refill?: number
+}
+
+export interface PlanRefillInput {
+  run: string
+  stage: string
+  iteration: number
+  suite: string
+  /** From 1. */
+  round: number
 }
 
 /** Queue `sandbox`: any host. */
@@ -163,6 +174,8 @@ export interface TrainingJobResult {
 
 /** Queue `artifacts`: aggregation, so that it never blocks workflow tasks. */
 export interface ArtifactActivities {
+  /** Further problems for the groups of an iteration that have no spread; no tasks where each has one. */
+  planRefill(input: PlanRefillInput): Promise<PlannedIteration>
   /** Rewards, advantages, selection; writes groups, batch files and the iteration's ledger. */
   buildBatch(input: {
     run: string

@@ -22,6 +22,9 @@ export const runKeys = {
   /** What was found when an iteration's evaluation was held against those before it. */
   plateau: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plateau.json`,
+  /** Further problems of an iteration, for groups without a spread; rounds from 1. */
+  refill: (run: string, stage: string, iteration: number, round: number) =>
+    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/refill-${pad(round, 2)}.json`,
   groups: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/groups.json`,
   /** Directory of batch.safetensors and batch.json; RFT slices are numbered. */

@@ -20,7 +20,12 @@ const filter = z.strictObject({
   on: z.enum(['outcome', 'shaped']).default('outcome').describe('Which reward must differ inside a group'),
   alsoZeroAdvantage: z.boolean().default(true),
   minGroupStd: z.number().min(0).default(1e-3),
-  refill: z.union([z.literal(false), count()]).default(false),
+  refill: z
+    .union([z.literal(false), count().max(20)])
+    .default(false)
+    .describe(
+      'Rounds of further problems that an iteration may draw for groups without a spread (DAPO’s dynamic sampling)',
+    ),
 })
 
 const loss = z.strictObject({

@@ -134,6 +134,7 @@ export interface ReinforceRecipe {
     turnPenalty: { start: 'L_thr'; end: 'T_max'; min: number }
   }
   advantage: { center: 'group'; scale: 'groupStd'; ddof: 1; delta: number }
+  /** `refill`: rounds of further problems that an iteration may draw for groups without a spread; false = none, as in the paper. */
   filter: { on: 'outcome' | 'shaped'; alsoZeroAdvantage: boolean; minGroupStd: number; refill: number | false }
   overlong: 'keep'
   loss: {

@@ -47,6 +47,14 @@ export interface FilterCount {
   lacking: number
 }
 
+/** Tasks that fail the same filters. */
+export interface FilterClass {
+  dropped: SuiteFilter[]
+  /** Filters whose data they do not have. */
+  lacking: SuiteFilter[]
+  tasks: number
+}
+
 export interface RefusedRow {
   /** Counted from 1 over all rows of the source. */
   row: number

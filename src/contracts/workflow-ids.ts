@@ -12,6 +12,7 @@ export const workflowIds = {
   reinforce: (parent: string, stage: string) => `${parent}/${stage}`,
   evaluate: (parent: string, name: string) => `${parent}/eval/${name}`,
   rollout: (parent: string, stage: string, iteration: number) => `${parent}/${stage}/${pad(iteration, 4)}`,
+  refill: (rollout: string, round: number) => `${rollout}/refill/${round}`,
   group: (rollout: string, taskId: string) => `${rollout}/task/${taskId}`,
   episode: (group: string, index: number) => `${group}/ep/${pad(index, 2)}`,
 }
@@ -27,7 +28,7 @@ export interface WorkflowPlace {
 /** Understands the ids above; of any other id it says nothing. */
 export function placeOfWorkflow(workflowId: string): WorkflowPlace {
   const [, stage, iteration, task, episode] =
-    /^(?:train|eval|gate)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4}))?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
+    /^(?:train|eval|gate)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4})(?:\/refill\/\d+)?)?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
       workflowId,
     ) ?? []
   return {

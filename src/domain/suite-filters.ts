@@ -1,6 +1,7 @@
 import { assertNever } from '../contracts/errors.ts'
-import type { FilterCount, SuiteFilter, TaskEvidence } from '../contracts/suites.types.ts'
+import type { FilterClass, FilterCount, SuiteFilter, TaskEvidence } from '../contracts/suites.types.ts'
 import type { Task } from '../contracts/tasks.types.ts'
+import { compareText } from './hash-order.ts'
 import { hiddenNames } from './hidden-names.ts'
 import { instant } from './instant.ts'
 
@@ -30,6 +31,30 @@ export function applyFilters<T extends FilterableTask>(
     return { filter, kept: kept.length, dropped: count('drop'), lacking: count('lacking') }
   })
   return { kept, counts }
+}
+
+/**
+ * Tasks by the set of filters that they fail, each filter asked about every task: what the counts above, which see only what
+ * earlier filters left, cannot say. The class that fails none is what is kept, in whatever order filters stand.
+ * @returns the largest class first
+ */
+export function classifyTasks(
+  tasks: readonly FilterableTask[],
+  filters: readonly SuiteFilter[],
+  evidence: Evidence = new Map(),
+): FilterClass[] {
+  const classes = new Map<string, FilterClass>()
+  for (const task of tasks) {
+    const decided = filters.map((filter) => ({ filter, decision: decide(task, filter, evidence) }))
+    const ofKind = (kind: Decision): SuiteFilter[] =>
+      decided.flatMap(({ filter, decision }) => (decision === kind ? [filter] : []))
+    const key = decided.map(({ decision }) => decision).join()
+    const known = classes.get(key) ?? { dropped: ofKind('drop'), lacking: ofKind('lacking'), tasks: 0 }
+    classes.set(key, { ...known, tasks: known.tasks + 1 })
+  }
+  return [...classes]
+    .sort(([left, a], [right, b]) => b.tasks - a.tasks || compareText(left, right))
+    .map(([, found]) => found)
 }
 
 function decide({ task, meta }: FilterableTask, filter: SuiteFilter, evidence: Evidence): Decision {

@@ -9,7 +9,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
-import type { BuiltBatch } from '../contracts/activities.types.ts'
+import type { BuiltBatch, PlannedIteration } from '../contracts/activities.types.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { ReinforceInput, TrainingStageResult } from '../contracts/workflows.types.ts'
@@ -26,8 +26,9 @@ const ITERATIONS_PER_EXECUTION = 25
 
 /**
  * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one
- * `rollout` an iteration, `evaluate` every n. Continues as new every 25 iterations, when no child is open and every message
- * was handled. Begins at the first iteration that the records do not have. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
+ * `rollout` an iteration and, where the recipe refills groups without a spread, one for each round of that; `evaluate` every n.
+ * Continues as new every 25 iterations, when no child is open and every message was handled. Begins at the first iteration that the
+ * records do not have. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
  * A training job with an alarm pauses the stage and, through it, the run. Where the recipe says so, evaluations that have stopped
  * to gain end the stage.
  */
@@ -58,8 +59,10 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
         })
       }
       await whilePaused(steering)
-      openRollout = workflowIds.rollout(workflowIds.train(input.plan.run), stage.name, iteration)
-      const step = { input, stage: stage.name, iteration, policy, unpublished, steering, rolloutId: openRollout }
+      const onRollout = (workflowId: string): void => {
+        openRollout = workflowId
+      }
+      const step = { input, stage: stage.name, iteration, policy, unpublished, steering, onRollout }
       ;({ policy, unpublished } = await iterate(step))
       openRollout = null
       const isEvaluated = await evaluateOnTheWay({ input, stage: stage.name, iteration, policy, unpublished })
@@ -96,7 +99,13 @@ interface Step extends Trained {
   iteration: number
 }
 
-async function iterate(step: Step & { steering: RunControl; rolloutId: string }): Promise<Trained> {
+interface Collecting extends Step {
+  steering: RunControl
+  /** Told which rollout is under way from now on. */
+  onRollout: (workflowId: string) => void
+}
+
+async function iterate(step: Collecting): Promise<Trained> {
   const { input, stage, iteration, policy, steering } = step
   const { run } = input.plan
   const { suite } = input
@@ -106,6 +115,7 @@ async function iterate(step: Step & { steering: RunControl; rolloutId: string })
     collected,
     finished,
     evaluated: _,
+    refill = 0,
     ...planned
   } = await control.planIteration({
     ...place,
@@ -118,12 +128,7 @@ async function iterate(step: Step & { steering: RunControl; rolloutId: string })
   }
   if (collected !== true) {
     if (step.unpublished) await publishing.publishPolicy({ run, policy })
-    await runChild(rollout, {
-      workflowId: step.rolloutId,
-      args: [{ ...place, policy, suite, ...planned, evaluation: false, paused: steering.paused }],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${stage} · iteration ${iteration} · ${planned.tasks} × ${planned.groupSize} · ${policy.version}`,
-    })
+    await collect(step, planned, refill)
   }
   const built = await artifacts.buildBatch({ ...place, kind: 'reinforce', policy, suite })
   setCurrentDetails(describe(stage, iteration, policy, built))
@@ -140,6 +145,31 @@ async function iterate(step: Step & { steering: RunControl; rolloutId: string })
   await publishing.publishPolicy({ run, policy: job.policy })
   if (job.hold !== undefined) await holdForAlarm(steering, { stage, iteration, why: job.hold })
   return { policy: job.policy, unpublished: false }
+}
+
+/** Plays the iteration's problems, then round by round a further one for each group without a spread, up to the recipe's bound. */
+async function collect(step: Collecting, planned: PlannedIteration, rounds: number): Promise<void> {
+  const { input, stage, iteration, policy, steering } = step
+  const { suite } = input
+  const place = { run: input.plan.run, stage, iteration }
+  const play = async (workflowId: string, plan: PlannedIteration, what: string): Promise<void> => {
+    step.onRollout(workflowId)
+    await runChild(rollout, {
+      workflowId,
+      args: [{ ...place, policy, suite, ...plan, evaluation: false, paused: steering.paused }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
+    })
+  }
+  const rolloutId = workflowIds.rollout(workflowIds.train(place.run), stage, iteration)
+  await play(rolloutId, planned, '')
+  for (let round = 1; round <= rounds; round++) {
+    const more = await artifacts.planRefill({ ...place, suite, round })
+    // Every group has a spread, or the pool has nothing left that the iteration has not played.
+    if (more.tasks === 0) break
+    await whilePaused(steering)
+    await play(workflowIds.refill(rolloutId, round), more, ` · refill ${round}`)
+  }
 }
 
 async function evaluateOnTheWay({ input, stage, iteration, policy, unpublished }: Step): Promise<boolean> {

@@ -132,6 +132,13 @@ export function scriptedPipeline({
       maxReplacements,
       maxOpenGroups,
     }),
+    planRefill: ({ stage, iteration, round }) => ({
+      plan: artifact(`runs/${plan.run}/${stage}/${iteration}/refill-${round}.json`),
+      tasks: 0,
+      groupSize,
+      maxReplacements,
+      maxOpenGroups,
+    }),
     readPlanPage: ({ from, count }) =>
       Array.from(
         { length: Math.min(count, tasks - from) },

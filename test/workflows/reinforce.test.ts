@@ -84,6 +84,81 @@ test('an iteration whose groups are all equal trains nothing and keeps the polic
   assert.deepEqual(jobsOf(driver), [{ iteration: 2, policy: policyRef(0).version }])
 })
 
+/** Rounds of refilling that find so many groups without a spread, one after another; later ones find none. */
+function refilling(rounds: number, found: readonly number[]): ActivityTable<AllActivities> {
+  const script = scriptedPipeline({ tasks: 2, groupSize: 1, steps: 1 })
+  return {
+    planIteration: async (input, call) => {
+      const planned = await script.planIteration?.(input, call)
+      assert.ok(planned !== undefined && 'plan' in planned)
+      return input.kind === 'reinforce' ? { ...planned, refill: rounds } : planned
+    },
+    planRefill: async (input, call) => {
+      const planned = await script.planRefill?.(input, call)
+      assert.ok(planned !== undefined && 'plan' in planned)
+      return { ...planned, tasks: found[input.round - 1] ?? 0 }
+    },
+    readPlanPage: ({ plan, from, count }) => {
+      const round = Number(/refill-(\d+)/.exec(plan.key)?.[1] ?? 0)
+      const size = round === 0 ? 2 : (found[round - 1] ?? 0)
+      return Array.from({ length: Math.min(count, size - from) }, (_, place) => `round-${round}-${from + place}`)
+    },
+  }
+}
+
+test('groups without a spread are refilled round by round until all have one, and the batch is built once, of all', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 1, overrides: refilling(5, [2, 1]) })
+  await stage.result()
+
+  const ordered = ['planIteration', 'planRefill', 'openSandbox', 'buildBatch', 'runTrainingJob']
+  const calls = driver.calls.map(({ type }) => type).filter((type) => ordered.includes(type))
+  assert.deepEqual(
+    calls.filter((type, place) => type !== calls[place - 1]),
+    [
+      'planIteration',
+      'openSandbox',
+      'planRefill',
+      'openSandbox',
+      'planRefill',
+      'openSandbox',
+      'planRefill',
+      'buildBatch',
+      'runTrainingJob',
+    ],
+  )
+  assert.deepEqual(
+    driver.runs.filter(({ type }) => type === 'rollout').map(({ workflowId }) => workflowId.replace(/.*dapo-1/, '')),
+    ['/0001', '/0001/refill/1', '/0001/refill/2'],
+  )
+  const tasks = driver.callsOf('openSandbox').map(({ input }) => (input as { taskId: string }).taskId)
+  assert.deepEqual([tasks.length, new Set(tasks).size], [5, 5])
+})
+
+test('no group ever has a spread: the rounds end at the bound of the recipe, and the iteration goes on', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 2, overrides: refilling(3, [1, 1, 1, 1, 1]) })
+  assert.equal((await stage.result<TrainingStageResult>()).iterations, 2)
+  assert.equal(driver.callsOf('planRefill').length, 2 * 3)
+  assert.equal(driver.callsOf('buildBatch').length, 2)
+})
+
+test('a recipe without refill plans none', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 2 })
+  await stage.result()
+  assert.equal(driver.callsOf('planRefill').length, 0)
+})
+
+test('a pause holds the next round of refilling, and a resume lets it go on', async () => {
+  const { driver, stage } = await playStage({ maxIterations: 1, overrides: refilling(2, [1, 1]) })
+  await driver.runUntil(() => driver.callsOf('planRefill').length === 1)
+  stage.signal('control', { paused: true, stopAfterIteration: null })
+  await driver.advance(3_600_000)
+  assert.equal(driver.callsOf('planRefill').length, 1)
+  assert.equal(driver.callsOf('openSandbox').length, 2)
+  stage.signal('control', { paused: false, stopAfterIteration: null })
+  await stage.result()
+  assert.equal(driver.callsOf('openSandbox').length, 4)
+})
+
 test('evaluations on the way happen every n iterations with the policy just published', async () => {
   const { driver, stage } = await playStage({ maxIterations: 5, evaluateEvery: 2 })
   await stage.result()

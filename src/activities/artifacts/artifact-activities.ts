@@ -5,6 +5,7 @@ import type { RecipeReader } from '../stored-recipe.ts'
 import { closeGrading } from '../grading/close-grading.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { buildBatch } from './build-batch.ts'
+import { planRefill } from './plan-refill.ts'
 import { summarizeEvaluation } from './summarize-evaluation.ts'
 import { writeGateReport } from './write-gate-report.ts'
 import { writeReport } from './write-report.ts'
@@ -20,6 +21,7 @@ export interface ArtifactDependencies {
 export function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
   const { store, recipes, tasks } = deps
   return {
+    planRefill: activity(async (input) => planRefill({ store, recipe: await recipes(input.run) }, input)),
     buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
     summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
     closeGrading: activity((input) => closeGrading(deps, input)),

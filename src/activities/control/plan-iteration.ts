@@ -29,12 +29,10 @@ export async function planIteration(
   input: PlanIterationInput,
 ): Promise<PlannedIteration> {
   const { store, recipe } = deps
-  const gated = await readOrThrow<GatedSuite>(store, gateKeys.gated(input.run, input.suite))
   const { groupSize, count } = shape(recipe, input)
   const { run, stage, iteration, suite } = input
-  const admitted = await withoutOverlap(store, input, gated.admitted)
-  const pool =
-    input.kind === 'reinforce' ? await stagePool(store, { run, stage: stageOf(recipe, input), admitted }) : admitted
+  const admitted = await admittedTasks(store, input)
+  const pool = input.kind === 'reinforce' ? await reinforcePool({ store, recipe }, input) : admitted
   const taskIds =
     input.kind === 'evaluate'
       ? evaluatedTasks(recipe, stage, admitted)
@@ -48,15 +46,40 @@ export async function planIteration(
         })
   const plan: IterationPlan = { schema: 'longhaul.plan/1', run, stage, iteration, suite, groupSize, taskIds }
   const ref = await store.putRecord(runKeys.plan(run, stage, iteration), plan)
+  const refill = input.kind === 'reinforce' ? (recipe.reinforce?.filter.refill ?? false) : false
   return {
     ...(await alreadyDone(store, input)),
     plan: ref,
     tasks: taskIds.length,
-    groupSize,
-    maxReplacements: recipe.rollout.maxReplacements,
-    // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
-    maxOpenGroups: Math.ceil(recipe.rollout.maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0),
+    ...sizesOf(recipe, input),
+    ...(refill === false ? {} : { refill }),
   }
+}
+
+/** How large groups are and how many are played side by side. */
+export function sizesOf(
+  recipe: Recipe,
+  input: PlanIterationInput,
+): Pick<PlannedIteration, 'groupSize' | 'maxReplacements' | 'maxOpenGroups'> {
+  const { groupSize } = shape(recipe, input)
+  const { maxReplacements, maxOpenEpisodes } = recipe.rollout
+  // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
+  return { groupSize, maxReplacements, maxOpenGroups: Math.ceil(maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0) }
+}
+
+/** What a reinforce stage draws its problems from. */
+export async function reinforcePool(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  place: Omit<PlanIterationInput, 'kind'>,
+): Promise<readonly string[]> {
+  const input = { ...place, kind: 'reinforce' as const }
+  const admitted = await admittedTasks(store, input)
+  return stagePool(store, { run: input.run, stage: stageOf(recipe, input), admitted })
+}
+
+async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): Promise<readonly string[]> {
+  const { admitted } = await readOrThrow<GatedSuite>(store, gateKeys.gated(input.run, input.suite))
+  return withoutOverlap(store, input, admitted)
 }
 
 /** What the run evaluates too is never trained on. Runs of earlier versions have no such record. */

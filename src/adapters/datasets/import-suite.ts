@@ -1,5 +1,5 @@
-import type { ImportedSuite, ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
-import { applyFilters, type Evidence } from '../../domain/suite-filters.ts'
+import type { FilterClass, ImportedSuite, ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
+import { applyFilters, classifyTasks, type Evidence } from '../../domain/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
 import { canonicalHash } from './canonical-hash.ts'
 import { type AcceptedRow, checkRows } from './check-rows.ts'
@@ -18,7 +18,9 @@ export interface ImportInput {
  * caller decides whether a suite without them is wanted.
  * @throws LonghaulError for a source that cannot be read
  */
-export async function importSuite(input: ImportInput): Promise<{ suite: ImportedSuite; kept: AcceptedRow[] }> {
+export async function importSuite(
+  input: ImportInput,
+): Promise<{ suite: ImportedSuite; kept: AcceptedRow[]; classes: FilterClass[] }> {
   const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null })
   const { accepted, refused } = checkRows(read.rows)
   const { kept, counts } = applyFilters(accepted, input.filters ?? [], input.evidence)
@@ -35,7 +37,7 @@ export async function importSuite(input: ImportInput): Promise<{ suite: Imported
     refused,
     tasks,
   }
-  return { suite, kept }
+  return { suite, kept, classes: classifyTasks(accepted, input.filters ?? [], input.evidence) }
 }
 
 function identity(source: ImportSource, { files }: SourceRows): unknown {

@@ -38,6 +38,20 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
       ),
     )
   }
+  const pool = suiteSize(recipe.data.train)
+  if (
+    reinforce.filter.refill !== false &&
+    pool !== null &&
+    reinforce.stages.every(({ problemsPerIteration }) => problemsPerIteration >= pool)
+  ) {
+    problems.push(
+      problem(
+        at('filter', 'refill'),
+        `expected tasks beside the problems of an iteration, but each iteration plays all ${pool} of data.train`,
+        'lower problemsPerIteration, name more tasks, or set refill: false',
+      ),
+    )
+  }
   return [...problems, ...reinforce.stages.flatMap((_, index) => stageProblems(recipe, reinforce, index))]
 }
 

@@ -71,14 +71,14 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   // Readers of Parquet and hubs are loaded by this command alone.
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
-  const { suite, kept } = await importSuite({ source, filters, evidence, hubUrl })
+  const { suite, kept, classes } = await importSuite({ source, filters, evidence, hubUrl })
   const isWritten = suite.refused.length === 0 || options.skipRefused === true
   if (isWritten) {
     await writeSuite({ output: options.output, suite, rows: kept.map(({ row }) => row) })
   }
-  if (options.json === true) console.record({ written: isWritten ? options.output : null, ...suite })
+  if (options.json === true) console.record({ written: isWritten ? options.output : null, ...suite, classes })
   else {
-    const tables = importTables(suite).map(renderTable)
+    const tables = importTables(suite, classes).map(renderTable)
     console.out([...tables, sayImport(suite, isWritten ? options.output : null)].join('\n\n'))
   }
   if (!isWritten) exit(EXIT.usage)
