@@ -72,7 +72,7 @@ async function measure(setting: {
   const connection = await Connection.connect({ address: server.address })
   const client = new Client({ connection })
   const workers = await Promise.all(
-    [QUEUES.control, QUEUES.sandbox, HOST_QUEUE].map((taskQueue) =>
+    [QUEUES.control, QUEUES.sandbox, QUEUES.placement, HOST_QUEUE].map((taskQueue) =>
       Worker.create({
         connection: native,
         taskQueue,

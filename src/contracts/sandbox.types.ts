@@ -37,6 +37,8 @@ export interface OpenSandboxInput {
   /** Tool settings of the scaffold profile. */
   tools: ToolSettings
   limits: SandboxLimits
+  /** What the host must have free for the sandbox to be admitted; it may use up to its limits. @default admitted whatever is free */
+  request?: { cpus: number; memoryMiB: number }
   /** Hosts that programs inside reach through a proxy of the worker's, as `pypi.org`, `*.example.org:8443`. @default no network */
   allowedHosts?: readonly string[]
   /** Owner workflow id, for the reaper. */

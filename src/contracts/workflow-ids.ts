@@ -42,6 +42,8 @@ export function placeOfWorkflow(workflowId: string): WorkflowPlace {
 export const QUEUES = {
   control: 'control',
   sandbox: 'sandbox',
+  /** Sandboxes to be opened on any host that has a place. */
+  placement: 'placement',
   trainer: 'trainer',
   artifacts: 'artifacts',
   /** Pinned to one machine start: the kernel's boot id outlives the worker process, so a restarted worker finds its sandboxes. */

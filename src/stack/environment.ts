@@ -21,6 +21,7 @@ import { packageFile } from './package-root.ts'
  * | LONGHAUL_HUB_URL | another hub of data sets, of the public one's layout |
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |
+ * | LONGHAUL_SANDBOX_CPUS, LONGHAUL_SANDBOX_MEMORY_GIB | what sandboxes may ask for together (all the machine has) |
  * | LONGHAUL_LEASE_S | seconds that a sandbox lives without a sign of life (600) |
  *
  * | a process of the stack gets | meaning |

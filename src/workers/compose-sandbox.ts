@@ -8,10 +8,13 @@ import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { createImageVerifier } from '../activities/sandbox/verify-image.ts'
 import { createRecipeReader } from '../activities/stored-recipe.ts'
 import { createSuiteReader, createTaskReader } from '../activities/stored-tasks.ts'
+import { admitSandboxes } from '../activities/waits/admit-sandboxes.ts'
 import { watchImages, watchSandbox, watchVerifier } from '../activities/waits/watch-sandbox.ts'
+import { createAdmission } from '../adapters/docker/admission.ts'
 import { connectEngine } from '../adapters/docker/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/image-keeper.ts'
+import { listHeld } from '../adapters/docker/list-held.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox-host.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
@@ -27,20 +30,21 @@ import { namespaceIdOf } from './workflow-owners.ts'
 /** Containers that start or grade at once: on few cores more of them only wait for each other. */
 const MAX_STARTING = 4
 
-/** Two workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
+/** Three workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
 export async function composeSandbox(
   environment: WorkerEnvironment,
   connection: NativeConnection,
   between: Interposers,
 ): Promise<Composed> {
   const machine = await openMachine(environment, connection, between)
-  const { host, engine, keeper, hostId, namespaceId, shared } = machine
+  const { host, admission, engine, keeper, hostId, namespaceId, shared } = machine
   const { namespace, minFreeBytes } = environment
   const owned = { hostId, namespaceId, namespace, connection }
   const reaper = startHostReaper({ ...owned, engine, store: shared.store, keeper, minFreeBytes })
   return {
-    workers: [placementWorker(machine, environment), ownSandboxesWorker(machine, environment, between)],
+    workers: [...placementWorkers(machine, environment), ownSandboxesWorker(machine, environment, between)],
     async dispose() {
+      admission.dispose()
       host.dispose()
       keeper.dispose()
       await reaper.stop()
@@ -52,7 +56,7 @@ type Machine = Awaited<ReturnType<typeof openMachine>>
 
 /** The engine of this machine with what guards its images and sandboxes, and what both workers read. */
 async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
-  const { namespace, cacheDir, sandboxRuntime: runtime } = environment
+  const { namespace, cacheDir, sandboxRuntime: runtime, sandboxCpus, sandboxMemoryMiB } = environment
   const namespaceId = await requireNamespaceId(connection, namespace)
   const store = connectStore(environment, between)
   const engine = await connectEngine()
@@ -68,40 +72,55 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     runtime,
     log: (message, facts) => Runtime.instance().logger.info(message, facts),
   })
+  const admission = createAdmission({
+    capacity: { cpus: sandboxCpus ?? engine.cpus, memoryMiB: sandboxMemoryMiB ?? engine.memoryMiB },
+    list: () => listHeld({ engine, namespaceId }),
+  })
   const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
   const shared = {
     store,
-    sandbox: watchSandbox({ host: between.sandbox(host), engine: watched }),
+    sandbox: admitSandboxes({
+      host: watchSandbox({ host: between.sandbox(host), engine: watched }),
+      admission,
+      engine: watched,
+    }),
     recipes: createRecipeReader(store),
     tasks: createTaskReader(store),
   }
-  return { engine, watched, keeper, host, hostId, hostQueue, namespaceId, shared }
+  return { engine, watched, keeper, host, admission, hostId, hostQueue, namespaceId, shared }
 }
 
-function placementWorker({ engine, watched, keeper, hostId, shared }: Machine, environment: WorkerEnvironment) {
+/** Sandboxes that wait here for a place on this host; the others wait in the queue, for whichever host has one first. */
+const MAX_WAITING = 8
+
+/**
+ * Placements have a queue of their own: on a host that is full they wait, and nothing that a waiting sandbox depends on may stand
+ * behind them.
+ */
+function placementWorkers({ engine, watched, keeper, hostId, shared }: Machine, environment: WorkerEnvironment) {
   const { store } = shared
   const { cacheDir, leaseMs } = environment
   const ensureImage = watchImages({
     engine: watched,
     ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
   })
-  return {
-    taskQueue: QUEUES.sandbox,
-    // Waiting for a place on the host costs a slot and nothing else.
-    maxConcurrentActivityTaskExecutions: 24,
-    activities: createSandboxActivities({
-      ...shared,
-      hostId,
-      leaseMs,
-      suites: createSuiteReader(store),
-      plans: createPlanReader(store),
-      ensureImage,
-      verifyImage: watchVerifier({
-        engine: watched,
-        verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
-      }),
+  const activities = createSandboxActivities({
+    ...shared,
+    hostId,
+    leaseMs,
+    suites: createSuiteReader(store),
+    plans: createPlanReader(store),
+    ensureImage,
+    verifyImage: watchVerifier({
+      engine: watched,
+      verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
     }),
-  }
+  })
+  return [
+    { taskQueue: QUEUES.placement, maxConcurrentActivityTaskExecutions: MAX_WAITING, activities },
+    // Waiting for a place among the graders costs a slot and nothing else. Placements of before they had a queue arrive here.
+    { taskQueue: QUEUES.sandbox, maxConcurrentActivityTaskExecutions: 24, activities },
+  ]
 }
 
 /** The worker of the sandboxes that this machine holds. */

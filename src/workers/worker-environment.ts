@@ -27,6 +27,10 @@ export interface WorkerEnvironment {
   sandboxRuntime: string | null
   /** LONGHAUL_MIN_FREE_GIB: below this much free disk at the engine, task images that were not needed for longest go. @default 10 */
   minFreeBytes: number
+  /** LONGHAUL_SANDBOX_CPUS: what sandboxes of this host may ask for together; unset: all its processors */
+  sandboxCpus: number | null
+  /** LONGHAUL_SANDBOX_MEMORY_GIB: the same of memory; unset: all of it */
+  sandboxMemoryMiB: number | null
   /** LONGHAUL_HUB_URL: another hub of data sets of the same layout; unset: the public one */
   hubUrl: string | null
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
@@ -56,6 +60,8 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
     leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
     sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
+    sandboxCpus: share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1),
+    sandboxMemoryMiB: share('LONGHAUL_SANDBOX_MEMORY_GIB', env['LONGHAUL_SANDBOX_MEMORY_GIB'], 1024),
     hubUrl: env['LONGHAUL_HUB_URL'] ?? null,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
   }
@@ -77,5 +83,16 @@ function freeGib(text = '10'): number {
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`,
+  })
+}
+
+/** Null where nothing is said. */
+function share(name: string, text: string | undefined, unit: number): number | null {
+  if (text === undefined || text === '') return null
+  const value = Number(text)
+  if (Number.isFinite(value) && value > 0) return value * unit
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected ${name} to be a number > 0, got ${JSON.stringify(text)}`,
   })
 }

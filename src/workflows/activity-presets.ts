@@ -32,10 +32,13 @@ export const SLOW_CONTROL = {
   retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
-/** Placement: any host. Ten minutes: an image may have to be built or pulled, and a place on the host to become free. */
+/**
+ * Placement: any host. A sandbox waits for a place as long as others have all of them, which may be as long as their episodes last:
+ * whatever else an opening does has deadlines of its own, and a worker that dies is noticed by its heartbeat.
+ */
 export const PLACEMENT = {
-  taskQueue: QUEUES.sandbox,
-  startToCloseTimeout: '10m',
+  taskQueue: QUEUES.placement,
+  startToCloseTimeout: SHARED_QUEUE_WAIT,
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

@@ -17,7 +17,7 @@ import { HOST_QUEUE, PLAN, scriptedPipeline } from './scripted-pipeline.ts'
 import { buildWorkflowBundle } from './workflow-bundle.ts'
 import type { AllActivities } from './workflow-driver.ts'
 
-const QUEUE_NAMES = [QUEUES.control, QUEUES.sandbox, QUEUES.trainer, QUEUES.artifacts, HOST_QUEUE]
+const QUEUE_NAMES = [QUEUES.control, QUEUES.sandbox, QUEUES.placement, QUEUES.trainer, QUEUES.artifacts, HOST_QUEUE]
 
 async function main(): Promise<void> {
   const { values } = parseArgs({

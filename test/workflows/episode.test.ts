@@ -20,7 +20,7 @@ test('an episode that submits is captured on its host, graded anywhere and close
   assert.deepEqual(
     driver.calls.map(({ type, taskQueue }) => [type, taskQueue]),
     [
-      ['openSandbox', 'sandbox'],
+      ['openSandbox', 'placement'],
       ['advanceEpisode', HOST_QUEUE],
       ['advanceEpisode', HOST_QUEUE],
       ['captureSubmission', HOST_QUEUE],
@@ -33,6 +33,18 @@ test('an episode that submits is captured on its host, graded anywhere and close
     [1, 2],
   )
   assert.equal(episode.describe().searchAttributes.Turns, 16)
+})
+
+test('hosts are full for half a day: the sandbox waits for its place in one attempt, and the episode is played', async () => {
+  const { driver, episode } = await playEpisode({
+    openSandbox: (input) => takes(12 * 3_600_000, sandboxHandle(input)),
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.equal(result.disposition, 'submitted')
+  assert.deepEqual(
+    driver.callsOf('openSandbox').map(({ attempt }) => attempt),
+    [1],
+  )
 })
 
 test('an episode that ends at a limit is graded without a captured patch', async () => {

@@ -56,6 +56,7 @@ export async function openSandbox(
       scrubHistory: task.synthetic === null,
       tools: scaffoldProfile(spec.scaffold).tools,
       limits: sandboxLimits(deps.recipe),
+      request: { cpus: sandbox.request.cpu, memoryMiB: sandbox.request.memGiB * 1024 },
       ...(sandbox.network === 'proxy' ? { allowedHosts: sandbox.allow } : {}),
       owner: input.owner,
       ownerRun,

@@ -3,7 +3,7 @@ import type Docker from 'dockerode'
 import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
 import { mayLimitDisk } from './disk-limit.ts'
 import type { Engine } from './engine.ts'
-import { LABELS, PROJECT } from './labels.ts'
+import { LABELS, PROJECT, showRequest } from './labels.ts'
 
 export interface ContainerSpecInput {
   engine: Engine
@@ -35,6 +35,8 @@ export interface ContainerLabels {
   namespaceId: string
   host: string
   imageDigest: string
+  /** What the sandbox asks its host for; absent for containers that wait for no place. */
+  request?: { cpus: number; memoryMiB: number } | undefined
 }
 
 /** What package managers and the end-of-episode sweep need; proved by the tests, everything else is dropped. */
@@ -121,5 +123,6 @@ function labelsOf(labels: ContainerLabels): Record<string, string> {
     ...(labels.namespaceId === '' ? {} : { [LABELS.namespaceId]: labels.namespaceId }),
     [LABELS.host]: labels.host,
     [LABELS.image]: labels.imageDigest,
+    ...(labels.request === undefined ? {} : { [LABELS.request]: showRequest(labels.request) }),
   }
 }

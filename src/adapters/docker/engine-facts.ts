@@ -15,6 +15,7 @@ export interface EngineFacts {
 export interface EngineInfo {
   InitBinary?: string
   NCPU?: number
+  MemTotal?: number
   SecurityOptions?: string[] | null
   CgroupVersion?: string
   MemoryLimit?: boolean

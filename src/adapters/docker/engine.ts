@@ -27,6 +27,8 @@ export interface Engine {
   /** Whether the engine brings its own init helper; without it a container's main process must reap by itself. */
   hasInit: boolean
   cpus: number
+  /** Of the machine that containers run on. */
+  memoryMiB: number
   facts: EngineFacts
   /** Profile of system calls that containers bring along; null where the engine's own is as good. */
   seccompProfile: string | null
@@ -55,6 +57,8 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
       apiVersion,
       hasInit,
       cpus: info.NCPU ?? 1,
+      // An engine that does not say keeps no sandbox out by its memory.
+      memoryMiB: info.MemTotal === undefined ? Number.POSITIVE_INFINITY : info.MemTotal / 1024 ** 2,
       facts,
       seccompProfile,
     }

@@ -19,6 +19,8 @@ export const LABELS = {
    *  engine, and a workflow that one server does not know may be alive on the other. */
   namespaceId: 'longhaul.namespace-id',
   image: 'longhaul.image-digest',
+  /** What the sandbox asks its host for, as `0.5/2048`: processors and MiB. */
+  request: 'longhaul.request',
   /** Processors that the container is pinned to. */
   cpus: 'longhaul.cpus',
 } as const
@@ -38,6 +40,8 @@ export interface LabelFacts {
   ownerRun: string
   namespaceId: string
   host: string
+  /** Null where the label is absent or unreadable: the container holds no place. */
+  request: { cpus: number; memoryMiB: number } | null
   ageMs: number
   leaseMs: number
   maxLifeMs: number
@@ -58,8 +62,18 @@ export function readLabels(labels: Record<string, string>, now: number): LabelFa
     ownerRun: text(LABELS.ownerRun),
     namespaceId: text(LABELS.namespaceId),
     host: text(LABELS.host),
+    request: readRequest(text(LABELS.request)),
     ageMs: now - (number(LABELS.created) ?? now),
     leaseMs: number(LABELS.leaseMs) ?? Number.POSITIVE_INFINITY,
     maxLifeMs: number(LABELS.maxLifeMs) ?? Number.POSITIVE_INFINITY,
   }
+}
+
+export function showRequest({ cpus, memoryMiB }: { cpus: number; memoryMiB: number }): string {
+  return `${cpus}/${memoryMiB}`
+}
+
+function readRequest(text: string): LabelFacts['request'] {
+  const [, cpus, memoryMiB] = /^(\d+(?:\.\d+)?)\/(\d+(?:\.\d+)?)$/.exec(text) ?? []
+  return cpus === undefined || memoryMiB === undefined ? null : { cpus: Number(cpus), memoryMiB: Number(memoryMiB) }
 }

@@ -48,6 +48,7 @@ export async function openSandbox(
         namespaceId: context.namespaceId,
         host: context.hostId,
         imageDigest: digest,
+        request: input.request,
       },
     })
     const cpus = Math.min(input.limits.cpus, context.engine.cpus)

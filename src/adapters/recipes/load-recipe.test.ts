@@ -35,6 +35,7 @@ test('every recipe of the package resolves, is named by its file and points edit
   assert.deepEqual(files.toSorted(), [
     'chat-endpoint.yaml',
     'demo.yaml',
+    'mini-two-stage.yaml',
     'mini.yaml',
     'nightly.yaml',
     'paper-72b.yaml',
@@ -263,6 +264,11 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['a turn longer than the context', { scaffold: { limits: { maxTokensPerTurn: 640 } } }, 'rft.context'],
   ['a network that leads nowhere', { sandbox: { network: 'proxy' } }, 'sandbox.allow'],
   ['hosts that are allowed but not reached', { sandbox: { allow: ['pypi.org'] } }, 'sandbox.network'],
+  [
+    'a refill that has nothing to draw from',
+    { data: { train: { count: 10 } }, rft: { tasks: 10 }, reinforce: { filter: { refill: 2 } } },
+    'reinforce.filter.refill',
+  ],
   ['limits of a stage that is never trained', limitsOf('dapo-2', 640), 'evaluate.limits.dapo-2'],
   ['limits that leave no room for a turn', limitsOf('dapo-1', 56), 'evaluate.limits.dapo-1.context'],
   ['a container that asks for more than it may use', { sandbox: { request: { cpu: 2 } } }, 'sandbox.request.cpu'],

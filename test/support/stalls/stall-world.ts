@@ -168,7 +168,7 @@ async function scriptedWorkers({
       : [
           Worker.create({
             ...common,
-            taskQueue: 'sandbox',
+            taskQueue: 'placement',
             activities: {
               openSandbox: async (input: EpisodeInput & { placement: number }) => sandboxHandle(input, placeOn),
             },
