@@ -103,6 +103,9 @@ test('a round that is asked for again draws the same, whatever was played since'
   assert.equal(first.length, 4)
   await play(outcomesOf(first, [spread]))
   assert.deepEqual(await refillRound(1), first)
+  // An episode that a closed run left behind is played again under a new index, and now its group has a spread.
+  await play({ [taskIds[0] ?? '']: [...flat, 1] })
+  assert.deepEqual(await refillRound(1), first)
 })
 
 test('the pool has less left than is wanted, and then nothing: the rounds end', async () => {
