@@ -3,7 +3,7 @@ import type { FailureCode } from './failure-codes.ts'
 
 /** Whom somebody waits for. */
 export interface Dependency {
-  kind: 'policy-server' | 'engine' | 'trainer' | 'artifact-store' | 'worker' | 'workflow' | 'person'
+  kind: 'policy-server' | 'engine' | 'host' | 'trainer' | 'artifact-store' | 'worker' | 'workflow' | 'person'
   /** Address, queue, directory or id: enough to go and look. */
   name: string
 }

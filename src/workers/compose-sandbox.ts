@@ -82,7 +82,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     sandbox: admitSandboxes({
       host: watchSandbox({ host: between.sandbox(host), engine: watched }),
       admission,
-      engine: watched,
+      hostId,
     }),
     recipes: createRecipeReader(store),
     tasks: createTaskReader(store),

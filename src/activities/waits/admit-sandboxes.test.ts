@@ -28,7 +28,7 @@ test('a host is full: the wait is named with what is asked for and what there is
   const host = admitSandboxes({
     host: makeHost(opened),
     admission: createAdmission({ capacity: { cpus: 1, memoryMiB: 4096 }, list: () => Promise.resolve([]) }),
-    engine: { name: 'unix:///docker.sock on host-1' },
+    hostId: 'host-1',
   })
   await host.open(inputOf('a', half), signal)
   const second = await host.open(inputOf('b', half), signal)
@@ -41,7 +41,7 @@ test('a host is full: the wait is named with what is asked for and what there is
     wait?.doing,
     'waiting for a place for 0.5 CPU and 2 GiB: 2 sandboxes hold what this host has, 1 CPU and 4 GiB',
   )
-  assert.deepEqual([wait?.on, wait?.expectedUntilMs], [{ kind: 'engine', name: 'unix:///docker.sock on host-1' }, null])
+  assert.deepEqual([wait?.on, wait?.expectedUntilMs], [{ kind: 'host', name: 'host-1' }, null])
   assert.deepEqual(opened, ['a', 'b'])
 
   await host.close(second)
@@ -53,7 +53,7 @@ test('a host is full: the wait is named with what is asked for and what there is
 test('a sandbox that asks for nothing is opened whatever is free', async () => {
   const opened: string[] = []
   const admission = createAdmission({ capacity: half, list: () => Promise.resolve([]) })
-  const host = admitSandboxes({ host: makeHost(opened), admission, engine: { name: 'x' } })
+  const host = admitSandboxes({ host: makeHost(opened), admission, hostId: 'x' })
   await host.open(inputOf('a', half), signal)
   await host.open(inputOf('old'), signal)
   assert.deepEqual(opened, ['a', 'old'])

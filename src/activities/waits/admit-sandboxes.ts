@@ -7,11 +7,11 @@ import { waitingFor } from './wait-board.ts'
 export function admitSandboxes({
   host,
   admission,
-  engine,
+  hostId,
 }: {
   host: SandboxHost
   admission: Admission
-  engine: { name: string }
+  hostId: string
 }): SandboxHost {
   return {
     ...host,
@@ -24,7 +24,7 @@ export function admitSandboxes({
         signal,
         open: () => host.open(input, signal),
         whileWaiting: (wait, why) =>
-          waitingFor({ doing: `waiting for ${why}`, on: { kind: 'engine', name: engine.name } }, wait),
+          waitingFor({ doing: `waiting for ${why}`, on: { kind: 'host', name: hostId } }, wait),
       })
     },
     async close(sandbox) {

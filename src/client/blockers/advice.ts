@@ -1,4 +1,5 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
+import { QUEUES } from '../../contracts/workflow-ids.ts'
 
 /** Failures whose remedy is not that of their dependency. */
 const BY_CODE: Readonly<Record<string, string>> = {
@@ -26,6 +27,8 @@ function byDependency({ kind, name }: Dependency): string {
       return `see whether ${name} answers (curl ${name.replace(/\/$/, '')}/v1/models) and restart it; the run goes on by itself`
     case 'engine':
       return 'see whether the engine answers (docker version on that host) and restart it; episodes go on by themselves'
+    case 'host':
+      return 'nothing: it goes on when another sandbox ends. More hosts, a smaller sandbox.request or a smaller rollout.maxOpenEpisodes end such waits'
     case 'trainer':
       return 'look at stdout.log and progress.jsonl of the job; past trainer.stallS it is stopped and resumed from its last step'
     case 'artifact-store':
@@ -42,6 +45,6 @@ function byDependency({ kind, name }: Dependency): string {
 /** Of a queue, `longhaul worker --role …`; the queue of one host is served by the sandbox role there. */
 function workerCommand(queue: string): string {
   const [role, host] = queue.split('.')
-  if (host === undefined) return `longhaul worker --role ${role}`
+  if (host === undefined) return `longhaul worker --role ${role === QUEUES.placement ? 'sandbox' : role}`
   return `longhaul worker --role sandbox on ${host}; after two minutes without it the episode is placed on another host`
 }

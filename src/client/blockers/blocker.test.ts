@@ -37,6 +37,12 @@ test('the queue of a role and that of a host are waited for: each says which wor
   const toDo = (queue: string) => groupFindings([finding({ on: { kind: 'worker', name: queue } })])[0]?.toDo
   assert.match(toDo('trainer') ?? '', /longhaul worker --role trainer/)
   assert.match(toDo('sandbox.host-1.abc') ?? '', /--role sandbox on host-1/)
+  assert.match(toDo('placement') ?? '', /longhaul worker --role sandbox$/)
+})
+
+test('sandboxes wait for a place on a full host: the engine is not suspected', () => {
+  const [full] = groupFindings([finding({ on: { kind: 'host', name: 'host-1' } })])
+  assert.match(full?.toDo ?? '', /another sandbox ends.*sandbox\.request/)
 })
 
 test('a server is held by another run: the advice is about the run, not about the server', () => {
