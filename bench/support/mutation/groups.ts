@@ -1,0 +1,38 @@
+/** What is mutated together. Code that is instrumented is ten times slower, so the kernels that millions of calls reach go apart. */
+export interface MutationGroup {
+  folder: MutatedFolder
+  /** Files below the root. */
+  files: string[]
+}
+
+/**
+ * The unit tests that mutants are shown to. Simulations of a thousand evaluations are left out: one run of them takes as long as
+ * hundreds of mutants.
+ */
+export const TEST_FILES = 'src/{domain,scaffold,grading}/**/!(*-simulation).test.ts'
+
+export const MUTATED_FOLDERS = ['src/domain', 'src/scaffold', 'src/grading'] as const
+export type MutatedFolder = (typeof MUTATED_FOLDERS)[number]
+
+/** Data that a program wrote from the harness's own package, whose hash it names: a mutant of it is another package. */
+const GENERATED = new Set(['src/grading/profiles/swebench-4.1-commands.ts'])
+
+const KERNELS = [
+  ['bootstrap', 'random', 'moments'],
+  ['special-functions', 'proportions', 'mcnemar'],
+  ['score-interval', 'statistics', 'hash-order'],
+].map((names) => names.map((name) => `src/domain/${name}.ts`))
+
+/** @param files every source file of the folders, tests left out */
+export function groupFiles(files: readonly string[]): MutationGroup[] {
+  const wanted = files.filter((file) => !GENERATED.has(file))
+  const kernels = new Set(KERNELS.flat())
+  return MUTATED_FOLDERS.flatMap((folder) => {
+    const inFolder = wanted.filter((file) => file.startsWith(`${folder}/`))
+    const parts = [
+      inFolder.filter((file) => !kernels.has(file)),
+      ...KERNELS.map((kernel) => inFolder.filter((file) => kernel.includes(file))),
+    ]
+    return parts.filter((part) => part.length > 0).map((part) => ({ folder, files: part }))
+  })
+}

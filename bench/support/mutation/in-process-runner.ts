@@ -1,0 +1,177 @@
+/**
+ * A test runner for StrykerJS that stays in its process: a mutant costs the tests that reach it and nothing else. A process for
+ * each test file, as the runner for TAP has it, costs a hundred times as much (docs/decisions/2026-11-22-mutants-run-in-one-process.md).
+ *
+ * A mutant that acts when its module loads needs modules of its own: the test files that load it are loaded again for it.
+ */
+import { globSync } from 'node:fs'
+import { join } from 'node:path'
+import { INSTRUMENTER_CONSTANTS, type InstrumenterContext } from '@stryker-mutator/api/core'
+import { declareClassPlugin, PluginKind } from '@stryker-mutator/api/plugin'
+import {
+  determineHitLimitReached,
+  type DryRunResult,
+  DryRunStatus,
+  type MutantRunOptions,
+  type MutantRunResult,
+  MutantRunStatus,
+  type TestResult,
+  type TestRunner,
+  TestStatus,
+} from '@stryker-mutator/api/test-runner'
+import { TEST_FILES } from './groups.ts'
+import { createModuleGenerations } from './module-generations.ts'
+
+interface LoadedTest {
+  id: string
+  file: string
+  name: string
+  run: () => unknown
+  /** Of its last run. */
+  tookMs: number
+}
+
+/** Stryker's code in the mutated modules keeps this very object. */
+const context: InstrumenterContext = {}
+Object.assign(globalThis, { [INSTRUMENTER_CONSTANTS.NAMESPACE]: context })
+
+class InProcessRunner implements TestRunner {
+  /** The folder of Stryker's copy. */
+  readonly #root = process.cwd()
+  readonly #modules = createModuleGenerations(this.#root)
+  #generation = 0
+  /** Loaded while no mutant was active. */
+  #clean: LoadedTest[] | null = null
+
+  capabilities(): { reloadEnvironment: boolean } {
+    return { reloadEnvironment: true }
+  }
+
+  async dryRun(): Promise<DryRunResult> {
+    const tests: TestResult[] = []
+    try {
+      for (const test of await this.#loadClean()) {
+        context.currentTestId = test.id
+        tests.push(await runTest(test))
+      }
+    } catch (error) {
+      return { status: DryRunStatus.Error, errorMessage: messageOf(error) }
+    } finally {
+      delete context.currentTestId
+    }
+    const { mutantCoverage } = context
+    return { status: DryRunStatus.Complete, tests, ...(mutantCoverage === undefined ? {} : { mutantCoverage }) }
+  }
+
+  async mutantRun(options: MutantRunOptions): Promise<MutantRunResult> {
+    const clean = await this.#loadClean()
+    try {
+      if (options.mutantActivation === 'static') return await this.#runStatic(options, clean)
+      const found = await runMutant(this.#nearest(clean, options), options)
+      if (found.status === MutantRunStatus.Survived) return found
+      // A test that fails without the mutant too fails by what an earlier mutant left behind: then it says nothing.
+      delete context.activeMutant
+      const killer = clean.find(({ id }) => found.status === MutantRunStatus.Killed && found.killedBy.includes(id))
+      if (killer === undefined || (await runTest(killer)).status === TestStatus.Success) return found
+      this.#clean = null
+      return await runMutant(this.#nearest(await this.#loadClean(), options), options)
+    } finally {
+      delete context.activeMutant
+      delete context.hitCount
+      delete context.hitLimit
+    }
+  }
+
+  async #loadClean(): Promise<LoadedTest[]> {
+    if (this.#clean !== null) return this.#clean
+    this.#generation += 1
+    const loaded: LoadedTest[] = []
+    for (const file of globSync(TEST_FILES, { cwd: this.#root }).toSorted()) loaded.push(...(await this.#load(file)))
+    this.#clean = loaded
+    return loaded
+  }
+
+  async #load(file: string): Promise<LoadedTest[]> {
+    const tests = await this.#modules.load(join(this.#root, file), this.#generation)
+    return tests.map(({ name, run }, index) => ({ id: `${file}#${index}: ${name}`, file, name, run, tookMs: 0 }))
+  }
+
+  /** The tests that reach the mutant, those of its own module first and the quick ones before the slow ones. */
+  #nearest(tests: readonly LoadedTest[], { testFilter, sandboxFileName }: MutantRunOptions): LoadedTest[] {
+    const wanted = testFilter === undefined ? null : new Set(testFilter)
+    const distance = (test: LoadedTest): number => this.#modules.distance(join(this.#root, test.file), sandboxFileName)
+    return tests
+      .filter(({ id }) => wanted?.has(id) ?? true)
+      .map((test) => ({ test, order: distance(test) }))
+      .sort((a, b) => a.order - b.order || a.test.tookMs - b.test.tookMs)
+      .map(({ test }) => test)
+  }
+
+  /** Every test file that loads the module may see the mutant: coverage cannot tell which of their tests do. */
+  async #runStatic(options: MutantRunOptions, clean: readonly LoadedTest[]): Promise<MutantRunResult> {
+    this.#generation += 1
+    activate(options)
+    const { testFilter: _reached, ...anywhere } = options
+    const files = new Set(this.#nearest(clean, anywhere).map(({ file }) => file))
+    let nrOfTests = 0
+    for (const file of files) {
+      if (this.#modules.distance(join(this.#root, file), options.sandboxFileName) === Infinity) continue
+      let tests: LoadedTest[]
+      try {
+        tests = await this.#load(file)
+      } catch (error) {
+        // A file that does not load fails, as it does under `node --test`.
+        const killedBy = clean.filter((test) => test.file === file).map(({ id }) => id)
+        return { status: MutantRunStatus.Killed, killedBy, failureMessage: messageOf(error), nrOfTests }
+      }
+      const result = await runMutant(tests, options)
+      if (result.status !== MutantRunStatus.Survived) return result
+      nrOfTests += result.nrOfTests
+    }
+    return { status: MutantRunStatus.Survived, nrOfTests }
+  }
+}
+
+function activate({ activeMutant, hitLimit }: MutantRunOptions): void {
+  context.activeMutant = activeMutant.id
+  if (hitLimit === undefined) return
+  context.hitCount = 0
+  context.hitLimit = hitLimit
+}
+
+/** Until the first test that fails. */
+async function runMutant(tests: readonly LoadedTest[], options: MutantRunOptions): Promise<MutantRunResult> {
+  activate(options)
+  let nrOfTests = 0
+  for (const test of tests) {
+    const result = await runTest(test)
+    nrOfTests += 1
+    const tooMany = determineHitLimitReached(context.hitCount, options.hitLimit)
+    if (tooMany !== undefined) return { status: MutantRunStatus.Timeout, reason: tooMany.reason ?? 'too many rounds' }
+    if (result.status === TestStatus.Failed) {
+      const { failureMessage } = result
+      return { status: MutantRunStatus.Killed, killedBy: [test.id], failureMessage, nrOfTests }
+    }
+  }
+  return { status: MutantRunStatus.Survived, nrOfTests }
+}
+
+async function runTest(test: LoadedTest): Promise<TestResult> {
+  const started = performance.now()
+  const about = (): { id: string; name: string; fileName: string; timeSpentMs: number } => {
+    test.tookMs = performance.now() - started
+    return { id: test.id, name: test.name, fileName: test.file, timeSpentMs: test.tookMs }
+  }
+  try {
+    await test.run()
+    return { ...about(), status: TestStatus.Success }
+  } catch (error) {
+    return { ...about(), status: TestStatus.Failed, failureMessage: messageOf(error) }
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+export const strykerPlugins = [declareClassPlugin(PluginKind.TestRunner, 'in-process', InProcessRunner)]

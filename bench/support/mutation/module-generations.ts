@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import { registerHooks, stripTypeScriptTypes } from 'node:module'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { type CollectedTest, takeCollected } from './test-collector.ts'
+
+/** Loads test files again and again, each time with modules of their own, and knows who imports whom. */
+export interface ModuleGenerations {
+  /** Modules that are asked for with the same generation are shared. @throws what a module throws when it loads */
+  load(file: string, generation: number): Promise<CollectedTest[]>
+  /** Imports between a test file and a module; Infinity where it does not load it. Known once the file was loaded. */
+  distance(testFile: string, file: string): number
+}
+
+const COLLECTOR = new URL('./test-collector.ts', import.meta.url).href
+
+/** @param root absolute; modules below it are loaded anew, those of packages never */
+export function createModuleGenerations(root: string): ModuleGenerations {
+  const base = pathToFileURL(`${root}/`).href
+  const isOurs = (url: string): boolean => url.startsWith(base) && !url.includes('/node_modules/')
+  const sources = new Map<string, string>()
+  const imports = new Map<string, Set<string>>()
+
+  registerHooks({
+    resolve(specifier, context, next) {
+      const { parentURL } = context
+      if (parentURL === undefined || !isOurs(parentURL)) return next(specifier, context)
+      if (specifier === 'node:test') return next(COLLECTOR, context)
+      const found = next(specifier, context)
+      if (!isOurs(found.url)) return found
+      const [parent, child] = [withoutQuery(parentURL), withoutQuery(found.url)]
+      imports.set(parent, (imports.get(parent) ?? new Set()).add(child))
+      return { ...found, url: `${child}${parentURL.slice(parent.length)}` }
+    },
+    load(url, context, next) {
+      if (!isOurs(url)) return next(url, context)
+      const file = withoutQuery(url)
+      const source = sources.get(file) ?? stripTypeScriptTypes(readFileSync(fileURLToPath(file), 'utf8'))
+      sources.set(file, source)
+      return { format: 'module', source, shortCircuit: true }
+    },
+  })
+
+  return {
+    async load(file, generation) {
+      takeCollected()
+      await import(`${pathToFileURL(file).href}?generation=${generation}`)
+      return takeCollected()
+    },
+    distance(testFile, file) {
+      const wanted = pathToFileURL(file).href
+      const seen = new Set<string>()
+      let level = [pathToFileURL(testFile).href]
+      for (let depth = 0; level.length > 0; depth += 1) {
+        if (level.includes(wanted)) return depth
+        for (const url of level) seen.add(url)
+        level = [...new Set(level.flatMap((url) => [...(imports.get(url) ?? [])]))].filter((url) => !seen.has(url))
+      }
+      return Infinity
+    },
+  }
+}
+
+function withoutQuery(url: string): string {
+  return url.split('?')[0] ?? url
+}

@@ -1,0 +1,244 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { cpus, constants, release, setPriority } from 'node:os'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { commit } from '../versions.ts'
+import { explains } from './explained-survivors.ts'
+import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TEST_FILES } from './groups.ts'
+
+export interface MutateTypeScriptInput {
+  root: string
+  /** Files or folders; empty = everything. */
+  paths: readonly string[]
+  /** Mutants at once. */
+  concurrency: number
+  /** Where the result is written; null: into `bench/results` where everything was mutated, else nowhere. */
+  json: string | null
+}
+
+const LEAST_SCORE = 90
+const PAGE = 'docs/mutation-testing.md'
+const RESULT = 'bench/results/mutation-typescript.json'
+
+/** What Stryker's report holds, as far as it is read. */
+interface Report {
+  files: Record<string, { source: string; mutants: Mutant[] }>
+}
+
+interface Mutant {
+  mutatorName: string
+  replacement?: string
+  status: 'Killed' | 'Timeout' | 'Survived' | 'NoCoverage' | 'RuntimeError' | 'CompileError' | 'Ignored'
+  location: { start: Position; end: Position }
+}
+
+interface Position {
+  line: number
+  column: number
+}
+
+interface Survivor {
+  file: string
+  line: number
+  column: number
+  /** Whether a test reaches the place at all. */
+  isReached: boolean
+  mutator: string
+  original: string
+  replacement: string
+}
+
+interface Counts {
+  mutants: number
+  killed: number
+  /** The change made a loop endless, or a test take several times as long. */
+  timedOut: number
+  survived: number
+  notReached: number
+  /** The change made the module fail to load: neither seen nor missed by a test. Counts nowhere. */
+  invalid: number
+  score: number
+}
+
+/** @returns the exit code: 0, 1 (a score is too low, or a survivor has no explanation) or 2 (nothing was measured) */
+export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<number> {
+  const { root, paths } = input
+  const files = sourceFiles(root).filter((file) => paths.length === 0 || paths.some((path) => isBelow(file, path)))
+  const groups = groupFiles(files)
+  if (groups.length === 0) {
+    console.error(`Expected files below ${MUTATED_FOLDERS.join(', ')}, got ${paths.join(' ')}`)
+    return 2
+  }
+  const started = Date.now()
+  const mutants: Record<string, { source: string; mutants: Mutant[] }> = {}
+  for (const [index, group] of groups.entries()) {
+    console.error(`mutate  ${group.folder}, part ${index + 1} of ${groups.length}: ${group.files.length} files`)
+    const report = await runStryker({ ...input, group, name: `part-${index + 1}` })
+    if (report === null) return 2
+    Object.assign(mutants, report.files)
+  }
+  const result = describe(mutants, { ...input, seconds: Math.round((Date.now() - started) / 1000) })
+  const json = input.json ?? (paths.length === 0 ? join(root, RESULT) : null)
+  if (json !== null) {
+    await mkdir(dirname(json), { recursive: true })
+    await writeFile(json, `${JSON.stringify(result, null, 1)}\n`)
+  }
+  return judge(result, await readFile(join(root, PAGE), 'utf8'))
+}
+
+function sourceFiles(root: string): string[] {
+  const listed = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', ...MUTATED_FOLDERS], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+  return listed.split('\n').filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+}
+
+function isBelow(file: string, path: string): boolean {
+  const folder = path.replace(/^\.\//, '').replace(/\/$/, '')
+  return file === folder || file.startsWith(`${folder}/`)
+}
+
+/** Null where Stryker failed: its own words are printed above. */
+async function runStryker({
+  root,
+  group,
+  name,
+  concurrency,
+}: MutateTypeScriptInput & { group: MutationGroup; name: string }): Promise<Report | null> {
+  const work = join(root, 'out', 'mutation')
+  const reportFile = join(work, `${name}.report.json`)
+  const configFile = join(work, `${name}.config.json`)
+  const config = {
+    plugins: [join(import.meta.dirname, 'in-process-runner.ts')],
+    testRunner: 'in-process',
+    // Modules that were loaded for one mutant stay in memory until the process ends.
+    maxTestRunnerReuse: 400,
+    coverageAnalysis: 'perTest',
+    // Node strips types and checks none; a type error is no fault of a test.
+    disableTypeChecks: false,
+    mutate: group.files,
+    ignorePatterns: ['**', '!package.json', '!src', '!src/**', '!test', '!test/support', '!test/support/**'],
+    tempDirName: `.stryker-tmp/${name}`,
+    reporters: ['json', 'progress-append-only'],
+    jsonReporter: { fileName: reportFile },
+    // Ten seconds more than the tests took: on a machine that others use too, a mutant that is only slow is not called killed.
+    timeoutMS: 10_000,
+    concurrency,
+    allowConsoleColors: false,
+  }
+  await mkdir(work, { recursive: true })
+  await rm(reportFile, { force: true })
+  await writeFile(configFile, JSON.stringify(config))
+  const stryker = join(root, 'node_modules', '@stryker-mutator', 'core', 'bin', 'stryker.js')
+  const child = spawn(process.execPath, [stryker, 'run', configFile], { cwd: root, stdio: ['ignore', 2, 2] })
+  // It takes every core that it gets for as long as it runs.
+  if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
+  const code = await new Promise<number>((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (status) => resolve(status ?? 2))
+  })
+  const text = await readFile(reportFile, 'utf8').catch(() => null)
+  return code === 0 && text !== null ? (JSON.parse(text) as Report) : null
+}
+
+type Result = ReturnType<typeof describe>
+
+function describe(
+  files: Report['files'],
+  { root, paths, concurrency, seconds }: MutateTypeScriptInput & { seconds: number },
+) {
+  const all = Object.entries(files).flatMap(([file, { mutants }]) => mutants.map((mutant) => ({ file, mutant })))
+  const countOf = (path: string): Counts =>
+    count(all.filter(({ file }) => isBelow(file, path)).map((one) => one.mutant))
+  const folders = MUTATED_FOLDERS.filter((folder) => all.some(({ file }) => isBelow(file, folder)))
+  return {
+    bench: 'mutation-typescript',
+    command: ['npm run mutate -- ts', ...paths].join(' '),
+    date: new Date().toISOString(),
+    commit: commit(),
+    isDirty: execFileSync('git', ['status', '--porcelain', ...MUTATED_FOLDERS], { cwd: root }).length > 0,
+    machine: { cores: cpus().length, kernel: release() },
+    versions: { node: process.version, stryker: versionOf(root) },
+    concurrency,
+    seconds,
+    testFiles: TEST_FILES,
+    folders: Object.fromEntries(folders.map((folder) => [folder, countOf(folder)])),
+    files: Object.fromEntries(
+      Object.keys(files)
+        .toSorted()
+        .map((file) => [file, countOf(file)]),
+    ),
+    survivors: Object.entries(files)
+      .flatMap(([file, { source, mutants }]) => mutants.filter(isSurvivor).map((one) => toSurvivor(file, source, one)))
+      .toSorted((a, b) => (a.file === b.file ? a.line - b.line || a.column - b.column : a.file < b.file ? -1 : 1)),
+  }
+}
+
+function count(mutants: readonly Mutant[]): Counts {
+  const of = (...statuses: Mutant['status'][]): number =>
+    mutants.filter(({ status }) => statuses.includes(status)).length
+  const [killed, timedOut, survived, notReached] = [of('Killed'), of('Timeout'), of('Survived'), of('NoCoverage')]
+  const judged = killed + timedOut + survived + notReached
+  const score = judged === 0 ? 100 : Math.round((10_000 * (killed + timedOut)) / judged) / 100
+  return {
+    mutants: judged,
+    killed,
+    timedOut,
+    survived,
+    notReached,
+    invalid: of('RuntimeError', 'CompileError'),
+    score,
+  }
+}
+
+function isSurvivor({ status }: Mutant): boolean {
+  return status === 'Survived' || status === 'NoCoverage'
+}
+
+function toSurvivor(file: string, source: string, { mutatorName, replacement, status, location }: Mutant): Survivor {
+  const { start, end } = location
+  const lines = source.split('\n').slice(start.line - 1, end.line)
+  const last = lines.length - 1
+  const cut = lines.map((line, index) =>
+    line.slice(index === 0 ? start.column - 1 : 0, index === last ? end.column - 1 : undefined),
+  )
+  return {
+    file,
+    line: start.line,
+    column: start.column,
+    isReached: status === 'Survived',
+    mutator: mutatorName,
+    original: oneLine(cut.join(' ')),
+    replacement: oneLine(replacement ?? ''),
+  }
+}
+
+/** What a person can read in a table, and what stays when lines move. */
+function oneLine(text: string): string {
+  const line = text.replaceAll(/\s+/g, ' ').trim()
+  return line.length <= 80 ? line : `${line.slice(0, 79)}…`
+}
+
+function versionOf(root: string): string {
+  const require = createRequire(join(root, 'package.json'))
+  return (require('@stryker-mutator/core/package.json') as { version: string }).version
+}
+
+function judge({ folders, survivors, seconds }: Result, page: string): number {
+  for (const [folder, counts] of Object.entries(folders)) {
+    const { mutants, killed, timedOut, survived, notReached, invalid, score } = counts
+    console.log(
+      `${folder.padEnd(14)} ${score.toFixed(1)} %  ${killed + timedOut} of ${mutants} mutants seen (${timedOut} by their time), ` +
+        `${survived} survived, ${notReached} not reached, ${invalid} invalid`,
+    )
+  }
+  const unexplained = survivors.filter((survivor) => !explains(page, survivor))
+  for (const { file, line, column, original, replacement, isReached } of unexplained) {
+    console.log(`${file}:${line}:${column}  ${original}  →  ${replacement}${isReached ? '' : '  (not reached)'}`)
+  }
+  console.log(`${survivors.length} survivors, ${unexplained.length} of them not explained in ${PAGE}; ${seconds} s`)
+  const isGood = Object.values(folders).every(({ score }) => score >= LEAST_SCORE)
+  return isGood && unexplained.length === 0 ? 0 : 1
+}

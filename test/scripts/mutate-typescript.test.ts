@@ -1,0 +1,100 @@
+/** The runner of mutants, on a small project: what a test sees is killed, what no test sees is named. */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { test } from 'node:test'
+import { explains, survivorText } from '../../bench/support/mutation/explained-survivors.ts'
+import { groupFiles } from '../../bench/support/mutation/groups.ts'
+import { mutateTypeScript } from '../../bench/support/mutation/mutate-typescript.ts'
+
+const REPOSITORY = join(import.meta.dirname, '..', '..')
+
+const FILES = {
+  'package.json': '{ "type": "module" }',
+  // `LIMIT` acts when the module loads, `isOver` when it is called, and nothing calls `unseen`.
+  'src/domain/limit.ts': `
+const LIMIT = -3
+export function isOver(value: number): boolean {
+  return value > LIMIT
+}
+export function unseen(): boolean {
+  return true
+}
+`,
+  'src/domain/limit.test.ts': `
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isOver } from './limit.ts'
+test('over the limit', () => assert.equal(isOver(-2), true))
+test('far below it', () => assert.equal(isOver(-9), false))
+`,
+  'docs/mutation-testing.md':
+    '### `src/domain/limit.ts`\n\n- `value > LIMIT → value >= LIMIT`: the test leaves the limit itself out\n',
+}
+
+test('a small project: killed at run time and at load, survived, not reached; only the explained one is silent', async () => {
+  const root = await mkdtemp(join(tmpdir(), 'longhaul-mutate-'))
+  try {
+    for (const [name, text] of Object.entries(FILES)) {
+      await mkdir(dirname(join(root, name)), { recursive: true })
+      await writeFile(join(root, name), text)
+    }
+    await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
+    execFileSync('git', ['init', '--quiet'], { cwd: root })
+    const json = join(root, 'result.json')
+    const code = await mutateTypeScript({ root, paths: [], concurrency: 1, json })
+    const { files, survivors } = JSON.parse(await readFile(json, 'utf8')) as {
+      files: Record<string, object>
+      survivors: { line: number; original: string; replacement: string; isReached: boolean }[]
+    }
+    assert.deepEqual(
+      survivors.map(({ line, original, replacement, isReached }) => [line, `${original} → ${replacement}`, isReached]),
+      [
+        [4, 'value > LIMIT → value >= LIMIT', true],
+        [6, '{ return true } → {}', false],
+        [7, 'true → false', false],
+      ],
+    )
+    // The body, the comparison made true, false and turned round, and the sign of the limit.
+    assert.deepEqual(files, {
+      'src/domain/limit.ts': {
+        mutants: 8,
+        killed: 5,
+        timedOut: 0,
+        survived: 1,
+        notReached: 2,
+        invalid: 0,
+        score: 62.5,
+      },
+    })
+    // The score is too low, and two survivors are not explained.
+    assert.equal(code, 1)
+  } finally {
+    await rm(root, { recursive: true, force: true })
+  }
+})
+
+test('nothing to mutate is no success', async () => {
+  const input = { root: REPOSITORY, paths: ['src/cli'], concurrency: 1, json: null }
+  assert.equal(await mutateTypeScript(input), 2)
+})
+
+test('a survivor is explained below the heading of its own file, by its own change', () => {
+  const page = '# Title\n\n### `src/a.ts`\n\n- `x → y`: why\n- `’’ → ’s’`: why\n\n### `src/b.ts`\n\n- `p → q`: why\n'
+  assert.equal(explains(page, { file: 'src/a.ts', original: 'x', replacement: 'y' }), true)
+  assert.equal(explains(page, { file: 'src/b.ts', original: 'x', replacement: 'y' }), false)
+  assert.equal(explains(page, { file: 'src/a.ts', original: 'x', replacement: 'z' }), false)
+  assert.equal(explains(page, { file: 'src/c.ts', original: 'x', replacement: 'y' }), false)
+  assert.equal(survivorText({ original: '``', replacement: '`s`' }), '`’’ → ’s’`')
+})
+
+test('kernels are mutated apart, generated data not at all, every other file once', () => {
+  const files = ['src/domain/bootstrap.ts', 'src/domain/ledger.ts', 'src/grading/profiles/swebench-4.1-commands.ts']
+  assert.deepEqual(groupFiles([...files, 'src/grading/verdict.ts', 'src/cli/main.ts']), [
+    { folder: 'src/domain', files: ['src/domain/ledger.ts'] },
+    { folder: 'src/domain', files: ['src/domain/bootstrap.ts'] },
+    { folder: 'src/grading', files: ['src/grading/verdict.ts'] },
+  ])
+})
