@@ -40,3 +40,34 @@ test('a session that died without results, another test tool, a log without mark
   assert.ok(!isInconsistentLog(log('ok', 'PASSED t.py::a')))
   assert.ok(!isInconsistentLog(Buffer.from(`${HEADER}\nPASSED t.py::a\n`)))
 })
+
+test('every word that a session can end with is an end of it', () => {
+  for (const counts of ['1 error', '2 errors', '1 skipped', '1 xfailed', '1 xpassed', '1 deselected', 'no tests ran']) {
+    assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 passed'), end(counts))), counts)
+  }
+})
+
+test('counts of several digits, and colours of several numbers, are read whole', () => {
+  const passed = Array.from({ length: 12 }, (_, index) => `PASSED t.py::t${index}`)
+  assert.ok(!isInconsistentLog(log(HEADER, ...passed, end('12 passed'))))
+  assert.ok(isInconsistentLog(log(HEADER, ...passed, end('11 passed'))))
+  const coloured = `\u001B[1;32m${end('1 passed')}\u001B[0m`
+  assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', coloured)))
+})
+
+test('headers, ends and results count where they fill their line', () => {
+  const session = [HEADER, 'PASSED t.py::a', end('1 passed')]
+  assert.ok(!isInconsistentLog(log(...session, `x ${HEADER}`)))
+  assert.ok(!isInconsistentLog(log(...session, `${HEADER} x`)))
+  assert.ok(!isInconsistentLog(log(...session, `x ${end('1 passed')}`)))
+  assert.ok(!isInconsistentLog(log(...session, `${end('1 passed')} x`)))
+  assert.ok(!isInconsistentLog(log(...session, 'tests PASSED t.py::b', 'PASSED  t.py::c')))
+})
+
+test('the same result printed twice is one result', () => {
+  assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'PASSED t.py::a', end('1 passed'))))
+})
+
+test('a log that is no text says nothing', () => {
+  assert.ok(!isInconsistentLog(Buffer.from([0xff, 0xfe])))
+})

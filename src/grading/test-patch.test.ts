@@ -61,3 +61,71 @@ test('a hunk that is shorter than its header, text that is no diff and nothing a
     )
   }
 })
+
+const refused = (patch: string, line: number): void =>
+  assert.throws(() => readPatchedFiles(patch), { code: 'Task.Invalid', details: { column: 'test_patch', line } })
+const HEAD = '--- a/x.py\n+++ b/x.py\n'
+
+test('a refusal names the line that does not fit, counted from 1', () => {
+  refused('@@ -1 +1 @@\n-a\n+b\n', 1)
+  refused(`${HEAD}@@ -1 +1 @@\n-a\nneither\n`, 5)
+  // One removed line too many, one added line too many.
+  refused(`${HEAD}@@ -1,1 +1,2 @@\n-a\n-b\n`, 5)
+  refused(`${HEAD}@@ -1,2 +1,1 @@\n+a\n+b\n`, 5)
+  // It ends inside a hunk: the line behind the last.
+  refused(`${HEAD}@@ -1,2 +1 @@\n-a\n+b`, 6)
+  refused(`${HEAD}@@ -1 +1,2 @@\n-a\n+b`, 6)
+  refused('', 1)
+})
+
+test('hunks are counted: what looks like a header inside one is content, on either side', () => {
+  // The second hunk line reads like a header of Git, the third like a file.
+  const removed = `${HEAD}@@ -10,3 +10,1 @@\n x\n-diff --git a/no b/no\n--- a/no\n`
+  assert.deepEqual(readPatchedFiles(removed), [{ source: 'a/x.py', target: 'b/x.py' }])
+  const added = `${HEAD}@@ -10 +10,12 @@\n x\n${'+++ b/no\n'.repeat(11)}`
+  assert.deepEqual(readPatchedFiles(added), [{ source: 'a/x.py', target: 'b/x.py' }])
+})
+
+test('numbers of several digits, none at all, and one side without lines', () => {
+  const body = (count: number, sign: string) => `${sign}line\n`.repeat(count)
+  assert.equal(readPatchedFiles(`${HEAD}@@ -100,12 +100,0 @@\n${body(12, '-')}`).length, 1)
+  assert.equal(readPatchedFiles(`${HEAD}@@ -100,0 +100,12 @@\n${body(12, '+')}`).length, 1)
+  // Eleven lines of twelve: the empty end of the text would be context, and there may be none.
+  refused(`${HEAD}@@ -100,12 +100,0 @@\n${body(11, '-')}`, 15)
+})
+
+test('an empty line of a hunk is context whose blank was lost, and a remark on line ends counts on no side', () => {
+  const patch = `${HEAD}@@ -1,3 +1,3 @@\n a\n\n-c\n\\ No newline at end of file\n+d\n\\ No newline at end of file\n`
+  assert.equal(readPatchedFiles(patch).length, 1)
+})
+
+test('a hunk header that does not stand at the start of its line is no hunk', () => {
+  const patch = `${HEAD}text @@ -1,9 +1,9 @@\n@@ -1 +1 @@\n-a\n+b\n`
+  assert.equal(readPatchedFiles(patch).length, 1)
+})
+
+test('a new or deleted file without text says so by its mode', () => {
+  const empty = 'diff --git a/t/__init__.py b/t/__init__.py\nnew file mode 100644\nindex 0000000..e69de29\n'
+  assert.deepEqual(readPatchedFiles(empty), [{ source: '/dev/null', target: 'b/t/__init__.py' }])
+  const gone = 'diff --git a/t/__init__.py b/t/__init__.py\ndeleted file mode 100644\nindex e69de29..0000000\n'
+  assert.deepEqual(readPatchedFiles(gone), [{ source: 'a/t/__init__.py', target: '/dev/null' }])
+})
+
+test('modes before any file, and words behind a mode, change no file', () => {
+  const patch = `new file mode 100644\ndeleted file mode 100644\n+++ b/none\n${HEAD}@@ -1 +1 @@\n-a\n+b\n`
+  assert.deepEqual(readPatchedFiles(patch), [{ source: 'a/x.py', target: 'b/x.py' }])
+})
+
+test('names that Git quotes are kept as they are written', () => {
+  const patch = 'diff --git "a/t\\303\\251.py" "b/t\\303\\251.py"\nold mode 100644\nnew mode 100755\n'
+  assert.deepEqual(readPatchedFiles(patch), [{ source: '"a/t\\303\\251.py"', target: '"b/t\\303\\251.py"' }])
+})
+
+test('a header of Git counts at the start of its line only', () => {
+  const patch = `see diff --git a/no.py b/no.py\nsee diff --git "a/no.py" "b/no.py"\nsee --- a/no\n${HEAD}@@ -1 +1 @@\n-a\n+b\n`
+  assert.deepEqual(readPatchedFiles(patch), [{ source: 'a/x.py', target: 'b/x.py' }])
+})
+
+test('a file of two lines of names, where the second is missing, has no target', () => {
+  assert.deepEqual(readPatchedFiles('--- a/x.py\n'), [{ source: 'a/x.py', target: '' }])
+})

@@ -119,3 +119,64 @@ test('rebench-v2: equal lists alone resolve; whether the listed tests passed sta
   assert.deepEqual(judge(passed('TestB')), ['unresolved', false, 0, 1])
   assert.equal(judgeRun(v2, ran('nothing ran')).reason, 'no-results')
 })
+
+test('what prevents a verdict: whether a repetition may help, and nothing passed of all that is listed', () => {
+  const log = new Uint8Array()
+  const none = {
+    kind: 'could-not-grade',
+    failToPass: { passed: 0, total: 1 },
+    passToPass: { passed: 0, total: 2 },
+    tests: null,
+    subset: null,
+  }
+  assert.deepEqual(judgeRun(task, { kind: 'patch-did-not-apply', log }), {
+    ...none,
+    reason: 'patch-rejected',
+    mayRepeat: false,
+  })
+  assert.deepEqual(judgeRun(task, { kind: 'timed-out', log }), {
+    ...none,
+    reason: 'tests-timed-out',
+    mayRepeat: true,
+  })
+  assert.equal(judgeRun(task, { kind: 'ran', log: new Uint8Array([0xff]) }).mayRepeat, true)
+  assert.equal(judgeEmptyPatch(task).mayRepeat, false)
+})
+
+test('a verdict stands: it is not repeated, resolved or not', () => {
+  const passed = judgeRun(task, ran(pytestLog(['a', 'b', 'c'].map((name) => line('PASSED', name)).join('\n'))))
+  assert.deepEqual([passed.kind, passed.mayRepeat], ['resolved', false])
+  const failed = judgeRun(task, ran(pytestLog(line('FAILED', 'a'))))
+  assert.deepEqual([failed.kind, failed.mayRepeat, failed.subset], ['unresolved', false, null])
+})
+
+test('a suite whose logs name failures alone: what is not named has passed', () => {
+  const failOnly = {
+    ...task,
+    gradingProfile: 'swebench-5' as const,
+    harness: { version: null, evalScript: null, evalType: 'fail_only' as const, language: null },
+  }
+  const log = pytestLog(line('PASSED', 'b'))
+  assert.equal(judgeRun(failOnly, ran(log)).kind, 'resolved')
+  const both = { ...failOnly, harness: { ...failOnly.harness, evalType: 'pass_and_fail' as const } }
+  assert.equal(judgeRun(both, ran(log)).kind, 'unresolved')
+  const unsaid = { ...failOnly, harness: { ...failOnly.harness, evalType: null } }
+  assert.equal(judgeRun(unsaid, ran(log)).kind, 'unresolved')
+})
+
+test('a task without listed tests is resolved by a log without results', () => {
+  const empty = { ...task, failToPass: [], passToPass: [] }
+  const verdict = judgeRun(empty, ran(pytestLog('')))
+  assert.deepEqual([verdict.kind, verdict.reason, verdict.mayRepeat], ['resolved', null, false])
+})
+
+test('rebench-v2: a listed test that passes no longer leaves the subset, whichever list it is on', () => {
+  const v2 = {
+    failToPass: ['TestA'],
+    passToPass: ['TestB'],
+    installConfig: { install: null, testCmd: 'go test -v', logParser: 'parse_log_gotest' },
+    gradingProfile: 'rebench-v2' as const,
+  }
+  const verdict = judgeRun(v2, ran('--- PASS: TestA (0.01s)\n--- FAIL: TestB (0.01s)\n'))
+  assert.deepEqual([verdict.subset, verdict.reason, verdict.mayRepeat], [false, null, false])
+})

@@ -57,3 +57,35 @@ test('a deleted test is no directive, a renamed one counts by its new name, djan
   assert.deepEqual(testDirectives('o/r', files), ['tests/app/new.py'])
   assert.deepEqual(testDirectives('django/django', files), ['app.new'])
 })
+
+test('a header without a second name is a test by its first, and only Git’s prefix goes', () => {
+  assert.deepEqual(testDirectives('o/r', [{ source: 'a/tests/x.py', target: '' }]), ['tests/x.py'])
+  assert.deepEqual(testDirectives('o/r', [{ source: 'x', target: 'b/lib/a/x.py' }]), ['lib/a/x.py'])
+  assert.deepEqual(testDirectives('o/r', [{ source: 'x', target: 'tests/b/x.py' }]), ['tests/b/x.py'])
+})
+
+test('django labels: the folder of tests and the ending go, only where they stand at the ends', () => {
+  const label = (path: string) => testDirectives('django/django', [{ source: 'x', target: `b/${path}` }])
+  assert.deepEqual(label('tests/app/test_x.py'), ['app.test_x'])
+  assert.deepEqual(label('app/tests/test_x.py'), ['app.tests.test_x'])
+  assert.deepEqual(label('tests/app/data.html'), ['app.data.html'])
+})
+
+test('data files of every ending are no tests', () => {
+  for (const ending of [
+    '.json',
+    '.png',
+    '.csv',
+    'csv',
+    '.txt',
+    '.md',
+    '.jpg',
+    '.jpeg',
+    '.pkl',
+    '.yml',
+    '.yaml',
+    '.toml',
+  ]) {
+    assert.deepEqual(testDirectives('o/r', [{ source: 'x', target: `b/tests/data${ending}` }]), [], ending)
+  }
+})

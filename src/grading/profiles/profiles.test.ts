@@ -98,3 +98,111 @@ test('rebench-v2: reset, patch, test patch and commands under set -e; without a 
   const without = RUN_PROFILES['rebench-v2'].plan(task({ installConfig }), { hasPatch: false })
   assert.deepEqual(without.applyCommands, [['/bin/bash', '-c', 'set -e\ngit reset --hard HEAD']])
 })
+
+const GIT_4 = [
+  ['git', 'apply', '--verbose', '/tmp/patch.diff'],
+  ['git', 'apply', '--verbose', '--reject', '/tmp/patch.diff'],
+  ['patch', '--batch', '--fuzz=5', '-p1', '-i', '/tmp/patch.diff'],
+]
+
+test('the fork and swebench 4.1 try three ways to apply a patch, without a clean-up between', () => {
+  const installConfig = { install: null, testCmd: 'pytest', logParser: 'parse_log_pytest' }
+  for (const name of ['fork-4.0.3', 'swebench-4.1'] as const) {
+    const { evalScript: script, ...plan } = RUN_PROFILES[name].plan(task({ installConfig }), { hasPatch: true })
+    assert.ok(script.startsWith('#!/bin/bash\n'), name)
+    assert.deepEqual(plan, {
+      patchPath: '/tmp/patch.diff',
+      applyCommands: GIT_4,
+      resetCommand: null,
+      lastCheck: null,
+      output: 'merged',
+      files: {},
+      environment: {},
+    })
+    const without = RUN_PROFILES[name].plan(task({ installConfig }), { hasPatch: false })
+    assert.deepEqual([without.applyCommands, without.evalScript], [[], script])
+  }
+})
+
+test('swebench-5 tries four ways to apply a patch', () => {
+  const five = task({ harness: { version: '3.0', evalScript: 'pytest', evalType: null, language: null } })
+  const {
+    evalScript: _script,
+    resetCommand: _reset,
+    ...plan
+  } = RUN_PROFILES['swebench-5'].plan(five, { hasPatch: true })
+  assert.deepEqual(plan, {
+    patchPath: '/tmp/patch.diff',
+    applyCommands: [
+      ['git', 'apply', '--verbose', '/tmp/patch.diff'],
+      ['git', 'apply', '--verbose', '--3way', '/tmp/patch.diff'],
+      ['git', 'apply', '--verbose', '--reject', '/tmp/patch.diff'],
+      ['patch', '--batch', '--forward', '--fuzz=5', '-p1', '-i', '/tmp/patch.diff'],
+    ],
+    lastCheck: ['git', 'apply', '--check', '--reverse', '/tmp/patch.diff'],
+    output: 'merged',
+    files: {},
+    environment: {},
+  })
+  assert.equal(RUN_PROFILES['swebench-5'].plan(five, { hasPatch: false }).lastCheck, null)
+})
+
+/** A row of a data set that says nothing about its harness. */
+function withoutHarness(): RunTask {
+  const { harness: _harness, ...rest } = task({})
+  return rest
+}
+
+test('swebench-5: a row without a script is refused with its column', () => {
+  for (const one of [task({}), withoutHarness()]) {
+    assert.throws(() => RUN_PROFILES['swebench-5'].plan(one, { hasPatch: true }), {
+      code: 'Task.Invalid',
+      details: { row: 'o__r-1', column: 'eval_script' },
+    })
+  }
+})
+
+test('swebench-5: a script that begins with its end marker, or has no start marker, is completed all the same', () => {
+  const marker = ": '>>>>> End Test Output'"
+  assert.equal(
+    evalScript(marker),
+    `#!/bin/bash\nset -uxo pipefail\nSWEBENCH_TEST_EXIT_CODE=$?\n${marker}\necho ">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE"\n`,
+  )
+  assert.equal(
+    evalScript('pytest', [{ path: 'a/b.png' }, { path: 'c.png' }]),
+    '#!/bin/bash\nset -uxo pipefail\npytest\n\nmkdir -p $(dirname a/b.png) && cp /image_assets/a__b.png a/b.png\nmkdir -p $(dirname c.png) && cp /image_assets/c.png c.png',
+  )
+})
+
+test('swebench-4.1: a repository that upstream does not know, and a row without a version, are refused', () => {
+  const refusal = (one: RunTask, details: object) =>
+    assert.throws(() => RUN_PROFILES['swebench-4.1'].plan(one, { hasPatch: true }), {
+      code: 'Task.Invalid',
+      details: { row: 'o__r-1', column: 'version', ...details },
+    })
+  refusal(task({ repo: 'o/unknown' }), { repo: 'o/unknown', version: '3.0' })
+  const unversioned = { version: null, evalScript: null, evalType: null, language: null }
+  refusal(task({ harness: unversioned }), { repo: 'django/django', version: null })
+  refusal(withoutHarness(), { repo: 'django/django', version: null })
+})
+
+test('rebench-v2: both streams apart, and Java on IPv4', () => {
+  const plan = RUN_PROFILES['rebench-v2'].plan(task({}), { hasPatch: true })
+  assert.deepEqual(
+    [plan.patchPath, plan.output, plan.environment],
+    ['/patches/patch.diff', 'apart', { _JAVA_OPTIONS: '-Djava.net.preferIPv6Addresses=false' }],
+  )
+})
+
+test('each profile goes by its name and names the upstream that it imitates', () => {
+  for (const [name, profile] of Object.entries(RUN_PROFILES)) assert.equal(profile.name, name)
+  assert.deepEqual(
+    Object.values(RUN_PROFILES).map(({ upstream }) => upstream),
+    [
+      'SWE-rebench/SWE-bench-fork 39316f79cd51c144fb0c62c157ef4739e7653577',
+      'PyPI swebench 4.1.0',
+      'PyPI swebench 5.0.2',
+      'SWE-rebench/SWE-rebench-V2 c71902a8cf8d2b725f63d51f199f4d3e56f68d2d',
+    ],
+  )
+})

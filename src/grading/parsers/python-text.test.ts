@@ -1,0 +1,66 @@
+/** Python's own answers, from CPython 3.11: `str.strip`, `str.split`, `str.splitlines`, `int`. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  isZero,
+  PythonError,
+  pythonItem,
+  pythonSplit,
+  pythonSplitLines,
+  pythonStrip,
+  universalNewlines,
+} from './python-text.ts'
+
+const SPACES = '\t\n\v\f\r\u001C\u001D\u001E\u001F \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000'
+const NO_SPACES = '\u0000\u0008\u000E\u001B!\u007F\u0084\u0086\u00A1\u200B\uFEFF'
+
+test('white space is what Python takes for it: each of its characters is stripped, and none beside them', () => {
+  for (const space of SPACES) {
+    assert.equal(pythonStrip(`${space}x${space}`), 'x', `U+${space.charCodeAt(0).toString(16)}`)
+    assert.deepEqual(pythonSplit(`a${space}b`), ['a', 'b'])
+  }
+  for (const other of NO_SPACES) {
+    assert.equal(pythonStrip(`${other}x${other}`), `${other}x${other}`, `U+${other.charCodeAt(0).toString(16)}`)
+    assert.deepEqual(pythonSplit(`a${other}b`), [`a${other}b`])
+  }
+  assert.equal(pythonStrip(` ${SPACES} `), '')
+  assert.equal(pythonStrip(''), '')
+  assert.equal(pythonStrip('a \t b'), 'a \t b')
+})
+
+test('splitting takes runs of white space as one, and gives no empty part', () => {
+  assert.deepEqual(pythonSplit('  a \u0085\t b  '), ['a', 'b'])
+  assert.deepEqual(pythonSplit(' \t'), [])
+})
+
+test('lines end at more characters than the line feed; an end at the end begins no line', () => {
+  const ends = ['\n', '\r', '\r\n', '\v', '\f', '\u001C', '\u001D', '\u001E', '\u0085', '\u2028', '\u2029']
+  for (const end of ends) {
+    assert.deepEqual(pythonSplitLines(`a${end}b${end}`), ['a', 'b'], JSON.stringify(end))
+  }
+  assert.deepEqual(pythonSplitLines('a\u001Fb'), ['a\u001Fb'])
+  assert.deepEqual(pythonSplitLines('a\n\nb'), ['a', '', 'b'])
+  assert.deepEqual(pythonSplitLines('a\n\n'), ['a', ''])
+  assert.deepEqual(pythonSplitLines(''), [])
+})
+
+test('a file in text mode knows one line end', () => {
+  assert.equal(universalNewlines('a\r\nb\rc\nd\r'), 'a\nb\nc\nd\n')
+  assert.equal(universalNewlines('a\r\r\nb'), 'a\n\nb')
+})
+
+test('numbers are zero in every script, signed or not, and Python refuses more than 4,300 digits', () => {
+  for (const zero of ['0', '00', '-0', '٠', '０', '߀0']) assert.equal(isZero(zero), true, zero)
+  for (const other of ['1', '-1', '10', '01', '٣', '０１', '߁', '9']) assert.equal(isZero(other), false, other)
+  assert.equal(isZero('0'.repeat(4300)), true)
+  assert.equal(isZero(`-${'0'.repeat(4300)}`), true)
+  assert.throws(() => isZero('0'.repeat(4301)), /^PythonError: ValueError: Exceeds the limit \(4300 digits\)/)
+})
+
+test('an element that is not there raises as a list of Python does', () => {
+  assert.equal(pythonItem(['a', ''], 1), '')
+  assert.throws(
+    () => pythonItem(['a'], 1),
+    (error) => error instanceof PythonError && error.message === 'IndexError: list index out of range',
+  )
+})

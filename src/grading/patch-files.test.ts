@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type PatchFile, readPatchFiles } from './patch-files.ts'
+
+const read = (patch: string): PatchFile[] => readPatchFiles(Buffer.from(patch))
+
+test('a changed file: its name, its mode from the index line, what it adds and every line of its hunks', () => {
+  const patch = [
+    'diff --git a/src/a.py b/src/a.py',
+    'index 1111111..2222222 100755',
+    '--- a/src/a.py',
+    '+++ b/src/a.py',
+    '@@ -1,2 +1,2 @@ def f():',
+    ' kept',
+    '-gone',
+    '+new',
+    '\\ No newline at end of file',
+  ].join('\n')
+  assert.deepEqual(read(patch), [
+    {
+      path: 'src/a.py',
+      kind: 'changed',
+      mode: '100755',
+      added: ['new'],
+      lines: ['@@ -1,2 +1,2 @@ def f():', ' kept', '-gone', '+new', '\\ No newline at end of file'],
+    },
+  ])
+})
+
+test('a new, a deleted and a mode change alone: kind and mode are those of the header', () => {
+  const files = read(
+    [
+      'diff --git a/n.py b/n.py',
+      'new file mode 100644',
+      'index 0000000..1111111',
+      '--- /dev/null',
+      '+++ b/n.py',
+      '@@ -0,0 +1 @@',
+      '+x',
+      'diff --git a/d.py b/d.py',
+      'deleted file mode 100644',
+      'index 1111111..0000000',
+      '--- a/d.py',
+      '+++ /dev/null',
+      '@@ -1 +0,0 @@',
+      '-x',
+      'diff --git a/m.py b/m.py',
+      'old mode 100644',
+      'new mode 100755',
+      '',
+    ].join('\n'),
+  )
+  assert.deepEqual(
+    files.map(({ path, kind, mode, added }) => ({ path, kind, mode, added })),
+    [
+      { path: 'n.py', kind: 'added', mode: '100644', added: ['x'] },
+      { path: 'd.py', kind: 'deleted', mode: null, added: [] },
+      { path: 'm.py', kind: 'changed', mode: '100755', added: [] },
+    ],
+  )
+  // Without a hunk there is no line.
+  assert.deepEqual(files[2]?.lines, [])
+})
+
+test('a binary file has no added text, whatever its letters are', () => {
+  const [file] = read(
+    'diff --git a/x.bin b/x.bin\nindex 1..2 100644\nGIT binary patch\nliteral 3\n+new file mode 100644\n\n',
+  )
+  assert.deepEqual([file?.path, file?.kind, file?.mode], ['x.bin', 'changed', '100644'])
+  assert.equal(file?.lines[0], 'GIT binary patch')
+})
+
+test('words of a header inside a hunk are content', () => {
+  const [file, ...others] = read(
+    'diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1,3 @@\n+deleted file mode 100644\n+new file mode 160000\n deleted file mode 1\n',
+  )
+  assert.deepEqual([others.length, file?.kind, file?.mode], [0, 'changed', null])
+  assert.deepEqual(file?.added, ['deleted file mode 100644', 'new file mode 160000'])
+})
+
+test('an index line without a mode, or with more behind it, says none', () => {
+  const mode = (index: string) => read(`diff --git a/a b/a\n${index}\n--- a/a\n+++ b/a\n`)[0]?.mode
+  assert.equal(mode('index 1111111..2222222'), null)
+  assert.equal(mode('index 1111111..2222222 100644 x'), null)
+  assert.equal(mode('index 1111111..2222222 120000'), '120000')
+})
+
+test('names: prefixes of Git go once, a tab behind a name with blanks goes too', () => {
+  const path = (line: string) => read(`diff --git a/x b/x\n--- /dev/null\n+++ ${line}\n@@ -0,0 +1 @@\n+y\n`)[0]?.path
+  assert.equal(path('b/a/b.py'), 'a/b.py')
+  assert.equal(path('b/with blank.py\t'), 'with blank.py')
+  assert.equal(path('b/src/a/x.py'), 'src/a/x.py')
+  assert.equal(path('no-prefix/a/x.py'), 'no-prefix/a/x.py')
+})
+
+test('where no text changed the name is half of the first line', () => {
+  const path = (first: string) => read(`${first}\nold mode 100644\nnew mode 100755\n`)[0]?.path
+  assert.equal(path('diff --git a/pkg/a/x.py b/pkg/a/x.py'), 'pkg/a/x.py')
+  assert.equal(path('diff --git "a/caf\\303\\251.py" "b/caf\\303\\251.py"'), 'café.py')
+})
+
+test('quoted names: octal bytes are UTF-8, and escapes are the characters that they stand for', () => {
+  const path = (name: string) => read(`diff --git a/x b/x\n--- /dev/null\n+++ "b/${name}"\n`)[0]?.path
+  assert.equal(path('caf\\303\\251.py'), 'café.py')
+  assert.equal(path('a\\tb'), 'a\tb')
+  assert.equal(path('a\\nb'), 'a\nb')
+  assert.equal(path('a\\"b'), 'a"b')
+  assert.equal(path('a\\\\b'), 'a\\b')
+  assert.equal(path('a\\0011'), 'a\u00011')
+})
+
+test('a quote that never closes is read as far as it goes', () => {
+  assert.equal(read('diff --git a/x b/x\n--- /dev/null\n+++ "b/a.py\n')[0]?.path, 'a.py')
+})
+
+test('text before the first file, and text that is no patch, hold no file', () => {
+  assert.deepEqual(read('From: me\n\nhello\n'), [])
+  assert.deepEqual(read(''), [])
+  assert.deepEqual(
+    read('a word\ndiff --git a/a b/a\nold mode 1\nnew mode 100755\n').map(({ path }) => path),
+    ['a'],
+  )
+})
+
+test('a mark of the byte order is part of the text: it hides no first file', () => {
+  assert.deepEqual(read('\uFEFFdiff --git a/a b/a\n'), [])
+})
