@@ -88,7 +88,8 @@ test('each format error names its own fault and shows the form', () => {
   const input = { profile: demo, state: state(), repoDir }
   const none = formatErrorText({ ...input, error: 'cannot_extract_command' })
   const many = formatErrorText({ ...input, error: 'multiple_commands' })
-  assert.notEqual(none, many)
+  assert.match(none, /^Your reply held no command block/)
+  assert.match(many, /^Your reply held more than one command block/)
   for (const text of [none, many]) {
     assert.ok(text.includes('```command\nls -a\n```'))
     assert.ok(text.endsWith(PROMPT))
@@ -131,4 +132,104 @@ test('invalid bytes are shown, and a cut never leaves half a surrogate pair', ()
   )
   const smile = shortenOutput({ head: bytes('😀'.repeat(50)), tail: NONE, omittedBytes: 0, maxChars: 7 })
   assert.ok(smile.isWellFormed())
+})
+
+test('the repository’s root may be written with a slash at its end', () => {
+  const open = state({ openFile: '/testbed/a/b.py' })
+  const line = promptLine({ profile: demo, state: open, repoDir: '/testbed/' })
+  assert.ok(line.includes('current file: a/b.py)'))
+})
+
+test('the full first message: statement, advice on Git, checklist, place, each a blank line apart', () => {
+  const text = firstMessage({ profile: paper, state: state(), repoDir, statement: '  It breaks.\n\n' })
+  assert.ok(text.startsWith('The issue to resolve:\n\nIt breaks.\n\nAbout Git:\n'))
+  assert.ok(text.includes('prints at that moment.\n\nBefore you submit, answer each of these'))
+  assert.ok(text.endsWith(`the changed code pass?\n\nYour shell stands at the root of the repository.${PROMPT}`))
+})
+
+test('each way to be stopped has its own sentence, several stand one below the other', () => {
+  const [stopped, memory] = observe({ exitCode: null, reason: 'process-limit', oomKilled: true }).split('\n')
+  assert.match(stopped ?? '', /started more processes than the sandbox may hold/)
+  assert.match(memory ?? '', /memory ran out/)
+  assert.equal(
+    observe({ head: bytes('a'), exitCode: null, reason: 'output-limit' }),
+    `a\nThe command was stopped because it wrote too much output.${PROMPT}`,
+  )
+})
+
+test('a silent command that a signal killed has no exit code to name', () => {
+  assert.equal(observe({ exitCode: null, reason: 'signal' }), `The command was killed and printed nothing.${PROMPT}`)
+})
+
+test('a limit that is no whole second is shown as it is', () => {
+  const text = observationText({
+    profile: demo,
+    repoDir,
+    timeoutMs: 1500,
+    result: {
+      exitCode: null,
+      reason: 'timeout',
+      head: NONE,
+      tail: NONE,
+      omittedBytes: 0,
+      oomKilled: false,
+      state: state(),
+    },
+  })
+  assert.equal(text, `The command was stopped because it ran longer than 1.5 seconds.${PROMPT}`)
+})
+
+test('the cap of the profile is where an observation is shortened', () => {
+  const cap = demo.observationChars
+  assert.equal(observe({ head: bytes('x'.repeat(cap)) }), `${'x'.repeat(cap)}${PROMPT}`)
+  assert.ok(observe({ head: bytes('x'.repeat(cap + 1)) }).includes('characters left out here'))
+})
+
+test('what is shown of a long output has the length of the cap: the larger half in front', () => {
+  const text = shortenOutput({ head: bytes('abcdefgh'), tail: NONE, omittedBytes: 0, maxChars: 5 })
+  assert.equal(text, 'abc\n[... about 3 characters left out here: write to a file or filter to see less ...]\ngh')
+  // Nothing of the tail: the cap is 1, and the head takes it.
+  const one = shortenOutput({ head: bytes('abc'), tail: NONE, omittedBytes: 0, maxChars: 1 })
+  assert.ok(one.startsWith('a\n[') && one.endsWith(']\n'))
+})
+
+test('left-out bytes and cut characters are added up, line breaks at the cut are not doubled', () => {
+  const text = shortenOutput({
+    head: bytes('ab\n\ncdef'),
+    tail: bytes('ghijkl\n\n'),
+    omittedBytes: 100,
+    maxChars: 8,
+  })
+  // Head `ab` and its breaks, tail `ijkl`: 100 + 14 − 4 − 4 = 106.
+  assert.equal(text, 'ab\n[... about 106 characters left out here: write to a file or filter to see less ...]\nijkl')
+})
+
+test('head and tail without anything between are one text, also where a character lies across', () => {
+  const euro = bytes('€')
+  const text = shortenOutput({ head: euro.subarray(0, 1), tail: euro.subarray(1), omittedBytes: 0, maxChars: 9 })
+  assert.equal(text, '€')
+})
+
+test('a tail that begins inside a character loses what is left of it, at most three bytes', () => {
+  const smile = bytes('😀')
+  const shown = (tail: Uint8Array) =>
+    shortenOutput({ head: bytes('a'), tail, omittedBytes: 1, maxChars: 99 })
+      .split('\n')
+      .at(-1)
+  assert.equal(shown(new Uint8Array([...smile.subarray(1), 0x62])), 'b')
+  assert.equal(shown(new Uint8Array([...smile.subarray(3), 0x62])), 'b')
+  // A fourth one is no rest of a character, but broken output.
+  assert.equal(shown(new Uint8Array([0x80, 0x80, 0x80, 0x80, 0x62])), '\uFFFDb')
+  assert.equal(shown(new Uint8Array([0xc3, 0xa9])), 'é')
+  assert.equal(shown(new Uint8Array([0x80])), '')
+})
+
+test('a mark of the byte order is shown as it came', () => {
+  assert.equal(shortenOutput({ head: bytes('\uFEFFa'), tail: NONE, omittedBytes: 0, maxChars: 9 }), '\uFEFFa')
+  const cut = shortenOutput({ head: bytes('\uFEFFa'), tail: bytes('\uFEFFb'), omittedBytes: 1, maxChars: 9 })
+  assert.ok(cut.startsWith('\uFEFFa\n') && cut.endsWith('\n\uFEFFb'))
+})
+
+test('only line breaks at the end go, and all of them', () => {
+  assert.equal(shortenOutput({ head: bytes('a\n\nb \n\n'), tail: NONE, omittedBytes: 0, maxChars: 99 }), 'a\n\nb ')
 })

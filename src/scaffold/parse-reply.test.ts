@@ -46,3 +46,41 @@ test('carriage returns before line feeds do not hide the fence', () => {
 test('a command fence inside an open reasoning fence is quoted text', () => {
   assert.deepEqual(parseReply('```text\n```command\nls\n```'), bad('cannot_extract_command'))
 })
+
+test('up to three blanks before a fence, blanks and tabs after it, are no matter; four blanks are code', () => {
+  assert.deepEqual(parseReply('   ```command\nls\n   ``` \t'), ok('ls'))
+  assert.deepEqual(parseReply('    ```command\nls\n```'), bad('cannot_extract_command'))
+  assert.deepEqual(parseReply('```command\nls\n    ```\n```'), ok('ls\n    ```'))
+})
+
+test('the info string is the word alone: with more behind it, in other letters or with a backtick it is none', () => {
+  assert.deepEqual(parseReply('```  command  \nls\n```'), ok('ls'))
+  for (const info of ['command now', 'commands', 'Command', 'my command', 'com`mand', 'command`']) {
+    assert.deepEqual(parseReply(`\`\`\`${info}\nls\n\`\`\``), bad('cannot_extract_command'), info)
+  }
+})
+
+test('two backticks open nothing, and text before the fence on its line neither', () => {
+  assert.deepEqual(parseReply('``command\nls\n``'), bad('cannot_extract_command'))
+  assert.deepEqual(parseReply('run: ```command\nls\n```'), bad('cannot_extract_command'))
+})
+
+test('a fence closes by as many backticks as it opened with or more, and by nothing else on the line', () => {
+  assert.deepEqual(parseReply('```command\nls\n`````'), ok('ls'))
+  assert.deepEqual(parseReply('```command\nls\n``` done\n```'), ok('ls\n``` done'))
+  assert.deepEqual(parseReply('```command\nx ```\n```'), ok('x ```'))
+})
+
+test('a command of blanks runs nothing; blanks around one are kept', () => {
+  assert.deepEqual(parseReply('```command\n  \n\t\n```'), bad('cannot_extract_command'))
+  assert.deepEqual(parseReply('```command\n  ls \n```'), ok('  ls '))
+})
+
+test('a cut reasoning fence behind the command is no second command', () => {
+  assert.deepEqual(parseReply('```command\nls\n```\n```text\nand then'), ok('ls'))
+})
+
+test('three commands are as wrong as two', () => {
+  const one = '```command\na\n```\n'
+  assert.deepEqual(parseReply(one.repeat(3)), bad('multiple_commands'))
+})

@@ -15,6 +15,62 @@ test('the full prompt explains every tool, in alphabetical order', () => {
   )
 })
 
+/** What the system prompt of arXiv 2508.03501 must say (appendix F), one phrase of each section. */
+const SAID = [
+  ['works alone and resolves the issue', 'software engineer who works alone'],
+  ['a terminal is the only means', 'You act only through a terminal'],
+  ['scripts may be written and run', 'You may write Python scripts'],
+  ['missing packages may be installed', 'you may install it'],
+  ['a machine is on the other side', 'Ask no questions'],
+  ['the special command ends the session', 'run the command `submit`. It ends the session.'],
+  ['indentation is exact', 'exactly the blanks that the surrounding code calls for'],
+  ['the prompt line is shown', '(Current directory: /testbed, current file: none) bash-$'],
+  ['the first message is the issue', 'The first message holds the issue'],
+  ['reasoning and one block', 'exactly one command block'],
+  ['two examples of an answer', 'search_file "def parse_header"'],
+  ['two blocks are an error', 'An answer with two command blocks is an error'],
+  ['tests of the repository stay', 'Never change tests of the repository and never add tests to it'],
+  ['steps of the work', 'Reproduce the error with a small script'],
+  ['existing tests are run before the end', 'Run the existing tests near the change, then submit.'],
+]
+
+test('the full prompt says all that the paper’s says, its sections in order and a blank line apart', () => {
+  const prompt = scaffoldProfile('paper').systemPrompt
+  for (const [what, phrase] of SAID) assert.ok(prompt.includes(phrase ?? ''), what)
+  const headings = ['\n\nTOOLS\n', '\n\nRESPONSES\n', '\n\nANSWERS\n', '\n\nTESTS\n', '\n\nADVICE\n']
+  const places = headings.map((heading) => prompt.indexOf(heading))
+  assert.ok(places.every((place) => place > 0))
+  assert.deepEqual(
+    places,
+    places.toSorted((a, b) => a - b),
+  )
+})
+
+test('windows, paths and caps of the two profiles are those that episodes were recorded with', () => {
+  const { systemPrompt: _full, demonstration, ...paper } = scaffoldProfile('paper')
+  assert.deepEqual(paper, {
+    name: 'paper',
+    firstMessage: 'full',
+    tools: { windowLines: 100, windowOverlap: 2, pathForm: 'absolute' },
+    observationChars: 16_000,
+  })
+  assert.ok(demonstration?.startsWith('DEMONSTRATION'))
+  assert.deepEqual(scaffoldProfile('demo'), {
+    name: 'demo',
+    systemPrompt: 'Fix the bug. One command per turn.',
+    demonstration: null,
+    firstMessage: 'brief',
+    tools: { windowLines: 6, windowOverlap: 1, pathForm: 'relative' },
+    observationChars: 900,
+  })
+})
+
+test('the demonstration follows the prompt after a blank line', () => {
+  const paper = scaffoldProfile('paper')
+  const shown = systemPrompt({ profile: paper, withDemonstration: true })
+  assert.equal(shown, `${paper.systemPrompt}\n\n${paper.demonstration}`)
+})
+
 test('the demonstration is appended only when asked for, and only where the profile has one', () => {
   const paper = scaffoldProfile('paper')
   assert.equal(systemPrompt({ profile: paper, withDemonstration: false }), paper.systemPrompt)
