@@ -20,7 +20,10 @@ test('equal rewards give exactly zero, also where their mean rounds', () => {
 })
 
 test('a single episode has no group', () => {
-  assert.throws(() => groupAdvantages({ rewards: [1], delta: 1e-6 }), { code: 'Group.TooSmall' })
+  assert.throws(() => groupAdvantages({ rewards: [1], delta: 1e-6 }), {
+    code: 'Group.TooSmall',
+    details: { valid: 1 },
+  })
 })
 
 test('advantages of any group sum to zero, keep the order of the rewards, and ignore a shift', () => {
@@ -43,4 +46,10 @@ test('advantages of any group sum to zero, keep the order of the rewards, and ig
       },
     ),
   )
+})
+
+test('delta is added to the deviation: it tames a group of almost equal rewards', () => {
+  // Mean ½, sd 1/√2·1 = 0.7071; with a delta of 0.2929 the divisor is 1.
+  const [high, low] = groupAdvantages({ rewards: [1, 0], delta: 1 - Math.SQRT1_2 })
+  assert.ok(Math.abs((high ?? 0) - 0.5) < 1e-12 && Math.abs((low ?? 0) + 0.5) < 1e-12)
 })

@@ -45,3 +45,7 @@ test('entries are names: addresses, schemes, paths and names without a dot are n
     assert.doesNotMatch(entry, ALLOWED_HOST, entry)
   }
 })
+
+test('the shortest name below a wildcard has one letter in front of the dot', () => {
+  assert.equal(isAllowedHost({ host: 'a.pythonhosted.org', port: 443 }, ALLOWED), true)
+})

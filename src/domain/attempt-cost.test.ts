@@ -41,3 +41,41 @@ test('machines are paid while any attempt runs, and shared out by the time of ea
     [2.4, 3.6, 0],
   )
 })
+
+const MACHINES: PriceRecipe = {
+  currency: 'EUR',
+  perMillionTokens: null,
+  machines: [{ name: 'gpu', count: 1, perHour: 3600 }],
+}
+
+test('time on machines is a span, not a time of day: the same attempts later cost the same', () => {
+  // 10 s of one unit of money a second.
+  const late = 1_700_000_000_000
+  assert.deepEqual(
+    attemptCosts([{ usage: null, ...at(late, late + 10_000) }], MACHINES).map((cost) => cost?.toFixed(6)),
+    ['10.000000'],
+  )
+})
+
+test('an attempt of which one end is not known pays no machine, and stretches the time of none', () => {
+  const facts = [at(5000, 15_000), at(null, 60_000), at(1000, null)].map((times) => ({ usage: null, ...times }))
+  assert.deepEqual(
+    attemptCosts(facts, MACHINES).map((cost) => cost?.toFixed(6)),
+    ['10.000000', '0.000000', '0.000000'],
+  )
+})
+
+test('attempts that took no time, and machines without a price, cost nothing: never a number that is none', () => {
+  const still = [{ usage: null, ...at(7, 7) }]
+  assert.deepEqual(attemptCosts(still, MACHINES), [0])
+  assert.deepEqual(attemptCosts([{ usage: null, ...none }], MACHINES), [0])
+  assert.deepEqual(attemptCosts([{ usage: null, ...at(0, 1000) }], { ...MACHINES, machines: [] }), [0])
+})
+
+test('an end before its start is an error of clocks: it costs nothing, and gives nothing back', () => {
+  const facts = [at(0, 10_000), at(9000, 4000)].map((times) => ({ usage: null, ...times }))
+  assert.deepEqual(
+    attemptCosts(facts, MACHINES).map((cost) => cost?.toFixed(6)),
+    ['10.000000', '0.000000'],
+  )
+})

@@ -42,3 +42,20 @@ test('several patches of a task are one observation, and one without a verdict o
   )
   assert.equal(compareVerdicts([patch('c', 'could-not-grade', 'resolved'), patch('d', null, 'resolved')]), null)
 })
+
+test('repositories are the clusters of the interval: patches of one are alike', () => {
+  const judged = (repoOf: (index: number) => string) => {
+    const patches = Array.from({ length: 40 }, (_, index): RejudgedPatch => {
+      return {
+        taskId: `t${index}`,
+        repo: repoOf(index),
+        before: 'unresolved',
+        kind: index < 20 ? 'resolved' : 'unresolved',
+      }
+    })
+    return compareVerdicts(patches)?.comparison.difference.interval ?? assert.fail()
+  }
+  const apart = judged((index) => `r${index}`)
+  const alike = judged((index) => `r${Math.floor(index / 10)}`)
+  assert.ok(alike.high - alike.low > 1.5 * (apart.high - apart.low))
+})

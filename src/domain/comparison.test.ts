@@ -185,3 +185,66 @@ test('a date that names no zone is UTC, on every machine: the cut-off does not m
     else process.env['TZ'] = zone
   }
 })
+
+test('one attempt on one side only: no McNemar, whichever side it is', () => {
+  const one = evaluation([[1], [0]]).tasks
+  const two = evaluation([
+    [1, 1],
+    [0, 1],
+  ]).tasks
+  assert.equal(compareEvaluations({ before: one, after: two, draws: 50 }).mcnemar, null)
+  assert.equal(compareEvaluations({ before: two, after: one, draws: 50 }).mcnemar, null)
+})
+
+test('effort that one side does not know leaves the task out, values that one attempt does not know leave its mean', () => {
+  const tasks = [
+    { taskId: 'a', attempts: [1 as const, 0 as const] },
+    { taskId: 'b', attempts: [1 as const, 1 as const] },
+  ]
+  const before = makeEvaluation({ tasks }).tasks
+  const after = makeEvaluation({ tasks }).tasks
+  const [a, b] = [after[0] ?? assert.fail(), after[1] ?? assert.fail()]
+  a.sampledTokens = [null, 100]
+  b.sampledTokens = [null, null]
+  // Task a: 100 against 60; task b tells nothing.
+  const { sampledTokens, promptTokens } = compareEvaluations({ before, after, draws: 50 }).effort
+  assert.deepEqual(sampledTokens, { mean: 40, sem: 0, interval: null, tasks: 1 })
+  assert.equal(promptTokens, null)
+  const back = compareEvaluations({ before: after, after: before, draws: 50 }).effort.sampledTokens
+  assert.deepEqual([back?.mean, back?.tasks], [-40, 1])
+})
+
+test('effort over two tasks and more has an interval of Student’s t, which no range bounds', () => {
+  const turns = (...counts: number[]) => evaluation(list(counts.length, [1 as const]), 1, counts).tasks
+  const two = compareEvaluations({ before: turns(4, 4), after: turns(5, 7), draws: 50 }).effort.turns
+  // Differences 1 and 3: mean 2, sem 1; t(0.975, 1) = 12.7062.
+  assert.deepEqual([two?.mean, two?.sem], [2, 1])
+  close(two?.interval?.high, 2 + 12.706204736174694)
+  close(two?.interval?.low, 2 - 12.706204736174694)
+  const one = compareEvaluations({ before: turns(4), after: turns(5), draws: 50 }).effort.turns
+  assert.equal(one?.interval, null)
+})
+
+test('both sides’ lists of tasks are named, the shared ones in order of text', () => {
+  const side = (...ids: string[]) => makeEvaluation({ tasks: ids.map((taskId) => ({ taskId, attempts: [1] })) }).tasks
+  const found = compareEvaluations({ before: side('c', 'b', 'a'), after: side('z', 'b', 'c', 'y'), draws: 50 })
+  assert.deepEqual([found.tasks, found.onlyBefore, found.onlyAfter], [2, ['a'], ['z', 'y']])
+})
+
+test('a task that the later side could not score is unscored too', () => {
+  const before = evaluation([[1], [0]])
+  const after = evaluation([[1], ['infra']])
+  const found = compareEvaluations({ before: before.tasks, after: after.tasks, draws: 50 })
+  assert.deepEqual([found.tasks, found.unscored], [1, ['t1']])
+})
+
+test('contamination: tasks that lost every attempt, and a side without any, have no score', () => {
+  const lost = { taskId: 'a', repo: 'r', outcomes: [], createdAt: '2020-01-01' }
+  const found = splitByCutoff({ tasks: [lost], cutoff: '2025-01-01' })
+  assert.deepEqual(found, { before: null, after: null, unknown: null })
+  const scored = { taskId: 'b', repo: 'r', outcomes: [1 as const, 0 as const], createdAt: '2020-01-01' }
+  const { before } = splitByCutoff({ tasks: [lost, scored], cutoff: '2025-01-01' })
+  assert.deepEqual([before?.tasks, before?.mean], [1, 0.5])
+  // One task without spread over tasks: the interval is as wide as one task allows.
+  assert.ok(before !== null && before.interval.low < 0.5 && 0.5 < before.interval.high)
+})

@@ -175,3 +175,120 @@ test('one of the three empty gradings passes a test that the others fail: a coin
     /without the gold patch: t2/,
   )
 })
+
+test('only a gold patch that does not apply is hopeless at once: the same reason of the empty check is not', () => {
+  const checks = [gold(1), empty(1, { verdict: 'could-not-grade', reason: 'patch-rejected' })]
+  assert.deepEqual(nextGateCheck({ checks, repeats: 3, stopAtFirst: false }), { check: 'gold', repeat: 2 })
+})
+
+test('three failures of one check are counted for that check alone, and only where it never held', () => {
+  // Two failures of gold and one of the empty check are no three.
+  const mixed = [gold(1, fails), empty(1, { verdict: 'resolved', notPassed: {} }), gold(2, fails)]
+  assert.deepEqual(nextGateCheck({ checks: mixed, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 2 })
+  // It held once: the task is flaky, and how flaky is worth knowing.
+  const once = [gold(1), gold(2, fails), gold(3, fails), gold(4, fails)]
+  assert.deepEqual(nextGateCheck({ checks: once, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 1 })
+})
+
+test('a lost grading is told with the share of its own check', () => {
+  const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: {} } as const
+  const checks = [gold(1), empty(1, lost), gold(2, lost), empty(2), empty(3), gold(3)]
+  assert.equal(judgeGate({ checks, repeats: 3 }).reason, 'the empty patch could not be graded in 1 of 3 (image)')
+  assert.equal(
+    judgeGate({ checks: [gold(1, lost), empty(1), gold(2), empty(2)], repeats: 3 }).reason,
+    'the gold patch could not be graded in 1 of 2 (image)',
+  )
+})
+
+test('a check that failed every time has no coin: its reason is told, where the log gives one', () => {
+  const judged = judgeGate({ checks: [gold(1, fails), empty(1), gold(2, fails), empty(2)], repeats: 2 })
+  assert.deepEqual([judged.outcome, judged.reason], ['gold-fails', 'the gold patch was unresolved, expected resolved'])
+  const second = [gold(1, fails), gold(2, { ...fails, reason: 'no-results' })]
+  assert.match(judgeGate({ checks: second, repeats: 2 }).reason ?? '', /unresolved \(no-results\)/)
+  const open = { verdict: 'resolved', notPassed: {} } as const
+  assert.equal(
+    judgeGate({ checks: [gold(1), empty(1, open)], repeats: 1 }).reason,
+    'the empty patch was resolved, expected unresolved',
+  )
+})
+
+test('one side short of its repeats is not passed, whichever it is', () => {
+  assert.equal(judgeGate({ checks: [gold(1), empty(1), gold(2)], repeats: 2 }).outcome, 'could-not-gate')
+  assert.equal(judgeGate({ checks: [gold(1), empty(1), empty(2)], repeats: 2 }).outcome, 'could-not-gate')
+  assert.equal(judgeGate({ checks: [], repeats: 1 }).outcome, 'could-not-gate')
+})
+
+test('of many tests that flip three are named, and how many more there are', () => {
+  const notPassed = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`t${index}`, 'FAILED']))
+  const reason = (count: number) =>
+    judgeGate({
+      checks: [gold(1), empty(1), gold(2, { verdict: 'unresolved', notPassed: notPassed(count) }), empty(2)],
+      repeats: 2,
+    }).reason
+  assert.equal(reason(3), 'the gold patch resolved 1 of 2 times: t0, t1, t2')
+  assert.equal(reason(5), 'the gold patch resolved 1 of 2 times: t0, t1, t2 and 2 more')
+  assert.equal(reason(0), 'the gold patch resolved 1 of 2 times')
+})
+
+test('only tests of the check that flipped are named as its reason', () => {
+  const checks = [
+    gold(1),
+    empty(1),
+    gold(2, { verdict: 'unresolved', notPassed: { t9: 'FAILED' } }),
+    empty(2, { notPassed: { t1: 'FAILED', t2: 'ERROR' } }),
+  ]
+  const judged = judgeGate({ checks, repeats: 2 })
+  assert.equal(judged.reason, 'the gold patch resolved 1 of 2 times: t9')
+  assert.deepEqual(
+    judged.flips.map(({ check, test }) => `${check} ${test}`),
+    ['gold t9', 'empty t2'],
+  )
+})
+
+test('repeats without a verdict say nothing about tests: they flip none', () => {
+  const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: { t5: 'MISSING' } } as const
+  const judged = judgeGate({ checks: [gold(1), gold(2, lost), gold(3), empty(1)], repeats: 3 })
+  assert.deepEqual(judged.flips, [])
+  assert.deepEqual(judgeGate({ checks: [gold(1, lost), empty(1)], repeats: 1 }).flips, [])
+})
+
+test('an exception at the end of a line is found with blanks behind it, one in front of its name is no exception', () => {
+  assert.deepEqual(exceptionsIn('pkg.OddError   \r\nE   ValueError: x\n  KeyError\nE          TypeError'), {
+    OddError: 1,
+    ValueError: 1,
+  })
+})
+
+test('a lost grading names the side that it is of, where both sides were made unequally often', () => {
+  const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: {} } as const
+  const judged = (checks: GradedCheck[]) => judgeGate({ checks, repeats: 5 }).reason
+  assert.equal(
+    judged([gold(1, lost), empty(1), gold(2), gold(3)]),
+    'the gold patch could not be graded in 1 of 3 (image)',
+  )
+  assert.equal(
+    judged([gold(1), empty(1, lost), empty(2), empty(3), gold(2), empty(4)]),
+    'the empty patch could not be graded in 1 of 4 (image)',
+  )
+})
+
+test('with the gold patch every listed test that differs is a coin, one that never passed too', () => {
+  const checks = [
+    gold(1, { notPassed: { t2: 'XFAIL' } }),
+    empty(1),
+    gold(2, { notPassed: { t2: 'SKIPPED' } }),
+    empty(2),
+  ]
+  const judged = judgeGate({ checks, repeats: 2 })
+  assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
+})
+
+test('a check that fails beside one that never held is not given up for the other’s failures', () => {
+  // Gold failed twice of twice; the empty check failed once and held once: three failures, and none of them three of one.
+  const solved = { verdict: 'resolved', notPassed: {} } as const
+  const checks = [gold(1, fails), empty(1, solved), gold(2, fails), empty(2)]
+  assert.deepEqual(nextGateCheck({ checks, repeats: 9, stopAtFirst: false }), { check: 'gold', repeat: 3 })
+  const two = [gold(1, fails), empty(1, solved), gold(2, fails)]
+  assert.deepEqual(nextGateCheck({ checks: two, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 2 })
+})

@@ -5,7 +5,7 @@ import { DISPOSITIONS, type EpisodeRecord } from '../contracts/episodes.types.ts
 import { makeRecord } from '../../test/support/episode-records.ts'
 import { type EpisodeFate, selectFatesForRft, selectForReinforce } from './episode-fates.ts'
 import type { GroupRule } from './group-selection.ts'
-import { buildEvaluationLedger, buildTrainingLedger, sumTotals } from './ledger.ts'
+import { buildEvaluationLedger, buildTrainingLedger, type Ledger, sumTotals, totalsOf } from './ledger.ts'
 import type { RewardRule } from './rewards.ts'
 import { verifyLedger } from './verify-ledger.ts'
 
@@ -156,5 +156,145 @@ test('an evaluation trains nothing: valid episodes are evaluated, the others kee
 
 test('a kept episode that reached no batch is refused', () => {
   const { fates } = selectForReinforce({ records: makeIteration(), reward, group })
-  assert.throws(() => buildTrainingLedger({ ...head, fates, batchOf: new Map() }), { code: 'Ledger.Mismatch' })
+  assert.throws(() => buildTrainingLedger({ ...head, fates, batchOf: new Map() }), {
+    code: 'Ledger.Mismatch',
+    details: { episode: 'r/s/0001/a/00' },
+  })
+})
+
+test('the entries of a ledger stand in order of their episodes, whatever the order of the fates', () => {
+  const fates: EpisodeFate[] = ['e2', 'e10', 'e1'].map((episode) => ({ kind: 'train', episode, advantage: 1 }))
+  const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
+  assert.deepEqual(ledger, {
+    schema: 'longhaul.ledger/1',
+    ...head,
+    entries: ['e1', 'e10', 'e2'].map((episode) => ({ episode, fate: 'trained', batch: 'batch-00' })),
+    totals: { episodes: 3, trained: 3, evaluated: 0, dropped: {}, excluded: {} },
+  })
+})
+
+test('fates stand by task and then by index: what the batch holds is the same for any order of the records', () => {
+  const records = [
+    makeRecord({ taskId: 'b', index: 1 }),
+    makeRecord({ taskId: 'a', index: 2, verdict: 'resolved', turns: 4 }),
+    makeRecord({ taskId: 'b', index: 0, verdict: 'resolved', turns: 4 }),
+    makeRecord({ taskId: 'a', index: 10, turns: 6 }),
+  ]
+  const { fates, groups } = selectForReinforce({ records, reward, group })
+  assert.deepEqual(
+    fates.map(({ kind, episode }) => `${kind} ${episode.slice(-4)}`),
+    ['train a/02', 'train a/10', 'train b/00', 'train b/01'],
+  )
+  assert.deepEqual(
+    groups.map(({ members }) => members.map(({ episode }) => episode.slice(-4))),
+    [
+      ['a/02', 'a/10'],
+      ['b/00', 'b/01'],
+    ],
+  )
+})
+
+test('a member without an advantage is dropped out of a group that trains', () => {
+  const records = [4, 5, 6].map((turns, index) => makeRecord({ index, verdict: 'resolved', turns }))
+  // Rewards 1, 0.75, 0.5: the middle one is the mean.
+  const { fates } = selectForReinforce({ records, reward, group })
+  assert.deepEqual(
+    fates.map((fate) => [fate.kind, fate.kind === 'dropped' ? fate.reason : null]),
+    [
+      ['train', null],
+      ['dropped', 'zero-advantage'],
+      ['train', null],
+    ],
+  )
+})
+
+test('rejection fine-tuning: successes train without an advantage, the others keep their reason', () => {
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved' }),
+    makeRecord({ index: 1 }),
+    makeRecord({ index: 2, disposition: 'infra', verdict: null }),
+  ]
+  assert.deepEqual(selectFatesForRft({ records, maxPerTask: null }), [
+    { kind: 'excluded', episode: records[2]?.episode, reason: 'infra' },
+    { kind: 'train', episode: records[0]?.episode, advantage: null },
+    { kind: 'dropped', episode: records[1]?.episode, reason: 'unresolved' },
+  ])
+})
+
+test('the ledger of an evaluation names the evaluation, and the reason of what is excluded', () => {
+  const records = [makeRecord({ index: 0 }), makeRecord({ index: 1, disposition: 'cancelled', verdict: null })]
+  const { entries } = buildEvaluationLedger({ ...head, records, evaluation: 'eval-base' })
+  assert.deepEqual(entries, [
+    { episode: records[0]?.episode, fate: 'evaluated', in: 'eval-base' },
+    { episode: records[1]?.episode, fate: 'excluded', because: 'cancelled' },
+  ])
+})
+
+test('each total is checked by itself, and a reason that only one side counts is a difference', () => {
+  const records = makeIteration()
+  const ledger = makeLedger(records)
+  const episodes = [...trainAll(selectForReinforce({ records, reward, group }).fates).keys()]
+  const batches = [{ key: 'batch-00', episodes }]
+  const found = (totals: Partial<typeof ledger.totals>) =>
+    verifyLedger({
+      ledgers: [{ ...ledger, totals: { ...ledger.totals, ...totals } }],
+      records,
+      batches,
+      derived: null,
+    })
+  assert.deepEqual(found({}), [])
+  const wrong = [{ kind: 'totals', stage: 's', iteration: 1 }]
+  assert.deepEqual(found({ episodes: 8 }), wrong)
+  assert.deepEqual(found({ trained: 3 }), wrong)
+  assert.deepEqual(found({ evaluated: 1 }), wrong)
+  assert.deepEqual(found({ dropped: { std: 2 } }), wrong)
+  assert.deepEqual(found({ dropped: { std: 2, few: 1, outcome: 1 } }), wrong)
+  assert.deepEqual(found({ excluded: {} }), wrong)
+  // Zero is the same as not there.
+  assert.deepEqual(found({ dropped: { std: 2, few: 1, outcome: 0 } }), [])
+})
+
+test('what the records say of an episode is told beside what the ledger says, batch and evaluation included', () => {
+  const records = [0, 1, 2].map((index) => makeRecord({ index }))
+  const [a, b, c] = records.map(({ episode }) => episode)
+  assert.ok(a !== undefined && b !== undefined && c !== undefined)
+  const ledgerOf = (entries: Ledger['entries']): Ledger => {
+    return { schema: 'longhaul.ledger/1', ...head, entries, totals: totalsOf(entries) }
+  }
+  const told = ledgerOf([
+    { episode: c, fate: 'evaluated', in: 'eval-base' },
+    { episode: a, fate: 'trained', batch: 'batch-00' },
+    { episode: b, fate: 'evaluated', in: 'eval-base' },
+  ])
+  const derived = ledgerOf([
+    { episode: a, fate: 'trained', batch: 'batch-01' },
+    { episode: b, fate: 'evaluated', in: 'eval-rl' },
+    { episode: c, fate: 'excluded', because: 'infra' },
+  ])
+  const batches = [{ key: 'batch-00', episodes: [a] }]
+  const mismatch = (episode: string, ledger: string, derived: string) => {
+    return { kind: 'other-fate', episode, ledger, derived }
+  }
+  // Sorted, so that two verifications of the same run say the same.
+  assert.deepEqual(verifyLedger({ ledgers: [told], records, batches, derived: [derived] }), [
+    mismatch(a, 'trained in batch-00', 'trained in batch-01'),
+    mismatch(b, 'evaluated in eval-base', 'evaluated in eval-rl'),
+    mismatch(c, 'evaluated in eval-base', 'excluded because infra'),
+  ])
+  // What the derivation does not know is told once, as unknown or missing.
+  assert.deepEqual(verifyLedger({ ledgers: [told], records, batches, derived: [] }), [])
+})
+
+test('a batch that trained an episode which the ledger gives to another one is named', () => {
+  const records = [makeRecord()]
+  const [{ episode }] = records as [EpisodeRecord]
+  const fates: EpisodeFate[] = [{ kind: 'train', episode, advantage: 1 }]
+  const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
+  assert.deepEqual(
+    verifyLedger({ ledgers: [ledger], records, batches: [{ key: 'batch-01', episodes: [episode] }], derived: null }),
+    [
+      { kind: 'not-in-batch', episode, batch: 'batch-00' },
+      { kind: 'trained-unledgered', episode, batch: 'batch-01' },
+    ],
+  )
 })

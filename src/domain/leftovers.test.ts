@@ -91,3 +91,18 @@ test('the owner has placed the episode anew: superseded, but only by the executi
     why: 'owner-runs',
   })
 })
+
+const AT_THE_LIMIT: [string, Partial<LeftoverFacts>, string][] = [
+  ['a build of exactly its longest life', { role: 'build', namespaceId: '', ageMs: 600_000 }, 'keep young-build'],
+  ['of exactly its maximum life', { ageMs: 6 * HOUR_MS }, 'ask-owner'],
+  ['ended exactly a lease ago', { state: 'ended', endedForMs: 600_000 }, 'ask-owner'],
+  ['created exactly a lease ago', { state: 'created', ageMs: 600_000 }, 'ask-owner'],
+  ['running, however it ended before', { state: 'running', endedByLease: true, endedForMs: HOUR_MS }, 'ask-owner'],
+  ['without a host label', { host: '' }, 'ask-owner'],
+]
+for (const [what, changes, expected] of AT_THE_LIMIT) {
+  test(`${what}: ${expected}`, () => {
+    const decision = judgeLeftover(facts(changes), REAPER)
+    assert.equal(decision.kind === 'ask-owner' ? 'ask-owner' : `${decision.kind} ${decision.why}`, expected)
+  })
+}

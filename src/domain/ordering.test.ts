@@ -91,3 +91,58 @@ test('a pool smaller than the iteration is drawn whole', () => {
   assert.deepEqual(problems.sort(), ['a', 'b'])
   assert.deepEqual(drawProblems({ pool: [], recipeSeed: 1, stage: 's', iteration: 4, count: 10, hash }), [])
 })
+
+test('jobs: a step limit counts epochs, and a plan without trajectories has no job', () => {
+  // Ten mini-batches of two epochs; eleven steps pay for five mini-batches.
+  const plan = planJobs({ trajectories: 40, batch: 4, epochs: 2, stepsPerJob: null, maxSteps: 11 })
+  assert.deepEqual(plan, { jobs: [{ minibatches: [4, 4, 4, 4, 4], steps: 10 }], totalSteps: 10, trained: 20 })
+  assert.deepEqual(planJobs({ trajectories: 0, batch: 4, epochs: 2, stepsPerJob: null, maxSteps: null }), {
+    jobs: [],
+    totalSteps: 0,
+    trained: 0,
+  })
+})
+
+test('fewer steps than one mini-batch takes still train one, and fewer steps a job still make jobs', () => {
+  const limited = planJobs({ trajectories: 8, batch: 4, epochs: 3, stepsPerJob: null, maxSteps: 1 })
+  assert.deepEqual([limited.totalSteps, limited.trained], [3, 4])
+  const small = planJobs({ trajectories: 8, batch: 4, epochs: 3, stepsPerJob: 1, maxSteps: null })
+  assert.deepEqual(
+    small.jobs.map(({ steps }) => steps),
+    [3, 3],
+  )
+})
+
+test('a plan that ends at a whole number of jobs makes no empty one behind them', () => {
+  const plan = planJobs({ trajectories: 16, batch: 4, epochs: 1, stepsPerJob: 2, maxSteps: null })
+  assert.deepEqual(
+    plan.jobs.map(({ minibatches }) => minibatches.length),
+    [2, 2],
+  )
+})
+
+test('each pass has its own order, and seed, stage and pass are part of it', () => {
+  const pool = Array.from({ length: 12 }, (_, index) => `task-${index}`)
+  const pass = (iteration: number, recipeSeed = 1, stage = 's') =>
+    drawProblems({ pool, recipeSeed, stage, iteration, count: pool.length, hash })
+  const orders = [pass(1), pass(2), pass(3), pass(1, 2), pass(1, 1, 't')]
+  assert.equal(new Set(orders.map((order) => order.join())).size, orders.length)
+  // By hand: the pool in order of its hashes.
+  const first = pool.toSorted((a, b) => (hash(`1/s/pass/0/${a}`) < hash(`1/s/pass/0/${b}`) ? -1 : 1))
+  assert.deepEqual(pass(1), first)
+  const second = pool.toSorted((a, b) => (hash(`1/s/pass/1/${a}`) < hash(`1/s/pass/1/${b}`) ? -1 : 1))
+  assert.deepEqual(pass(2), second)
+})
+
+test('an iteration that needs only part of what was held hands out that much', () => {
+  // Two tasks an iteration of three: iterations 1 and 2 end inside passes, and every task comes equally often.
+  const pool = ['a', 'b', 'c']
+  const drawn = Array.from({ length: 6 }, (_, index) =>
+    drawProblems({ pool, recipeSeed: 3, stage: 's', iteration: index + 1, count: 2, hash }),
+  )
+  for (const problems of drawn) assert.equal(new Set(problems).size, 2)
+  assert.deepEqual(
+    pool.map((task) => drawn.flat().filter((other) => other === task).length),
+    [4, 4, 4],
+  )
+})

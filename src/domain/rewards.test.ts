@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type RewardRule, rewardOf, turnPenalty } from './rewards.ts'
+import { makeTrainingRecipe } from '../../test/support/training-records.ts'
+import { type RewardRule, rewardOf, rewardRuleOf, turnPenalty } from './rewards.ts'
 
 const close = (actual: number, expected: number, what: string) =>
   assert.ok(Math.abs(actual - expected) < 5e-5, `${what}: expected ${expected}, got ${actual}`)
@@ -68,7 +69,10 @@ test('an episode that never submitted earns the unsubmitted value, not the failu
 })
 
 test('a penalty that would start at the turn limit is refused', () => {
-  assert.throws(() => turnPenalty({ rule: { start: 6, end: 6, min: -1 }, turns: 7 }), { code: 'Config.Invalid' })
+  assert.throws(() => turnPenalty({ rule: { start: 6, end: 6, min: -1 }, turns: 7 }), {
+    code: 'Config.Invalid',
+    details: { start: 6, end: 6 },
+  })
 })
 
 test('a suspected hack is paid as a failure, whatever the hidden tests said', () => {
@@ -82,4 +86,28 @@ test('a suspected hack is paid as a failure, whatever the hidden tests said', ()
       [0, 0],
     ],
   )
+})
+
+test('submitted work that fails earns the failure value, not the unsubmitted one', () => {
+  const rule: RewardRule = { pass: 1, fail: -0.1, unsubmitted: -0.2, penalty: { start: 10, end: 40, min: -1 } }
+  const failed = { rule, turns: 1, verdict: 'unresolved', suspectedHack: false } as const
+  assert.equal(rewardOf({ ...failed, disposition: 'submitted' }).reward, -0.1)
+  assert.equal(rewardOf({ ...failed, disposition: 'time-limit' }).reward, -0.2)
+})
+
+test('without a penalty, and up to its start, the term is plain 0', () => {
+  assert.ok(Object.is(turnPenalty({ rule: { start: 10, end: 40, min: 0 }, turns: 40 }), 0))
+  assert.ok(Object.is(turnPenalty({ rule: { start: 10, end: 40, min: -1 }, turns: 10 }), 0))
+})
+
+test('a stage pays by the recipe’s values and by its own numbers of turns', () => {
+  const { reinforce } = makeTrainingRecipe()
+  const stage = reinforce?.stages[0]
+  assert.ok(reinforce !== null && stage !== undefined)
+  assert.deepEqual(rewardRuleOf(reinforce, { ...stage, penaltyStart: 3, maxTurns: 9 }), {
+    pass: 1,
+    fail: 0,
+    unsubmitted: 0,
+    penalty: { start: 3, end: 9, min: -0.5 },
+  })
 })

@@ -106,3 +106,73 @@ test('a stage levels off when the last window gains less than asked over the one
   assert.equal(hasPlateaued({ series: rising, window: 2, minGain: 0.05 }), true)
   assert.equal(hasPlateaued({ series: [0.5, 0.5, 0.5], window: 2, minGain: 0.01 }), false)
 })
+
+test('work that was submitted and reached no grader is not judged', () => {
+  assert.deepEqual(ungradedVerdict('submitted'), { verdict: 'could-not-grade', reason: 'not-graded' })
+  assert.deepEqual(ungradedVerdict('agent-gave-up'), { verdict: 'unresolved', reason: 'not-submitted' })
+})
+
+test('endings nobody knows are refused, not guessed', () => {
+  assert.throws(() => isValidEpisode(makeRecord({ disposition: 'vanished' as EpisodeRecord['disposition'] })))
+})
+
+test('a failure of the infrastructure that no retry helps ends the episode as such', () => {
+  const lost = (Object.keys(FAILURE_CODES) as FailureCode[]).filter((code) => {
+    const { retryable, countsAs } = FAILURE_CODES[code]
+    return !retryable && countsAs === 'infra' && code !== 'Sandbox.Lost' && code !== 'Sandbox.OutOfDisk'
+  })
+  assert.ok(lost.length > 0)
+  for (const code of lost) assert.deepEqual(answerToFailure(code), { kind: 'end', disposition: 'infra' }, code)
+})
+
+test('a suspected hack never trains, whatever the tests said', () => {
+  const episodes = [
+    makeRecord({ index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
+    makeRecord({ index: 1, verdict: 'resolved' }),
+    makeRecord({ index: 2, verdict: 'unresolved', suspectedHack: true, signs: ['conftest'] }),
+  ].filter(isValidEpisode)
+  // It takes none of the task's places either.
+  assert.deepEqual(selectForRft({ episodes, maxPerTask: 1 }), [
+    { kind: 'dropped', episode: episodes[0]?.episode, reason: 'suspected-hack' },
+    { kind: 'kept', episode: episodes[1]?.episode },
+    { kind: 'dropped', episode: episodes[2]?.episode, reason: 'unresolved' },
+  ])
+})
+
+test('a success beyond the limit of its task says so', () => {
+  const episodes = [0, 1].map((index) => makeRecord({ index, verdict: 'resolved' })).filter(isValidEpisode)
+  assert.deepEqual(selectForRft({ episodes, maxPerTask: 1 })[1], {
+    kind: 'dropped',
+    episode: episodes[1]?.episode,
+    reason: 'over-task-limit',
+  })
+})
+
+test('a share that no small fraction writes is compared as it stands', () => {
+  const rule = { dropSuccessAtLeast: 0.613, dropNeverSolved: true, unseen: 'drop' as const }
+  const records = [
+    { taskId: 'above', resolved: 62, attempts: 100 },
+    { taskId: 'below', resolved: 61, attempts: 100 },
+    { taskId: 'empty', resolved: 0, attempts: 0 },
+  ]
+  assert.deepEqual(reselectPool({ pool: ['above', 'below', 'empty'], records, rule }), {
+    kept: ['below'],
+    dropped: [
+      { taskId: 'above', reason: 'solved-often' },
+      { taskId: 'empty', reason: 'unseen' },
+    ],
+  })
+})
+
+test('the largest denominator that a share is read with is 20', () => {
+  const rule = { dropSuccessAtLeast: 0.95, dropNeverSolved: true, unseen: 'keep' as const }
+  const records = [{ taskId: 'nineteen-of-twenty', resolved: 19, attempts: 20 }]
+  assert.equal(reselectPool({ pool: ['nineteen-of-twenty'], records, rule }).kept.length, 0)
+})
+
+test('windows are the last ones of the series: an older rise does not count, and a gain of exactly the least is one', () => {
+  const series = [0, 1, 0.5, 0.5, 0.5, 0.75, 0.75]
+  // 0.75 − 0.5 = 0.25
+  assert.equal(hasPlateaued({ series, window: 2, minGain: 0.25 }), false)
+  assert.equal(hasPlateaued({ series, window: 2, minGain: 0.26 }), true)
+})

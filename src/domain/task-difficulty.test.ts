@@ -72,3 +72,23 @@ test('the rule of the paper: two thirds and more go, never solved goes; each row
     ],
   )
 })
+
+test('policies and runs of a task are named once each, in order of text', () => {
+  const [task] = mergeAttempts([
+    played({ run: 'z', policy: 'v000002-cccccccc' }),
+    played({ run: 'a', policy: 'v000001-bbbbbbbb' }),
+    played({ run: 'z', index: 1, policy: 'v000001-bbbbbbbb' }),
+  ])
+  assert.deepEqual(
+    [task?.policies, task?.runs],
+    [
+      ['v000001-bbbbbbbb', 'v000002-cccccccc'],
+      ['a', 'z'],
+    ],
+  )
+})
+
+test('a task without a graded attempt has the rate 0, not none', () => {
+  const [task] = mergeAttempts([played({ disposition: 'infra', verdict: null })])
+  assert.deepEqual([task?.attempts, task?.rate, task?.lost], [0, 0, 1])
+})

@@ -73,3 +73,41 @@ test('a mean gap of more than a nat a token is divergence, in either direction a
   assert.equal(judge('NaN')?.value, null)
   assert.equal(judge(50, { ...ALARM_LIMITS, divergedKl: null }), null)
 })
+
+test('each figure of the gap between sampler and trainer has its own limit and side', () => {
+  const loud = { k1: 0.2, k3: -0.2, is_mean: 2.1, is_std: 1.1, ess: 0.2, chi2: 1.1, tis_capped: 0.2, masked_frac: 0.4 }
+  assert.deepEqual(
+    findAlarms([loud], ALARM_LIMITS).map(({ metric, side, limit }) => `${metric} ${side} ${limit}`),
+    [
+      'k1 above 0.1',
+      'k3 above 0.1',
+      'is_mean above 2',
+      'is_std above 1',
+      'ess below 0.3',
+      'chi2 above 1',
+      'tis_capped above 0.1',
+      'masked_frac above 0.3',
+    ],
+  )
+})
+
+test('a figure of exactly its limit is inside it; only the gaps count without their sign', () => {
+  const still = { k1: -0.1, is_mean: 0.5, is_std: 1, ess: 0.3, chi2: 1, tis_capped: 0.1, masked_frac: 0.3 }
+  assert.deepEqual(findAlarms([still], ALARM_LIMITS), [])
+  // A negative share of the entropy is below every limit, not as large as its amount.
+  assert.equal(findAlarms([{ entropy: -1 }], { ...ALARM_LIMITS, entropy: 0.5 }).length, 1)
+  assert.deepEqual(findAlarms([{ chi2: -5 }], ALARM_LIMITS), [])
+})
+
+test('no share of the first entropy, or no first entropy, is no limit', () => {
+  assert.deepEqual(findAlarms([{ entropy: -1 }], { ...ALARM_LIMITS, entropyShare: null }, 0.8), [])
+  assert.deepEqual(findAlarms([{ entropy: -1 }], { ...ALARM_LIMITS, entropyShare: 0.5 }, null), [])
+})
+
+test('alarms in words: none, one, and one that is no number', () => {
+  assert.equal(sayAlarms([]), 'no alarm')
+  const [alarm] = findAlarms([{ chi2: 1.23456 }], ALARM_LIMITS)
+  assert.ok(alarm !== undefined)
+  assert.equal(sayAlarms([alarm]), 'chi2 is 1.23, above 1, at optimizer step 1')
+  assert.equal(sayAlarms([{ ...alarm, value: null }]), 'chi2 is no finite number, above 1, at optimizer step 1')
+})
