@@ -466,7 +466,7 @@ export const PLANTS: Plant[] = [
     name: 'a turn follows the ones before it: the runner takes any',
     file: 'src/adapters/docker/runner/journal.sh',
     replace: '[ "$1" = "$world" ] && {',
-    by: 'true || [ "$1" = "$world" ] && {',
+    by: 'return 0; [ "$1" = "$world" ] && {',
     seenBy: replay(
       'turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run',
     ),
