@@ -18,6 +18,11 @@ const NO_CHECKOUT =
   'the harness is no package: a checkout is named by hand, the committed result of its bench names its hash'
 const NEEDS_ROOT = 'only root may mount a file system; CI is root'
 const LONG = 'longer than a commit may wait for: npm run test:trainer -- --full runs it'
+const NO_KUBECTL = /^kubectl is not installed$/
+const WITHOUT_KUBECTL = 'who runs no jobs on Kubernetes needs no kubectl; CI has it'
+const NO_NAMESPACES = /^needs unshare, ip and leave to make namespaces$/
+const WITHOUT_NAMESPACES =
+  'some kernels let only root make namespaces, and iproute2 is no part of a set-up; CI has both'
 const SOURCE = /^LONGHAUL_(?:FORK|REBENCH_V2)_SOURCE names no checkout/
 const NO_HARNESS = /^the official harnesses cannot be installed here: /
 
@@ -79,6 +84,32 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     tests: ['Kubernetes and JobSet know every field of a manifest, by their own types'],
     reason: /^Go is not installed$/,
     why: 'a machine whose Temporal program is already built needs no Go; CI has it',
+  },
+  {
+    file: 'src/adapters/trainer-job/kubernetes-launcher.test.ts',
+    tests: ['kubernetes launcher'],
+    reason: NO_KUBECTL,
+    why: WITHOUT_KUBECTL,
+  },
+  {
+    file: 'src/adapters/egress/egress-proxy.test.ts',
+    tests: [
+      'names that change their answer, lead inside or to both: one look-up each, and only the checked address is dialled',
+    ],
+    reason: NO_NAMESPACES,
+    why: WITHOUT_NAMESPACES,
+  },
+  {
+    file: 'test/planted/planted.test.ts',
+    tests: /^the fence of a Kubernetes Job: /,
+    reason: NO_KUBECTL,
+    why: WITHOUT_KUBECTL,
+  },
+  {
+    file: 'test/planted/planted.test.ts',
+    tests: /^the checked address is dialled: /,
+    reason: NO_NAMESPACES,
+    why: WITHOUT_NAMESPACES,
   },
   {
     file: 'test/integration/attacks/resources.test.ts',

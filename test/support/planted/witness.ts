@@ -1,79 +1,107 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { runCommand } from '../../../src/stack/run-command.ts'
-import type { Leaf } from './run-leaves.ts'
+import type { FileResult } from '../runner/file-result.ts'
+import { runTestFiles } from '../runner/run-test-files.ts'
+import { runTrainerTests } from '../runner/run-trainer-tests.ts'
 
 /** The test that must see a plant. */
 export interface Witness {
   /** A test file of Node, or of pytest where it ends in `.py`; from the repository's root. */
   file: string
-  /** Its title, without those of the suites around it; for pytest `test_name`, or `test_name[case]`. */
+  /** Its title, without those of the suites around it; for pytest `test_name` with all its cases, or `test_name[case]`. */
   test: string
 }
 
 export type Testimony = { end: 'passed' } | { end: 'failed'; why: string } | { end: 'skipped'; why: string }
 
-/** A plant may make a test wait for what never comes. */
-const LIMIT_MS = 240_000
+/** A plant may make a test wait for what never comes. Far above what the slowest needs alone. */
+const LIMIT_MS = 10 * 60_000
 
-const RUN_LEAVES = join(import.meta.dirname, 'run-leaves.ts')
+/** Runs one test in the tree at `root`. @throws Error where it is no witness, see `hearAll` */
+export async function hear(root: string, { file, test }: Witness, signal: AbortSignal): Promise<Testimony> {
+  const said = (await hearAll(root, { file, tests: [test] }, signal)).get(test)
+  if (said === undefined) throw new Error(`Expected to hear of "${test}"`)
+  return said
+}
 
 /**
- * Runs one test in the tree at `root`, against the services that this process has in its environment.
- * @throws Error where the test did not run: there is none of that title, its file does not load, a hook failed, time was over
+ * Runs tests of one file in the tree at `root` by the runner of `npm test`, against the services that this process has in its
+ * environment.
+ * @throws Error where one is no witness: there is none of its title, its file does not load, a hook failed, time was over
  */
-export function hear(root: string, witness: Witness, signal?: AbortSignal): Promise<Testimony> {
-  return witness.file.endsWith('.py') ? hearPytest(root, witness, signal) : hearNode(root, witness, signal)
+export async function hearAll(
+  root: string,
+  { file, tests }: { file: string; tests: readonly string[] },
+  signal: AbortSignal,
+): Promise<Map<string, Testimony>> {
+  const printed: string[] = []
+  const print = (text: string): void => void printed.push(text)
+  const results = file.endsWith('.py')
+    ? await runPytest(root, { file, tests }, { signal, print })
+    : await runTestFiles({
+        root,
+        files: [file],
+        only: tests,
+        concurrency: 1,
+        fileTimeoutMs: LIMIT_MS,
+        signal,
+        print,
+      })
+  return testimoniesOf({ file, tests }, results, printed.join(''))
 }
 
-async function hearNode(root: string, { file, test }: Witness, signal?: AbortSignal): Promise<Testimony> {
-  const { stdout, tail, timedOut } = await runCommand({
-    command: process.execPath,
-    args: [RUN_LEAVES, file, test],
-    cwd: root,
-    env: environment({}),
-    timeoutMs: LIMIT_MS,
-    signal,
-  })
-  const leaves = stdout
-    .split('\n')
-    .filter((line) => line.startsWith('{'))
-    .map((line) => JSON.parse(line) as Leaf)
-  const [leaf, ...others] = leaves.filter(({ title }) => title === test)
-  if (timedOut || leaf === undefined || others.length > 0) {
-    const what = timedOut
-      ? `did not end within ${LIMIT_MS / 1000} s`
-      : `ran ${leaf === undefined ? 0 : 1 + others.length} times`
-    throw new Error(`Expected "${test}" of ${file} to run once, it ${what}:\n${tail}`)
+/** Of the results of a run that was asked for these tests. @throws Error, see `hearAll` */
+export function testimoniesOf(
+  { file, tests }: { file: string; tests: readonly string[] },
+  results: readonly FileResult[],
+  output = '',
+): Map<string, Testimony> {
+  const failures = results.flatMap((result) => result.failures)
+  const skips = results.flatMap((result) => result.skips)
+  const passed = results.reduce((sum, result) => sum + result.passed, 0)
+  const isPytest = file.endsWith('.py')
+  const isOf = (test: string, title: string): boolean => title === test || (isPytest && title.startsWith(`${test}[`))
+  const others = failures.filter(
+    ({ test: title, error }) => !tests.some((test) => isOf(test, title)) || /^(?:setup|teardown): /.test(error),
+  )
+  const [skip] = skips
+  // Where a whole suite is skipped, its tests are not named.
+  if (skip !== undefined && passed + failures.length === 0) {
+    return new Map(tests.map((test) => [test, { end: 'skipped', why: skip.reason }]))
   }
-  if (leaf.end === 'passed') return { end: 'passed' }
-  if (leaf.end === 'failed' && leaf.kind !== 'testCodeFailure') {
-    throw new Error(`Expected "${test}" of ${file} to fail by itself, it failed by ${leaf.kind}: ${leaf.why}`)
+  const heard = passed + failures.length + skips.length
+  if (others.length > 0 || (isPytest ? heard < tests.length : heard !== tests.length)) {
+    const found = others.map((other) => `${other.test}: ${other.error}`).join('\n') || `${heard} tests ran`
+    throw new Error(
+      `Expected "${tests.join('" and "')}" of ${file} to run by themselves, got\n${found}\n${output.slice(-4_000)}`,
+    )
   }
-  return { end: leaf.end, why: leaf.why }
+  return new Map(
+    tests.map((test): [string, Testimony] => {
+      const failure = failures.find((one) => isOf(test, one.test))
+      if (failure !== undefined) return [test, { end: 'failed', why: failure.error }]
+      const skipped = skips.find((one) => isOf(test, one.test))
+      return [test, skipped === undefined ? { end: 'passed' } : { end: 'skipped', why: skipped.reason }]
+    }),
+  )
 }
 
-async function hearPytest(root: string, { file, test }: Witness, signal?: AbortSignal): Promise<Testimony> {
+async function runPytest(
+  root: string,
+  { file, tests }: { file: string; tests: readonly string[] },
+  { signal, print }: { signal: AbortSignal; print: (text: string) => void },
+): Promise<FileResult[]> {
   const python = process.env['LONGHAUL_PYTHON']
-  if (python === undefined) return { end: 'skipped', why: 'LONGHAUL_PYTHON is not set' }
-  const report = join(root, 'witness.xml')
-  const { tail } = await runCommand({
-    command: python,
-    args: ['-m', 'pytest', `${file}::${test}`, '-q', '-m', '', '-p', 'no:cacheprovider', '--junitxml', report],
-    cwd: root,
-    env: environment({ PYTHONPATH: join(root, 'trainer') }),
+  if (python === undefined) {
+    const skips = tests.map((test) => ({ test, reason: 'LONGHAUL_PYTHON is not set' }))
+    return [{ file, seconds: 0, passed: 0, failures: [], skips }]
+  }
+  return runTrainerTests({
+    root,
+    paths: tests.map((test) => `${file}::${test}`),
+    scratch: root,
+    python,
+    isFull: true,
     timeoutMs: LIMIT_MS,
     signal,
+    print: (line) => print(`${line}\n`),
   })
-  const suite = /<testsuite [^>]*>/.exec(await readFile(report, 'utf8').catch(() => ''))?.[0] ?? ''
-  const count = (name: string): number => Number(new RegExp(` ${name}="(\\d+)"`).exec(suite)?.[1] ?? 0)
-  if (count('tests') === 0 || count('errors') > 0) throw new Error(`Expected ${file}::${test} to run:\n${tail}`)
-  if (count('failures') > 0) return { end: 'failed', why: tail }
-  return count('skipped') > 0 ? { end: 'skipped', why: tail } : { end: 'passed' }
-}
-
-/** The services of this process, without what is made of the original code or says that a runner is above. */
-function environment(changes: Record<string, string>): NodeJS.ProcessEnv {
-  const { NODE_TEST_CONTEXT: _runner, LONGHAUL_BUNDLE: _bundle, ...kept } = process.env
-  return { ...kept, PYTHONDONTWRITEBYTECODE: '1', ...changes }
 }

@@ -10,6 +10,8 @@ export interface RunTestFilesInput {
   root: string
   /** Relative to `root`, or absolute. */
   files: readonly string[]
+  /** Only the tests with one of these in their title. @default all */
+  only?: readonly string[]
   concurrency: number
   /** A file that runs longer hangs: it is killed with everything that it started, and fails. */
   fileTimeoutMs: number
@@ -55,7 +57,7 @@ export async function runTestFiles(input: RunTestFilesInput): Promise<FileResult
 }
 
 async function runFile(file: string, input: RunTestFilesInput): Promise<FileResult> {
-  const { root, concurrency, fileTimeoutMs, graceMs = 10_000, signal, print } = input
+  const { root, only = [], concurrency, fileTimeoutMs, graceMs = 10_000, signal, print } = input
   const startedMs = performance.now()
   const texts: string[] = []
   const say = (text: string): void => {
@@ -64,7 +66,7 @@ async function runFile(file: string, input: RunTestFilesInput): Promise<FileResu
   }
   say(`▶ ${file}\n`)
   const events: FileEvent[] = []
-  const end = await playFile({ root, file, fileTimeoutMs, graceMs, signal }, (event) => {
+  const end = await playFile({ root, file, only, fileTimeoutMs, graceMs, signal }, (event) => {
     events.push(event)
     const text = printEvent(event)
     if (text !== '') say(text)
@@ -80,16 +82,18 @@ async function runFile(file: string, input: RunTestFilesInput): Promise<FileResu
 interface PlayFileInput {
   root: string
   file: string
+  only: readonly string[]
   fileTimeoutMs: number
   graceMs: number
   signal: AbortSignal
 }
 
 function playFile(input: PlayFileInput, onEvent: (event: FileEvent) => void): Promise<FileEnd> {
-  const { root, file, fileTimeoutMs, graceMs, signal } = input
+  const { root, file, only, fileTimeoutMs, graceMs, signal } = input
   // Set where this process is a test itself; with it the runner of Node would run nothing and end with 0.
   const { NODE_TEST_CONTEXT: _outer, ...env } = process.env
-  const child = spawn(process.execPath, ['--test', `--test-reporter=${REPORTER}`, file], {
+  const chosen = only.map((title) => `--test-name-pattern=${title.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&')}`)
+  const child = spawn(process.execPath, ['--test', `--test-reporter=${REPORTER}`, ...chosen, file], {
     cwd: root,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
