@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from longhaul_trainer.directory import TornDirectory, json_bytes, open_sealed

@@ -1,0 +1,505 @@
+"""Every record of a job, field by field, with the clocks standing still: what the pipeline, an audit and a person read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from job_files import JobFiles, make_config, make_draft, make_job
+from safetensors.numpy import load_file
+
+from longhaul_trainer import VERSION
+from longhaul_trainer.directory import open_sealed, sha256_file
+from longhaul_trainer.step import command, lease, points, progress, training
+from longhaul_trainer.step import job as job_module
+from longhaul_trainer.step.command import step
+
+NOW = 1_700_000_000_123
+# What every measured piece of time lasts here; in records it has three digits.
+TICK, SECONDS = 0.12345, 0.123
+LAYOUT = {"device": "cpu", "ranks": 1, "cp": 1, "deterministic": True, "max_tokens_per_micro": 150, "threads": 1}
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One time for all records; each look at a stop watch is a TICK behind the last one."""
+    for module in (command, job_module, lease, progress):
+        monkeypatch.setattr(module, "now_ms", lambda: NOW)
+    for module in (job_module, training):
+        looks: list[None] = []
+
+        def look(looks: list[None] = looks) -> float:
+            looks.append(None)
+            return TICK * len(looks)
+
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=look))
+    monkeypatch.setenv("LONGHAUL_LAUNCHER_HANDLE", "handle-7")
+    monkeypatch.setattr(points, "_passed", type(points._passed)())
+
+
+def metrics_of(job: JobFiles) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (job.checkpoint / "metrics.jsonl").read_text().splitlines()]
+
+
+def event(name: str, phase: str, fence: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"t": NOW, "fence": fence, "event": name, "phase": phase, **fields}
+
+
+def failed_event(phase: str, code: int, kind: str, message: str) -> dict[str, Any]:
+    return {**event("failed", phase, code=code, message=message), "class": kind}
+
+
+def told(job: JobFiles, fence: int = 1) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Events in order, and those of inner checkpoints, which a thread tells of beside the others."""
+    events = job.events(fence)
+    assert [entry.pop("seq") for entry in events] == list(range(1, len(events) + 1))
+    inner = [entry for entry in events if entry["event"] == "checkpoint"]
+    return [entry for entry in events if entry["event"] != "checkpoint"], inner
+
+
+def micro(step: int, done: int, tokens: int, fence: int = 1) -> dict[str, Any]:
+    return event("micro", "train", fence, done=done, tokens=tokens, opt_step=step)
+
+
+def opt_step(metrics: dict[str, Any], *, done: int, total: int, fence: int = 1) -> dict[str, Any]:
+    rate = round(metrics["n_tokens"] / TICK, 1)
+    fields = {"opt_step": done, "total": total, "seconds": SECONDS, "tokens_per_s": rate}
+    return event("opt_step", "train", fence, **metrics, **fields)
+
+
+def commit_event(name: str, phase: str, kind: str, path: Path, fence: int = 1) -> dict[str, Any]:
+    sealed = open_sealed(path)
+    size = sum(entry["bytes"] for entry in sealed.manifest["files"])
+    fields = {"kind": kind, "path": str(path), "bytes": size, "seconds": SECONDS, "manifest_sha256": sealed.sha256}
+    return event(name, phase, fence, **fields)
+
+
+def facts_of(job: JobFiles) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "key": spec["key"],
+        "job_id": spec["job_id"],
+        "stage": spec["stage"],
+        "iteration": 0,
+        "policy_version": spec["output"]["policy_version"],
+        "parents": {
+            "input_manifest_sha256": spec["input"]["manifest_sha256"],
+            "batch_manifest_sha256": spec["batch"]["manifest_sha256"],
+            "config_sha256": spec["config"]["sha256"],
+        },
+        "layout": LAYOUT,
+        "versions": {
+            "longhaul_trainer": VERSION,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+    }
+
+
+def files_below(path: Path) -> list[str]:
+    return sorted(found.relative_to(path).as_posix() for found in path.rglob("*") if found.is_file())
+
+
+def manifest_of(path: Path) -> dict[str, Any]:
+    manifest = open_sealed(path).manifest
+    listed = {entry["path"] for entry in manifest.pop("files")}
+    assert listed == set(files_below(path)) - {"MANIFEST.json", "COMMITTED", "attempt.json"}
+    return manifest
+
+
+def attempt_of(job: JobFiles, fence: int = 1) -> dict[str, Any]:
+    root = job.root
+    paths = {"input": job.spec["input"]["uri"].removeprefix("file://"), "batch": str(root / "batch")}
+    paths |= {"config": str(root / "config.json"), "job_dir": str(job.job_dir)}
+    return {"attempt": 1, "fence": fence, "run": "test", "host": platform.node(), "paths": paths}
+
+
+def small_job(root: Path, policy: Path, stage: str = "dapo", **changes: Any) -> JobFiles:
+    """Two mini-batches of four rows each, in two micro-batches; one epoch, so two steps."""
+    draft = make_draft(policy, stage=stage, groups=2, size=4, batch_size=4, longest=100)
+    config = make_config(stage, **{"epochs": 1, "batch_size": 4, **changes})
+    return make_job(root, policy, draft, config, execution={"max_tokens_per_micro": 150})
+
+
+def micros_of(job: JobFiles) -> list[list[int]]:
+    """Loss tokens of each micro-batch, by mini-batch, cut by hand: longest row first, each into the first place where it fits."""
+    tensors = load_file(job.root / "batch" / "batch.safetensors")
+    offsets, mask = tensors["row_offsets"], tensors["loss_mask"]
+    rows = [(int(b - a), int(mask[a:b].sum())) for a, b in pairwise(offsets)]
+    found = []
+    for part in (rows[:4], rows[4:]):
+        places: list[list[int]] = []
+        for length, tokens in sorted(part, key=lambda row: -row[0]):
+            place = next((place for place in places if place[0] + length <= 150), None)
+            if place is None:
+                places.append([length, tokens])
+            else:
+                place[0] += length
+                place[1] += tokens
+        found.append([tokens for _, tokens in places])
+    return found
+
+
+def test_dapo_job_tells_every_step_and_commits_what_it_says(tmp_path: Path, policy: Path, still: None) -> None:
+    job = small_job(tmp_path, policy)
+    assert step(job.write(), dry_run=False) == 0
+    first, second = metrics_of(job)
+    parts = micros_of(job)
+    weights = load_file(policy / "model.safetensors")
+    passes = sum(len(part) for part in parts)
+    assert passes > 2
+    events, inner = told(job)
+    loaded = events[1]
+    assert loaded.pop("parameter_sum") == pytest.approx(
+        sum(float(w.astype(np.float64).sum()) for w in weights.values())
+    )
+    assert events == [
+        event("started", "start", job_id=job.spec["job_id"], key=job.spec["key"], attempt=1, layout=LAYOUT),
+        event("loaded", "load", seconds=SECONDS, parameters=sum(w.size for w in weights.values())),
+        *(event("prox", "prox", done=done) for done in range(1, passes + 1)),
+        *(micro(1, done, tokens) for done, tokens in enumerate(parts[0], start=1)),
+        opt_step(first, done=1, total=2),
+        *(micro(2, done, tokens) for done, tokens in enumerate(parts[1], start=1)),
+        opt_step(second, done=2, total=2),
+        commit_event("committed", "commit", "checkpoint", job.checkpoint),
+        commit_event("exported", "export", "policy", job.policy),
+        event("done", "export", outcome="committed"),
+    ]
+    ((saved),) = inner
+    assert (saved["kind"], saved["path"], saved["seconds"]) == ("inner", str(job.job_dir / "inner" / "1"), SECONDS)
+    assert (first["global_step"], second["global_step"]) == (1, 2)
+    outputs = {
+        "checkpoint": {
+            "uri": job.spec["output"]["checkpoint_uri"],
+            "manifest_sha256": open_sealed(job.checkpoint).sha256,
+        },
+        "policy": {
+            "uri": job.spec["output"]["policy_uri"],
+            "manifest_sha256": open_sealed(job.policy).sha256,
+            "version": job.spec["output"]["policy_version"],
+        },
+        "global_step": 2,
+        "opt_steps": 2,
+        "alarms": [],
+    }
+    report = {
+        "schema": "longhaul.exit/1",
+        "code": 0,
+        "class": "ok",
+        "message": "",
+        "job_id": job.spec["job_id"],
+        "key": job.spec["key"],
+        "attempt": 1,
+        "fence": 1,
+        "t": NOW,
+        "log_tail": [],
+    }
+    assert job.exit_report() == {**report, "outcome": "committed", **outputs}
+    facts = facts_of(job)
+    about = manifest_of(job.checkpoint)
+    assert len(about.pop("state_sha256")) == 64
+    common = {"schema": "longhaul.manifest/1", "global_step": 2, **facts}
+    assert about == {"kind": "checkpoint", "optimizer_updates": 2, **common}
+    sealed = open_sealed(job.checkpoint).sha256
+    assert manifest_of(job.policy) == {"kind": "policy", "dtype": "float32", "checkpoint_sha256": sealed, **common}
+    for kind, names in (("prox", {"prox.safetensors"}), ("canary-old", {"canary-old.safetensors"})):
+        path = job.job_dir / kind
+        assert manifest_of(path) == {"schema": "longhaul.manifest/1", "kind": kind, **facts}
+        assert set(files_below(path)) == names | {"MANIFEST.json", "COMMITTED", "attempt.json"}
+    for path in (job.checkpoint, job.policy, job.job_dir / "prox"):
+        assert json.loads((path / "attempt.json").read_text()) == attempt_of(job)
+    state = json.loads((job.checkpoint / "trainer_state.json").read_text())
+    expected = {"schema": "longhaul.trainer-state/1", "global_step": 2, "done": 2, "optimizer_updates": 2, "alarms": []}
+    assert state == {**expected, **facts}
+    assert sorted(entry.name for entry in job.job_dir.iterdir()) == ["attempts", "canary-old", "leases", "prox"]
+    owner = json.loads((job.job_dir / "leases" / "1.json").read_text())
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    start = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    assert owner == {
+        "fence": 1,
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "pid_start": start,
+        "boot_id": boot,
+        "launcher": "handle-7",
+        "t": NOW,
+    }
+    # Again: found, and nothing but that is told.
+    assert step(job.write(fence=2, attempt=3), dry_run=False) == 0
+    assert job.exit_report(2) == {**report, "outcome": "found", **outputs, "attempt": 3, "fence": 2}
+    again, _ = told(job, 2)
+    assert again == [
+        event("started", "start", 2, job_id=job.spec["job_id"], key=job.spec["key"], attempt=3, layout=LAYOUT),
+        event("done", "start", 2, outcome="found"),
+    ]
+
+
+NAMES = {
+    "dapo": (
+        "global_step loss grad_norm n_tokens rows lr entropy k1 k3 abs_dlogp_max abs_dlogp_p99 is_mean is_std is_max ess chi2 "
+        "clip_low clip_high dual_clip tis_capped masked_frac ratio_mean ratio_max dropped_nonfinite"
+    ),
+    "rft": "global_step loss grad_norm n_tokens rows lr entropy",
+}
+
+
+@pytest.mark.parametrize("stage", ["rft", "dapo"])
+def test_resumed_job_says_where_it_went_on_and_what_that_cost(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    whole = small_job(tmp_path / "whole", policy, stage, epochs=3)
+    assert step(whole.write(), dry_run=False) == 0
+    job = small_job(tmp_path / "cut", policy, stage, epochs=3)
+    real = training.Trainer.run_step
+
+    def run_and_break(self: Any, state: Any) -> Any:
+        if state.done == 4:
+            raise KeyboardInterrupt
+        return real(self, state)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(training.Trainer, "run_step", run_and_break)
+        with pytest.raises(KeyboardInterrupt):
+            step(job.write(), dry_run=False)
+    # The newest two are kept, and the one that was written while the job broke is whole or a torso.
+    names = {path.name for path in (job.job_dir / "inner").iterdir() if not path.name.startswith(".")}
+    assert {"2", "3"} <= names <= {"2", "3", "4"}
+    shutil.rmtree(job.job_dir / "inner" / "4", ignore_errors=True)
+    with (job.job_dir / "attempts" / "1" / "progress.jsonl").open("a") as file:
+        file.write(json.dumps({"t": NOW - 4_500}) + "\n")
+    assert step(job.write(fence=2), dry_run=False) == 0
+    events, inner = told(job, 2)
+    after_load = [entry for entry in events if entry["event"] not in ("micro", "prox", "started", "loaded")]
+    metrics = metrics_of(job)
+    assert [set(entry) for entry in metrics] == [set(NAMES[stage].split())] * 6
+    assert [entry["rows"] for entry in metrics] == [4] * 6
+    resumed, fourth, recovered, *later, committed, exported, done = after_load
+    # Since this attempt began: looks at its start, before and after the load (and the commits before the steps), and now.
+    assert resumed.pop("seconds") > 0
+    assert resumed == event("resumed", "load" if stage == "rft" else "prox", 2, opt_step=3, global_step=3)
+    assert fourth == opt_step(metrics[3], done=4, total=6, fence=2)
+    assert recovered.pop("since_start_s") > SECONDS
+    assert recovered == event("recovered", "train", 2, opt_step=4, since_last_attempt_s=4.5)
+    assert later == [opt_step(metrics[4], done=5, total=6, fence=2), opt_step(metrics[5], done=6, total=6, fence=2)]
+    assert committed == commit_event("committed", "commit", "checkpoint", job.checkpoint, 2)
+    assert exported == commit_event("exported", "export", "policy", job.policy, 2)
+    assert done == event("done", "export", 2, outcome="committed")
+    assert [Path(entry["path"]).name for entry in inner] == ["4", "5"]
+    for directory in ("checkpoint", "policy"):
+        assert open_sealed(getattr(job, directory)).sha256 == open_sealed(getattr(whole, directory)).sha256
+    assert not (job.job_dir / "inner").exists()
+
+
+def test_inner_checkpoints_come_as_often_as_they_are_asked_for(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = small_job(tmp_path, policy, "rft", epochs=4)
+    job.spec["execution"]["inner_every"] = 3
+    seen: list[list[str]] = []
+    real = job_module.Job._save_final
+
+    def look(self: Any, *arguments: Any) -> Any:
+        seen.append(sorted(path.name for path in (job.job_dir / "inner").iterdir()))
+        return real(self, *arguments)
+
+    monkeypatch.setattr(job_module.Job, "_save_final", look)
+    assert step(job.write(), dry_run=False) == 0
+    # After 3 and 6 of eight steps, and not after the last: that one is the checkpoint.
+    assert seen == [["3", "6"]]
+
+
+def test_export_alone_is_made_up_for_also_without_the_job_folder(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = small_job(tmp_path / "whole", policy)
+    assert step(whole.write(), dry_run=False) == 0
+    job = small_job(tmp_path / "cut", policy)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no export today")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(job_module, "write_policy", refuse)
+        assert step(job.write(), dry_run=False) == 70
+    report = job.exit_report()
+    assert (report["class"], report["message"]) == ("internal", "RuntimeError: no export today")
+    assert tail_of(report) == ["started", "loaded", "opt_step", "checkpoint", "opt_step", "committed", "failed"]
+    assert told(job)[0][-1] == failed_event("export", 70, "internal", report["message"])
+    assert not list(job.policy.parent.iterdir())
+    shutil.rmtree(job.job_dir)
+    assert step(job.write(fence=2), dry_run=False) == 0
+    # The input is loaded once more, for what the canary says of the old weights.
+    assert [e["event"] for e in job.events(2)] == ["started", "loaded", "exported", "done"]
+    assert job.exit_report(2)["outcome"] == "committed"
+    assert job.exit_report(2)["opt_steps"] == 2
+    for directory in ("checkpoint", "policy"):
+        assert open_sealed(getattr(job, directory)).sha256 == open_sealed(getattr(whole, directory)).sha256
+
+
+def tail_of(report: dict[str, Any]) -> list[str]:
+    """Names of the last events: each is the beginning of its line in progress.jsonl, up to 300 characters."""
+    assert all(len(line) <= 300 for line in report["log_tail"])
+    assert max(len(line) for line in report["log_tail"]) == 300
+    return [line.split('"event": "')[1].split('"')[0] for line in report["log_tail"]]
+
+
+@pytest.mark.parametrize(
+    ("strike", "saved", "phase"), [("TERM@after-update:3", "3", "train"), ("TERM@prox:1", None, "prox")]
+)
+def test_sigterm_saves_the_last_step_and_is_told(
+    tmp_path: Path,
+    policy: Path,
+    still: None,
+    monkeypatch: pytest.MonkeyPatch,
+    strike: str,
+    saved: str | None,
+    phase: str,
+) -> None:
+    job = small_job(tmp_path, policy, epochs=2)
+    job.spec["execution"]["inner_every"] = 4
+    with monkeypatch.context() as struck:
+        struck.setenv(points.VARIABLE, strike)
+        assert step(job.write(), dry_run=False) == 75
+    report = job.exit_report()
+    assert (report["code"], report["class"]) == (75, "stopped")
+    assert report["message"].startswith("Stopped on SIGTERM before the final commit [waited_s=0.")
+    events, _ = told(job)
+    assert events[-2:] == [
+        event("sigterm", phase, message=report["message"]),
+        failed_event(phase, 75, "stopped", report["message"]),
+    ]
+    inner = job.job_dir / "inner"
+    assert (sorted(path.name for path in inner.iterdir()) if inner.exists() else []) == ([saved] if saved else [])
+    assert step(job.write(fence=2), dry_run=False) == 0
+    assert [e["opt_step"] for e in job.events(2) if e["event"] == "resumed"] == ([int(saved)] if saved else [])
+
+
+def test_a_report_of_a_failed_attempt_has_its_last_lines(tmp_path: Path, policy: Path, still: None) -> None:
+    job = small_job(tmp_path, policy)
+    (tmp_path / "batch" / "batch.json").write_text("{}")
+    assert step(job.write(), dry_run=False) == 65
+    report = job.exit_report()
+    assert report["message"].startswith(
+        f"Expected batch.json to hash to {job.spec['batch']['manifest_sha256']}, found "
+    )
+    assert (report["code"], report["class"], report["attempt"], report["fence"]) == (65, "batch-refused", 1, 1)
+    assert tail_of(report) == ["started", "failed"]
+
+
+def test_canary_holds_the_positions_that_moved_most(tmp_path: Path, policy: Path, still: None) -> None:
+    job = small_job(tmp_path, policy, "rft", canary={"positions": 20})
+    assert step(job.write(), dry_run=False) == 0
+    found = load_file(job.policy / "canary.safetensors")
+    offsets = found["row_offsets"]
+    # Rows from the first on until they hold four times 20 tokens.
+    whole = load_file(job.root / "batch" / "batch.safetensors")
+    rows = int(np.searchsorted(whole["row_offsets"], 80))
+    assert offsets.tolist() == whole["row_offsets"][: rows + 1].tolist()
+    assert found["input_ids"].tolist() == whole["input_ids"][: offsets[-1]].tolist()
+    assert (len(found["position_row"]), found["position_index"].min() >= 1) == (20, True)
+    at = offsets[found["position_row"]] + found["position_index"]
+    assert (np.diff(at) > 0).all()
+    assert (at < offsets[found["position_row"] + 1]).all()
+    types = {name: str(value.dtype) for name, value in found.items()}
+    assert types == {
+        "row_offsets": "int64",
+        "input_ids": "int32",
+        "position_row": "int32",
+        "position_index": "int32",
+        "old_logprobs": "float32",
+        "new_logprobs": "float32",
+    }
+
+
+def test_job_without_a_canary_or_with_the_samplers_own_ratio_makes_neither_file(
+    tmp_path: Path, policy: Path, still: None
+) -> None:
+    config = make_config("dapo")["objective"]
+    own = {**config, "prox": "behaviour", "correction": "none"}
+    del own["tis_cap"]
+    job = small_job(tmp_path, policy, canary="none", objective=own)
+    assert step(job.write(), dry_run=False) == 0
+    assert sorted(entry.name for entry in job.job_dir.iterdir()) == ["attempts", "leases"]
+    assert not (job.policy / "canary.safetensors").exists()
+    first = metrics_of(job)[0]
+    assert (first["k1"], first["is_max"]) == (0.0, 1.0)
+
+
+def test_state_holds_weights_moments_and_dice_and_inner_every_is_honoured(
+    tmp_path: Path, policy: Path, still: None
+) -> None:
+    job = small_job(tmp_path, policy, "rft")
+    assert step(job.write(), dry_run=False) == 0
+    state = load_file(job.checkpoint / "state.safetensors")
+    names = set(load_file(policy / "model.safetensors"))
+    expected = {f"{kind}.{name}" for kind in ("weight", "exp_avg", "exp_avg_sq") for name in names}
+    assert set(state) == {*expected, "rng.cpu"}
+    assert all(value.dtype == np.float32 for name, value in state.items() if name != "rng.cpu")
+    assert files_below(job.checkpoint / "hf") == files_below_hf(policy)
+    config = json.loads((job.policy / "config.json").read_text())
+    assert config["dtype"] == "float32"
+    assert sha256_file(job.checkpoint / "hf" / "config.json") == sha256_file(policy / "config.json")
+
+
+def files_below_hf(policy: Path) -> list[str]:
+    return [name for name in files_below(policy) if name in ("config.json", "tokenizer.json")]
+
+
+def test_a_ratio_that_is_not_one_at_the_first_step_halts_the_job(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = small_job(tmp_path, policy)
+    real = job_module.compute_prox
+    monkeypatch.setattr(job_module, "compute_prox", lambda *a, **k: real(*a, **k) + np.float32(2e-6))
+    assert step(job.write(), dry_run=False) == 77
+    alarm, failed = told(job)[0][-2:]
+    gap = alarm.pop("value")
+    assert 1e-6 < gap < 4e-6
+    assert alarm == event("alarm", "train", metric="first_ratio", limit=1e-6, action="halt")
+    message = f"Expected ratio 1 at the first step within 1e-06, got a gap of {gap:g}"
+    assert failed == failed_event("train", 77, "diverged", message)
+
+
+def test_a_loss_that_is_not_finite_halts_the_job_before_the_weights_move(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = small_job(tmp_path, policy, "rft")
+    monkeypatch.setattr(training, "cross_entropy", lambda logp, *, n_tokens: logp.sum() * math.nan)
+    assert step(job.write(), dry_run=False) == 77
+    alarm, failed = told(job)[0][-2:]
+    assert alarm == event("alarm", "train", metric="loss", value="nan", limit="finite", action="halt")
+    message = "Expected a finite loss at global step 1, got nan"
+    assert failed == failed_event("train", 77, "diverged", message)
+
+
+def test_an_alarm_is_told_and_kept_and_ends_nothing(tmp_path: Path, policy: Path, still: None) -> None:
+    draft = make_draft(policy, stage="dapo", groups=2, size=4, batch_size=4, longest=100)
+    logprobs, mask = draft.tensors["behaviour_logprobs"], draft.tensors["loss_mask"] == 1
+    # The sampler says a third of a nat less than the trainer: k1 = -1/3, k3 = e^(1/3) - 1/3 - 1 = 0.062.
+    logprobs[mask] -= np.float32(1 / 3)
+    config = make_config("dapo", epochs=1, batch_size=4)
+    job = make_job(tmp_path, policy, draft, config, execution={"max_tokens_per_micro": 150})
+    assert step(job.write(), dry_run=False) == 0
+    alarms = [e for e in told(job)[0] if e["event"] == "alarm"]
+    assert [(e["metric"], e["limit"], e["action"]) for e in alarms] == [("k1", "[-0.1, 0.1]", "pause")] * 2
+    assert [e["value"] for e in alarms] == pytest.approx([-1 / 3] * 2, abs=1e-5)
+    kept = [
+        {"global_step": at + 1, "metric": "k1", "value": e["value"], "limit": e["limit"]} for at, e in enumerate(alarms)
+    ]
+    assert job.exit_report()["alarms"] == kept
+    assert json.loads((job.checkpoint / "trainer_state.json").read_text())["alarms"] == kept
+    # What it is found with later.
+    assert step(job.write(fence=2), dry_run=False) == 0
+    assert job.exit_report(2)["alarms"] == kept

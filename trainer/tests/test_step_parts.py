@@ -1,0 +1,702 @@
+"""The small parts of a job, each alone: lease, stop, strike, progress, saver, commit, packing of rows, export of configs."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import math
+import os
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from longhaul_trainer.batch.load import Batch
+from longhaul_trainer.directory import TornDirectory, open_sealed, seal
+from longhaul_trainer.failures import FENCED, OUTPUT_UNWRITABLE, STOPPED, JobError
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.step import canary, clock, commit, export, lease, place, points, progress, prox, saver, stop
+from longhaul_trainer.step.forward import gather_rows
+from longhaul_trainer.step.training import Step
+
+CPU = torch.device("cpu")
+
+
+def test_clock_counts_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_999_999)
+    assert clock.now_ms() == 1_700_000_000_123
+
+
+# Lease.
+
+
+def refused(code: int, work: Any, *arguments: Any, **named: Any) -> str:
+    with pytest.raises(JobError) as caught:
+        work(*arguments, **named)
+    assert caught.value.code == code
+    return caught.value.message
+
+
+def owner_of(path: Path, **changes: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**lease._owner(3), **changes}))
+
+
+def test_lease_belongs_to_the_highest_fence(tmp_path: Path) -> None:
+    held = lease.Lease(tmp_path / "deep" / "job", 3)
+    held.check()
+    held.acquire()
+    path = tmp_path / "deep" / "job" / "leases" / "3.json"
+    assert json.loads(path.read_text())["fence"] == 3
+    assert path.stat().st_mode & 0o777 == 0o644
+    for name in ("2.json", "x.json", "9.txt"):
+        (path.parent / name).write_text("{}")
+    held.check()
+    (path.parent / "4.json").write_text("{}")
+    (path.parent / "11.json").write_text("{}")
+    assert refused(FENCED, held.check) == "Fence 3 is superseded by 11"
+    assert refused(FENCED, lease.Lease(tmp_path / "deep" / "job", 7).acquire) == "Fence 7 is superseded by 11"
+    assert not (path.parent / "7.json").exists()
+
+
+def test_same_fence_is_taken_over_from_a_dead_process_only(tmp_path: Path) -> None:
+    path = tmp_path / "leases" / "3.json"
+    mine = lease.Lease(tmp_path, 3)
+    # A living process of this host and boot: this test's own parent.
+    parent = os.getppid()
+    living = {"pid": parent, "pid_start": lease._start_time(parent)}
+    owner_of(path, **living)
+    assert refused(FENCED, mine.acquire) == f"Fence 3 is held by a running process [{path}]"
+    # Another host cannot be asked.
+    owner_of(path, host="elsewhere", pid=1)
+    assert refused(FENCED, mine.acquire) == f"Fence 3 is held by a running process [{path}]"
+    dead = [
+        {**living, "pid_start": "1"},
+        {**living, "boot_id": "another"},
+        {"pid": 2**22 + 1, "pid_start": "5"},
+        {"pid": 2**22 + 1, "pid_start": None},
+    ]
+    for changes in dead:
+        owner_of(path, **changes)
+        mine.acquire()
+        owner = json.loads(path.read_text())
+        assert (owner["pid"], owner["fence"]) == (os.getpid(), 3)
+    for text in ("", "[]", '"host"'):
+        path.write_text(text)
+        mine.acquire()
+        assert json.loads(path.read_text())["host"] == socket.gethostname()
+    # Its own, from before an exec.
+    mine.acquire()
+
+
+def test_a_process_is_named_by_its_start_and_a_dead_one_by_nothing() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    # Ended and not yet reaped.
+    assert lease._start_time(child) is None
+    os.waitpid(child, 0)
+    assert lease._start_time(child) is None
+    assert lease._start_time(os.getpid()) == Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+
+
+# Place, stop, points.
+
+
+def test_one_of_many_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert not place.is_one_of_many()
+    for world, many in (("1", False), ("2", True)):
+        monkeypatch.setenv("WORLD_SIZE", world)
+        assert place.is_one_of_many() is many
+
+
+@pytest.mark.parametrize(("agent", "platform", "calls"), [(True, "linux", 1), (False, "linux", 0), (True, "darwin", 0)])
+def test_a_rank_of_torchrun_dies_with_it(
+    monkeypatch: pytest.MonkeyPatch, agent: bool, platform: str, calls: int
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    class Library:
+        def __init__(self, name: object) -> None:
+            assert name is None
+
+        def prctl(self, *arguments: Any) -> None:
+            seen.append(arguments)
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    monkeypatch.setattr(place.sys, "platform", platform)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    if agent:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    place.die_with_launcher()
+    # PR_SET_PDEATHSIG is 1.
+    assert seen == [(1, signal.SIGKILL)] * calls
+
+
+def test_stop_keeps_the_first_signal_until_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    flag = stop.StopFlag()
+    flag.check()
+    assert not flag.is_asked
+    try:
+        flag.install()
+        times = iter([100.0, 108.0, 103.25])
+        monkeypatch.setattr(stop.time, "monotonic", lambda: next(times))
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert flag.is_asked
+        message = refused(STOPPED, flag.check)
+        assert message == "Stopped on SIGTERM before the final commit [waited_s=8.0]"
+        os.kill(os.getpid(), signal.SIGTERM)
+        monkeypatch.setattr(stop.time, "monotonic", lambda: 103.25)
+        assert refused(STOPPED, flag.check).endswith("[waited_s=3.2]")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(points.os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(points, "_passed", type(points._passed)())
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("wish", "rank", "hits"),
+    [
+        ("KILL@here", None, [1]),
+        ("TERM@here:2", None, [2]),
+        ("STOP@here:3/0", None, [3]),
+        ("STOP@here/1", "1", [1]),
+        ("STOP@here/1", "0", []),
+        ("STOP@here/1", None, []),
+        ("KILL@there", None, []),
+        (None, None, []),
+    ],
+)
+def test_a_strike_hits_its_place_count_and_rank_once(
+    monkeypatch: pytest.MonkeyPatch,
+    signals: list[tuple[int, int]],
+    wish: str | None,
+    rank: str | None,
+    hits: list[int],
+) -> None:
+    for name, value in ((points.VARIABLE, wish), ("RANK", rank)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    found = []
+    for number in range(1, 5):
+        points.reach("elsewhere")
+        points.reach("here")
+        if len(signals) > len(found):
+            found.append(number)
+    assert found == hits
+    number = getattr(signal, f"SIG{(wish or 'KILL')[:4]}")
+    assert signals == [(os.getpid(), number)] * len(hits)
+
+
+def test_a_strike_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(points.VARIABLE, "KILL here")
+    message = "Expected LONGHAUL_TRAINER_STRIKE to look like KILL@after-update:2/1, got 'KILL here'"
+    with pytest.raises(ValueError, match="^" + message + "$"):
+        points.reach("here")
+
+
+# Progress.
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "progress.jsonl").read_text().splitlines()]
+
+
+def test_progress_writes_one_line_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([10, 20, 30, 40, 50, 60, 70])
+    monkeypatch.setattr(progress, "now_ms", lambda: next(times))
+    told = progress.Progress(tmp_path / "deep" / "attempt", 4)
+    assert (told.phase, told.last_event, list(told.tail)) == ("start", "", [])
+    assert progress.place_of(told) == "in phase start"
+    told.emit("started", value=math.nan, other=math.inf, number=1.5)
+    told.phase = "train"
+    told.emit("micro", done=1)
+    told.emit("prox", done=1)
+    told.emit("heartbeat")
+    assert progress.place_of(told) == "in phase train after prox"
+    told.emit("long", text="x" * 4096, kept="no")
+    told.emit("edge", text="y" * 150)
+    told.close()
+    path = tmp_path / "deep" / "attempt"
+    assert lines_of(path) == [
+        {
+            "t": 20,
+            "seq": 1,
+            "fence": 4,
+            "event": "started",
+            "phase": "start",
+            "value": "nan",
+            "other": "inf",
+            "number": 1.5,
+        },
+        {"t": 30, "seq": 2, "fence": 4, "event": "micro", "phase": "train", "done": 1},
+        {"t": 40, "seq": 3, "fence": 4, "event": "prox", "phase": "train", "done": 1},
+        {"t": 50, "seq": 4, "fence": 4, "event": "heartbeat", "phase": "train"},
+        {"t": 60, "seq": 5, "fence": 4, "event": "long", "phase": "train", "truncated": True},
+        {"t": 70, "seq": 6, "fence": 4, "event": "edge", "phase": "train", "text": "y" * 150},
+    ]
+    lines = (path / "progress.jsonl").read_text().splitlines()
+    # Not what comes by the hundred.
+    assert list(told.tail) == [lines[0], lines[4], lines[5]]
+    assert (path / "progress.jsonl").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_line_has_less_than_4096_bytes_and_the_tail_twenty_lines_of_300(tmp_path: Path) -> None:
+    told = progress.Progress(tmp_path, 1)
+    told.emit("empty", text="")
+    room = 4095 - len((tmp_path / "progress.jsonl").read_bytes().rstrip(b"\n"))
+    for length in (room, room + 1):
+        told.emit("empty", text="x" * length)
+    told.close()
+    sizes = [len(line) for line in (tmp_path / "progress.jsonl").read_bytes().splitlines()]
+    assert sizes[1] == 4095
+    assert lines_of(tmp_path)[2].keys() == {"t", "seq", "fence", "event", "phase", "truncated"}
+    assert [len(line) for line in told.tail] == [sizes[0], 300, sizes[2]]
+    for _ in range(30):
+        told.emit("again")
+    assert len(told.tail) == 20
+    assert type(progress.Silent().tail) is deque
+    assert progress.Silent().tail.maxlen == 20
+
+
+def test_heartbeats_carry_the_time_of_the_last_other_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "HEARTBEAT_S", 0.01)
+    ticks = iter(range(1000, 10_000_000))
+    monkeypatch.setattr(progress, "now_ms", lambda: next(ticks))
+    told = progress.Progress(tmp_path, 1)
+    told.emit("started")
+    deadline = time.monotonic() + 60
+    while sum(line["event"] == "heartbeat" for line in lines_of(tmp_path)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    told.close()
+    lines = lines_of(tmp_path)
+    started = next(line["t"] for line in lines if line["event"] == "started")
+    behind = lines[[line["event"] for line in lines].index("started") + 1 :]
+    assert [line["event"] for line in behind[:2]] == ["heartbeat"] * 2
+    assert [line["last_progress_t"] for line in behind[:2]] == [started] * 2
+    # Kilobytes on Linux: a Python process with torch has more than 50 MB and less than 50 GB.
+    assert 50e6 < behind[0]["max_rss_bytes"] < 50e9
+    assert behind[0]["max_rss_bytes"] % 1024 == 0
+    # It ends with its process, under a name that a stack dump shows.
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "heartbeat")
+
+
+def test_silent_remembers_where_it_is_and_tells_nobody() -> None:
+    quiet = progress.Silent()
+    assert (quiet.phase, quiet.last_event) == ("start", "")
+    quiet.emit("loaded", seconds=1)
+    quiet.close()
+    assert progress.place_of(quiet) == "in phase start after loaded"
+
+
+def test_last_event_is_of_the_newest_earlier_attempt(tmp_path: Path) -> None:
+    assert progress.last_event_ms(tmp_path / "absent", before=9) is None
+    for fence, text in ((2, '{"t": 20}\n'), (10, '{"t": 1}\n{"t": 100}\n'), (11, '{"t": 110}\n')):
+        (tmp_path / str(fence)).mkdir()
+        (tmp_path / str(fence) / "progress.jsonl").write_text(text)
+    (tmp_path / "1x").mkdir()
+    assert progress.last_event_ms(tmp_path, before=12) == 110
+    assert progress.last_event_ms(tmp_path, before=11) == 100
+    assert progress.last_event_ms(tmp_path, before=10) == 20
+    assert progress.last_event_ms(tmp_path, before=2) is None
+    for text in ("", "{", "{}"):
+        (tmp_path / "2" / "progress.jsonl").write_text(text)
+        assert progress.last_event_ms(tmp_path, before=10) is None
+    (tmp_path / "2" / "progress.jsonl").unlink()
+    assert progress.last_event_ms(tmp_path, before=10) is None
+
+
+# Saver.
+
+
+def test_saver_writes_one_thing_at_a_time_and_hands_over_its_error_once() -> None:
+    done: list[int] = []
+    gate = threading.Event()
+    one = saver.Saver()
+    one.join()
+
+    def wait() -> None:
+        assert gate.wait(60)
+        done.append(1)
+
+    one.start(wait)
+    thread = one._thread
+    assert thread is not None
+    # It ends with its process, under a name that a stack dump shows.
+    assert (thread.name, thread.daemon) == ("saver", True)
+    assert done == []
+    gate.set()
+    one.start(lambda: done.append(2))
+    assert done[0] == 1
+    one.join()
+    assert done == [1, 2]
+
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    one.start(fail)
+    with pytest.raises(OSError, match="full"):
+        one.join()
+    one.join()
+    one.start(fail)
+    with pytest.raises(OSError, match="full"):
+        one.start(lambda: done.append(3))
+    one.join()
+    assert done == [1, 2]
+
+
+# Commit.
+
+
+def commit_into(final: Path, **changes: Any) -> Any:
+    named: dict[str, Any] = {
+        "kind": "prox",
+        "fence": 5,
+        "facts": {"key": "k", "more": 1},
+        "write": lambda staging: (staging / "data").write_text("1"),
+        "check_fence": lambda: None,
+    }
+    return commit.commit(final, **{**named, **changes})
+
+
+def test_commit_publishes_once_under_the_final_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[str] = []
+    monkeypatch.setattr(commit, "reach", passed.append)
+    final = tmp_path / "deep" / "prox"
+    stagings: list[str] = []
+
+    def write(staging: Path) -> None:
+        stagings.append(staging.name)
+        (staging / "data").write_text("1")
+        (staging / commit.ATTEMPT_FILE).write_text("{}")
+
+    sealed = commit_into(final, write=write)
+    assert stagings == [".staging-5-prox"]
+    assert passed == ["prox.staged", "prox.sealed", "prox.renamed", "prox.committed"]
+    assert sealed == open_sealed(final)
+    assert {name: sealed.manifest[name] for name in ("kind", "key", "more")} == {"kind": "prox", "key": "k", "more": 1}
+    assert [entry["path"] for entry in sealed.manifest["files"]] == ["data"]
+    assert sorted(path.name for path in final.parent.iterdir()) == ["prox"]
+    # The same again: found, not written.
+    again = commit_into(final, write=lambda staging: pytest.fail("written twice"))
+    assert again == sealed
+    message = refused(OUTPUT_UNWRITABLE, commit_into, final, facts={"key": "other"})
+    assert message == f"Expected {final} to be free or of job other, found k"
+    assert open_sealed(final) == sealed
+
+
+def test_commit_clears_what_older_attempts_left_and_its_own_torso(tmp_path: Path) -> None:
+    final = tmp_path / "prox"
+    for name in (".staging-4-prox", ".staging-5-prox", ".staging-6-prox", ".staging-x-prox", ".staging-4-other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "old").write_text("")
+
+    def fail(staging: Path) -> None:
+        (staging / "half").write_text("")
+        raise OSError(errno.ENOSPC, "No space left")
+
+    with pytest.raises(OSError, match="No space left"):
+        commit_into(final, write=fail)
+    left = [".staging-4-other", ".staging-6-prox", ".staging-x-prox"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    # A fence that was lost before the rename leaves nothing either.
+    fenced = JobError(FENCED, "Fence 5 is superseded by 6")
+
+    def check() -> None:
+        raise fenced
+
+    assert refused(FENCED, commit_into, final, check_fence=check) == fenced.message
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    # Hashes that the writer knows are taken as they are.
+    sealed = commit_into(final, known={"data": "0" * 64})
+    assert sealed.manifest["files"] == [{"path": "data", "bytes": 1, "sha256": "0" * 64}]
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_the_second_of_two_racers_takes_the_winners_output(tmp_path: Path, torn: bool) -> None:
+    final = tmp_path / "prox"
+
+    def lose() -> None:
+        final.mkdir()
+        (final / "data").write_text("winner")
+        if not torn:
+            seal(final, kind="prox", facts={"key": "k"})
+
+    if torn:
+        message = refused(OUTPUT_UNWRITABLE, commit_into, final, check_fence=lose)
+        assert message == f"Expected the winner's output in {final}, found a torn directory"
+    else:
+        found = commit_into(final, check_fence=lose)
+        assert (found.path / "data").read_text() == "winner"
+    assert not (tmp_path / ".staging-5-prox").exists()
+
+
+def test_adopting_finishes_a_whole_directory_and_moves_a_torn_one_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit.time, "time_ns", lambda: 42)
+    final = tmp_path / "prox"
+    assert commit.adopt(final, key="k") is None
+    sealed = commit_into(final)
+    (final / "COMMITTED").unlink()
+    assert commit.adopt(final, key="k") == sealed
+    assert (final / "COMMITTED").read_text() == f"{sealed.sha256}\n"
+    (final / "data").write_text("2")
+    # Of its size, so only the hash tells.
+    assert commit.adopt(final, key="k", hashes=False) == sealed
+    assert commit.adopt(final, key="k") is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".torn-prox-42"]
+    sealed = commit_into(final)
+    (final / "COMMITTED").unlink()
+    (final / "data").write_text("2")
+    monkeypatch.setattr(commit.time, "time_ns", lambda: 43)
+    # Without a marker every hash is looked at, whatever was asked for.
+    assert commit.adopt(final, key="k", hashes=False) is None
+    final.mkdir()
+    monkeypatch.setattr(commit.time, "time_ns", lambda: 44)
+    assert commit.adopt(final, key="k") is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".torn-prox-42", ".torn-prox-43", ".torn-prox-44"]
+    with pytest.raises(TornDirectory):
+        open_sealed(tmp_path / ".torn-prox-43")
+
+
+# Packing of rows.
+
+
+def gather(rows: list[int], **changes: Any) -> Any:
+    named: dict[str, Any] = {
+        "offsets": np.array([0, 4, 7, 9]),
+        "input_ids": np.arange(100, 109, dtype=np.int32),
+        "label_mask": np.array([1, 0, 1, 1, 0, 1, 0, 0, 2]),
+        "device": CPU,
+    }
+    return gather_rows(rows, **{**named, **changes})
+
+
+def parts_of(micro: Any) -> dict[str, Any]:
+    assert {tensor.dtype for tensor in (micro.tokens, micro.positions, micro.predictors, micro.targets)} == {
+        torch.int64
+    }
+    assert micro.tokens.shape == micro.positions.shape == (1, micro.tokens.shape[1])
+    return {
+        "tokens": micro.tokens[0].tolist(),
+        "positions": micro.positions[0].tolist(),
+        "rows": micro.row_lengths,
+        "predictors": micro.predictors.tolist(),
+        "targets": micro.targets.tolist(),
+        "index": micro.index.tolist(),
+    }
+
+
+def test_rows_lie_behind_each_other_and_labels_behind_their_predictors() -> None:
+    # The first token of a row is nobody's label, whatever the mask says: row 0's is masked in.
+    assert parts_of(gather([2, 0])) == {
+        "tokens": [107, 108, 100, 101, 102, 103],
+        "positions": [0, 1, 0, 1, 2, 3],
+        "rows": (2, 4),
+        "predictors": [0, 3, 4],
+        "targets": [108, 102, 103],
+        "index": [8, 2, 3],
+    }
+    # Three ranks: a segment of zeros behind the rows makes nine of seven tokens, three to each.
+    padded = [parts_of(gather([0, 1], cp=3, cp_rank=rank)) for rank in range(3)]
+    assert [part["tokens"] for part in padded] == [[100, 101, 102], [103, 104, 105], [106, 0, 0]]
+    assert [part["positions"] for part in padded] == [[0, 1, 2], [3, 0, 1], [2, 0, 1]]
+    assert [part["rows"] for part in padded] == [(4, 3, 2)] * 3
+    # Label 103 lies on the second rank and is predicted by the last token of the first.
+    assert [part["predictors"] for part in padded] == [[1, 2], [1], []]
+    assert [part["index"] for part in padded] == [[2, 3], [5], []]
+    # It fits: no segment.
+    assert parts_of(gather([0], cp=2))["rows"] == (4,)
+
+
+@pytest.mark.parametrize("cp", [1, 2])
+def test_no_rows_make_a_dummy_of_one_token_a_rank_without_labels(cp: int) -> None:
+    assert parts_of(gather([], cp=cp, cp_rank=cp - 1)) == {
+        "tokens": [0],
+        "positions": [cp - 1],
+        "rows": (cp,),
+        "predictors": [],
+        "targets": [],
+        "index": [],
+    }
+
+
+# What a mini-batch adds up to.
+
+
+class Pair(Ranks):
+    """Two ranks that found the same."""
+
+    def sums(self, values: Any) -> list[float]:
+        return [2 * value for value in values]
+
+    def maxima(self, values: Any) -> list[float]:
+        return [value + 0.5 for value in values]
+
+
+def test_counts_and_sums_are_added_over_ranks_and_maxima_are_taken() -> None:
+    step = Step(1, 0.5, 0.25, 3, 4, 5, 6.5, 7.5, 8.5)
+    found = step.add_up(Pair(device=CPU))
+    assert found == Step(2, 1.0, 0.5, 6, 8, 10, 13.0, 8.0, 9.0)
+    assert {type(count) for count in (found.labels, found.clip_low, found.clip_high, found.dual_clip)} == {int}
+
+
+def test_a_micro_batch_adds_its_counts_and_an_empty_one_nothing() -> None:
+    from longhaul_trainer.objective.losses import LossStats
+
+    step = Step()
+    step.add(LossStats(clip_low=1, clip_high=2, dual_clip=3, ratios=torch.tensor([0.5, 1.5])))
+    step.add(LossStats(clip_low=10, clip_high=20, dual_clip=30, ratios=torch.tensor([1.0])))
+    step.add(LossStats(clip_low=0, clip_high=0, dual_clip=0, ratios=torch.zeros(0)))
+    assert step == Step(clip_low=11, clip_high=22, dual_clip=33, ratio_sum=3.0, ratio_max=1.5)
+
+
+# Canary and proximal files.
+
+
+def batch_of(lengths: list[int]) -> Batch:
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    ids = np.arange(offsets[-1], dtype=np.int32) + 50
+    return Batch(offsets, ids, np.ones(len(ids), dtype=np.uint8), None, None, [], 1.0, 0)
+
+
+def test_canary_looks_at_the_first_rows_with_four_times_the_wanted_positions() -> None:
+    batch = batch_of([3, 5, 4, 4])
+    assert [canary.canary_rows(batch, positions) for positions in (1, 2, 3, 4, 99)] == [
+        [0, 1],
+        [0, 1],
+        [0, 1, 2],
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+    ]
+
+
+def test_canary_takes_the_largest_differences_the_earlier_one_of_equals_and_no_first_token(tmp_path: Path) -> None:
+    batch = batch_of([3, 4, 5])
+    old = np.array([9.0, 0.0, 1.0, 9.0, 0.5, 1.0, 3.0], dtype=np.float32)
+    new = np.array([0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0], dtype=np.float32)
+    # Differences at 1, 2, 4, 5, 6: 1, 1, 0.5, 1, 3. First tokens 0 and 3 have 9 and do not count.
+    canary.write_canary(tmp_path, batch=batch, rows=[0, 1], old=old, new=new, positions=3)
+    found = load_file(tmp_path / "canary.safetensors")
+    assert {name: value.tolist() for name, value in found.items()} == {
+        "row_offsets": [0, 3, 7],
+        "input_ids": [50, 51, 52, 53, 54, 55, 56],
+        "position_row": [0, 0, 1],
+        "position_index": [1, 2, 3],
+        "old_logprobs": [0.0, 1.0, 3.0],
+        "new_logprobs": [1.0, 0.0, 0.0],
+    }
+    # More than there are labels: all of them.
+    canary.write_canary(tmp_path, batch=batch, rows=[0, 1], old=old, new=new, positions=50)
+    found = load_file(tmp_path / "canary.safetensors")
+    assert found["position_index"].tolist() == [1, 2, 1, 2, 3]
+    canary.write_old(tmp_path, old)
+    assert canary.read_old(tmp_path).tolist() == old.tolist()
+    assert (tmp_path / "canary-old.safetensors").is_file()
+
+
+def test_proximal_file_holds_every_scored_token_and_zeros(tmp_path: Path) -> None:
+    batch = batch_of([4, 3])
+    seen: list[float] = []
+    told: list[int] = []
+
+    class Scorer:
+        def __call__(self, micro: Any, temperature: float) -> tuple[torch.Tensor, None]:
+            seen.append(temperature)
+            assert not torch.is_grad_enabled()
+            return -micro.targets.double(), None
+
+    mask = np.array([0, 1, 0, 1, 0, 0, 1])
+    micros = [
+        gather_rows([row], offsets=batch.offsets, input_ids=batch.input_ids, label_mask=mask, device=CPU)
+        for row in (1, 0)
+    ]
+    ranks = Ranks(device=CPU)
+    values = prox.compute_prox(Scorer(), batch, iter(micros), ranks=ranks, after_micro=told.append)  # type: ignore[arg-type]
+    assert (values.tolist(), values.dtype) == ([0, -51, 0, -53, 0, 0, -56], np.float32)
+    assert (seen, told) == ([1.0, 1.0], [1, 2])
+    prox.write_prox(tmp_path, values)
+    assert load_file(tmp_path / "prox.safetensors").keys() == {"prox_logprobs"}
+    assert prox.read_prox(tmp_path).tolist() == values.tolist()
+
+
+# Export of configs.
+
+
+def test_tokenizer_files_are_copied_byte_for_byte_and_only_end_ids_of_generation(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (source / name).write_text(f" {name} \n")
+    (source / "config.json").write_text('{"a":  1}')
+    (source / "model.safetensors").write_text("weights")
+    export.copy_architecture(source, target)
+    copied = {path.name: path.read_text() for path in target.iterdir()}
+    assert copied["config.json"] == '{"a":  1}'
+    assert copied["tokenizer.json"] == " tokenizer.json \n"
+    assert copied["tokenizer_config.json"] == " tokenizer_config.json \n"
+    assert "model.safetensors" not in copied
+    assert "generation_config.json" not in copied
+    ids = {"bos_token_id": 1, "eos_token_id": [2, 3], "pad_token_id": None}
+    (source / "generation_config.json").write_text(json.dumps({**ids, "temperature": 0.7, "top_k": 20}))
+    export.copy_generation_ids(source, target)
+    assert json.loads((target / "generation_config.json").read_text()) == ids
+    (source / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, "top_p": 0.5}))
+    export.copy_generation_ids(source, target)
+    assert json.loads((target / "generation_config.json").read_text()) == {"eos_token_id": 2}
+
+
+def test_rope_is_written_in_both_forms_where_it_is_not_plain() -> None:
+    assert export.with_both_rope_forms({"a": 1}) == {"a": 1}
+    for odd in (None, [1], {"rope_type": "yarn"}):
+        assert export.with_both_rope_forms({"rope_parameters": odd}) == {"rope_parameters": odd}
+    for plain in ({"rope_theta": 5.0}, {"rope_theta": 5.0, "rope_type": "default"}):
+        found = export.with_both_rope_forms({"rope_parameters": plain, "b": 2})
+        assert found == {"rope_parameters": plain, "b": 2, "rope_theta": 5.0}
+    yarn = {"rope_theta": 1e6, "rope_type": "yarn", "factor": 4.0}
+    assert export.with_both_rope_forms({"rope_parameters": yarn}) == {
+        "rope_parameters": yarn,
+        "rope_theta": 1e6,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
+    }
+
+
+def test_finished_config_names_the_dtype_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"dtype": "float32", "rope_parameters": {"rope_theta": 5.0}}))
+    export.finish_config(tmp_path, torch.bfloat16)
+    expected = {"dtype": "bfloat16", "rope_parameters": {"rope_theta": 5.0}, "rope_theta": 5.0}
+    assert json.loads((tmp_path / "config.json").read_text()) == expected
+
+
+def test_weights_are_rounded_in_place_and_kept_in_fp32() -> None:
+    layer = torch.nn.Linear(3, 2)
+    with torch.no_grad():
+        layer.weight.fill_(1.0 + 2**-10)
+        layer.bias.fill_(1.0 + 2**-7)
+    export.round_weights(layer, torch.bfloat16)
+    assert layer.weight.dtype == torch.float32
+    assert layer.weight.unique().tolist() == [1.0]
+    assert layer.bias.unique().tolist() == [1.0 + 2**-7]
+    assert layer.weight.requires_grad
+    found = export.policy_weights(layer, torch.bfloat16, Ranks(device=CPU))
+    assert {name: value.dtype for name, value in found.items()} == {"weight": torch.bfloat16, "bias": torch.bfloat16}
