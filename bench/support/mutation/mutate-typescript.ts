@@ -3,6 +3,7 @@ import { cpus, constants, release, setPriority } from 'node:os'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { hashOf } from '../folder-hash.ts'
 import { commit } from '../versions.ts'
 import { explains } from './explained-survivors.ts'
 import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TEST_FILES } from './groups.ts'
@@ -78,7 +79,7 @@ export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<nu
     if (report === null) return 2
     Object.assign(mutants, report.files)
   }
-  const result = describe(mutants, { ...input, seconds: Math.round((Date.now() - started) / 1000) })
+  const result = await describe(mutants, { ...input, seconds: Math.round((Date.now() - started) / 1000) })
   const json = input.json ?? (paths.length === 0 ? join(root, RESULT) : null)
   if (json !== null) {
     await mkdir(dirname(json), { recursive: true })
@@ -143,9 +144,9 @@ async function runStryker({
   return code === 0 && text !== null ? (JSON.parse(text) as Report) : null
 }
 
-type Result = ReturnType<typeof describe>
+type Result = Awaited<ReturnType<typeof describe>>
 
-function describe(
+async function describe(
   files: Report['files'],
   { root, paths, concurrency, seconds }: MutateTypeScriptInput & { seconds: number },
 ) {
@@ -153,9 +154,10 @@ function describe(
   const countOf = (path: string): Counts =>
     count(all.filter(({ file }) => isBelow(file, path)).map((one) => one.mutant))
   const folders = MUTATED_FOLDERS.filter((folder) => all.some(({ file }) => isBelow(file, folder)))
+  const hashes = await Promise.all(folders.map(async (folder) => [folder, await hashOf(join(root, folder))] as const))
   return {
     bench: 'mutation-typescript',
-    command: ['npm run mutate -- ts', ...paths].join(' '),
+    command: ['npm run mutate -- ts', ...paths, `--concurrency ${concurrency}`].join(' '),
     date: new Date().toISOString(),
     commit: commit(),
     isDirty: execFileSync('git', ['status', '--porcelain', ...MUTATED_FOLDERS], { cwd: root }).length > 0,
@@ -164,6 +166,8 @@ function describe(
     concurrency,
     seconds,
     testFiles: TEST_FILES,
+    /** Of what was mutated: another hash is other code, whose score this is not. */
+    codeHash: Object.fromEntries(hashes),
     folders: Object.fromEntries(folders.map((folder) => [folder, countOf(folder)])),
     files: Object.fromEntries(
       Object.keys(files)
