@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { evaluationLimits, limitNames } from './evaluation-limits.ts'
+import type { Recipe } from '../contracts/recipe.types.ts'
+import { evaluationLimits, haveEqualLimits, limitNames } from './evaluation-limits.ts'
 
 const recipe = {
   evaluate: {
@@ -44,4 +45,12 @@ test('a recipe of before limits existed, or without stages: all evaluations are 
 test('what may have limits is what a run of the recipe evaluates', () => {
   assert.deepEqual(limitNames(recipe), ['base', 'rft', 'early', 'late'])
   assert.deepEqual(limitNames({ rft: null, reinforce: null }), ['base'])
+})
+
+test('two evaluations have equal limits only where turns and context are both equal', () => {
+  const limited = (late: { maxTurns: number; context: number }) =>
+    ({ ...recipe, evaluate: { ...recipe.evaluate, limits: { late } } }) as unknown as Recipe
+  assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 131_072 }), 'base', 'rl'), true)
+  assert.equal(haveEqualLimits(limited({ maxTurns: 40, context: 131_072 }), 'base', 'rl'), false)
+  assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 65_536 }), 'base', 'rl'), false)
 })

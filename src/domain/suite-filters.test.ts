@@ -5,7 +5,7 @@ import type { SuiteFilter, TaskEvidence } from '../contracts/suites.types.ts'
 import { paperFilters, readFilter, recipeFilters, showFilter } from './filter-words.ts'
 import { hiddenNames } from './hidden-names.ts'
 import { instant } from './instant.ts'
-import { applyFilters, changedLines, type FilterableTask } from './suite-filters.ts'
+import { applyFilters, changedLines, classifyTasks, type FilterableTask } from './suite-filters.ts'
 
 const PATCH = `diff --git a/m.py b/m.py
 --- a/m.py
@@ -313,4 +313,26 @@ test('a score may have several digits on both sides of its point', () => {
 test('a name that only a hunk’s heading holds is not brought by the patch', () => {
   const log = "AttributeError: 'M' object has no attribute 'lid'"
   assert.deepEqual(hiddenNames({ log, goldPatch: '@@ -1 +1 @@ def lid():\n+x = 1\n' }), [])
+})
+
+test('tasks are classed by all the filters that they fail, the largest class first, equal ones in a fixed order', () => {
+  const filters = ['files<=7', 'llm-score!=3'].map(readFilter)
+  const [files, score] = filters
+  const scored = (value: number) => ({ llm_score: { issue_text_score: value } })
+  const tasks = [
+    task('both', {}, { ...scored(3), num_modified_files: 9 }),
+    task('kept', {}, scored(0)),
+    task('bad 1', {}, scored(3)),
+    task('bad 2', {}, scored(3)),
+    task('unscored'),
+    task('large', {}, { ...scored(0), num_modified_files: 9 }),
+  ]
+  assert.deepEqual(classifyTasks(tasks, filters), [
+    { dropped: [score], lacking: [], tasks: 2 },
+    { dropped: [files, score], lacking: [], tasks: 1 },
+    { dropped: [files], lacking: [], tasks: 1 },
+    { dropped: [], lacking: [], tasks: 1 },
+    { dropped: [], lacking: [score], tasks: 1 },
+  ])
+  assert.deepEqual(classifyTasks([], filters), [])
 })

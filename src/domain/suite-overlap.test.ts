@@ -71,3 +71,25 @@ test('several suites and tasks: every pair is named once, in the order of traini
     ],
   )
 })
+
+test('blanks around an id and a commit, and addresses with slashes or names of hosts in them, are no difference', () => {
+  assert.deepEqual(same(task(), other({ taskId: ' a__b-1 ' })), ['id'])
+  assert.deepEqual(same(task(), other({ repo: 'a/b', baseCommit: ` ${COMMIT}\n` })), ['commit'])
+  for (const repo of [' a/b ', 'https://www.github.com/a/b//', 'git+ssh://me@host.example.org/a/b.git/']) {
+    assert.deepEqual(same(task(), other({ repo, baseCommit: COMMIT })), ['commit'], repo)
+  }
+})
+
+test('a repository whose name holds that of a host, or an ending of Git, is another one', () => {
+  assert.deepEqual(same(task({ repo: 'x.gitx/b' }), other({ repo: 'xx/b', baseCommit: COMMIT })), [])
+  assert.deepEqual(same(task({ repo: 'a/b.github.io' }), other({ repo: 'a/bhub.io', baseCommit: COMMIT })), [])
+})
+
+test('a statement whose words run together is another one', () => {
+  assert.deepEqual(same(task(), other({ statement: 'Itiswrong.' })), [])
+})
+
+test('commits of one repository that begin alike and differ later are two', () => {
+  const near = `${COMMIT.slice(0, 20)}${'0'.repeat(20)}`
+  assert.deepEqual(same(task(), other({ repo: 'a/b', baseCommit: near })), [])
+})
