@@ -75,7 +75,8 @@ export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<nu
   const mutants: Record<string, { source: string; mutants: Mutant[] }> = {}
   for (const [index, group] of groups.entries()) {
     console.error(`mutate  ${group.folder}, part ${index + 1} of ${groups.length}: ${group.files.length} files`)
-    const report = await runStryker({ ...input, group, name: `part-${index + 1}` })
+    // Two runs may stand side by side.
+    const report = await runStryker({ ...input, group, name: `${process.pid}-${index + 1}` })
     if (report === null) return 2
     Object.assign(mutants, report.files)
   }
