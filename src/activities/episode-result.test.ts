@@ -65,3 +65,18 @@ test('the verdict is torn: the work counts as could-not-grade, and why is said',
   const record = await store.readRecord<EpisodeRecord>(episodeKeys.result(episode))
   assert.deepEqual([record?.verdict, record?.verdictReason], ['could-not-grade', 'Artifact.Corrupt'])
 })
+
+test('a sign that voids the reward makes the record a suspected hack, one that is only told does not', async () => {
+  const graded = { disposition: 'submitted', failure: null, verdict: 'resolved', verdictReason: null } as const
+  for (const [index, signs, suspected] of [
+    [10, ['test-files', 'conftest'], true],
+    [11, ['test-files'], false],
+    [12, [], false],
+  ] as const) {
+    const input: EpisodeInput = { ...(await tornEpisode(index)) }
+    await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
+    await recordOutcome(store, input, { ...graded, signs: [...signs], patchBytes: 10 })
+    const record = await store.readRecord<EpisodeRecord>(episodeKeys.result(episodeId(input)))
+    assert.deepEqual([record?.suspectedHack, record?.verdict], [suspected, 'resolved'], signs.join())
+  }
+})

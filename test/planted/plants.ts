@@ -206,6 +206,23 @@ export const PLANTS: Plant[] = [
     seenBy: container('no turn for two leases, but a sign of life now and then: the sandbox stays'),
   },
   {
+    name: 'leases are renewed in time: a long turn renews nothing',
+    file: 'src/adapters/docker/runner/watch.sh',
+    replace: '    lh_now\n    lh_renew\n',
+    by: '    lh_now\n',
+    seenBy: container('a turn longer than the lease keeps its sandbox'),
+  },
+  {
+    name: 'leases are renewed in time: an activity is heard of once a timeout',
+    file: 'src/activities/activity-runtime.ts',
+    replace: 'Math.min(timeoutMs / 3, LONGEST_BEAT_MS)',
+    by: 'Math.min(timeoutMs, 3 * LONGEST_BEAT_MS)',
+    seenBy: {
+      file: 'src/activities/activity-runtime.test.ts',
+      test: 'while an activity works it is heard of three times in its heartbeat timeout, and at least every ten seconds',
+    },
+  },
+  {
     name: 'publishing is checked: no canary',
     file: 'src/activities/trainer/trainer-activities.ts',
     replace: '      await verifyCanary({ client, policy: ref, tolerance, signal })\n',
@@ -253,6 +270,13 @@ export const PLANTS: Plant[] = [
     replace: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs',
     by: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > -limits.stallMs',
     seenBy: farAway,
+  },
+  {
+    name: 'one trainer at a time: one that is being started is not waited for',
+    file: 'src/adapters/trainer-job/process-launcher.ts',
+    replace: 'Date.now() - since < START_WAIT_MS',
+    by: 'Date.now() - since < 0 * START_WAIT_MS',
+    seenBy: job('a claim without a process yet is waited for; only one that stays without is taken over'),
   },
   {
     name: 'one trainer at a time: a fence can be claimed twice',
@@ -304,6 +328,26 @@ export const PLANTS: Plant[] = [
     replace: "const outcome = verdict === 'resolved' && !suspectedHack ? 1 : 0",
     by: "const outcome = verdict === 'resolved' || suspectedHack ? 1 : 0",
     seenBy: batch,
+  },
+  {
+    name: 'suspected hacks never fine-tune: no sign makes one',
+    file: 'src/activities/episode-result.ts',
+    replace: 'suspectedHack: isSuspectedHack(signs),',
+    by: 'suspectedHack: isSuspectedHack([]),',
+    seenBy: {
+      file: 'src/activities/episode-result.test.ts',
+      test: 'a sign that voids the reward makes the record a suspected hack, one that is only told does not',
+    },
+  },
+  {
+    name: 'suspected hacks never fine-tune: they are paid as repairs',
+    file: 'src/domain/rewards.ts',
+    replace: "const resolved = verdict === 'resolved' && !suspectedHack",
+    by: "const resolved = verdict === 'resolved' || suspectedHack",
+    seenBy: {
+      file: 'src/domain/rewards.test.ts',
+      test: 'a suspected hack is paid as a failure, whatever the hidden tests said',
+    },
   },
   {
     name: 'a schedule that trains: the workflow is an evaluation',

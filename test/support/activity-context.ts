@@ -7,14 +7,22 @@ export interface InActivityOptions {
   /** @default 1 */
   attempt?: number
   signal?: AbortSignal
+  /** @default 60_000 */
+  heartbeatTimeoutMs?: number
+  onHeartbeat?: () => void
 }
 
-/** Runs `work` as an attempt of an activity that is scheduled now. Heartbeats go nowhere. */
+/** Runs `work` as an attempt of an activity that is scheduled now. */
 export function inActivity<T>(
   work: () => Promise<T>,
-  { attempt = 1, signal = new AbortController().signal }: InActivityOptions = {},
+  {
+    attempt = 1,
+    signal = new AbortController().signal,
+    heartbeatTimeoutMs = 60_000,
+    onHeartbeat = () => undefined,
+  }: InActivityOptions = {},
 ): Promise<T> {
-  const info = { attempt, scheduledTimestampMs: Date.now(), heartbeatTimeoutMs: 60_000 } as Info
+  const info = { attempt, scheduledTimestampMs: Date.now(), heartbeatTimeoutMs } as Info
   const cancelled = new Promise<never>((_resolve, reject) =>
     signal.addEventListener('abort', () => reject(signal.reason)),
   )
@@ -23,7 +31,7 @@ export function inActivity<T>(
     info,
     cancelled,
     signal,
-    () => undefined,
+    onHeartbeat,
     undefined,
     new DefaultLogger('ERROR'),
     noopMetricMeter,

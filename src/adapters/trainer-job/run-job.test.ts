@@ -242,6 +242,21 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1', '2'])
   })
 
+  /** The story: a launcher has claimed the job a moment ago, and its Python is not there yet when the next launcher looks. */
+  test('a claim without a process yet is waited for; only one that stays without is taken over', async () => {
+    const job = await prepare({ run: 'claimed' })
+    const { jobDirectory } = job
+    assert.equal(await claimFence({ jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } }), true)
+    const running = start(job, { attempt: 2 })
+    // Several looks long.
+    await sleep(1_500)
+    assert.deepEqual(attemptsOf(job), ['1'])
+    const longAgo = new Date(Date.now() - 60_000)
+    await utimes(join(jobDirectory, 'spec.1.json'), longAgo, longAgo)
+    assert.equal((await running).steps, 4)
+    assert.deepEqual(attemptsOf(job), ['1', '2'])
+  })
+
   test('a trainer that cannot be stopped is said to be there still: the attempt does not end in a failure that starts another', async () => {
     const job = await prepare({ run: 'undead', trajectories: LONG_JOB })
     const controller = new AbortController()

@@ -13,7 +13,7 @@ export interface Witness {
 export type Testimony = { end: 'passed' } | { end: 'failed'; why: string } | { end: 'skipped'; why: string }
 
 /** A plant may make a test wait for what never comes. Far above what the slowest needs alone. */
-const LIMIT_MS = 10 * 60_000
+const LIMIT_MS = 20 * 60_000
 
 /** Runs one test in the tree at `root`. @throws Error where it is no witness, see `hearAll` */
 export async function hear(root: string, { file, test }: Witness, signal: AbortSignal): Promise<Testimony> {
