@@ -14,6 +14,14 @@ const reward = z.strictObject({
       min: z.number().max(0).default(-1).describe('Penalty at the turn limit'),
     })
     .prefault({}),
+  contextPenalty: z
+    .strictObject({
+      start: z.number().min(0).lt(1).describe('Share of the stage’s context up to which tokens cost nothing'),
+      min: z.number().lt(0).default(-1).describe('Penalty where the context is full'),
+    })
+    .nullable()
+    .default(null)
+    .describe('Beside the turn penalty: grows with the tokens of prompts, replies and observations'),
 })
 
 const filter = z.strictObject({
@@ -35,6 +43,16 @@ const loss = z.strictObject({
   entropy: z.literal(0).default(0),
   dualClip: z.number().gt(1).nullable().default(null),
   behaviourCorrection: z.enum(['none', 'tis', 'icepop']).default('none'),
+  sequenceMask: z
+    .strictObject({
+      low: z.number().gt(0).lt(1).default(0.99),
+      high: z.number().gt(1).default(1.01),
+    })
+    .nullable()
+    .default(null)
+    .describe(
+      'A trajectory whose importance ratio has a geometric mean outside of this has no loss; {} takes the defaults',
+    ),
 })
 
 const stage = z.strictObject({
@@ -82,7 +100,10 @@ export const reinforceSchema = z.strictObject({
   advantage: z
     .strictObject({
       center: z.literal('group').default('group'),
-      scale: z.literal('groupStd').default('groupStd'),
+      scale: z
+        .enum(['groupStd', 'none'])
+        .default('groupStd')
+        .describe('none: reward minus mean, without the standard deviation (Dr. GRPO)'),
       ddof: z.literal(1).default(1),
       delta: z.number().gt(0).default(1e-6),
     })

@@ -132,8 +132,11 @@ export interface ReinforceRecipe {
     fail: number
     unsubmitted: number
     turnPenalty: { start: 'L_thr'; end: 'T_max'; min: number }
+    /** Beside the turn penalty: `start` is a share of the stage's context, `min` is reached where it is full. Null: none. */
+    contextPenalty: { start: number; min: number } | null
   }
-  advantage: { center: 'group'; scale: 'groupStd'; ddof: 1; delta: number }
+  /** `none` leaves the spread of a group's rewards in the advantage (Dr. GRPO, arXiv 2503.20783). */
+  advantage: { center: 'group'; scale: 'groupStd' | 'none'; ddof: 1; delta: number }
   /** `refill`: rounds of further problems that an iteration may draw for groups without a spread; false = none, as in the paper. */
   filter: { on: 'outcome' | 'shaped'; alsoZeroAdvantage: boolean; minGroupStd: number; refill: number | false }
   overlong: 'keep'
@@ -144,6 +147,8 @@ export interface ReinforceRecipe {
     entropy: 0
     dualClip: number | null
     behaviourCorrection: 'none' | 'tis' | 'icepop'
+    /** Bounds of the geometric mean of a trajectory's importance ratio; one outside has no loss. Null: all have. */
+    sequenceMask: { low: number; high: number } | null
   }
   oldLogprobs: 'trainer' | 'sampler'
   mask: { observations: 0; formatErrorTurns: 0 | 1 }

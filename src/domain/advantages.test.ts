@@ -19,6 +19,15 @@ test('equal rewards give exactly zero, also where their mean rounds', () => {
   assert.deepEqual(groupAdvantages({ rewards: [0.1, 0.1, 0.1], delta: 1e-6 }), [0, 0, 0])
 })
 
+test('without the standard deviation a group that agrees is not blown up: rewards minus their mean', () => {
+  // Mean 0.4375.
+  assert.deepEqual(
+    groupAdvantages({ rewards: [1, 1, -0.25, 0], delta: 1e-6, scale: 'none' }),
+    [0.5625, 0.5625, -0.6875, -0.4375],
+  )
+  assert.deepEqual(groupAdvantages({ rewards: [0.1, 0.1, 0.1], delta: 1e-6, scale: 'none' }), [0, 0, 0])
+})
+
 test('a single episode has no group', () => {
   assert.throws(() => groupAdvantages({ rewards: [1], delta: 1e-6 }), {
     code: 'Group.TooSmall',

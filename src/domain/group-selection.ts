@@ -17,6 +17,8 @@ export interface GroupRule {
   minGroupStd: number
   minGroupSize: number
   delta: number
+  /** @default groupStd */
+  scale?: 'groupStd' | 'none'
 }
 
 export type GroupDropReason = 'few' | 'outcome' | 'std'
@@ -34,7 +36,7 @@ const ZERO_ADVANTAGE = 1e-8
 
 export function groupRuleOf({ filter, advantage, minGroupSize }: ReinforceRecipe): GroupRule {
   const { on, alsoZeroAdvantage, minGroupStd } = filter
-  return { on, alsoZeroAdvantage, minGroupStd, minGroupSize, delta: advantage.delta }
+  return { on, alsoZeroAdvantage, minGroupStd, minGroupSize, delta: advantage.delta, scale: advantage.scale }
 }
 
 /** Decides one group. @param members valid siblings only, in index order; the result keeps that order */
@@ -43,7 +45,8 @@ export function selectGroup({ members, rule }: { members: readonly GroupMember[]
   const std = standardDeviation(rewards)
   if (members.length < Math.max(2, rule.minGroupSize)) return { kind: 'dropped', reason: 'few', std }
   if (rule.on === 'outcome' && hasOneOutcome(members)) return { kind: 'dropped', reason: 'outcome', std }
-  const advantages = groupAdvantages({ rewards, delta: rule.delta })
+  const { delta, scale = 'groupStd' } = rule
+  const advantages = groupAdvantages({ rewards, delta, scale })
   if (std < rule.minGroupStd || advantages.every((advantage) => advantage === 0)) {
     return { kind: 'dropped', reason: 'std', std }
   }

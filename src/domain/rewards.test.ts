@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeTrainingRecipe } from '../../test/support/training-records.ts'
+import type { ReinforceStageRecipe } from '../contracts/recipe.types.ts'
 import { type RewardRule, rewardOf, rewardRuleOf, turnPenalty } from './rewards.ts'
 
 const close = (actual: number, expected: number, what: string) =>
@@ -110,4 +111,38 @@ test('a stage pays by the recipe’s values and by its own numbers of turns', ()
     unsubmitted: 0,
     penalty: { start: 3, end: 9, min: -0.5 },
   })
+})
+
+test('a price on context falls from its share of the stage’s context to the full one, beside the price on turns', () => {
+  const reward = {
+    pass: 1,
+    fail: 0,
+    unsubmitted: 0,
+    turnPenalty: { start: 'L_thr', end: 'T_max', min: -1 },
+    contextPenalty: { start: 0.75, min: -0.5 },
+  } as const
+  const stage = { penaltyStart: 10, maxTurns: 40, context: 64_000 } as ReinforceStageRecipe
+  const rule = rewardRuleOf({ reward }, stage)
+  assert.deepEqual(rule.context, { start: 48_000, end: 64_000, min: -0.5 })
+  const at = (contextTokens: number, turns: number) =>
+    rewardOf({ rule, turns, contextTokens, verdict: 'resolved', suspectedHack: false, disposition: 'submitted' })
+  // Free up to three quarters; half of the way from there costs half of the floor; a reply may end a little beyond the limit.
+  close(at(48_000, 5).reward, 1, '48,000 tokens')
+  close(at(56_000, 5).reward, 0.75, '56,000 tokens')
+  close(at(64_100, 5).reward, 0.5, '64,100 tokens')
+  // 25 turns cost 0.5 of their own.
+  close(at(56_000, 25).reward, 0.25, '56,000 tokens in 25 turns')
+  assert.deepEqual(
+    at(56_000, 25).components.map(({ name }) => name),
+    ['verdict', 'turn-penalty', 'context-penalty'],
+  )
+})
+
+test('a price on context without a count of tokens is refused; without a price nothing asks for it', () => {
+  const penalty = { start: 10, end: 40, min: -1 }
+  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty }
+  const facts = { turns: 5, verdict: 'resolved', suspectedHack: false, disposition: 'submitted' } as const
+  assert.equal(rewardOf({ rule, ...facts }).reward, 1)
+  const priced = { ...rule, context: { start: 10, end: 20, min: -1 } }
+  assert.throws(() => rewardOf({ rule: priced, ...facts, contextTokens: null }), { code: 'Config.Invalid' })
 })

@@ -8,6 +8,8 @@ export interface RewardRule {
   fail: number
   unsubmitted: number
   penalty: TurnPenaltyRule
+  /** In tokens of the episode's context; null = they cost nothing. @default null */
+  context?: ContextPenaltyRule | null
 }
 
 export interface TurnPenaltyRule {
@@ -19,6 +21,9 @@ export interface TurnPenaltyRule {
   min: number
 }
 
+/** The same line over tokens: free up to `start`, `min` at `end`, where the context is full. */
+export type ContextPenaltyRule = TurnPenaltyRule
+
 export interface RewardInput {
   rule: RewardRule
   verdict: Exclude<VerdictKind, 'could-not-grade'>
@@ -27,11 +32,13 @@ export interface RewardInput {
   disposition: PolicyDisposition
   /** |τ|: number of actions, format errors included. */
   turns: number
+  /** Of prompts, replies and observations together; needed where the rule has a context penalty. */
+  contextTokens?: number | null
 }
 
 /** A list, so that step-level or verifier rewards can join without a new shape. */
 export interface RewardComponent {
-  name: 'verdict' | 'turn-penalty'
+  name: 'verdict' | 'turn-penalty' | 'context-penalty'
   value: number
 }
 
@@ -44,31 +51,62 @@ export interface Reward {
 }
 
 export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage: ReinforceStageRecipe): RewardRule {
-  const { pass, fail, unsubmitted, turnPenalty } = reward
-  return { pass, fail, unsubmitted, penalty: { start: stage.penaltyStart, end: stage.maxTurns, min: turnPenalty.min } }
+  const { pass, fail, unsubmitted, turnPenalty, contextPenalty } = reward
+  const { context } = stage
+  return {
+    pass,
+    fail,
+    unsubmitted,
+    penalty: { start: stage.penaltyStart, end: stage.maxTurns, min: turnPenalty.min },
+    // Recipes stored by an older version do not have the key.
+    ...(contextPenalty == null
+      ? {}
+      : { context: { start: contextPenalty.start * context, end: context, min: contextPenalty.min } }),
+  }
 }
 
 /**
  * Final reward of one valid episode, eq. 3. Lost and ungraded episodes have no reward: they never come here.
  * @throws LonghaulError `Config.Invalid`   @see arXiv 2508.03501 §3.1, §4.3
  */
-export function rewardOf({ rule, verdict, suspectedHack, disposition, turns }: RewardInput): Reward {
+export function rewardOf({ rule, verdict, suspectedHack, disposition, turns, contextTokens }: RewardInput): Reward {
   const resolved = verdict === 'resolved' && !suspectedHack
   const value = resolved ? rule.pass : disposition === 'submitted' ? rule.fail : rule.unsubmitted
   const penalty = turnPenalty({ rule: rule.penalty, turns })
-  return {
-    reward: value + penalty,
-    outcome: resolved ? 1 : 0,
-    components: [
-      { name: 'verdict', value },
-      { name: 'turn-penalty', value: penalty },
-    ],
+  const components: RewardComponent[] = [
+    { name: 'verdict', value },
+    { name: 'turn-penalty', value: penalty },
+  ]
+  if (rule.context != null) {
+    components.push({ name: 'context-penalty', value: contextPenalty({ rule: rule.context, contextTokens }) })
   }
+  return {
+    reward: components.reduce((sum, component) => sum + component.value, 0),
+    outcome: resolved ? 1 : 0,
+    components,
+  }
+}
+
+/** Grows with how full the context is, however many turns filled it. @throws LonghaulError `Config.Invalid` */
+function contextPenalty({
+  rule,
+  contextTokens,
+}: {
+  rule: ContextPenaltyRule
+  contextTokens: number | null | undefined
+}): number {
+  if (contextTokens == null) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected a count of context tokens for reward.contextPenalty, the policy server gave none',
+    })
+  }
+  return linearPenalty(rule, contextTokens)
 }
 
 /** R_len, eq. 4: 0 up to `start`, falling linearly to `min` at `end` and never below it. @throws LonghaulError `Config.Invalid` */
 export function turnPenalty({ rule, turns }: { rule: TurnPenaltyRule; turns: number }): number {
-  const { start, end, min } = rule
+  const { start, end } = rule
   if (end <= start) {
     throw new LonghaulError({
       code: 'Config.Invalid',
@@ -76,6 +114,10 @@ export function turnPenalty({ rule, turns }: { rule: TurnPenaltyRule; turns: num
       details: { start, end },
     })
   }
-  if (turns <= start || min === 0) return 0
-  return (Math.abs(min) * (start - Math.min(turns, end))) / (end - start)
+  return linearPenalty(rule, turns)
+}
+
+function linearPenalty({ start, end, min }: TurnPenaltyRule, at: number): number {
+  if (at <= start || min === 0) return 0
+  return (Math.abs(min) * (start - Math.min(at, end))) / (end - start)
 }

@@ -126,6 +126,8 @@ CASES: list[tuple[str, Edit, str]] = [
     ("trajectory rows", put_json("trajectories", 0, "rows", value=2), "2"),
     ("infra episode", put_json("trajectories", 0, "disposition", value="infra"), "infra"),
     ("reward", put_json("groups", 0, "rewards", 0, value=50.0), "group's rewards"),
+    ("undivided by a delta", put_json("adv", value={"std": "none", "delta": 1e-6, "filter": "shaped"}), "Expected adv"),
+    ("undivided", put_json("adv", value={"std": "none", "filter": "shaped"}), "from its group's rewards"),
     ("missing field", put_json("minibatches", value=None), "every field"),
 ]
 
@@ -148,6 +150,22 @@ def test_batch_edited_after_the_spec_was_written_is_refused(tmp_path: Path, poli
     path.write_bytes(data)
     assert step(job.write(), dry_run=True) == 65
     assert "hash" in job.exit_report()["message"]
+
+
+def test_advantages_without_the_deviation_pass_where_the_manifest_says_so(tmp_path: Path, policy: Path) -> None:
+    draft = make_draft(policy, stage="dapo")
+    draft.manifest["adv"] = {"std": "none", "filter": "shaped"}
+    rewards = {group["id"]: np.array(group["rewards"]) for group in draft.manifest["groups"]}
+    for entry in draft.manifest["trajectories"]:
+        group = rewards[entry["group"]]
+        entry["advantage"] = float(group[entry["member"]] - group.mean())
+    values = np.array([entry["advantage"] for entry in draft.manifest["trajectories"]])
+    lengths = np.diff(draft.tensors["row_offsets"])
+    owner = np.repeat(draft.tensors["row_trajectory"], lengths)
+    mask = draft.tensors["loss_mask"] == 1
+    draft.tensors["advantages"] = np.where(mask, values[owner], 0.0).astype(np.float32)
+    job = make_job(tmp_path, policy, draft, make_config("dapo"))
+    assert step(job.write(), dry_run=True) == 0
 
 
 @pytest.mark.parametrize("stage", ["rft", "dapo"])

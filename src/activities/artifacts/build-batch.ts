@@ -14,7 +14,12 @@ import { buildTrainingLedger } from '../../domain/ledger.ts'
 import { type JobPlan, planJobs } from '../../domain/minibatches.ts'
 import { rewardRuleOf } from '../../domain/rewards.ts'
 import { episodeMaterial } from '../../domain/seeds.ts'
-import { type BatchGroup, type BatchRow, writeBatch } from '../../adapters/trainer-job/batch-writer.ts'
+import {
+  type BatchAdvantage,
+  type BatchGroup,
+  type BatchRow,
+  writeBatch,
+} from '../../adapters/trainer-job/batch-writer.ts'
 import { readPolicyFacts } from '../../adapters/trainer-job/policy-facts.ts'
 import { assembleTrajectory, type Trajectory } from '../../adapters/trainer-job/trajectory.ts'
 import { sha256Hex } from '../hash.ts'
@@ -254,9 +259,10 @@ function contextOf(recipe: Recipe, { kind, stage }: BuildBatchInput): number {
   return kind === 'rft' ? rftRules(recipe).context : reinforceRules(recipe, stage).context
 }
 
-function advantageOf(recipe: Recipe): { delta: number; filter: 'outcome' | 'shaped' } | null {
-  if (recipe.reinforce === null) return null
-  return { delta: recipe.reinforce.advantage.delta, filter: recipe.reinforce.filter.on }
+function advantageOf({ reinforce }: Recipe): BatchAdvantage | null {
+  if (reinforce === null) return null
+  const { delta, scale } = reinforce.advantage
+  return { delta, scale, filter: reinforce.filter.on }
 }
 
 function rftRules({ rft }: Recipe) {

@@ -77,7 +77,9 @@ test('paper-72b states the configuration of the paper', async () => {
     fail: 0,
     unsubmitted: 0,
     turnPenalty: { start: 'L_thr', end: 'T_max', min: -1 },
+    contextPenalty: null,
   })
+  assert.deepEqual([reinforce?.advantage.scale, reinforce?.loss.sequenceMask], ['groupStd', null])
   assert.deepEqual(
     reinforce?.stages.map((stage) => [
       stage.context,
@@ -252,6 +254,21 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     'sampler log-probabilities from rounded weights',
     { reinforce: { oldLogprobs: 'sampler' }, trainer: { exportDtype: 'bfloat16' } },
     'reinforce.oldLogprobs',
+  ],
+  [
+    'a mask that compares the sampler with itself',
+    { reinforce: { oldLogprobs: 'sampler', loss: { sequenceMask: {} } } },
+    'reinforce.loss.sequenceMask',
+  ],
+  [
+    'something added to a deviation that divides nothing',
+    { reinforce: { advantage: { scale: 'none', delta: 1e-4 } } },
+    'reinforce.advantage.delta',
+  ],
+  [
+    'a context beyond the positions that the rope reaches',
+    { model: { rope: { type: 'yarn', factor: 2, originalMax: 256 } } },
+    'evaluate.context',
   ],
   ['adapters of no size', { model: { train: 'lora' } }, 'model.lora'],
   ['adapters that nothing trains', { model: { lora: { rank: 8, alpha: 16 } } }, 'model.lora'],

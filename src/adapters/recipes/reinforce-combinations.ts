@@ -2,6 +2,9 @@ import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 
+/** What the recipe's schema fills in. */
+const DEFAULT_DELTA = 1e-6
+
 const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
 
 /** Evaluations and episodes are told apart by these words. */
@@ -26,6 +29,24 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
         at('loss', 'behaviourCorrection'),
         `expected none with oldLogprobs: sampler, got "${reinforce.loss.behaviourCorrection}"`,
         'a correction compares trainer with sampler; with oldLogprobs: sampler both are the same',
+      ),
+    )
+  }
+  if (reinforce.oldLogprobs === 'sampler' && reinforce.loss.sequenceMask !== null) {
+    problems.push(
+      problem(
+        at('loss', 'sequenceMask'),
+        'has no effect with oldLogprobs: sampler',
+        'it compares trainer with sampler, which are the same then; leave one of both out',
+      ),
+    )
+  }
+  if (reinforce.advantage.scale === 'none' && reinforce.advantage.delta !== DEFAULT_DELTA) {
+    problems.push(
+      problem(
+        at('advantage', 'delta'),
+        'has no effect with scale: none',
+        'it is added to the standard deviation, which nothing is divided by then; leave it out',
       ),
     )
   }

@@ -38,6 +38,14 @@ export interface BatchGroup {
   dropped: GroupDropReason | null
 }
 
+/** How advantages came from the groups' rewards. */
+export interface BatchAdvantage {
+  /** @default groupStd */
+  scale?: 'groupStd' | 'none'
+  delta: number
+  filter: 'outcome' | 'shaped'
+}
+
 export interface WriteBatchInput {
   store: ArtifactStore
   /** Directory of the two files, `runKeys.batch(…)`. */
@@ -60,7 +68,7 @@ export interface WriteBatchInput {
   /** Optimizer steps of all jobs of this stage or iteration: what a decaying learning rate counts to. */
   totalSteps: number
   /** Null in a fine-tuning batch. */
-  advantage: { delta: number; filter: 'outcome' | 'shaped' } | null
+  advantage: BatchAdvantage | null
 }
 
 /**
@@ -99,7 +107,7 @@ export async function writeBatch(input: WriteBatchInput): Promise<ArtifactRef> {
     counts: countAll(input),
     sampling: samplingOf(input.sampling),
     policies: policies.map(({ version, manifestSha256 }) => ({ version, manifest_sha256: manifestSha256 })),
-    adv: input.advantage === null ? null : { std: 'n-1', delta: input.advantage.delta, filter: input.advantage.filter },
+    adv: input.advantage === null ? null : describeAdvantage(input.advantage),
     minibatches: describeMinibatches(input),
     groups: describeGroups(input.groups),
     trajectories: table.map(describeRow),
@@ -145,6 +153,11 @@ function describeGroups(groups: readonly BatchGroup[]) {
       n_infra: infra,
       dropped,
     }))
+}
+
+/** Delta belongs to the standard deviation, so it goes with it. */
+function describeAdvantage({ scale = 'groupStd', delta, filter }: BatchAdvantage) {
+  return scale === 'none' ? { std: 'none', filter } : { std: 'n-1', delta, filter }
 }
 
 function describeRow({ trajectory, group, member, advantage }: BatchRow) {

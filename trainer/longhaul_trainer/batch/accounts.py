@@ -133,10 +133,8 @@ def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> N
 
 
 def expected_advantages(manifest: dict[str, Any]) -> Array:
-    """One number a trajectory, computed again from its group's rewards: (r - mean) / (std with n-1 + delta)."""
-    adv = manifest["adv"]
-    if not isinstance(adv, dict) or adv.get("std") != "n-1" or type(adv.get("delta")) not in (int, float):
-        raise refuse(f"Expected adv to be {{std: 'n-1', delta, filter}}, found {adv!r}")
+    """One number a trajectory, computed again from its group's rewards: (r - mean) / (std with n-1 + delta), or r - mean."""
+    delta = _delta_of(manifest["adv"])
     groups = {group["id"]: group for group in manifest["groups"]}
     if len(groups) != len(manifest["groups"]):
         raise refuse("Expected each group id once")
@@ -154,7 +152,9 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
             raise refuse(f"Expected finite rewards and outcomes of at least two siblings in group {group['id']}")
         if not 0 <= entry["member"] < len(rewards):
             raise refuse(f"Expected member of {name} in [0, {len(rewards)}), found {entry['member']}")
-        value = (rewards[entry["member"]] - rewards.mean()) / (rewards.std(ddof=1) + adv["delta"])
+        value = rewards[entry["member"]] - rewards.mean()
+        if delta is not None:
+            value /= rewards.std(ddof=1) + delta
         listed = entry["advantage"]
         if type(listed) not in (int, float) or not abs(listed - value) <= 1e-5 * abs(value):
             raise refuse(f"Expected advantage {value:.8g} of {name} from its group's rewards, found {listed!r}")
@@ -162,6 +162,16 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
             raise refuse(f"Expected no rows of a zero-advantage trajectory, found {name}")
         values.append(value)
     return np.asarray(values, dtype=np.float64)
+
+
+def _delta_of(adv: Any) -> float | None:
+    """None: nothing is divided by (Dr. GRPO, arXiv 2503.20783)."""
+    if isinstance(adv, dict):
+        if adv.get("std") == "none" and "delta" not in adv:
+            return None
+        if adv.get("std") == "n-1" and type(adv.get("delta")) in (int, float):
+            return float(adv["delta"])
+    raise refuse(f"Expected adv to be {{std: 'n-1', delta, filter}} or {{std: 'none', filter}}, found {adv!r}")
 
 
 def check_lag(manifest: dict[str, Any], version: Array, policy: InputPolicy, allowed: int) -> None:
