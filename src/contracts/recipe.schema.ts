@@ -253,7 +253,7 @@ const policyServer = z.strictObject({
     .describe(
       'vllm and sglang: new weights by restart (default) or read in place; the embedded server always reads in place',
     ),
-  leaseS: positive().default(3600),
+  leaseS: positive().default(3600).describe('How long the embedded server keeps a policy that a run does not ask for'),
   patienceS: positive().default(900).describe('A server that does not answer for this long ends the run'),
   chat: chatSchema.nullable().default(null).describe('Only with kind: chat; model.base is then the endpoint’s name'),
 })

@@ -29,9 +29,13 @@ const demo: ScaffoldProfile = {
 
 const PROFILES: Record<string, ScaffoldProfile> = { paper, demo }
 
+export function isProfile(name: string): boolean {
+  return Object.hasOwn(PROFILES, name)
+}
+
 /** @throws LonghaulError `Config.Invalid` for a name that is not a profile */
 export function scaffoldProfile(name: string): ScaffoldProfile {
-  const profile = Object.hasOwn(PROFILES, name) ? PROFILES[name] : undefined
+  const profile = isProfile(name) ? PROFILES[name] : undefined
   if (profile !== undefined) return profile
   throw new LonghaulError({
     code: 'Config.Invalid',

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
 import { useOwnStore } from '../../../test/support/command-line.ts'
 import { makeAction, makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
@@ -13,16 +16,53 @@ import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Ledger } from '../../domain/ledger.ts'
 import { importBasePolicy } from '../../adapters/trainer-job/policy-directory.ts'
+import { decodeSafetensors } from '../../adapters/trainer-job/safetensors.ts'
 import { buildBatch } from './build-batch.ts'
 
 let store: ArtifactStore
+/** Of a policy: only what a batch says about it. */
+let directory: string
 let close: () => Promise<void>
 
 before(async () => {
   ;({ store, close } = await useOwnStore())
+  directory = await mkdtemp(join(tmpdir(), 'policy-'))
+  await writeFile(join(directory, 'config.json'), '{"vocab_size": 300}')
+  await writeFile(join(directory, 'tokenizer.json'), '{}')
 })
 
-after(() => close())
+after(async () => {
+  await close()
+  await rm(directory, { recursive: true, force: true })
+})
+
+test('the demonstration leaves the training text, or stays in it as context where the recipe says so', async () => {
+  for (const [run, trainWithDemonstration, first] of [
+    ['without', false, [257, 7]],
+    ['with', true, [257, 1, 2, 3]],
+  ] as const) {
+    const policy = { ...policyRef(0), uri: pathToFileURL(directory).href }
+    const record = makeRecord({ run, stage: 'rft', verdict: 'resolved', turns: 1, policy: policy.version })
+    const { episode } = record
+    const action = makeAction(record, 0)
+    await store.putRecord(episodeKeys.result(episode), record)
+    const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: [257, 7] }
+    await store.putRecord(episodeKeys.start(episode), start)
+    await store.putRecord(episodeKeys.action(episode, 0), action)
+    const recipe = makeTrainingRecipe()
+    Object.assign(recipe, { rollout: { sampling: NEUTRAL_SAMPLING } })
+    Object.assign(recipe.rft ?? {}, { demonstration: true, trainWithDemonstration })
+    await buildBatch({ store, recipe }, { run, stage: 'rft', iteration: 1, kind: 'rft', policy, suite: 's' })
+    const tensors = decodeSafetensors(
+      await readFile(store.path(`${runKeys.batch(run, 'rft', 1, 0)}/batch.safetensors`)),
+    )
+    const bytes = (name: string) => new Uint8Array(tensors.get(name)?.bytes ?? []).buffer
+    assert.deepEqual([...new Int32Array(bytes('input_ids'))], [...first, ...action.ids])
+    // What was demonstrated has no loss; what the policy said has, and only beside the prompt that it saw log-probabilities too.
+    assert.deepEqual([...new Uint8Array(bytes('loss_mask'))], [...first.map(() => 0), 1, 1, 1])
+    assert.equal(tensors.has('behaviour_logprobs'), trainWithDemonstration)
+  }
+})
 
 test('an episode that a chat endpoint played is never trained on, even where its record says resolved', async () => {
   const policy = policyRef(0)

@@ -96,7 +96,11 @@ async function assembleRows(
       members.map(({ episode }, member) => [episode, { group: taskId, member }] as const),
     ),
   )
-  const trainFormatErrors = formatErrorMask(recipe, input.kind) === 1
+  const asTrained = {
+    trainFormatErrors: formatErrorMask(recipe, input.kind) === 1,
+    // Only collecting for fine-tuning demonstrates; what was demonstrated is context there, never loss.
+    keepDemonstration: input.kind === 'rft' && rftRules(recipe).trainWithDemonstration,
+  }
   const rows: PlacedRow[] = []
   const settled: EpisodeFate[] = []
   for (const fate of fates) {
@@ -106,7 +110,7 @@ async function assembleRows(
       settled.push(fate)
       continue
     }
-    const trajectory = await readTrajectory(store, record, trainFormatErrors)
+    const trajectory = await readTrajectory(store, record, asTrained)
     if (trajectory.lossTokens === 0) {
       settled.push({ kind: 'dropped', episode: fate.episode, reason: 'no-loss-token' })
       continue
@@ -121,7 +125,7 @@ async function assembleRows(
 async function readTrajectory(
   store: ArtifactStore,
   record: EpisodeRecord,
-  trainFormatErrors: boolean,
+  { trainFormatErrors, keepDemonstration }: { trainFormatErrors: boolean; keepDemonstration: boolean },
 ): Promise<Trajectory> {
   const { episode } = record
   const start = await readOrThrow<EpisodeStart>(store, episodeKeys.start(episode))
@@ -130,7 +134,7 @@ async function readTrajectory(
     actions.push(await readOrThrow<ActionRecord>(store, episodeKeys.action(episode, turn)))
   }
   refuseChat(episode, actions)
-  const firstPrompt = start.trainingPromptIds
+  const firstPrompt = keepDemonstration ? null : start.trainingPromptIds
   return assembleTrajectory({ record, actions, trainFormatErrors, ...(firstPrompt === null ? {} : { firstPrompt }) })
 }
 

@@ -1,10 +1,15 @@
 /** Settings that are each allowed and together impossible: refused at start, because a back end would ignore them in silence. */
+import type { OptimizerRecipe } from '../../contracts/recipe.types.ts'
+import { isProfile, scaffoldProfile } from '../../scaffold/profiles.ts'
 import { chatEndpoint } from './chat-combinations.ts'
 import { limitNames } from '../../domain/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'
 import { trainerShape } from './trainer-combinations.ts'
+
+/** What the recipe's schema fills in. */
+const DEFAULT_LEASE_S = 3600
 
 type Check = (recipe: Settings) => RecipeProblem[]
 
@@ -18,6 +23,9 @@ const CHECKS: Check[] = [
   sandboxSizes,
   trainerShape,
   network,
+  curation,
+  demonstrations,
+  schedules,
 ]
 
 export function checkCombinations(recipe: Settings): RecipeProblem[] {
@@ -52,6 +60,15 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
         ['policyServer', 'publish'],
         `has no effect with kind: ${policyServer.kind}`,
         'remove it: the embedded server reads weights in place, a chat endpoint is given none',
+      ),
+    )
+  }
+  if (policyServer.kind !== 'embedded' && policyServer.leaseS !== DEFAULT_LEASE_S) {
+    problems.push(
+      problem(
+        ['policyServer', 'leaseS'],
+        `has no effect with kind: ${policyServer.kind}`,
+        `remove it, or leave it at ${DEFAULT_LEASE_S}: only the embedded server holds several policies and lends them`,
       ),
     )
   }
@@ -198,4 +215,47 @@ function network({ sandbox }: Settings): RecipeProblem[] {
     return [problem(['sandbox', 'network'], 'expected "proxy" beside a list of allowed hosts, got "none"', toDo)]
   }
   return []
+}
+
+/** Synthesised tasks have none of the columns that the filters read. */
+function curation({ data }: Settings): RecipeProblem[] {
+  if (data.train.kind !== 'synthetic' || data.heldOut.kind !== 'synthetic') return []
+  return Object.entries(data.filters)
+    .filter(([, value]) => value !== null && value !== 'keep')
+    .map(([key]) =>
+      problem(
+        ['data', 'filters', key],
+        'has no effect on synthesised tasks',
+        'they have nothing that filters read; leave it out, or name published tasks',
+      ),
+    )
+}
+
+function demonstrations({ scaffold, rft, evaluate }: Settings): RecipeProblem[] {
+  const { profile } = scaffold
+  // A profile that does not exist is told of where it is looked up.
+  if (!isProfile(profile) || scaffoldProfile(profile).demonstration !== null) return []
+  const wanted: KeyPath[] = [
+    ...(rft?.demonstration === true ? [['rft', 'demonstration']] : []),
+    ...(evaluate.demonstration ? [['evaluate', 'demonstration']] : []),
+  ]
+  return wanted.map((path) =>
+    problem(path, `has no effect with scaffold.profile: ${profile}`, 'this profile has no demonstration: leave it out'),
+  )
+}
+
+function schedules({ rft, reinforce }: Settings): RecipeProblem[] {
+  const optimizers: [KeyPath, OptimizerRecipe | undefined][] = [
+    [['rft', 'optim', 'endLr'], rft?.optim],
+    [['reinforce', 'optim', 'endLr'], reinforce?.optim],
+  ]
+  return optimizers
+    .filter(([, optim]) => optim?.schedule === 'constant' && optim.endLr !== 0)
+    .map(([path]) =>
+      problem(
+        path,
+        'has no effect with schedule: constant',
+        'leave it out, or let the rate fall: schedule: linear or cosine',
+      ),
+    )
 }

@@ -1,14 +1,16 @@
+import { issueMessage } from './issue.ts'
+
+const STATEMENT = 'The script primes.py should print all primes below 20, one on each line. It does not exist yet.'
+
 /**
  * One whole short session as text, appended to the system prompt only while a base policy collects RFT data. Trained
- * policies work without it.
+ * policies work without it. What the environment says is what the real tools print: a test plays the session in a sandbox.
  */
 export const DEMONSTRATION = `DEMONSTRATION
 What follows is one complete session, to show the form. The files in it are not part of your repository.
 
 <environment>
-The issue to resolve:
-
-The script primes.py should print all primes below 20, one on each line. It does not exist yet.
+${issueMessage(STATEMENT)}
 
 (Current directory: /testbed, current file: none) bash-$
 </environment>
@@ -42,7 +44,7 @@ EOF
 \`\`\`
 </agent>
 <environment>
-File updated. Check the indentation and look for doubled lines; edit again if something is off.
+File updated. Check indentation and repeated lines.
 [File: /testbed/primes.py (10 lines total)]
 1:def is_prime(number):
 2:    for divisor in range(2, int(number**0.5)):
@@ -60,7 +62,7 @@ File updated. Check the indentation and look for doubled lines; edit again if so
 <agent>
 Indentation and lines look right. I run it.
 \`\`\`command
-python3 primes.py | tr '\\n' ' '
+python3 primes.py | paste -s -d ' '
 \`\`\`
 </agent>
 <environment>
@@ -75,7 +77,7 @@ edit 2:2 "    for divisor in range(2, int(number**0.5) + 1):"
 \`\`\`
 </agent>
 <environment>
-File updated. Check the indentation and look for doubled lines; edit again if something is off.
+File updated. Check indentation and repeated lines.
 [File: /testbed/primes.py (10 lines total)]
 1:def is_prime(number):
 2:    for divisor in range(2, int(number**0.5) + 1):
@@ -92,7 +94,7 @@ File updated. Check the indentation and look for doubled lines; edit again if so
 </environment>
 <agent>
 \`\`\`command
-python3 primes.py | tr '\\n' ' '
+python3 primes.py | paste -s -d ' '
 \`\`\`
 </agent>
 <environment>
