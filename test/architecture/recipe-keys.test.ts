@@ -34,6 +34,7 @@ const READERS: Record<string, string> = {
   'scaffold.profile': 'src/activities/episode-spec.ts',
   'scaffold.submit.capture': 'src/activities/episode-spec.ts',
   'scaffold.limits.{commandTimeoutS,maxTokensPerTurn}': 'src/activities/episode-spec.ts',
+  'sandbox.request.{cpu,memGiB}': 'src/activities/sandbox/open-sandbox.ts',
   'sandbox.limit.{cpu,memGiB,pids,diskGiB}': 'src/activities/sandbox/open-sandbox.ts',
   'sandbox.{network,allow,runtime}': 'src/activities/sandbox/open-sandbox.ts',
   [`${SAMPLING}.{temperature,topP,topK,minP,repetitionPenalty,presencePenalty,frequencyPenalty}`]:
@@ -49,6 +50,7 @@ const READERS: Record<string, string> = {
     'src/adapters/trainer-job/job-config.ts',
   'reinforce.groupSize': 'src/activities/control/plan-iteration.ts',
   'reinforce.{minGroupSize,filter.on,filter.alsoZeroAdvantage,filter.minGroupStd}': 'src/domain/group-selection.ts',
+  'reinforce.filter.refill': 'src/activities/control/plan-iteration.ts',
   'reinforce.reward.{pass,fail,unsubmitted,turnPenalty.min,contextPenalty.start,contextPenalty.min}':
     'src/domain/rewards.ts',
   'reinforce.advantage.{scale,delta}': 'src/domain/group-selection.ts',
@@ -109,9 +111,6 @@ const SHOWN: Record<string, string> = {
   'evaluate.prices.machines.[].name': 'src/contracts/recipe.types.ts',
 }
 
-/** Accepted and without effect: nothing may join them. */
-const WITHOUT_EFFECT = ['sandbox.request.cpu', 'sandbox.request.memGiB', 'reinforce.filter.refill']
-
 const TABLES = { READERS, CHECKED, SHOWN }
 
 test('every key of a recipe with more than one value has a reader', () => {
@@ -119,7 +118,7 @@ test('every key of a recipe with more than one value has a reader', () => {
   const keys = [...leaves(recipeJsonSchema())].filter(([, nodes]) => !hasOneValue(nodes)).map(([key]) => key)
   assert.ok(keys.length > 150, `only ${keys.length} keys were found`)
   assert.deepEqual(
-    keys.filter((key) => !named.has(key) && !WITHOUT_EFFECT.includes(key)),
+    keys.filter((key) => !named.has(key)),
     [],
     'each of these is accepted and read nowhere that this table knows',
   )
