@@ -36,7 +36,11 @@ const ZERO_ADVANTAGE = 1e-8
 
 export function groupRuleOf({ filter, advantage, minGroupSize }: ReinforceRecipe): GroupRule {
   const { on, alsoZeroAdvantage, minGroupStd } = filter
-  return { on, alsoZeroAdvantage, minGroupStd, minGroupSize, delta: advantage.delta, scale: advantage.scale }
+  return { on, alsoZeroAdvantage, minGroupStd, minGroupSize, delta: advantage.delta, ...scaleOf(advantage) }
+}
+
+function scaleOf({ scale }: ReinforceRecipe['advantage']): Pick<GroupRule, 'scale'> {
+  return scale === 'none' ? { scale } : {}
 }
 
 /** Decides one group. @param members valid siblings only, in index order; the result keeps that order */

@@ -51,15 +51,16 @@ export interface Reward {
 }
 
 export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage: ReinforceStageRecipe): RewardRule {
-  const { pass, fail, unsubmitted, turnPenalty, contextPenalty } = reward
+  const { pass, fail, unsubmitted, turnPenalty } = reward
+  // Recipes stored by an older version do not have the key.
+  const contextPenalty = reward.contextPenalty ?? null
   const { context } = stage
   return {
     pass,
     fail,
     unsubmitted,
     penalty: { start: stage.penaltyStart, end: stage.maxTurns, min: turnPenalty.min },
-    // Recipes stored by an older version do not have the key.
-    ...(contextPenalty == null
+    ...(contextPenalty === null
       ? {}
       : { context: { start: contextPenalty.start * context, end: context, min: contextPenalty.min } }),
   }
@@ -69,7 +70,8 @@ export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage:
  * Final reward of one valid episode, eq. 3. Lost and ungraded episodes have no reward: they never come here.
  * @throws LonghaulError `Config.Invalid`   @see arXiv 2508.03501 §3.1, §4.3
  */
-export function rewardOf({ rule, verdict, suspectedHack, disposition, turns, contextTokens }: RewardInput): Reward {
+export function rewardOf(input: RewardInput): Reward {
+  const { rule, verdict, suspectedHack, disposition, turns, contextTokens = null } = input
   const resolved = verdict === 'resolved' && !suspectedHack
   const value = resolved ? rule.pass : disposition === 'submitted' ? rule.fail : rule.unsubmitted
   const penalty = turnPenalty({ rule: rule.penalty, turns })
@@ -77,8 +79,9 @@ export function rewardOf({ rule, verdict, suspectedHack, disposition, turns, con
     { name: 'verdict', value },
     { name: 'turn-penalty', value: penalty },
   ]
-  if (rule.context != null) {
-    components.push({ name: 'context-penalty', value: contextPenalty({ rule: rule.context, contextTokens }) })
+  const price = rule.context ?? null
+  if (price !== null) {
+    components.push({ name: 'context-penalty', value: contextPenalty({ rule: price, contextTokens }) })
   }
   return {
     reward: components.reduce((sum, component) => sum + component.value, 0),
@@ -88,14 +91,8 @@ export function rewardOf({ rule, verdict, suspectedHack, disposition, turns, con
 }
 
 /** Grows with how full the context is, however many turns filled it. @throws LonghaulError `Config.Invalid` */
-function contextPenalty({
-  rule,
-  contextTokens,
-}: {
-  rule: ContextPenaltyRule
-  contextTokens: number | null | undefined
-}): number {
-  if (contextTokens == null) {
+function contextPenalty({ rule, contextTokens }: { rule: ContextPenaltyRule; contextTokens: number | null }): number {
+  if (contextTokens === null) {
     throw new LonghaulError({
       code: 'Config.Invalid',
       message: 'Expected a count of context tokens for reward.contextPenalty, the policy server gave none',

@@ -82,7 +82,10 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   })
 
   function close(found: unknown, expected: number): void {
-    assert.ok(typeof found === 'number' && Math.abs(found - expected) < 1e-5, `expected ${expected}, found ${found}`)
+    assert.ok(
+      typeof found === 'number' && Math.abs(found - expected) < 1e-5,
+      `expected ${expected}, found ${String(found)}`,
+    )
   }
 
   function tokensOf({ promptDelta, ids }: ActionRecord): number[] {

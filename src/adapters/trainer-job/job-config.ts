@@ -78,24 +78,20 @@ function objectiveFields(
   { clip }: ReinforceStageRecipe,
 ): Record<string, unknown> {
   const correction = loss.behaviourCorrection
+  // Recipes stored by an older version do not have the key.
+  const mask = loss.sequenceMask ?? null
   return {
     // Every switch is spelled out below; the profile only names the family.
-    profile: correction === 'none' && loss.dualClip === null && loss.sequenceMask == null ? 'paper' : 'safe',
+    profile: correction === 'none' && loss.dualClip === null && mask === null ? 'paper' : 'safe',
     prox: oldLogprobs === 'trainer' ? 'recompute' : 'behaviour',
     correction,
     ...(correction === 'tis' ? { tis_cap: TIS_CAP } : {}),
     ...(correction === 'icepop' ? { icepop_range: ICEPOP_RANGE } : {}),
-    ...sequenceMaskFields(loss),
+    ...(mask === null ? { seq_mask: 'none' } : { seq_mask: 'geo', geo_range: [mask.low, mask.high] }),
     dual_clip: loss.dualClip ?? 'none',
     clip_low: clip.low,
     clip_high: clip.high,
   }
-}
-
-/** Recipes stored by an older version do not have the key. */
-function sequenceMaskFields({ sequenceMask }: ReinforceRecipe['loss']): Record<string, unknown> {
-  if (sequenceMask == null) return { seq_mask: 'none' }
-  return { seq_mask: 'geo', geo_range: [sequenceMask.low, sequenceMask.high] }
 }
 
 /** A default that was there before the switch is left out, so that the keys of older jobs stay what they were. */
