@@ -73,6 +73,8 @@ def test_good_batch_is_read_as_it_was_written(tmp_path: Path) -> None:
         Minibatch(first_row=0, rows=3, loss_tokens=5),
         Minibatch(first_row=3, rows=1, loss_tokens=1),
     ]
+    # Mapped for reading: a job never writes into its input.
+    assert not batch.input_ids.flags.writeable
     assert (batch.temperature, batch.dropped_nonfinite) == (1.0, 1)
     assert (batch.tokens, batch.rows) == (12, 4)
     assert [batch.row_length(row) for row in range(4)] == [3, 2, 4, 3]
@@ -130,7 +132,7 @@ CASES: list[tuple[Edit, str]] = [
     # Sampling.
     *(
         (put_json("sampling", "temperature", value=value), f"Expected sampling.temperature above 0, found {value!r}")
-        for value in (None, 0, -1.0, "1", True)
+        for value in (None, 0, -1.0, "1", True, INF)
     ),
     (put_json("sampling", "top_p", value=0.9), "Expected sampling.top_p to be neutral (1), found 0.9"),
     (put_json("sampling", "top_k", value=1), "Expected sampling.top_k to be neutral (-1), found 1"),
@@ -304,6 +306,20 @@ CASES: list[tuple[Edit, str]] = [
         put("advantages", 8, 2.0),
         f"Expected advantage {A:.8g} from the group's rewards, found 2.0 at row 2, token 3 (index 8)",
     ),
+    (
+        put("advantages", 8, np.float32(A * (1 + 1.6e-5))),
+        f"Expected advantage {A:.8g} from the group's rewards, found {np.float32(A * (1 + 1.6e-5))} "
+        "at row 2, token 3 (index 8)",
+    ),
+    # A row of one token is no row to train on, but its offsets increase.
+    (
+        both(put("row_offsets", 2, 4), put_json("max_row_tokens", value=5)),
+        "Expected loss mask 0 at the first token of a row, found 1 at row 2, token 0 (index 4)",
+    ),
+    (
+        both(put("row_offsets", 1, 1), put("row_offsets", 2, 1), put_json("max_row_tokens", value=8)),
+        "Expected row_offsets to increase strictly, found 1 then 1 at row 1",
+    ),
     # Policies.
     (
         put_json("policies", 0, value={"version": "v000006-bbbbbbbb", "manifest_sha256": "b" * 64}),
@@ -350,6 +366,57 @@ def test_a_broken_rule_is_named_with_place_expectation_and_finding(tmp_path: Pat
     draft = make_small()
     edit(draft)
     assert refusal(tmp_path, draft) == message
+
+
+def with_two_rows_of_a() -> Draft:
+    """Row 1 belongs to trajectory a, as row 2 does; b has row 0 alone."""
+    draft = make_small()
+    draft.tensors["row_trajectory"][:] = [1, 0, 0, 2]
+    draft.tensors["advantages"][4] = A
+    a, b, _ = draft.manifest["trajectories"]
+    a |= {"rows": 2, "sampled_tokens": 3}
+    b |= {"rows": 1, "sampled_tokens": 2}
+    return draft
+
+
+def test_a_trajectory_lies_in_one_mini_batch(tmp_path: Path) -> None:
+    draft = with_two_rows_of_a()
+    assert load_small(draft, tmp_path).minibatches[0].rows == 3
+    draft.manifest["minibatches"][0] |= {"rows": 2, "loss_tokens": 3}
+    draft.manifest["minibatches"][1] |= {"first_row": 2, "rows": 2, "trajectories": 2, "loss_tokens": 3}
+    message = "Expected trajectory 0 inside one mini-batch, found it across row 2, token 0"
+    assert refusal(tmp_path, draft) == message
+
+
+def test_a_trajectory_without_rows_is_counted_like_any_other(tmp_path: Path) -> None:
+    draft = make_small()
+    last = draft.manifest["trajectories"][2]
+    draft.manifest["trajectories"].append({**last, "id": "d", "rows": 0, "sampled_tokens": 2, "masked_tokens": 0})
+    draft.manifest["counts"]["trajectories"] = 4
+    message = "Expected 2 loss tokens (sampled - masked) in trajectory d, found 0 from row -1, token 0"
+    assert refusal(tmp_path, draft) == message
+    draft.manifest["trajectories"][3]["sampled_tokens"] = 0
+    assert refusal(tmp_path, draft) == "Expected 2 trajectories in mini-batch 1, found 1, listed 1"
+
+
+def test_masked_tokens_of_all_trajectories_bound_the_dropped_ones(tmp_path: Path) -> None:
+    draft = make_small()
+    draft.tensors["policy_version"][0] = 0
+    draft.manifest["trajectories"][1] |= {"sampled_tokens": 4, "masked_tokens": 1}
+    draft.manifest["counts"]["dropped_nonfinite"] = 2
+    assert load_small(draft, tmp_path).dropped_nonfinite == 2
+    # None said and none masked.
+    draft = make_small()
+    draft.tensors["policy_version"][11] = -1
+    draft.manifest["trajectories"][2] |= {"sampled_tokens": 1, "masked_tokens": 0}
+    del draft.manifest["counts"]["dropped_nonfinite"]
+    assert load_small(draft, tmp_path).dropped_nonfinite == 0
+
+
+def test_a_version_is_a_policys_name_whatever_its_files_hash_to(tmp_path: Path) -> None:
+    draft = make_small()
+    draft.manifest["policies"] = [{"version": POLICY.version, "manifest_sha256": "b" * 64}]
+    assert load_small(draft, tmp_path).rows == 4
 
 
 def with_policies(*versions: str) -> Draft:
@@ -523,6 +590,7 @@ def test_a_file_with_too_few_or_too_many_bytes_is_refused(tmp_path: Path) -> Non
     assert found(whole[:-1]) == f"Expected {NAME} to have {size} bytes, found {size - 1}"
     header = f"Expected a safetensors header in {NAME}, got length {{}} of {{}} bytes"
     assert found(b"1234567") == header.format(1024 * 1024 + 1, 7)
+    assert found(struct.pack("<Q", 2**63 + 5) + whole[8:]) == header.format(2**63 + 5, size)
     assert found(struct.pack("<Q", size - 7) + whole[8:]) == header.format(size - 7, size)
     # A header may fill the file to its end, as long as it says so; then it names no tensors.
     empty = b"{}" + b" " * 54

@@ -33,7 +33,8 @@ def test_a_row_costs_its_length_and_its_square_over_the_balance() -> None:
     # One row of 200,000 costs 200,000 + 400,000; two of 150,000 cost 2·(150,000 + 225,000) = 750,000; one of 250,000: 875,000.
     lengths = [200_000, 150_000, 150_000, 250_000]
     assert share_out([[0], [1, 2], [3]], lengths, ranks=1) == [[[3], [1, 2], [0]]]
-    # By length alone [1, 2] would be the costliest; by squares alone [0] would come before it, 4·10^10 to 4.5·10^10 not.
+    # One row of 100,000 costs 200,000, three of 50,000 cost 3·75,000 = 225,000, though their squares add up to less.
+    assert share_out([[0], [1, 2, 3]], [100_000, 50_000, 50_000, 50_000], ranks=1) == [[[1, 2, 3], [0]]]
     # Rows 0 and 1 tie at 100: the earlier first.
     assert share_out([[0], [1], [2]], [100, 100, 101], ranks=1) == [[[2], [0], [1]]]
 

@@ -160,6 +160,21 @@ def test_bounds_of_both_masks_are_inclusive_and_shares_are_of_the_tokens() -> No
     assert correct(v, rows, objective(correction="tis", tis_cap=0.5)).capped == 1.0
 
 
+def test_geo_mask_looks_at_the_mean_and_not_at_the_sum() -> None:
+    # Mean 0.006 < log 1.01 = 0.00995; the sum 0.012 is beyond it.
+    found = correct(torch.tensor([0.006, 0.006]), torch.tensor([0, 0]), objective(seq_mask="geo"))
+    assert (found.weights.tolist(), found.masked) == ([1.0, 1.0], 0.0)
+
+
+def test_the_ratio_is_of_the_policy_to_the_proximal_one() -> None:
+    # log r = -1 - (-1.5) = 0.5, and log r = -1.5 - (-1) = -0.5.
+    logp, prox = torch.tensor([-1.0, -1.5]), torch.tensor([-1.5, -1.0])
+    ones = torch.ones(2)
+    loss, stats = dapo(logp, prox=prox, advantages=-ones, weights=ones, n_tokens=2, objective=objective(clip_low=0.9))
+    assert stats.ratios.tolist() == pytest.approx([math.exp(0.5), math.exp(-0.5)])
+    assert float(loss) == pytest.approx((math.exp(0.5) + math.exp(-0.5)) / 2)
+
+
 def test_token_weights_of_a_long_row_stay_near_one() -> None:
     found = correct(torch.full((10_000,), 1e-3), torch.zeros(10_000, dtype=torch.long), objective(correction="tis"))
     assert float(found.weights.max()) == pytest.approx(1.001, abs=1e-5)
