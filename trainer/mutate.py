@@ -2,7 +2,8 @@
 
     python trainer/mutate.py [--json OUT] [--scratch DIRECTORY] [--processes N] [PATH …]
 
-PATH is a folder or a file below `longhaul_trainer/`, such as `objective` or `batch/micro.py`; without one all three folders run.
+PATH is a folder or a file below `longhaul_trainer/`, such as `objective` or `batch/micro.py`; without one all three folders run
+and the result goes into RESULT.
 Each mutant is one small change of the code. It runs in a process forked from one that has imported torch, against the folder's
 tests in TESTS that reach the changed function, the quickest first, until one fails. A mutant that none of them sees survives.
 
@@ -35,6 +36,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PACKAGE = "longhaul_trainer"
 LEAST_SCORE = 0.9
+RESULT = HERE.parent / "bench" / "results" / "mutation-python.json"
 LOCK = HERE / "requirements-mutate.lock"
 PAGE = HERE.parent / "docs" / "mutation-testing-python.md"
 # Quick tests in one process. The long ones (kill matrices, several ranks, real subprocesses) prove more and take minutes a mutant.
@@ -66,7 +68,12 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Mutation testing of objective/, batch/ and step/", allow_abbrev=False)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="folders or files below longhaul_trainer/")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="where the result is written")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="OUT",
+        help="where the result is written (default: RESULT where all folders run, else nowhere)",
+    )
     parser.add_argument("--scratch", type=Path, help="folder of the copy, kept; killed mutants are not tried again")
     parser.add_argument("--processes", type=int, default=1, help="mutants at once (default 1)")
     options = parser.parse_args()
@@ -86,9 +93,10 @@ def main() -> int:
                 mutants += found
                 survivors += _describe_survivors(scratch / folder, found)
     result = _summarise(mutants, survivors, seconds=time.monotonic() - began, resumed=resumed)
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    target = options.json or (None if options.paths else RESULT)
+    if target is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     return _judge(result)
 
 
