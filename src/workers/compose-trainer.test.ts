@@ -29,7 +29,7 @@ import { PASS_THROUGH } from './interposers.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
 
 describe('trainer worker', { skip: withoutPython }, () => {
-  const signal = AbortSignal.timeout(300_000)
+  const signal = new AbortController().signal
   let root = ''
   let store: ArtifactStore
   let base: PolicyRef

@@ -8,7 +8,7 @@ import { plantTree } from './planted-tree.ts'
 import { hear, testimoniesOf } from './witness.ts'
 
 const HEAD = `import assert from 'node:assert/strict'\nimport { before, describe, test } from 'node:test'\n`
-const signal = AbortSignal.timeout(120_000)
+const signal = new AbortController().signal
 let root: string
 
 before(async () => {
