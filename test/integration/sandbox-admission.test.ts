@@ -67,7 +67,7 @@ test('two fit; the third is opened when one is closed, and a worker that starts 
   const fourth = open(later, 4).finally(() => (isFourthOpen = true))
   assert.deepEqual(await open(later, 2), second)
   assert.equal(isFourthOpen, false)
-  // As the reaper does, or a lease: nobody closes it.
+  // As the reaper or a lease ends it: without a close.
   await removeContainer({ engine: fixture.engine, name: second.name })
   await fourth
   assert.equal(await held(), 2)
