@@ -50,10 +50,13 @@ class InProcessRunner implements TestRunner {
   async dryRun(): Promise<DryRunResult> {
     const tests: TestResult[] = []
     try {
-      for (const test of await this.#loadClean()) {
+      for (const test of await this.#loadAll({ isCounting: true })) {
         context.currentTestId = test.id
-        tests.push(await runTest(test))
+        await runTest(test)
       }
+      delete context.currentTestId
+      // Mutants run without counting: what that takes is what their time is measured by.
+      for (const test of await this.#loadClean()) tests.push(await runTest(test))
     } catch (error) {
       return { status: DryRunStatus.Error, errorMessage: messageOf(error) }
     } finally {
@@ -83,16 +86,21 @@ class InProcessRunner implements TestRunner {
   }
 
   async #loadClean(): Promise<LoadedTest[]> {
-    if (this.#clean !== null) return this.#clean
+    this.#clean ??= await this.#loadAll({ isCounting: false })
+    return this.#clean
+  }
+
+  async #loadAll({ isCounting }: { isCounting: boolean }): Promise<LoadedTest[]> {
     this.#generation += 1
     const loaded: LoadedTest[] = []
-    for (const file of globSync(TEST_FILES, { cwd: this.#root }).toSorted()) loaded.push(...(await this.#load(file)))
-    this.#clean = loaded
+    for (const file of globSync(TEST_FILES, { cwd: this.#root }).toSorted()) {
+      loaded.push(...(await this.#load(file, isCounting)))
+    }
     return loaded
   }
 
-  async #load(file: string): Promise<LoadedTest[]> {
-    const tests = await this.#modules.load(join(this.#root, file), this.#generation)
+  async #load(file: string, isCounting = false): Promise<LoadedTest[]> {
+    const tests = await this.#modules.load(join(this.#root, file), { number: this.#generation, isCounting })
     return tests.map(({ name, run }, index) => ({ id: `${file}#${index}: ${name}`, file, name, run, tookMs: 0 }))
   }
 
@@ -132,11 +140,17 @@ class InProcessRunner implements TestRunner {
   }
 }
 
-function activate({ activeMutant, hitLimit }: MutantRunOptions): void {
-  context.activeMutant = activeMutant.id
-  if (hitLimit === undefined) return
+/** Stryker calls a mutant endless that is reached a hundred times as often as in all tests together; ten times is enough. */
+function limitOf({ hitLimit }: MutantRunOptions): number | undefined {
+  return hitLimit === undefined ? undefined : Math.ceil(hitLimit / 10)
+}
+
+function activate(options: MutantRunOptions): void {
+  context.activeMutant = options.activeMutant.id
+  const limit = limitOf(options)
+  if (limit === undefined) return
   context.hitCount = 0
-  context.hitLimit = hitLimit
+  context.hitLimit = limit
 }
 
 /** Until the first test that fails. */
@@ -146,7 +160,7 @@ async function runMutant(tests: readonly LoadedTest[], options: MutantRunOptions
   for (const test of tests) {
     const result = await runTest(test)
     nrOfTests += 1
-    const tooMany = determineHitLimitReached(context.hitCount, options.hitLimit)
+    const tooMany = determineHitLimitReached(context.hitCount, limitOf(options))
     if (tooMany !== undefined) return { status: MutantRunStatus.Timeout, reason: tooMany.reason ?? 'too many rounds' }
     if (result.status === TestStatus.Failed) {
       const { failureMessage } = result
