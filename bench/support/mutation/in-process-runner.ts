@@ -4,7 +4,7 @@
  *
  * A mutant that acts when its module loads needs modules of its own: the test files that load it are loaded again for it.
  */
-import { globSync } from 'node:fs'
+import { globSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { INSTRUMENTER_CONSTANTS, type InstrumenterContext } from '@stryker-mutator/api/core'
 import { declareClassPlugin, PluginKind } from '@stryker-mutator/api/plugin'
@@ -42,6 +42,7 @@ class InProcessRunner implements TestRunner {
   #generation = 0
   /** Loaded while no mutant was active. */
   #clean: LoadedTest[] | null = null
+  #hits: Hits | null = null
 
   capabilities(): { reloadEnvironment: boolean } {
     return { reloadEnvironment: true }
@@ -55,6 +56,7 @@ class InProcessRunner implements TestRunner {
         await runTest(test)
       }
       delete context.currentTestId
+      writeFileSync(join(this.#root, HITS_FILE), JSON.stringify(context.mutantCoverage?.perTest ?? {}))
       // Mutants run without counting: what that takes is what their time is measured by.
       for (const test of await this.#loadClean()) tests.push(await runTest(test))
     } catch (error) {
@@ -68,16 +70,17 @@ class InProcessRunner implements TestRunner {
 
   async mutantRun(options: MutantRunOptions): Promise<MutantRunResult> {
     const clean = await this.#loadClean()
+    this.#hits ??= JSON.parse(readFileSync(join(this.#root, HITS_FILE), 'utf8')) as Hits
     try {
-      if (options.mutantActivation === 'static') return await this.#runStatic(options, clean)
-      const found = await runMutant(this.#nearest(clean, options), options)
+      if (options.mutantActivation === 'static') return await this.#runStatic(options, clean, this.#hits)
+      const found = await runMutant(this.#nearest(clean, options), options, this.#hits)
       if (found.status === MutantRunStatus.Survived) return found
       // A test that fails without the mutant too fails by what an earlier mutant left behind: then it says nothing.
       delete context.activeMutant
       const killer = clean.find(({ id }) => found.status === MutantRunStatus.Killed && found.killedBy.includes(id))
       if (killer === undefined || (await runTest(killer)).status === TestStatus.Success) return found
       this.#clean = null
-      return await runMutant(this.#nearest(await this.#loadClean(), options), options)
+      return await runMutant(this.#nearest(await this.#loadClean(), options), options, this.#hits)
     } finally {
       delete context.activeMutant
       delete context.hitCount
@@ -116,9 +119,13 @@ class InProcessRunner implements TestRunner {
   }
 
   /** Every test file that loads the module may see the mutant: coverage cannot tell which of their tests do. */
-  async #runStatic(options: MutantRunOptions, clean: readonly LoadedTest[]): Promise<MutantRunResult> {
+  async #runStatic(options: MutantRunOptions, clean: readonly LoadedTest[], hits: Hits): Promise<MutantRunResult> {
     this.#generation += 1
-    activate(options)
+    Object.assign(context, {
+      activeMutant: options.activeMutant.id,
+      hitCount: 0,
+      hitLimit: options.hitLimit ?? Infinity,
+    })
     const { testFilter: _reached, ...anywhere } = options
     const files = new Set(this.#nearest(clean, anywhere).map(({ file }) => file))
     let nrOfTests = 0
@@ -132,7 +139,7 @@ class InProcessRunner implements TestRunner {
         const killedBy = clean.filter((test) => test.file === file).map(({ id }) => id)
         return { status: MutantRunStatus.Killed, killedBy, failureMessage: messageOf(error), nrOfTests }
       }
-      const result = await runMutant(tests, options)
+      const result = await runMutant(tests, options, hits)
       if (result.status !== MutantRunStatus.Survived) return result
       nrOfTests += result.nrOfTests
     }
@@ -140,27 +147,28 @@ class InProcessRunner implements TestRunner {
   }
 }
 
-/** Stryker calls a mutant endless that is reached a hundred times as often as in all tests together; ten times is enough. */
-function limitOf({ hitLimit }: MutantRunOptions): number | undefined {
-  return hitLimit === undefined ? undefined : Math.ceil(hitLimit / 10)
-}
+type Hits = Record<string, Record<string, number>>
 
-function activate(options: MutantRunOptions): void {
-  context.activeMutant = options.activeMutant.id
-  const limit = limitOf(options)
-  if (limit === undefined) return
-  context.hitCount = 0
-  context.hitLimit = limit
-}
+/** Where the process of the first run tells the others how often each test reached each mutant. */
+const HITS_FILE = 'hits.json'
 
-/** Until the first test that fails. */
-async function runMutant(tests: readonly LoadedTest[], options: MutantRunOptions): Promise<MutantRunResult> {
-  activate(options)
+/** A mutant is endless where a test reaches it this much more often than its original. */
+const ENDLESS = { factor: 20, atLeast: 10_000 }
+
+/** Until the first test that fails, or that reaches the mutant without end. */
+async function runMutant(
+  tests: readonly LoadedTest[],
+  { activeMutant }: MutantRunOptions,
+  hits: Hits,
+): Promise<MutantRunResult> {
+  context.activeMutant = activeMutant.id
   let nrOfTests = 0
   for (const test of tests) {
+    const hitLimit = Math.max(ENDLESS.atLeast, ENDLESS.factor * (hits[test.id]?.[activeMutant.id] ?? 0))
+    Object.assign(context, { hitCount: 0, hitLimit })
     const result = await runTest(test)
     nrOfTests += 1
-    const tooMany = determineHitLimitReached(context.hitCount, limitOf(options))
+    const tooMany = determineHitLimitReached(context.hitCount, hitLimit)
     if (tooMany !== undefined) return { status: MutantRunStatus.Timeout, reason: tooMany.reason ?? 'too many rounds' }
     if (result.status === TestStatus.Failed) {
       const { failureMessage } = result
