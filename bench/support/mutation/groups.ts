@@ -1,8 +1,13 @@
+/** Tells Stryker's processes which test files to load. */
+export const TESTS_VARIABLE = 'LONGHAUL_MUTATION_TESTS'
+
 /** What is mutated together. Code that is instrumented is ten times slower, so the kernels that millions of calls reach go apart. */
 export interface MutationGroup {
   folder: MutatedFolder
   /** Files below the root. */
   files: string[]
+  /** Which test files see the mutants, as a pattern below the root. */
+  tests: string
 }
 
 /**
@@ -17,6 +22,10 @@ export type MutatedFolder = (typeof MUTATED_FOLDERS)[number]
 /** Data that a program wrote from the harness's own package, whose hash it names: a mutant of it is another package. */
 const GENERATED = new Set(['src/grading/profiles/swebench-4.1-commands.ts'])
 
+/** Every resampling of every other test reaches the kernels, so their mutants see the tests that are about them. */
+const KERNEL_TESTS =
+  'src/domain/{statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
+
 const KERNELS = [
   ['bootstrap', 'random', 'moments'],
   ['special-functions', 'proportions', 'mcnemar'],
@@ -29,10 +38,10 @@ export function groupFiles(files: readonly string[]): MutationGroup[] {
   const kernels = new Set(KERNELS.flat())
   return MUTATED_FOLDERS.flatMap((folder) => {
     const inFolder = wanted.filter((file) => file.startsWith(`${folder}/`))
-    const parts = [
-      inFolder.filter((file) => !kernels.has(file)),
-      ...KERNELS.map((kernel) => inFolder.filter((file) => kernel.includes(file))),
-    ]
-    return parts.filter((part) => part.length > 0).map((part) => ({ folder, files: part }))
+    const others = { folder, files: inFolder.filter((file) => !kernels.has(file)), tests: TEST_FILES }
+    const parts = KERNELS.map((kernel) => {
+      return { folder, files: inFolder.filter((file) => kernel.includes(file)), tests: KERNEL_TESTS }
+    })
+    return [others, ...parts].filter((group) => group.files.length > 0)
   })
 }

@@ -19,7 +19,7 @@ import {
   type TestRunner,
   TestStatus,
 } from '@stryker-mutator/api/test-runner'
-import { TEST_FILES } from './groups.ts'
+import { TEST_FILES, TESTS_VARIABLE } from './groups.ts'
 import { createModuleGenerations } from './module-generations.ts'
 
 interface LoadedTest {
@@ -96,7 +96,7 @@ class InProcessRunner implements TestRunner {
   async #loadAll({ isCounting }: { isCounting: boolean }): Promise<LoadedTest[]> {
     this.#generation += 1
     const loaded: LoadedTest[] = []
-    for (const file of globSync(TEST_FILES, { cwd: this.#root }).toSorted()) {
+    for (const file of globSync(process.env[TESTS_VARIABLE] ?? TEST_FILES, { cwd: this.#root }).toSorted()) {
       loaded.push(...(await this.#load(file, isCounting)))
     }
     return loaded

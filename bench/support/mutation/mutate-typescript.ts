@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
 import { hashOf } from '../folder-hash.ts'
 import { commit } from '../versions.ts'
 import { explains } from './explained-survivors.ts'
-import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TEST_FILES } from './groups.ts'
+import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TEST_FILES, TESTS_VARIABLE } from './groups.ts'
 
 export interface MutateTypeScriptInput {
   root: string
@@ -134,7 +134,11 @@ async function runStryker({
   await rm(reportFile, { force: true })
   await writeFile(configFile, JSON.stringify(config))
   const stryker = join(root, 'node_modules', '@stryker-mutator', 'core', 'bin', 'stryker.js')
-  const child = spawn(process.execPath, [stryker, 'run', configFile], { cwd: root, stdio: ['ignore', 2, 2] })
+  const child = spawn(process.execPath, [stryker, 'run', configFile], {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+    env: { ...process.env, [TESTS_VARIABLE]: group.tests },
+  })
   // It takes every core that it gets for as long as it runs.
   if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
   const code = await new Promise<number>((resolve, reject) => {
