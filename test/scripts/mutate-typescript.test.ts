@@ -44,11 +44,24 @@ test('a small project: killed at run time and at load, survived, not reached; on
     await symlink(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'))
     execFileSync('git', ['init', '--quiet'], { cwd: root })
     const json = join(root, 'result.json')
+    await writeFile(
+      json,
+      JSON.stringify({ folders: [{ folder: 'src/domain', counts: {} }, { folder: 'src/grading' }] }),
+    )
     const code = await mutateTypeScript({ root, paths: [], concurrency: 1, json })
-    const { files, survivors } = JSON.parse(await readFile(json, 'utf8')) as {
-      files: Record<string, object>
-      survivors: { line: number; original: string; replacement: string; isReached: boolean }[]
+    const { folders } = JSON.parse(await readFile(json, 'utf8')) as {
+      folders: {
+        folder: string
+        counts: object
+        survivors: { line: number; original: string; replacement: string; isReached: boolean }[]
+      }[]
     }
+    // What an earlier run found in another folder stays.
+    assert.deepEqual(
+      folders.map(({ folder }) => folder),
+      ['src/domain', 'src/grading'],
+    )
+    const { counts, survivors } = folders[0] ?? assert.fail()
     assert.deepEqual(
       survivors.map(({ line, original, replacement, isReached }) => [line, `${original} → ${replacement}`, isReached]),
       [
@@ -58,16 +71,14 @@ test('a small project: killed at run time and at load, survived, not reached; on
       ],
     )
     // The body, the comparison made true, false and turned round, and the sign of the limit.
-    assert.deepEqual(files, {
-      'src/domain/limit.ts': {
-        mutants: 8,
-        killed: 5,
-        timedOut: 0,
-        survived: 1,
-        notReached: 2,
-        invalid: 0,
-        score: 62.5,
-      },
+    assert.deepEqual(counts, {
+      mutants: 8,
+      killed: 5,
+      timedOut: 0,
+      survived: 1,
+      notReached: 2,
+      invalid: 0,
+      score: 62.5,
     })
     // The score is too low, and two survivors are not explained.
     assert.equal(code, 1)

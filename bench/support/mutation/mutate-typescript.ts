@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
 import { hashOf } from '../folder-hash.ts'
 import { commit } from '../versions.ts'
 import { explains } from './explained-survivors.ts'
-import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TEST_FILES, TESTS_VARIABLE } from './groups.ts'
+import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TESTS_VARIABLE } from './groups.ts'
 
 export interface MutateTypeScriptInput {
   root: string
@@ -14,7 +14,7 @@ export interface MutateTypeScriptInput {
   paths: readonly string[]
   /** Mutants at once. */
   concurrency: number
-  /** Where the result is written; null: into `bench/results` where everything was mutated, else nowhere. */
+  /** Where the results of whole folders are written; null: into `bench/results`. */
   json: string | null
 }
 
@@ -80,13 +80,28 @@ export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<nu
     if (report === null) return 2
     Object.assign(mutants, report.files)
   }
-  const result = await describe(mutants, { ...input, seconds: Math.round((Date.now() - started) / 1000) })
-  const json = input.json ?? (paths.length === 0 ? join(root, RESULT) : null)
-  if (json !== null) {
-    await mkdir(dirname(json), { recursive: true })
-    await writeFile(json, `${JSON.stringify(result, null, 1)}\n`)
-  }
-  return judge(result, await readFile(join(root, PAGE), 'utf8'))
+  const seconds = Math.round((Date.now() - started) / 1000)
+  const folders = await describe(mutants, { ...input, seconds })
+  const json = input.json ?? join(root, RESULT)
+  // What was measured in part says nothing about its folder.
+  await keepResults(
+    json,
+    folders.filter(({ folder }) => paths.length === 0 || paths.some((path) => isBelow(folder, path))),
+  )
+  return judge(folders, await readFile(join(root, PAGE), 'utf8'))
+}
+
+/** Each folder's result stands by itself, with the commit and the code that it is of. */
+async function keepResults(file: string, measured: readonly FolderResult[]): Promise<void> {
+  if (measured.length === 0) return
+  const before = await readFile(file, 'utf8').then(
+    (text) => JSON.parse(text) as KeptResults,
+    () => ({ folders: [] }),
+  )
+  const others = before.folders.filter(({ folder }) => !measured.some((one) => one.folder === folder))
+  const folders = [...others, ...measured].toSorted((a, b) => (a.folder < b.folder ? -1 : 1))
+  await mkdir(dirname(file), { recursive: true })
+  await writeFile(file, `${JSON.stringify({ bench: 'mutation-typescript', folders }, null, 1)}\n`)
 }
 
 function sourceFiles(root: string): string[] {
@@ -149,39 +164,45 @@ async function runStryker({
   return code === 0 && text !== null ? (JSON.parse(text) as Report) : null
 }
 
-type Result = Awaited<ReturnType<typeof describe>>
+interface KeptResults {
+  folders: FolderResult[]
+}
 
-async function describe(
+type FolderResult = Awaited<ReturnType<typeof describeFolder>>
+
+function describe(files: Report['files'], input: MutateTypeScriptInput & { seconds: number }): Promise<FolderResult[]> {
+  const folders = MUTATED_FOLDERS.filter((folder) => Object.keys(files).some((file) => isBelow(file, folder)))
+  return Promise.all(folders.map((folder) => describeFolder(folder, files, input)))
+}
+
+async function describeFolder(
+  folder: string,
   files: Report['files'],
   { root, paths, concurrency, seconds }: MutateTypeScriptInput & { seconds: number },
 ) {
-  const all = Object.entries(files).flatMap(([file, { mutants }]) => mutants.map((mutant) => ({ file, mutant })))
-  const countOf = (path: string): Counts =>
-    count(all.filter(({ file }) => isBelow(file, path)).map((one) => one.mutant))
-  const folders = MUTATED_FOLDERS.filter((folder) => all.some(({ file }) => isBelow(file, folder)))
-  const hashes = await Promise.all(folders.map(async (folder) => [folder, await hashOf(join(root, folder))] as const))
+  const inFolder = Object.entries(files)
+    .filter(([file]) => isBelow(file, folder))
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
   return {
-    bench: 'mutation-typescript',
+    folder,
     command: ['npm run mutate -- ts', ...paths, `--concurrency ${concurrency}`].join(' '),
     date: new Date().toISOString(),
     commit: commit(),
-    isDirty: execFileSync('git', ['status', '--porcelain', ...MUTATED_FOLDERS], { cwd: root }).length > 0,
+    isDirty: execFileSync('git', ['status', '--porcelain', folder], { cwd: root }).length > 0,
     machine: { cores: cpus().length, kernel: release() },
     versions: { node: process.version, stryker: versionOf(root) },
-    concurrency,
+    /** Of the whole run. */
     seconds,
-    testFiles: TEST_FILES,
     /** Of what was mutated: another hash is other code, whose score this is not. */
-    codeHash: Object.fromEntries(hashes),
-    folders: Object.fromEntries(folders.map((folder) => [folder, countOf(folder)])),
-    files: Object.fromEntries(
-      Object.keys(files)
-        .toSorted()
-        .map((file) => [file, countOf(file)]),
+    codeHash: await hashOf(join(root, folder)),
+    counts: count(inFolder.flatMap(([, { mutants }]) => mutants)),
+    files: Object.fromEntries(inFolder.map(([file, { mutants }]) => [file, count(mutants)])),
+    survivors: inFolder.flatMap(([file, { source, mutants }]) =>
+      mutants
+        .filter(isSurvivor)
+        .map((one) => toSurvivor(file, source, one))
+        .toSorted((a, b) => a.line - b.line || a.column - b.column),
     ),
-    survivors: Object.entries(files)
-      .flatMap(([file, { source, mutants }]) => mutants.filter(isSurvivor).map((one) => toSurvivor(file, source, one)))
-      .toSorted((a, b) => (a.file === b.file ? a.line - b.line || a.column - b.column : a.file < b.file ? -1 : 1)),
   }
 }
 
@@ -235,19 +256,20 @@ function versionOf(root: string): string {
   return (require('@stryker-mutator/core/package.json') as { version: string }).version
 }
 
-function judge({ folders, survivors, seconds }: Result, page: string): number {
-  for (const [folder, counts] of Object.entries(folders)) {
+function judge(folders: readonly FolderResult[], page: string): number {
+  for (const { folder, counts } of folders) {
     const { mutants, killed, timedOut, survived, notReached, invalid, score } = counts
     console.log(
       `${folder.padEnd(14)} ${score.toFixed(1)} %  ${killed + timedOut} of ${mutants} mutants seen (${timedOut} by their time), ` +
         `${survived} survived, ${notReached} not reached, ${invalid} invalid`,
     )
   }
+  const survivors = folders.flatMap((folder) => folder.survivors)
   const unexplained = survivors.filter((survivor) => !explains(page, survivor))
   for (const { file, line, column, original, replacement, isReached } of unexplained) {
     console.log(`${file}:${line}:${column}  ${original}  →  ${replacement}${isReached ? '' : '  (not reached)'}`)
   }
-  console.log(`${survivors.length} survivors, ${unexplained.length} of them not explained in ${PAGE}; ${seconds} s`)
-  const isGood = Object.values(folders).every(({ score }) => score >= LEAST_SCORE)
+  console.log(`${survivors.length} survivors, ${unexplained.length} of them not explained in ${PAGE}`)
+  const isGood = folders.every(({ counts }) => counts.score >= LEAST_SCORE)
   return isGood && unexplained.length === 0 ? 0 : 1
 }
