@@ -17,9 +17,12 @@ export function livingProcesses(all: readonly ManagedProcess[]): ProcessIdentity
 const DEATH_MS = 5_000
 
 /** @param before null: there was nothing to die */
-export async function haveDied(before: readonly ProcessIdentity[] | null): Promise<boolean> {
+export async function haveDied(
+  before: readonly ProcessIdentity[] | null,
+  timeoutMs: number = DEATH_MS,
+): Promise<boolean> {
   if (before === null || before.length === 0) return false
-  const gone = await Promise.all(before.map((identity) => waitUntilGone({ identity, timeoutMs: DEATH_MS })))
+  const gone = await Promise.all(before.map((identity) => waitUntilGone({ identity, timeoutMs })))
   return gone.every(Boolean)
 }
 

@@ -1,0 +1,79 @@
+/** A fault that met nothing has struck nothing: what counts as an effect, on real processes and files. */
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { identify } from '../../../src/stack/processes.ts'
+import { openAuditLog, readAuditLog } from './audit-log.ts'
+import type { ChaosStack } from './chaos-stack.ts'
+import { haveDied, isNoted, isStopped, livingProcesses, untilStopped, wasTroubled } from './effects.ts'
+import { ManagedProcess } from './managed-process.ts'
+
+async function withFolder(use: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'effects-'))
+  await use(folder).finally(() => rm(folder, { recursive: true }))
+}
+
+test('a process was killed: seen. One lives on, or none was there: not seen', async () => {
+  const child = spawn('sleep', ['60'])
+  await once(child, 'spawn')
+  const identity = identify(child.pid ?? 0)
+  try {
+    assert.equal(await haveDied([identity], 100), false)
+    assert.equal(await haveDied([]), false)
+    assert.equal(await haveDied(null), false)
+  } finally {
+    child.kill('SIGKILL')
+  }
+  assert.equal(await haveDied([identity]), true)
+})
+
+test('a process was stopped: seen until it goes on', async () => {
+  const child = spawn('sleep', ['60'])
+  await once(child, 'spawn')
+  const identity = identify(child.pid ?? 0)
+  try {
+    assert.equal(isStopped(identity), false)
+    child.kill('SIGSTOP')
+    assert.equal(await untilStopped(identity), true)
+  } finally {
+    child.kill('SIGKILL')
+  }
+})
+
+test('a managed process that does not run is nothing that could die', () =>
+  withFolder(async (folder) => {
+    const plan = { name: 'x', command: 'sleep', args: ['60'], env: {}, log: join(folder, 'log'), cwd: folder }
+    const managed = new ManagedProcess(plan)
+    assert.equal(livingProcesses([managed]), null)
+    managed.start()
+    assert.equal(livingProcesses([managed])?.length, 1)
+    await managed.stop()
+  }))
+
+test('a failed write is seen where a worker noted it since; a line that a kill has cut is passed over', () =>
+  withFolder(async (folder) => {
+    const note = openAuditLog({ folder, process: 'sandbox' })
+    note({ kind: 'store-failed', key: 'a', code: 'Artifact.OutOfDisk' })
+    await writeFile(join(folder, 'control.jsonl'), '{"atMs":1,"proc')
+    const [entry] = readAuditLog(folder)
+    assert.ok(entry !== undefined)
+    const stack = { auditDir: folder } as ChaosStack
+    const hasFailed = (sinceMs: number): boolean => isNoted(stack, sinceMs, ({ kind }) => kind === 'store-failed')
+    assert.equal(hasFailed(entry.atMs), true)
+    assert.equal(hasFailed(entry.atMs + 1), false)
+  }))
+
+test('a wrong answer of the policy server is seen by its kind, and none was there before it gave one', () =>
+  withFolder(async (folder) => {
+    const stack = { policyState: folder } as ChaosStack
+    assert.equal(wasTroubled(stack, 0, 'hang'), false)
+    const exchange = { session: 's', startedMs: 10, endedMs: 20, trouble: 'hang' }
+    await writeFile(join(folder, 'exchanges.jsonl'), `${JSON.stringify(exchange)}\n`)
+    assert.equal(wasTroubled(stack, 15, 'hang'), true)
+    assert.equal(wasTroubled(stack, 21, 'hang'), false)
+    assert.equal(wasTroubled(stack, 15, 'rate-limit'), false)
+  }))
