@@ -250,6 +250,16 @@ export interface GradingProvenance {
   deviations: string[]
 }
 
+/** Tests of a patch were over their limit for the first time; the second time is a verdict. */
+export interface GradingTimeOutRecord {
+  schema: 'longhaul.grading-time-out/1'
+  episode: string
+  attempt: number
+  hostId: string
+  gradeMs: number
+  atMs: number
+}
+
 /** One attempt at grading that infrastructure kept from a verdict. */
 export interface GradingAttemptRecord {
   schema: 'longhaul.grading-attempt/1'

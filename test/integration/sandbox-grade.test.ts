@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'
 
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
 import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
 import type { GradeRunInput } from '../../src/contracts/sandbox.types.ts'
 import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never } from './sandbox-fixture.ts'
@@ -103,6 +104,66 @@ test('an evaluation past its deadline: timed out, with the log so far', async ()
   assert.equal(result.kind, 'timed-out')
   assert.equal(result.text, 'begun\n')
 })
+
+/** Tests run as root: they may end the shell that watches their time, and with it the deadline inside. */
+test('an evaluation ends its own watch and goes on for ever: timed out all the same', async () => {
+  const host = createDockerSandboxHost({ engine: fixture.engine, hostId: 'h', hostQueue: 'q', gradingSlackMs: 3_000 })
+  const evalScript = [
+    // The watch is the parent of the only process that sleeps.
+    'until [ -n "$watch" ]; do',
+    '  watch=$(grep -ls "^Name:.sleep$" /proc/[0-9]*/status | xargs -r awk \'/^PPid/ { print $2 }\')',
+    'done',
+    'kill -9 $watch',
+    'while :; do sleep 1; done',
+  ].join('\n')
+  const result = await host.grade(gradeInput({ evalScript, timeoutMs: 2_000 }), never)
+  host.dispose()
+  assert.equal(result.kind, 'timed-out')
+  assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
+})
+
+test('a grading container is paused by somebody: that is no result, and says so', async () => {
+  const host = createDockerSandboxHost({ engine: fixture.engine, hostId: 'h', hostQueue: 'q', gradingSlackMs: 3_000 })
+  const running = host.grade(gradeInput({ evalScript: 'sleep 600', timeoutMs: 4_000 }), never)
+  const failed = assert.rejects(running, { code: 'Sandbox.Stalled' })
+  const isRunning = async () => (await listSandboxes({ engine: fixture.engine, run: fixture.run }))[0]
+  for (let found = await isRunning(); ; found = await isRunning()) {
+    if (found !== undefined && (await pause(found.name))) break
+  }
+  await failed
+  host.dispose()
+})
+
+test('every place for gradings is taken by tests that never end: sandboxes are opened, and who waits can be cancelled', async () => {
+  const host = createDockerSandboxHost({
+    engine: fixture.engine,
+    hostId: 'h',
+    hostQueue: 'q',
+    maxGrading: 1,
+    maxStarting: 1,
+  })
+  const endless = new AbortController()
+  const grading = host.grade(gradeInput({ evalScript: 'sleep 600' }), endless.signal)
+  const ended = assert.rejects(grading, /enough/)
+  const waiting = new AbortController()
+  const queued = assert.rejects(host.grade(gradeInput({ patch: new Uint8Array() }), waiting.signal), /cancelled/)
+  const sandbox = await host.open(fixture.openInput(), never)
+  await host.close(sandbox)
+  waiting.abort(new Error('cancelled'))
+  await queued
+  endless.abort(new Error('enough'))
+  await ended
+  host.dispose()
+})
+
+async function pause(name: string): Promise<boolean> {
+  try {
+    await fixture.engine.docker.getContainer(name).pause()
+    return true
+  } catch {
+    return false
+  }
+}
 
 test('the evaluation leaves processes behind and holds its output open: the result still comes', async () => {
   const result = await grade({ evalScript: '(sleep 600; echo late) & setsid sleep 600 & echo done', timeoutMs: 30_000 })

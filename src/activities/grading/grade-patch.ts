@@ -5,7 +5,8 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { gatedDigest } from '../sandbox/gated-digest.ts'
 import { gradingFailed, isHostFailure, reasonOf } from '../sandbox/grading-failures.ts'
 import { sandboxLimits } from '../sandbox/open-sandbox.ts'
-import { type GradingDependencies, runGrading } from '../sandbox/run-grading.ts'
+import { gradeToVerdict } from '../sandbox/grade-to-verdict.ts'
+import type { GradingDependencies } from '../sandbox/run-grading.ts'
 import { verdictSuite } from '../suite-origin.ts'
 import type { TaskReader } from '../stored-tasks.ts'
 import { identityOf, instanceAt, type PlanReader, recordUngraded } from './stored-plan.ts'
@@ -59,15 +60,19 @@ export async function gradePatch(
 
 async function grade(
   deps: GradePatchDependencies,
-  { run, owner, ownerRun }: GradePatchInput,
+  { run, owner, ownerRun, attempt, isLastAttempt }: GradePatchInput,
   instance: GradingInstance,
   signal: AbortSignal,
 ) {
   const { suite, taskId, profile, patch } = instance
   const task = await deps.tasks({ suite, taskId })
-  return runGrading(
+  const identity = identityOf(run, instance)
+  return gradeToVerdict(
     deps,
     {
+      hostId: deps.hostId,
+      attempt,
+      isLastAttempt,
       run,
       episode: containerOwner(run, instance),
       owner,
@@ -77,7 +82,7 @@ async function grade(
       patch: patch === null ? new Uint8Array() : await deps.store.get(patch),
       ...(await gatedDigest(deps.store, { run: gatingRun(run, instance), suite, taskId })),
       task: { ...task, gradingProfile: profile },
-      logKey: gradingKeys.file(identityOf(run, instance), 'test_output.txt'),
+      keyOf: (file) => gradingKeys.file(identity, file),
     },
     signal,
   )

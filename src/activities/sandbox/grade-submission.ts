@@ -11,7 +11,8 @@ import type { TaskReader } from '../stored-tasks.ts'
 import { gatedDigest } from './gated-digest.ts'
 import { gradingFailed, isHostFailure, reasonOf } from './grading-failures.ts'
 import { sandboxLimits } from './open-sandbox.ts'
-import { type Graded, type GradingDependencies, runGrading } from './run-grading.ts'
+import { gradeToVerdict } from './grade-to-verdict.ts'
+import type { Graded, GradingDependencies } from './run-grading.ts'
 
 /** No repair is larger; beyond it a patch is an attack on whoever stores, applies and reads it. */
 export const MAX_PATCH_BYTES = 5_000_000
@@ -111,9 +112,12 @@ async function verdictOf(
     return { ...fromGate(task, 'patch-too-large'), patchSha256: input.patch.sha256 }
   }
   const episode = episodeId(input)
-  return runGrading(
+  return gradeToVerdict(
     deps,
     {
+      hostId: deps.hostId,
+      attempt: input.attempt,
+      isLastAttempt: input.isLastAttempt,
       run: input.run,
       episode,
       owner: input.owner,
@@ -123,7 +127,7 @@ async function verdictOf(
       patch: await deps.store.get(input.patch),
       ...(await gatedDigest(deps.store, input)),
       task,
-      logKey: episodeKeys.grading(episode, task.gradingProfile, 'test_output.txt'),
+      keyOf: (file) => episodeKeys.grading(episode, task.gradingProfile, file),
     },
     signal,
   )

@@ -17,7 +17,7 @@ import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 import type { FileToPack } from './tar.ts'
 
 /** Beyond the deadline inside: start, apply and a machine under load. */
-const OUTER_SLACK_MS = 60_000
+export const GRADING_SLACK_MS = 60_000
 
 /** Runs the evaluation in a fresh container whose main process is the grading itself: no exec, and no process that could
  *  outlive it. The container is removed before this returns.
@@ -27,30 +27,33 @@ export async function gradePatch(
   input: GradeRunInput,
   signal: AbortSignal,
 ): Promise<GradeRunResult> {
-  return context.starting.use(async () => {
-    signal.throwIfAborted()
-    const { engine } = context
+  return context.grading.use(async () => {
+    const { engine, gradingSlackMs } = context
     const digest = await requireImage({ engine: context.engine, ...input })
     const spec = gradingSpec(context, input, digest)
     const name = spec.name ?? ''
     const mark = randomBytes(16).toString('hex')
-    let stream: GradingStream | null = null
+    const streams: GradingStream[] = []
     try {
-      const container = await createAnew(engine, spec)
       const { text, archive } = await encodeGradeInput(gradeFiles(input), mark)
-      if (archive !== null) await container.putArchive(archive, { path: '/' })
-      stream = await attachGrading(container, text, mark)
-      const startedAtMs = Date.now()
-      await container.start()
-      const output = await answerInTime(container, stream, { timeoutMs: input.timeoutMs + OUTER_SLACK_MS, signal })
+      const { container, stream, startedAtMs } = await context.starting.use(async () => {
+        const container = await createAnew(engine, spec)
+        if (archive !== null) await container.putArchive(archive, { path: '/' })
+        const stream = await attachGrading(container, text, mark)
+        streams.push(stream)
+        const startedAtMs = Date.now()
+        await container.start()
+        return { container, stream, startedAtMs }
+      }, signal)
+      const output = await answerInTime(container, stream, { timeoutMs: input.timeoutMs + gradingSlackMs, signal })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
       return toResult(output, { imageDigest: digest, machine })
     } finally {
-      stream?.close()
+      for (const stream of streams) stream.close()
       await removeContainer({ engine, name })
       context.cpus.give(name)
     }
-  })
+  }, signal)
 }
 
 function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {
@@ -80,7 +83,7 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
       fence: 1,
       leaseMs: input.leaseMs,
       // Nothing renews it and its own deadline ends it: after that nobody waits for it any more.
-      maxLifeMs: Math.max(input.leaseMs, input.timeoutMs + OUTER_SLACK_MS),
+      maxLifeMs: Math.max(input.leaseMs, input.timeoutMs + context.gradingSlackMs),
       owner: input.owner,
       ownerRun: input.ownerRun,
       namespaceId: context.namespaceId,
@@ -127,12 +130,13 @@ async function answerInTime(
 ): Promise<GradeOutput> {
   // An abort during the start has no listener yet, and a signal that is aborted already calls none.
   signal.throwIfAborted()
-  const { promise: interrupted, reject } = Promise.withResolvers<never>()
+  const { promise: interrupted, resolve, reject } = Promise.withResolvers<'overdue'>()
   const onAbort = (): void => reject(signal.reason as Error)
-  const timer = setTimeout(() => reject(stalled(container.id, timeoutMs)), timeoutMs)
+  const timer = setTimeout(() => resolve('overdue'), timeoutMs)
   signal.addEventListener('abort', onAbort, { once: true })
   try {
     const output = await Promise.race([stream.answer, interrupted])
+    if (output === 'overdue') return await overdue(container, timeoutMs)
     if (output !== null) return output
   } finally {
     clearTimeout(timer)
@@ -141,6 +145,16 @@ async function answerInTime(
   // An engine that is gone says so here, and is another matter than a container that is.
   await container.inspect()
   throw failed('The grading container ended without a result')
+}
+
+/**
+ * The deadline inside did not hold. A container that still runs has tests that ended their own watch (they are root there): they are
+ * over their limit like any others. One that was paused, or an engine that does not answer, says nothing about them.
+ */
+async function overdue(container: Container, timeoutMs: number): Promise<GradeOutput> {
+  const { State: state } = await container.inspect()
+  if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
+  return { words: ['timed-out', '137', String(timeoutMs)], log: Buffer.alloc(0), errors: Buffer.alloc(0) }
 }
 
 function stalled(container: string, timeoutMs: number): LonghaulError {

@@ -75,7 +75,7 @@ export async function openSandbox(
       startCommit,
       ...(allowedHosts === undefined ? {} : { allowedHosts }),
     }
-  })
+  }, signal)
 }
 
 /** Synthesised repositories have one commit; any other is given to agents without its history. The grader's stays as it is. */

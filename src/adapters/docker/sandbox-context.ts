@@ -16,8 +16,13 @@ export interface SandboxContext {
   hostQueue: string
   /** Identity of the Temporal namespace that owners live in; empty where owners are no workflows. */
   namespaceId: string
-  /** Containers that start or grade at once: more make engines time out, not faster. */
+  /** Containers that start at once: more make engines time out, not faster. */
   starting: Slots
+  /** Containers that grade at once, each for as long as its tests run. Not those of `starting`: tests that never end would keep
+   *  every sandbox of this host from being opened. */
+  grading: Slots
+  /** How long a grading container may be silent after its own deadline. */
+  gradingSlackMs: number
   runners: RunnerPool
   relays: RelayPool
   cpus: CpuPool

@@ -5,7 +5,7 @@ import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import { createCpuPool } from './cpu-pool.ts'
 import { toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
-import { gradePatch } from './grade-patch.ts'
+import { GRADING_SLACK_MS, gradePatch } from './grade-patch.ts'
 import { createImageKeeper, type ImageKeeper } from './image-keeper.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
@@ -26,8 +26,12 @@ export interface DockerSandboxHostOptions {
   /** Identity of the Temporal namespace that owners live in; without it a container is only ended by its maximum life.
    *  @default '' */
   namespaceId?: string
-  /** Containers that start or grade at once. @default 4 */
+  /** Containers that start at once. @default 4 */
   maxStarting?: number
+  /** Containers that grade at once. @default 4 */
+  maxGrading?: number
+  /** How long a grading container may be silent after its own deadline. @default GRADING_SLACK_MS */
+  gradingSlackMs?: number
   /** A container older than this is removed by the reaper, whatever its owner says. @default 6 hours */
   maxLifeMs?: number
   /** OCI runtime of containers whose recipe names none. @default the engine's own */
@@ -58,12 +62,13 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     keeper = createImageKeeper({ engine: options.engine, cacheDir: join(tmpdir(), 'longhaul-images') }),
     namespaceId = '',
     maxStarting = 4,
+    maxGrading = 4,
+    gradingSlackMs = GRADING_SLACK_MS,
     maxLifeMs = 6 * 3_600_000,
     runtime = null,
     log = () => undefined,
     network = {},
   } = options
-  const starting = createSlots(maxStarting)
   const runners = createRunnerPool({ engine })
   const relays = createRelayPool({ engine, log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
@@ -73,7 +78,9 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     hostId,
     hostQueue,
     namespaceId,
-    starting,
+    starting: createSlots(maxStarting),
+    grading: createSlots(maxGrading),
+    gradingSlackMs,
     runners,
     relays,
     cpus,

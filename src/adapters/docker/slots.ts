@@ -1,16 +1,28 @@
 /** At most `limit` pieces of work at once; the rest waits in order. */
 export interface Slots {
-  use<T>(work: () => Promise<T>): Promise<T>
+  /** Work that is aborted while it waits never begins: its place in the line is given up and the signal's reason thrown. */
+  use<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T>
 }
 
 export function createSlots(limit: number): Slots {
   const waiting: (() => void)[] = []
   let free = limit
 
-  const acquire = async (): Promise<void> => {
-    if (free > 0) free -= 1
+  const acquire = async (signal: AbortSignal | undefined): Promise<void> => {
+    signal?.throwIfAborted()
+    if (free > 0) {
+      free -= 1
+      return
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const leave = (): void => {
+      waiting.splice(waiting.indexOf(resolve), 1)
+      reject(signal?.reason as Error)
+    }
+    waiting.push(resolve)
+    signal?.addEventListener('abort', leave, { once: true })
     // The one that leaves hands its slot over, so `free` is not touched on this path.
-    else await new Promise<void>((resolve) => waiting.push(resolve))
+    await promise.finally(() => signal?.removeEventListener('abort', leave))
   }
   const release = (): void => {
     const next = waiting.shift()
@@ -19,8 +31,8 @@ export function createSlots(limit: number): Slots {
   }
 
   return {
-    async use(work) {
-      await acquire()
+    async use(work, signal) {
+      await acquire(signal)
       try {
         return await work()
       } finally {
