@@ -131,6 +131,19 @@ def test_higher_fence_stops_the_older_attempt(tmp_path: Path, policy: Path) -> N
     assert step(job.write(fence=6), dry_run=False) == 0
 
 
+def test_an_attempt_that_begins_late_leaves_the_job_to_the_newer_claim(tmp_path: Path, policy: Path) -> None:
+    """Its launcher slept between claim and launch; the newer attempt has claimed its fence and not yet begun."""
+    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    job.job_dir.mkdir(parents=True, exist_ok=True)
+    (job.job_dir / "spec.3.json").write_text("{}")
+    assert step(job.write(fence=2), dry_run=False) == 76
+    assert not (job.job_dir / "leases" / "2.json").exists()
+    assert "claim to 3" in job.exit_report(fence=2)["message"]
+    # A claim stops nobody who is at work: it may have been made on a guess, by a launcher that died.
+    (job.job_dir / "spec.3.json").unlink()
+    assert step(job.write(fence=2), dry_run=False) == 0
+
+
 def test_output_of_another_job_is_never_overwritten(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
     job.spec["output"]["checkpoint_uri"] = finished.spec["output"]["checkpoint_uri"]

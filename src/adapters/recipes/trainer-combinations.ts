@@ -63,6 +63,10 @@ export function trainerShape({ trainer }: Settings): RecipeProblem[] {
   return problems
 }
 
+/** The last of two equal options counts for Slurm, in the long form and the short one. */
+const OURS_IN_SLURM =
+  /^(--(dependency|job-name|comment|requeue|nodes|output|open-mode|signal|time|array)(=|$)|-[dJNota])/
+
 /** Options of a launcher that is not the one would be ignored in silence. */
 function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
   const named = ['docker', 'slurm', 'kubernetes'] as const
@@ -70,7 +74,15 @@ function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
   const needed = (['docker', 'kubernetes'] as const).filter(
     (name) => trainer.launcher === name && trainer[name] === null,
   )
+  const taken = (trainer.slurm?.extra ?? []).filter((word) => OURS_IN_SLURM.test(word))
   return [
+    ...taken.map((word) =>
+      problem(
+        ['trainer', 'slurm', 'extra'],
+        `expected options that the launcher does not set itself, got ${JSON.stringify(word)}`,
+        'by name, comment and --dependency=singleton it finds a job again and keeps a second from running beside it',
+      ),
+    ),
     ...unused.map((name) =>
       problem(
         ['trainer', name],

@@ -1,4 +1,4 @@
-import { mkdir, open, readdir, readFile, stat } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errnoOf } from '../artifacts/store-errors.ts'
 import type { ProcessIdentity } from './process-identity.ts'
@@ -49,6 +49,27 @@ export async function claimFence(input: {
   }
 }
 
+/** The end of an attempt that will never begin. What the trainer itself says stays. */
+export async function withdrawClaim(input: { jobDirectory: string; fence: number; message: string }): Promise<void> {
+  const { jobDirectory, fence, message } = input
+  const report: ExitReport = { code: EX_UNAVAILABLE, class: NOT_LAUNCHED, message }
+  try {
+    await writeFile(exitPath(jobDirectory, fence), `${JSON.stringify(report)}\n`, { flag: 'wx' })
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST') throw error
+  }
+}
+
+/** In place of a trainer's own word on its end. */
+export const NOT_LAUNCHED = 'not-launched'
+
+/** As the trainer says it of itself. */
+const EX_UNAVAILABLE = 69
+
+function exitPath(jobDirectory: string, fence: number): string {
+  return join(attemptDirectory(jobDirectory, fence), 'exit.json')
+}
+
 export function specPath(jobDirectory: string, fence: number): string {
   return join(jobDirectory, `spec.${fence}.json`)
 }
@@ -72,7 +93,7 @@ export async function leaseHolder(jobDirectory: string, fence: number): Promise<
 }
 
 export async function exitReport(jobDirectory: string, fence: number): Promise<ExitReport | null> {
-  const report = await readJson(join(attemptDirectory(jobDirectory, fence), 'exit.json'))
+  const report = await readJson(exitPath(jobDirectory, fence))
   return report !== null && typeof report['code'] === 'number' ? (report as ExitReport) : null
 }
 

@@ -36,6 +36,8 @@ export function createDockerLauncher({ options, command, connect = connectEngine
     isElsewhere: false,
     pollMs: 500,
     settleMs: 0,
+    // Four requests to the engine: look, removal of an ended container, creation, start.
+    launchMs: 4 * 60_000,
     async launch(attempt) {
       const client = await docker()
       await removeEnded(client, attempt)
@@ -43,18 +45,20 @@ export function createDockerLauncher({ options, command, connect = connectEngine
         const container = await client.createContainer(trainerContainer({ options, command, attempt }))
         await container.start()
       } catch (cause) {
-        throw unavailable('Expected to start the container of a training job', cause)
+        // An engine that answers has said no; one that does not may still do it.
+        const refused = (cause as { statusCode?: number }).statusCode !== undefined
+        throw unavailable('Expected to start the container of a training job', cause, { refused })
       }
     },
     look: async (attempt) => look(await docker(), attempt),
     async stop(attempt, graceMs) {
       const client = await docker()
-      if ((await look(client, attempt)).kind === 'over') return true
+      if (isGone(await look(client, attempt))) return true
       await ignoring(
         [NOT_FOUND, NOT_RUNNING],
         client.getContainer(nameOf(attempt)).stop({ t: Math.ceil(graceMs / 1000) }),
       )
-      return (await look(client, attempt)).kind === 'over'
+      return isGone(await look(client, attempt))
     },
   }
 }
@@ -98,12 +102,11 @@ export function trainerContainer(input: {
   }
 }
 
-/** The container of another fence is an attempt that is over, or one that must end before this one may be judged. */
+/** The container of a lower fence is an earlier attempt's, which holds the name; that of a higher one has replaced this one. */
 async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
   const found = await inspect(client, attempt)
-  if (found === null || found.Config.Labels[LABEL.fence] !== String(attempt.fence)) {
-    return { kind: 'over', code: null, how: 'gone with its container' }
-  }
+  if (found === null || fenceOf(found) < attempt.fence) return { kind: 'absent', how: 'gone with its container' }
+  if (fenceOf(found) > attempt.fence) return { kind: 'over', code: null, how: 'replaced by a newer container' }
   const { State: state } = found
   if (state.Running || state.Status === 'created') return { kind: 'alive' }
   const how = state.OOMKilled ? 'killed for its memory' : `ended by status ${state.ExitCode}`
@@ -117,10 +120,24 @@ async function inspect(client: Docker, attempt: Attempt): Promise<Docker.Contain
 async function removeEnded(client: Docker, attempt: Attempt): Promise<void> {
   const found = await inspect(client, attempt)
   if (found === null) return
-  if (found.State.Running && Number(found.Config.Labels[LABEL.fence]) < attempt.fence) {
-    throw unavailable(`Expected the earlier attempt in container ${nameOf(attempt)} to have ended, it still runs`)
+  if (found.State.Running || fenceOf(found) > attempt.fence) {
+    throw unavailable(
+      `Expected no other attempt in container ${nameOf(attempt)}, attempt ${fenceOf(found)} has it`,
+      undefined,
+      {
+        refused: true,
+      },
+    )
   }
   await ignoring([NOT_FOUND, CONFLICT], client.getContainer(found.Id).remove({ v: true }))
+}
+
+function fenceOf(found: Docker.ContainerInspectInfo): number {
+  return Number(found.Config.Labels[LABEL.fence])
+}
+
+function isGone({ kind }: AttemptState): boolean {
+  return kind === 'over' || kind === 'absent'
 }
 
 function nameOf({ job }: Attempt): string {
@@ -137,7 +154,7 @@ async function ignoring<T>(codes: number[], work: Promise<T>): Promise<T | null>
   }
 }
 
-function unavailable(message: string, cause?: unknown): LonghaulError {
+function unavailable(message: string, cause?: unknown, details: { refused?: boolean } = {}): LonghaulError {
   const why = cause === undefined ? '' : `: ${toLonghaulError(cause).message}`
-  return new LonghaulError({ code: 'Trainer.Unavailable', message: `${message}${why}`, cause })
+  return new LonghaulError({ code: 'Trainer.Unavailable', message: `${message}${why}`, details, cause })
 }

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
-import { attemptDirectory, exitReport } from './attempt-files.ts'
+import { attemptDirectory, claimedAt, exitReport } from './attempt-files.ts'
 import { type AttemptEnd, STOPPED } from './exit-codes.ts'
 import type { LaunchedJob } from './job-spec.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
@@ -14,7 +14,12 @@ export interface FollowAttemptInput {
   onProgress?: (progress: TrainerProgress) => void
   signal: AbortSignal
   mayOutlive?: (reason: unknown) => boolean
+  /** How long a scheduler may let it wait, from its claim. @default QUEUE_MS */
+  queueMs?: number
 }
+
+/** A week in the queue of a cluster: then a person has to look. */
+export const QUEUE_MS = 7 * 86_400_000
 
 const SETTLE_POLL_MS = 500
 
@@ -24,7 +29,7 @@ const SETTLE_POLL_MS = 500
  * waits in a queue, where it has said nothing yet.
  */
 export async function followAttempt(input: FollowAttemptInput): Promise<AttemptEnd> {
-  const { launcher, job, fence, onProgress, signal, mayOutlive } = input
+  const { launcher, job, fence, onProgress, signal, mayOutlive, queueMs = QUEUE_MS } = input
   const readProgress = tailProgress(join(attemptDirectory(job.jobDirectory, fence), 'progress.jsonl'))
   let startedAt = Date.now()
   let lastProgressMs = 0
@@ -38,13 +43,15 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
       lastProgressMs = progress.lastProgressMs
       seenAt = Date.now()
     }
-    if (state.kind === 'over') return endOf(input, state)
-    if (launcher.isElsewhere && lastProgressMs === 0) startedAt = seenAt = Date.now()
+    if (state.kind === 'over' || state.kind === 'absent') return endOf(input, state)
+    const isQueued = launcher.isElsewhere && lastProgressMs === 0
+    if (isQueued) startedAt = seenAt = Date.now()
     if (signal.aborted) {
       if (!mayOutlive?.(signal.reason)) await stopSurely(input)
       throw signal.reason
     }
-    const overdue = overdueBy({ job, startedAt, seenAt })
+    const waitedMs = isQueued ? Date.now() - ((await claimedAt(job.jobDirectory, fence)) ?? Date.now()) : 0
+    const overdue = waitedMs > queueMs ? notStarted(queueMs) : overdueBy({ job, startedAt, seenAt })
     if (overdue !== null) {
       await stopSurely(input)
       return (await lastWord(input, overdue.message)) ?? overdue
@@ -73,6 +80,15 @@ function overdueBy(times: { job: LaunchedJob; startedAt: number; seenAt: number 
   return null
 }
 
+function notStarted(queueMs: number): AttemptEnd {
+  const hours = Math.round(queueMs / 3_600_000)
+  return {
+    code: null,
+    message: `not started by its scheduler for ${hours} h, taken back`,
+    failure: 'Trainer.NotStarted',
+  }
+}
+
 /** What it said of its own accord while it was being stopped: ranks that miss one of them say which. */
 async function lastWord({ job, fence }: FollowAttemptInput, why: string): Promise<AttemptEnd | null> {
   const report = await exitReport(job.jobDirectory, fence)
@@ -82,7 +98,7 @@ async function lastWord({ job, fence }: FollowAttemptInput, why: string): Promis
 
 async function endOf(
   { launcher, job, fence }: FollowAttemptInput,
-  { code, how }: Extract<AttemptState, { kind: 'over' }>,
+  state: Extract<AttemptState, { kind: 'over' | 'absent' }>,
 ): Promise<AttemptEnd> {
   for (const until = Date.now() + launcher.settleMs; ; ) {
     const report = await exitReport(job.jobDirectory, fence)
@@ -91,7 +107,8 @@ async function endOf(
     await sleep(SETTLE_POLL_MS)
   }
   const log = join(attemptDirectory(job.jobDirectory, fence), 'stdout.log')
-  return { code, message: `the trainer is ${how}, without a report; see ${log}` }
+  const code = state.kind === 'over' ? state.code : null
+  return { code, message: `the trainer is ${state.how}, without a report; see ${log}` }
 }
 
 /** Nobody may start the next attempt while this one might still write. */

@@ -2,7 +2,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { KubernetesLauncherRecipe } from '../../contracts/recipe.types.ts'
 import { kubernetesManifest, kubernetesName } from './kubernetes-manifests.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
-import { askTool, runTool } from './run-tool.ts'
+import { askTool, runTool, TOOL_DEADLINE_MS } from './run-tool.ts'
 
 export interface KubernetesLauncherInput {
   options: KubernetesLauncherRecipe
@@ -23,10 +23,18 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     isElsewhere: true,
     pollMs: 10_000,
     settleMs: 15_000,
+    // Three commands: look, removal of a dead attempt, creation.
+    launchMs: 3 * TOOL_DEADLINE_MS + 15_000,
     async launch(attempt) {
       const found = await find(options, attempt)
       if (found !== null) {
-        if (stateOf(found, attempt).kind === 'alive') return
+        if (fenceOf(found) > attempt.fence || endOf(found) === null) {
+          throw new LonghaulError({
+            code: 'Trainer.Unavailable',
+            message: `Expected no other attempt under the name ${kubernetesName(attempt)}, attempt ${fenceOf(found)} has it`,
+            details: { fence: attempt.fence, refused: true },
+          })
+        }
         // The dead attempt holds the name: it goes with its pods first.
         await remove(options, attempt, 0)
       }
@@ -34,7 +42,7 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     },
     async look(attempt) {
       const found = await find(options, attempt)
-      return found === null ? { kind: 'over', code: null, how: 'unknown to Kubernetes' } : stateOf(found, attempt)
+      return found === null ? { kind: 'absent', how: 'unknown to Kubernetes' } : stateOf(found, attempt)
     },
     async stop(attempt, graceMs) {
       await remove(options, attempt, graceMs)
@@ -43,15 +51,23 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
   }
 }
 
+/** The object of a lower fence is an earlier attempt's, which holds the name; that of a higher one has replaced this one. */
 function stateOf(found: Found, { fence }: Attempt): AttemptState {
-  if (found.metadata?.labels?.['longhaul/fence'] !== String(fence)) {
-    return { kind: 'over', code: null, how: 'replaced in Kubernetes' }
-  }
-  const end = found.status?.conditions?.find(({ type, status }) => ENDED.has(type ?? '') && status === 'True')
+  if (fenceOf(found) > fence) return { kind: 'over', code: null, how: 'replaced in Kubernetes' }
+  if (fenceOf(found) < fence) return { kind: 'absent', how: 'unknown to Kubernetes' }
+  const end = endOf(found)
   // The pod's code is not asked for: exit.json outranks it, and torchrun makes every failure a 1.
-  return end === undefined
+  return end === null
     ? { kind: 'alive' }
     : { kind: 'over', code: null, how: `${end.type} for Kubernetes (${end.reason ?? ''} ${end.message ?? ''})` }
+}
+
+function fenceOf(found: Found): number {
+  return Number(found.metadata?.labels?.['longhaul/fence'])
+}
+
+function endOf(found: Found) {
+  return found.status?.conditions?.find(({ type, status }) => ENDED.has(type ?? '') && status === 'True') ?? null
 }
 
 async function find(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<Found | null> {

@@ -9,8 +9,8 @@ export interface Attempt {
 export type AttemptState =
   /** It runs or waits for its place in a queue. */
   | { kind: 'alive' }
-  /** Claimed a moment ago by a launcher that has not said more yet. */
-  | { kind: 'starting' }
+  /** Nothing is known of it: it was never launched, or whoever claimed it is at it just now. */
+  | { kind: 'absent'; how: string }
   /** Gone for good. `code` is what the launcher saw; the trainer's own report outranks it. */
   | { kind: 'over'; code: number | null; how: string }
   /** On another machine that cannot be asked from here. */
@@ -24,7 +24,9 @@ export interface Launcher {
   readonly pollMs: number
   /** A report on a shared file system shows late on another machine. */
   readonly settleMs: number
-  /** @throws LonghaulError `Trainer.Unavailable` when it cannot be started now */
+  /** From the claim of a fence to the moment from which `look` finds its attempt, at the longest: the deadlines of `launch`. */
+  readonly launchMs: number
+  /** @throws LonghaulError `Trainer.Unavailable` when it cannot be started now; with `refused: true` where it surely was not */
   launch(attempt: Attempt): Promise<void>
   /** @throws LonghaulError `Trainer.Unavailable` when nobody can be asked: never a guess */
   look(attempt: Attempt): Promise<AttemptState>

@@ -3,10 +3,10 @@ import { mkdir, open } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { attemptDirectory, claimedAt, leaseHolder } from './attempt-files.ts'
+import { attemptDirectory, leaseHolder } from './attempt-files.ts'
 import { readHandle, writeHandle } from './attempt-handle.ts'
 import { trainerArguments } from './launch-command.ts'
-import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
+import type { Attempt, Launcher } from './launcher.types.ts'
 import { bootId, livenessOf, type ProcessIdentity, startTimeOf, stopGroup } from './process-identity.ts'
 
 export interface TrainerCommand {
@@ -32,6 +32,7 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
     isElsewhere: false,
     pollMs: 200,
     settleMs: 0,
+    launchMs: START_WAIT_MS,
     async launch(attempt) {
       const { identity, ended } = await launchTrainer(command, attempt)
       ends.set(nameOf(attempt), ended)
@@ -39,7 +40,7 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
     },
     async look(attempt) {
       const identity = await identityOf(attempt)
-      if (identity === null) return unclaimed(attempt)
+      if (identity === null) return { kind: 'absent', how: 'never started' }
       switch (await livenessOf(identity)) {
         case 'alive':
           return { kind: 'alive' }
@@ -59,12 +60,6 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
 /** The handle names the parent, torchrun where there is one; the lease names the first rank, and stands in for a lost handle. */
 async function identityOf(attempt: Attempt): Promise<ProcessIdentity | null> {
   return (await readHandle<ProcessIdentity>(attempt)) ?? leaseHolder(attempt.job.jobDirectory, attempt.fence)
-}
-
-async function unclaimed({ job, fence }: Attempt): Promise<AttemptState> {
-  const since = await claimedAt(job.jobDirectory, fence)
-  if (since !== null && Date.now() - since < START_WAIT_MS) return { kind: 'starting' }
-  return { kind: 'over', code: null, how: 'never started' }
 }
 
 function describe(end: ProcessEnd | undefined): { code: number | null; how: string } {
@@ -119,7 +114,7 @@ function startedPid(child: ChildProcess, python: string): Promise<number> {
         new LonghaulError({
           code: 'Trainer.Unavailable',
           message: 'Expected to start the trainer’s Python',
-          details: { python },
+          details: { python, refused: true },
           cause,
         }),
       ),

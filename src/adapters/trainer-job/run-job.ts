@@ -1,13 +1,21 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import { claimFence, exitReport, highestFence, progressAge } from './attempt-files.ts'
+import {
+  claimFence,
+  exitReport,
+  highestFence,
+  leaseHolder,
+  NOT_LAUNCHED,
+  progressAge,
+  withdrawClaim,
+} from './attempt-files.ts'
 import { type AttemptEnd, FENCED, failureOf } from './exit-codes.ts'
 import { followAttempt } from './follow-attempt.ts'
 import type { LaunchedJob, PreparedJob } from './job-spec.ts'
-import type { Launcher } from './launcher.types.ts'
+import type { Attempt, Launcher } from './launcher.types.ts'
 import { committedManifest } from './policy-directory.ts'
 import type { TrainerProgress } from './progress-tail.ts'
 
@@ -20,6 +28,8 @@ export interface RunJobInput<Job extends LaunchedJob = PreparedJob> {
   signal: AbortSignal
   /** True for a reason that ends only the caller (a worker shutdown): the trainer goes on and is found again. @default never */
   mayOutlive?: (reason: unknown) => boolean
+  /** How long a scheduler may let the job wait. @default a week */
+  queueMs?: number
 }
 
 export interface RunJobResult {
@@ -33,6 +43,8 @@ export interface RunJobResult {
 }
 
 const POLL_MS = 250
+/** While another launcher is at it. */
+const MOST_POLL_MS = 2_000
 
 /**
  * Runs a training job to its end, or finds it: committed output is returned, a living trainer is followed, a dead one is
@@ -50,11 +62,12 @@ export async function runUntilCommitted<Job extends LaunchedJob, Result>(
   readResult: (job: Job) => Promise<Result | null>,
 ): Promise<Result> {
   const { job, signal } = input
+  const claims = watchClaims(input.launcher)
   for (;;) {
     signal.throwIfAborted()
     const result = await readResult(job)
     if (result !== null) return result
-    const end = await runAttempt(input)
+    const end = await runAttempt(input, claims)
     if (end === null || end.code === FENCED) continue
     if (end.code !== 0) throw failureOf(end, { job: job.jobId })
     const committed = await readResult(job)
@@ -64,14 +77,14 @@ export async function runUntilCommitted<Job extends LaunchedJob, Result>(
 }
 
 /** Null: nothing to follow yet, look again. */
-async function runAttempt(input: RunJobInput<LaunchedJob>): Promise<AttemptEnd | null> {
+async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): Promise<AttemptEnd | null> {
   const { job, launcher, attempt } = input
-  const newest = await newestAttempt(input)
+  const newest = await newestAttempt(input, claims)
   switch (newest.kind) {
     case 'alive':
       return followAttempt({ ...input, fence: newest.fence })
     case 'starting':
-      await sleep(POLL_MS)
+      await sleep(Math.max(POLL_MS, Math.min(launcher.pollMs, MOST_POLL_MS)))
       return null
     case 'unknown':
       throw new LonghaulError({
@@ -84,24 +97,68 @@ async function runAttempt(input: RunJobInput<LaunchedJob>): Promise<AttemptEnd |
       const fence = newest.fence + 1
       const spec = { ...job.spec, attempt, fence }
       if (!(await claimFence({ jobDirectory: job.jobDirectory, fence, spec }))) return null
-      await launcher.launch({ job, fence })
+      await launchOrWithdraw(launcher, { job, fence })
       return followAttempt({ ...input, fence })
     }
   }
 }
 
+/** A claim whose launch was refused outright says so, and nobody waits for its attempt. Any other failure leaves it open. */
+async function launchOrWithdraw(launcher: Launcher, attempt: Attempt): Promise<void> {
+  try {
+    await launcher.launch(attempt)
+  } catch (error) {
+    if (isLonghaulError(error) && error.details['refused'] === true) {
+      await withdrawClaim({ jobDirectory: attempt.job.jobDirectory, fence: attempt.fence, message: error.message })
+    }
+    throw error
+  }
+}
+
 type NewestAttempt = { fence: number } & ({ kind: 'over' | 'alive' | 'starting' } | { kind: 'unknown'; host: string })
 
-async function newestAttempt({ job, launcher }: RunJobInput<LaunchedJob>): Promise<NewestAttempt> {
+/** Whether a claim without an attempt is young enough that its launcher may still be at it. */
+type ClaimWatch = (fence: number) => boolean
+
+/**
+ * By our own clock, from the moment at which the claim was first seen: file times are another machine's. Whoever dies between claim
+ * and launch costs the next launcher that wait, once.
+ */
+function watchClaims({ launchMs }: Launcher): ClaimWatch {
+  const seenAt = new Map<number, number>()
+  return (fence) => {
+    const now = performance.now()
+    const since = seenAt.get(fence) ?? now
+    seenAt.set(fence, since)
+    return now - since < launchMs
+  }
+}
+
+/**
+ * From the newest claim down. One that was never launched says nothing about the attempt before it, which may be at work: its
+ * launcher was slow, and whoever claimed next has died, or was refused the place that it holds.
+ */
+async function newestAttempt({ job, launcher }: RunJobInput<LaunchedJob>, mayBeLaunching: ClaimWatch): Promise<NewestAttempt> {
   const { jobDirectory, limits } = job
-  const fence = await highestFence(jobDirectory)
-  if (fence === 0) return { kind: 'over', fence }
-  const state = await launcher.look({ job, fence })
-  if (state.kind !== 'unknown') return { kind: state.kind, fence }
-  if ((await exitReport(jobDirectory, fence)) !== null) return { kind: 'over', fence }
-  // The file system is shared, so silence there is the only sign; fences keep a wrong guess harmless.
-  const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
-  return isSilent ? { kind: 'over', fence } : { ...state, fence }
+  const newest = await highestFence(jobDirectory)
+  for (let fence = newest; fence > 0; fence--) {
+    const state = await launcher.look({ job, fence })
+    if (state.kind === 'alive') return { kind: 'alive', fence }
+    const report = await exitReport(jobDirectory, fence)
+    if (report?.class === NOT_LAUNCHED) continue
+    if (report !== null || state.kind === 'over') break
+    if (state.kind === 'absent') {
+      // Its trainer was at work, and its launcher has forgotten it since.
+      if ((await leaseHolder(jobDirectory, fence)) !== null) break
+      if (mayBeLaunching(fence)) return { kind: 'starting', fence }
+      continue
+    }
+    // The file system is shared, so silence there is the only sign; fences keep a wrong guess harmless.
+    const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
+    if (!isSilent) return { ...state, fence }
+    break
+  }
+  return { kind: 'over', fence: newest }
 }
 
 /** Both outputs of this very job, or null. */

@@ -8,7 +8,7 @@ export interface ToolResult {
 }
 
 /** Schedulers answer within seconds, or are so busy that asking again later is better. */
-const DEADLINE_MS = 60_000
+export const TOOL_DEADLINE_MS = 60_000
 
 /**
  * Runs a scheduler's command to its end; a code other than 0 is for the caller to judge.
@@ -19,7 +19,7 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
     const child = execFile(
       tool,
       args,
-      { timeout: DEADLINE_MS, maxBuffer: 16 * 1024 * 1024 },
+      { timeout: TOOL_DEADLINE_MS, maxBuffer: 16 * 1024 * 1024 },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code
         if (typeof code === 'number') resolve({ code, stdout, stderr })
@@ -32,18 +32,22 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
   })
 }
 
-/** Runs it and refuses any code but 0. @throws LonghaulError `Trainer.Unavailable` */
+/** Runs it and refuses any code but 0. @throws LonghaulError `Trainer.Unavailable`, with `refused` where it surely did nothing */
 export async function askTool(tool: string, args: string[], input = ''): Promise<string> {
   const { code, stdout, stderr } = await runTool(tool, args, input)
   if (code === 0) return stdout
-  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`)
+  const refused = !UNCERTAIN.test(stderr)
+  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused })
 }
 
-function unavailable(tool: string, why: string, cause?: unknown): LonghaulError {
+/** The request may have come through all the same: what was asked for may be done. */
+const UNCERTAIN = /time(?:d)?[ -]?out|deadline|unable to contact|connection|unreachable|eof/i
+
+function unavailable(tool: string, why: string, cause?: unknown, details: { refused?: boolean } = {}): LonghaulError {
   return new LonghaulError({
     code: 'Trainer.Unavailable',
     message: `Expected an answer from ${tool}: ${why}`,
-    details: { tool },
+    details: { tool, ...details },
     cause,
   })
 }

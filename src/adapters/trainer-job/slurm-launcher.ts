@@ -4,7 +4,7 @@ import type { SlurmLauncherRecipe } from '../../contracts/recipe.types.ts'
 import { readHandle, writeHandle } from './attempt-handle.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
-import { askTool, runTool } from './run-tool.ts'
+import { askTool, runTool, TOOL_DEADLINE_MS } from './run-tool.ts'
 import { commentOf, slurmScript } from './slurm-script.ts'
 
 export interface SlurmLauncherInput {
@@ -15,6 +15,8 @@ export interface SlurmLauncherInput {
   pollMs?: number
   /** @default 15_000: what shared file systems remember of a file's absence, and some */
   settleMs?: number
+  /** @default LAUNCH_MS */
+  launchMs?: number
 }
 
 interface SlurmHandle {
@@ -39,6 +41,9 @@ const LIVING = new Set([
   'SPECIAL_EXIT',
 ])
 
+/** The deadline of sbatch, and what the controller needs to show the job that it took. */
+const LAUNCH_MS = TOOL_DEADLINE_MS + 15_000
+
 /** After KILL the nodes need a moment to clean up. */
 const KILL_WAIT_MS = 60_000
 
@@ -48,11 +53,13 @@ export function createSlurmLauncher({
   command,
   pollMs = 10_000,
   settleMs = 15_000,
+  launchMs = LAUNCH_MS,
 }: SlurmLauncherInput): Launcher {
   return {
     isElsewhere: true,
     pollMs,
     settleMs,
+    launchMs,
     async launch(attempt) {
       const answer = await askTool('sbatch', ['--parsable'], slurmScript({ options, command, attempt }))
       // `123` or `123;cluster`.
@@ -83,7 +90,7 @@ export function createSlurmLauncher({
 
 async function look(attempt: Attempt): Promise<AttemptState> {
   const id = await slurmJobOf(attempt)
-  if (id === null) return { kind: 'over', code: null, how: 'unknown to Slurm' }
+  if (id === null) return { kind: 'absent', how: 'unknown to Slurm' }
   const state = await stateOf(id)
   if (state === null) return accounted(id)
   return LIVING.has(state) ? { kind: 'alive' } : accounted(id, state)
@@ -133,7 +140,7 @@ async function accounted(id: string, seen?: string): Promise<AttemptState> {
 
 async function isGone(attempt: Attempt, withinMs: number, pollMs: number): Promise<boolean> {
   for (const deadline = Date.now() + withinMs; ; ) {
-    if ((await look(attempt)).kind === 'over') return true
+    if (['over', 'absent'].includes((await look(attempt)).kind)) return true
     if (Date.now() >= deadline) return false
     await sleep(Math.min(pollMs, 1_000))
   }

@@ -17,13 +17,23 @@ class Lease:
     """Correctness needs no clocks: only the order of fences counts."""
 
     def __init__(self, job_dir: Path, fence: int) -> None:
+        self._job_dir = job_dir
         self._directory = job_dir / "leases"
         self._fence = fence
 
     def acquire(self) -> None:
-        """Raises JobError 76 when this fence, or a higher one, belongs to another process."""
+        """Raises JobError 76 when this fence belongs to another process, or a higher one is claimed.
+
+        A claim is a spec file. Launchers claim the next fence once they know of no attempt under this one: whoever was launched all
+        the same, later than anybody waits, must not begin beside the newer attempt, which may not have taken its lease yet. An
+        attempt at work is not stopped by a claim, only by the lease of a newer one.
+        """
         self._directory.mkdir(parents=True, exist_ok=True)
         self.check()
+        claims = (path.stem.removeprefix("spec.") for path in self._job_dir.glob("spec.*.json"))
+        newest = max((int(claim) for claim in claims if claim.isdigit()), default=-1)
+        if newest > self._fence:
+            raise JobError(FENCED, f"Fence {self._fence} is superseded by the claim to {newest}")
         path = self._directory / f"{self._fence}.json"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)

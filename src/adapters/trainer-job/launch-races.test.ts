@@ -1,0 +1,226 @@
+/**
+ * Two launchers want one job. The first claims fence 1 and hangs before its scheduler knows of the job; the second looks, finds a
+ * claim and no job. What it did then: it claimed fence 2 and submitted a second job. On Slurm `--dependency=singleton` kept them
+ * from running side by side; on Kubernetes the second removed the job of the first, and the first the newer one of the second.
+ */
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, beforeEach, test } from 'node:test'
+import { type FakeCluster, startFakeCluster, until } from '../../../test/support/fake-cluster.ts'
+import { exampleAttempt, exampleOptions } from '../../../test/support/launcher-examples.ts'
+import { claimFence } from './attempt-files.ts'
+import type { PreparedJob } from './job-spec.ts'
+import { createKubernetesLauncher } from './kubernetes-launcher.ts'
+import type { Launcher } from './launcher.types.ts'
+import { runJob } from './run-job.ts'
+import { createSlurmLauncher } from './slurm-launcher.ts'
+import { slurmScript } from './slurm-script.ts'
+
+const pathBefore = process.env['PATH']
+const root = await mkdtemp(join(tmpdir(), 'launch-races-'))
+after(async () => {
+  process.env['PATH'] = pathBefore
+  await rm(root, { recursive: true, force: true })
+})
+
+let cluster: FakeCluster
+let job: PreparedJob
+let count = 0
+
+beforeEach(async () => {
+  const home = join(root, String(++count))
+  process.env['PATH'] = pathBefore
+  cluster = await startFakeCluster(home)
+  process.env['PATH'] = cluster.path
+  const { job: example } = exampleAttempt({ nodes: 1, ranksPerNode: 1 })
+  job = {
+    ...example,
+    jobDirectory: join(home, 'job'),
+    checkpoint: { ...example.checkpoint, directory: join(home, 'checkpoint') },
+    policy: { ...example.policy, directory: join(home, 'policy') },
+    limits: { timeoutMs: 3_600_000, stallMs: 3_600_000, graceMs: 10 },
+  }
+  await mkdir(job.jobDirectory, { recursive: true })
+})
+
+const slurm = (launchMs = 3_600_000): Launcher =>
+  createSlurmLauncher({ options: null, command: { python: 'python3' }, pollMs: 10, settleMs: 10, launchMs })
+const kubernetes = (launchMs = 3_600_000): Launcher => ({
+  ...createKubernetesLauncher({ options: exampleOptions }),
+  pollMs: 10,
+  settleMs: 10,
+  launchMs,
+})
+
+/** A worker with the job: stops it, or lets it be, when the test is over. */
+function start(launcher: Launcher, attempt: number) {
+  const controller = new AbortController()
+  const ended = runJob({ job, launcher, attempt, signal: controller.signal, mayOutlive: () => true }).catch(
+    (error: Error) => error,
+  )
+  return {
+    ended,
+    async leave(): Promise<Error> {
+      controller.abort(new Error('left'))
+      return (await ended) as Error
+    },
+  }
+}
+
+const claim = (fence: number): Promise<boolean> =>
+  claimFence({ jobDirectory: job.jobDirectory, fence, spec: { fence } })
+const claimed = (fence: number): boolean => existsSync(join(job.jobDirectory, `spec.${fence}.json`))
+const askedAgain = async (tool: string, times: number): Promise<void> => {
+  const before = await cluster.calls(tool)
+  await until(async () => (await cluster.calls(tool)) >= before + times)
+}
+
+for (const [name, create, submit, look] of [
+  ['Slurm', slurm, 'sbatch', 'squeue'],
+  ['Kubernetes', kubernetes, 'kubectl', 'kubectl'],
+] as const) {
+  const isOneCommand: boolean = submit === look
+
+  test(`${name}: the first launcher hangs between claim and job: the second waits for it and starts nothing`, async () => {
+    // With one command for everything the second call is the submission: nothing is asked before the claim.
+    await cluster.hold(submit, isOneCommand ? 2 : 1)
+    const first = start(create(), 1)
+    await until(async () => (await cluster.calls(submit)) === (isOneCommand ? 2 : 1))
+    const second = start(create(), 2)
+    await askedAgain(look, 4)
+    assert.deepEqual(await cluster.jobs(), [])
+    assert.equal(claimed(2), false)
+    await cluster.release(submit)
+    await until(async () => (await cluster.jobs()).length === 1)
+    await askedAgain(look, 6)
+    assert.match((await second.leave()).message, /left/)
+    assert.match((await first.leave()).message, /left/)
+    assert.equal((await cluster.jobs()).length, 1)
+  })
+
+  test(`${name}: ten launchers at once: one job`, async () => {
+    const launcher = create()
+    const all = Array.from({ length: 10 }, (_, attempt) => start(launcher, attempt + 1))
+    await until(async () => (await cluster.jobs()).length > 0)
+    await askedAgain(look, 15)
+    for (const one of all) assert.match((await one.leave()).message, /left/)
+    assert.equal((await cluster.jobs()).length, 1)
+    assert.equal(claimed(2), false)
+  })
+
+  test(`${name}: a launcher died between claim and job: the next one waits for it once, then launches the next fence`, async () => {
+    await claim(1)
+    const next = start(create(50), 2)
+    await until(async () => (await cluster.jobs()).length === 1)
+    assert.equal(claimed(2), true)
+    await next.leave()
+  })
+
+  test(`${name}: a claim was never launched, the attempt before it lives: that one is followed, nothing is started`, async () => {
+    await claim(1)
+    await create().launch({ job, fence: 1 })
+    const id = (await cluster.jobs())[0]?.id ?? ''
+    await cluster.setState(id, 'RUNNING')
+    await claim(2)
+    const next = start(create(0), 3)
+    await askedAgain(look, 6)
+    await next.leave()
+    assert.deepEqual(
+      (await cluster.jobs()).map((one) => [one.id, one.state]),
+      [[id, 'RUNNING']],
+    )
+    assert.equal(claimed(3), false)
+  })
+
+  test(`${name}: the scheduler refuses a job outright: the next attempt does not wait for it`, async () => {
+    const broken = { ...create(), launch: create().launch }
+    await rm(join(root, String(count), 'bin', submit))
+    const answer = isOneCommand ? 'case $1 in get) echo "(NotFound)" >&2; exit 1 ;; esac' : ''
+    const text = `#!/bin/sh\n${answer}\necho no such partition >&2\nexit 1\n`
+    await writeFile(join(root, String(count), 'bin', submit), text, { mode: 0o755 })
+    for (const fence of [1, 2, 3]) {
+      const error = (await start(broken, fence).ended) as Error
+      assert.match(error.message, /no such partition/)
+      assert.equal(claimed(fence), true)
+    }
+  })
+}
+
+test('Slurm: jobs of one name never run side by side, whatever launchers do: the scheduler itself holds the second', async () => {
+  await claim(1)
+  await slurm().launch({ job, fence: 1 })
+  await claim(2)
+  await slurm().launch({ job, fence: 2 })
+  assert.equal((await cluster.jobs()).length, 2)
+  const scripts = [1, 2].map((fence) =>
+    slurmScript({ options: null, command: { python: 'python3' }, attempt: { job, fence } }),
+  )
+  for (const script of scripts) {
+    assert.match(script, /^#SBATCH --dependency=singleton$/m)
+    assert.match(script, new RegExp(`^#SBATCH --job-name=${job.jobId}$`, 'm'))
+  }
+})
+
+test('Kubernetes: a launcher that was asleep finds a newer attempt under the name: it removes nothing and follows it', async () => {
+  await claim(1)
+  await claim(2)
+  await kubernetes().launch({ job, fence: 2 })
+  await assert.rejects(kubernetes().launch({ job, fence: 1 }), {
+    code: 'Trainer.Unavailable',
+    message: /attempt 2 has it/,
+  })
+  assert.deepEqual(
+    (await cluster.jobs()).map(({ text }) => text),
+    ['2'],
+  )
+  const again = start(kubernetes(), 3)
+  await askedAgain('kubectl', 4)
+  await again.leave()
+  assert.equal(claimed(3), false)
+})
+
+test('Kubernetes: an earlier attempt still runs under the name: the next one does not remove it', async () => {
+  await claim(1)
+  await kubernetes().launch({ job, fence: 1 })
+  await claim(2)
+  await assert.rejects(kubernetes().launch({ job, fence: 2 }), {
+    code: 'Trainer.Unavailable',
+    message: /attempt 1 has it/,
+  })
+  assert.deepEqual(
+    (await cluster.jobs()).map(({ text, state }) => [text, state]),
+    [['1', 'RUNNING']],
+  )
+})
+
+test('Kubernetes: the earlier attempt has ended: it goes, and the next one gets the name', async () => {
+  await claim(1)
+  await kubernetes().launch({ job, fence: 1 })
+  const id = (await cluster.jobs())[0]?.id ?? ''
+  await cluster.setState(id, 'FAILED')
+  await claim(2)
+  await kubernetes().launch({ job, fence: 2 })
+  assert.deepEqual(
+    (await cluster.jobs()).map(({ text, state }) => [text, state]),
+    [['2', 'RUNNING']],
+  )
+})
+
+test('a job waits for its nodes longer than a scheduler may let it: taken back, with a code of its own', async () => {
+  const ended = await runJob({
+    job,
+    launcher: slurm(),
+    attempt: 1,
+    signal: new AbortController().signal,
+    queueMs: 0,
+  }).catch((error: Error & { code?: string; retryable?: boolean }) => error)
+  assert.ok(ended instanceof Error)
+  assert.deepEqual([ended.code, ended.retryable], ['Trainer.NotStarted', false])
+  assert.deepEqual(
+    (await cluster.jobs()).map(({ state }) => state),
+    ['CANCELLED'],
+  )
+})
