@@ -9,6 +9,10 @@ export interface ActivityScope {
   /** 1-based. */
   attempt: number
   owner: ActivityOwner
+  /** ms since 1970. */
+  startedMs: number
+  /** What the attempts before this one failed with, one after another; null where the last one did not fail. */
+  failing: Failing | null
   /** Facts of the heartbeats from now on. What is waited for comes by itself, see `waits/`. */
   beat(facts: object): void
 }
@@ -34,11 +38,11 @@ export function activity<Input, Result>(
     const context = Context.current()
     const board = createWaitBoard()
     const heart = startBeating(context, board)
-    const { signal, attempt } = { signal: context.cancellationSignal, attempt: context.info.attempt }
+    const { cancellationSignal: signal, info } = context
+    const { attempt } = info
+    const scope = { signal, attempt, owner: ownerOf(context), startedMs: Date.now(), failing: failingBefore(context) }
     try {
-      return await board.run(() =>
-        body(input, { signal, attempt, owner: ownerOf(context), beat: (facts) => heart.beat(facts) }),
-      )
+      return await board.run(() => body(input, { ...scope, beat: (facts) => heart.beat(facts) }))
     } catch (error) {
       const failure = toFailure(error, context, board)
       if (failure instanceof ApplicationFailure) heart.failed(failure, error)
@@ -60,9 +64,13 @@ interface Heart {
   stop(): void
 }
 
+function failingBefore({ info }: Context): Failing | null {
+  return (info.heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
+}
+
 /** A third of the timeout: two beats may be lost before the server gives up. */
 function startBeating(context: Context, board: WaitBoard): Heart {
-  const earlier = (context.info.heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
+  const earlier = failingBefore(context)
   let facts: object | null = null
   let failing = earlier
   const send = (): void => {

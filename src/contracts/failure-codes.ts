@@ -59,11 +59,13 @@ export const FAILURE_CODES = {
   'Trainer.Diverged': { retryable: false, countsAs: 'user' },
   'Trainer.OutOfMemory': { retryable: false, countsAs: 'user' },
   'Trainer.Failed': { retryable: true, countsAs: 'infra' },
+  'Trainer.NotStarted': { retryable: false, countsAs: 'user' },
   'Ledger.Mismatch': { retryable: false, countsAs: 'infra' },
   'Report.Incomplete': { retryable: false, countsAs: 'infra' },
   'Stack.SetupFailed': { retryable: false, countsAs: 'infra' },
   'Temporal.Unreachable': { retryable: true, countsAs: 'infra' },
   'Worker.Missing': { retryable: false, countsAs: 'infra' },
+  'Worker.Stalled': { retryable: true, countsAs: 'infra' },
   Unexpected: { retryable: true, countsAs: 'infra' },
 } as const satisfies Record<string, { retryable: boolean; countsAs: 'policy' | 'infra' | 'user' }>
 

@@ -29,7 +29,7 @@ export function policyClientsOf(
     connect: ({ kind, url, publish, patienceMs }) => {
       const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) }
       const client = createPolicyClient({ kind, url, publish, timeouts, onTrouble: noteTrouble, ...apiKey })
-      return watchPolicy({ client: interpose(client), url })
+      return watchPolicy({ client: interpose(client), url, servedWithinMs: timeouts.giveUpAfterMs })
     },
   })
 }

@@ -1,6 +1,9 @@
 /**
  * How long each kind of activity may wait, run and stay silent, each with its reason: a wait without a limit is a bug, and a
  * silent one too, so every activity beats. Attempts and back-off outlast what usually passes by itself.
+ *
+ * A dead worker is found by its missing heartbeats, and every part of an activity has a deadline of its own. The limit on a whole
+ * attempt comes after all of them: it ends only what hangs by a bug. `docs/timeouts.md` has the sums, a test keeps them true.
  */
 import { ActivityCancellationType, type ActivityOptions } from '@temporalio/common'
 import { QUEUES } from '../contracts/workflow-ids.ts'
@@ -13,6 +16,9 @@ const SHARED_QUEUE_WAIT = '7 days'
 
 /** They outlast a restart of the worker or a full disk being cleared. */
 const FIVE_ATTEMPTS = { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' } as const
+
+/** As the server spells it in a retry policy. Where a limit is hours, one attempt that hangs is enough: a second would hang too. */
+const ATTEMPT_TIMED_OUT = ['TemporalTimeout:StartToClose']
 
 /** Bookkeeping: seconds at most, and a store that hangs fails by its own deadline before the minute is over. */
 export const CONTROL = {
@@ -42,37 +48,50 @@ export const PLACEMENT = {
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  retry: FIVE_ATTEMPTS,
+  retry: { ...FIVE_ATTEMPTS, nonRetryableErrorTypes: ATTEMPT_TIMED_OUT },
 } as const satisfies ActivityOptions
 
-/** Grading starts from a fresh container, so a repetition is safe. 35 minutes = the harness's 1,800 s and 5 minutes around it. */
+/**
+ * Grading starts from a fresh container, so a repetition is safe. The harness's own limit ends tests after 1,800 s. An attempt runs
+ * them once, twice where the log holds no results; each time it waits for a place among the four gradings of a host behind up to
+ * twenty others. Tests over their limit end the attempt; the second that sees it gives the verdict.
+ */
 export const GRADING = {
   taskQueue: QUEUES.sandbox,
-  startToCloseTimeout: '35m',
+  startToCloseTimeout: '9h',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  // As many as elsewhere: a full disk is cleared meanwhile, and a verdict is worth the wait.
+  // As many as elsewhere: a full disk is cleared meanwhile, and a verdict is worth the wait. A whole attempt that hangs is not.
+  retry: { ...FIVE_ATTEMPTS, nonRetryableErrorTypes: ATTEMPT_TIMED_OUT },
+} as const satisfies ActivityOptions
+
+/**
+ * Gradings of one task, one after another: ten minutes in which another one is begun, and one last like any other grading. Each
+ * is a record, so an attempt that ends in between is only continued.
+ */
+export const GATING = {
+  ...GRADING,
+  startToCloseTimeout: '10h',
   retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
 /**
- * Gradings of one task, one after another. 80 minutes = 10 in which another one is begun, and one last that takes the harness's
- * 1,800 s twice (what may be an accident is run again) with five minutes around each.
- */
-export const GATING = { ...GRADING, startToCloseTimeout: '80m' } as const satisfies ActivityOptions
-
-/**
  * The host that holds the sandbox. Two minutes without a worker there means that the host is gone (a restarted worker polls
- * the same queue within seconds). 25 minutes = 5 of turns plus one last turn of 15 minutes sampling and its command.
- * Attempts are safe because turns are committed and fenced; three of them, then the episode is placed anew.
+ * the same queue within seconds). Six hours = the longest replay of an episode, five minutes of turns, and one last turn.
+ * Attempts are safe because turns are committed and fenced; four of them, then the episode is placed anew.
  */
 export const HOST = {
-  startToCloseTimeout: '25m',
+  startToCloseTimeout: '6h',
   scheduleToStartTimeout: '2m',
   heartbeatTimeout: '20s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  retry: { maximumAttempts: 4, initialInterval: '1s', maximumInterval: '20s' },
+  retry: {
+    maximumAttempts: 4,
+    initialInterval: '1s',
+    maximumInterval: '20s',
+    nonRetryableErrorTypes: ATTEMPT_TIMED_OUT,
+  },
 } as const satisfies ActivityOptions
 
 /** Clean-up tries long; where the host is gone the schedule-to-start limit ends it and the reaper removes the rest by label. */
@@ -85,25 +104,37 @@ export const CLOSING = {
 } as const satisfies ActivityOptions
 
 /**
- * A training job re-attaches or resumes from its last committed step, so attempts are cheap; 24 hours bound one iteration.
- * The heartbeat comes from a timer and does not depend on the trainer process.
+ * A training job re-attaches or resumes from its last committed step, so attempts are cheap. Fourteen days = a week in the queue of a
+ * scheduler and the longest job that a recipe may ask for. The heartbeat comes from a timer and does not depend on the trainer process.
  */
 export const TRAINING = {
   taskQueue: QUEUES.trainer,
-  startToCloseTimeout: '24h',
+  startToCloseTimeout: '14 days',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  retry: { maximumAttempts: 20, initialInterval: '1s', maximumInterval: '60s' },
+  retry: {
+    maximumAttempts: 20,
+    initialInterval: '1s',
+    maximumInterval: '60s',
+    nonRetryableErrorTypes: ATTEMPT_TIMED_OUT,
+  },
 } as const satisfies ActivityOptions
 
-/** Publishing may wait for a server that other runs hold: an hour of patience, with the holders named in the failure. */
+/**
+ * Publishing waits for people: one restarts the servers on the new policy, another run gives a full server back. Two weeks of short
+ * attempts, so that a look at the pending activity says at any moment what is missing; then the last one's code ends the run.
+ * What is nobody's restart ends earlier by itself: `endOfWaiting`. An attempt may have to compute what the servers are held against,
+ * which is a job of the trainer.
+ */
 export const PUBLISHING = {
   taskQueue: QUEUES.trainer,
-  startToCloseTimeout: '1h',
+  startToCloseTimeout: '14 days',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
+  scheduleToCloseTimeout: '14 days',
   heartbeatTimeout: '30s',
-  retry: { maximumAttempts: 20, initialInterval: '1s', maximumInterval: '30s' },
+  // One a minute for two weeks, and some.
+  retry: { maximumAttempts: 25_000, initialInterval: '1s', maximumInterval: '60s' },
 } as const satisfies ActivityOptions
 
 /** Aggregation reads every record of an iteration. */

@@ -7,6 +7,7 @@ import {
   TimeoutFailure,
 } from '@temporalio/workflow'
 import { assertNever } from '../contracts/errors.ts'
+import type { ActivityHeartbeat } from '../contracts/waits.types.ts'
 import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
 import { answerToFailure } from '../domain/episode-rules.ts'
 
@@ -23,8 +24,10 @@ export type FailureDecision =
 /** Classes and fields of errors are lost on the wire; the code in `ApplicationFailure.type` is what survives. */
 export function decideAfter(error: unknown): FailureDecision {
   if (isCancellation(error)) return { kind: 'cancelled' }
-  if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
   const code = failureCode(error)
+  // A shared queue that had no worker for as long as it may wait: every other episode would wait as long again.
+  if (code === 'Worker.Missing' && !isOfHost(error)) return { kind: 'fail-run', code, message: innermostMessage(error) }
+  if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
   const answer = answerToFailure(code)
   switch (answer.kind) {
     case 're-place':
@@ -44,8 +47,16 @@ export function failureCode(error: unknown): FailureCode {
   for (const cause of causes(error)) {
     if (cause instanceof ApplicationFailure && isFailureCode(cause.type)) return cause.type
     if (isNotStarted(cause)) return 'Worker.Missing'
+    if (cause instanceof TimeoutFailure) return lastFailing(cause)?.code ?? 'Worker.Stalled'
   }
   return 'Unexpected'
+}
+
+/** What an activity that ran out of time said in its last heartbeat: what its attempts failed with. */
+function lastFailing({ timeoutType, lastHeartbeatDetails }: TimeoutFailure): ActivityHeartbeat['failing'] {
+  // An attempt that reached its own limit did not fail with what an earlier one failed with.
+  if (timeoutType !== 'SCHEDULE_TO_CLOSE') return null
+  return (lastHeartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
 }
 
 /** A failure that ends a run, with its stable code and without retries. */
@@ -64,9 +75,23 @@ export function innermostMessage(error: unknown): string {
   let message = error instanceof Error ? error.message : String(error)
   for (const cause of causes(error)) {
     if (isNotStarted(cause)) return `No worker took the activity ${cause.activityType} for as long as it may wait`
+    if (cause instanceof ActivityFailure && cause.cause instanceof TimeoutFailure)
+      return timedOutMessage(cause, cause.cause)
     if (cause instanceof Error && cause.message) message = cause.message
   }
   return message
+}
+
+/** Temporal's own messages name neither the activity nor what it waited for. */
+function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFailure): string {
+  switch (timeout.timeoutType) {
+    case 'HEARTBEAT':
+      return `Every worker that took the activity ${activityType} fell silent`
+    case 'START_TO_CLOSE':
+      return `An attempt at the activity ${activityType} did not end within its limit, although each of its parts has one`
+    default:
+      return lastFailing(timeout)?.message ?? `The activity ${activityType} was not over in the time that it may take`
+  }
 }
 
 /** Nobody polled the queue: Temporal's own message names neither the activity nor what to do. */
@@ -76,6 +101,13 @@ function isNotStarted(error: unknown): error is ActivityFailure {
     error.cause instanceof TimeoutFailure &&
     error.cause.timeoutType === 'SCHEDULE_TO_START'
   )
+}
+
+/** On the queue of one host, where a missing worker means that the host is gone. */
+const HOST_ACTIVITIES: readonly string[] = ['advanceEpisode', 'captureSubmission', 'closeSandbox']
+
+function isOfHost(error: unknown): boolean {
+  return error instanceof ActivityFailure && HOST_ACTIVITIES.includes(error.activityType)
 }
 
 function isHostLoss(error: unknown): boolean {
@@ -93,7 +125,8 @@ function* causes(error: unknown): Generator<unknown> {
     const wraps =
       current instanceof ActivityFailure ||
       current instanceof ChildWorkflowFailure ||
-      current instanceof ApplicationFailure
+      current instanceof ApplicationFailure ||
+      current instanceof TimeoutFailure
     current = wraps ? (current as Error).cause : undefined
   }
 }

@@ -90,7 +90,8 @@ function play({ identity, sandbox, attempt, policy, host }: Worker): Promise<unk
     stopwatch: () => performance.now(),
     renewEveryMs: 60_000,
   }
-  const scope = { signal: never, attempt, owner: { owner: '', ownerRun: '' }, beat: () => undefined }
+  const owner = { owner: '', ownerRun: '' }
+  const scope = { signal: never, attempt, owner, startedMs: 0, failing: null, beat: () => undefined }
   return advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
 }
 

@@ -18,6 +18,8 @@ export interface ActivityCall {
   scheduleToStartMs: number | null
   startToCloseMs: number | null
   heartbeatMs: number | null
+  /** Over all attempts. */
+  scheduleToCloseMs: number | null
   /** 0 = unlimited */
   maximumAttempts: number
   summary: string | null

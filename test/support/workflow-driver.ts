@@ -254,6 +254,7 @@ export class WorkflowDriver {
           scheduleToStartMs: durationMs(command.scheduleToStartTimeout),
           startToCloseMs: durationMs(command.startToCloseTimeout),
           heartbeatMs: durationMs(command.heartbeatTimeout),
+          scheduleToCloseMs: durationMs(command.scheduleToCloseTimeout),
           maximumAttempts: command.retryPolicy?.maximumAttempts ?? 0,
           summary,
         },

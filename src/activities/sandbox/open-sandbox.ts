@@ -23,8 +23,8 @@ export interface OpenDependencies {
 
 export type EnsureImage = (task: Awaited<ReturnType<TaskReader>>, signal: AbortSignal) => Promise<void>
 
-/** Beyond the episode's own limit: a last turn of 25 minutes with its attempts, capture, close. */
-const MAX_LIFE_RESERVE_MS = 60 * 60_000
+/** Beyond the episode's own limit, which does not count what it waits for: a last attempt at some turns, capture, close. */
+const MAX_LIFE_RESERVE_MS = 6 * 60 * 60_000
 
 export async function openSandbox(
   deps: OpenDependencies,

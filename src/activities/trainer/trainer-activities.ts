@@ -18,7 +18,7 @@ import type { ChatClients, PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
 import { recordTraining } from './record-training.ts'
 import { waitingFor } from '../waits/wait-board.ts'
-import { withPatience } from './with-patience.ts'
+import { endOfWaiting } from './end-of-waiting.ts'
 
 export interface TrainerDependencies {
   store: ArtifactStore
@@ -56,15 +56,18 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
     }),
     publishPolicy: activity(async ({ run, policy: ref }, scope) => {
       const { policyServer, trainer } = await deps.recipes(run)
-      // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
-      const window =
-        policyServer.kind === 'chat'
-          ? null
-          : await haveWindow({ store, trainer, policy: ref }, { launcher: launcherOf(trainer), scope, oneAtATime })
-      // The server has been waited for since then, not while the trainer was at work.
-      const sinceMs = Math.max(Context.current().info.scheduledTimestampMs, window?.madeAtMs ?? 0)
-      const patience = { patienceMs: policyServer.patienceS * 1000, sinceMs }
-      await withPatience(patience, () => publishPolicy(deps, { run, ref, window }, scope))
+      const { failing, startedMs } = scope
+      const waiting = { patienceMs: policyServer.patienceS * 1000, failing, startedMs }
+      await endOfWaiting(waiting, async () => {
+        // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
+        const window =
+          policyServer.kind === 'chat'
+            ? null
+            : await haveWindow({ store, trainer, policy: ref }, { launcher: launcherOf(trainer), scope, oneAtATime })
+        // The server is waited for since then, not while the trainer was at work.
+        waiting.startedMs = Date.now()
+        await publishPolicy(deps, { run, ref, window }, scope)
+      })
     }),
     releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
   }

@@ -1,13 +1,38 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isLonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient, PolicyClient } from '../../contracts/policy.types.ts'
-import { waitingFor } from './wait-board.ts'
+import { noteTrouble, waitingFor } from './wait-board.ts'
+
+export interface WatchPolicyInput {
+  client: PolicyClient
+  url: string
+  /** How long a server that serves another policy amid an episode is waited for: a person restarts it on the right one.
+   *  @default 0 */
+  servedWithinMs?: number
+  /** @default 10_000 */
+  askEveryMs?: number
+}
 
 /** A policy client whose calls are named in the heartbeats of the activity that waits for them. */
-export function watchPolicy({ client, url }: { client: PolicyClient; url: string }): PolicyClient {
+export function watchPolicy({ client, url, servedWithinMs = 0, askEveryMs = 10_000 }: WatchPolicyInput): PolicyClient {
   const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
     waitingFor({ doing, on: { kind: 'policy-server', name: url } }, work)
+  const onceServed = <T>(doing: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
+    during(doing, async () => {
+      for (const untilMs = Date.now() + servedWithinMs; ; ) {
+        try {
+          return await work()
+        } catch (error) {
+          if (!isLonghaulError(error) || error.code !== 'Model.NotServed' || Date.now() >= untilMs) throw error
+          noteTrouble(error)
+          await sleep(askEveryMs, undefined, { signal }).catch(() => signal.throwIfAborted())
+        }
+      }
+    })
   return {
-    sample: (request, signal) => during(`sampling from ${request.policy}`, () => client.sample(request, signal)),
-    tokenize: (request, signal) => during('tokenizing', () => client.tokenize(request, signal)),
+    sample: (request, signal) =>
+      onceServed(`sampling from ${request.policy}`, signal, () => client.sample(request, signal)),
+    tokenize: (request, signal) => onceServed('tokenizing', signal, () => client.tokenize(request, signal)),
     load: (request, signal) => during(`loading ${request.policy.version}`, () => client.load(request, signal)),
     score: (request, signal) => during(`scoring with ${request.policy}`, () => client.score(request, signal)),
     release: (request) => during('giving leases back', () => client.release(request)),

@@ -8,8 +8,8 @@ import type { Engine } from './engine.ts'
 import { createImageUses, imageKey, type ImageUses } from './image-uses.ts'
 import { imageExists } from './images.ts'
 
-/** Longer than any activity waits: a caller gives up before its lock does. */
-const LOCK_TIMEOUT_MS = 60 * 60_000
+/** Longer than an image may take to come, shorter than an activity that waits for it. */
+export const LOCK_TIMEOUT_MS = 60 * 60_000
 
 export interface ImageKeeperOptions {
   engine: Engine

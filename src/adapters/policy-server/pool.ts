@@ -7,8 +7,26 @@ import type { PolicyClient, PolicyPool, PooledServer } from '../../contracts/pol
  * answer, the next in the session's own order is asked: the same seed gives the same tokens there. New weights go to all, and
  * one server that cannot have them is an error. Servers are never asked about each other: each is verified by itself.
  */
-export function poolOf(servers: readonly PooledServer[]): PolicyPool {
+export function poolOf(servers: readonly PooledServer[], now: () => number = Date.now): PolicyPool {
   const ordered = (key: string): PolicyClient[] => orderFor(key, servers).map(({ client }) => client)
+  /** Only silence moves on to the next server: a refusal is an answer, and one about the policy must be heard. */
+  const firstToAnswer = async <T>(
+    clients: readonly PolicyClient[],
+    ask: (client: PolicyClient) => Promise<T>,
+  ): Promise<T> => {
+    const startedMs = now()
+    let silence: unknown = new Error('a pool has at least one server')
+    for (const client of clients) {
+      try {
+        return await ask(client)
+      } catch (error) {
+        if (!isLonghaulError(error) || error.code !== 'Model.Unavailable') throw error
+        silence = error
+        if (now() - startedMs >= LAST_SERVER_AFTER_MS) break
+      }
+    }
+    throw silence
+  }
   return {
     servers,
     sample: (request, signal) => firstToAnswer(ordered(request.session), (client) => client.sample(request, signal)),
@@ -35,17 +53,5 @@ export function orderFor<T extends { url: string }>(key: string, servers: readon
   return [...servers].sort((a, b) => (weight(a) < weight(b) ? 1 : -1))
 }
 
-/** Only silence moves on to the next server: a refusal is an answer, and one about the policy must be heard. */
-async function firstToAnswer<T>(
-  clients: readonly PolicyClient[],
-  ask: (client: PolicyClient) => Promise<T>,
-): Promise<T> {
-  const [client, ...others] = clients
-  if (client === undefined) throw new Error('a pool has at least one server')
-  try {
-    return await ask(client)
-  } catch (error) {
-    if (others.length === 0 || !isLonghaulError(error) || error.code !== 'Model.Unavailable') throw error
-    return firstToAnswer(others, ask)
-  }
-}
+/** No further server is asked after this long: each may take as long again, and who waits has a limit of its own. */
+const LAST_SERVER_AFTER_MS = 10 * 60_000

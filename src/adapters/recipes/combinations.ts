@@ -6,6 +6,7 @@ import { limitNames } from '../../domain/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'
+import { timeLimits } from './time-limits.ts'
 import { trainerShape } from './trainer-combinations.ts'
 
 /** What the recipe's schema fills in. */
@@ -22,6 +23,7 @@ const CHECKS: Check[] = [
   reinforcement,
   sandboxSizes,
   trainerShape,
+  timeLimits,
   network,
   curation,
   demonstrations,

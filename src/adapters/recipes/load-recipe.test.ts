@@ -282,6 +282,22 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['one process for two ranks', { trainer: { ranksPerNode: 2 } }, 'trainer.launcher'],
   ['torchrun over two machines', { trainer: { launcher: 'torchrun', nodes: 2 } }, 'trainer.nodes'],
   ['options of another launcher', { trainer: { slurm: { partition: 'gpu' } } }, 'trainer.slurm'],
+  ['a job that outlasts its activity', { trainer: { timeoutS: 600_000 } }, 'trainer.timeoutS'],
+  [
+    'a command that outlasts its turn',
+    { scaffold: { limits: { commandTimeoutS: 3_600 } } },
+    'scaffold.limits.commandTimeoutS',
+  ],
+  [
+    'an episode whose replay outlasts its activity',
+    { rollout: { episodeTimeoutS: 90_000 } },
+    'rollout.episodeTimeoutS',
+  ],
+  [
+    'a job of Slurm that may run beside its like',
+    { trainer: { launcher: 'slurm', slurm: { extra: ['--dependency=afterok:1'] } } },
+    'trainer.slurm.extra',
+  ],
   ['docker without an image', { trainer: { launcher: 'docker' } }, 'trainer.docker'],
   ['a turn longer than the context', { scaffold: { limits: { maxTokensPerTurn: 640 } } }, 'rft.context'],
   ['a network that leads nowhere', { sandbox: { network: 'proxy' } }, 'sandbox.allow'],

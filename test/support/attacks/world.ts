@@ -179,7 +179,8 @@ async function play(input: PlayInput): Promise<AttackResult> {
       stopwatch: () => performance.now(),
       renewEveryMs: 60_000,
     }
-    const scope = { signal: never, attempt: 1, owner: { owner: 'attack', ownerRun: 'attack' }, beat: () => undefined }
+    const owner = { owner: 'attack', ownerRun: 'attack' }
+    const scope = { signal: never, attempt: 1, owner, startedMs: 0, failing: null, beat: () => undefined }
     const { disposition } = await advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
     const after = lastRunBefore(await readTurns(store, episode), Number.POSITIVE_INFINITY)
     await beforeCapture?.(sandbox)

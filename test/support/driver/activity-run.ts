@@ -36,7 +36,8 @@ const CANCEL_MS = 10
 
 /**
  * One scheduled activity with all its attempts, by the server's rules: retries follow the policy and write no history;
- * schedule-to-start is never retried; a cancel reaches only attempts that heartbeat.
+ * schedule-to-start is never retried; no attempt begins that would outlast schedule-to-close, and what ends the activity then is the
+ * last attempt's own failure; a cancel reaches only attempts that heartbeat.
  */
 export class ActivityRun {
   readonly #input: ActivityRunInput
@@ -45,11 +46,14 @@ export class ActivityRun {
   #ignoresCancel = false
   #isCancelling = false
   #startedAtMs = 0
+  /** Schedule-to-close as a moment. */
+  readonly #expiresAtMs: number
   /** Takes what is planned for the current phase off the agenda. */
   #unplan: () => void = () => {}
 
   constructor(input: ActivityRunInput) {
     this.#input = input
+    this.#expiresAtMs = input.agenda.nowMs + (input.call.scheduleToCloseMs ?? Number.POSITIVE_INFINITY)
   }
 
   get taskQueue(): string {
@@ -67,14 +71,17 @@ export class ActivityRun {
     if (this.#isCancelling) return
     this.#phase = 'queued'
     if (isServed(this.taskQueue)) return this.#begin()
-    const limit = call.scheduleToStartMs
-    if (limit === null) return
+    const untilStartMs = call.scheduleToStartMs ?? Number.POSITIVE_INFINITY
+    const untilExpiryMs = this.#expiresAtMs - agenda.nowMs
+    const limit = Math.min(untilStartMs, untilExpiryMs)
+    if (limit === Number.POSITIVE_INFINITY) return
+    const isExpiry = untilExpiryMs < untilStartMs
     this.#unplan = agenda.after(limit, () => {
       this.#attempt++
       this.#end({
         kind: 'timed-out',
-        failure: timeoutFailure(TimeoutType.SCHEDULE_TO_START),
-        retryState: RetryState.NON_RETRYABLE_FAILURE,
+        failure: timeoutFailure(isExpiry ? TimeoutType.SCHEDULE_TO_CLOSE : TimeoutType.SCHEDULE_TO_START),
+        retryState: isExpiry ? RetryState.TIMEOUT : RetryState.NON_RETRYABLE_FAILURE,
         attempt: this.#attempt,
       })
     })
@@ -154,9 +161,14 @@ export class ActivityRun {
       return
     }
     this.#ignoresCancel = outcome.ignoresCancel
-    if (call.startToCloseMs !== null && outcome.ms > call.startToCloseMs) {
-      const failure = timeoutFailure(TimeoutType.START_TO_CLOSE)
-      this.#unplan = agenda.after(call.startToCloseMs, () => this.#fail('timed-out', failure))
+    const untilCloseMs = call.startToCloseMs ?? Number.POSITIVE_INFINITY
+    const untilExpiryMs = this.#expiresAtMs - agenda.nowMs
+    const [timeout, limitMs] =
+      untilExpiryMs < untilCloseMs
+        ? [TimeoutType.SCHEDULE_TO_CLOSE, untilExpiryMs]
+        : [TimeoutType.START_TO_CLOSE, untilCloseMs]
+    if (outcome.ms > limitMs) {
+      this.#unplan = agenda.after(limitMs, () => this.#fail('timed-out', timeoutFailure(timeout)))
       return
     }
     this.#unplan = agenda.after(outcome.ms, () => {
@@ -192,7 +204,13 @@ export class ActivityRun {
     const timeout = failure.timeoutFailureInfo ? failure.message : null
     if (timeout?.includes(TimeoutType.SCHEDULE_TO_START)) return RetryState.NON_RETRYABLE_FAILURE
     if (timeout?.includes(TimeoutType.SCHEDULE_TO_CLOSE)) return RetryState.TIMEOUT
+    const refusesTimeout = (name: string) => (policy?.nonRetryableErrorTypes ?? []).includes(`TemporalTimeout:${name}`)
+    if (timeout?.includes(TimeoutType.START_TO_CLOSE) && refusesTimeout('StartToClose')) {
+      return RetryState.NON_RETRYABLE_FAILURE
+    }
+    if (timeout?.includes(TimeoutType.HEARTBEAT) && refusesTimeout('Heartbeat')) return RetryState.NON_RETRYABLE_FAILURE
     if (maximumAttempts > 0 && this.#attempt >= maximumAttempts) return RetryState.MAXIMUM_ATTEMPTS_REACHED
+    if (this.#input.agenda.nowMs + this.#backoffMs() > this.#expiresAtMs) return RetryState.TIMEOUT
     return RetryState.IN_PROGRESS
   }
 
@@ -218,6 +236,7 @@ function timeoutMs(timeout: TimeoutType, call: ActivityCall): number {
     [TimeoutType.HEARTBEAT, call.heartbeatMs],
     [TimeoutType.SCHEDULE_TO_START, call.scheduleToStartMs],
     [TimeoutType.START_TO_CLOSE, call.startToCloseMs],
+    [TimeoutType.SCHEDULE_TO_CLOSE, call.scheduleToCloseMs],
   ])
   const limit = limits.get(timeout) ?? null
   if (limit === null) {

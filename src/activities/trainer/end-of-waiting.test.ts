@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure } from '@temporalio/activity'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { FailureCode } from '../../contracts/failure-codes.ts'
+import type { Failing } from '../../contracts/waits.types.ts'
+import { endOfWaiting, type Waiting } from './end-of-waiting.ts'
+
+const DAY_MS = 86_400_000
+
+const failing = (code: FailureCode) => (): Promise<never> =>
+  Promise.reject(new LonghaulError({ code, message: 'Expected an answer', details: { url: 'http://nowhere' } }))
+
+/** What the attempts before had in common. */
+const before = (code: FailureCode, sinceMs: number, tries: number): Failing => ({
+  code,
+  message: 'Expected an answer',
+  sinceMs,
+  tries,
+  on: null,
+  doing: null,
+})
+
+const at = (nowMs: number, changes: Partial<Waiting> = {}): Waiting => ({
+  patienceMs: 1_000,
+  failing: null,
+  startedMs: 0,
+  now: () => nowMs,
+  ...changes,
+})
+
+test('a server is silent and the patience lasts: the failure stays one that is tried again', async () => {
+  await assert.rejects(endOfWaiting(at(999), failing('Model.Unavailable')), {
+    code: 'Model.Unavailable',
+    retryable: true,
+  })
+})
+
+test('a server is silent and the patience is used up: the failure ends the run and names address and fix', async () => {
+  const waiting = at(1_000, { failing: before('Model.Unavailable', 0, 2), startedMs: 900 })
+  await assert.rejects(endOfWaiting(waiting, failing('Model.Unavailable')), (error) => {
+    assert.ok(error instanceof LonghaulError)
+    assert.deepEqual([error.code, error.retryable], ['Model.Unreachable', false])
+    assert.match(error.message, /http:\/\/nowhere.*policyServer\.url/)
+    return true
+  })
+})
+
+/** Two days after a person was asked to restart the server, the person does: while it loads nothing answers. */
+test('a server is restarted after days of waiting: its silence is counted from now', async () => {
+  const waiting = at(2 * DAY_MS + 500, { failing: before('Model.NotServed', 0, 2_900), startedMs: 2 * DAY_MS })
+  await assert.rejects(endOfWaiting(waiting, failing('Model.Unavailable')), { code: 'Model.Unavailable' })
+})
+
+for (const code of ['Model.NotServed', 'Model.Busy'] as const) {
+  test(`${code} is waited for however long and often: a person is asked`, async () => {
+    const waiting = at(13 * DAY_MS, { failing: before(code, 0, 18_000), startedMs: 13 * DAY_MS })
+    await assert.rejects(endOfWaiting(waiting, failing(code)), { code, retryable: true })
+  })
+}
+
+test('anything else ends the run when twenty attempts have failed alike, and not before', async () => {
+  await assert.rejects(
+    endOfWaiting(at(1, { failing: before('Artifact.Unavailable', 0, 18) }), failing('Artifact.Unavailable')),
+    {
+      code: 'Artifact.Unavailable',
+      retryable: true,
+    },
+  )
+  await assert.rejects(
+    endOfWaiting(at(1, { failing: before('Artifact.Unavailable', 0, 19) }), failing('Artifact.Unavailable')),
+    (error) =>
+      error instanceof ApplicationFailure && error.type === 'Artifact.Unavailable' && error.nonRetryable === true,
+  )
+  // A bug is no infrastructure, and has no code of its own.
+  const broken = (): Promise<never> => Promise.reject(new TypeError('x is undefined'))
+  await assert.rejects(
+    endOfWaiting(at(1, { failing: before('Unexpected', 0, 19) }), broken),
+    (error) => error instanceof ApplicationFailure && error.nonRetryable === true,
+  )
+})
+
+test('a blip of something else amid days of waiting is the first of its kind', async () => {
+  const waiting = at(3 * DAY_MS, { failing: before('Model.NotServed', 0, 4_000), startedMs: 3 * DAY_MS })
+  await assert.rejects(endOfWaiting(waiting, failing('Artifact.Unavailable')), { retryable: true })
+})
+
+test('what cannot be repeated is not touched', async () => {
+  await assert.rejects(endOfWaiting(at(9e9), failing('Model.CanaryMismatch')), { code: 'Model.CanaryMismatch' })
+})

@@ -1,0 +1,289 @@
+/**
+ * How long each preset lets a run wait, who ends the wait, and with which code: played on the fake clock, one scenario or more for each.
+ * `docs/timeouts.md` has the same as a table; `test/architecture/timeouts.test.ts` compares the two.
+ */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure } from '@temporalio/common'
+import type { FailureCode } from '../../src/contracts/failure-codes.ts'
+import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
+import * as presets from '../../src/workflows/activity-presets.ts'
+import { type ActivityTable, failureOf, neverEnds, takes, timesOut } from '../support/activity-script.ts'
+import { EPISODE, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+
+type Activities = ActivityTable<AllActivities>
+
+const driverWith = (activities: Activities): Promise<WorkflowDriver> =>
+  createWorkflowDriver({ activities: { ...scriptedPipeline({ steps: 1 }), ...activities } })
+
+/** Plays one episode. */
+async function episodeWith(
+  activities: Activities,
+): Promise<{ driver: WorkflowDriver; ended: EpisodeResult; ms: number }> {
+  const driver = await driverWith(activities)
+  const beganMs = driver.nowMs
+  const ended = await driver.start('episode', EPISODE).result<EpisodeResult>()
+  return { driver, ended, ms: driver.nowMs - beganMs }
+}
+
+/** Plays a run that fails, and says with what and when. */
+async function failing(
+  activities: Activities,
+  { type = 'trainAgent', stopped }: { type?: string; stopped?: string } = {},
+): Promise<{ driver: WorkflowDriver; code: string; message: string; ms: number }> {
+  const driver = await driverWith(activities)
+  if (stopped !== undefined) driver.stopQueue(stopped)
+  const beganMs = driver.nowMs
+  try {
+    await driver.start(type, { recipe: 'demo' }).result()
+  } catch (error) {
+    assert.ok(error instanceof ApplicationFailure, String(error))
+    return { driver, code: error.type ?? '', message: error.message, ms: driver.nowMs - beganMs }
+  }
+  return assert.fail('the run did not fail')
+}
+
+/** Within what back-off and the steps around it add. */
+function assertAbout(ms: number, expected: number, slackMs = 5 * MINUTE): void {
+  assert.ok(ms >= expected && ms < expected + slackMs, `${ms / MINUTE} minutes, expected ${expected / MINUTE}`)
+}
+
+const recorded = (driver: WorkflowDriver): unknown => driver.callsOf('recordUngraded').at(-1)?.input
+
+const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>>> = {
+  CONTROL: {
+    'bookkeeping never ends: five attempts of a minute, then the run fails': async () => {
+      const { driver, code, message, ms } = await failing({ resolvePolicy: () => neverEnds() })
+      assert.deepEqual([code, driver.callsOf('resolvePolicy').length], ['Worker.Stalled', 5])
+      assert.match(message, /resolvePolicy did not end within its limit/)
+      assertAbout(ms, 5 * MINUTE)
+    },
+    'no worker: after a week the run fails': async () => {
+      const { code, ms } = await failing({}, { stopped: 'control' })
+      assert.equal(code, 'Worker.Missing')
+      assertAbout(ms, 7 * DAY)
+    },
+  },
+  SLOW_CONTROL: {
+    'a suite is synthesised for ever: five attempts of half an hour, then the run fails': async () => {
+      const { driver, code, ms } = await failing({ prepareSuite: () => neverEnds() })
+      assert.deepEqual([code, driver.callsOf('prepareSuite').length], ['Worker.Stalled', 5])
+      assertAbout(ms, 150 * MINUTE)
+    },
+  },
+  PLACEMENT: {
+    'an image comes for half an hour behind another that takes an hour: the episode is played': async () => {
+      const { openSandbox } = scriptedPipeline()
+      const { ended } = await episodeWith({
+        openSandbox: (input, call) => takes(95 * MINUTE, () => openSandbox?.(input, call) as never),
+      })
+      assert.equal(ended.verdict, 'unresolved')
+    },
+    'it hangs: one attempt of two hours, then the episode is lost and its group draws another': async () => {
+      const { driver, ended, ms } = await episodeWith({ openSandbox: () => neverEnds() })
+      assert.deepEqual(
+        [ended.disposition, ended.failure, driver.callsOf('openSandbox').length],
+        ['infra', 'Worker.Stalled', 1],
+      )
+      assertAbout(ms, 2 * HOUR)
+    },
+    'no sandbox host for a week: the run fails, no further episode waits as long': async () => {
+      const { code, ms } = await failing({}, { stopped: 'sandbox' })
+      assert.equal(code, 'Worker.Missing')
+      assertAbout(ms, 7 * DAY, HOUR)
+    },
+  },
+  GRADING: {
+    'tests that never end: two attempts of half an hour, and a verdict': async () => {
+      const { driver, ended, ms } = await episodeWith({
+        gradeSubmission: (input, { attempt }) =>
+          takes(31 * MINUTE, () => {
+            if (attempt === 1) throw failureOf('Grading.Failed')
+            return scriptedVerdict(input.disposition)
+          }),
+      })
+      assert.deepEqual([ended.verdict, ended.failure], ['unresolved', null])
+      assert.equal(driver.callsOf('gradeSubmission').length, 2)
+      assertAbout(ms, 62 * MINUTE)
+    },
+    'infrastructure fails four times: the fifth attempt gives the verdict': async () => {
+      const { ended } = await episodeWith({
+        gradeSubmission: (input, { attempt }) => {
+          if (attempt < 5) throw failureOf('Sandbox.EngineUnavailable')
+          return scriptedVerdict(input.disposition)
+        },
+      })
+      assert.equal(ended.verdict, 'unresolved')
+    },
+    'the whole attempt hangs: it is not repeated, and the work is recorded as not graded': async () => {
+      const { driver, ms } = await episodeWith({ gradeSubmission: () => timesOut('START_TO_CLOSE') })
+      assert.equal(driver.callsOf('gradeSubmission').length, 1)
+      assert.deepEqual(recorded(driver), { ...EPISODE, disposition: 'submitted', failure: 'Worker.Stalled' })
+      assertAbout(ms, 9 * HOUR)
+    },
+    'twenty others run their tests first: the place is waited for': async () => {
+      const { ended } = await episodeWith({
+        gradeSubmission: ({ disposition }) => takes(4 * HOUR, () => scriptedVerdict(disposition)),
+      })
+      assert.equal(ended.verdict, 'unresolved')
+    },
+  },
+  GATING: {
+    'a gate hangs: five attempts of ten hours, each with its records, then the run fails': async () => {
+      const { driver, code, ms } = await failing({ gateTask: () => neverEnds() }, { type: 'gateSuite' })
+      assert.equal(code, 'Worker.Stalled')
+      assert.equal(Math.max(...driver.callsOf('gateTask').map(({ attempt }) => attempt)), 5)
+      assertAbout(ms, 50 * HOUR)
+    },
+  },
+  HOST: {
+    'the host is gone: after two minutes the episode is placed anew': async () => {
+      let isFirst = true
+      const { advanceEpisode } = scriptedPipeline()
+      const { driver, ended, ms } = await episodeWith({
+        advanceEpisode: (input, call) => {
+          if (!isFirst) return advanceEpisode?.(input, call) as never
+          isFirst = false
+          return timesOut('SCHEDULE_TO_START')
+        },
+      })
+      assert.equal(ended.verdict, 'unresolved')
+      assert.equal(driver.callsOf('openSandbox').length, 2)
+      assertAbout(ms, 2 * MINUTE)
+    },
+    'a policy server is away for an hour: four attempts, then the episode is lost and its group draws another':
+      async () => {
+        const { driver, ended, ms } = await episodeWith({
+          advanceEpisode: () =>
+            takes(5 * MINUTE, () => {
+              throw failureOf('Model.Unavailable')
+            }),
+        })
+        assert.deepEqual([ended.disposition, ended.failure], ['infra', 'Model.Unavailable'])
+        assert.equal(driver.callsOf('advanceEpisode').length, 4)
+        assertAbout(ms, 20 * MINUTE)
+      },
+    'the longest replay and the longest last turn: the episode goes on': async () => {
+      const { advanceEpisode } = scriptedPipeline()
+      const { ended } = await episodeWith({
+        advanceEpisode: (input, call) => takes(5 * HOUR + 55 * MINUTE, () => advanceEpisode?.(input, call) as never),
+      })
+      assert.equal(ended.verdict, 'unresolved')
+    },
+    'turns hang: one attempt of six hours, then the episode is lost': async () => {
+      const { ended, ms } = await episodeWith({ advanceEpisode: () => neverEnds() })
+      assert.deepEqual([ended.disposition, ended.failure], ['infra', 'Worker.Stalled'])
+      assertAbout(ms, 6 * HOUR)
+    },
+  },
+  CLOSING: {
+    'a sandbox does not close: ten attempts of two minutes, then its lease ends it and the verdict stands':
+      async () => {
+        const { driver, ended, ms } = await episodeWith({ closeSandbox: () => neverEnds() })
+        assert.equal(ended.verdict, 'unresolved')
+        assert.equal(driver.callsOf('closeSandbox').length, 10)
+        assertAbout(ms, 20 * MINUTE)
+      },
+  },
+  TRAINING: {
+    'a job waits a week for its nodes and trains for six days: the run goes on': async () => {
+      const { runTrainingJob } = scriptedPipeline()
+      const driver = await driverWith({
+        runTrainingJob: (input, call) => takes(13 * DAY, () => runTrainingJob?.(input, call) as never),
+      })
+      await driver.start('trainAgent', { recipe: 'demo' }).result()
+      assert.ok(driver.callsOf('runTrainingJob').every(({ attempt }) => attempt === 1))
+    },
+    'a trainer fails for good: twenty attempts, then the run fails with its code': async () => {
+      const { driver, code } = await failing({
+        runTrainingJob: () => {
+          throw failureOf('Trainer.Failed')
+        },
+      })
+      assert.deepEqual([code, driver.callsOf('runTrainingJob').length], ['Trainer.Failed', 20])
+    },
+    'a job hangs although it has limits of its own: after fourteen days the run fails': async () => {
+      const { driver, code, ms } = await failing({ runTrainingJob: () => neverEnds() })
+      assert.deepEqual([code, driver.callsOf('runTrainingJob').length], ['Worker.Stalled', 1])
+      assertAbout(ms, 14 * DAY, HOUR)
+    },
+  },
+  PUBLISHING: {
+    'a person restarts the server after four days: the run goes on where it was': async () => {
+      let servedFromMs = Number.POSITIVE_INFINITY
+      let isFirst = true
+      const driver: WorkflowDriver = await driverWith({
+        publishPolicy: (_, { atMs }) => {
+          if (isFirst) servedFromMs = atMs + 4 * DAY
+          isFirst = false
+          if (atMs < servedFromMs) throw failureOf('Model.NotServed')
+        },
+      })
+      await driver.start('trainAgent', { recipe: 'demo' }).result()
+      assert.ok(driver.nowMs >= servedFromMs)
+    },
+    'nobody ever does: after two weeks the run fails and says what is not served': async () => {
+      const { code, message, ms } = await failing({
+        publishPolicy: () => {
+          throw failureOf('Model.NotServed', 'Restart it with --served-model-name v000001-0123abcd')
+        },
+      })
+      assert.equal(code, 'Model.NotServed')
+      assert.match(message, /--served-model-name v000001-0123abcd/)
+      assertAbout(ms, 14 * DAY - 2 * MINUTE)
+    },
+    'another run holds the server: it is waited for like a person': async () => {
+      const { publishPolicy } = scriptedPipeline()
+      const driver = await driverWith({
+        publishPolicy: (input, call) => {
+          if (call.attempt < 200) throw failureOf('Model.Busy', 'All 2 places are leased [holders=train/a]')
+          return publishPolicy?.(input, call) as never
+        },
+      })
+      await driver.start('trainAgent', { recipe: 'demo' }).result()
+    },
+    'the two weeks end in the middle of an attempt: the code is that of the attempts before': async () => {
+      const heartbeat = {
+        failing: { code: 'Model.NotServed' as FailureCode, message: 'serve v000001', sinceMs: 0, tries: 9 },
+      }
+      const { code, message } = await failing({ publishPolicy: () => timesOut('SCHEDULE_TO_CLOSE', heartbeat) })
+      assert.deepEqual([code, message], ['Model.NotServed', 'serve v000001'])
+    },
+    'a server is silent for longer than its patience: the activity ends the run at once': async () => {
+      const { driver, code } = await failing({
+        publishPolicy: () => {
+          throw failureOf('Model.Unreachable')
+        },
+      })
+      assert.deepEqual([code, driver.callsOf('publishPolicy').length], ['Model.Unreachable', 1])
+    },
+  },
+  ARTIFACTS: {
+    'a batch is built for ever: five attempts of an hour, then the run fails': async () => {
+      const { driver, code, ms } = await failing({ buildBatch: () => neverEnds() })
+      assert.deepEqual([code, driver.callsOf('buildBatch').length], ['Worker.Stalled', 5])
+      assertAbout(ms, 5 * HOUR, HOUR)
+    },
+  },
+}
+
+function scriptedVerdict(disposition: EpisodeResult['disposition']): EpisodeResult {
+  const { gradeSubmission } = scriptedPipeline()
+  const good = gradeSubmission?.({ ...EPISODE, disposition } as never, {} as never) as EpisodeResult
+  return { ...good, verdict: 'unresolved' }
+}
+
+test('every preset has a scenario', () => {
+  assert.deepEqual(Object.keys(SCENARIOS).toSorted(), Object.keys(presets).toSorted())
+  for (const [name, scenarios] of Object.entries(SCENARIOS)) assert.ok(Object.keys(scenarios).length > 0, name)
+})
+
+for (const [preset, scenarios] of Object.entries(SCENARIOS)) {
+  for (const [title, play] of Object.entries(scenarios)) test(`${preset}: ${title}`, play)
+}
