@@ -23,8 +23,10 @@ import type {
 export interface ControlActivities {
   /** `recalled` only where the run has records of an earlier execution. */
   resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun & { recalled?: RecalledRun }>
-  /** Synthesises or reads the suite and stores its tasks. */
-  /** @param input.which `train`, `heldOut`, or the name of one of `evaluate.suites` */
+  /**
+   * Synthesises or reads the suite and stores its tasks.
+   * @param input.which `train`, `heldOut`, or the name of one of `evaluate.suites`
+   */
   prepareSuite(input: { run: string; which: string }): Promise<PreparedSuite>
   /** Proves that no training task is evaluated. */
   requireDisjoint(input: { run: string; train: string; evaluated: string[] }): Promise<{ overlapping: number }>
@@ -37,7 +39,10 @@ export interface ControlActivities {
   readPlanPage(input: { plan: ArtifactRef; from: number; count: number }): Promise<string[]>
   /** Whether the evaluations of a stage have stopped to gain, by its recipe's rule. */
   judgePlateau(input: { run: string; stage: string; iteration: number }): Promise<{ plateau: boolean }>
-  /** The base policy, imported as an immutable version. */
+  /**
+   * The policy by its version, which for a base policy means that it is imported.
+   * @param input.policy `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version
+   */
   resolvePolicy(input: { run: string; policy: string }): Promise<PolicyRef>
   promote(input: { run: string; policy: PolicyRef; score: StageScore }): Promise<{ number: number }>
   /** The last word on an episode that was never graded (infra, cancelled). */

@@ -103,7 +103,7 @@ export interface EpisodeLimits {
   turnsPerStep: number
 }
 
-/** Why a reply held no runnable command (recipe.md §3.1). */
+/** Why a reply held no runnable command. */
 export type FormatError = 'cannot_extract_command' | 'multiple_commands'
 
 /** What a chat endpoint said beside its text. */

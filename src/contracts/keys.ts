@@ -1,4 +1,4 @@
-/** Artifact keys: the one place that spells them (architecture.md §3). */
+/** Artifact keys: the one place that spells them. */
 import type { EpisodeIdentity } from './episodes.types.ts'
 
 const pad = (value: number, width: number): string => String(value).padStart(width, '0')

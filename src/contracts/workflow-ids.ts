@@ -1,4 +1,4 @@
-/** Workflow ids: the one place that spells them (temporal.md §7). No attempt numbers: a repetition deduplicates. */
+/** Workflow ids: the one place that spells them. No attempt numbers: a repetition deduplicates. */
 const pad = (value: number, width: number): string => String(value).padStart(width, '0')
 
 export const workflowIds = {

@@ -47,7 +47,7 @@ const TABLE: [string, Partial<LeftoverFacts>, string][] = [
     'keep owner-is-no-workflow',
   ],
   ['a build under way', { role: 'build', namespaceId: '', ageMs: 1000 }, 'keep young-build'],
-  ['a build of a killed process', { role: 'build', namespaceId: '', ageMs: 600_001 }, 'remove abandoned-build'],
+  ['a build of a killed process', { role: 'build', namespaceId: '', ageMs: 1_200_001 }, 'remove abandoned-build'],
   ["another host's old build", { role: 'build', namespaceId: '', host: 'h2', ageMs: 600_001 }, 'keep other-host'],
   ['a network of ours', { kind: 'network', state: 'ready' }, 'ask-owner'],
   [

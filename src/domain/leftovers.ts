@@ -48,8 +48,8 @@ export type LeftoverDecision = { kind: 'keep'; why: KeepReason } | { kind: 'remo
 /** What the server says about a workflow id, at this moment. */
 export type OwnerState = { kind: 'running'; runId: string } | { kind: 'closed' } | { kind: 'unknown' }
 
-/** Image builds take a second; a build container of this age was left by a killed process. */
-const BUILD_LIFE_MS = 10 * 60_000
+/** Image builds take a second, and their four requests with all their deadlines this long; older ones were left by a killed process. */
+const BUILD_LIFE_MS = 20 * 60_000
 
 /**
  * First half of the decision: what can be said without asking the owner. Something of another stack or host is never

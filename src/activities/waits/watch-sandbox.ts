@@ -16,6 +16,8 @@ export interface Pulse {
 const COMMAND_SLACK_MS = 15_000
 /** Around the tests: start, application of the patch, reading of the log. */
 const GRADING_SLACK_MS = 60_000
+/** Its own, behind the twenty others that this host may have accepted, four at once. */
+const GRADING_ROUNDS = 6
 
 /** Containers start a few at a time, and under load each takes its while. */
 const OPENING_MS = 2 * 60_000
@@ -55,7 +57,11 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
       during(`capturing the patch of ${sandbox.name}`, () => host.capture(sandbox, request, signal)),
     close: (sandbox) => during(`closing ${sandbox.name}`, () => host.close(sandbox)),
     grade: (input, signal) =>
-      during('running the tests', () => host.grade(input, signal), input.timeoutMs + GRADING_SLACK_MS),
+      during(
+        'running the tests',
+        () => host.grade(input, signal),
+        GRADING_ROUNDS * (input.timeoutMs + GRADING_SLACK_MS),
+      ),
   }
 }
 

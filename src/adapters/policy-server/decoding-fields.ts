@@ -2,7 +2,7 @@ import type { SamplingOptions } from '../../contracts/episodes.types.ts'
 
 /**
  * Every decoding field by the name that vLLM, SGLang and the embedded server share. One left out falls back to the engine's
- * default or to the model's generation config, which biases the distribution silently (recipe.md §2.5).
+ * default or to the model's generation config, which biases the distribution silently.
  */
 export function decodingFields(sampling: SamplingOptions) {
   return {

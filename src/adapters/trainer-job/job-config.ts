@@ -13,7 +13,7 @@ export interface JobConfigInput {
 /** Bumped when the meaning of an objective changes: the job key then changes with it. */
 const LOSS_VERSION = 1
 
-/** Bounds of the corrections, as in trainer.md §4; recipes choose only the kind. */
+/** Bounds of the corrections; recipes choose only the kind. */
 const TIS_CAP = 2.0
 const ICEPOP_RANGE = [0.5, 5.0]
 

@@ -38,7 +38,7 @@ export interface RunJobResult {
   steps: number
   /** Of the last optimizer step. */
   loss: number
-  /** One object an optimizer step, trainer.md §12. */
+  /** One object an optimizer step: the fields of `opt_step` in the trainer’s progress file. */
   metrics: Record<string, unknown>[]
 }
 

@@ -29,7 +29,7 @@ export interface AssembleTrajectoryInput {
   record: EpisodeRecord
   /** Every action of the episode, turn 0 first. */
   actions: readonly ActionRecord[]
-  /** False: a turn that broke the command format stays as context and gets no loss (recipe.md §3.1). */
+  /** False: a turn that broke the command format stays as context and gets no loss. */
   trainFormatErrors: boolean
   /** Replaces the first prompt, as when a demonstration was shown while sampling and is left out of training. */
   firstPrompt?: readonly number[]
