@@ -3,9 +3,13 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { WANTED_MAJOR } from '../../scripts/node-24.mjs'
 
 const root = join(import.meta.dirname, '../..')
+
+/** Plain JavaScript, without types. */
+const WANTED_MAJOR = Number(
+  /WANTED_MAJOR = (\d+)/.exec(readFileSync(join(root, 'scripts/node-24.mjs'), 'utf8'))?.[1] ?? Number.NaN,
+)
 
 interface Manifest {
   engines?: { node?: string }
