@@ -243,7 +243,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       const driver = await driverWith({
         publishPolicy: (input, call) => {
           if (call.attempt < 200) throw failureOf('Model.Busy', 'All 2 places are leased [holders=train/a]')
-          return publishPolicy?.(input, call) as never
+          return publishPolicy?.(input, call)
         },
       })
       await driver.start('trainAgent', { recipe: 'demo' }).result()
