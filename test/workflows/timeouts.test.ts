@@ -78,23 +78,23 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   PLACEMENT: {
-    'an image comes for half an hour behind another that takes an hour: the episode is played': async () => {
+    'every host is full for six days: the episode is played': async () => {
       const { openSandbox } = scriptedPipeline()
       const { ended } = await episodeWith({
-        openSandbox: (input, call) => takes(95 * MINUTE, () => openSandbox?.(input, call) as never),
+        openSandbox: (input, call) => takes(6 * DAY, () => openSandbox?.(input, call) as never),
       })
       assert.equal(ended.verdict, 'unresolved')
     },
-    'it hangs: one attempt of two hours, then the episode is lost and its group draws another': async () => {
+    'it hangs: one attempt of a week, then the episode is lost and its group draws another': async () => {
       const { driver, ended, ms } = await episodeWith({ openSandbox: () => neverEnds() })
       assert.deepEqual(
         [ended.disposition, ended.failure, driver.callsOf('openSandbox').length],
         ['infra', 'Worker.Stalled', 1],
       )
-      assertAbout(ms, 2 * HOUR)
+      assertAbout(ms, 7 * DAY)
     },
     'no sandbox host for a week: the run fails, no further episode waits as long': async () => {
-      const { code, ms } = await failing({}, { stopped: 'sandbox' })
+      const { code, ms } = await failing({}, { stopped: 'placement' })
       assert.equal(code, 'Worker.Missing')
       assertAbout(ms, 7 * DAY, HOUR)
     },

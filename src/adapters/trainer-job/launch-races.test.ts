@@ -39,8 +39,10 @@ beforeEach(async () => {
   job = {
     ...example,
     jobDirectory: join(home, 'job'),
-    checkpoint: { ...example.checkpoint, directory: join(home, 'checkpoint') },
-    policy: { ...example.policy, directory: join(home, 'policy') },
+    checkpoint: { directory: join(home, 'checkpoint'), uri: '' },
+    policy: { directory: join(home, 'policy'), uri: '', version: 'v000020-01234567' },
+    globalStep: 12,
+    steps: 8,
     limits: { timeoutMs: 3_600_000, stallMs: 3_600_000, graceMs: 10 },
   }
   await mkdir(job.jobDirectory, { recursive: true })
