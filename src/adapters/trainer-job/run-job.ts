@@ -138,7 +138,10 @@ function watchClaims({ launchMs }: Launcher): ClaimWatch {
  * From the newest claim down. One that was never launched says nothing about the attempt before it, which may be at work: its
  * launcher was slow, and whoever claimed next has died, or was refused the place that it holds.
  */
-async function newestAttempt({ job, launcher }: RunJobInput<LaunchedJob>, mayBeLaunching: ClaimWatch): Promise<NewestAttempt> {
+async function newestAttempt(
+  { job, launcher }: RunJobInput<LaunchedJob>,
+  mayBeLaunching: ClaimWatch,
+): Promise<NewestAttempt> {
   const { jobDirectory, limits } = job
   const newest = await highestFence(jobDirectory)
   for (let fence = newest; fence > 0; fence--) {
