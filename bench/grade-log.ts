@@ -30,8 +30,17 @@ const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-'))
 try {
   const rows: object[] = []
   for (const profile of Object.keys(LOG_PROFILES)) rows.push(await measure(profile, Number(values.logs)))
-  const { node, cores, kernel } = versions()
-  const result = { bench: 'grade-log', date: new Date().toISOString(), node, cores, kernel, logBytes: LOG_BYTES, rows }
+  const { node, cores, kernel, provenance } = versions()
+  const result = {
+    bench: 'grade-log',
+    date: new Date().toISOString(),
+    node,
+    cores,
+    kernel,
+    provenance,
+    logBytes: LOG_BYTES,
+    rows,
+  }
   console.log(JSON.stringify(result, null, values.json ? 2 : 0))
   process.exitCode = conclude({ compared: { profiles: rows.length, logs: Number(values.logs) }, violations: 0 })
 } finally {

@@ -85,12 +85,13 @@ try {
       await rm(folder, { recursive: true, force: true })
     }
   }
-  const { node, kernel } = versions()
+  const { node, kernel, provenance } = versions()
   const result = {
     bench: 'grading-containers',
     date: new Date().toISOString(),
     node,
     kernel,
+    provenance,
     engine: engine.version,
     patches: kinds,
     oracleHash: await hashOf(join(import.meta.dirname, '../test/support/grading-oracle')),

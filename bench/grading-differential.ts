@@ -60,12 +60,13 @@ for (const kind of KINDS.filter((name) => values.kind?.includes(name) ?? true)) 
   console.error(`${kind}: ${cases} cases, ${differences.length} differences`)
   rows.push({ kind, upstream, harnessSha256, cases, differences: differences.length, outcomes })
 }
-const { node, kernel } = versions()
+const { node, kernel, provenance } = versions()
 const result = {
   bench: 'grading-differential',
   date: new Date().toISOString(),
   node,
   kernel,
+  provenance,
   seed: Number(values.seed),
   oracleHash: await hashOf(ORACLE_FOLDER),
   gradingHash: await hashOf(GRADING_FOLDER),

@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { codeHash, MEASURED } from './measured-code.ts'
+import type { Provenance } from './versions.ts'
+
+const results = join(import.meta.dirname, '../results')
+
+/** What is known of a result; parts are missing for those from before they were stored. */
+export interface KnownProvenance {
+  date: string
+  commit: string
+  /** Null: not known. */
+  dirty: boolean | null
+  machine: string
+  versions: string
+  codeHash: string
+}
+
+export function readResult(name: string): Record<string, unknown> {
+  return JSON.parse(readFileSync(join(results, `${name}.json`), 'utf8')) as Record<string, unknown>
+}
+
+/** @throws where neither the result nor `adopted.json` has it */
+export function provenanceOf(name: string): KnownProvenance {
+  const result = readResult(name)
+  const own = ownProvenance(result)
+  if (own !== null) {
+    if (own.codeHash === null) throw new Error(`${name}: its bench is not in bench/support/measured-code.ts`)
+    const { date, commit, dirty, machine, versions, codeHash: measured } = own
+    const { cores, processor, memoryGiB, kernel } = machine
+    return {
+      date,
+      commit,
+      dirty,
+      machine: `${cores} × ${processor}, ${memoryGiB} GiB, Linux ${kernel}`,
+      versions: Object.entries(versions)
+        .map(([part, version]) => `${part} ${version}`)
+        .join(', '),
+      codeHash: measured,
+    }
+  }
+  const adopted = JSON.parse(readFileSync(join(results, 'adopted.json'), 'utf8')) as Record<
+    string,
+    { date: string; commit: string; codeHash: string }
+  >
+  const found = adopted[name]
+  if (found === undefined) throw new Error(`bench/results/${name}.json has no provenance: measure it again`)
+  return { ...found, dirty: null, machine: machineIn(result), versions: versionsIn(result) }
+}
+
+/** Benches put what they depend on at the top of their result, or into a part of it. */
+export function ownProvenance(result: Record<string, unknown>): Provenance | null {
+  const places = [result, result['versions'], result['details']]
+  const found = places.map((place) => (place as { provenance?: Provenance } | undefined)?.provenance)
+  return found.find((provenance) => provenance !== undefined) ?? null
+}
+
+function machineIn(result: Record<string, unknown>): string {
+  const all = { ...(result['versions'] as object | undefined), ...result } as Record<string, string | undefined>
+  const { cores, memoryGiB, kernel } = all
+  const parts = [
+    ...(cores === undefined ? [] : [`${cores} cores`]),
+    ...(memoryGiB === undefined ? [] : [`${memoryGiB} GiB`]),
+    ...(kernel === undefined ? [] : [`Linux ${kernel}`]),
+  ]
+  return parts.length === 0 ? 'not stored' : parts.join(', ')
+}
+
+function versionsIn(result: Record<string, unknown>): string {
+  const all = { ...(result['versions'] as object | undefined), ...result } as Record<string, unknown>
+  const parts = ['node', 'temporalSdk', 'temporalServer', 'engine', 'torch'].flatMap((part) =>
+    typeof all[part] === 'string' ? [`${part} ${all[part]}`] : [],
+  )
+  return parts.length === 0 ? 'not stored' : parts.join(', ')
+}
+
+/** In words, for wherever the figure is printed. */
+export function ageOf(name: string): string {
+  const { date, commit, dirty, codeHash: measured } = provenanceOf(name)
+  const at = `${date.slice(0, 10)} at ${commit.slice(0, 7)}${dirty === true ? ' with changes' : ''}`
+  return codeHash(MEASURED[name]?.sources ?? []) === measured ? at : `${at}; code has changed since`
+}
+
+export function figuresPage(): string {
+  const rows = Object.entries(MEASURED).map(([name, { command }]) => {
+    const { machine, versions } = provenanceOf(name)
+    return `| [${name}](../bench/results/${name}.json) | \`${command}\` | ${ageOf(name)} | ${machine} | ${versions} |`
+  })
+  return `# What the published figures rest on
+
+Made by \`npm run figures\` from \`bench/results\`; a test compares it. Each result stores the command's date, commit, machine, versions and a hash of the code that it
+measures (\`bench/support/measured-code.ts\`). *Code has changed since*: the figure was true of that commit, and was not measured again. Results from before
+this was stored have date and commit of their file's history, and no word on uncommitted changes.
+
+| result | command | measured | machine | versions |
+|---|---|---|---|---|
+${rows.join('\n')}
+`
+}

@@ -1,0 +1,97 @@
+/** What each result measures, how it is measured again, and a hash of that code: a figure of other code says so where it is printed. */
+import { createHash } from 'node:crypto'
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+
+const root = join(import.meta.dirname, '../..')
+
+export interface Measured {
+  /** Makes the file of results again. */
+  command: string
+  /** Files and folders whose change may change the figures. */
+  sources: readonly string[]
+}
+
+const RUN = [
+  'src/activities',
+  'src/adapters',
+  'src/contracts',
+  'src/domain',
+  'src/scaffold',
+  'src/grading',
+  'src/workflows',
+  'src/workers',
+]
+const TRAINER = ['trainer/longhaul_trainer']
+const GRADING = ['src/grading', 'src/adapters/datasets']
+const IN_CONTAINERS = [...GRADING, 'src/adapters/docker', 'src/activities/sandbox', 'src/activities/grading']
+
+/** By the name of the file below `bench/results`. */
+export const MEASURED: Readonly<Record<string, Measured>> = {
+  chaos: { command: 'npm run chaos -- --seeds 200', sources: [...RUN, ...TRAINER, 'test/support/chaos'] },
+  'demo-kills': { command: 'npm run bench:demo-kills', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml'] },
+  demo: { command: 'npm run demo', sources: [...RUN, ...TRAINER, 'src/stack', 'recipes/demo.yaml', 'policies'] },
+  'gate-kill': { command: 'npm run bench:gate-kill', sources: [...RUN, 'test/support/gate-kill'] },
+  'grade-kill': { command: 'npm run bench:grade-kill', sources: [...RUN, 'test/support/grade-kill'] },
+  'grade-log': { command: 'npm run bench:grade-log', sources: [...GRADING, 'src/cli/commands/grade-log.ts'] },
+  'grading-containers': {
+    command: 'npm run bench:grading-containers',
+    sources: [...IN_CONTAINERS, 'test/support/grading-oracle'],
+  },
+  'grading-differential': {
+    command: 'npm run bench:grading-differential',
+    sources: ['src/grading', 'test/support/grading-oracle'],
+  },
+  kill: { command: 'npm run bench:kill -- --times 20', sources: [...RUN, 'test/support/kill'] },
+  leaks: { command: 'npm run bench:leaks', sources: [...RUN, 'test/support/leaks'] },
+  'learning-seed-1': {
+    command: 'npm run bench:learning',
+    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
+  },
+  learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
+  orchestration: {
+    command: 'npm run bench:orchestration',
+    sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
+  },
+  sandbox: { command: 'npm run bench:sandbox', sources: ['src/adapters/docker', 'bench/sandbox.ts'] },
+  'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
+  'trainer-proofs': { command: 'npm run test:trainer -- --full', sources: ['trainer'] },
+}
+
+/** Not what is measured: tests, and what tools leave behind. */
+const IGNORED = /(\.test\.ts|\.pyc)$|(^|\/)(__pycache__|\.[^/]+|node_modules)(\/|$)/
+
+/** Of the files as they lie here. */
+export function codeHash(sources: readonly string[]): string {
+  return hashOf(sources.flatMap(filesOf).map((file) => ({ file, blob: blobOf(readFileSync(join(root, file))) })))
+}
+
+/** The same of a commit. @throws where git does not know it */
+export function codeHashAt(commit: string, sources: readonly string[]): string {
+  const args = ['ls-tree', '-r', '-z', '--format=%(objectname) %(path)', commit, '--', ...sources]
+  const text = execFileSync('git', args, { cwd: root, encoding: 'utf8', maxBuffer: 1 << 26 })
+  const lines = text.split('\0').filter((line) => line !== '')
+  return hashOf(lines.map((line) => ({ blob: line.slice(0, 40), file: line.slice(41) })))
+}
+
+function hashOf(files: readonly { file: string; blob: string }[]): string {
+  const lines = files.filter(({ file }) => !IGNORED.test(file)).map(({ file, blob }) => `${file} ${blob}\n`)
+  return createHash('sha256')
+    .update([...new Set(lines)].toSorted().join(''))
+    .digest('hex')
+}
+
+function filesOf(source: string): string[] {
+  const stat = statSync(join(root, source), { throwIfNoEntry: false })
+  if (stat === undefined) return []
+  if (stat.isFile()) return [source]
+  return readdirSync(join(root, source), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1))
+}
+
+/** As git names a file's content. */
+function blobOf(content: Buffer): string {
+  return createHash('sha1').update(`blob ${content.length}\0`).update(content).digest('hex')
+}

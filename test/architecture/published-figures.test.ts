@@ -1,0 +1,56 @@
+/**
+ * A published figure names command, date, commit, machine and versions, and says where it is printed that the code has changed since
+ * it was measured. Code may change without a measurement of three hours; a figure may not pass for one of today's code.
+ */
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { figuresPage, provenanceOf } from '../../bench/support/figures-page.ts'
+import { codeHash, MEASURED } from '../../bench/support/measured-code.ts'
+import { versions } from '../../bench/support/versions.ts'
+
+const root = join(import.meta.dirname, '../..')
+
+test('every result is measured by a command, and every command has its result', () => {
+  const files = readdirSync(join(root, 'bench/results'))
+    .filter((name) => name.endsWith('.json') && name !== 'adopted.json')
+    .map((name) => name.slice(0, -'.json'.length))
+  assert.deepEqual(files.toSorted(), Object.keys(MEASURED).toSorted())
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>
+  }
+  for (const [name, { command, sources }] of Object.entries(MEASURED)) {
+    const script = /^npm run ([a-z:-]+)/.exec(command)?.[1] ?? ''
+    assert.ok(Object.hasOwn(scripts, script), `${name}: no script ${script}`)
+    for (const source of sources) assert.ok(existsSync(join(root, source)), `${name}: ${source} is not there`)
+  }
+})
+
+test('every result has its date, its commit and the hash of what it measured', () => {
+  for (const name of Object.keys(MEASURED)) {
+    const { date, commit, codeHash: measured } = provenanceOf(name)
+    assert.match(date, /^20\d\d-\d\d-\d\d/, name)
+    assert.match(commit, /^[0-9a-f]{40}$/, name)
+    assert.match(measured, /^[0-9a-f]{64}$/, name)
+  }
+})
+
+test('docs/figures.md is what the results and today’s code say: npm run figures', () => {
+  assert.equal(readFileSync(join(root, 'docs/figures.md'), 'utf8'), figuresPage())
+})
+
+test('the hash sees a file that is other, and not a test', () => {
+  const whole = codeHash(['src/domain'])
+  assert.notEqual(codeHash(['src/domain/ledger.ts']), whole)
+  assert.equal(codeHash(['src/domain', 'src/domain/ledger.test.ts']), whole)
+  assert.equal(codeHash(['src/domain', 'src/domain/ledger.ts']), whole, 'a file named twice counts once')
+})
+
+test('a bench stores what its figures rest on', () => {
+  const { provenance } = versions()
+  const { cores, processor, memoryGiB, kernel } = provenance.machine
+  assert.ok(cores > 0 && processor !== '' && memoryGiB > 0 && kernel !== '')
+  assert.match(provenance.date, /^\d{4}-\d\d-\d\dT/)
+  assert.equal(typeof provenance.dirty, 'boolean')
+})
