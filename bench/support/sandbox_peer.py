@@ -94,7 +94,7 @@ def swe_rex(image):
         def run(command, timeout):
             # Its session is one shell for the whole episode: an exit would end it.
             command = f"({command}\n)" if command.startswith("exit") else command
-            action = BashAction(command=command, timeout=timeout, check="ignore")
+            action = BashAction(command=command, timeout=timeout, check="silent")
             try:
                 found = loop.run_until_complete(runtime.run_in_session(action))
             except Exception as error:

@@ -10,6 +10,7 @@ import { isAlive, signalGroup } from './processes.ts'
 import type { Service } from './services.ts'
 import { readStackRecord, type ServiceRecord, type StackPlan } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'
+import { HANG_MS } from '../../test/support/hang.ts'
 
 function listener(name: string, port: number): Service {
   return {
@@ -46,7 +47,7 @@ async function until(
   name: string,
   isWanted: (service: ServiceRecord) => boolean,
 ): Promise<ServiceRecord> {
-  const deadline = Date.now() + 20_000
+  const deadline = Date.now() + HANG_MS
   for (;;) {
     const service = (await readStackRecord(recordFile))?.services.find((one) => one.name === name)
     if (service !== undefined && isWanted(service)) return service

@@ -23,8 +23,8 @@ import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline
 import { endRun } from '../support/run-recipe.ts'
 import { episodesOf, leftovers, turnsOf } from '../support/run-records.ts'
 import { withDeadline } from '../support/with-deadline.ts'
+import { HANG_MS } from '../support/hang.ts'
 
-const LIMIT_MS = 5 * 60_000
 const SUITE = { kind: 'synthetic', family: 'one-wrong-line', seed: 1, split: 'eval', count: 3, offset: 0 } as const
 const CONTEXT = 9_000
 const PRICES = { perMillionTokens: { input: 1000, cachedInput: 100, output: 2000 } }
@@ -57,7 +57,7 @@ before(async () => {
     },
     fresh: true,
   })
-  const ended = await withDeadline(handle.outcome(), LIMIT_MS, 'the evaluation')
+  const ended = await withDeadline(handle.outcome(), HANG_MS, 'the evaluation')
   assert.equal(ended.status, 'completed', JSON.stringify(ended))
   if (ended.status !== 'completed') return
   evaluation = await readOrThrow<EvaluationRecord>(world.store, ended.result.evaluation.key)
@@ -158,7 +158,7 @@ test('a training run of a chat recipe is refused before anything is prepared', {
     fresh: true,
   })
   try {
-    const outcome = await withDeadline(handle.outcome(), LIMIT_MS, 'the refusal')
+    const outcome = await withDeadline(handle.outcome(), HANG_MS, 'the refusal')
     assert.equal(outcome.status, 'failed')
     assert.match(JSON.stringify(outcome), /Config\.Invalid.*a chat endpoint can only be evaluated/)
   } finally {

@@ -7,6 +7,7 @@ import { cancelRun, startGate } from '../../src/client/index.ts'
 import { playGateKill } from '../support/gate-kill/play-gate-kill.ts'
 import { layoutTasks, removeLayoutImages } from '../support/layouts/layout-tasks.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 let world: PipelineWorld
 const tasks = layoutTasks({ series: process.pid, layouts: ['synthetic'], perLayout: 3 })
@@ -32,7 +33,7 @@ test('the sandbox worker is killed amid a gate: it resumes, nothing is graded tw
     refused: Object.fromEntries(imageless.map(({ task }) => [task.taskId, 'could-not-gate' as const])),
     repeats: 1,
     kills: 1,
-    limitMs: 240_000,
+    limitMs: HANG_MS,
     say: console.error,
   })
   const { violations, ...facts } = report

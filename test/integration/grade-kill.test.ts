@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test'
 import { playGradeKill } from '../support/grade-kill/play-grade-kill.ts'
 import { layoutTasks, removeLayoutImages } from '../support/layouts/layout-tasks.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 let world: PipelineWorld
 const tasks = layoutTasks({ series: process.pid, layouts: ['synthetic'], perLayout: 7 })
@@ -22,7 +23,7 @@ test('the sandbox worker is killed amid a grading run: it resumes, nothing with 
   skip: needsStack,
 }, async (t) => {
   const recipesDir = join(import.meta.dirname, '../../recipes')
-  const report = await playGradeKill({ world, tasks, kills: 1, recipesDir, limitMs: 180_000, say: console.error })
+  const report = await playGradeKill({ world, tasks, kills: 1, recipesDir, limitMs: HANG_MS, say: console.error })
   const { violations, ...facts } = report
   t.diagnostic(JSON.stringify(facts))
   assert.deepEqual(violations, [])

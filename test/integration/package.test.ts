@@ -8,11 +8,10 @@ import { delimiter, dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { needsStack } from '../support/pipeline-world.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 /** npm may have to fetch the dependencies; on a slow line that takes minutes. */
-const INSTALL_LIMIT_MS = 5 * 60_000
-const CALL_LIMIT_MS = 60_000
 
 interface Ended {
   exitCode: number
@@ -32,7 +31,7 @@ before(async () => {
   console.error('package  building and packing')
   const pack = await ran('npm', ['pack', '--json', '--pack-destination', scratch], {
     cwd: root,
-    limitMs: INSTALL_LIMIT_MS,
+    limitMs: HANG_MS,
   })
   // The build's own lines come before the answer.
   const [made] = JSON.parse(pack.stdout.slice(pack.stdout.indexOf('[\n'))) as [
@@ -42,7 +41,7 @@ before(async () => {
   await writeFile(join(consumer, 'package.json'), '{ "name": "consumer", "private": true, "type": "module" }\n')
   console.error(`package  installing ${made.filename} (${packed.length} files) in an empty folder`)
   const options = ['--no-audit', '--no-fund', '--omit=optional', '--prefer-offline', '--loglevel=error']
-  await ran('npm', ['install', ...options, join(scratch, made.filename)], { limitMs: INSTALL_LIMIT_MS })
+  await ran('npm', ['install', ...options, join(scratch, made.filename)], { limitMs: HANG_MS })
 })
 
 after(async () => {
@@ -57,7 +56,7 @@ function call(
   {
     cwd = consumer,
     env = {},
-    limitMs = CALL_LIMIT_MS,
+    limitMs = HANG_MS,
   }: { cwd?: string; env?: Record<string, string>; limitMs?: number } = {},
 ): Promise<Ended> {
   const path = [dirname(process.execPath), process.env['PATH']].join(delimiter)

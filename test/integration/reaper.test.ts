@@ -9,7 +9,6 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
@@ -23,7 +22,8 @@ import { episodeKeys } from '../../src/contracts/keys.ts'
 import type { OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../../src/workers/workflow-owners.ts'
 import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
-import { createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
+import { createSandboxFixture, never, type SandboxFixture, untilTrue } from './sandbox-fixture.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 // Other test files, and other stacks, share the engine: a host of our own name is all that this reaper may look at.
 const HOST = `reaper-${process.pid}`
@@ -72,7 +72,7 @@ function openInput(changes: Partial<OpenSandboxInput>): OpenSandboxInput {
 
 function reap(changes: Partial<Parameters<typeof reapLeftovers>[0]> = {}): Promise<ReapReport> {
   const reaper = { host: HOST, namespaceId }
-  return reapLeftovers({ engine: fixture.engine, reaper, owners, signal: AbortSignal.timeout(30_000), ...changes })
+  return reapLeftovers({ engine: fixture.engine, reaper, owners, signal: AbortSignal.timeout(HANG_MS), ...changes })
 }
 
 /** Why each of ours was removed or kept, by name. */
@@ -188,10 +188,8 @@ test('containers that ended: by their lease they go, by a kill they stay for the
   const killed = await host.open(openInput(running), never)
   const docker = fixture.engine.docker
   await docker.getContainer(killed.name).kill()
-  for (let attempt = 0; (await docker.getContainer(idle.name).inspect()).State.Running; attempt += 1) {
-    assert.ok(attempt < 300, 'the dead-man switch never ended the container')
-    await sleep(200)
-  }
+  // The dead-man switch ends it.
+  await untilTrue(async () => !(await docker.getContainer(idle.name).inspect()).State.Running)
   const names = [idle.name, killed.name]
   assert.deepEqual(reasons(await reap(), names), ['removed lease-over', 'kept owner-runs'])
   const later = Date.now() + 121_000

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connectEngine } from '../../src/adapters/docker/engine.ts'
 import { imageDigest, imageExists } from '../../src/adapters/docker/images.ts'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
-import { type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never } from './sandbox-fixture.ts'
+import { type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never, untilTrue } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
 
@@ -89,11 +89,7 @@ test('the name is taken by a container with other labels: refused, and left alon
 
 test('nobody renews the lease: the container ends itself, and turns say that it is lost', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ placement: 5, leaseMs: 3000 }), never)
-  for (let attempt = 0; attempt < 100; attempt += 1) {
-    const { State: state } = await fixture.engine.docker.getContainer(sandbox.name).inspect()
-    if (!state.Running) break
-    await sleep(200)
-  }
+  await untilTrue(async () => !(await fixture.engine.docker.getContainer(sandbox.name).inspect()).State.Running)
   const late = createPlayer(fixture.host, sandbox).play('true')
   await assert.rejects(late, (error) => codeOf(error) === 'Sandbox.Lost')
   await assert.rejects(

@@ -16,11 +16,11 @@ import {
   never,
   probe,
 } from './sandbox-fixture.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 const LIMITS = { cpus: 1, memoryMiB: 256, pids: 40 }
-/** A turn that waits for its deadline, or for the host's 45 s later, fails by the test's own. */
-const PATIENT = { timeoutMs: 45_000 }
-const IN_TIME = { timeout: 40_000 }
+/** Beyond what anything here takes: a turn that waits for its deadline says `timeout`, and the test expects another reason. */
+const PATIENT = { timeoutMs: HANG_MS }
 
 let fixture: SandboxFixture
 let sandbox: SandboxHandle
@@ -53,71 +53,55 @@ while True:
         os._exit(0)
 END`
 
-test(
-  'a command that leaves the limit full of background processes: its own result, and the next command runs',
-  IN_TIME,
-  async () => {
-    await openAnother()
-    const full = await player.play(`${FILL}\necho left; exit 3`, PATIENT)
-    assert.deepEqual([full.reason, full.exitCode], ['exit', 3])
-    assert.match(full.text, /^left\nNotice: .*processes/)
-    const next = await player.play('echo on | cat', PATIENT)
-    assert.deepEqual([next.text, next.exitCode], ['on\n', 0])
-  },
-)
+test('a command that leaves the limit full of background processes: its own result, and the next command runs', async () => {
+  await openAnother()
+  const full = await player.play(`${FILL}\necho left; exit 3`, PATIENT)
+  assert.deepEqual([full.reason, full.exitCode], ['exit', 3])
+  assert.match(full.text, /^left\nNotice: .*processes/)
+  const next = await player.play('echo on | cat', PATIENT)
+  assert.deepEqual([next.text, next.exitCode], ['on\n', 0])
+})
 
-test('a command that fills the limit and stays: ended as process-limit long before its deadline', IN_TIME, async () => {
+test('a command that fills the limit and stays: ended as process-limit long before its deadline', async () => {
   const full = await player.play(`echo begun; ${FILL}\nsleep 4000`, PATIENT)
   assert.deepEqual([full.reason, full.exitCode], ['process-limit', null])
   assert.match(full.text, /^begun\n/)
   assert.equal((await player.play('echo on | cat', PATIENT)).text, 'on\n')
 })
 
-test(
-  'a fork bomb that leaves its session and its environment: process-limit, and nothing of it is left',
-  IN_TIME,
-  async () => {
-    const bomb = await player.play(
-      `env -i setsid bash -c 'b() { b | b & }; b; while :; do b; done' & sleep 4000`,
-      PATIENT,
-    )
-    assert.equal(bomb.reason, 'process-limit')
-    const { text } = await player.play('ls -d /proc/[0-9]* | wc -l', PATIENT)
-    assert.ok(Number(text) < 20, `${text} processes are left`)
-  },
-)
+test('a fork bomb that leaves its session and its environment: process-limit, and nothing of it is left', async () => {
+  const bomb = await player.play(
+    `env -i setsid bash -c 'b() { b | b & }; b; while :; do b; done' & sleep 4000`,
+    PATIENT,
+  )
+  assert.equal(bomb.reason, 'process-limit')
+  const { text } = await player.play('ls -d /proc/[0-9]* | wc -l', PATIENT)
+  assert.ok(Number(text) < 20, `${text} processes are left`)
+})
 
-test(
-  'background processes fill the limit between two turns: the next turn makes room, says so and runs',
-  IN_TIME,
-  async () => {
-    await player.play(`(sleep 1; ${FILL}\n) & echo started`, PATIENT)
-    await sleep(2500)
-    const next = await player.play('echo on | cat', PATIENT)
-    assert.match(next.text, /^Notice: .*processes.*\non\n$/)
-    const { patch } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
-    assert.equal(patch.byteLength, 0)
-  },
-)
+test('background processes fill the limit between two turns: the next turn makes room, says so and runs', async () => {
+  await player.play(`(sleep 1; ${FILL}\n) & echo started`, PATIENT)
+  await sleep(2500)
+  const next = await player.play('echo on | cat', PATIENT)
+  assert.match(next.text, /^Notice: .*processes.*\non\n$/)
+  const { patch } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
+  assert.equal(patch.byteLength, 0)
+})
 
 // The agent kills whatever speaks for the sandbox: the runner and the shell that would tell its end. The stream stays open,
 // for the engine holds it; the lease loop alone is left to notice.
-test(
-  'the runner and its parent are killed amid a turn: the answer comes from the journal, the turn ran once',
-  IN_TIME,
-  async () => {
-    await openAnother()
-    await player.play('true', PATIENT)
-    const request = player.next('echo ran >> /tmp/ran; sleep 4; cat /tmp/ran', PATIENT)
-    const answer = fixture.host.runTurn(sandbox, request, never)
-    await sleep(1000)
-    await probe(
-      fixture,
-      sandbox,
-      `r=$(grep -l LH_RUNNER /proc/[0-9]*/cmdline | grep -v -e self -e $$ | head -n 1); r=\${r#/proc/}; r=\${r%/*}
+test('the runner and its parent are killed amid a turn: the answer comes from the journal, the turn ran once', async () => {
+  await openAnother()
+  await player.play('true', PATIENT)
+  const request = player.next('echo ran >> /tmp/ran; sleep 4; cat /tmp/ran', PATIENT)
+  const answer = fixture.host.runTurn(sandbox, request, never)
+  await sleep(1000)
+  await probe(
+    fixture,
+    sandbox,
+    `r=$(grep -l LH_RUNNER /proc/[0-9]*/cmdline | grep -v -e self -e $$ | head -n 1); r=\${r#/proc/}; r=\${r%/*}
      set -- $(cat /proc/$r/stat); kill -STOP $r; kill -9 $4 $r`,
-    )
-    const result = await answer
-    assert.deepEqual([result.exitCode, Buffer.from(result.head).toString()], [0, 'ran\n'])
-  },
-)
+  )
+  const result = await answer
+  assert.deepEqual([result.exitCode, Buffer.from(result.head).toString()], [0, 'ran\n'])
+})

@@ -18,6 +18,7 @@ import type {
   TurnRequest,
   TurnResult,
 } from '../../src/contracts/sandbox.types.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 export const LIMITS = { cpus: 2, memoryMiB: 512, pids: 256 }
 export const SMALL_WINDOW = { windowLines: 8, windowOverlap: 2, pathForm: 'relative' } as const
@@ -158,10 +159,7 @@ export async function probe(
 }
 
 export async function untilTrue(condition: () => Promise<boolean>): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    if (await condition()) return
-    await sleep(50)
-  }
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(50)) if (await condition()) return
   assert.fail('the condition did not come true')
 }
 

@@ -67,7 +67,7 @@ function worldIn(sandbox: SandboxHandle, { episode, turns }: Played, fence = 2) 
   const replayed: number[] = []
   const onReplay = (turn: number): unknown => replayed.push(turn)
   const common = { store, host: fixture.host, sandbox, signal: never }
-  return { world: new EpisodeWorld({ ...common, episode, turns, fence, timeoutMs: 5_000, onReplay }), replayed }
+  return { world: new EpisodeWorld({ ...common, episode, turns, fence, timeoutMs: 60_000, onReplay }), replayed }
 }
 
 async function placeAnew({ episode }: Played): Promise<SandboxHandle> {

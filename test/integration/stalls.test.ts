@@ -31,6 +31,7 @@ import { openStallWorld, publishingInput, type StallWorld } from '../support/sta
 import { writeSmallBatch } from '../support/stalls/training-batch.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { freePort, listenOnLoopback } from '../support/loopback.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -194,9 +195,9 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
       const workflowId = 'train/whatever'
       const isUnreachable = (error: unknown): boolean => isLonghaulError(error) && error.code === 'Temporal.Unreachable'
       await Promise.all([
-        assert.rejects(withDeadline(findBlockers({ connection, workflowId }), 75_000, 'blockers'), isUnreachable),
-        assert.rejects(withDeadline(pauseRun({ connection, workflowId }), 75_000, 'pause'), isUnreachable),
-        withDeadline(queryProgress({ connection, workflowId }), 75_000, 'progress'),
+        assert.rejects(withDeadline(findBlockers({ connection, workflowId }), HANG_MS, 'blockers'), isUnreachable),
+        assert.rejects(withDeadline(pauseRun({ connection, workflowId }), HANG_MS, 'pause'), isUnreachable),
+        withDeadline(queryProgress({ connection, workflowId }), HANG_MS, 'progress'),
       ])
     } finally {
       await connection.close()
@@ -248,14 +249,14 @@ describe('stalled workers and engines', { skip: needsServer, concurrency: true }
       const worker = await world.startRole('sandbox', 'sandbox', { DOCKER_HOST: `unix://${socket}` })
       const workflowId = 'train/frozen-engine/gate/held-out'
       await world.start('gateTasks', workflowId, { plan, suite })
-      await withDeadline(grading.promise, 120_000, 'a grading container to run')
+      await withDeadline(grading.promise, HANG_MS, 'a grading container to run')
       const blocker = await world.named(workflowId, ({ on }) => on.kind === 'engine')
       assert.match(blocker.on.name, new RegExp(`^unix://${socket} on `))
       assert.equal(blocker.error?.code, 'Sandbox.EngineUnavailable')
       assert.deepEqual([blocker.doing, blocker.for.activity], ['running the tests', 'gateTask'])
       // It answers again: the run goes on by itself.
       proxy.resume()
-      await withDeadline(world.connection.client.workflow.getHandle(workflowId).result(), 120_000, 'the gate to close')
+      await withDeadline(world.connection.client.workflow.getHandle(workflowId).result(), HANG_MS, 'the gate to close')
       worker.kill('SIGKILL')
     } finally {
       await proxy.close()
@@ -305,7 +306,7 @@ function longhaul({ connection }: StallWorld, ...args: string[]): Promise<{ code
     LONGHAUL_NAMESPACE: connection.namespace,
   }
   return new Promise((resolve) => {
-    execFile(process.execPath, [join(root, 'bin/longhaul.mjs'), ...args], { env, timeout: 60_000 }, (error, stdout) =>
+    execFile(process.execPath, [join(root, 'bin/longhaul.mjs'), ...args], { env, timeout: HANG_MS }, (error, stdout) =>
       resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout }),
     )
   })

@@ -26,6 +26,7 @@ import { leftovers } from '../support/run-records.ts'
 import { temporalCli } from '../support/temporal-cli.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { freePort } from '../support/loopback.ts'
+import { HANG_MS } from '../support/hang.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 /** Two held-out tasks and no training: as little as a run can be. */
@@ -61,7 +62,7 @@ test('two runs are started from the Temporal CLI with a recipe’s name alone: e
   const ids = await Promise.all([start(), start()])
   // Both have their names once they gate; the tasks may be gated already.
   for (const workflowId of ids)
-    await waitForPhase({ connection, workflowId, phase: /gating|publishing|evaluating/, limitMs: 90_000 })
+    await waitForPhase({ connection, workflowId, phase: /gating|publishing|evaluating/, limitMs: HANG_MS })
   const names = await Promise.all(ids.map((workflowId) => runNameOf({ connection, workflowId })))
   for (const name of names) assert.match(name, /^mini-\d{4}-\d{2}-\d{2}-[a-z]+$/)
   assert.equal(new Set(names).size, 2, names.join(', '))
@@ -100,7 +101,7 @@ for (const [what, input, code, message] of REFUSED) {
     const workflowId = `refused/${what.replaceAll(' ', '-')}-${process.pid}`
     await client.workflow.start('trainAgent', { workflowId, taskQueue: 'control', args: [input] })
     started.push(workflowId)
-    assertFailed(await endOf(workflowId, 60_000), code, message)
+    assertFailed(await endOf(workflowId, HANG_MS), code, message)
     const [history, ...children] = await fetchRunHistories(client, workflowId)
     assert.ok(history)
     assert.deepEqual([attemptsOf(history), children.length], [[1], 0])
@@ -211,7 +212,7 @@ function assertFailed(outcome: RunOutcome<unknown>, code: FailureCode, message: 
 async function allClosed(workflowIds: readonly string[]): Promise<void> {
   const { client } = world.connection
   let open = [...workflowIds]
-  for (const deadline = Date.now() + 90_000; open.length > 0 && Date.now() < deadline; ) {
+  for (const deadline = Date.now() + HANG_MS; open.length > 0 && Date.now() < deadline; ) {
     const states = await Promise.all(
       open.map(async (id) => ({ id, state: (await client.workflow.getHandle(id).describe()).status.name })),
     )
@@ -242,7 +243,7 @@ async function ensurePromotion(): Promise<string> {
 
 async function longhaul(...args: string[]): Promise<Record<string, unknown>> {
   const command = [join(root, 'bin', 'longhaul.mjs'), ...args]
-  const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 60_000 })
+  const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: HANG_MS })
   return JSON.parse(stdout) as Record<string, unknown>
 }
 

@@ -13,9 +13,8 @@ import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline
 import { fetchRunHistories, type RunHistory } from '../support/run-histories.ts'
 import { runRecipe } from '../support/run-recipe.ts'
 import { batchesOf, episodesOf, leftovers, recipeOf } from '../support/run-records.ts'
+import { HANG_MS } from '../support/hang.ts'
 
-/** About two minutes on two free cores; the limit is there so that a hang has a name. */
-const LIMIT_MS = 10 * 60_000
 /** `mini`: 8 held-out tasks three times, 4 × 4 for fine-tuning, two iterations of 3 × 4. */
 const EPISODES = 3 * 8 + 4 * 4 + 2 * 3 * 4
 
@@ -29,7 +28,7 @@ before(async () => {
   if (needsStack !== false) return
   world = await attachWorld()
   const { connection, store } = world
-  const ended = await runRecipe({ connection, input: { recipe: 'mini' }, limitMs: LIMIT_MS, say: console.error })
+  const ended = await runRecipe({ connection, input: { recipe: 'mini' }, limitMs: HANG_MS, say: console.error })
   assert.equal(ended.outcome.status, 'completed', JSON.stringify(ended.outcome))
   if (ended.outcome.status !== 'completed') return
   workflowId = ended.workflowId

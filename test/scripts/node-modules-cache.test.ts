@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { HANG_MS } from '../support/hang.ts'
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/node-modules-cache.mjs', import.meta.url))
 const execute = promisify(execFile)
@@ -36,7 +37,7 @@ async function call(name: 'keepNodeModules' | 'restoreNodeModules', checkout: st
   const argument = JSON.stringify({ root: join(folder, checkout), key, env: { LONGHAUL_CACHE: cache } })
   const code = `import { ${name} } from ${JSON.stringify(SCRIPT)}
     console.log(JSON.stringify(${name}(${argument}) ?? null))`
-  const { stdout } = await execute(process.execPath, ['--input-type=module', '-e', code], { timeout: 60_000 })
+  const { stdout } = await execute(process.execPath, ['--input-type=module', '-e', code], { timeout: HANG_MS })
   return JSON.parse(stdout)
 }
 

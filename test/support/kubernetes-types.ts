@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { HANG_MS } from './hang.ts'
 
 const MODULE = join(import.meta.dirname, '../../infra/kubernetes/types')
 const SOURCES = ['go.mod', 'go.sum', 'main.go']
@@ -16,7 +17,7 @@ export async function decodeStrictly(manifests: unknown[]): Promise<string[]> {
   const program = await build()
   return new Promise((resolve, reject) => {
     // It ends with 1 where one was refused: the answers say which.
-    const child = execFile(program, { timeout: 30_000 }, (error, stdout) => {
+    const child = execFile(program, { timeout: HANG_MS }, (error, stdout) => {
       if (error !== null && error.code !== 1) reject(error)
       else resolve(stdout.trim().split('\n'))
     })

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { msToTs } from '@temporalio/common/lib/time.js'
 import { connect, type LonghaulConnection } from '../../src/client/index.ts'
+import { HANG_MS } from './hang.ts'
 
 /** Reason to skip a test that needs a server; `npm test` starts one. */
 export const needsServer =
@@ -25,12 +26,12 @@ export async function connectToOwnNamespace(topic: string): Promise<LonghaulConn
 }
 
 /** Tries for half a minute, or as long as told; rejects with the last error. */
-export async function eventually<T>(attempt: () => Promise<T>, seconds = 30): Promise<T> {
-  for (let tries = 0; ; tries++) {
+export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
+  for (const deadline = Date.now() + HANG_MS; ; ) {
     try {
       return await attempt()
     } catch (error) {
-      if (tries >= 2 * seconds) throw error
+      if (Date.now() > deadline) throw error
       await sleep(500)
     }
   }

@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { freePort } from './loopback.ts'
+import { HANG_MS } from './hang.ts'
 
 /** Set by `npm test`; absent means that the Python environment was not set up, and such tests say that they were skipped. */
 export const python: string | undefined = process.env['LONGHAUL_PYTHON']
@@ -22,7 +23,7 @@ export const pythonEnvironment = {
 
 /** Runs a short script and returns what it printed. */
 export async function runPython(script: string, ...args: string[]): Promise<string> {
-  const options = { env: pythonEnvironment, timeout: 120_000 }
+  const options = { env: pythonEnvironment, timeout: HANG_MS }
   const { stdout } = await promisify(execFile)(python ?? '', ['-c', script, ...args], options)
   return stdout.trim()
 }
@@ -89,7 +90,7 @@ export async function startPolicyServer({
 }
 
 async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
-  for (const deadline = Date.now() + 60_000; Date.now() < deadline; ) {
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; ) {
     if (child.exitCode !== null) throw new Error(`policy server ended with ${child.exitCode}`)
     const healthy = await fetch(`${url}/health`).then(
       (response) => response.ok,
@@ -99,5 +100,5 @@ async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
   child.kill('SIGKILL')
-  throw new Error('policy server did not become healthy within 60 s')
+  throw new Error('policy server did not become healthy')
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { LonghaulConnection } from '../../src/client/index.ts'
 import { queryProgress, type RunHandle, type RunOutcome, startTraining } from '../../src/client/index.ts'
 import type { TrainAgentInput, TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import { HANG_MS } from './hang.ts'
 
 export interface RunRecipeInput {
   connection: LonghaulConnection
@@ -63,11 +64,11 @@ export async function outcomeOf<T>({
 
 /** The run's name, which its artifacts carry, once it has one. */
 export async function runNameOf(input: { connection: LonghaulConnection; workflowId: string }): Promise<string> {
-  for (const deadline = Date.now() + 60_000; Date.now() < deadline; await sleep(200)) {
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(200)) {
     const run = (await queryProgress(input))?.run ?? null
     if (run !== null) return run
   }
-  throw new Error(`Expected ${input.workflowId} to have a name within 60 s`)
+  throw new Error(`Expected ${input.workflowId} to have a name`)
 }
 
 /** Waits until the run says that it is in a phase. */

@@ -4,9 +4,7 @@ import { promisify } from 'node:util'
 import { stackPaths } from '../../src/stack/paths.ts'
 import type { StackPlan } from '../../src/stack/stack-record.ts'
 import type { RunningStack } from '../../src/stack/start-stack.ts'
-
-/** Longer than any call needs on a busy machine; a server that does not answer is an error, not a hang. */
-const CALL_LIMIT_MS = 60_000
+import { HANG_MS } from './hang.ts'
 
 /** Runs the Temporal CLI binary that the stack's own server was started with; null where the stack uses a server of others. */
 export async function temporalCli(
@@ -18,7 +16,7 @@ export async function temporalCli(
   if (server === undefined) return null
   const target = ['--address', stack.temporalAddress, '--namespace', stack.namespace, '--output', 'json']
   return async (...args) => {
-    const { stdout } = await promisify(execFile)(server.command, [...args, ...target], { timeout: CALL_LIMIT_MS })
+    const { stdout } = await promisify(execFile)(server.command, [...args, ...target], { timeout: HANG_MS })
     return JSON.parse(stdout) as Record<string, unknown>
   }
 }

@@ -7,10 +7,11 @@ import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, SampleRequest } from '../../contracts/policy.types.ts'
 import { type RunningServer, startPolicyServer, withoutPython, writeTwoPolicies } from '../../../test/support/python.ts'
 import { createPolicyClient } from './client.ts'
+import { HANG_MS } from '../../../test/support/hang.ts'
 
 /** The client against the real embedded server: the same questions that a vLLM server has to answer. */
 describe('embedded policy server', { skip: withoutPython }, () => {
-  const signal = AbortSignal.timeout(120_000)
+  const signal = AbortSignal.timeout(HANG_MS)
   let policies: Awaited<ReturnType<typeof writeTwoPolicies>>
   let root = ''
   let server: RunningServer

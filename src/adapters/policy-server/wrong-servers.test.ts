@@ -27,11 +27,12 @@ import type { Canary } from './canary-rules.ts'
 import { createPolicyClient } from './client.ts'
 import { poolOf } from './pool.ts'
 import { selfCheck } from './self-check.ts'
+import { HANG_MS } from '../../../test/support/hang.ts'
 
 const TOLERANCE = 1e-3
 
 describe('wrong servers', { skip: withoutPython }, () => {
-  const signal = AbortSignal.timeout(500_000)
+  const signal = AbortSignal.timeout(HANG_MS)
   let policies: Awaited<ReturnType<typeof writeTwoPolicies>>
   const running: RunningServer[] = []
   let root = ''

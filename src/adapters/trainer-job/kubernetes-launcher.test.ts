@@ -13,6 +13,7 @@ import { exampleAttempt, exampleOptions } from '../../../test/support/launcher-e
 import { freePort } from '../../../test/support/loopback.ts'
 import { createKubernetesLauncher } from './kubernetes-launcher.ts'
 import { kubernetesManifest, kubernetesName } from './kubernetes-manifests.ts'
+import { HANG_MS } from '../../../test/support/hang.ts'
 
 describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   const launcher = createKubernetesLauncher({ options: exampleOptions })
@@ -124,6 +125,6 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   }
 
   async function until(isSo: () => boolean): Promise<void> {
-    for (const deadline = Date.now() + 30_000; !isSo(); await sleep(20)) assert.ok(Date.now() < deadline)
+    for (const deadline = Date.now() + HANG_MS; !isSo(); await sleep(20)) assert.ok(Date.now() < deadline)
   }
 })

@@ -17,6 +17,7 @@ import { claimFence } from './attempt-files.ts'
 import type { PreparedJob } from './job-spec.ts'
 import { createProcessLauncher } from './process-launcher.ts'
 import { runJob, type RunJobInput } from './run-job.ts'
+import { HANG_MS } from '../../../test/support/hang.ts'
 
 /** The launcher against the real trainer on a tiny random model. */
 describe('training job', { skip: withoutPython }, () => {
@@ -299,7 +300,7 @@ describe('training job', { skip: withoutPython }, () => {
 
   /** A killed process stays visible until its parent has collected it. */
   async function untilGone(pid: number): Promise<void> {
-    const deadline = Date.now() + 20_000
+    const deadline = Date.now() + HANG_MS
     for (;;) {
       try {
         process.kill(pid, 0)
@@ -333,7 +334,7 @@ describe('training job', { skip: withoutPython }, () => {
   }
 
   async function untilExists(path: string): Promise<void> {
-    for (const deadline = Date.now() + 60_000; Date.now() < deadline; ) {
+    for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; ) {
       if ((await stat(path).catch(() => null)) !== null) return
       await new Promise((resolve) => setTimeout(resolve, 20))
     }

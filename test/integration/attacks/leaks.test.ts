@@ -14,6 +14,7 @@ import { scrubbedImage } from '../../../src/adapters/docker/scrubbed-image.ts'
 import { imageDigest } from '../../../src/adapters/docker/images.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
 import { codeOf } from '../sandbox-fixture.ts'
+import { HANG_MS } from '../../support/hang.ts'
 
 /** What a worker's environment holds, and no sandbox may. */
 const CANARY = 'canary-5f1d0c7e'
@@ -69,7 +70,7 @@ test('the scrubbed image is made once, by one of three processes, and kept like 
   const keeper = createImageKeeper({ engine, cacheDir })
   // Heard and not asked for later: an engine that serves other tests as well remembers its last few hundred events only.
   const events = await engine.docker.getEvents({ filters: { type: ['container'], event: ['create'] } })
-  const input = { engine, keeper, image: task.image, digest, repoDir: '/testbed', signal: AbortSignal.timeout(120_000) }
+  const input = { engine, keeper, image: task.image, digest, repoDir: '/testbed', signal: AbortSignal.timeout(HANG_MS) }
   const script = fileURLToPath(new URL('../../support/scrub-image.ts', import.meta.url))
   const elsewhere = [1, 2].map(() => promisify(execFile)(process.execPath, [script, cacheDir, task.image, digest]))
   const [one, two, ...others] = await Promise.all([scrubbedImage(input), scrubbedImage(input), ...elsewhere])
@@ -102,7 +103,7 @@ test('a folder without a repository cannot be scrubbed: Sandbox.ImageUnsuitable,
   const { engine, task } = world
   const digest = (await imageDigest({ engine, image: task.image })) ?? ''
   const { keeper } = world.host.context
-  const signal = AbortSignal.timeout(120_000)
+  const signal = AbortSignal.timeout(HANG_MS)
   const making = scrubbedImage({ engine, keeper, image: task.image, digest, repoDir: '/usr', signal })
   await assert.rejects(making, (error) => codeOf(error) === 'Sandbox.ImageUnsuitable')
   const left = await engine.docker.listContainers({ all: true, filters: { name: ['lh-scrub-'] } })

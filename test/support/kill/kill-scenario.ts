@@ -15,6 +15,7 @@ import { type KillPlan, planKills, type TrainerKill } from './kill-plan.ts'
 import { killTrainerAt, type TrainerKilled } from './kill-trainer.ts'
 import { killWorkerAt, type WorkerKilled } from './kill-worker.ts'
 import { traceExecutions } from './trace-executions.ts'
+import { HANG_MS } from '../hang.ts'
 
 export interface KillReport extends RunJudgement {
   seed: number
@@ -79,7 +80,7 @@ export async function playKillScenario(input: {
       },
     })
     over.abort(new Error('the run was over before its moment came'))
-    const killed = await withDeadline(kills, 90_000, 'the kills to be over')
+    const killed = await withDeadline(kills, HANG_MS, 'the kills to be over')
     if (outcome.status !== 'completed') throw new Error(`The run did not finish: ${JSON.stringify(outcome)}`)
     const { run, stages } = outcome.result
     const policies = stages.map(({ policy }) => policy)

@@ -1,6 +1,7 @@
 /**
  * Sandbox workers die by SIGKILL at random moments while they open, play, capture, close and grade; at the end everything dies
- * at once. What is left in the engine must be gone within the lease and a minute, by the next worker's own doing.
+ * at once. What is left in the engine must go by the next worker's own doing. How long that took is in the report: the bench holds it
+ * against the lease and a minute, a test on a loaded machine does not.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WorkflowNotFoundError } from '@temporalio/client'
@@ -8,6 +9,7 @@ import { removeContainer } from '../../../src/adapters/docker/remove-container.t
 import { seededRandom } from '../../../src/domain/random.ts'
 import type { LonghaulConnection } from '../../../src/client/index.ts'
 import { namespaceIdOf } from '../../../src/workers/workflow-owners.ts'
+import { HANG_MS } from '../hang.ts'
 import { eventually } from '../own-namespace.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 import { type KillableWorker, startSandboxWorker } from './killable-worker.ts'
@@ -46,8 +48,6 @@ export interface PlayLeaksInput {
   signal: AbortSignal
 }
 
-/** Beyond the lease that a leftover may stay. */
-const GRACE_S = 60
 /** So many open episodes keep a worker busy although killed ones wait half a minute for their next attempt. */
 const MAX_OPEN = 40
 
@@ -96,7 +96,7 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
     const cleaner = startWorker()
     await cleaner.ready
     let left = await watch.present()
-    while (left.length > 0 && Date.now() - diedAt < (leaseS + GRACE_S) * 1000) {
+    while (left.length > 0 && Date.now() - diedAt < HANG_MS) {
       await sleep(500, undefined, { signal })
       left = await watch.present()
     }
@@ -108,9 +108,8 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
     const descriptors = await playQuietly({ worker: cleaner, load, episodes: quietEpisodes })
     await watch.stop()
     const leaks = [...left, ...(await watch.present())].map(({ kind, name }) => `${kind} ${name}`)
-    const processes = await goneWithin(30_000, () => processesOf(watch.seen()))
+    const processes = await goneAtLast(() => processesOf(watch.seen()))
     leaks.push(...processes.map((process) => `process ${process}`))
-    if (watch.longestOverdueS() > leaseS + GRACE_S) leaks.push(`something stayed ${watch.longestOverdueS()} s`)
     if (descriptors.after > descriptors.before + MAX_MORE_DESCRIPTORS)
       leaks.push(`descriptors ${JSON.stringify(descriptors)}`)
     return {
@@ -137,6 +136,10 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
   }
 }
 
+/** A process that is left for good is found after as long. */
+const GONE_MS = 5 * 60_000
+/** So many looks in a row without a descriptor less. */
+const SETTLED_LOOKS = 20
 /** Connections are kept for a while and opened by need; a leak would be one or two for each episode. */
 const MAX_MORE_DESCRIPTORS = 10
 
@@ -165,26 +168,36 @@ async function feed(input: {
 }
 
 async function playQuietly({ worker, load, episodes }: { worker: KillableWorker; load: LeakLoad; episodes: number }) {
-  const drain = async (): Promise<void> => {
-    for (const deadline = Date.now() + 300_000; (await load.open()).length > 0; await sleep(500)) {
-      if (Date.now() > deadline) throw new Error('Expected the undisturbed episodes to end within five minutes')
+  const drain = async (): Promise<number> => {
+    for (const deadline = Date.now() + HANG_MS; (await load.open()).length > 0; await sleep(500)) {
+      if (Date.now() > deadline) throw new Error('Expected the undisturbed episodes to end')
     }
-    // Streams close a moment after their containers.
-    await sleep(3_000)
+    return settled(() => worker.descriptors())
   }
   // The first ones open what stays open: connections, native threads, modules.
   for (let warm = 0; warm < 4; warm++) await load.start()
-  await drain()
-  const before = worker.descriptors()
+  const before = await drain()
   for (let episode = 0; episode < episodes; episode++) await load.start()
-  await drain()
-  return { before, after: worker.descriptors(), episodes }
+  return { before, after: await drain(), episodes }
 }
 
-/** What is still there after a time; a shim may take a moment longer than its container. */
-async function goneWithin(ms: number, find: () => string[]): Promise<string[]> {
-  for (const deadline = Date.now() + ms; Date.now() < deadline; await sleep(500)) if (find().length === 0) return []
+/** What never goes; a shim may take a moment longer than its container. */
+async function goneAtLast(find: () => string[]): Promise<string[]> {
+  for (const deadline = Date.now() + GONE_MS; Date.now() < deadline; await sleep(500))
+    if (find().length === 0) return []
   return find()
+}
+
+/** A number once it no longer falls: streams close a moment after their containers. */
+async function settled(count: () => number): Promise<number> {
+  let [lowest, looks] = [count(), 0]
+  while (looks < SETTLED_LOOKS) {
+    await sleep(500)
+    const now = count()
+    looks = now < lowest ? 0 : looks + 1
+    lowest = Math.min(lowest, now)
+  }
+  return lowest
 }
 
 function countBy(words: string[]): Record<string, number> {

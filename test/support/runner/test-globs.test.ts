@@ -9,7 +9,8 @@ import { TEST_GLOBS } from './test-globs.ts'
 const root = join(import.meta.dirname, '../../..')
 
 /** Anything that runs tests when it is loaded; types alone do not. */
-const DEFINES_TESTS = /^import (?!type\b)(?:[^'"]*\b(?:test|it|describe|suite)\b[^'"]*|.*)['"]node:test['"]/m
+const DEFINES_TESTS =
+  /^import (?!type\b)(?:\{[^}]*(?<!type )\b(?:test|it|describe|suite)\b[^}]*\}|\w+|\* as \w+) from ['"]node:test['"]/m
 
 test('every file that defines tests is found by npm test', async () => {
   const found = new Set(await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system]))
