@@ -23,8 +23,8 @@ import { summarise } from './support/runner/summarise.ts'
 import { TEST_GLOBS } from './support/runner/test-globs.ts'
 
 /** Only a file that hangs takes as long: the slowest needs five minutes alone on two cores, and others may load them. */
-const FILE_TIMEOUT_MS = 40 * 60_000
-const TRAINER_TIMEOUT_MS = 40 * 60_000
+const FILE_TIMEOUT_MS = 60 * 60_000
+const TRAINER_TIMEOUT_MS = 60 * 60_000
 
 const root = join(import.meta.dirname, '..')
 const { values, positionals: chosen } = parseArgs({

@@ -14,7 +14,7 @@ from pathlib import Path
 from longhaul_trainer.step.command import step
 from longhaul_trainer.step.points import VARIABLE
 
-TIMEOUT_S = 180
+TIMEOUT_S = 1200
 
 
 def nothing() -> None:

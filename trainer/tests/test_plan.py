@@ -128,7 +128,7 @@ def test_dry_run_tells_packing_and_memory_without_weights(tmp_path: Path, policy
 def run_bench(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "longhaul_trainer", "bench", "--model", str(directory), "--steps", "1", *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=TRAINER, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=TRAINER, env=environment, capture_output=True, text=True, timeout=1200)
 
 
 def test_bench_without_a_gpu_says_so(policy: Path) -> None:

@@ -18,7 +18,7 @@ from same_end import expect_same_end
 from longhaul_trainer.directory import open_sealed
 from longhaul_trainer.step.command import step
 
-TIMEOUT_S = 300
+TIMEOUT_S = 1200
 TWO = {"ranks_per_node": 2, "cp": 2}
 
 

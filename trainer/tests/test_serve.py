@@ -46,7 +46,7 @@ class Server:
         command = [sys.executable, "-m", "longhaul_trainer", "serve", "--port", str(self.port)]
         command += ["--state", str(self.state), "--max-versions", str(self.max_versions)]
         self.process = subprocess.Popen(command, cwd=TRAINER, env=dict(os.environ), preexec_fn=die_with_parent)
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 1200
         while time.monotonic() < deadline:
             try:
                 if self.get("/health")[0] == 200:
@@ -70,7 +70,7 @@ class Server:
 
     def _ask(self, request: urllib.request.Request) -> tuple[int, Any]:
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=1200) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)

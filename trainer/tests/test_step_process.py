@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from job_files import JobFiles, launch, make_config, make_draft, make_job
 
-TIMEOUT_S = 120
+TIMEOUT_S = 1200
 
 
 def wait_for(job: JobFiles, process: subprocess.Popen[str], event: str, count: int, fence: int = 1) -> None:

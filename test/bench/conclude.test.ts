@@ -1,0 +1,27 @@
+/** A bench that compared nothing has found nothing wrong either: it must not end as one that held. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { conclude } from '../../bench/support/conclude.ts'
+
+const root = join(import.meta.dirname, '../..')
+
+test('everything was compared and held: 0; something did not hold: 1; nothing, or nothing of one kind, was compared: 2', () => {
+  assert.equal(conclude({ compared: { cases: 3, kinds: 1 }, violations: 0 }), 0)
+  assert.equal(conclude({ compared: { cases: 3, kinds: 0 }, violations: 2 }), 1)
+  assert.equal(conclude({ compared: { cases: 3, kinds: 0 }, violations: 0 }), 2)
+  assert.equal(conclude({ compared: { cases: Number.NaN }, violations: 0 }), 2)
+})
+
+for (const [what, args] of [
+  ['throws', ['bench/grading-differential.ts', '--kind', 'no-such-harness']],
+  ['gets options that leave nothing to compare', ['bench/grading-differential.ts', '--kind', 'fork-4.0.3']],
+] as const) {
+  test(`a bench that ${what} ends with 2, not with the 1 of something that did not hold`, () => {
+    const env = { ...process.env, LONGHAUL_FORK_SOURCE: '' }
+    const { status, stderr } = spawnSync(process.execPath, [...args], { cwd: root, env, encoding: 'utf8' })
+    assert.equal(status, 2, stderr)
+    assert.match(stderr, /no-such-harness|names no checkout/)
+  })
+}
