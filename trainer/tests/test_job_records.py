@@ -16,14 +16,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from job_files import JobFiles, make_config, make_draft, make_job
+from job_files import JobFiles, make_config, make_draft, make_job, make_window_job
 from safetensors.numpy import load_file
+from tiny_policy import write_tiny_policy
 
 from longhaul_trainer import VERSION
-from longhaul_trainer.directory import open_sealed, sha256_file
-from longhaul_trainer.step import command, lease, points, progress, training
+from longhaul_trainer.directory import mark_committed, open_sealed, sha256_file
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.rope import Yarn
+from longhaul_trainer.step import command, lease, points, progress, training, window_job
 from longhaul_trainer.step import job as job_module
 from longhaul_trainer.step.command import step
+from longhaul_trainer.step.state import Snapshot
 
 NOW = 1_700_000_000_123
 # What every measured piece of time lasts here; in records it has three digits.
@@ -503,3 +507,84 @@ def test_an_alarm_is_told_and_kept_and_ends_nothing(tmp_path: Path, policy: Path
     # What it is found with later.
     assert step(job.write(fence=2), dry_run=False) == 0
     assert job.exit_report(2)["alarms"] == kept
+
+
+def test_window_job_tells_what_it_does_and_commits_it(
+    tmp_path: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[None] = []
+
+    def look() -> float:
+        looks.append(None)
+        return TICK * len(looks)
+
+    monkeypatch.setattr(window_job, "time", SimpleNamespace(monotonic=look))
+    stretched = tmp_path / "stretched"
+    write_tiny_policy(stretched, context=32, rope=Yarn(factor=2.0, original_max=32))
+    job = make_window_job(tmp_path / "job", stretched)
+    assert step(job.write(), dry_run=True) == 0
+    assert job.exit_report()["outcome"] == "dry-run"
+    assert step(job.write(fence=2, attempt=4), dry_run=False) == 0
+    layout = job.events(2)[0]["layout"]
+    assert told(job, 2)[0] == [
+        event("started", "start", 2, job_id=job.spec["job_id"], key=job.spec["key"], attempt=4, layout=layout),
+        event("loaded", "load", 2, seconds=SECONDS),
+        event("done", "window", 2, outcome="committed"),
+    ]
+    uri = {"uri": job.spec["output"]["window_uri"]}
+    path = Path(uri["uri"].removeprefix("file://"))
+    assert {name: job.exit_report(2)[name] for name in ("window", "outcome")} == {"window": uri, "outcome": "committed"}
+    facts = {"key": job.spec["key"], "job_id": job.spec["job_id"], "policy_sha256": open_sealed(stretched).sha256}
+    assert manifest_of(path) == {"schema": "longhaul.manifest/1", "kind": "window", **facts}
+    assert json.loads((path / "attempt.json").read_text()) == {"attempt": 4, "fence": 2}
+    # Positions 32 to 62 of a row that ends one short of 64.
+    found = load_file(path / "window.safetensors")
+    assert (found["position_index"].tolist(), found["row_offsets"].tolist()) == (list(range(32, 63)), [0, 63])
+
+
+def test_window_job_of_a_policy_that_has_none_or_is_not_the_announced_one_is_refused(
+    tmp_path: Path, policy: Path, still: None
+) -> None:
+    plain = make_window_job(tmp_path / "plain", policy)
+    assert step(plain.write(), dry_run=False) == 64
+    assert plain.exit_report()["message"] == f"Expected a policy that states a rope, {policy} states none"
+    flat = tmp_path / "flat"
+    write_tiny_policy(flat, context=32, rope=Yarn(factor=1.0, original_max=32))
+    job = make_window_job(tmp_path / "job", flat)
+    assert step(job.write(), dry_run=False) == 64
+    assert job.exit_report()["message"] == f"Expected a policy that states a rope, {flat} states yarn × 1 from 32"
+    weights = flat / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert step(job.write(fence=2), dry_run=False) == 66
+    assert job.exit_report(2)["message"].startswith(f"Expected {weights} to hash to ")
+    weights.write_bytes(data)
+    manifest = flat / "MANIFEST.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    mark_committed(flat, sha256_file(manifest))
+    assert step(job.write(fence=3), dry_run=False) == 66
+    announced = job.spec["input"]["manifest_sha256"]
+    assert job.exit_report(3)["message"].startswith(f"Expected {manifest} to hash to {announced}, found ")
+
+
+def test_each_of_several_ranks_writes_its_shard_and_its_hash_beside_the_others(tmp_path: Path) -> None:
+    """As rank 1 of 3 sees it: what the others found comes by the gathering."""
+    others = {tmp_path / "job" / "shards" / "7" / "state-00000-of-00003.safetensors": "a" * 64}
+
+    class Third(Ranks):
+        def gather(self, value: Any) -> list[Any]:
+            return [*others.items(), value]
+
+    job = object.__new__(job_module.Job)
+    job.ranks = Third(device=torch.device("cpu"), rank=1, world=3)
+    job.spec = SimpleNamespace(job_dir=tmp_path / "job", fence=7)  # type: ignore[assignment]
+    path = tmp_path / "job" / "shards" / "7" / "state-00001-of-00003.safetensors"
+    for value in (1.0, 2.0):
+        # A later state takes the place of an earlier one.
+        snapshot = Snapshot(tensors={"weight.x": torch.full((3,), value)}, files={}, updates=1)
+        job._write_shard(snapshot)
+        assert load_file(path)["weight.x"].tolist() == [value] * 3
+        assert job.shard_sha256 == sha256_file(path)
+    assert job._written_shards() == {**others, path: sha256_file(path)}
+    job.ranks = Ranks(device=torch.device("cpu"))
+    assert job._written_shards() == {}

@@ -90,7 +90,7 @@ def test_same_fence_is_taken_over_from_a_dead_process_only(tmp_path: Path) -> No
         mine.acquire()
         owner = json.loads(path.read_text())
         assert (owner["pid"], owner["fence"]) == (os.getpid(), 3)
-    for text in ("", "[]", '"host"'):
+    for text in ("", "[]", '"host"', json.dumps({"host": socket.gethostname(), "boot_id": lease._boot_id()})):
         path.write_text(text)
         mine.acquire()
         assert json.loads(path.read_text())["host"] == socket.gethostname()
