@@ -34,7 +34,7 @@ def stated_yarn(config: dict[str, Any]) -> Yarn | None:
     for name in ("rope_parameters", "rope_scaling"):
         rope = config.get(name)
         if isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) == "yarn":
-            original = rope.get("original_max_position_embeddings", config.get("max_position_embeddings"))
+            original: Any = rope.get("original_max_position_embeddings", config.get("max_position_embeddings"))
             return Yarn(factor=float(rope["factor"]), original_max=int(original))
     return None
 
