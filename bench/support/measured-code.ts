@@ -50,6 +50,15 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
   },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
+  'mutation-python': {
+    command: 'python trainer/mutate.py',
+    sources: [
+      'trainer/longhaul_trainer/objective',
+      'trainer/longhaul_trainer/batch',
+      'trainer/longhaul_trainer/step',
+      'trainer/tests',
+    ],
+  },
   orchestration: {
     command: 'npm run bench:orchestration',
     sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
