@@ -24,7 +24,7 @@ const GENERATED = new Set(['src/grading/profiles/swebench-4.1-commands.ts'])
 
 /** Every resampling of every other test reaches the kernels, so their mutants see the tests that are about them. */
 const KERNEL_TESTS =
-  'src/domain/{statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
+  'src/domain/{bootstrap,moments,statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
 
 const KERNELS = [
   ['bootstrap', 'random', 'moments'],
