@@ -49,6 +49,8 @@ TESTS = {
         "test_step_reading",
         "test_training_step",
         "test_job_records",
+        "test_step::test_manifest_counts_the_updates_and_names_the_state_they_made",
+        "test_step::test_an_update_that_is_applied_twice_ends_the_job",
         "test_window::test_a_policy_gets_log_probabilities_with_its_rope_and_without",
     ),
 }
