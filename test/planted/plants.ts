@@ -283,7 +283,10 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/trainer-job/attempt-files.ts',
     replace: "await open(specPath(jobDirectory, fence), 'wx')",
     by: "await open(specPath(jobDirectory, fence), 'w')",
-    seenBy: job('two launchers at once and one afterwards: one trainer trains, all get its result'),
+    seenBy: {
+      file: 'src/adapters/trainer-job/attempt-files.test.ts',
+      test: 'twenty launchers claim one fence at once, and one more later: the first has it, and its words stay',
+    },
   },
   {
     name: 'one trainer at a time: jobs of one machine run side by side',

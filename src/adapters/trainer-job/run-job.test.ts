@@ -266,8 +266,11 @@ describe('training job', { skip: withoutPython }, () => {
       launcher: { ...launcher, stop: () => Promise.resolve(false) },
       onProgress: ({ event }) => event === 'opt_step' && controller.abort(new Error('cancelled')),
     })
-    await assert.rejects(running, { code: 'Trainer.Unavailable', retryable: true, message: /still there/ })
-    assert.equal(await launcher.stop({ job, fence: 1 }, 0), true)
+    try {
+      await assert.rejects(running, { code: 'Trainer.Unavailable', retryable: true, message: /still there/ })
+    } finally {
+      assert.equal(await launcher.stop({ job, fence: 1 }, 0), true)
+    }
   })
 
   test('a job that diverges ends for good, and the policy that it started from is still the last one', async () => {
