@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ClusteredOutcomes, PairedOutcomes } from './bootstrap.ts'
-import { differenceInterval, scoreInterval } from './score-interval.ts'
+import { type ClusteredOutcomes, type PairedOutcomes, pairedBootstrapInterval } from './bootstrap.ts'
+import { exactInterval } from './proportions.ts'
+import { differenceInterval, meanInterval, scoreInterval } from './score-interval.ts'
 import { testMcNemar } from './mcnemar.ts'
 
 const task = (index: number, outcomes: (0 | 1)[], cluster = `r${index}`): ClusteredOutcomes => {
@@ -52,4 +53,84 @@ test('one attempt each: the interval never excludes 0 where McNemar’s exact te
       if (interval !== null && interval.high < 0) assert.ok(exact < 0.05, `${onlyBefore} of ${tasks}: p = ${exact}`)
     }
   }
+})
+
+test('nothing to score has no interval', () => {
+  assert.equal(scoreInterval({ tasks: [], seed: 1 }), null)
+  assert.equal(differenceInterval({ tasks: [], seed: 1 }), null)
+})
+
+const near = (actual: number | undefined, expected: number): void =>
+  assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `expected ${expected}, got ${actual}`)
+
+test('one attempt each: never narrower than the exact interval of as many successes', () => {
+  // One cluster, one of ten: resampling alone ends at 0.3 or so; Clopper and Pearson give 0.0025 to 0.4450.
+  const tasks = repeat(10, (index) => task(index, [index === 0 ? 1 : 0]))
+  const found = scoreInterval({ tasks, seed: 1, draws: 200 })
+  const exact = exactInterval({ successes: 1, trials: 10, level: 0.95 })
+  assert.ok(Math.abs(exact.high - 0.445016) < 1e-6)
+  assert.ok(found !== null && found.interval.low <= exact.low && found.interval.high >= exact.high)
+  assert.equal(found.interval.high, Math.max(exact.high, found.bootstrap.high))
+})
+
+test('several attempts: never narrower than Student’s interval over tasks, and inside 0 and 1', () => {
+  // Rates 1, ½, ½, 0: mean ½, sd √(½ / 3), over 2; t(0.975, 3) = 3.182446: ½ ± 0.6496, cut to 0 and 1.
+  const tasks = [task(0, [1, 1]), task(1, [1, 0]), task(2, [0, 1]), task(3, [0, 0])]
+  const found = scoreInterval({ tasks, seed: 1, draws: 200 })
+  assert.deepEqual(found?.interval, { low: 0, high: 1 })
+  const narrow = meanInterval({ values: [0.4, 0.5, 0.5, 0.6], level: 0.95, range: { low: 0, high: 1 } })
+  // sd √(0.02 / 3) = 0.0816497, over 2, times 3.182446.
+  near(narrow.high, 0.5 + (3.182446305284263 * Math.sqrt(0.02 / 3)) / 2)
+  near(narrow.low, 0.5 - (3.182446305284263 * Math.sqrt(0.02 / 3)) / 2)
+})
+
+test('one task with several attempts among single ones: Student’s interval, not the exact one', () => {
+  const tasks = [task(0, [1]), task(1, [1]), task(2, [1, 1])]
+  const found = scoreInterval({ tasks, seed: 1, draws: 200 })
+  // No spread: 1 − (1 − 0.025^(1/3)) = 0.2924, as the exact bound of three of three; with one of two it is Student's.
+  near(found?.interval.low, 0.025 ** (1 / 3))
+  const mixed = scoreInterval({ tasks: [task(0, [1]), task(1, [1]), task(2, [1, 0])], seed: 1, draws: 200 })
+  assert.equal(mixed?.interval.high, 1)
+  // Mean 5/6, sem 1/6, t(0.975, 2) = 4.302653: below 0.1163.
+  near(mixed?.interval.low, 5 / 6 - 4.302652729749462 / 6)
+})
+
+test('gains and losses, one attempt each: the exact interval of how the differing tasks split, on the scale of all', () => {
+  // Of 20 tasks 6 gained and 1 lost: 6 of 7 is 0.4213 to 0.9964; 7/20·(2·share − 1) is −0.0551 to 0.3475.
+  const tasks = repeat(20, (index) => pair(index, index === 0 ? [1] : [0], index > 0 && index < 7 ? [1] : [0]))
+  const share = exactInterval({ successes: 6, trials: 7, level: 0.95 })
+  const found = differenceInterval({ tasks, seed: 1, draws: 200 })
+  const resampled = pairedBootstrapInterval({ tasks, seed: 1, draws: 200 }) ?? assert.fail()
+  near(found?.low, Math.min(resampled.low, (7 / 20) * (2 * share.low - 1)))
+  near(found?.high, Math.max(resampled.high, (7 / 20) * (2 * share.high - 1)))
+  assert.ok(found !== null && found.low < 0)
+})
+
+test('a side with several attempts is compared by Student’s interval over tasks, whichever side it is', () => {
+  const [several, single] = [[1, 0, 1] as (0 | 1)[], [1] as (0 | 1)[]]
+  for (const [before, after] of [
+    [several, single],
+    [single, several],
+  ] as const) {
+    // Differences of ⅓, ⅓, ⅓ and 0 in one direction: mean ¼, sem 1/12, t(0.975, 3) = 3.182446.
+    const tasks = [
+      pair(0, [...before], [...after]),
+      pair(1, [...before], [...after]),
+      pair(2, [...before], [...after]),
+      pair(3, [1], [1, 1]),
+    ]
+    const sign = before === several ? 1 : -1
+    const found = differenceInterval({ tasks, seed: 1, draws: 200 })
+    const ends = [sign * 0.25 - 3.182446305284263 / 12, sign * 0.25 + 3.182446305284263 / 12]
+    near(found?.low, Math.min(...ends))
+    near(found?.high, Math.max(...ends))
+  }
+})
+
+test('values without spread that may be anything have no width', () => {
+  assert.deepEqual(meanInterval({ values: [3, 3], level: 0.95, range: null }), { low: 3, high: 3 })
+  // Half way in a range: as much room on either side.
+  const half = meanInterval({ values: [0.5, 0.5], level: 0.95, range: { low: 0, high: 1 } })
+  near(half.low, 0.5 * 0.025 ** 0.5)
+  near(half.high, 1 - 0.5 * 0.025 ** 0.5)
 })

@@ -2,7 +2,15 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { bootstrapInterval } from './bootstrap.ts'
-import { flakyTasks, type TaskOutcomes, pairedDifference, passAt1, passAtK, passHatK } from './statistics.ts'
+import {
+  flakyTasks,
+  meanOverTasks,
+  type TaskOutcomes,
+  pairedDifference,
+  passAt1,
+  passAtK,
+  passHatK,
+} from './statistics.ts'
 
 const close = (actual: number | null | undefined, expected: number) =>
   assert.ok(typeof actual === 'number' && Math.abs(actual - expected) < 1e-9, `expected ${expected}, got ${actual}`)
@@ -129,4 +137,47 @@ test('one cluster, one attempt: the interval is about as wide as the binomial on
   const interval = bootstrapInterval({ tasks, seed: 3, draws: 4000 })
   // 0.5 ± 1.96·0.05 = 0.402 … 0.598
   assert.ok(interval !== null && Math.abs(interval.low - 0.402) < 0.015 && Math.abs(interval.high - 0.598) < 0.015)
+})
+
+test('what the error is over is said, also where it is over tasks', () => {
+  assert.deepEqual(
+    [passAt1(makeTasks([1], [0])).semOver, passAt1(makeTasks([1, 0], [0, 0])).semOver],
+    ['tasks', 'runs'],
+  )
+  // One task with fewer attempts is enough, whichever it is.
+  assert.equal(passAt1(makeTasks([1, 0], [0, 0], [1])).semOver, 'tasks')
+  assert.equal(passAt1(makeTasks([1, 0, 1], [0, 0], [1, 1])).semOver, 'tasks')
+})
+
+test('tasks without a value leave a mean over tasks, they are no 0 in it', () => {
+  assert.deepEqual(meanOverTasks([[2, 4], [], [5]]), { mean: 4, sem: 1, tasks: 2 })
+  assert.deepEqual(meanOverTasks([]), { mean: 0, sem: 0, tasks: 0 })
+})
+
+test('pass@k needs k attempts of every task, and a task', () => {
+  assert.equal(passAtK({ tasks: makeTasks([1, 0], [1]), k: 2 }), null)
+  assert.equal(passHatK({ tasks: makeTasks([1], [1, 1]), k: 2 }), null)
+  assert.equal(passAtK({ tasks: [], k: 1 }), null)
+})
+
+test('flaky tasks of equal rate stand in order of their ids', () => {
+  const tasks = ['b', 'c', 'a'].map((taskId) => ({ taskId, outcomes: [1, 0] as (0 | 1)[] }))
+  assert.deepEqual(
+    flakyTasks(tasks).map(({ taskId }) => taskId),
+    ['a', 'b', 'c'],
+  )
+  // A quarter and three quarters are as near to one half; three of eight is nearer.
+  const rates = makeTasks([1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0, 0])
+  assert.deepEqual(
+    flakyTasks(rates).map(({ taskId }) => taskId),
+    ['t2', 't0', 't1'],
+  )
+})
+
+test('a difference counts both directions, and a task that lost its attempts on either side is unpaired', () => {
+  const before = makeTasks([0], [1], [1], [0], [])
+  const after = makeTasks([1], [0], [0], [], [1])
+  const found = pairedDifference({ before, after })
+  assert.deepEqual([found.better, found.worse, found.tasks, found.unpaired], [1, 2, 3, 4])
+  close(found.mean, -1 / 3)
 })
