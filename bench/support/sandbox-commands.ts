@@ -67,19 +67,10 @@ export const COMMANDS: readonly RecordedCommand[] = [
     'cat',
     [10, 20, 30, 40, 50, 60, 70, 80, 90, 100].map((kilobytes) => [`cat data/${kilobytes}.txt`, 0, textOf(kilobytes)]),
   ),
-  // A server that ignores SIGPIPE lets grep say that `head` has left.
   ...of('grep', [
-    [
-      'grep -rn "def f" pkg | head -40',
-      0,
-      /^(?:pkg\/m\d+\.py:\d+:def f\d+\(x\):\n){40}(?:grep: write error: Broken pipe\n)?$/,
-    ],
+    ['grep -rn "def f" pkg | head -40', 0, /^(?:pkg\/m\d+\.py:\d+:def f\d+\(x\):\n){40}$/],
     ['grep -rn "return 7" pkg | head -40', 0, ''],
-    [
-      'grep -rn "import" pkg | head -40',
-      0,
-      /^(?:pkg\/m\d+\.py:1:import os\n){40}(?:grep: write error: Broken pipe\n)?$/,
-    ],
+    ['grep -rn "import" pkg | head -40', 0, /^(?:pkg\/m\d+\.py:1:import os\n){40}$/],
     ['grep -rn "class" pkg | head -40', 0, ''],
     ['grep -rn "value = 4" pkg | head -40', 0, /^(?:pkg\/m4\d?\.py:5: {4}value = 4\d?\n){10,11}$/],
   ]),
@@ -167,8 +158,11 @@ function isSameBytes(expected: string | RegExp, { output, outputBytes }: Ran): b
   return outputBytes === expected.length && expected.startsWith(output) && (output !== '' || expected === '')
 }
 
+/** What programs say when `head` has left, under a server that ignores SIGPIPE; somewhere in what was printed. */
+const BROKEN_PIPE = /(?:grep: write error|yes: standard output): Broken pipe\n?/
+
 function isSameText(expected: string | RegExp, output: string): boolean {
-  const text = `${output.replaceAll('\r\n', '\n').replace(/\n$/, '')}\n`
+  const text = `${output.replaceAll('\r\n', '\n').replace(BROKEN_PIPE, '').replace(/\n$/, '')}\n`
   if (typeof expected !== 'string') return expected.test(text)
   if (/[\u0080-\u00FF]/.test(expected)) return text.length > 1
   return text === `${expected.replace(/\n$/, '')}\n`
