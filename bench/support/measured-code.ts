@@ -59,6 +59,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
       'trainer/tests',
     ],
   },
+  'mutation-typescript': { command: 'npm run mutate -- ts', sources: ['src/domain', 'src/scaffold', 'src/grading'] },
   orchestration: {
     command: 'npm run bench:orchestration',
     sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
