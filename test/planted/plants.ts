@@ -171,8 +171,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'a job ends after trainer.timeoutS: time at work counts nowhere but here',
     file: 'src/adapters/trainer-job/follow-attempt.ts',
-    replace: 'if (launcher.isElsewhere && lastProgressMs === 0) startedAt',
-    by: 'if (launcher.isElsewhere) startedAt',
+    replace: 'const isQueued = launcher.isElsewhere && lastProgressMs === 0',
+    by: 'const isQueued = launcher.isElsewhere',
     seenBy: job(
       'a job that is at work too long on other machines is stopped too; the next attempt goes on from its last step',
     ),
@@ -273,9 +273,9 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'one trainer at a time: one that is being started is not waited for',
-    file: 'src/adapters/trainer-job/process-launcher.ts',
-    replace: 'Date.now() - since < START_WAIT_MS',
-    by: 'Date.now() - since < 0 * START_WAIT_MS',
+    file: 'src/adapters/trainer-job/run-job.ts',
+    replace: 'return now - since < launchMs',
+    by: 'return now - since < 0 * launchMs',
     seenBy: job('a claim without a process yet is waited for; only one that stays without is taken over'),
   },
   {
@@ -407,15 +407,15 @@ export const PLANTS: Plant[] = [
   {
     name: 'the fence of a Kubernetes Job: inverted',
     file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
-    replace: "if (found.metadata?.labels?.['longhaul/fence'] !== String(fence)) {",
-    by: "if (found.metadata?.labels?.['longhaul/fence'] === String(fence)) {",
+    replace: "if (fenceOf(found) > fence) return { kind: 'over'",
+    by: "if (fenceOf(found) < fence) return { kind: 'over'",
     seenBy: otherFence,
   },
   {
     name: 'the fence of a Kubernetes Job: an older one passes for the newer',
     file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
-    replace: "if (found.metadata?.labels?.['longhaul/fence'] !== String(fence)) {",
-    by: "if (Number(found.metadata?.labels?.['longhaul/fence']) > fence) {",
+    replace: "if (fenceOf(found) < fence) return { kind: 'absent'",
+    by: "if (fenceOf(found) < 0) return { kind: 'absent'",
     seenBy: otherFence,
   },
   {
@@ -428,10 +428,19 @@ export const PLANTS: Plant[] = [
   {
     name: 'the fence of a Kubernetes Job: a living one is replaced',
     file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
-    replace: "if (stateOf(found, attempt).kind === 'alive') return",
-    by: "if (stateOf(found, attempt).kind === 'over') return",
+    replace: 'if (fenceOf(found) > attempt.fence || endOf(found) === null) {',
+    by: 'if (fenceOf(found) > attempt.fence) {',
     seenBy: kubernetes(
       'an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence',
+    ),
+  },
+  {
+    name: 'the fence of a Kubernetes Job: an older one takes the place of a newer',
+    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    replace: 'if (fenceOf(found) > attempt.fence || endOf(found) === null) {',
+    by: 'if (endOf(found) === null) {',
+    seenBy: kubernetes(
+      'a launch never takes the place of a living attempt, and an older one not that of a newer which has ended',
     ),
   },
   {

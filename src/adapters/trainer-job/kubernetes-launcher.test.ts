@@ -19,6 +19,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   const launcher = createKubernetesLauncher({ options: exampleOptions })
   const first = exampleAttempt({ nodes: 1, ranksPerNode: 8 })
   const second = { ...first, fence: 2 }
+  const third = { ...first, fence: 3 }
   const name = kubernetesName(first)
   const configBefore = process.env['KUBECONFIG']
   let api: KubernetesApi
@@ -34,19 +35,30 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   })
 
   test('an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence', async () => {
-    assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how: 'unknown to Kubernetes' })
+    assert.deepEqual(await launcher.look(first), { kind: 'absent', how: 'unknown to Kubernetes' })
     await launcher.launch(first)
     assert.deepEqual(await launcher.look(first), { kind: 'alive' })
-    await createKubernetesLauncher({ options: exampleOptions }).launch(first)
+    await assertRefused(createKubernetesLauncher({ options: exampleOptions }).launch(first))
     assert.deepEqual(api.changes, ['POST jobs'])
   })
 
-  /** The story: a worker is cut off, its Job trains on; the next worker asks for the fence that it knows. */
+  /** The story: a worker is cut off, its Job trains on; others ask for the fences that they know. */
   test('a Job of another fence is not the attempt that is asked for, and its own fence still is alive', async () => {
-    await launcher.launch(first)
-    assert.deepEqual(await launcher.look(second), { kind: 'over', code: null, how: 'replaced in Kubernetes' })
-    assert.deepEqual(await launcher.look(first), { kind: 'alive' })
+    await launcher.launch(second)
+    assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how: 'replaced in Kubernetes' })
+    assert.deepEqual(await launcher.look(third), { kind: 'absent', how: 'unknown to Kubernetes' })
+    assert.deepEqual(await launcher.look(second), { kind: 'alive' })
     assert.deepEqual(api.changes, ['POST jobs'])
+  })
+
+  test('a launch never takes the place of a living attempt, and an older one not that of a newer which has ended', async () => {
+    await launcher.launch(second)
+    for (const attempt of [first, third]) await assertRefused(launcher.launch(attempt))
+    jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
+    await assertRefused(launcher.launch(first))
+    assert.deepEqual(api.changes, ['POST jobs'])
+    await launcher.launch(third)
+    assert.equal(jobOf(name).metadata.labels?.['longhaul/fence'], '3')
   })
 
   test('a condition ends a Job only where it is true: complete, failed, and what it says of why', async () => {
@@ -119,6 +131,13 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     }
     assert.deepEqual(api.changes, ['POST jobs'])
   })
+
+  async function assertRefused(launching: Promise<void>): Promise<void> {
+    await assert.rejects(launching, (error: Error & { code?: string; details?: { refused?: boolean } }) => {
+      assert.deepEqual([error.code, error.details?.refused], ['Trainer.Unavailable', true])
+      return true
+    })
+  }
 
   function jobOf(named: string): KubernetesObject {
     return api.objects.get(named) ?? assert.fail(`there is no ${named}`)

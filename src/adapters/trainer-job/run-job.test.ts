@@ -248,13 +248,18 @@ describe('training job', { skip: withoutPython }, () => {
     const job = await prepare({ run: 'claimed' })
     const { jobDirectory } = job
     assert.equal(await claimFence({ jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } }), true)
-    const running = start(job, { attempt: 2 })
+    const impatient = new AbortController()
+    const waiting = start(job, {
+      attempt: 2,
+      signal: impatient.signal,
+      launcher: { ...launcher, launchMs: 3_600_000 },
+    })
     // Several looks long.
     await sleep(1_500)
+    impatient.abort(new Error('enough'))
+    await assert.rejects(waiting, /enough/)
     assert.deepEqual(attemptsOf(job), ['1'])
-    const longAgo = new Date(Date.now() - 60_000)
-    await utimes(join(jobDirectory, 'spec.1.json'), longAgo, longAgo)
-    assert.equal((await running).steps, 4)
+    assert.equal((await start(job, { attempt: 3, launcher: { ...launcher, launchMs: 0 } })).steps, 4)
     assert.deepEqual(attemptsOf(job), ['1', '2'])
   })
 
