@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure } from '@temporalio/common'
+import type { PlannedIteration } from '../../src/contracts/activities.types.ts'
 import type { WorkflowWaits } from '../../src/contracts/waits.types.ts'
 import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
 import { neverEnds, takes } from '../support/activity-script.ts'
@@ -12,13 +13,18 @@ const DAY_MS = 86_400_000
 
 test('a whole run is played: every activity was asked for with all of its limits', async () => {
   const activities = scriptedPipeline({ steps: 1 })
-  // A stage that may end early, and one episode that is lost, so that also what is rare is asked for.
+  // A stage that may end early, groups that are refilled, a gate as wide as its hosts, and one episode that is lost, so that also what is rare is asked for.
   const [first, ...others] = PLAN.stages
   activities.resolveRecipe = () => ({
     ...PLAN,
     stages: first === undefined ? [] : [{ ...first, plateau: true }, ...others],
     evaluateEvery: 1,
+    gateWidth: null,
   })
+  activities.planIteration = (input) => {
+    const planned = scriptedPipeline({ steps: 1 }).planIteration?.(input, {} as never) as PlannedIteration
+    return { ...planned, refill: 1 }
+  }
   let isFirst = true
   activities.openSandbox = (input) => {
     if (!isFirst) return scriptedPipeline().openSandbox?.(input, {} as never) as never
