@@ -203,9 +203,10 @@ def _run_mutmut(scratch: Path, packages: Path, processes: int) -> int:
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    # It ends with this process (Linux, PR_SET_PDEATHSIG), and lets everything else on the machine go first.
+    # It ends with this process (Linux, PR_SET_PDEATHSIG; by KILL, because jobs in the tests install a handler for TERM), and lets
+    # everything else on the machine go first.
     program = (
-        "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); os.nice(15); "
+        "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.nice(15); "
         "from mutmut.__main__ import cli; sys.exit(cli())"
     )
     command = [sys.executable, "-c", program, "run", "--max-children", str(processes)]
