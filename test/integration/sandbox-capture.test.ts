@@ -149,6 +149,14 @@ test('processes of the agent still run: they are gone before the patch is taken,
   assert.match(text, /\+more/)
 })
 
+// The lease loop sleeps between two looks, and a sweep ends that sleep as well: each one used to count as a round without a sign of life.
+test('patches are taken one after another, faster than a lease is renewed: the sandbox lives on', async () => {
+  const brief = await fixture.host.open(fixture.openInput({ placement: 7, leaseMs: 3_000 }), never)
+  for (let round = 0; round < 4; round += 1) await fixture.host.capture(brief, { mode: 'all', after: null }, never)
+  assert.equal((await createPlayer(fixture.host, brief).play('echo on')).text, 'on\n')
+  await fixture.host.close(brief)
+})
+
 test('the agent removed its repository: no patch, and the reason is told', async () => {
   const { patch, failure } = await patchAfter('rm -rf .git', 'all')
   assert.equal(patch.byteLength, 0)

@@ -1,6 +1,10 @@
 # Ends every process but the container's own: its first one, the lease loop, this runner and its parent, which tells when
 # it ends. Which those are is asked of the kernel, for whatever lies on the disk may have been changed from inside.
 sweep() {
+  # The lease loop's sleep ends with the others, so that its next look comes at once: it must find a sign of life.
+  lh_now
+  lh_renew
+  renewed=$now
   find_keeper
   kept=" 1 $keeper $parent $$ " guests=
   end_others
