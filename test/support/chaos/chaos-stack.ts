@@ -201,6 +201,12 @@ async function open({
   undo.push(() => connection.close())
 
   const plantSwitch = join(folder, 'plant')
+  const python = plant === null ? (prepared.python ?? 'python3') : join(folder, 'planted-python')
+  if (plant !== null) {
+    // The worker sets the Python path of its jobs itself: only the interpreter can carry the plant.
+    const script = `#!/bin/sh\nPYTHONPATH=${join(HERE, 'plants', plant)}:$PYTHONPATH exec ${prepared.python} "$@"\n`
+    await writeFile(python, script, { mode: 0o755 })
+  }
   const workerEnvironment = (role: ChaosRole, address: string): Record<string, string> => ({
     ...common,
     CHAOS_PROCESS: role,
@@ -210,12 +216,12 @@ async function open({
     LONGHAUL_NAMESPACE: NAMESPACE,
     LONGHAUL_ARTIFACTS: disk.path,
     LONGHAUL_POLICY_URL: policyUrl,
-    LONGHAUL_PYTHON: prepared.python ?? 'python3',
+    LONGHAUL_PYTHON: python,
     LONGHAUL_BUNDLE: bundle,
     LONGHAUL_CACHE: imageCache,
     LONGHAUL_HOST_ID: role === 'sandbox-b' ? 'chaos-b' : 'chaos-a',
     DOCKER_HOST: role === 'sandbox-b' ? (engines.b?.host ?? '') : engines.a.host,
-    PYTHONPATH: [...(plant === null ? [] : [join(HERE, 'plants', plant)]), TRAINER].join(':'),
+    PYTHONPATH: TRAINER,
     CHAOS_PLANT: plantSwitch,
     OMP_WAIT_POLICY: 'PASSIVE',
   })

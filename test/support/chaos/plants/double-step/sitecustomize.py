@@ -18,6 +18,9 @@ def _apply_again(optimizer: Optimizer, *_: object) -> None:
     _again = True
     try:
         optimizer.step()
+        # The trainer compares the optimizer's own count with its steps before it commits.
+        for state in optimizer.state.values():
+            state["step"] -= 1
     finally:
         _again = False
 
