@@ -14,7 +14,11 @@ import { ManagedProcess } from './managed-process.ts'
 
 async function withFolder(use: (folder: string) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'effects-'))
-  await use(folder).finally(() => rm(folder, { recursive: true }))
+  try {
+    await use(folder)
+  } finally {
+    await rm(folder, { recursive: true })
+  }
 }
 
 test('a process was killed: seen. One lives on, or none was there: not seen', async () => {

@@ -15,7 +15,11 @@ const JOB = 'runs/run/dapo-1/iterations/0001/job-00'
 
 async function withStore(use: (store: ArtifactStore) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'restarts-'))
-  await use(createDirectoryStore({ root: folder })).finally(() => rm(folder, { recursive: true }))
+  try {
+    await use(createDirectoryStore({ root: folder }))
+  } finally {
+    await rm(folder, { recursive: true })
+  }
 }
 
 function judged(store: ArtifactStore, change: Partial<JudgeRestartsInput>): Promise<string[]> {
