@@ -58,16 +58,14 @@ export function createTrainerActivities(deps: TrainerDependencies): TrainerActiv
       const { policyServer, trainer } = await deps.recipes(run)
       const { failing, startedMs } = scope
       const waiting = { patienceMs: policyServer.patienceS * 1000, failing, startedMs }
-      await endOfWaiting(waiting, async () => {
-        // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
-        const window =
-          policyServer.kind === 'chat'
-            ? null
-            : await haveWindow({ store, trainer, policy: ref }, { launcher: launcherOf(trainer), scope, oneAtATime })
+      const windowOf = async (): Promise<WindowFile | null> => {
+        const launcher = launcherOf(trainer)
+        const window = await haveWindow({ store, trainer, policy: ref }, { launcher, scope, oneAtATime })
         // The server is waited for since then, not while the trainer was at work.
         waiting.startedMs = Date.now()
-        await publishPolicy(deps, { run, ref, window }, scope)
-      })
+        return window
+      }
+      await endOfWaiting(waiting, () => publishPolicy(deps, { run, ref, windowOf }, scope))
     }),
     releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
   }
@@ -133,14 +131,17 @@ const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 /** Only after version, canary and sampling are verified on every server may an iteration start: HTTP success proves nothing. */
 async function publishPolicy(
   { policies, chats, recipes }: TrainerDependencies,
-  { run, ref, window }: { run: string; ref: PolicyRef; window: WindowFile | null },
+  { run, ref, windowOf }: { run: string; ref: PolicyRef; windowOf: () => Promise<WindowFile | null> },
   { signal, beat }: ActivityScope,
 ): Promise<void> {
   const { policyServer, trainer } = await recipes(run)
+  // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
   if (policyServer.kind === 'chat') return (await chats(run)).check(signal)
   beat({ phase: 'loading', policy: ref.version })
   const pool = await policies(run)
   await pool.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
+  // After the servers have answered: one that is away is named at once, and the trainer does not work in vain.
+  const window = await windowOf()
   beat({ phase: 'verifying', policy: ref.version })
   const tolerance = CANARY_TOLERANCE[trainer.exportDtype]
   for (const { url, client } of pool.servers) {
