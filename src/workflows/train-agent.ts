@@ -80,6 +80,7 @@ class TrainingRun {
   })
   #openStage: string | null = null
   #recalled: RecalledRun | null = null
+  #base: string | null = null
   /** The version that was published last in this execution. */
   #published: string | null = null
   /** Seconds by phase; a phase entered twice adds up. */
@@ -111,6 +112,7 @@ class TrainingRun {
     this.#time('publish')
     this.#board.enter('publishing the base policy')
     let policy = await control.resolvePolicy({ run: plan.run, policy: 'base' })
+    this.#base = policy.version
     await this.#evaluate(plan, 'base', policy)
 
     if (plan.rft && train !== null) {
@@ -237,7 +239,7 @@ class TrainingRun {
   /** Before the first episode that needs it, and never for what is taken from records. */
   async #publish({ run }: ResolvedRun, policy: PolicyRef): Promise<void> {
     if (this.#published === policy.version) return
-    this.#board.enter(`publishing ${policy.version}`)
+    this.#board.enter(`publishing ${policy.version === this.#base ? 'the base policy' : policy.version}`)
     await publishing.publishPolicy({ run, policy })
     this.#published = policy.version
   }
