@@ -217,7 +217,10 @@ CASES: list[tuple[Edit, str]] = [
     ),
     # Advantages against rewards.
     *(
-        (put_json("adv", value=value), f"Expected adv to be {{std: 'n-1', delta, filter}}, found {value!r}")
+        (
+            put_json("adv", value=value),
+            f"Expected adv to be {{std: 'n-1', delta, filter}} or {{std: 'none', filter}}, found {value!r}",
+        )
         for value in (
             None,
             {"std": "n", "delta": 1e-3},
