@@ -70,7 +70,7 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       Object.assign(process.env, stack.environment)
     }
     process.env['TMPDIR'] = scratch
-    for (const files of batches) {
+    const runFiles = async (files: string[]): Promise<void> => {
       const areUnits = files.every((file) => !file.startsWith('test'))
       const found = await runTestFiles({
         root,
@@ -83,11 +83,20 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       })
       results.push(...found)
     }
-    if (trainerPaths.length > 0 && !interrupt.signal.aborted) {
+    const runTrainer = async (): Promise<void> => {
+      if (trainerPaths.length === 0 || interrupt.signal.aborted) return
       const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
       const input = { root, paths: trainerPaths, scratch, python, timeoutMs: TRAINER_TIMEOUT_MS }
-      results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal })))
+      const print = (line: string): void => console.log(`trainer | ${line}`)
+      results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal, print })))
     }
+    const [first = [], ...others] = batches
+    await runFiles(first)
+    // The trainer's tests need one core and nothing of the stack; whole-system tests mostly wait. Neither failing may leave the
+    // other running while the stack is taken down.
+    const ends = await Promise.allSettled([...others.map(runFiles), runTrainer()])
+    const broken = ends.find((end) => end.status === 'rejected')
+    if (broken !== undefined) throw broken.reason
     return null
   } finally {
     await stack?.stop()
