@@ -125,3 +125,88 @@ test('text before the first file, and text that is no patch, hold no file', () =
 test('a mark of the byte order is part of the text: it hides no first file', () => {
   assert.deepEqual(read('\uFEFFdiff --git a/a b/a\n'), [])
 })
+
+/** Line ends of other programs: for Git, and so for a diff, they are content. */
+const NO_LINE_ENDS = {
+  'U+2028': '\u2028',
+  'U+2029': '\u2029',
+  'U+0085': '\u0085',
+  CR: '\r',
+  FF: '\f',
+  VT: '\v',
+  FS: '\u001C',
+}
+
+for (const [name, end] of Object.entries(NO_LINE_ENDS)) {
+  test(`${name} inside a line begins no file, ends no hunk and hides nothing behind it`, () => {
+    const files = read(
+      [
+        'diff --git a/a.py b/a.py',
+        'index 1111111..2222222 100644',
+        '--- a/a.py',
+        '+++ b/a.py',
+        '@@ -1,2 +1,3 @@',
+        ` # said${end}diff --git a/x.txt b/x.txt${end}--- a/x.txt${end}+++ b/x.txt`,
+        `-gone${end}diff --git a/y.txt b/y.txt`,
+        `+# a remark${end}diff --git a/z.txt b/z.txt`,
+        '+evil()',
+        '',
+      ].join('\n'),
+    )
+    assert.deepEqual(
+      files.map(({ path, added }) => ({ path, added })),
+      [{ path: 'a.py', added: [`# a remark${end}diff --git a/z.txt b/z.txt`, 'evil()'] }],
+    )
+  })
+
+  test(`${name} inside a name is part of the name`, () => {
+    const raw = read(`diff --git a/x b/x\n--- /dev/null\n+++ b/tests/a${end}b.py\n@@ -0,0 +1 @@\n+y\n`)
+    assert.equal(raw[0]?.path, `tests/a${end}b.py`)
+    const unquoted = read(`diff --git a/p/a${end}b.py b/p/a${end}b.py\nold mode 100644\nnew mode 100755\n`)
+    assert.equal(unquoted[0]?.path, `p/a${end}b.py`)
+  })
+}
+
+test('every escape of Git is the byte that it stands for, also beside letters that were not quoted', () => {
+  const path = (name: string) => read(`diff --git a/x b/x\n--- /dev/null\n+++ "b/${name}"\n`)[0]?.path
+  assert.equal(path('a\\rb\\fc\\vd\\ae\\bf'), 'a\rb\fc\vd\u0007e\bf')
+  assert.equal(path('caf\u00E9\\\\\u2028\\303\\251\u{1F600}'), 'caf\u00E9\\\u2028\u00E9\u{1F600}')
+})
+
+test('a removed line that looks like a header, and a hunk that is longer than it says, stay content', () => {
+  const files = read(
+    'diff --git a/a.sql b/a.sql\n--- a/a.sql\n+++ b/a.sql\n@@ -1,1 +1,1 @@\n--- a/conftest.py\n+++ b/conftest.py\n+more\n',
+  )
+  assert.deepEqual(
+    files.map(({ path, added }) => ({ path, added })),
+    [{ path: 'a.sql', added: ['++ b/conftest.py', 'more'] }],
+  )
+})
+
+test('a diff without the header of Git has files too: what applies it reads them', () => {
+  const files = read(
+    '--- a/x.py\t2020\n+++ b/x.py\t2020\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/conftest.py\n@@ -0,0 +1,2 @@\n+c\n+d\n--- a/g.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n',
+  )
+  assert.deepEqual(
+    files.map(({ path, kind, added }) => ({ path, kind, added })),
+    [
+      { path: 'x.py', kind: 'changed', added: ['b'] },
+      { path: 'conftest.py', kind: 'added', added: ['c', 'd'] },
+      { path: 'g.py', kind: 'deleted', added: [] },
+    ],
+  )
+})
+
+test('a rename or a copy is a file under its new name', () => {
+  const files = read(
+    'diff --git a/helper.py b/conftest.py\nsimilarity index 100%\nrename from helper.py\nrename to conftest.py\n' +
+      'diff --git a/h.py b/t/h.py\nsimilarity index 90%\ncopy from h.py\ncopy to t/h.py\n--- a/h.py\n+++ b/t/h.py\n@@ -1 +1 @@\n-a\n+b\n',
+  )
+  assert.deepEqual(
+    files.map(({ path, kind, added }) => ({ path, kind, added })),
+    [
+      { path: 'conftest.py', kind: 'added', added: [] },
+      { path: 't/h.py', kind: 'added', added: ['b'] },
+    ],
+  )
+})

@@ -204,3 +204,31 @@ test('a file that goes while another of its letters comes is a renaming, no pair
   const renamed = patch('pkg/A.py', { kind: 'deleted' }) + patch('pkg/a.py', { kind: 'added' })
   assert.deepEqual(signs(renamed), [])
 })
+
+for (const [name, end] of Object.entries({
+  'U+2028': '\u2028',
+  'U+2029': '\u2029',
+  'U+0085': '\u0085',
+  FF: '\f',
+  VT: '\v',
+})) {
+  test(`${name} in the file before hides no sign, neither of a name nor of a text`, () => {
+    const remark = patch('pkg/calc.py', {
+      context: `# the${end}diff --git a/pkg/notes.txt b/pkg/notes.txt`,
+      added: ['os._exit(0)'],
+    })
+    assert.deepEqual(signs(remark), ['early-exit'])
+    const aware = patch('pkg/a.py', { added: [`sys.modules # ${end} # pytest`] })
+    assert.deepEqual(signs(aware), ['test-awareness'])
+    const named = patch(`tests/a${end}b/conftest.py`, { kind: 'added' })
+    assert.deepEqual(signs(named), ['conftest'])
+    const report = patch('pkg/a.py', { added: [`print("===${end} 3 passed")`] })
+    assert.deepEqual(signs(report), ['result-words'])
+  })
+}
+
+test('a line of Python ends at a lone CR too, and a form feed before it is nothing', () => {
+  for (const text of ['x = 1\rexit(0)', '\fexit(0)', '\r\fraise SystemExit']) {
+    assert.ok(signs(patch('pkg/a.py', { added: [text] })).includes('early-exit'), JSON.stringify(text))
+  }
+})

@@ -129,3 +129,21 @@ test('a header of Git counts at the start of its line only', () => {
 test('a file of two lines of names, where the second is missing, has no target', () => {
   assert.deepEqual(readPatchedFiles('--- a/x.py\n'), [{ source: 'a/x.py', target: '' }])
 })
+
+for (const [name, end] of Object.entries({
+  'U+2028': '\u2028',
+  'U+2029': '\u2029',
+  'U+0085': '\u0085',
+  CR: '\r',
+  FF: '\f',
+})) {
+  test(`${name} in a name or a line ends neither`, () => {
+    const named = `tests/te${end}st.py`
+    const patch = `diff --git a/${named} b/${named}\n--- a/${named}\n+++ b/${named}\n@@ -1 +1 @@\n-a${end}--- a/x\n+b${end}+++ b/x\n`
+    assert.deepEqual(readPatchedFiles(patch), [{ source: `a/${named}`, target: `b/${named}` }])
+    // Of a new mode alone the first line is all there is.
+    assert.deepEqual(readPatchedFiles(`diff --git a/${named} b/${named}\nold mode 100644\nnew mode 100755\n`), [
+      { source: `a/${named}`, target: `b/${named}` },
+    ])
+  })
+}

@@ -48,7 +48,9 @@ function file(source: string, target: string): OpenFile {
 }
 
 function readHeader(files: OpenFile[], line: string): void {
-  const names = /^diff --git (a\/.+) (b\/.+)$/.exec(line) ?? /^diff --git ("a\/.+") ("b\/.+")$/.exec(line)
+  // `.` would stop at what ends a line for JavaScript alone.
+  const names =
+    /^diff --git (a\/[^\n]+) (b\/[^\n]+)$/.exec(line) ?? /^diff --git ("a\/[^\n]+") ("b\/[^\n]+")$/.exec(line)
   if (names !== null) {
     files.push(file(names[1] ?? '', names[2] ?? ''))
     return
