@@ -36,3 +36,40 @@ export interface AuditVerdict {
   /** Wall time of the audit inside the container; 0 where only the patch was read. */
   auditMs: number
 }
+
+export type AuditRunner = 'pytest' | 'unittest' | 'django'
+
+/** What a grading container audits before its official steps. */
+export interface AuditPlan {
+  /** Of the hidden tests, as the row has it. */
+  testPatch: string
+  /** Null where the row's tests have no second run: only the patch is read. */
+  tests: AuditedTests | null
+}
+
+/** How the hidden tests are run a second time, by a runner of ours. */
+export interface AuditedTests {
+  runner: AuditRunner
+  /** Options of the row's own test command that choose or judge no test. */
+  arguments: string[]
+  /** Files of the hidden tests, in the repository. */
+  modules: string[]
+  /** What Django's runner takes in their place; empty for the others. */
+  labels: string[]
+  /** Shell commands that give the interpreter of the task, as the row's own script has them; empty: the image's. */
+  activation: string[]
+  timeoutMs: number
+}
+
+/** What came back from the container. */
+export interface AuditRun {
+  /** What the patch alone shows; such a patch has no second run. */
+  voids: AuditReason[]
+  /** The patch as Git makes it of the tree that it leads to; null where it does not apply. */
+  canonicalPatch: Uint8Array | null
+  /** What `audit.py` said, unread; null where it did not run or did not end well. */
+  result: string | null
+  /** The last words of what failed; null where nothing did. */
+  detail: string | null
+  wallMs: number
+}

@@ -1,3 +1,4 @@
+import type { AuditVerdict } from './audit.types.ts'
 import type { HackSign } from './hack-signs.ts'
 import type { ChatMessage, TokenUsage } from './policy.types.ts'
 import type { GradingMachine, NetworkUse } from './sandbox.types.ts'
@@ -224,6 +225,8 @@ export interface VerdictRecord {
   suite?: VerdictSuite
   /** What the verdict rests on; absent where no container ran, and in older records. */
   provenance?: GradingProvenance
+  /** The second opinion; absent where no container ran, and in records of versions that had none. */
+  audit?: AuditVerdict
 }
 
 export interface VerdictSuite {

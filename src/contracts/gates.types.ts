@@ -1,4 +1,5 @@
 /** What gating a task showed: single gradings, a task's gate, a suite's gated list and the report. */
+import type { AuditVerdict } from './audit.types.ts'
 import type { VerdictKind } from './episodes.types.ts'
 import type { SuiteOrigin } from './suites.types.ts'
 import type { GradingProfile } from './tasks.types.ts'
@@ -22,6 +23,8 @@ export interface GateRecord {
   /** Containers that it took: two where the first may have been an accident of the machine. */
   gradings: number
   gradeMs: number
+  /** Of the gold patch; absent for the empty one. */
+  audit?: AuditVerdict
   /** Most memory that the container used, page cache included; null where the kernel does not say. */
   peakMemoryBytes: number | null
   imageDigest: string

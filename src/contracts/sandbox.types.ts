@@ -1,3 +1,4 @@
+import type { AuditPlan, AuditRun } from './audit.types.ts'
 import type { SandboxState } from './episodes.types.ts'
 
 /** A sandbox as workflows and records know it: small, serialisable, valid in any process of the same host. */
@@ -157,6 +158,9 @@ export interface GradeRunInput {
   /** Further files, by absolute path. */
   files?: Record<string, string | Uint8Array>
   environment?: Record<string, string>
+  /** Done before anything else; the official steps find the image as it came. Absent: no audit. */
+  audit?: AuditPlan
+  /** Of the evaluation alone. */
   timeoutMs: number
   limits: SandboxLimits
   leaseMs: number
@@ -165,7 +169,10 @@ export interface GradeRunInput {
 interface GradeRunFacts {
   log: Uint8Array
   imageDigest: string
+  /** Of the official steps. */
   wallMs: number
+  /** Where one was asked for. */
+  audit?: AuditRun
   /** Most memory that the container used, page cache included; absent where its kernel does not say. */
   peakMemoryBytes?: number
   /** What it ran on. */
