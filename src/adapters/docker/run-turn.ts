@@ -19,7 +19,8 @@ export async function runTurn(
   }
   await connectNetwork(context, sandbox)
   const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
-  const result = parseTurn(await context.runners.request({ name: sandbox.name, line, timeoutMs, signal }))
+  const maxBodyBytes = request.maxOutputBytes
+  const result = parseTurn(await context.runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal }))
   const network = context.relays.takeUse(sandbox.name)
   return network === undefined ? result : { ...result, network }
 }

@@ -17,6 +17,8 @@ export interface RunnerRequest {
   line: string | Buffer
   /** No answer within this time: the container is killed, for nothing else ends a command there for certain. */
   timeoutMs: number
+  /** An answer with a longer body is refused before it is read. @default 0 */
+  maxBodyBytes?: number
   signal: AbortSignal
 }
 
@@ -55,10 +57,10 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     connections.delete(name)
   }
 
-  const askUntilAnswered = async (name: string, line: string | Buffer): Promise<RunnerReply> => {
+  const askUntilAnswered = async ({ name, line, maxBodyBytes = 0 }: RunnerRequest): Promise<RunnerReply> => {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await (await connectionOf(name)).ask(line)
+        return await (await connectionOf(name)).ask(line, maxBodyBytes)
       } catch (error) {
         disconnect(name)
         await requireRunning(engine, name, error)
@@ -68,13 +70,14 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     }
   }
 
-  const answerInTime = async ({ name, line, timeoutMs, signal }: RunnerRequest): Promise<RunnerReply> => {
+  const answerInTime = async (request: RunnerRequest): Promise<RunnerReply> => {
+    const { name, timeoutMs, signal } = request
     signal.throwIfAborted()
     const { promise: interrupted, reject } = Promise.withResolvers<never>()
     const onAbort = (): void => reject(signal.reason as Error)
     const timer = setTimeout(() => reject(new RunnerOverdue()), timeoutMs)
     signal.addEventListener('abort', onAbort, { once: true })
-    const answer = askUntilAnswered(name, line)
+    const answer = askUntilAnswered(request)
     // Its own rejection after an interruption has nobody left to tell.
     answer.catch(() => undefined)
     try {

@@ -81,6 +81,13 @@ export interface RunnerReply {
   body: Buffer
 }
 
+/** A line of an answer: longer than any path that git quotes byte by byte. */
+export const MAX_LINE_BYTES = 32 * 1024
+/** What a shell hands to the next turn. The sandbox keeps the state before where it would be more. */
+export const MAX_STATE_BYTES = 64 * 1024
+/** The sandbox sends a hash in place of a longer listing; the state follows either. */
+export const MAX_TREE_BYTES = 8 * 1024 * 1024 + MAX_STATE_BYTES
+
 /** In place of the state's size: the same as in the answer before. */
 const SAME_STATE = '='
 
@@ -93,7 +100,7 @@ export interface ReplySize {
 
 /** How much follows a first line. The numbers are counted from the word after `lh1`. */
 export function sizeOfReply(words: readonly string[]): ReplySize {
-  const number = (index: number): number => Number(words[index] ?? 'NaN')
+  const number = (index: number): number => (/^\d{1,12}$/.test(words[index] ?? '') ? Number(words[index]) : Number.NaN)
   if (words[0] === 'ready') return { lines: 1, stateBytes: number(4), bodyBytes: 0 }
   if (words[0] === 'done') {
     const stateBytes = words[8] === SAME_STATE ? null : number(8)

@@ -9,7 +9,15 @@ import { GRADING_SLACK_MS, gradePatch } from './grade-patch.ts'
 import { createImageKeeper, type ImageKeeper } from './image-keeper.ts'
 import { openSandbox } from './open-sandbox.ts'
 import { removeContainer } from './remove-container.ts'
-import { encodeCapture, encodeInit, encodeTree, parseCapture, parseReady, parseTree } from './runner-protocol.ts'
+import {
+  MAX_TREE_BYTES,
+  encodeCapture,
+  encodeInit,
+  encodeTree,
+  parseCapture,
+  parseReady,
+  parseTree,
+} from './runner-protocol.ts'
 import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import { runTurn } from './run-turn.ts'
@@ -51,8 +59,8 @@ export interface DockerSandboxHost extends SandboxHost {
 /** git on a big repository may take its time. */
 const CAPTURE_TIMEOUT_MS = 180_000
 const STATE_TIMEOUT_MS = 60_000
-/** Far above what grading accepts: it only keeps a hostile patch out of memory. */
-const MAX_PATCH_BYTES = 64 * 1024 * 1024
+/** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
+const MAX_PATCH_BYTES = 8 * 1024 * 1024
 
 export function createDockerSandboxHost(options: DockerSandboxHostOptions): DockerSandboxHost {
   const {
@@ -124,13 +132,25 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       named('capturing the patch', sandbox.name, signal, async () => {
         const { startCommit } = sandbox
         const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
-        const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
+        const request = {
+          name: sandbox.name,
+          line,
+          timeoutMs: CAPTURE_TIMEOUT_MS,
+          maxBodyBytes: MAX_PATCH_BYTES,
+          signal,
+        }
         return parseCapture(await runners.request(request))
       }),
     treeHash: (sandbox, after, signal) =>
       named('hashing the tree', sandbox.name, signal, async () => {
         const line = encodeTree({ startCommit: sandbox.startCommit, after })
-        const request = { name: sandbox.name, line, timeoutMs: CAPTURE_TIMEOUT_MS, signal }
+        const request = {
+          name: sandbox.name,
+          line,
+          timeoutMs: CAPTURE_TIMEOUT_MS,
+          maxBodyBytes: MAX_TREE_BYTES,
+          signal,
+        }
         return parseTree(await runners.request(request))
       }),
     close: ({ name }) =>

@@ -45,6 +45,11 @@ prepare() {
     return 1
   fi
   [ "$size" != - ] || size=$(wc -c </.lh/state.start)
+  # The worker takes no longer state.
+  if [ "$size" -gt 65536 ]; then
+    echo "lh1 unsuitable environment-of-$((size))-bytes"
+    return 1
+  fi
   printf '%s\n' "$commit $((size)) $shell_name $shell" "$LH_REPO" >/.lh/ready
 }
 

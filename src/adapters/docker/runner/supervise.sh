@@ -134,9 +134,17 @@ adopt_state() {
     return
   fi
   [ "$word" != same ] || return
+  # By the agent's own shell, so it may be anything.
+  case $bytes in
+    '' | *[!0-9]* | ?????????*) bytes=$(wc -c <"$dir.state") ;;
+  esac
+  # The worker refuses a longer one, so the turns to come would be lost with it.
+  if [ "$bytes" -gt 65536 ]; then
+    echo "Notice: the shell's environment and directory take $((bytes)) bytes; at most 65536 are kept, so those before this command stay." >&7
+    return
+  fi
   state=$dir.state
   state_size=$bytes
-  [ "$bytes" != - ] || state_size=$(wc -c <"$state")
   # Half a line would lose the state of all turns.
   until { echo "$((state_size)) $state" >/.lh/state.current; } 2>/dev/null; do free_disk || break; done
 }
