@@ -1,0 +1,1591 @@
+"""Runs hidden tests a second time, under another user, and says what happened to them.
+
+    python3 -I -S -B audit.py SPEC.json        as root, in a container that holds the tree to test
+
+The parent stays root. It never imports from the repository, writes canaries beside the hidden test modules, forks a child, reads
+its records from a pipe, kills every process of the child's user and prints one JSON object. The child gives up root before it
+imports anything of the environment, and imports nothing of the repository before the tests do.
+
+What this proves and what it cannot prove: docs/decisions/2026-11-22-what-an-audit-in-one-process-proves.md.
+Syntax and library of Python 3.6: it is run by the interpreter of the task.
+"""
+import ast
+import errno
+import hashlib
+import hmac
+import json
+import os
+import random
+import re
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+SCHEMA = 1
+RUNNERS = ("pytest", "unittest", "django")
+
+# Of the channel. A record is a test or a canary; suites of 60,000 tests exist.
+MAX_LINE = 16 * 1024
+MAX_BYTES = 64 * 1024 * 1024
+MAX_RECORDS = 200000
+MAX_DETAIL = 300
+# Of the audit's user. The kernel counts over all containers of a host that use the same number.
+MAX_PROCESSES = 512
+MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024
+# A module's canaries: its own tests once more, and its own tests with an assertion that must fail.
+MAX_FOCUS = 12
+MAX_CHOSEN = 4
+# What the canaries behind a module may take, as a share of what its own tests took, and at least.
+CANARY_SHARE = 0.2
+CANARY_FLOOR_S = 0.15
+
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+
+OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+
+
+# ---------------------------------------------------------------- parent
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        raise SystemExit("Expected one argument, the path of the specification, got %d" % len(arguments))
+    spec = read_spec(arguments[0])
+    result = audit(spec)
+    text = json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n"
+    write_all(spec["descriptor"], text.encode("ascii"))
+
+
+def read_spec(path):
+    with open(path, "rb") as file:
+        spec = json.loads(file.read().decode("utf-8"))
+    if spec.get("schema") != SCHEMA:
+        raise SystemExit("Expected schema %d, got %r" % (SCHEMA, spec.get("schema")))
+    if spec.get("runner") not in RUNNERS:
+        raise SystemExit("Expected runner to be one of %s, got %r" % (", ".join(RUNNERS), spec.get("runner")))
+    for key in ("uid", "gid"):
+        if not isinstance(spec.get(key), int) or spec[key] <= 0:
+            raise SystemExit("Expected %s to be a number above 0, got %r" % (key, spec.get(key)))
+    spec = dict({"arguments": [], "modules": [], "labels": [], "roots": [], "focus": [], "timeout_s": 1800, "descriptor": 1}, **spec)
+    spec["repository"] = os.path.realpath(spec["repository"])
+    spec["modules"] = [os.path.normpath(name) for name in spec["modules"]]
+    for name in spec["modules"] + spec["roots"]:
+        if os.path.isabs(name) or name.split(os.sep)[0] == os.pardir:
+            raise SystemExit("Expected a path inside the repository, got %r" % name)
+    if not os.path.isdir(spec["repository"]):
+        raise SystemExit("Expected a directory, got %r" % spec["repository"])
+    if not spec["modules"] and not spec["labels"]:
+        raise SystemExit("Expected modules or labels, got neither")
+    return spec
+
+
+def audit(spec):
+    started = time.monotonic()
+    home = tempfile.mkdtemp(prefix="lh-audit-")
+    opened = []
+    written = []
+    try:
+        os.chmod(home, 0o711)
+        for name in ("home", "tmp", "cwd"):
+            os.mkdir(os.path.join(home, name), 0o700)
+            os.chown(os.path.join(home, name), spec["uid"], spec["gid"])
+        opened = open_ways([spec["repository"], sys.prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable)),
+                            os.path.dirname(sys.executable), os.path.dirname(os.__file__), home])
+        return run_child(spec, home, started, written)
+    finally:
+        kill_user(spec["uid"], spec["gid"])
+        for path in written:
+            remove_quietly(path)
+        for path, mode in reversed(opened):
+            try:
+                os.chmod(path, mode)
+            except OSError:
+                pass
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def open_ways(paths):
+    """Lets other users pass through the directories above what the tests need: interpreters of root lie below /root.
+    Returns what to undo."""
+    changed = []
+    seen = set()
+    for path in paths:
+        while path not in seen:
+            seen.add(path)
+            try:
+                mode = stat.S_IMODE(os.stat(path).st_mode)
+                if not mode & stat.S_IXOTH:
+                    os.chmod(path, mode | stat.S_IXOTH)
+                    changed.append((path, mode))
+            except OSError:
+                pass
+            path = os.path.dirname(path)
+    return changed
+
+
+def run_child(spec, home, started, written):
+    deadline = started + spec["timeout_s"]
+    key = os.urandom(32)
+    records_read, records_write = os.pipe()
+    plan_read, plan_write = os.pipe()
+    # One of many numbers, so that code that tries the small ones finds nothing.
+    records_high = move_high(records_write)
+    pristine = read_pristine(spec["repository"])
+    wakeup_read, wakeup_write = os.pipe()
+    for descriptor in (wakeup_read, wakeup_write, records_read):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wakeup_write)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for descriptor in (wakeup_read, wakeup_write, records_read, plan_write):
+                os.close(descriptor)
+            if spec["descriptor"] > 2:
+                os.close(spec["descriptor"])
+            live_as_child(spec, home, pristine, plan_read, records_high, key)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(70)
+    os.close(records_high)
+    os.close(plan_read)
+    # While the child starts.
+    canaries = write_canaries(spec, written)
+    try:
+        write_all(plan_write, json.dumps(child_plan(canaries)).encode("ascii"))
+    except OSError:
+        pass
+    os.close(plan_write)
+    channel = Channel(key)
+    ended, status = collect(records_read, wakeup_read, child, channel, deadline)
+    os.close(records_read)
+    signal.set_wakeup_fd(-1)
+    os.close(wakeup_read)
+    os.close(wakeup_write)
+    return judge(spec, canaries, channel, ended, status, time.monotonic() - started)
+
+
+def move_high(descriptor):
+    import fcntl
+
+    limit = os.sysconf("SC_OPEN_MAX")
+    limit = 1024 if limit < 1024 else min(limit, 65536)
+    wanted = random.SystemRandom().randrange(200, limit - 100)
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, wanted)
+    os.close(descriptor)
+    return high
+
+
+def collect(records, wakeup, child, channel, deadline):
+    """Reads until the child has ended and the pipe is empty. Returns how it ended, and the status of the child."""
+    status = None
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return "timeout", status
+        ready = select.select([records, wakeup], [], [], min(left, 5.0))[0]
+        if wakeup in ready:
+            try:
+                os.read(wakeup, 512)
+            except OSError:
+                pass
+        if status is None:
+            pid, found = os.waitpid(child, os.WNOHANG)
+            if pid == child:
+                status = found
+        try:
+            data = os.read(records, 1 << 16)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EINTR):
+                raise
+            data = None
+        if data:
+            channel.feed(data)
+            if channel.noise is not None:
+                return "noise", status
+            continue
+        # Descendants that were forked and not executed hold the pipe, so its end is not waited for.
+        if data == b"" or status is not None:
+            if status is None:
+                status = wait_until(child, deadline)
+                if status is None:
+                    return "timeout", None
+            if channel.rest:
+                channel.noise = "a torn record"
+                return "noise", status
+            return ("complete" if channel.end is not None else "early"), status
+
+
+def wait_until(child, deadline):
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid == child:
+            return status
+        time.sleep(0.005)
+    return None
+
+
+class Channel(object):
+    """Records of the child: `MAC NUMBER JSON`, one a line, numbered from 0. The first that does not fit ends the audit."""
+
+    def __init__(self, key):
+        self.key = key
+        self.rest = b""
+        self.size = 0
+        self.number = 0
+        self.records = []
+        self.plan = None
+        self.end = None
+        self.noise = None
+
+    def feed(self, data):
+        self.size += len(data)
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()
+        for line in lines:
+            self.noise = self.noise or self.read(line)
+        if len(self.rest) > MAX_LINE:
+            self.noise = self.noise or "a record without an end"
+        if self.size > MAX_BYTES or self.number > MAX_RECORDS:
+            self.noise = self.noise or "too many records"
+
+    def read(self, line):
+        parts = line.split(b" ", 2)
+        if len(line) > MAX_LINE or len(parts) != 3 or not hmac.compare_digest(parts[0], mac(self.key, parts[1] + b" " + parts[2])):
+            return "a record that the audit had not sent"
+        if parts[1] != str(self.number).encode("ascii"):
+            return "a record out of its order"
+        self.number += 1
+        record = json.loads(parts[2].decode("ascii"))
+        if self.end is not None:
+            return "a record after the last"
+        kind = record.get("k")
+        if kind == "plan":
+            if self.plan is not None:
+                return "a second plan"
+            self.plan = record
+        elif kind == "end":
+            self.end = record
+        elif kind in ("test", "collect", "changed", "left-out"):
+            self.records.append(record)
+        else:
+            return "a record of no kind"
+        return None
+
+
+def mac(key, text):
+    return hashlib.blake2b(text, key=key, digest_size=16).hexdigest().encode("ascii")
+
+
+def judge(spec, canaries, channel, ended, status, seconds):
+    detail = channel.noise
+    changed = []
+    tests = []
+    by_canary = {}
+    left_out = set()
+    reported = {}
+    owners = {canary["file"] for canary in canaries["files"]}
+    for record in channel.records:
+        kind = record["k"]
+        if kind == "changed":
+            changed.extend(name for name in record["names"] if name not in changed)
+            continue
+        if kind == "left-out":
+            left_out.add(record["c"])
+            continue
+        if record.get("c") is not None:
+            by_canary.setdefault(record["c"], []).append(record)
+            continue
+        if record.get("file") in owners:
+            # A module of canaries that could not be imported.
+            by_canary.setdefault("module " + record["file"], []).append(record)
+            continue
+        if record["id"] in reported and kind == "test":
+            ended, detail = "noise", detail or "two results of %s" % record["id"]
+        reported[record["id"]] = record
+        tests.append(record)
+    if ended == "complete":
+        if channel.plan is None or channel.end.get("problem"):
+            ended, detail = "early", channel.end.get("problem") or "no test was collected"
+        else:
+            missing = [name for name in channel.plan["ids"] if name not in reported]
+            if missing:
+                ended, detail = "early", "no result of %s" % missing[0]
+    if ended == "early" and detail is None:
+        detail = "the process of the tests ended by itself%s" % how(status)
+    return {
+        "schema": SCHEMA,
+        "ended": ended,
+        "detail": detail if detail is None else clean(detail),
+        "seconds": round(seconds, 3),
+        "tests": [{"id": clean(record["id"], 4000), "outcome": record["outcome"]} for record in tests],
+        "canaries": [judge_canary(canary, by_canary, left_out, reported) for canary in canaries["canaries"]],
+        "changed": sorted(clean(name) for name in changed),
+    }
+
+
+def how(status):
+    if status is None:
+        return ""
+    if os.WIFSIGNALED(status):
+        return " by signal %d" % os.WTERMSIG(status)
+    return " with code %d" % os.WEXITSTATUS(status)
+
+
+def clean(text, limit=MAX_DETAIL):
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in str(text))[:limit]
+
+
+def judge_canary(canary, by_canary, left_out, reported):
+    real_tests = {(record.get("file"), record.get("of"), record.get("with")): record for record in reported.values()}
+    records = by_canary.get(canary["c"], [])
+    broken = by_canary.get("module " + canary["file"], [])
+    fact = {"module": canary["module"], "must": canary["must"], "of": canary["of"], "outcome": "missing", "ok": True, "detail": None}
+    if canary["of"] is None:
+        # One of ours, which every honest repository collects and runs.
+        if records:
+            fact["outcome"] = worst(record["outcome"] for record in records)
+            fact["ok"] = fact["outcome"] == "passed" if canary["must"] == "pass" else fact["outcome"] == "failed"
+        elif broken and canary["must"] == "fail":
+            fact["outcome"] = broken[0]["outcome"]
+        else:
+            fact["outcome"] = broken[0]["outcome"] if broken else "missing"
+            fact["ok"] = honest_skip(canary, broken, reported)
+        fact["detail"] = None if fact["ok"] else canary["what"]
+        return fact
+    if not records:
+        fact["outcome"] = "left-out" if canary["c"] in left_out or broken else "missing"
+        real = [record["outcome"] for place, record in real_tests.items() if place[:2] == (canary["module"], canary["of"])]
+        if fact["outcome"] == "missing" and "passed" in real:
+            fact["ok"], fact["detail"] = False, "%s ran, and its canary did not" % canary["of"]
+        return fact
+    fact["outcome"] = worst(record["outcome"] for record in records)
+    for record in records:
+        reached = record.get("reached", False)
+        real = real_tests.get((canary["module"], canary["of"], record.get("with")), {}).get("outcome")
+        if canary["must"] == "pass":
+            bad = real == "passed" and record["outcome"] != "passed"
+        else:
+            # A test that did not pass proves nothing about its assertions, and is not paid for.
+            wrong_end = record["outcome"] not in ("failed", "error") and (reached or canary["strict"]) and real == "passed"
+            bad = bool(record.get("survived")) or wrong_end
+        if bad:
+            fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], canary["what"]))
+            break
+    return fact
+
+
+def honest_skip(canary, broken, reported):
+    """Is a canary of ours left out because the hidden module itself was?"""
+    of_module = [record for record in reported.values() if record.get("file") == canary["module"]]
+    return bool(of_module) and all(record["outcome"] not in ("passed", "failed") for record in of_module)
+
+
+def worst(outcomes):
+    order = ("error", "failed", "xpassed", "xfailed", "skipped", "passed")
+    return min(outcomes, key=order.index)
+
+
+def write_all(descriptor, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view):]
+
+
+def remove_quietly(path):
+    try:
+        os.remove(path)
+    except OSError:
+        pass
+
+
+def kill_user(uid, gid):
+    """Until none is left: what is forked between two looks is found by the next."""
+    for attempt in range(200):
+        killer = os.fork()
+        if killer == 0:
+            try:
+                os.setgroups([])
+                os.setresgid(gid, gid, gid)
+                os.setresuid(uid, uid, uid)
+                os.kill(-1, signal.SIGKILL)
+            except OSError:
+                pass
+            finally:
+                os._exit(0)
+        os.waitpid(killer, 0)
+        reap()
+        if not processes_of(uid):
+            return
+        time.sleep(0.005 if attempt < 20 else 0.05)
+    raise SystemExit("Processes of user %d could not be ended" % uid)
+
+
+def reap():
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def processes_of(uid):
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/status" % name, "rb") as file:
+                text = file.read()
+        except OSError:
+            continue
+        line = re.search(br"^Uid:\s+(\d+)\s+(\d+)", text, re.M)
+        # Zombies of foreign parents hold nothing and run nothing.
+        if line and uid in (int(line.group(1)), int(line.group(2))) and not re.search(br"^State:\s+Z", text, re.M):
+            found.append(int(name))
+    return found
+
+
+def read_pristine(repository):
+    """Paths of the commit that the image holds. What the patch adds to them may not take the name of an installed module."""
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
+                   "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
+    command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD"]
+    try:
+        found = subprocess.run(command, cwd=repository, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    if found.returncode != 0:
+        return frozenset()
+    return frozenset(os.fsdecode(name) for name in found.stdout.split(b"\0") if name)
+
+
+# ---------------------------------------------------------------- canaries
+
+
+def random_word():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    source = random.SystemRandom()
+    return "".join(source.choice(letters) for _ in range(8))
+
+
+def sibling_name(module, word):
+    folder, name = os.path.split(module)
+    stem, ending = os.path.splitext(name)
+    stem = stem[: -len("_test")] + "_" + word + "_test" if stem.endswith("_test") else stem + "_" + word
+    return os.path.join(folder, stem + ending)
+
+
+def write_canaries(spec, written):
+    """Files beside the hidden modules. `early` files run before all hidden tests, `late` ones behind them."""
+    found = {"files": [], "canaries": [], "helper": None, "names": {}}
+    found["helper"] = random_word()
+    found["names"] = {name: "_" + random_word() for name in ("mark", "other", "kind", "problem", "warning", "held", "plain")}
+    counter = [0]
+
+    def add(canary):
+        canary["c"] = counter[0]
+        counter[0] += 1
+        found["canaries"].append(canary)
+        return canary["c"]
+
+    for module in module_files(spec):
+        path = os.path.join(spec["repository"], module)
+        try:
+            with open(path, "rb") as file:
+                source = file.read()
+            tree = ast.parse(source)
+        except (OSError, SyntaxError, ValueError):
+            # It will fail by itself, and pay nothing.
+            continue
+        for place in ("early", "late"):
+            text, keep = plain_canaries(spec, module, source, tree, place, add)
+            put(spec, found, written, module, place, text, keep)
+        if sys.version_info >= (3, 8):
+            text, keep = turned_canaries(spec, module, source, tree, found, add)
+            if text is not None:
+                put(spec, found, written, module, "copy", text, keep)
+    return found
+
+
+def put(spec, found, written, module, place, text, keep):
+    name = sibling_name(module, random_word())
+    path = os.path.join(spec["repository"], name)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    written.append(path)
+    try:
+        os.fchmod(descriptor, 0o644)
+        write_all(descriptor, text)
+    finally:
+        os.close(descriptor)
+    for canary in found["canaries"]:
+        if canary["c"] in keep.values():
+            canary["file"] = name
+    found["files"].append({"file": name, "of": module, "place": place, "keep": keep})
+
+
+def module_files(spec):
+    """Hidden test modules. Django names them by labels."""
+    found = []
+    for name in list(spec["modules"]) + [label_file(spec, label) for label in spec["labels"]]:
+        if name is not None and name.endswith(".py") and os.path.basename(name) not in ("__init__.py", "conftest.py") and name not in found:
+            if os.path.isfile(os.path.join(spec["repository"], name)):
+                found.append(name)
+    return found
+
+
+def label_file(spec, label):
+    parts = label.split(".")
+    for folder in ("tests", ""):
+        for length in range(len(parts), 0, -1):
+            name = os.path.join(folder, *parts[:length]) + ".py"
+            if os.path.isfile(os.path.join(spec["repository"], name)):
+                return name
+    return None
+
+
+def child_plan(canaries):
+    """What the child is told: where canaries lie and which functions are some, not what must become of them."""
+    return {
+        "helper": canaries["helper"],
+        "names": canaries["names"],
+        "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in canaries["files"]],
+    }
+
+
+KNOWN_CASES = ("TestCase", "SimpleTestCase", "TransactionTestCase", "IsolatedAsyncioTestCase")
+
+
+def plain_canaries(spec, module, source, tree, place, add):
+    """A module with the imports of the hidden one, and trivial tests."""
+    text = [imports_of(source, tree)]
+    keep = {}
+    functions, classes = tests_of(tree)
+    word = random_word()
+    chance = random.SystemRandom()
+    failing = ["assert False", "assert 1 == 2", "assert [] == [object()]", "raise AssertionError('x')", "assert not 'x'", "assert 'x' in []"]
+    if spec["runner"] == "pytest":
+        prefix = functions[0][1].name if functions else "test"
+        failing.append("import pytest; pytest.fail('x')")
+        for number, line in enumerate(chance.sample(failing, 3)):
+            name = "%s_%s%d" % (prefix, word, number)
+            text.append("\n\ndef %s():\n    %s\n" % (name, line))
+            keep[name] = add({"module": module, "must": "fail", "of": None, "what": "a test that says %r did not fail" % line})
+        name = "%s_%s%d" % (prefix, word, 7)
+        text.append("\n\ndef %s():\n    value = %d\n    assert value == %d\n    assert value in [value]\n    assert not value == -1\n" % ((name,) + (chance.randrange(1000),) * 2))
+        keep[name] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
+    if spec["runner"] != "pytest" or classes:
+        base, known = base_of(tree, classes)
+        failing = ["self.fail('x')", "self.assertEqual(1, 2)", "self.assertTrue(False)", "self.assertIn(1, [])", "assert False",
+                   "raise self.failureException('x')", "self.assertRaises(ValueError, int, '1')", "self.assertIsNone(0)"]
+        title = (classes[0].name if classes else "Test") + word.capitalize()
+        text.append("\n\nimport unittest as _unittest_%s\n" % word)
+        text.append("\n\nclass %sA(%s):\n" % (title, base or "_unittest_%s.TestCase" % word))
+        for number, line in enumerate(chance.sample(failing, 3)):
+            name = "test_%s%d" % (word, number)
+            text.append("    def %s(self):\n        %s\n\n" % (name, line))
+            keep[title + "A." + name] = add({"module": module, "must": "fail", "of": None, "what": "a test that says %r did not fail" % line})
+        text.append("\nclass %sB(%s):\n" % (title, base if base and known else "_unittest_%s.TestCase" % word))
+        text.append("    def test_%s9(self):\n        self.assertEqual([1, 'a'], [1, 'a'])\n        self.assertTrue(True)\n        self.assertRaises(ValueError, int, 'x')\n" % word)
+        keep["%sB.test_%s9" % (title, word)] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
+    return "".join(text).encode("utf-8"), keep
+
+
+def tests_of(tree):
+    """Test functions of a module with the class that holds each, and its classes of tests."""
+    functions = []
+    classes = []
+    for node in tree.body:
+        if is_function(node) and node.name.startswith("test"):
+            functions.append((None, node))
+        elif isinstance(node, ast.ClassDef):
+            methods = [one for one in node.body if is_function(one) and one.name.startswith("test")]
+            if methods:
+                classes.append(node)
+    return functions, classes
+
+
+def is_function(node):
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+
+def base_of(tree, classes):
+    """The base of the first class of tests as it is written, if it is imported."""
+    imported = set()
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                imported.add((alias.asname or alias.name).split(".")[0])
+    for node in classes:
+        for base in node.bases:
+            words = dotted(base)
+            if words and words[0] in imported and words[-1].endswith(("TestCase", "Test", "Case")):
+                return ".".join(words), words[-1] in KNOWN_CASES
+    return None, False
+
+
+def dotted(node):
+    words = []
+    while isinstance(node, ast.Attribute):
+        words.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    words.append(node.id)
+    return words[::-1]
+
+
+def imports_of(source, tree):
+    """The head of a module up to its last import, without functions and classes of tests."""
+    lines = source_lines(source)
+    last = -1
+    for index, node in enumerate(tree.body):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.Try) and all(
+                isinstance(one, (ast.Import, ast.ImportFrom)) for one in node.body)):
+            last = index
+    text = []
+    for index, node in enumerate(tree.body[: last + 1]):
+        if (is_function(node) and node.name.startswith("test")) or isinstance(node, ast.ClassDef):
+            continue
+        start = first_line(node)
+        end = first_line(tree.body[index + 1]) - 1 if index + 1 < len(tree.body) else len(lines)
+        text.append("".join(lines[start - 1:max(start, end)]))
+    joined = "".join(text)
+    return joined if joined.endswith("\n") or joined == "" else joined + "\n"
+
+
+def first_line(node):
+    lines = [node.lineno] + [one.lineno for one in getattr(node, "decorator_list", [])]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Str if sys.version_info < (3, 8) else ast.Constant) and sys.version_info < (3, 8):
+        # Before Python 3.8 a string of several lines carries the number of its last.
+        return node.lineno - node.value.s.count("\n")
+    return min(lines)
+
+
+def source_lines(source):
+    import io
+    import tokenize
+
+    encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+    return io.TextIOWrapper(io.BytesIO(source), encoding, newline=None).read().splitlines(True) if encoding else []
+
+
+def turned_canaries(spec, module, source, tree, found, add):
+    return None, {}
+
+
+# ---------------------------------------------------------------- child
+
+
+def live_as_child(spec, home, pristine, plan_read, records, key):
+    give_up_root(spec, home)
+    send = sender(records, key)
+    del key
+    guard = start_site(spec, pristine)
+    plans = []
+
+    def read_plan():
+        if not plans:
+            plans.append(json.loads(read_all(plan_read).decode("ascii")))
+        return plans[0]
+
+    run = {"pytest": run_pytest, "unittest": run_unittest, "django": run_django}[spec["runner"]]
+    problem = run(spec, guard, send, read_plan)
+    send({"k": "end", "problem": problem})
+    os._exit(0)
+
+
+def read_all(descriptor):
+    parts = []
+    while True:
+        data = os.read(descriptor, 1 << 16)
+        if not data:
+            os.close(descriptor)
+            return b"".join(parts)
+        parts.append(data)
+
+
+def sender(descriptor, key):
+    """The one way to the parent. What it needs later is held here, for modules are replaced by tests."""
+    state = [0]
+    dumps, write, authenticate, pid, getpid = json.dumps, os.write, mac, os.getpid(), os.getpid
+
+    def send(record):
+        # A test that forks and lets the copy return from the test would report twice.
+        if getpid() != pid:
+            return
+        text = ("%d " % state[0] + dumps(record)).encode("ascii")
+        state[0] += 1
+        line = authenticate(key, text) + b" " + text + b"\n"
+        while line:
+            line = line[write(descriptor, line):]
+
+    return send
+
+
+def give_up_root(spec, home):
+    import resource
+
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    keep_errors = spec.get("debug")
+    for descriptor in (0, 1) if keep_errors else (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+    for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, MAX_PROCESSES), (resource.RLIMIT_FSIZE, MAX_FILE_BYTES)):
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+    except (ImportError, OSError):
+        # Without it the change of user alone makes the process untraceable, until it executes something else.
+        libc = None
+    os.setgroups([])
+    os.setresgid(spec["gid"], spec["gid"], spec["gid"])
+    os.setresuid(spec["uid"], spec["uid"], spec["uid"])
+    if libc is not None:
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    os.umask(0o022)
+    for name in list(os.environ):
+        if name.startswith(("PYTHON", "PYTEST", "COVERAGE", "LD_", "LH_", "lh_", "DJANGO_")):
+            del os.environ[name]
+    os.environ.update({
+        "HOME": os.path.join(home, "home"),
+        "TMPDIR": os.path.join(home, "tmp"),
+        "USER": "audit",
+        "LOGNAME": "audit",
+        "PWD": spec["repository"],
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    })
+    sys.dont_write_bytecode = True
+    tempfile.tempdir = None
+    os.chdir(spec["repository"])
+
+
+# ---------------------------------------------------------------- child: a start without the repository
+
+
+def start_site(spec, pristine):
+    """What `site` does, for the environment's own directories only."""
+    import site
+
+    repository = spec["repository"]
+    site.ENABLE_USER_SITE = False
+    own = site.addpackage
+
+    def addpackage(folder, name, known):
+        if is_inside(folder, repository):
+            return known
+        before = list(sys.path)
+        found = own(folder, name, known)
+        # Of an editable project. Until all of these files are read, their own imports must not find the repository.
+        for entry in [entry for entry in sys.path if entry not in before]:
+            if is_inside(entry, repository):
+                sys.path.remove(entry)
+                later.append(entry)
+        return found
+
+    later = []
+    site.addpackage = addpackage
+    known = site.removeduppaths()
+    known = site.venv(known)
+    site.addsitepackages(known)
+    site.addpackage = own
+    for set_up in ("setquit", "setcopyright", "sethelper"):
+        getattr(site, set_up)()
+    trusted = [entry for entry in sys.path if not is_inside(entry, repository)]
+    guard = Guard(repository, trusted, pristine, top_of(spec))
+    sys.meta_path.insert(0, guard)
+    sys.path_hooks.insert(0, repository_hook(repository))
+    sys.path_importer_cache.clear()
+    roots = [repository] + [os.path.join(repository, root) for root in spec["roots"]]
+    sys.path[:] = [root for root in roots if root not in later] + trusted + later
+    if repository in later:
+        sys.path.remove(repository)
+        sys.path.insert(0, repository)
+    hide_entry_points(repository)
+    return guard
+
+
+def is_inside(path, folder):
+    path = os.path.realpath(path or os.curdir)
+    return path == folder or path.startswith(folder + os.sep)
+
+
+def top_of(spec):
+    """Names that the hidden tests themselves are imported by."""
+    found = set()
+    for name in spec["modules"]:
+        parts = name.split(os.sep)
+        found.update(part[:-3] if part.endswith(".py") else part for part in parts)
+    return found
+
+
+class Guard(object):
+    """Finds the standard library and what is installed where they are, whatever the repository calls its own files.
+
+    A name that the repository had before the patch stays the repository's: it is the project that is installed, or a folder
+    of tests that shares its name with one of the library's."""
+
+    def __init__(self, repository, trusted, pristine, allowed):
+        from importlib.machinery import PathFinder
+
+        self.find = PathFinder.find_spec
+        self.repository = repository
+        self.trusted = trusted
+        self.pristine = pristine
+        self.folders = {os.path.dirname(name) for name in pristine}
+        self.names = installed_names(trusted) - allowed
+
+    def find_spec(self, name, path=None, target=None):
+        if path is not None or "." in name or name not in self.names or name in sys.modules:
+            return None
+        if name not in RUNNER_NAMES and self.is_pristine(name):
+            return None
+        return self.find(name, self.trusted)
+
+    def find_module(self, name, path=None):
+        return None
+
+    def invalidate_caches(self):
+        return None
+
+    def is_pristine(self, name):
+        """Does what the path gives lie in the repository, and did it before the patch?"""
+        for entry in sys.path:
+            folder = os.path.realpath(entry or os.curdir)
+            if folder != self.repository and not folder.startswith(self.repository + os.sep):
+                if self.find(name, [entry]) is not None:
+                    return False
+                continue
+            inside = os.path.relpath(folder, self.repository)
+            inside = "" if inside == os.curdir else inside + "/"
+            if inside + name + ".py" in self.pristine or inside + name + "/__init__.py" in self.pristine:
+                return True
+            if any(one.startswith(inside + name + ".") and one.endswith(".so") for one in self.pristine):
+                return True
+        return False
+
+
+# Always those of the environment: what judges the tests.
+RUNNER_NAMES = frozenset(["unittest", "pytest", "_pytest", "pluggy", "py", "iniconfig", "packaging", "mock", "attr", "attrs", "six", "importlib",
+                          "json", "os", "sys", "re", "builtins", "types", "functools", "traceback", "inspect"])
+
+
+def installed_names(trusted):
+    names = set(sys.builtin_module_names) | set(getattr(sys, "stdlib_module_names", ()))
+    for folder in trusted:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            stem = entry.split(".")[0]
+            if stem.isidentifier() and ("." not in entry or entry.endswith((".py", ".so", ".pyc"))):
+                names.add(stem)
+    return names
+
+
+def repository_hook(repository):
+    """Modules of the repository come from their sources: a file of compiled code may say anything."""
+    from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+
+    class SourceLoader(SourceFileLoader):
+        def path_stats(self, path):
+            # The one question that is asked before compiled code is looked for.
+            raise OSError("compiled code of the repository is not read")
+
+    SourceLoader.__name__ = SourceLoader.__qualname__ = "SourceFileLoader"
+
+    def hook(path):
+        if not is_inside(path, repository) or not os.path.isdir(path or os.curdir):
+            raise ImportError("not of the repository", path=path)
+        return FileFinder(path or os.getcwd(), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, SOURCE_SUFFIXES))
+
+    return hook
+
+
+def hide_entry_points(repository):
+    """Metadata in the repository names the project and its version, but gives no code to load."""
+
+    def hide(cls):
+        read_text = cls.read_text
+
+        def read(self, filename):
+            if filename == "entry_points.txt" and is_inside(str(getattr(self, "_path", "")), repository):
+                return None
+            return read_text(self, filename)
+
+        cls.read_text = read
+
+    try:
+        from importlib import metadata
+    except ImportError:
+        metadata = None
+    if metadata is not None:
+        hide(metadata.PathDistribution)
+    for name in ("importlib_metadata", "pkg_resources"):
+        after_import(name, lambda module: hide_in(module, hide, repository))
+
+
+def hide_in(module, hide, repository):
+    if hasattr(module, "PathDistribution"):
+        hide(module.PathDistribution)
+    if hasattr(module, "Distribution") and hasattr(module, "WorkingSet"):
+        get_entry_map = module.Distribution.get_entry_map
+
+        def get(self, group=None):
+            if self.location is not None and is_inside(self.location, repository):
+                return {}
+            return get_entry_map(self, group)
+
+        module.Distribution.get_entry_map = get
+
+
+def after_import(name, act):
+    class Finder(object):
+        def find_spec(self, wanted, path=None, target=None):
+            if wanted != name:
+                return None
+            sys.meta_path.remove(self)
+            import importlib.util
+
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.loader is None:
+                return spec
+            own = spec.loader.exec_module
+
+            def exec_module(module):
+                own(module)
+                act(module)
+
+            spec.loader.exec_module = exec_module
+            return spec
+
+        def find_module(self, wanted, path=None):
+            return None
+
+    sys.meta_path.insert(0, Finder())
+
+
+# ---------------------------------------------------------------- child: what must not change
+
+# Of the builtins only these: programs set `_`, wrap `print` and `open`, and mean no harm.
+BUILTINS = ("AssertionError", "BaseException", "Exception", "__build_class__", "__import__", "all", "any", "bool", "callable", "compile", "eval",
+            "exec", "float", "getattr", "hasattr", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "dict", "set", "next", "object",
+            "repr", "setattr", "sorted", "str", "sum", "super", "tuple", "type", "vars", "zip")
+OF_SYSTEM = {"os": ("write", "_exit", "getpid", "fork", "read"), "sys": ("exc_info", "_getframe", "settrace", "setprofile"),
+             "time": ("monotonic", "time", "perf_counter"), "hashlib": ("blake2b",)}
+
+
+class Snapshot(object):
+    """Trusted code as it was before the repository was imported. `compare` names what is something else now."""
+
+    def __init__(self, extra=(), patched=()):
+        self.core = []
+        self.rest = []
+        self.modules = {}
+        import builtins
+
+        for name in BUILTINS:
+            self.core.append(("builtins." + name, builtins.__dict__, name, getattr(builtins, name), None))
+        for module, names in OF_SYSTEM.items():
+            held = sys.modules[module]
+            for name in names:
+                if hasattr(held, name):
+                    self.rest.append((module + "." + name, held.__dict__, name, getattr(held, name), None))
+        for name, module in list(sys.modules.items()):
+            if module is None or not (name.split(".")[0] in ("unittest", "_pytest", "pluggy", "pytest", "mock") or name in extra):
+                continue
+            self.modules[name] = module
+            is_core = name in ("unittest.case", "unittest.result", "_pytest.runner", "_pytest.reports", "_pytest.unittest", "_pytest.python",
+                               "_pytest.outcomes", "_pytest.python_api", "_pytest.raises", "pluggy._callers", "pluggy.callers")
+            self.hold(name, module, self.core if is_core else self.rest)
+
+        self.core = [one for one in self.core if not one[0].startswith(tuple(patched))]
+        self.rest = [one for one in self.rest if not one[0].startswith(tuple(patched))]
+
+    def hold(self, name, module, into):
+        for key, value in list(vars(module).items()):
+            if isinstance(value, type) and value.__module__ == name:
+                into.append((name + "." + key, vars(module), key, value, None))
+                self.hold_class(name + "." + key, value, into)
+            elif type(value) is FUNCTION:
+                into.append((name + "." + key, vars(module), key, value, code_of(value)))
+
+    def hold_class(self, name, cls, into):
+        names = set(vars(cls))
+        for key, value in list(vars(cls).items()):
+            held = getattr(value, "__func__", value)
+            if type(held) is FUNCTION or isinstance(value, (property, staticmethod, classmethod)):
+                into.append((name + "." + key, cls, key, value, code_of(held)))
+        bases = cls.__mro__
+        into.append((name, cls, None, (names, bases), None))
+
+    def compare(self, whole):
+        found = []
+        for name, place, key, value, code in self.core + (self.rest if whole else []):
+            if key is None:
+                names, bases = value
+                if place.__mro__ != bases:
+                    found.append(name + " (its bases)")
+                added = set(vars(place)) - names
+                # A new name is a change where it hides one that was inherited.
+                found.extend(name + "." + one for one in added if one not in QUIET and hides(bases[1:], one))
+                continue
+            now = (vars(place) if isinstance(place, type) else place).get(key, MISSING)
+            if now is not value:
+                found.append(name)
+            elif code is not None and code_of(getattr(now, "__func__", now)) != code:
+                found.append(name + " (its code)")
+        if whole:
+            for name, module in self.modules.items():
+                if sys.modules.get(name) is not module:
+                    found.append("sys.modules[%r]" % name)
+            if sys.gettrace() is not None and "trace" not in QUIET:
+                found.append("sys.settrace")
+            if sys.getprofile() is not None:
+                found.append("sys.setprofile")
+        return found
+
+
+# Plugins of the environment that put something else in place while they are set up.
+PATCHING_PLUGINS = {"subtests": ("_pytest.unittest.TestCaseFunction",)}
+
+
+def hides(bases, name):
+    for base in bases:
+        if name in vars(base):
+            value = vars(base)[name]
+            return callable(value) or isinstance(value, (property, staticmethod, classmethod))
+    return False
+
+
+FUNCTION = type(hides)
+MISSING = object()
+# Written by the language itself.
+QUIET = frozenset(["__abstractmethods__", "_abc_impl", "__doc__", "__annotations__", "__annotate_func__", "__annotations_cache__",
+                   "__static_attributes__", "__firstlineno__", "__weakref__", "__dict__"])
+
+
+def code_of(function):
+    if type(function) is not FUNCTION:
+        return None
+    # By identity: objects of a test may claim to be equal to anything.
+    return Identity((function.__code__, function.__defaults__, function.__kwdefaults__))
+
+
+class Identity(object):
+    __slots__ = ("parts",)
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __ne__(self, other):
+        return not all(one is two for one, two in zip(self.parts, other.parts))
+
+    def __eq__(self, other):
+        return not self != other
+
+    __hash__ = None
+
+
+# ---------------------------------------------------------------- child: pytest
+
+
+def run_pytest(spec, guard, send, read_plan):
+    import pytest
+    import _pytest.config
+
+    for module in (pytest, _pytest.config):
+        if is_inside(module.__file__, spec["repository"]):
+            # Of a repository that is the runner itself.
+            send({"k": "changed", "names": ["%s (it lies in the repository)" % module.__name__]})
+    names = entry_points(guard.trusted, "pytest11")
+    plan = read_plan()
+    reporter = make_reporter(pytest, spec, guard, send, plan, names)
+    early = [one["file"] for one in plan["files"] if one["place"] == "early"]
+    late = [one["file"] for one in plan["files"] if one["place"] != "early"]
+    arguments = list(spec["arguments"]) + ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--maxfail=0", "-q", "--tb=no"]
+    if "xdist" in names:
+        arguments += ["-n", "0"]
+    if "pytest_cov" in names:
+        arguments += ["--no-cov"]
+    code = int(pytest.main(arguments + early + spec["modules"] + late, plugins=[reporter]))
+    reporter.compare(True)
+    if code not in (0, 1):
+        return "pytest ended with code %d" % code
+    return None
+
+
+def entry_points(trusted, group):
+    """Of what is installed outside of the repository: name to module."""
+    from importlib.machinery import PathFinder
+
+    found = {}
+    for folder in trusted:
+        try:
+            entries = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for entry in entries:
+            if not entry.endswith((".dist-info", ".egg-info")):
+                continue
+            try:
+                with open(os.path.join(folder, entry, "entry_points.txt"), "r", encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError):
+                continue
+            inside = False
+            for line in text.split("\n"):
+                line = line.strip()
+                if line.startswith("["):
+                    inside = line == "[%s]" % group
+                elif inside and "=" in line and not line.startswith(("#", ";")):
+                    name, value = [part.strip() for part in line.split("=", 1)]
+                    value = value.split("[")[0].split(":")[0].strip()
+                    # A project that is installed in place has its plugin in the repository.
+                    if name not in found and PathFinder.find_spec(value.split(".")[0], trusted) is not None:
+                        found[name] = value
+    return found
+
+
+def make_reporter(pytest, spec, guard, send, plan, plugins):
+    import importlib
+
+    repository = spec["repository"]
+    files = {os.path.join(repository, one["file"]): one for one in plan["files"]}
+    hidden = {os.path.join(repository, name): name for name in spec["modules"]}
+    runs = {"item": None, "phases": {}, "twice": None, "parts": [], "real": 0.0, "canary": 0.0}
+    repeats = bool({"rerunfailures", "flaky"} & set(plugins))
+    clock = time.monotonic
+    marks = make_helper(plan)
+    seen = set()
+    snapshots = []
+    originals = {}
+
+    def path_of(node):
+        return os.path.realpath(str(getattr(node, "path", None) or node.fspath))
+
+    def canary_of(item):
+        one = files.get(path_of(item))
+        if one is None:
+            return None, None
+        return one, one["keep"].get(names_of(item)[0])
+
+    def say_changed(names):
+        names = [name for name in names if name not in seen][:50]
+        if names:
+            seen.update(names)
+            send({"k": "changed", "names": [name[:200] for name in names]})
+
+    class Reporter(object):
+        def compare(self, whole):
+            if snapshots:
+                say_changed(snapshots[0].compare(whole))
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_cmdline_parse(self, pluginmanager, args):
+            for name, module in plugins.items():
+                if pluginmanager.is_blocked(name) or pluginmanager.hasplugin(name):
+                    continue
+                try:
+                    pluginmanager.register(importlib.import_module(module), name=name)
+                except Exception:
+                    # As one that is not installed: its options are then unknown, which the gate of the task shows.
+                    continue
+            try:
+                from _pytest.assertion import rewrite
+
+                if hasattr(rewrite, "_read_pyc"):
+                    rewrite._read_pyc = lambda *arguments, **named: None
+            except ImportError:
+                pass
+            patched = [prefix for name, prefixes in PATCHING_PLUGINS.items() if name in plugins for prefix in prefixes]
+            snapshots.append(Snapshot(("__main__",), patched))
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_collection_modifyitems(self, session, config, items):
+            ours = [item for item in items if canary_of(item)[0] is not None]
+            yield
+            theirs = [item for item in items if canary_of(item)[0] is None]
+            kept = [item for item in ours if canary_of(item)[1] is not None and is_function_item(item)]
+            early = [item for item in kept if canary_of(item)[0]["place"] == "early"]
+            late = [item for item in kept if canary_of(item)[0]["place"] != "early"]
+            copies = [item for item in late if canary_of(item)[0]["place"] == "copy"]
+            first = pick_first(copies)
+            items[:] = early + first + theirs + [item for item in late if item not in first]
+
+        def pytest_collection_finish(self, session):
+            send({"k": "plan", "ids": [item.nodeid for item in session.items if canary_of(item)[0] is None]})
+
+        def pytest_collectreport(self, report):
+            if report.outcome == "passed":
+                return
+            path = os.path.realpath(os.path.join(repository, report.nodeid.split("::")[0]))
+            name = files[path]["file"] if path in files else hidden.get(path)
+            send({"k": "collect", "id": report.nodeid, "file": name, "outcome": "skipped" if report.outcome == "skipped" else "error"})
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtestloop(self, session):
+            if session.config.option.collectonly:
+                return True
+            queue = list(session.items)
+            item = self.take(queue)
+            while item is not None:
+                following = self.take(queue)
+                self.run(item, following)
+                if session.shouldfail:
+                    raise session.Failed(session.shouldfail)
+                if session.shouldstop:
+                    raise session.Interrupted(session.shouldstop)
+                item = following
+            return True
+
+        def take(self, queue):
+            while queue:
+                item = queue.pop(0)
+                one, canary = canary_of(item)
+                if one is None or one["place"] != "copy" or canary in plan.get("always", ()):
+                    return item
+                if runs["real"] == 0.0 or runs["canary"] < max(CANARY_FLOOR_S, CANARY_SHARE * runs["real"]):
+                    return item
+                send({"k": "left-out", "c": canary})
+            return None
+
+        def run(self, item, following):
+            one, canary = canary_of(item)
+            runs.update(item=item, phases={}, twice=None, parts=[])
+            marks.clear()
+            self.check_code(item)
+            started = clock()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            took = clock() - started
+            self.check_code(item)
+            self.compare(False)
+            runs["canary" if one is not None and one["place"] == "copy" else "real"] += took
+            outcome = outcome_of(runs["phases"], runs["parts"])
+            if runs["twice"] is not None and not repeats:
+                say_changed(["two reports of one test"])
+                outcome = "error"
+            name, parameters = names_of(item)
+            record = {"k": "test", "id": item.nodeid, "outcome": outcome, "file": hidden.get(path_of(item)), "of": name, "with": parameters}
+            if one is not None:
+                record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived)
+            send(record)
+
+        def check_code(self, item):
+            return None
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_runtest_makereport(self, item, call):
+            result = yield
+            report = result.get_result()
+            if item is not runs["item"]:
+                runs["twice"] = report.when
+                return
+            if report.when in runs["phases"]:
+                runs["twice"] = report.when
+            runs["phases"][report.when] = (report.outcome, call.excinfo is not None, hasattr(report, "wasxfail"))
+
+        def pytest_runtest_logreport(self, report):
+            # Parts of a test have reports of their own.
+            if type(report).__name__.lower() == "subtestreport" and report.outcome == "failed":
+                runs["parts"].append(report.outcome)
+
+    return Reporter()
+
+
+def names_of(item):
+    """Class and function of a test, and its parameters."""
+    cls = getattr(item, "cls", None)
+    name = getattr(item, "originalname", None) or item.name.split("[")[0]
+    return (cls.__name__ + "." if cls is not None else "") + name, item.name[len(name):]
+
+
+def is_function_item(item):
+    return hasattr(item, "function") or hasattr(item, "_testcase") or type(item).__name__ in ("Function", "TestCaseFunction")
+
+
+def pick_first(copies):
+    """Some of a module's canaries run before the hidden tests: code may count its calls."""
+    return random.SystemRandom().sample(copies, len(copies) // 2) if copies else []
+
+
+def outcome_of(phases, parts):
+    """Of the raw ends of the three phases and of what the reports made of them: an honest pass is one in both."""
+    setup, call, teardown = (phases.get(when) for when in ("setup", "call", "teardown"))
+    if setup is None or teardown is None:
+        return "error"
+    if setup[0] != "passed":
+        return ("xfailed" if setup[2] else "skipped") if setup[0] == "skipped" else "error"
+    if teardown[0] != "passed" or teardown[1] or call is None:
+        return "error"
+    outcome, raised, expected = call
+    if outcome == "skipped":
+        return "xfailed" if expected else "skipped"
+    if outcome != "passed":
+        return "failed"
+    if expected:
+        return "xpassed"
+    return "failed" if raised or setup[1] or parts else "passed"
+
+
+class Marks(object):
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.reached = self.survived = False
+
+
+def make_helper(plan):
+    marks = Marks()
+    return marks
+
+
+# ---------------------------------------------------------------- child: unittest and Django
+
+
+def run_unittest(spec, guard, send, read_plan):
+    import unittest
+
+    top = os.path.join(spec["repository"], top_directory(spec["arguments"]))
+    if sys.path[0] != top:
+        sys.path.insert(0, top)
+    plan = read_plan()
+    runner = make_runner(spec, guard, send, plan)
+    files = [one["file"] for one in plan["files"] if one["place"] == "early"] + spec["modules"]
+    files += [one["file"] for one in plan["files"] if one["place"] != "early"]
+    loader = unittest.TestLoader()
+    suites = []
+    for file in files:
+        inside = os.path.relpath(os.path.join(spec["repository"], file), top)
+        suites.append(loader.loadTestsFromName(os.path.splitext(inside)[0].replace(os.sep, ".")))
+    runner().run(unittest.TestSuite(suites))
+    return runner.finish()
+
+
+def top_directory(arguments):
+    """Modules are named from here: `-t`, else the directory of `discover`, else the repository."""
+    found = {}
+    rest = list(arguments)
+    if "discover" not in rest and not {"-s", "--start-directory", "-t", "--top-level-directory"} & set(rest):
+        return "."
+    while rest:
+        word = rest.pop(0)
+        for short, long in (("-s", "--start-directory"), ("-t", "--top-level-directory")):
+            if word in (short, long) and rest:
+                found[short] = rest.pop(0)
+            elif word.startswith(long + "="):
+                found[short] = word[len(long) + 1:]
+    return found.get("-t") or found.get("-s") or "."
+
+
+def run_django(spec, guard, send, read_plan):
+    """The repository's own `runtests.py` makes settings, applications and databases; its runner of suites is ours."""
+    import runpy
+    import unittest
+
+    plan = read_plan()
+    runner = make_runner(spec, guard, send, plan)
+    unittest.TextTestRunner = unittest.runner.TextTestRunner = runner
+    script = os.path.join(spec["repository"], "tests", "runtests.py")
+    folder = os.path.dirname(script)
+    sys.path.insert(0, folder)
+    labels = list(spec["labels"]) or [label_of(name) for name in spec["modules"]]
+    labels += [label_of(one["file"]) for one in plan["files"]]
+    sys.argv = [script] + list(spec["arguments"]) + labels
+    ended = None
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as error:
+        ended = error.code
+    return runner.finish() or (None if ended in (None, 0, 1, True, False) else "runtests.py ended with code %s" % str(ended)[:100])
+
+
+def label_of(file):
+    parts = os.path.splitext(file)[0].split(os.sep)
+    return ".".join(parts[1:] if parts[0] == "tests" else parts)
+
+
+def make_runner(spec, guard, send, plan):
+    """A runner of suites, whose `run` may be called once, with all tests."""
+    import unittest
+
+    repository = spec["repository"]
+    files = {os.path.join(repository, one["file"]): one for one in plan["files"]}
+    hidden = {os.path.join(repository, name): name for name in module_files(spec)}
+    state = {"test": None, "marks": [], "finished": False, "real": 0.0, "canary": 0.0}
+    marks = make_helper(plan)
+    clock = time.monotonic
+    snapshot = Snapshot(("__main__",))
+    seen = set()
+
+    def say_changed(names):
+        names = [name for name in names if name not in seen][:50]
+        if names:
+            seen.update(names)
+            send({"k": "changed", "names": [name[:200] for name in names]})
+
+    def file_of(test):
+        failed = getattr(test, "_exception", None)
+        if failed is not None and type(test).__name__ == "_FailedTest":
+            name = test._testMethodName
+            for path in list(files) + list(hidden):
+                if os.path.splitext(path)[0].replace(os.sep, ".").endswith("." + name):
+                    return path
+        module = sys.modules.get(type(test).__module__)
+        return os.path.realpath(getattr(module, "__file__", None) or "")
+
+    def name_of(test):
+        return type(test).__name__ + "." + getattr(test, "_testMethodName", "")
+
+    def printed(test):
+        """What stands before ` ... ok` in the output of the verbose runner, the line of a docstring included."""
+        describe = getattr(test, "shortDescription", None)
+        line = describe() if describe is not None else None
+        return str(test) + ("\n" + line if line else "")
+
+    class Result(unittest.TestResult):
+        def startTest(self, test):
+            super(Result, self).startTest(test)
+            if state["test"] is not None:
+                say_changed(["a test inside of a test"])
+            state.update(test=test, marks=[])
+            marks.clear()
+
+        def stopTest(self, test):
+            super(Result, self).stopTest(test)
+            if state["test"] is None:
+                # Python 3.12.1 does not start what is skipped.
+                return
+            found, state["test"] = state["marks"], None
+            report(test, "error" if not found else worst(found) if len(found) == 1 or "passed" not in found else "error")
+
+        def note(self, test, outcome):
+            if state["test"] is None or getattr(test, "test_case", test) is not state["test"]:
+                # Fixtures of a class or a module.
+                report(test, outcome)
+            else:
+                state["marks"].append(outcome)
+
+        def addSuccess(self, test):
+            self.note(test, "passed")
+
+        def addError(self, test, err):
+            super(Result, self).addError(test, err)
+            self.note(test, "error")
+
+        def addFailure(self, test, err):
+            super(Result, self).addFailure(test, err)
+            self.note(test, "failed")
+
+        def addSkip(self, test, reason):
+            super(Result, self).addSkip(test, reason)
+            self.note(test, "skipped")
+
+        def addExpectedFailure(self, test, err):
+            super(Result, self).addExpectedFailure(test, err)
+            self.note(test, "xfailed")
+
+        def addUnexpectedSuccess(self, test):
+            super(Result, self).addUnexpectedSuccess(test)
+            self.note(test, "xpassed")
+
+        def addSubTest(self, test, subtest, err):
+            super(Result, self).addSubTest(test, subtest, err)
+            if err is not None:
+                self.note(test, "failed" if issubclass(err[0], test.failureException) else "error")
+
+        def _exc_info_to_string(self, err, test):
+            return ""
+
+    def report(test, outcome):
+        one = files.get(file_of(test))
+        record = {"k": "test", "id": printed(test)[:4000], "outcome": outcome, "file": hidden.get(file_of(test)), "of": name_of(test), "with": ""}
+        if one is not None:
+            canary = one["keep"].get(name_of(test))
+            record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived)
+            if canary is None:
+                record["k"] = "collect"
+        send(record)
+
+    def flatten(suite):
+        try:
+            tests = list(suite)
+        except TypeError:
+            return [suite]
+        return [test for one in tests for test in flatten(one)]
+
+    class Suite(unittest.TestSuite):
+        """Leaves canaries out whose time is over, and looks after each test at what must not change."""
+
+        def __iter__(self):
+            for test in list(self._tests):
+                one = files.get(file_of(test))
+                is_copy = one is not None and one["place"] == "copy"
+                if is_copy and state["real"] > 0.0 and state["canary"] >= max(CANARY_FLOOR_S, CANARY_SHARE * state["real"]):
+                    canary = one["keep"].get(name_of(test))
+                    if canary not in plan.get("always", ()):
+                        send({"k": "left-out", "c": canary})
+                        continue
+                started = clock()
+                yield test
+                state["canary" if is_copy else "real"] += clock() - started
+                say_changed(snapshot.compare(False))
+
+        def _removeTestAtIndex(self, index):
+            return None
+
+    class Runner(object):
+        def __init__(self, *arguments, **options):
+            self.resultclass = Result
+
+        def run(self, suite):
+            tests = flatten(suite)
+            theirs = [test for test in tests if file_of(test) not in files]
+            ours = [test for test in tests if file_of(test) in files]
+            kept = [test for test in ours if name_of(test) in files[file_of(test)]["keep"] or type(test).__name__ == "_FailedTest"]
+            place = lambda test: files[file_of(test)]["place"]
+            early = [test for test in kept if place(test) == "early"]
+            first = pick_first([test for test in kept if place(test) == "copy"])
+            late = [test for test in kept if place(test) != "early" and test not in first]
+            send({"k": "plan", "ids": [printed(test)[:4000] for test in theirs]})
+            result = Result()
+            result.startTestRun()
+            try:
+                Suite(early + first + theirs + late).run(result)
+            finally:
+                result.stopTestRun()
+            state["finished"] = True
+            return result
+
+        @staticmethod
+        def finish():
+            say_changed(snapshot.compare(True))
+            return None if state["finished"] else "the tests were not run"
+
+    return Runner
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
