@@ -253,7 +253,7 @@ export interface GradingProvenance {
   deviations: string[]
 }
 
-/** Tests of a patch were over their limit for the first time; the second time is a verdict. */
+/** Tests of a patch were over their limit, or ended their own grading, for the first time; the second time is a verdict. */
 export interface GradingTimeOutRecord {
   schema: 'longhaul.grading-time-out/1'
   episode: string
@@ -280,7 +280,7 @@ export interface EpisodeRecord extends EpisodeIdentity {
   episode: string
   policy: string
   disposition: Disposition
-  /** Failure code where the disposition is `infra`. */
+  /** Failure code where the disposition is `infra`, and where the policy ended its own sandbox (`agent-gave-up`). */
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null

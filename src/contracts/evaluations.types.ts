@@ -16,6 +16,8 @@ export interface EvaluatedTask {
   outcomes: (0 | 1)[]
   /** Attempts that were asked for and gave no verdict, after their replacements. */
   lost: number
+  /** Attempts that were lost and played again under another index, which the official score counts too; absent where none was. */
+  replaced?: number
   turns: number[]
   /** Null where a chat endpoint did not count. */
   sampledTokens: (number | null)[]
@@ -81,7 +83,7 @@ export interface EvaluationRecord {
   interval: StoredInterval | null
   /** The cluster bootstrap inside it. */
   bootstrap: { low: number; high: number; draws: number; seed: number } | null
-  /** As official harnesses count: every attempt that was asked for, lost ones as unresolved. */
+  /** As official harnesses count: every attempt that was asked for, lost and replaced ones as unresolved. */
   official: { passAt1: number; sem: number; interval: StoredInterval | null; tasks: number; attempts: number }
   /** k: attempts asked for at each task. */
   attempts: number

@@ -39,6 +39,8 @@ export const FAILURE_CODES = {
   'Sandbox.Unsafe': { retryable: false, countsAs: 'user' },
   'Sandbox.PullFailed': { retryable: true, countsAs: 'infra' },
   'Sandbox.Lost': { retryable: false, countsAs: 'infra' },
+  // It ended, or fell silent, and the host saw nothing from outside at work.
+  'Sandbox.Ended': { retryable: false, countsAs: 'policy' },
   'Sandbox.Behind': { retryable: false, countsAs: 'infra' },
   'Sandbox.Foreign': { retryable: false, countsAs: 'infra' },
   'Sandbox.OutOfDisk': { retryable: true, countsAs: 'infra' },
@@ -47,6 +49,8 @@ export const FAILURE_CODES = {
   'Sandbox.Diverged': { retryable: false, countsAs: 'infra' },
   'Sandbox.Stalled': { retryable: true, countsAs: 'infra' },
   'Grading.Failed': { retryable: true, countsAs: 'infra' },
+  // What was graded ended its own grading.
+  'Grading.Ended': { retryable: true, countsAs: 'policy' },
   'Group.TooSmall': { retryable: false, countsAs: 'infra' },
   'Batch.Empty': { retryable: false, countsAs: 'user' },
   'Trainer.BadSpec': { retryable: false, countsAs: 'user' },

@@ -1,6 +1,7 @@
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { Disposition, EpisodeRecord, PolicyDisposition, VerdictKind } from '../contracts/episodes.types.ts'
 import { assertNever } from '../contracts/errors.ts'
+import { mayBeOwnDoing } from './episode-losses.ts'
 
 /** Endings that are the policy's own doing: they train, and they count in every mean. */
 export function isPolicyDisposition(disposition: Disposition): disposition is PolicyDisposition {
@@ -45,13 +46,13 @@ export function exclusionOf(record: EpisodeRecord): ExclusionReason | null {
 export function ungradedVerdict(disposition: Disposition): { verdict: VerdictKind | null; reason: string | null } {
   if (!isPolicyDisposition(disposition)) return { verdict: null, reason: null }
   if (disposition === 'submitted') return { verdict: 'could-not-grade', reason: 'not-graded' }
+  if (disposition === 'agent-gave-up') return { verdict: 'unresolved', reason: 'sandbox-ended' }
   return { verdict: 'unresolved', reason: 'not-submitted' }
 }
 
-const NEEDS_NEW_SANDBOX: ReadonlySet<FailureCode> = new Set([
+const NEEDS_NEW_SANDBOX: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Sandbox.Lost',
   'Sandbox.OutOfDisk',
-  'Sandbox.Behind',
   'Sandbox.Foreign',
 ])
 
@@ -68,7 +69,7 @@ export type FailureAnswer =
 export function answerToFailure(code: FailureCode): FailureAnswer {
   // Another host may have room, where a while and the removal of images have not made any here. A new sandbox replays what one
   // that is behind, or belongs to an earlier execution, cannot be trusted to hold.
-  if (NEEDS_NEW_SANDBOX.has(code)) return { kind: 're-place' }
+  if (NEEDS_NEW_SANDBOX.has(code) || mayBeOwnDoing(code)) return { kind: 're-place' }
   const { retryable, countsAs } = FAILURE_CODES[code]
   if (retryable) return { kind: 'retry' }
   switch (countsAs) {

@@ -24,19 +24,54 @@ test('a lost and an ungraded attempt: out of the score, unresolved in the offici
   const found = summarize([...played('a', [1, 'infra']), ...played('b', [1, 0]), ...played('b', ['ungraded'])])
   assert.deepEqual(found.score, { passAt1: 0.75, sem: found.taskSem, tasks: 2, attempts: 2 })
   assert.deepEqual([found.semOver, found.infra, found.couldNotGrade], ['tasks', 1, 1])
-  // As harnesses count: a 1 of 2, b 1 of 2.
-  assert.deepEqual([found.official.passAt1, found.official.tasks, found.official.attempts], [0.5, 2, 2])
+  // As harnesses count: a 1 of 2, b 1 of 3, for the one that could not be graded was played again.
+  close(found.official.passAt1, 5 / 12)
+  assert.deepEqual([found.official.tasks, found.official.attempts], [2, 2])
   assert.deepEqual(
-    found.tasks.map(({ taskId, outcomes, lost }) => [taskId, outcomes, lost]),
+    found.tasks.map(({ taskId, outcomes, lost, replaced }) => [taskId, outcomes, lost, replaced]),
     [
-      ['a', [1], 1],
-      ['b', [1, 0], 0],
+      ['a', [1], 1, undefined],
+      ['b', [1, 0], 0, 1],
     ],
   )
   // Rates 1 and ½: sd √(2·¼²) = ¼·√2, over √2.
   close(found.taskSem, 0.25)
-  // Two whole runs now, the first resolved both and the second none: sd √½, over √2.
-  close(found.official.sem, 0.5)
+  // Rates ½ and ⅓: sd √(2·(1/12)²) = √2/12, over √2.
+  close(found.official.sem, 1 / 12)
+})
+
+test('every attempt that was asked for is in the official score, those that another one replaced too', () => {
+  const [cancelled] = played('b', ['infra'])
+  assert.ok(cancelled !== undefined)
+  const found = summarize([
+    ...played('a', ['infra', 'ungraded', 1, 1]),
+    ...played('b', [1, 0]),
+    { ...cancelled, record: { ...cancelled.record, index: 2, disposition: 'cancelled', failure: null } },
+  ])
+  assert.equal(found.score.passAt1, 0.75)
+  // a 2 of 4; b 1 of 2, for what an operator cancelled was not asked for any more.
+  assert.equal(found.official.passAt1, 0.5)
+  assert.deepEqual(
+    found.tasks.map(({ replaced }) => replaced),
+    [2, undefined],
+  )
+  const ofItsOwn = summarize([...played('a', ['infra', 1, 0]), ...played('b', [1, 1])])
+  assert.notDeepEqual(ofItsOwn.official.interval, ofItsOwn.interval)
+  // a ⅓, b 1.
+  close(ofItsOwn.official.passAt1, 2 / 3)
+})
+
+test('an attempt that is lost and not replaced is counted once', () => {
+  const found = summarize([...played('a', [1, 'infra']), ...played('b', ['infra', 'infra', 'infra', 1])])
+  // a 1 of 2; b asked for two, lost three, got one: 1 of 4.
+  assert.equal(found.official.passAt1, 0.375)
+  assert.deepEqual(
+    found.tasks.map(({ lost, replaced }) => [lost, replaced]),
+    [
+      [1, undefined],
+      [1, 2],
+    ],
+  )
 })
 
 test('a planned task without an episode is listed, leaves the score, and is unresolved in the official one', () => {

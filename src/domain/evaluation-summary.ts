@@ -90,11 +90,15 @@ function evaluatedTasks(
   const isCounted = facts.some(({ record }) => (record.usage ?? null) !== null)
   const byTask = Map.groupBy(facts, ({ record }) => record.taskId)
   return planned.map((task) => {
-    const valid = (byTask.get(task.taskId) ?? []).filter(({ record }) => isValidEpisode(record))
+    const ofTask = byTask.get(task.taskId) ?? []
+    const valid = ofTask.filter(({ record }) => isValidEpisode(record))
+    const lost = Math.max(0, attempts - valid.length)
+    const replaced = Math.max(0, ofTask.filter(isLost).length - lost)
     return {
       ...task,
       outcomes: valid.map(({ record }): 0 | 1 => (record.verdict === 'resolved' ? 1 : 0)),
-      lost: Math.max(0, attempts - valid.length),
+      lost,
+      ...(replaced === 0 ? {} : { replaced }),
       turns: valid.map(({ record }) => record.turns),
       sampledTokens: valid.map(({ record }) => record.sampledTokens),
       wallSeconds: valid.map(({ wallMs }) => (wallMs === null ? null : wallMs / 1000)),
@@ -109,11 +113,19 @@ function evaluatedTasks(
   })
 }
 
+/** Asked for, begun and without an outcome. What an operator cancelled was taken back, and is no attempt. */
+function isLost({ record }: AttemptFacts): boolean {
+  return !isValidEpisode(record) && record.disposition !== 'cancelled'
+}
+
 function toClustered({ taskId, repo, outcomes }: EvaluatedTask): ClusteredOutcomes {
   return { taskId, cluster: repo, outcomes }
 }
 
-/** Official harnesses know no lost attempt: whatever has no verdict is unresolved, and every planned task counts. */
+/**
+ * Official harnesses know no lost attempt: whatever has no verdict is unresolved, also where another attempt took its place, and every
+ * planned task counts.
+ */
 function officialScore(
   tasks: readonly EvaluatedTask[],
   attempts: number,
@@ -121,11 +133,11 @@ function officialScore(
 ): EvaluationRecord['official'] {
   const filled = tasks.map((task): ClusteredOutcomes => {
     const { taskId, cluster, outcomes } = toClustered(task)
-    return { taskId, cluster, outcomes: [...outcomes, ...Array<0>(task.lost).fill(0)] }
+    return { taskId, cluster, outcomes: [...outcomes, ...Array<0>(task.lost + (task.replaced ?? 0)).fill(0)] }
   })
   const { mean, sem } = passAt1(filled)
   // With nothing lost it is the same sample: no need to resample it again.
-  const isWhole = tasks.every(({ lost }) => lost === 0)
+  const isWhole = tasks.every(({ lost, replaced = 0 }) => lost + replaced === 0)
   const found = isWhole ? null : scoreInterval({ tasks: filled, seed: INTERVAL_SEED })
   return { passAt1: mean, sem, interval: found?.interval ?? graded, tasks: filled.length, attempts }
 }

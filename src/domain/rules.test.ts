@@ -109,7 +109,7 @@ test('a stage levels off when the last window gains less than asked over the one
 
 test('work that was submitted and reached no grader is not judged', () => {
   assert.deepEqual(ungradedVerdict('submitted'), { verdict: 'could-not-grade', reason: 'not-graded' })
-  assert.deepEqual(ungradedVerdict('agent-gave-up'), { verdict: 'unresolved', reason: 'not-submitted' })
+  assert.deepEqual(ungradedVerdict('agent-gave-up'), { verdict: 'unresolved', reason: 'sandbox-ended' })
 })
 
 test('endings nobody knows are refused, not guessed', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Task } from '../contracts/tasks.types.ts'
-import { judgeEmptyPatch, judgeRun } from './verdict.ts'
+import { asItCounts, judgeEmptyPatch, judgeRun } from './verdict.ts'
 
 const task = {
   failToPass: ['tests/test_s.py::test_a'],
@@ -179,4 +179,20 @@ test('rebench-v2: a listed test that passes no longer leaves the subset, whichev
   }
   const verdict = judgeRun(v2, ran('--- PASS: TestA (0.01s)\n--- FAIL: TestB (0.01s)\n'))
   assert.deepEqual([verdict.subset, verdict.reason, verdict.mayRepeat], [false, null, false])
+})
+
+test('what a patch does to its own grading counts as its failure; what is the row’s or ours has no verdict', () => {
+  const counts = (reason: string | null) => asItCounts({ kind: 'could-not-grade' as const, reason }).kind
+  for (const reason of ['patch-rejected', 'undecodable-log', 'parser-raised', 'deadline']) {
+    assert.equal(counts(reason), 'unresolved', reason)
+  }
+  for (const reason of ['unknown-parser', 'unsupported-parser', 'image', 'Sandbox.Lost', 'tests-timed-out', null]) {
+    assert.equal(counts(reason), 'could-not-grade', String(reason))
+  }
+  assert.deepEqual(asItCounts({ kind: 'resolved', reason: 'deadline' }), { kind: 'resolved', reason: 'deadline' })
+  assert.deepEqual(asItCounts({ kind: 'could-not-grade', reason: 'deadline', gradeMs: 3 }), {
+    kind: 'unresolved',
+    reason: 'deadline',
+    gradeMs: 3,
+  })
 })

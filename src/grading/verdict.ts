@@ -12,6 +12,7 @@ export type VerdictReason =
   | 'patch-too-large'
   | 'patch-rejected'
   | 'tests-timed-out'
+  | 'grading-ended'
   | 'no-results'
   | RefusalReason
 
@@ -27,6 +28,25 @@ export interface Verdict {
   subset: boolean | null
   /** One repetition on the same image may end differently; after it the reason stands. */
   mayRepeat: boolean
+}
+
+/** What the patch brings about itself, in the image in which the gold patch does none of it. */
+const OWN_DOING: ReadonlySet<string> = new Set<VerdictReason>([
+  'patch-rejected',
+  'undecodable-log',
+  'parser-raised',
+  'deadline',
+])
+
+/**
+ * The verdict as it counts: what a patch does to its own grading is a failure of the patch, never a reason to play or to grade again.
+ * Not for gates, where no verdict means that nothing is proven.
+ */
+export function asItCounts<T extends { kind: VerdictKind; reason: string | null }>(verdict: T): T {
+  const { kind, reason } = verdict
+  return kind === 'could-not-grade' && reason !== null && OWN_DOING.has(reason)
+    ? { ...verdict, kind: 'unresolved' }
+    : verdict
 }
 
 /** The verdict on one grading run, by the official rules of the task's harness and our own reasons. */

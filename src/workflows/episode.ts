@@ -1,30 +1,36 @@
-import { CancellationScope, log, setCurrentDetails, upsertSearchAttributes, workflowInfo } from '@temporalio/workflow'
+import {
+  CancellationScope,
+  log,
+  patched,
+  setCurrentDetails,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow'
 import type { ArtifactRef } from '../contracts/artifacts.types.ts'
 import type { EpisodeProgress, RecordedEnding } from '../contracts/activities.types.ts'
 import { assertNever } from '../contracts/errors.ts'
 import type { Disposition } from '../contracts/episodes.types.ts'
+import type { FailureCode } from '../contracts/failure-codes.ts'
 import type { SandboxHandle } from '../contracts/sandbox.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
+import { type AfterLoss, judgeLosses, mayBeOwnDoing } from '../domain/episode-losses.ts'
 import { closingActivities, control, grading, hostActivities, placement } from './activity-proxies.ts'
 import { decideAfter, failRun } from './failures.ts'
 import { outcomeAttributes } from './search-attributes.ts'
-
-/** A lost sandbox is replaced twice; an episode that loses three has met something a fourth will not cure. */
-const MAX_PLACEMENTS = 3
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
   /** Played and recorded by an earlier execution. */
   | { kind: 'result'; result: EpisodeResult }
-  /** The sandbox is gone: worth another placement. */
-  | { kind: 'lost'; failure: string }
+  /** The sandbox is gone, or no longer the episode's world: maybe worth another placement. */
+  | { kind: 'lost'; failure: FailureCode }
   /** Ours, and the same step would fail again: the group draws a replacement instead. */
-  | { kind: 'infra'; failure: string }
+  | { kind: 'infra'; failure: FailureCode }
 
 /**
  * One attempt of one policy at one task. Input: references; children: none; never continues as new (a default episode of 80
  * turns stays under 100 events). Opens a sandbox on any host, advances turn by turn on that host, captures the patch, grades
- * it in a fresh container. On cancel the sandbox is closed and the episode recorded as `cancelled`.
+ * it in a fresh container. A policy that ends its sandbox is played again once, then it has failed. On cancel the sandbox is closed and the episode recorded as `cancelled`.
  */
 export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
   try {
@@ -43,16 +49,32 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
 }
 
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
-  let lost = 0
+  const losses: FailureCode[] = []
   for (let number = 1; ; number++) {
     const played = await playInSandbox(input, number)
     if (played.kind === 'result') return played.result
     if (played.kind === 'ended') return grade(input, played)
-    // A sandbox of an earlier execution is not lost, it only is not ours.
-    if (played.kind === 'lost' && played.failure !== 'Sandbox.Foreign') lost += 1
-    if (played.kind === 'infra' || lost >= MAX_PLACEMENTS) return recordInfra(input, played.failure)
-    log.warn('sandbox lost, placing the episode again', { placement: number, failure: played.failure })
+    const { failure } = played
+    if (played.kind === 'infra') return recordUngraded(input, 'infra', failure)
+    losses.push(failure)
+    switch (judge(losses)) {
+      case 'own-doing':
+        return recordUngraded(input, 'agent-gave-up', failure)
+      case 'infra':
+        return recordUngraded(input, 'infra', failure)
+      default:
+        log.warn('sandbox lost, placing the episode again', { placement: number, failure })
+    }
   }
+}
+
+/** Episodes that were under way when the rule came go on by the one before: there a broken journal was infrastructure's. */
+function judge(losses: readonly FailureCode[]): AfterLoss {
+  const last = losses.at(-1)
+  if (last === undefined || !(mayBeOwnDoing(last) || last === 'Sandbox.Diverged') || patched('own-doing')) {
+    return judgeLosses(losses)
+  }
+  return last === 'Sandbox.Behind' ? judgeLosses(losses.map(() => 'Sandbox.Lost')) : 'infra'
 }
 
 /** One placement: returns how the episode ended, or that the sandbox was lost. Everything else is thrown. */
@@ -69,9 +91,13 @@ async function playInSandbox(input: EpisodeInput, number: number): Promise<Playe
     const decision = decideAfter(error)
     switch (decision.kind) {
       case 're-place':
-        return { kind: 'lost', failure: decision.code }
+        // Before it is open nothing of the policy's has run in it.
+        return {
+          kind: 'lost',
+          failure: sandbox === null && mayBeOwnDoing(decision.code) ? 'Sandbox.Lost' : decision.code,
+        }
       case 'infra':
-        return { kind: 'infra', failure: decision.code }
+        return { kind: decision.code === 'Sandbox.Diverged' ? 'lost' : 'infra', failure: decision.code }
       case 'fail-run':
         throw failRun(decision.code, decision.message)
       case 'cancelled':
@@ -148,10 +174,6 @@ async function grade(
         return assertNever(decision)
     }
   }
-}
-
-function recordInfra(input: EpisodeInput, failure: string): Promise<EpisodeResult> {
-  return recordUngraded(input, 'infra', failure)
 }
 
 function recordUngraded(input: EpisodeInput, disposition: Disposition, failure: string): Promise<EpisodeResult> {

@@ -2,6 +2,7 @@
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import type { EpisodeInput, PromptGroupInput, ResolvedRun, RolloutInput } from '../../src/contracts/workflows.types.ts'
+import { ungradedVerdict } from '../../src/domain/episode-rules.ts'
 import type { ActivityTable } from './activity-script.ts'
 import type { AllActivities } from './workflow-driver.ts'
 
@@ -168,7 +169,7 @@ export function scriptedPipeline({
     recordUngraded: (input) => ({
       episode: `${input.run}/${input.stage}/${input.iteration}/${input.taskId}/${input.index}`,
       disposition: input.disposition,
-      verdict: null,
+      verdict: ungradedVerdict(input.disposition).verdict,
       turns: 0,
       failure: input.failure,
     }),

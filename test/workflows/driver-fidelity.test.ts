@@ -47,7 +47,7 @@ test('lost hosts, infra episodes and retried failures replay', async () => {
   const driver = await trainingDriver({
     advanceEpisode: ({ index, sandbox }, { attempt }) => {
       if (index === 0 && sandbox.name.endsWith('-p1')) return timesOut('HEARTBEAT')
-      if (index === 1) throw failureOf('Sandbox.JournalConflict')
+      if (index === 1) throw failureOf('Artifact.Conflict')
       if (attempt === 1) throw failureOf('Model.RateLimited')
       return { turns: 8, disposition: 'submitted' }
     },

@@ -146,13 +146,13 @@ test('the runner reports a lost sandbox: placed anew at once, not retried on the
 test('an infra failure that no new sandbox cures ends the episode as infra with its code', async () => {
   const { driver, episode } = await playEpisode({
     advanceEpisode: () => {
-      throw failureOf('Sandbox.JournalConflict')
+      throw failureOf('Artifact.Conflict')
     },
   })
   const result = await episode.result<EpisodeResult>()
 
   assert.equal(result.disposition, 'infra')
-  assert.equal(result.failure, 'Sandbox.JournalConflict')
+  assert.equal(result.failure, 'Artifact.Conflict')
   assert.equal(driver.callsOf('openSandbox').length, 1)
   assert.equal(driver.callsOf('closeSandbox').length, 1)
 })
@@ -296,4 +296,71 @@ test('a sandbox is behind the records when it is captured: the episode is placed
   const result = await episode.result<EpisodeResult>()
   assert.equal(result.disposition, 'submitted')
   assert.equal(driver.callsOf('openSandbox').length, 2)
+})
+
+for (const code of ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind']) {
+  test(`${code} once: the turns are replayed in another sandbox, and the episode goes on`, async () => {
+    const { driver, episode } = await playEpisode({
+      advanceEpisode: ({ step, sandbox }) => {
+        if (sandbox.name.endsWith('-p1')) throw failureOf(code)
+        return { turns: step * 8, disposition: 'submitted' }
+      },
+    })
+    assert.equal((await episode.result<EpisodeResult>()).disposition, 'submitted')
+    assert.equal(driver.callsOf('openSandbox').length, 2)
+  })
+
+  test(`${code} again after the replay: the policy’s own doing, unresolved, and no third sandbox`, async () => {
+    const { driver, episode } = await playEpisode({
+      advanceEpisode: () => {
+        throw failureOf(code)
+      },
+    })
+    const result = await episode.result<EpisodeResult>()
+    assert.deepEqual([result.disposition, result.verdict, result.failure], ['agent-gave-up', 'unresolved', code])
+    assert.deepEqual([driver.callsOf('openSandbox').length, driver.callsOf('closeSandbox').length], [2, 2])
+    assert.equal(driver.callsOf('gradeSubmission').length, 0)
+  })
+}
+
+test('a world that cannot be rebuilt after the policy may have ended it: its own doing', async () => {
+  const { episode } = await playEpisode({
+    advanceEpisode: ({ sandbox }) => {
+      throw failureOf(sandbox.name.endsWith('-p1') ? 'Sandbox.Ended' : 'Sandbox.Diverged')
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.deepEqual([result.disposition, result.failure], ['agent-gave-up', 'Sandbox.Diverged'])
+})
+
+test('a world that cannot be rebuilt after a loss of ours: infrastructure', async () => {
+  const { episode } = await playEpisode({
+    advanceEpisode: ({ sandbox }) => {
+      throw failureOf(sandbox.name.endsWith('-p1') ? 'Sandbox.Lost' : 'Sandbox.Diverged')
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.deepEqual([result.disposition, result.failure], ['infra', 'Sandbox.Diverged'])
+})
+
+test('a sandbox that ends while it is opened has run nothing of the policy’s: infrastructure after three', async () => {
+  const { driver, episode } = await playEpisode({
+    openSandbox: () => {
+      throw failureOf('Sandbox.Ended')
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.deepEqual([result.disposition, result.failure], ['infra', 'Sandbox.Lost'])
+  assert.equal(driver.callsOf('openSandbox').length, 3)
+})
+
+test('the sandbox is ended at the capture, twice: the submission was a way out of a zero', async () => {
+  const { driver, episode } = await playEpisode({
+    captureSubmission: () => {
+      throw failureOf('Sandbox.Ended')
+    },
+  })
+  const result = await episode.result<EpisodeResult>()
+  assert.deepEqual([result.disposition, result.verdict], ['agent-gave-up', 'unresolved'])
+  assert.equal(driver.callsOf('captureSubmission').length, 2)
 })

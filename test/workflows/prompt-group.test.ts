@@ -43,7 +43,7 @@ test('a group plays its episodes side by side under indices from 0', async () =>
 test('an infra episode is replaced under the next free index and counts in no mean', async () => {
   const { driver, group } = await playGroup({
     advanceEpisode: ({ index }) => {
-      if (index === 1) throw failureOf('Sandbox.JournalConflict')
+      if (index === 1) throw failureOf('Artifact.Conflict')
       return { turns: 16, disposition: 'submitted' }
     },
   })
@@ -61,7 +61,7 @@ test('an infra episode is replaced under the next free index and counts in no me
     infra: 1,
     resolved: 3,
     turns: 32,
-    failure: 'Sandbox.JournalConflict',
+    failure: 'Artifact.Conflict',
   })
   assert.equal(driver.callsOf('gradeSubmission').length, 4)
 })
@@ -92,7 +92,7 @@ test('an episode that could not be graded is replaced like an infra one', async 
 test('replacements end at the bound: the group is short, not endless', async () => {
   const { driver, group } = await playGroup({
     advanceEpisode: ({ index }) => {
-      if (index > 0) throw failureOf('Sandbox.JournalConflict')
+      if (index > 0) throw failureOf('Artifact.Conflict')
       return { turns: 8, disposition: 'submitted' }
     },
   })

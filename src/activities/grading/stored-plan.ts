@@ -44,7 +44,7 @@ export async function readVerdict(
   run: string,
   instance: GradingInstance,
 ): Promise<ShortVerdict | null> {
-  if (instance.fault !== null) return { kind: 'could-not-grade', reason: 'patch-rejected' }
+  if (instance.fault !== null) return { kind: 'unresolved', reason: 'patch-rejected' }
   if (instance.patch === null) return { kind: 'unresolved', reason: 'empty-patch' }
   const identity = identityOf(run, instance)
   const verdict = await store.readRecord<VerdictRecord>(gradingKeys.file(identity, 'verdict.json'))

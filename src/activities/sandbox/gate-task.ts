@@ -73,6 +73,7 @@ const OF_THE_TASK: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Sandbox.Stalled',
   'Sandbox.Lost',
   'Grading.Failed',
+  'Grading.Ended',
   'Task.Invalid',
 ])
 

@@ -26,7 +26,7 @@ const [task] = await loadTasks({
 })
 after(() => rmSync(root, { recursive: true }))
 
-type Ending = 'never-ends' | 'no-results' | LonghaulError
+type Ending = 'never-ends' | 'no-results' | 'does-not-apply' | 'no-text' | LonghaulError
 
 /** A host whose containers end as told, one after another. */
 function hostOf(endings: Ending[]): { sandbox: SandboxHost; runs: () => number } {
@@ -37,7 +37,10 @@ function hostOf(endings: Ending[]): { sandbox: SandboxHost; runs: () => number }
     if (ending instanceof LonghaulError) throw ending
     const machine = { engine: '1', cgroupVersion: 2, cpuset: '0', memoryMiB: 1, startedAtMs: 0, endedAtMs: 1 } as const
     const facts = { log: Buffer.from(`run ${runs}`), imageDigest: 'sha256:0', wallMs: 1_800_000, machine }
-    return ending === 'never-ends' ? { kind: 'timed-out', ...facts } : { kind: 'ran', exitCode: 0, ...facts }
+    if (ending === 'never-ends') return { kind: 'timed-out', ...facts }
+    if (ending === 'does-not-apply') return { kind: 'patch-did-not-apply', exitCode: 1, ...facts }
+    const log = ending === 'no-text' ? Buffer.from([0xff, 0xfe]) : facts.log
+    return { kind: 'ran', exitCode: 0, ...facts, log }
   }
   return { sandbox: { grade } as unknown as SandboxHost, runs: () => runs }
 }
@@ -131,4 +134,46 @@ test('a gate grades by itself: over the limit twice is no verdict, since nothing
     never,
   )
   assert.deepEqual([kind, reason, runs()], ['could-not-grade', 'tests-timed-out', 2])
+})
+
+test('a patch that does not apply, or whose log is no text, has failed: a verdict at once', async () => {
+  const rejected = attemptOf('rejected', ['does-not-apply'])
+  const { kind, reason } = await rejected.attempt(1)
+  assert.deepEqual([kind, reason, rejected.runs()], ['unresolved', 'patch-rejected', 1])
+  const garbled = attemptOf('garbled', ['no-text', 'no-text'])
+  const found = await garbled.attempt(1)
+  assert.deepEqual([found.kind, found.reason, garbled.runs()], ['unresolved', 'undecodable-log', 2])
+})
+
+test('a patch that ends its own grading: once may be an accident, twice is a verdict, by either way', async () => {
+  const ended = new LonghaulError({ code: 'Grading.Ended', message: 'ended from inside' })
+  const twice = attemptOf('ended', [ended, ended])
+  await assert.rejects(twice.attempt(1), { code: 'Grading.Ended', retryable: true })
+  const { kind, reason, failToPass } = await twice.attempt(2)
+  assert.deepEqual([kind, reason, failToPass.passed, twice.runs()], ['unresolved', 'grading-ended', 0, 2])
+  const mixed = attemptOf('ended-then-endless', [ended, 'never-ends'])
+  await assert.rejects(mixed.attempt(1), { code: 'Grading.Ended' })
+  assert.deepEqual((await mixed.attempt(2)).kind, 'unresolved')
+  const other = attemptOf('endless-then-ended', ['never-ends', ended])
+  await assert.rejects(other.attempt(1), { code: 'Grading.Failed' })
+  assert.deepEqual((await other.attempt(2)).reason, 'grading-ended')
+})
+
+test('a gate learns nothing from a gold patch that does not apply, and says so', async () => {
+  const { sandbox } = hostOf(['does-not-apply'])
+  const { kind, reason } = await runGrading(
+    { store, sandbox, ensureImage: async () => undefined },
+    {
+      run: 'r',
+      episode: 'r/gate-2',
+      owner: 'o',
+      role: 'gate',
+      limits: { cpus: 1, memoryMiB: 1, pids: 1 },
+      patch: Buffer.from('x'),
+      task: task as NonNullable<typeof task>,
+      logKey: 'gradings/gate-2/log.txt',
+    },
+    never,
+  )
+  assert.deepEqual([kind, reason], ['could-not-grade', 'patch-rejected'])
 })

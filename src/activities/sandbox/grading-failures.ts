@@ -1,11 +1,11 @@
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { FAILURE_CODES, type FailureCode } from '../../contracts/failure-codes.ts'
 
-/** A failure of the machine that grades, which another machine may not have. The store's failures are no host's, and the
+/** A failure at one machine's grading, which another machine may not have. The store's failures are no host's, and the
  *  user's are the same everywhere. */
 export function isHostFailure(error: unknown): error is LonghaulError {
   if (!isLonghaulError(error)) return false
-  return FAILURE_CODES[error.code].countsAs === 'infra' && /^(Sandbox|Grading)\./.test(error.code)
+  return FAILURE_CODES[error.code].countsAs !== 'user' && /^(Sandbox|Grading)\./.test(error.code)
 }
 
 /** The same failure as one that any host may try again: a missing image would not be retried under its own code. */

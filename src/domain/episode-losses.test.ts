@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
+import { judgeLosses, mayBeOwnDoing } from './episode-losses.ts'
+import { answerToFailure } from './episode-rules.ts'
+
+const SUSPECTED = ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind'] as const
+
+test('what an agent can do to its sandbox may be its own doing; what the host saw from outside is not', () => {
+  const found = (Object.keys(FAILURE_CODES) as FailureCode[]).filter(mayBeOwnDoing)
+  assert.deepEqual(found.toSorted(), SUSPECTED.toSorted())
+  // Each asks for another sandbox: one loss proves nothing.
+  for (const code of SUSPECTED) assert.deepEqual(answerToFailure(code), { kind: 're-place' }, code)
+})
+
+test('one loss is placed again, whoever did it', () => {
+  for (const code of [...SUSPECTED, 'Sandbox.Lost', 'Sandbox.OutOfDisk'] as const) {
+    assert.equal(judgeLosses([code]), 'place-again', code)
+  }
+})
+
+test('a second loss from inside is the policy’s own doing, by the same way or another, also with one of ours between', () => {
+  for (const first of SUSPECTED) {
+    for (const second of SUSPECTED) {
+      assert.equal(judgeLosses([first, second]), 'own-doing', `${first}, ${second}`)
+      assert.equal(judgeLosses([first, 'Sandbox.Lost', second]), 'own-doing', `${first}, lost, ${second}`)
+    }
+  }
+})
+
+test('three losses are infrastructure where at most one came from inside', () => {
+  assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Lost']), 'place-again')
+  assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Lost', 'Sandbox.Lost']), 'infra')
+  assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Ended']), 'place-again')
+  assert.equal(judgeLosses(['Sandbox.Ended', 'Sandbox.Lost', 'Sandbox.OutOfDisk']), 'infra')
+})
+
+test('a sandbox of an earlier execution is no loss', () => {
+  assert.equal(judgeLosses(['Sandbox.Foreign', 'Sandbox.Lost', 'Sandbox.Lost']), 'place-again')
+  assert.equal(judgeLosses(['Sandbox.Foreign', 'Sandbox.Foreign', 'Sandbox.Foreign']), 'place-again')
+})
+
+test('a world that cannot be rebuilt: ours after a loss of ours, the policy’s after one that may have been its doing', () => {
+  assert.equal(judgeLosses(['Sandbox.Diverged']), 'infra')
+  assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Diverged']), 'infra')
+  assert.equal(judgeLosses(['Sandbox.Ended', 'Sandbox.Diverged']), 'own-doing')
+  assert.equal(judgeLosses(['Sandbox.Ended', 'Sandbox.Lost', 'Sandbox.Diverged']), 'own-doing')
+})
