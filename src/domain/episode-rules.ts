@@ -1,7 +1,5 @@
-import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { Disposition, EpisodeRecord, PolicyDisposition, VerdictKind } from '../contracts/episodes.types.ts'
 import { assertNever } from '../contracts/errors.ts'
-import { mayBeOwnDoing } from './episode-losses.ts'
 
 /** Endings that are the policy's own doing: they train, and they count in every mean. */
 export function isPolicyDisposition(disposition: Disposition): disposition is PolicyDisposition {
@@ -48,38 +46,4 @@ export function ungradedVerdict(disposition: Disposition): { verdict: VerdictKin
   if (disposition === 'submitted') return { verdict: 'could-not-grade', reason: 'not-graded' }
   if (disposition === 'agent-gave-up') return { verdict: 'unresolved', reason: 'sandbox-ended' }
   return { verdict: 'unresolved', reason: 'not-submitted' }
-}
-
-const NEEDS_NEW_SANDBOX: ReadonlySet<FailureCode> = new Set<FailureCode>([
-  'Sandbox.Lost',
-  'Sandbox.OutOfDisk',
-  'Sandbox.Foreign',
-])
-
-/** What happens to an episode after a failure. */
-export type FailureAnswer =
-  /** The same step again: a repetition can help. */
-  | { kind: 'retry' }
-  /** A new sandbox, then the recorded turns. */
-  | { kind: 're-place' }
-  | { kind: 'end'; disposition: Disposition }
-  /** Every other episode would meet the same wall: a person has to change something. */
-  | { kind: 'fail-run' }
-
-export function answerToFailure(code: FailureCode): FailureAnswer {
-  // Another host may have room, where a while and the removal of images have not made any here. A new sandbox replays what one
-  // that is behind, or belongs to an earlier execution, cannot be trusted to hold.
-  if (NEEDS_NEW_SANDBOX.has(code) || mayBeOwnDoing(code)) return { kind: 're-place' }
-  const { retryable, countsAs } = FAILURE_CODES[code]
-  if (retryable) return { kind: 'retry' }
-  switch (countsAs) {
-    case 'policy':
-      return { kind: 'end', disposition: code === 'Model.ContextOverflow' ? 'context-limit' : 'agent-gave-up' }
-    case 'user':
-      return { kind: 'fail-run' }
-    case 'infra':
-      return { kind: 'end', disposition: 'infra' }
-    default:
-      return assertNever(countsAs)
-  }
 }

@@ -55,10 +55,10 @@ test('every attempt that was asked for is in the official score, those that anot
     found.tasks.map(({ replaced }) => replaced),
     [2, undefined],
   )
-  const ofItsOwn = summarize([...played('a', ['infra', 1, 0]), ...played('b', [1, 1])])
+  const ofItsOwn = summarize([...played('a', ['infra', 1, 1]), ...played('b', [1, 1])])
   assert.notDeepEqual(ofItsOwn.official.interval, ofItsOwn.interval)
-  // a ⅓, b 1.
-  close(ofItsOwn.official.passAt1, 2 / 3)
+  // a ⅔, b 1.
+  close(ofItsOwn.official.passAt1, 5 / 6)
 })
 
 test('an attempt that is lost and not replaced is counted once', () => {

@@ -9,7 +9,7 @@ import {
 import { assertNever } from '../contracts/errors.ts'
 import type { ActivityHeartbeat } from '../contracts/waits.types.ts'
 import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
-import { answerToFailure } from '../domain/episode-rules.ts'
+import { answerToFailure } from '../domain/failure-answers.ts'
 
 /** What an episode does after a failure. */
 export type FailureDecision =

@@ -298,7 +298,7 @@ test('a sandbox is behind the records when it is captured: the episode is placed
   assert.equal(driver.callsOf('openSandbox').length, 2)
 })
 
-for (const code of ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind']) {
+for (const code of ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind'] as const) {
   test(`${code} once: the turns are replayed in another sandbox, and the episode goes on`, async () => {
     const { driver, episode } = await playEpisode({
       advanceEpisode: ({ step, sandbox }) => {

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
-import { judgeLosses, mayBeOwnDoing } from './episode-losses.ts'
-import { answerToFailure } from './episode-rules.ts'
+import { answerToFailure, judgeLosses, mayBeOwnDoing } from './failure-answers.ts'
 
 const SUSPECTED = ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind'] as const
 

@@ -1,4 +1,6 @@
-import type { FailureCode } from '../contracts/failure-codes.ts'
+import type { Disposition } from '../contracts/episodes.types.ts'
+import { assertNever } from '../contracts/errors.ts'
+import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 
 /**
  * Losses that what runs in a sandbox can bring about. Each is thrown only where the host saw nothing from outside at work: no engine
@@ -35,4 +37,38 @@ export function judgeLosses(losses: readonly FailureCode[]): AfterLoss {
   // A sandbox of an earlier execution is not lost, it only is not ours.
   const lost = losses.filter((loss) => loss !== 'Sandbox.Foreign').length
   return lost >= MAX_LOSSES ? 'infra' : 'place-again'
+}
+
+const NEEDS_NEW_SANDBOX: ReadonlySet<FailureCode> = new Set<FailureCode>([
+  'Sandbox.Lost',
+  'Sandbox.OutOfDisk',
+  'Sandbox.Foreign',
+])
+
+/** What happens to an episode after a failure. */
+export type FailureAnswer =
+  /** The same step again: a repetition can help. */
+  | { kind: 'retry' }
+  /** A new sandbox, then the recorded turns. */
+  | { kind: 're-place' }
+  | { kind: 'end'; disposition: Disposition }
+  /** Every other episode would meet the same wall: a person has to change something. */
+  | { kind: 'fail-run' }
+
+export function answerToFailure(code: FailureCode): FailureAnswer {
+  // Another host may have room, where a while and the removal of images have not made any here. A new sandbox replays what one
+  // that is behind, or belongs to an earlier execution, cannot be trusted to hold.
+  if (NEEDS_NEW_SANDBOX.has(code) || mayBeOwnDoing(code)) return { kind: 're-place' }
+  const { retryable, countsAs } = FAILURE_CODES[code]
+  if (retryable) return { kind: 'retry' }
+  switch (countsAs) {
+    case 'policy':
+      return { kind: 'end', disposition: code === 'Model.ContextOverflow' ? 'context-limit' : 'agent-gave-up' }
+    case 'user':
+      return { kind: 'fail-run' }
+    case 'infra':
+      return { kind: 'end', disposition: 'infra' }
+    default:
+      return assertNever(countsAs)
+  }
 }
