@@ -39,7 +39,7 @@ MAX_PROCESSES = 512
 MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024
 # A module's canaries: its own tests once more, and its own tests with an assertion that must fail.
 MAX_FOCUS = 12
-MAX_CHOSEN = 4
+MAX_CHOSEN = 24
 # What the canaries behind a module may take, as a share of what its own tests took, and at least.
 CANARY_SHARE = 0.2
 CANARY_FLOOR_S = 0.15
@@ -498,6 +498,7 @@ def write_canaries(spec, written):
     def add(canary):
         canary["c"] = counter[0]
         counter[0] += 1
+        canary.setdefault("strict", True)
         found["canaries"].append(canary)
         return canary["c"]
 
@@ -561,6 +562,7 @@ def child_plan(canaries):
     return {
         "helper": canaries["helper"],
         "names": canaries["names"],
+        "always": canaries.get("always", []),
         "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in canaries["files"]],
     }
 
@@ -649,41 +651,383 @@ def dotted(node):
 
 def imports_of(source, tree):
     """The head of a module up to its last import, without functions and classes of tests."""
-    lines = source_lines(source)
+    lines = decoded(source).split("\n")
     last = -1
     for index, node in enumerate(tree.body):
-        if isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.Try) and all(
-                isinstance(one, (ast.Import, ast.ImportFrom)) for one in node.body)):
+        tried = isinstance(node, ast.Try) and all(isinstance(one, (ast.Import, ast.ImportFrom)) for one in node.body)
+        if tried or isinstance(node, (ast.Import, ast.ImportFrom)):
             last = index
     text = []
+    done = 0
     for index, node in enumerate(tree.body[: last + 1]):
-        if (is_function(node) and node.name.startswith("test")) or isinstance(node, ast.ClassDef):
-            continue
-        start = first_line(node)
         end = first_line(tree.body[index + 1]) - 1 if index + 1 < len(tree.body) else len(lines)
-        text.append("".join(lines[start - 1:max(start, end)]))
-    joined = "".join(text)
-    return joined if joined.endswith("\n") or joined == "" else joined + "\n"
+        start = max(first_line(node), done + 1)
+        end = max(end, first_line(node))
+        done = max(done, end)
+        if not isinstance(node, ast.ClassDef) and not (is_function(node) and node.name.startswith("test")):
+            text.extend(lines[start - 1:end])
+    return "\n".join(text) + "\n"
 
 
 def first_line(node):
-    lines = [node.lineno] + [one.lineno for one in getattr(node, "decorator_list", [])]
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Str if sys.version_info < (3, 8) else ast.Constant) and sys.version_info < (3, 8):
+    if sys.version_info < (3, 8) and isinstance(node, ast.Expr) and isinstance(node.value, ast.Str):
         # Before Python 3.8 a string of several lines carries the number of its last.
         return node.lineno - node.value.s.count("\n")
-    return min(lines)
+    return min([node.lineno] + [one.lineno for one in getattr(node, "decorator_list", [])])
 
 
-def source_lines(source):
+def encoding_of(source):
     import io
     import tokenize
 
-    encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
-    return io.TextIOWrapper(io.BytesIO(source), encoding, newline=None).read().splitlines(True) if encoding else []
+    return tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+
+
+def decoded(source):
+    """As Python reads it: its encoding, its ends of lines."""
+    return source.decode(encoding_of(source)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+# ---------------------------------------------------------------- canaries made of the hidden tests themselves
+#
+# Each chosen test is written twice into a copy of its module, under random names: once as it is, and once with one assertion
+# that honest code cannot satisfy, because the value that it is compared with became another one. Both say when they come to that
+# assertion and when they get beyond it, so an exception that the test itself swallows misleads the judgement as little as one that
+# came before.
+
+UNCHOSEN = re.compile(r"xfail|expectedFailure|skip|given|settings|benchmark|flaky|retry|parametrize_from_file")
+# Objects of the tests that are equal to whatever they are compared with.
+MATCHER = re.compile(r"\bANY\b|\b[Aa]ny\w*|[Mm]atch|[Cc]ontain|\bapprox\b|\bHas\w+")
+EQUAL_CALLS = frozenset(["assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
+                         "assertMultiLineEqual", "assertSequenceEqual", "assertAlmostEqual", "assertAlmostEquals", "assertIs",
+                         "assertHTMLEqual", "assertJSONEqual", "assertXMLEqual"])
+LIST_CALLS = frozenset(["assertCountEqual", "assertItemsEqual", "assertQuerysetEqual", "assertQuerySetEqual"])
+ORDER_CALLS = frozenset(["assertLess", "assertLessEqual", "assertGreater", "assertGreaterEqual"])
+OPPOSITES = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assert_": "assertFalse", "assertIsNone": "assertIsNotNone",
+             "assertIsNotNone": "assertIsNone"}
+RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage"])
+WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
 
 
 def turned_canaries(spec, module, source, tree, found, add):
-    return None, {}
+    """A copy of the module with the chosen tests, or None where none can be turned. Needs the ends of nodes, so Python 3.8."""
+    text = decoded(source)
+    code = Source(text, ast.parse(text), found["names"])
+    # The choice depends on nothing but the tests, so that the gate of a task makes the same.
+    chance = random.Random(hashlib.sha256(source).digest())
+    focus = set(word for name in spec["focus"] for word in re.findall(r"\w+", name))
+    chosen = []
+    for cls, function in code.functions():
+        variants = code.variants(function)
+        if variants:
+            chosen.append((function.name not in focus, chance.random(), cls, function, variants))
+    chosen.sort(key=lambda one: one[:2])
+    if not chosen:
+        return None, {}
+    keep = {}
+    inserts = []
+    for number, (unfocused, _, cls, function, variants) in enumerate(chosen[: MAX_FOCUS if focus else MAX_CHOSEN]):
+        prefix = cls.name + "." if cls is not None else ""
+        chance.shuffle(variants)
+        # Values of literals first: only they look like the tests' own.
+        variants.sort(key=lambda variant: variant.rank)
+        first = variants[0]
+        copies = [(first.plain, "pass", first.strict, "a copy of the test ended differently")]
+        copies += [(one.edits, "fail", one.strict, one.what) for one in variants[: 1 if unfocused else 3]]
+        random.SystemRandom().shuffle(copies)
+        for edits, must, strict, what in copies:
+            name = function.name + "_" + random_word()
+            inserts.append((code.end_of(function), code.copy_of(function, name, edits)))
+            canary = {"module": module, "must": must, "of": prefix + function.name, "name": name, "what": what, "strict": strict}
+            canary["c"] = add(canary)
+            keep[prefix + name] = canary["c"]
+            if not unfocused:
+                found.setdefault("always", []).append(canary["c"])
+    result = code.with_inserts(inserts, found["helper"])
+    try:
+        compile(result, module, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        taken = set(keep.values())
+        found["canaries"][:] = [one for one in found["canaries"] if one["c"] not in taken]
+        return None, {}
+    return result.decode("utf-8").encode(encoding_of(source)), keep
+
+
+class Variant(object):
+    """An assertion that is turned: the edits that turn it, and the ones that only watch it."""
+
+    def __init__(self, edits, plain, strict, what, rank):
+        self.edits = edits
+        self.plain = plain
+        self.strict = strict
+        self.what = what
+        self.rank = rank
+
+
+class Source(object):
+    """A module's text with edits by position. Positions count bytes of UTF-8, as those of nodes do."""
+
+    def __init__(self, text, tree, names):
+        self.data = text.encode("utf-8")
+        self.tree = tree
+        self.names = names
+        self.starts = [0]
+        for index, byte in enumerate(self.data):
+            if byte == 10:
+                self.starts.append(index + 1)
+
+    def at(self, line, column):
+        return self.starts[line - 1] + column
+
+    def start(self, node):
+        return self.at(node.lineno, node.col_offset)
+
+    def end(self, node):
+        return self.at(node.end_lineno, node.end_col_offset)
+
+    def text(self, node):
+        return self.data[self.start(node):self.end(node)].decode("utf-8")
+
+    def line_end(self, line):
+        return self.starts[line] if line < len(self.starts) else len(self.data)
+
+    def end_of(self, function):
+        return self.line_end(function.end_lineno)
+
+    def functions(self):
+        for node in self.tree.body:
+            if is_function(node):
+                if self.may_copy(node):
+                    yield None, node
+            elif isinstance(node, ast.ClassDef):
+                for one in node.body:
+                    if is_function(one) and self.may_copy(one):
+                        yield node, one
+
+    def may_copy(self, function):
+        if not function.name.startswith("test") or function.body[0].lineno == function.lineno:
+            return False
+        if any(UNCHOSEN.search(self.text(one)) for one in function.decorator_list):
+            return False
+        # Something else on the last line, or a name that is used inside.
+        rest = self.data[self.end(function):self.end_of(function)].strip()
+        before = self.data[self.starts[first_line(function) - 1]:self.at(first_line(function), 0) + function.col_offset].strip()
+        return (rest == b"" or rest.startswith(b"#")) and before in (b"", b"@")
+
+    def copy_of(self, function, name, edits):
+        start, end = self.starts[first_line(function) - 1], self.end_of(function)
+        head = re.compile(br"(?:async\s+)?def\s+" + function.name.encode("utf-8")).match(self.data, self.start(function))
+        edits = edits + [(head.end() - len(function.name.encode("utf-8")), head.end(), name)]
+        result = self.data[start:end]
+        # Of two edits at one place the one that was given first comes to stand in front.
+        for first, last, text in sorted(reversed(edits), key=lambda edit: edit[0], reverse=True):
+            result = result[: first - start] + text.encode("utf-8") + result[last - start:]
+        return b"\n" + (result if result.endswith(b"\n") else result + b"\n")
+
+    def with_inserts(self, inserts, helper):
+        imports = "from %s import %s\n" % (helper, ", ".join("%s as %s" % pair for pair in sorted(self.names.items()) if pair[0] in HELPERS))
+        place = 0
+        for index, node in enumerate(self.tree.body):
+            is_text = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            if not is_text and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+                place = self.starts[first_line(node) - 1]
+                break
+        result = self.data
+        by_place = {}
+        for position, text in inserts:
+            by_place[position] = by_place.get(position, b"") + text
+        for position in sorted(by_place, reverse=True):
+            glue = b"" if result[:position].endswith(b"\n") else b"\n"
+            result = result[:position] + glue + by_place[position] + result[position:]
+        return result[:place] + imports.encode("ascii") + result[place:]
+
+    # ---- what can be turned
+
+    def variants(self, function):
+        found = []
+        returns = any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
+        self.walk(function.body, not returns, found)
+        return found
+
+    def walk(self, body, strict, found):
+        for node in body:
+            if isinstance(node, ast.Assert):
+                found.extend(self.of_assert(node, strict))
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                found.extend(self.of_call(node, node.value, strict))
+            elif isinstance(node, (ast.With, ast.AsyncWith)):
+                turned = self.of_with(node, strict)
+                found.extend(turned)
+                if not turned:
+                    self.walk(node.body, False, found)
+            elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
+                for part in ("body", "orelse", "finalbody"):
+                    self.walk(getattr(node, part, []), False, found)
+
+    def watched(self, node, change):
+        """Edits of a statement that stays one, with marks on both sides of it."""
+        reach = [(self.start(node), self.start(node), self.names["mark"] + "(1); ")]
+        survive = [(self.end(node), self.end(node), "; " + self.names["mark"] + "(2)")]
+        return reach + change + survive, reach + survive
+
+    def other(self):
+        return self.names["other"] + "()"
+
+    def replace(self, node, text):
+        return [(self.start(node), self.end(node), text)]
+
+    def of_assert(self, node, strict):
+        test = node.test
+        compare = test if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
+        if compare is not None:
+            pair = (compare.left, compare.comparators[0])
+            operator = type(compare.ops[0]).__name__
+            if operator in ("Eq", "Is", "Lt", "LtE", "Gt", "GtE", "In"):
+                for kept, replaced in (pair, pair[::-1]):
+                    value, rank = self.instead(operator, kept, replaced, replaced is pair[1])
+                    if value is not None:
+                        edits, plain = self.watched(node, self.replace(replaced, value))
+                        yield Variant(edits, plain, strict, "passed although `%s` is compared with another value" % self.text(test)[:80], rank)
+                return
+            if operator == "NotEq" and not is_literal(pair[0]):
+                held = self.names["held"]
+                text = "%s = (%s); assert %s != (%s); " % (held, self.text(pair[0]), held, self.text(pair[1]))
+                yield self.held(node, text, "assert %s != %s" % (held, held), strict, "is not equal to itself")
+                return
+        if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance" and len(test.args) == 2:
+            edits, plain = self.watched(node, self.replace(test.args[1], self.names["kind"]))
+            yield Variant(edits, plain, strict, "is an instance of every class", 2)
+            return
+        if is_literal(test) or isinstance(test, (ast.GeneratorExp, ast.Tuple, ast.Starred)):
+            return
+        negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+        held = self.names["held"]
+        inner = test.operand if negated else test
+        if isinstance(inner, ast.Starred):
+            return
+        signs = ("not ", "") if negated else ("", "not ")
+        text = "%s = (%s); assert %s%s; " % (held, self.text(inner), signs[0], held)
+        yield self.held(node, text, "assert %s%s" % (signs[1], held), strict, "is true and false")
+
+    def held(self, node, text, turned, strict, what):
+        """The value is made once, found right, and then must not be wrong as well."""
+        mark = self.names["mark"]
+        edits = self.replace(node, text + "%s(1, %s); %s; %s(2)" % (mark, self.names["held"], turned, mark))
+        plain = self.watched(node, [])[1]
+        return Variant(edits, plain, strict, "what the test looks at " + what, 3)
+
+    def instead(self, operator, kept, replaced, is_right):
+        """What to compare `kept` with so that honest code fails; None where nothing is known to do that."""
+        if is_literal(kept) or MATCHER.search(self.text(kept)):
+            return None, 0
+        if operator == "Eq":
+            value = self.altered(replaced)
+            return (value, 0) if value is not None else (self.other(), 1)
+        if operator == "In":
+            if is_right:
+                return "[%s]" % self.other(), 1
+            value = self.altered(replaced)
+            return (value, 0) if value is not None and isinstance(replaced, ast.Constant) else (self.other(), 1)
+        return self.other(), 1
+
+    def altered(self, node):
+        """A literal with another value of the same kind, or None."""
+        chance = random.SystemRandom()
+        if isinstance(node, ast.Constant):
+            value = node.value
+            if isinstance(value, bool) or value is None or value is Ellipsis:
+                return None
+            if isinstance(value, (int, float)):
+                # A test may compare with a tolerance.
+                return "(%r)" % (value + chance.randrange(1000, 100000)) if abs(value) < 10 ** 9 else None
+            if isinstance(value, str):
+                return "(%r)" % (value + random_word())
+            if isinstance(value, bytes):
+                return "(%r)" % (value + random_word().encode("ascii"))
+            return None
+        if isinstance(node, (ast.List, ast.Tuple)) and is_literal(node):
+            parts = [self.text(one) for one in node.elts] + [repr(random_word())]
+            return ("[%s]" if isinstance(node, ast.List) else "(%s,)") % ", ".join(parts)
+        if isinstance(node, ast.Dict) and is_literal(node) and all(key is not None for key in node.keys):
+            parts = ["%s: %s" % (self.text(key), self.text(value)) for key, value in zip(node.keys, node.values)]
+            return "{%s}" % ", ".join(parts + ["%r: %r" % (random_word(), random_word())])
+        return None
+
+    def of_call(self, node, call, strict):
+        function = call.func
+        name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else None
+        arguments = call.args
+        if name is None or any(isinstance(one, (ast.Starred, ast.GeneratorExp)) for one in arguments):
+            return
+        owner = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else None
+        if name in RAISING and len(arguments) >= 2:
+            edits, plain = self.watched(node, self.replace(arguments[0], self.names["problem"]))
+            yield Variant(edits, plain, strict, "raised what no code knows", 1)
+            return
+        if owner != "self":
+            return
+        if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
+            held = self.names["held"]
+            text = "%s = (%s); self.%s(%s); " % (held, self.text(arguments[0]), name, held)
+            yield self.held(node, text, "self.%s(%s)" % (OPPOSITES[name], held), strict, "is true and false")
+            return
+        if len(arguments) < 2 or any(keyword.arg in (None, "delta", "places") for keyword in call.keywords):
+            return
+        pair = (arguments[0], arguments[1])
+        if name == "assertNotEqual" and not is_literal(pair[0]):
+            held = self.names["held"]
+            text = "%s = (%s); self.assertNotEqual(%s, %s); " % (held, self.text(pair[0]), held, self.text(pair[1]))
+            yield self.held(node, text, "self.assertNotEqual(%s, %s)" % (held, held), strict, "is not equal to itself")
+            return
+        if name == "assertIsInstance":
+            edits, plain = self.watched(node, self.replace(pair[1], self.names["kind"]))
+            yield Variant(edits, plain, strict, "is an instance of every class", 2)
+            return
+        operator = ("Is" if name == "assertIs" else "Eq" if name in EQUAL_CALLS else "Lt" if name in ORDER_CALLS else "In" if name == "assertIn"
+                    else "List" if name in LIST_CALLS else None)
+        if operator is None:
+            return
+        for kept, replaced in (pair, pair[::-1]):
+            if operator == "List":
+                value, rank = (None, 0) if is_literal(kept) else ("[%s]" % self.other(), 1)
+            else:
+                value, rank = self.instead(operator, kept, replaced, replaced is pair[1])
+            if value is not None:
+                edits, plain = self.watched(node, self.replace(replaced, value))
+                yield Variant(edits, plain, strict, "passed although `%s` is given another value" % self.text(call)[:80], rank)
+
+    def of_with(self, node, strict):
+        if len(node.items) != 1 or not isinstance(node.items[0].context_expr, ast.Call):
+            return []
+        call = node.items[0].context_expr
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else None
+        if name not in RAISING and name not in WARNING:
+            return []
+        indent = self.data[self.starts[node.lineno - 1]:self.start(node)]
+        if not call.args or isinstance(call.args[0], ast.Starred) or indent.strip():
+            # Another form of it: what happens inside may be swallowed.
+            return []
+        space = indent.decode("utf-8")
+        start = self.starts[node.lineno - 1]
+        end = self.line_end(node.end_lineno)
+        glue = "" if self.data[:end].endswith(b"\n") else "\n"
+        reach = [(start, start, "%s%s(1)\n" % (space, self.names["mark"]))]
+        survive = [(end, end, "%s%s%s(2)\n" % (glue, space, self.names["mark"]))]
+        change = self.replace(call.args[0], self.names["problem" if name in RAISING else "warning"])
+        return [Variant(reach + change + survive, reach + survive, strict, "raised what no code knows", 1)]
+
+
+HELPERS = ("mark", "other", "kind", "problem", "warning")
+
+
+def is_literal(node):
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return all(is_literal(one) for one in node.elts)
+    if isinstance(node, ast.Dict):
+        return all(one is None or is_literal(one) for one in node.keys) and all(is_literal(one) for one in node.values)
+    return isinstance(node, ast.UnaryOp) and is_literal(node.operand)
 
 
 # ---------------------------------------------------------------- child
@@ -1108,6 +1452,71 @@ class Identity(object):
     __hash__ = None
 
 
+class TestTexts(object):
+    """The compiled hidden tests as they stand in their files, made before the repository was imported. A test that is about to
+    run, or has run, must be made of nothing else: that is how stripped assertions and replaced functions show."""
+
+    # Others may put a function of their own in the place of the test.
+    PLAIN = re.compile(r"^(pytest\.mark\.(parametrize|usefixtures|filterwarnings|slow|django_db)|parametrize|(unittest\.)?mock\.patch|(mock\.)?patch)\b")
+
+    def __init__(self, paths, compile_file):
+        self.files = {}
+        for path in paths:
+            try:
+                with open(path, "rb") as file:
+                    source = file.read()
+                self.files[os.path.realpath(path)] = self.read(source, ast.parse(source), compile_file(path))
+            except Exception:
+                # Unreadable ones fail by themselves.
+                continue
+
+    def read(self, source, tree, code):
+        """Code by class and function, of what is defined once and not wrapped by the unknown."""
+        lines = decoded(source).split("\n")
+        found = {}
+        for node in tree.body:
+            if is_function(node):
+                self.add(found, lines, code, None, node)
+            elif isinstance(node, ast.ClassDef) and not node.decorator_list:
+                inner = [one for one in code.co_consts if type(one) is type(code) and one.co_name == node.name]
+                if len(inner) == 1:
+                    for one in node.body:
+                        if is_function(one):
+                            self.add(found, lines, inner[0], node.name, one)
+        return found
+
+    def add(self, found, lines, code, cls, node):
+        place = (cls, node.name)
+        texts = [lines[one.lineno - 1][one.col_offset:] for one in node.decorator_list]
+        codes = [one for one in code.co_consts if type(one) is type(code) and one.co_name == node.name]
+        usable = node.name.startswith("test") and len(codes) == 1 and all(self.PLAIN.match(text) for text in texts)
+        found[place] = codes[0] if usable and place not in found else None
+
+    def compare(self, path, cls, test):
+        place = (None if cls is None else cls.__name__, None)
+        name = getattr(test, "_testMethodName", None)
+        if name is None:
+            name = getattr(test, "originalname", None) or test.name.split("[")[0]
+            function = getattr(test, "obj", None)
+        else:
+            function = getattr(test, name, None)
+        code = self.files.get(path, {}).get((place[0], name))
+        if code is None:
+            return []
+        for _ in range(20):
+            if type(function) is not FUNCTION:
+                inner = getattr(function, "__func__", None)
+            else:
+                inner = vars(function).get("__wrapped__")
+            if inner is None:
+                break
+            function = inner
+        found = function.__code__ if type(function) is FUNCTION else None
+        if found is code or (type(found) is type(code) and found == code):
+            return []
+        return ["%s of %s is not what stands in its file" % (name, os.path.basename(path))]
+
+
 # ---------------------------------------------------------------- child: pytest
 
 
@@ -1293,7 +1702,13 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             send(record)
 
         def check_code(self, item):
-            return None
+            if snapshots[1:]:
+                say_changed(snapshots[1].compare(path_of(item), getattr(item, "cls", None), item))
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_load_initial_conftests(self, early_config):
+            snapshots.append(TestTexts(list(hidden) + list(files), lambda path: rewritten(path, early_config)))
+            yield
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_runtest_makereport(self, item, call):
@@ -1312,6 +1727,22 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
                 runs["parts"].append(report.outcome)
 
     return Reporter()
+
+
+def rewritten(path, config):
+    """As pytest compiles it."""
+    from _pytest.assertion import rewrite
+
+    if config.getoption("assertmode", "rewrite") != "rewrite":
+        with open(path, "rb") as file:
+            return compile(file.read(), path, "exec", dont_inherit=True)
+    if hasattr(rewrite, "Path"):
+        path = rewrite.Path(path)
+    else:
+        import py
+
+        path = py.path.local(path)
+    return rewrite._rewrite_test(path, config)[1]
 
 
 def names_of(item):
@@ -1358,7 +1789,29 @@ class Marks(object):
 
 
 def make_helper(plan):
+    """What the copies of hidden tests import: marks, and values that no code knows."""
+    import types
+
     marks = Marks()
+    fail = AssertionError
+
+    def mark(number, value=None):
+        if number == 2:
+            marks.survived = True
+            return
+        marks.reached = True
+        if type(value) in (float, complex) or type(value).__module__.split(".")[0] in ("numpy", "pandas", "decimal"):
+            # What is not a number differs from itself.
+            raise fail()
+
+    def other():
+        return type(random_word().capitalize(), (), {})()
+
+    helper = types.ModuleType(plan["helper"])
+    kind = type(random_word().capitalize(), (), {})
+    helper.__dict__.update(mark=mark, other=other, kind=kind, problem=type(random_word().capitalize(), (Exception,), {}),
+                           warning=type(random_word().capitalize(), (UserWarning,), {}))
+    sys.modules[plan["helper"]] = helper
     return marks
 
 
@@ -1373,6 +1826,7 @@ def run_unittest(spec, guard, send, read_plan):
         sys.path.insert(0, top)
     plan = read_plan()
     runner = make_runner(spec, guard, send, plan)
+    runner.watch()
     files = [one["file"] for one in plan["files"] if one["place"] == "early"] + spec["modules"]
     files += [one["file"] for one in plan["files"] if one["place"] != "early"]
     loader = unittest.TestLoader()
@@ -1407,7 +1861,8 @@ def run_django(spec, guard, send, read_plan):
 
     plan = read_plan()
     runner = make_runner(spec, guard, send, plan)
-    unittest.TextTestRunner = unittest.runner.TextTestRunner = runner
+    unittest.TextTestRunner = runner
+    runner.watch()
     script = os.path.join(spec["repository"], "tests", "runtests.py")
     folder = os.path.dirname(script)
     sys.path.insert(0, folder)
@@ -1437,7 +1892,7 @@ def make_runner(spec, guard, send, plan):
     state = {"test": None, "marks": [], "finished": False, "real": 0.0, "canary": 0.0}
     marks = make_helper(plan)
     clock = time.monotonic
-    snapshot = Snapshot(("__main__",))
+    watch = {}
     seen = set()
 
     def say_changed(names):
@@ -1446,7 +1901,7 @@ def make_runner(spec, guard, send, plan):
             seen.update(names)
             send({"k": "changed", "names": [name[:200] for name in names]})
 
-    def file_of(test):
+    def path_of(test):
         failed = getattr(test, "_exception", None)
         if failed is not None and type(test).__name__ == "_FailedTest":
             name = test._testMethodName
@@ -1520,8 +1975,8 @@ def make_runner(spec, guard, send, plan):
             return ""
 
     def report(test, outcome):
-        one = files.get(file_of(test))
-        record = {"k": "test", "id": printed(test)[:4000], "outcome": outcome, "file": hidden.get(file_of(test)), "of": name_of(test), "with": ""}
+        one = files.get(path_of(test))
+        record = {"k": "test", "id": printed(test)[:4000], "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
         if one is not None:
             canary = one["keep"].get(name_of(test))
             record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived)
@@ -1541,17 +1996,18 @@ def make_runner(spec, guard, send, plan):
 
         def __iter__(self):
             for test in list(self._tests):
-                one = files.get(file_of(test))
+                one = files.get(path_of(test))
                 is_copy = one is not None and one["place"] == "copy"
                 if is_copy and state["real"] > 0.0 and state["canary"] >= max(CANARY_FLOOR_S, CANARY_SHARE * state["real"]):
                     canary = one["keep"].get(name_of(test))
                     if canary not in plan.get("always", ()):
                         send({"k": "left-out", "c": canary})
                         continue
+                say_changed(watch["texts"].compare(path_of(test), type(test), test))
                 started = clock()
                 yield test
                 state["canary" if is_copy else "real"] += clock() - started
-                say_changed(snapshot.compare(False))
+                say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test))
 
         def _removeTestAtIndex(self, index):
             return None
@@ -1562,10 +2018,10 @@ def make_runner(spec, guard, send, plan):
 
         def run(self, suite):
             tests = flatten(suite)
-            theirs = [test for test in tests if file_of(test) not in files]
-            ours = [test for test in tests if file_of(test) in files]
-            kept = [test for test in ours if name_of(test) in files[file_of(test)]["keep"] or type(test).__name__ == "_FailedTest"]
-            place = lambda test: files[file_of(test)]["place"]
+            theirs = [test for test in tests if path_of(test) not in files]
+            ours = [test for test in tests if path_of(test) in files]
+            kept = [test for test in ours if name_of(test) in files[path_of(test)]["keep"] or type(test).__name__ == "_FailedTest"]
+            place = lambda test: files[path_of(test)]["place"]
             early = [test for test in kept if place(test) == "early"]
             first = pick_first([test for test in kept if place(test) == "copy"])
             late = [test for test in kept if place(test) != "early" and test not in first]
@@ -1580,8 +2036,13 @@ def make_runner(spec, guard, send, plan):
             return result
 
         @staticmethod
+        def watch():
+            watch["snapshot"] = Snapshot(("__main__",))
+            watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True))
+
+        @staticmethod
         def finish():
-            say_changed(snapshot.compare(True))
+            say_changed(watch["snapshot"].compare(True))
             return None if state["finished"] else "the tests were not run"
 
     return Runner
