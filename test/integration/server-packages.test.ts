@@ -326,6 +326,21 @@ describe('start commands', { skip }, () => {
   })
 })
 
+test('the key of a server that others reach is taken as each engine reads it', { skip }, async (t) => {
+  const open = { directory: '/p', version: VERSION, context: 4096, dtype: 'bfloat16', port: 1 } as const
+  const asked = { ...open, publish: 'restart', deterministic: true, host: '::', apiKeyVariable: 'KEY' } as const
+  const [vllm, sglang] = (['vllm', 'sglang'] as const).map((of) => startJudge({ python, of }))
+  assert.ok(vllm && sglang)
+  t.after(() => Promise.all([vllm.stop(), sglang.stop()]))
+  const ofVllm = startCommand({ kind: 'vllm', ...asked }).command
+  assert.match(ofVllm[2] ?? '', /^VLLM_API_KEY=/)
+  assert.ok((await vllm.environment()).includes('VLLM_API_KEY'))
+  assert.equal((await vllm.parse(ofVllm.slice(6)))['host'], '::')
+  const ofSglang = startCommand({ kind: 'sglang', ...asked }).command
+  const [, flag = ''] = / (--[a-z-]+) "/.exec(ofSglang[2] ?? '') ?? []
+  assert.equal((await sglang.parse([...ofSglang.slice(7), flag, 'secret']))['api_key'], 'secret')
+})
+
 function pick(read: Record<string, unknown>, ...names: string[]): Record<string, unknown> {
   return Object.fromEntries(names.map((name) => [name, read[name]]))
 }

@@ -14,6 +14,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
+    serve.add_argument(
+        "--api-key-variable", help="environment variable with the key; needed on any address but loopback"
+    )
     serve.add_argument("--port", type=int, required=True)
     serve.add_argument("--state", type=Path, required=True, help="directory that remembers the served versions")
     serve.add_argument("--max-versions", type=int, default=4, help="policies held in memory at once (default 4)")
@@ -90,6 +93,7 @@ def main() -> int:
             max_versions=arguments.max_versions,
             threads=arguments.threads,
             may_fault=arguments.faults,
+            api_key_variable=arguments.api_key_variable,
         )
     if arguments.command == "step":
         from longhaul_trainer.step.command import step

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import uvicorn
 from job_files import TRAINER, die_with_parent, sha256
 from tiny_policy import write_tiny_policy
 
 from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.serve.command import serve
 from longhaul_trainer.serve.draws import sample_rows, uniform
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.trainable import Making, make_scorer
@@ -34,8 +36,10 @@ END = 258
 class Server:
     """One server process on a free loopback port."""
 
-    def __init__(self, state: Path, *, max_versions: int = 2) -> None:
+    def __init__(self, state: Path, *, max_versions: int = 2, options: tuple[str, ...] = ()) -> None:
         self.state = state
+        self.options = options
+        self.authorization: str | None = None
         self.max_versions = max_versions
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -44,7 +48,7 @@ class Server:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "longhaul_trainer", "serve", "--port", str(self.port)]
-        command += ["--state", str(self.state), "--max-versions", str(self.max_versions)]
+        command += ["--state", str(self.state), "--max-versions", str(self.max_versions), *self.options]
         self.process = subprocess.Popen(command, cwd=TRAINER, env=dict(os.environ), preexec_fn=die_with_parent)
         deadline = time.monotonic() + 1200
         while time.monotonic() < deadline:
@@ -69,6 +73,8 @@ class Server:
         return self._ask(urllib.request.Request(url, json.dumps(body).encode(), headers))
 
     def _ask(self, request: urllib.request.Request) -> tuple[int, Any]:
+        if self.authorization is not None:
+            request.add_header("Authorization", self.authorization)
         try:
             with urllib.request.urlopen(request, timeout=1200) as answer:
                 return answer.status, json.load(answer)
@@ -301,6 +307,39 @@ def test_leases_hold_places_and_a_killed_server_serves_the_same_again(
         # A holder's own version makes room for its next one.
         assert server.load(policy, "d", holder="run-3", lease_s=600)[0] == 200
         assert server.get("/weight_info")[1]["weight_versions"] == ["b", "d"]
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "gpu-1", "127.0.0.1.example.org"])
+def test_address_that_other_machines_reach_is_refused_without_a_key(
+    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("A port was opened"))
+    options: dict[str, Any] = {"port": 1, "state_dir": tmp_path, "max_versions": 1, "threads": 1}
+    assert serve(host=host, **options) == 64
+    assert "loopback address or a key" in capsys.readouterr().err
+    assert serve(host=host, api_key_variable="NO_SUCH_KEY", **options) == 64
+    assert "Expected a key in the variable NO_SUCH_KEY" in capsys.readouterr().err
+
+
+def test_server_with_a_key_answers_health_alone_without_it(
+    tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVER_KEY", "correct horse")
+    server = Server(tmp_path / "state", options=("--host", "0.0.0.0", "--api-key-variable", "SERVER_KEY"))
+    try:
+        for wrong in (None, "Bearer ", "Bearer correct hors", "correct horse", "Bearer correct horse ü"):
+            server.authorization = wrong
+            assert server.get("/health")[0] == 200
+            assert server.load(policy, "v0")[0] == 401
+            for path in ("/v1/models", "/version", "/weight_info", "/health/", "/nothing"):
+                status, answer = server.get(path)
+                assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+        server.authorization = "Bearer correct horse"
+        assert server.load(policy, "v0")[0] == 200
+        assert server.post("/v1/completions", request())[0] == 200
     finally:
         server.stop()
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { stateRope } from '../trainer-job/rope-statement.ts'
 import { requireVersion, spellCommand, startCommand, startPositions } from './start-command.ts'
@@ -20,13 +21,74 @@ test('a command is spelled for a shell, with its variables before it', () => {
   )
 })
 
-test('a server that reloads listens on loopback only; one that is restarted is named by its version', () => {
+test('a server listens on loopback where nothing else is said; one that is restarted is named by its version', () => {
   for (const kind of ['vllm', 'sglang'] as const) {
     const reload = startCommand({ kind, ...wanted, publish: 'reload', deterministic: true }).command.join(' ')
     const restart = startCommand({ kind, ...wanted, publish: 'restart', deterministic: true }).command.join(' ')
     assert.match(reload, /--host 127\.0\.0\.1/)
-    assert.match(restart, /--host 0\.0\.0\.0/)
+    assert.match(restart, /--host 127\.0\.0\.1/)
     assert.match(restart, /(--served-model-name|--weight-version) v000012-1a2b3c4d/)
+  }
+})
+
+const plain = { ...wanted, publish: 'restart', deterministic: false } as const
+const key = 'LONGHAUL_POLICY_API_KEY'
+
+test('an address that other machines reach is refused without a key', () => {
+  const reachable = ['0.0.0.0', '::', '10.0.0.7', 'gpu-1', '0', '127.1', '127.0.0.1.example.org', '::ffff:10.0.0.7']
+  for (const kind of ['vllm', 'sglang'] as const) {
+    for (const host of reachable) {
+      const refused = { code: 'Config.Invalid', message: /Expected a key .*--api-key-variable/ }
+      assert.throws(() => startCommand({ kind, ...plain, host }), refused, host)
+      assert.ok(startCommand({ kind, ...plain, host, apiKeyVariable: key }).command.includes(host))
+    }
+    for (const host of ['127.0.0.1', '127.8.9.10', '::1', 'localhost']) {
+      assert.equal(startCommand({ kind, ...plain, host }).command.at(-3), host)
+    }
+    // To both engines no host, or a blank one, means all interfaces.
+    for (const host of ['', ' ', '*', '--port', '0.0.0.0 ', '127.0.0.1\n0.0.0.0', '$(id)']) {
+      const refused = { code: 'Config.Invalid', message: /Expected --host/ }
+      assert.throws(() => startCommand({ kind, ...plain, host, apiKeyVariable: key }), refused, JSON.stringify(host))
+    }
+  }
+})
+
+test('vLLM asks for no key where weights are changed, so with a key too a server that reloads stays on loopback', () => {
+  const asked = { ...plain, publish: 'reload', host: '0.0.0.0', apiKeyVariable: key } as const
+  const refused = { code: 'Config.Invalid', message: /loopback address with --publish reload/ }
+  assert.throws(() => startCommand({ kind: 'vllm', ...asked }), refused)
+  assert.ok(startCommand({ kind: 'sglang', ...asked }).command.includes('0.0.0.0'))
+})
+
+test('a key in place of its variable is refused and not repeated', () => {
+  for (const apiKeyVariable of ['sk-secret', 'a b', '', '1A', 'A}"; id; "${B', 'A\n']) {
+    assert.throws(
+      () => startCommand({ kind: 'vllm', ...plain, apiKeyVariable }),
+      (error: Error) => /never the key itself/.test(error.message) && !error.message.includes('secret'),
+    )
+  }
+})
+
+test('the key reaches the server from the variable, and a server without its key does not start', () => {
+  const show = ['env', 'sh', '-c', 'printf "%s/" "$VLLM_API_KEY" "$@"', 'sh']
+  const start = (kind: 'vllm' | 'sglang', value: string) => {
+    const line = spellCommand(startCommand({ kind, ...plain, host: '::', apiKeyVariable: key }))
+    const shown = line.replace(
+      kind === 'vllm' ? / vllm serve/ : / python -m sglang\.launch_server/,
+      ` ${show.map((word) => `'${word}'`).join(' ')}`,
+    )
+    assert.notEqual(shown, line)
+    return spawnSync('sh', ['-c', shown], { encoding: 'utf8', env: { PATH: process.env['PATH'], [key]: value } })
+  }
+  const secret = `it's "a" $key`
+  assert.match(start('vllm', secret).stdout, /^it's "a" \$key\/\/data\/it's here\//)
+  assert.match(start('sglang', secret).stdout, /\/--api-key\/it's "a" \$key\/$/)
+  for (const kind of ['vllm', 'sglang'] as const) {
+    const ended = start(kind, '')
+    assert.notEqual(ended.status, 0)
+    assert.equal(ended.stdout, '')
+    assert.match(ended.stderr, /LONGHAUL_POLICY_API_KEY: holds no key/)
+    assert.ok(!spellCommand(startCommand({ kind, ...plain, apiKeyVariable: key })).includes(secret))
   }
 })
 

@@ -1,3 +1,4 @@
+import { BlockList, isIP } from 'node:net'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
 import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/rope-statement.ts'
@@ -15,6 +16,10 @@ export interface StartCommandInput {
   /** Same seed, same tokens, whatever else is in the batch. Costs speed; SGLang heeds seeds only so. */
   deterministic: boolean
   port: number
+  /** Address to listen on. One that other machines reach needs a key. @default 127.0.0.1 */
+  host?: string
+  /** Name of the variable, in the environment of the server, that holds its key; null = no key. @default null */
+  apiKeyVariable?: string | null
   /** The rope of the policy's config.json as the engines' overrides take it; null = it states none. @default null */
   overrides?: string | null
 }
@@ -30,7 +35,10 @@ export interface StartCommand {
  * them: each changes what is sampled. Flags were held against the parsers of vLLM 0.33.0 and SGLang 0.5.23.
  */
 export function startCommand(input: StartCommandInput): StartCommand {
-  return input.kind === 'vllm' ? startVllm(input) : startSglang(input)
+  const { kind, publish, host = LOOPBACK, apiKeyVariable = null } = input
+  requireGuardedHost({ kind, publish, host, apiKeyVariable })
+  const start = kind === 'vllm' ? startVllm(input) : startSglang(input)
+  return apiKeyVariable === null ? start : { ...start, command: withKey({ kind, apiKeyVariable }, start.command) }
 }
 
 function startVllm({
@@ -41,6 +49,7 @@ function startVllm({
   publish,
   deterministic,
   port,
+  host = LOOPBACK,
   overrides = null,
 }: StartCommandInput): StartCommand {
   return {
@@ -73,7 +82,7 @@ function startVllm({
       '--seed',
       '0',
       '--host',
-      hostFor(publish),
+      host,
       '--port',
       String(port),
     ],
@@ -88,6 +97,7 @@ function startSglang({
   publish,
   deterministic,
   port,
+  host = LOOPBACK,
   overrides = null,
 }: StartCommandInput): StartCommand {
   return {
@@ -116,16 +126,70 @@ function startSglang({
       '0',
       ...(deterministic ? ['--enable-deterministic-inference', '--sampling-backend', 'pytorch'] : []),
       '--host',
-      hostFor(publish),
+      host,
       '--port',
       String(port),
     ],
   }
 }
 
-/** Whoever reaches a server that reloads can change its weights. */
-function hostFor(publish: StartCommandInput['publish']): string {
-  return publish === 'reload' ? '127.0.0.1' : '0.0.0.0'
+const LOOPBACK = '127.0.0.1'
+const loopback = new BlockList()
+loopback.addSubnet('127.0.0.0', 8, 'ipv4')
+loopback.addAddress('::1', 'ipv6')
+
+/** A name other than `localhost` may lead to any address, so it is never taken for loopback. */
+function isLoopback(host: string): boolean {
+  const family = isIP(host)
+  return family === 0 ? host === 'localhost' : loopback.check(host, family === 4 ? 'ipv4' : 'ipv6')
+}
+
+/** A client that reaches a server samples at the operator's cost, reads every prompt's cache, and changes the weights of one that reloads. */
+function requireGuardedHost({
+  kind,
+  publish,
+  host,
+  apiKeyVariable,
+}: Required<Pick<StartCommandInput, 'kind' | 'publish' | 'host' | 'apiKeyVariable'>>): void {
+  // An empty host means all interfaces to both engines.
+  if (!/^[\w.:][\w.:-]*$/.test(host)) {
+    throw invalid(`Expected --host to be an address or a name, got ${JSON.stringify(host)}: leave it out for loopback`)
+  }
+  // Not repeated in the message: it may be the key itself.
+  if (apiKeyVariable !== null && !/^[A-Za-z_]\w*$/.test(apiKeyVariable)) {
+    throw invalid(
+      'Expected --api-key-variable to be the name of an environment variable, as LONGHAUL_POLICY_API_KEY, never the key itself',
+    )
+  }
+  if (isLoopback(host)) return
+  if (kind === 'vllm' && publish === 'reload') {
+    throw invalid(
+      `Expected a loopback address with --publish reload, got --host ${host}: vLLM asks for no key at the routes that change its weights. Keep 127.0.0.1 and lead workers there by a tunnel or a proxy that authenticates them, or publish by restart`,
+    )
+  }
+  if (apiKeyVariable === null) {
+    throw invalid(
+      `Expected a key for a server that other machines reach, got --host ${host} alone: add --api-key-variable LONGHAUL_POLICY_API_KEY and set that variable for the server and the workers, or leave --host out for loopback`,
+    )
+  }
+}
+
+/** The key is taken from the environment when the server starts, so that neither this command nor its JSON holds it; an empty one ends the start. */
+function withKey(
+  { kind, apiKeyVariable }: { kind: StartCommandInput['kind']; apiKeyVariable: string },
+  command: string[],
+): string[] {
+  const key = `"\${${apiKeyVariable}:?holds no key}"`
+  const script = {
+    // Unlike a flag a variable stays out of the list of processes.
+    vllm: `VLLM_API_KEY=${key}; export VLLM_API_KEY; exec "$@"`,
+    sglang: `exec "$@" --api-key ${key}`,
+  }[kind]
+  return ['sh', '-c', script, 'sh', ...command]
+}
+
+function invalid(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message, details: {} })
 }
 
 /**

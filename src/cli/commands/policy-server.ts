@@ -13,6 +13,8 @@ interface StartOptions {
   publish: 'restart' | 'reload'
   deterministic: boolean
   port: number
+  host: string
+  apiKeyVariable?: string
   json?: true
 }
 
@@ -44,10 +46,15 @@ function addCommand(server: Command, { console }: CommandContext): void {
     .addOption(publishOption())
     .option('--no-deterministic', 'faster; a repeated sample may come out otherwise')
     .option('--port <port>', 'port to listen on', integer({ name: '--port', min: 1 }), 8000)
+    .option('--host <address>', 'address to listen on; any but loopback needs a key', '127.0.0.1')
+    .option('--api-key-variable <name>', 'variable that holds the key of the server, where it is started')
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      examples('longhaul policy-server command /data/policies/v000012-1a2b3c4d --kind vllm --context 65536'),
+      examples(
+        'longhaul policy-server command /data/policies/v000012-1a2b3c4d --kind vllm --context 65536',
+        'longhaul policy-server command /data/policies/v000012-1a2b3c4d --kind vllm --context 65536 --host 0.0.0.0 --api-key-variable LONGHAUL_POLICY_API_KEY',
+      ),
     )
     .action(async (directory: string, { name, json, ...options }: StartOptions) => {
       const { spellCommand, startCommand, startPositions, requireVersion } = await import(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from longhaul_trainer import VERSION
@@ -29,8 +31,22 @@ DEFAULT_LEASE_S = 900.0
 MAX_LEASE_S = 7 * 24 * 3600.0
 
 
-def build_app(*, registry: Registry, scheduler: Scheduler, faults: set[str] | None = None) -> FastAPI:
+def build_app(
+    *, registry: Registry, scheduler: Scheduler, faults: set[str] | None = None, api_key: str | None = None
+) -> FastAPI:
     app = FastAPI(title="Longhaul embedded policy server", version=VERSION, openapi_url=None)
+
+    if api_key is not None:
+        expected = f"Bearer {api_key}".encode()
+
+        @app.middleware("http")
+        async def _require_key(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+            given = request.headers.get("authorization", "").encode()
+            # Health alone says nothing of any policy, and probes have no key.
+            if request.url.path == "/health" or secrets.compare_digest(given, expected):
+                return await answer(request)
+            refusal = HttpError(401, "invalid_api_key", "Expected the server's key as a bearer token")
+            return JSONResponse(refusal.body, status_code=refusal.status)
 
     @app.exception_handler(HttpError)
     async def _answer_error(_: Request, error: HttpError) -> JSONResponse:
