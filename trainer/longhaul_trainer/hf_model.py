@@ -31,7 +31,9 @@ class UnsupportedModel(Exception):
 def load_model(path: Path, *, device: torch.device) -> Any:
     """Loads a causal language model in fp32 for sampling (and as the reference of the trainer's tests). Raises UnsupportedModel, OSError or ValueError."""
     check_layers(AutoConfig.from_pretrained(path), path)
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="sdpa", use_safetensors=True
+    )
     # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
     model.get_input_embeddings().padding_idx = None
     model.eval().to(device)

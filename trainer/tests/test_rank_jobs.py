@@ -22,12 +22,14 @@ TIMEOUT_S = 1200
 TWO = {"ranks_per_node": 2, "cp": 2}
 
 
-def torchrun(job: JobFiles, *, strike: str | None = None, **changes: Any) -> int:
+def torchrun(
+    job: JobFiles, *, strike: str | None = None, variables: dict[str, str] | None = None, **changes: Any
+) -> int:
     """Returns the code of exit.json where there is one, else torchrun's own."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
     if strike is not None:
         environment["LONGHAUL_TRAINER_STRIKE"] = strike
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [sys.executable, "-m", "longhaul_trainer.parallel.launch", "--nproc-per-node=2"]
     command += ["-m", "longhaul_trainer", "step", "--spec", str(job.write(**changes))]
     process = subprocess.Popen(command, cwd=TRAINER, env=environment, preexec_fn=die_with_parent)
     try:

@@ -22,13 +22,13 @@ export function trainerArguments({ job, fence }: Attempt, rendezvous: Rendezvous
   if (nodes * ranksPerNode === 1) return step
   return [
     '-m',
-    'torch.distributed.run',
-    `--nnodes=${nodes}`,
+    // On one machine ours, because torchrun's meeting point listens on all interfaces and takes pickles.
+    ...(rendezvous === null ? ['longhaul_trainer.parallel.launch'] : ['torch.distributed.run', `--nnodes=${nodes}`]),
     `--nproc-per-node=${ranksPerNode}`,
     '--max-restarts=0',
     `--shutdown-timeout=${Math.ceil(job.limits.graceMs / 1000) + SHUTDOWN_MARGIN_S}`,
     ...(rendezvous === null
-      ? ['--standalone']
+      ? []
       : [
           `--master-addr=${hostOf(rendezvous)}`,
           `--master-port=${portOf(rendezvous)}`,

@@ -5,19 +5,20 @@ A job of one process on a CPU opens no group: every method is then the identity,
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from longhaul_trainer.directory import Sealed
 from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError, LostRanks
-
-T = TypeVar("T")
 
 # How torchrun, our own spawn and every cluster launcher tell a process its place.
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -76,34 +77,48 @@ class Ranks:
         self.any(False)
 
     def gather(self, value: Any) -> list[Any]:
-        """One picklable value of every rank, in rank order, on every rank."""
+        """One JSON value of every rank, in rank order, on every rank. A tuple arrives as a list."""
+        own = _as_bytes(value)
         if self.world == 1:
-            return [value]
-        found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, value)
-        return found
+            return [_from_bytes(own)]
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
+        dist.all_gather(sizes, torch.tensor([own.numel()]))
+        # Padded to the longest: a collective moves as many bytes for each rank.
+        longest = max(int(size) for size in sizes)
+        found = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.world)]
+        dist.all_gather(found, torch.nn.functional.pad(own, (0, longest - own.numel())))
+        return [_from_bytes(data[: int(size)]) for data, size in zip(found, sizes, strict=True)]
 
-    def first(self, work: Callable[[], T]) -> T:
-        """Runs `work` on the first rank alone and gives its picklable result, or its JobError, to every rank."""
+    def first(self, work: Callable[[], Any]) -> Any:
+        """Runs `work` on the first rank alone and gives its JSON result, or its JobError, to every rank."""
         if self.world == 1:
             return work()
         answer: Any = None
         failure: Exception | None = None
         if self.is_first:
             try:
-                answer = (None, work())
+                answer = _as_bytes([None, work()])
             except JobError as error:
-                answer, failure = ((error.code, error.message), None), error
+                answer, failure = _as_bytes([[error.code, error.message], None]), error
             except Exception as error:
-                answer, failure = ((INTERNAL, f"The first rank failed: {error}"), None), error
-        found = [answer]
-        dist.broadcast_object_list(found, src=0)
+                answer, failure = _as_bytes([[INTERNAL, f"The first rank failed: {error}"], None]), error
+        problem, result = _from_bytes(_from_first(answer))
         if failure is not None:
             raise failure
-        problem, result = found[0]
         if problem is not None:
             raise JobError(*problem)
         return result
+
+    def first_sealed(self, work: Callable[[], Sealed]) -> Sealed:
+        """The same for a sealed directory."""
+        found = self.first_found(work)
+        assert found is not None
+        return found
+
+    def first_found(self, work: Callable[[], Sealed | None]) -> Sealed | None:
+        """The same for a sealed directory that may be missing."""
+        found = self.first(lambda: _sealed_fields(work()))
+        return None if found is None else Sealed(path=Path(found[0]), sha256=found[1], manifest=found[2])
 
     def _reduce(self, values: Sequence[float], operation: Any) -> list[float]:
         if self.world == 1:
@@ -111,6 +126,35 @@ class Ranks:
         tensor = torch.tensor(list(values), dtype=torch.float64)
         dist.all_reduce(tensor, op=operation)
         return tensor.tolist()
+
+
+def _sealed_fields(sealed: Sealed | None) -> list[Any] | None:
+    return None if sealed is None else [str(sealed.path), sealed.sha256, sealed.manifest]
+
+
+def _as_bytes(value: Any) -> torch.Tensor:
+    """JSON, never a pickle: whoever writes into the connection of a rank could run code in the others.
+
+    Raises JobError 70 for a value that JSON cannot carry.
+    """
+    try:
+        data = json.dumps(value, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise JobError(INTERNAL, f"Ranks exchange JSON values: {error}") from error
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def _from_bytes(data: torch.Tensor) -> Any:
+    return json.loads(data.numpy().tobytes())
+
+
+def _from_first(data: torch.Tensor | None) -> torch.Tensor:
+    """The first rank's bytes, on every rank; the others give None."""
+    size = torch.tensor([0 if data is None else data.numel()])
+    dist.broadcast(size, src=0)
+    found = torch.zeros(int(size), dtype=torch.uint8) if data is None else data
+    dist.broadcast(found, src=0)
+    return found
 
 
 def is_placed() -> bool:

@@ -163,7 +163,7 @@ class Job:
         return self._save_final(model, optimizer, state), scorer
 
     def _adopt(self, directory: Path) -> Sealed | None:
-        return self.ranks.first(lambda: adopt(directory, key=self.spec.key))
+        return self.ranks.first_found(lambda: adopt(directory, key=self.spec.key))
 
     def _check_stop(self) -> None:
         """On all ranks or on none: a lone rank that left would leave the others waiting."""
@@ -359,7 +359,8 @@ class Job:
         """Of all ranks, with their hashes; none in a job of one rank, which writes its shard where it is committed."""
         if self.ranks.world == 1:
             return {}
-        return dict(self.ranks.gather((self._shard_path(), self.shard_sha256)))
+        written = self.ranks.gather([str(self._shard_path()), self.shard_sha256])
+        return {Path(path): sha256 for path, sha256 in written}
 
     def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
         found = self._adopt(self.spec.policy_path)
@@ -415,7 +416,7 @@ class Job:
             write(staging)
             (staging / ATTEMPT_FILE).write_bytes(json_bytes(self._attempt_facts()))
 
-        sealed = self.ranks.first(
+        sealed = self.ranks.first_sealed(
             lambda: commit(
                 path,
                 kind=kind,

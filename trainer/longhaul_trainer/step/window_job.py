@@ -61,7 +61,7 @@ def run_window(
         write(staging)
         (staging / ATTEMPT_FILE).write_bytes(json_bytes({"attempt": spec.attempt, "fence": spec.fence}))
 
-    ranks.first(
+    ranks.first_sealed(
         lambda: commit(
             spec.window_path,
             kind="window",
