@@ -15,8 +15,8 @@ test('every service of a stack, with all that it starts, listens on loopback or 
   const found = new Map<string, string[]>()
   for (const [service, pid] of Object.entries(services)) found.set(service, await listeningAddresses(pid))
   // Both are servers: a reader of the kernel's tables that finds nothing would pass.
-  assert.ok((found.get('temporal') ?? []).length >= 2, `temporal: ${found.get('temporal')}`)
-  assert.ok((found.get('policy-server') ?? []).length === 1, `policy-server: ${found.get('policy-server')}`)
+  assert.ok((found.get('temporal') ?? []).length >= 2, String(found.get('temporal')))
+  assert.ok((found.get('policy-server') ?? []).length === 1, String(found.get('policy-server')))
   assert.ok(found.has('worker-sandbox') && found.has('worker-control'))
   for (const [service, addresses] of found) {
     assert.deepEqual(

@@ -94,7 +94,6 @@ function startSglang({
   version,
   context,
   dtype,
-  publish,
   deterministic,
   port,
   host = LOOPBACK,
