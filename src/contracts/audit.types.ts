@@ -39,37 +39,50 @@ export interface AuditVerdict {
 
 export type AuditRunner = 'pytest' | 'unittest' | 'django'
 
-/** What a grading container audits before its official steps. */
+/** What a grading container audits before its official steps: the patch, and the tests where they can be run a second time. */
 export interface AuditPlan {
-  /** Of the hidden tests, as the row has it. */
-  testPatch: string
-  /** Null where the row's tests have no second run: only the patch is read. */
   tests: AuditedTests | null
 }
 
-/** How the hidden tests are run a second time, by a runner of ours. */
+/** How the hidden tests are run by a runner of ours. */
 export interface AuditedTests {
   runner: AuditRunner
-  /** Options of the row's own test command that choose or judge no test. */
+  /** Of the hidden tests, as the row has it. */
+  testPatch: string
+  /** Words for `git apply`: which changes of the patch belong into the tested tree. */
+  limits: string[]
+  /** Program that the row's command starts; its Python runs the tests. */
+  interpreter: string
+  /** Options of the row's own test command that neither choose nor judge a test. */
   arguments: string[]
   /** Files of the hidden tests, in the repository. */
   modules: string[]
-  /** What Django's runner takes in their place; empty for the others. */
+  /** What Django's runner takes in their place, or names that unittest was given. */
   labels: string[]
-  /** Shell commands that give the interpreter of the task, as the row's own script has them; empty: the image's. */
-  activation: string[]
+  /** Folders in the repository that the row's command puts on the path of imports. */
+  roots: string[]
   timeoutMs: number
 }
 
 /** What came back from the container. */
 export interface AuditRun {
-  /** What the patch alone shows; such a patch has no second run. */
-  voids: AuditReason[]
-  /** The patch as Git makes it of the tree that it leads to; null where it does not apply. */
-  canonicalPatch: Uint8Array | null
-  /** What `audit.py` said, unread; null where it did not run or did not end well. */
-  result: string | null
-  /** The last words of what failed; null where nothing did. */
-  detail: string | null
+  kind:
+    | 'does-not-apply'
+    /** The patch was read, and no tests were asked for. */
+    | 'read'
+    | 'tests-do-not-apply'
+    /** The image has no Python that could run the audit. */
+    | 'untestable'
+    /** The tree cannot be laid into the image's repository. */
+    | 'does-not-fit'
+    /** The tests ran, and what reports on them did not end well. */
+    | 'failed'
+    | 'tested'
+  /** The patch as Git makes it of the tree that it leads to; empty where it does not apply. */
+  canonicalPatch: Uint8Array
+  /** What `audit.py` said, unread; empty where it did not run. */
+  result: Uint8Array
+  /** The last words of what failed; empty where nothing did. */
+  errors: string
   wallMs: number
 }

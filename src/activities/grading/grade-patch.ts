@@ -78,6 +78,7 @@ async function grade(
       owner,
       ownerRun,
       role: 'grader',
+      isCaptured: false,
       limits: sandboxLimits(deps.recipe),
       patch: patch === null ? new Uint8Array() : await deps.store.get(patch),
       ...(await gatedDigest(deps.store, { run: gatingRun(run, instance), suite, taskId })),

@@ -5,6 +5,8 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import { sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
+import { judgeAudit } from '../../grading/audit/judge-audit.ts'
+import { type PlannedAudit, planAudit } from '../../grading/audit/plan-audit.ts'
 import { isInconsistentLog } from '../../grading/log-signs.ts'
 import { patchSigns } from '../../grading/patch-signs.ts'
 import type { RunPlan } from '../../grading/profiles/run-profile.ts'
@@ -35,6 +37,9 @@ export interface RunGradingInput
   logKey: string
   /** @default the harness's own 30 minutes */
   testTimeoutMs?: number
+  /** Whether Longhaul captured the patch: one from elsewhere may be written in another way than Git's own.
+   *  @default true */
+  isCaptured?: boolean
   /** The caller decides about tests over their limit: they run once, and their log is kept here. @default they run twice */
   timeOut?: { logKey: string }
 }
@@ -51,7 +56,8 @@ export async function runGrading(
   const { task, patch, testTimeoutMs = TEST_TIMEOUT_MS } = input
   await deps.ensureImage(task, signal)
   const plan = await planRun(task, patch, signal)
-  const attempt = { ...input, testTimeoutMs, plan }
+  const audit = patch.byteLength === 0 ? null : planAudit({ task, patch, timeoutMs: testTimeoutMs })
+  const attempt = { ...input, testTimeoutMs, plan, audit }
   let { ran, verdict } = await gradeOnce(deps, attempt, signal)
   if (verdict.mayRepeat && !isForCaller(ran, input)) ({ ran, verdict } = await gradeOnce(deps, attempt, signal))
   const log = storedLog(task, ran, testTimeoutMs)
@@ -74,6 +80,9 @@ export async function runGrading(
     ]),
     ...(subset === null ? {} : { subset }),
     provenance: provenanceOf({ task, ran, log, testTimeoutMs }),
+    ...(audit === null || ran.audit === undefined
+      ? {}
+      : { audit: judgeAudit({ task, patch, planned: audit, run: ran.audit, isCaptured: input.isCaptured ?? true }) }),
   }
 }
 
@@ -113,8 +122,13 @@ async function gradeOnce(
     limits,
     patch,
     plan,
+    audit,
     testTimeoutMs,
-  }: RunGradingInput & { plan: Awaited<ReturnType<typeof planRun>>; testTimeoutMs: number },
+  }: RunGradingInput & {
+    plan: Awaited<ReturnType<typeof planRun>>
+    audit: PlannedAudit | null
+    testTimeoutMs: number
+  },
   signal: AbortSignal,
 ): Promise<{ ran: GradeRunResult; verdict: Verdict }> {
   const { resetCommand, lastCheck, ...rest } = plan
@@ -133,8 +147,9 @@ async function gradeOnce(
       ...rest,
       ...(resetCommand === null ? {} : { resetCommand }),
       ...(lastCheck === null ? {} : { lastCheck }),
+      ...(audit === null ? {} : { audit: audit.plan }),
       timeoutMs: testTimeoutMs,
-      leaseMs: testTimeoutMs + 5 * 60_000,
+      leaseMs: (audit === null ? 1 : 2) * testTimeoutMs + 5 * 60_000,
     },
     signal,
   )

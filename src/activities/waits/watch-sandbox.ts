@@ -60,7 +60,7 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
       during(
         'running the tests',
         () => host.grade(input, signal),
-        GRADING_ROUNDS * (input.timeoutMs + GRADING_SLACK_MS),
+        GRADING_ROUNDS * (input.timeoutMs + (input.audit?.tests?.timeoutMs ?? 0) + GRADING_SLACK_MS),
       ),
   }
 }

@@ -22,15 +22,23 @@ export interface GradeInput {
   archive: Buffer | null
 }
 
-/** @param mark what the answer's parts are told by: nobody inside may know it before they are sent */
-export async function encodeGradeInput(files: readonly FileToPack[], mark: string): Promise<GradeInput> {
+/** What the parts of an answer are told by: no process inside may know them before they are sent. That of the audit leaves the
+ *  container, and the memory of its shell, before the official steps begin. */
+export interface GradeMarks {
+  official: string
+  /** Null: no audit. */
+  audit: string | null
+}
+
+export async function encodeGradeInput(files: readonly FileToPack[], marks: GradeMarks): Promise<GradeInput> {
   const { true: large = [], false: small = [] } = Object.groupBy(files, ({ body }) =>
     String((body?.length ?? 0) > MAX_INLINE_BYTES),
   )
-  const scripts = await Promise.all(['clock.sh', 'grade.sh'].map(readScript))
+  const scripts = await Promise.all(['clock.sh', ...(marks.audit === null ? [] : ['audit.sh']), 'grade.sh'].map(readScript))
   // A torn patch or script must not be judged.
   const making = [...folders(small), ...small.flatMap(writing)].map((line) => `${line} || exit 1`)
-  const text = [`lh_mark=${mark}`, 'umask 022', ...making, ...scripts].join('\n')
+  const assigned = [`lh_mark=${marks.official}`, ...(marks.audit === null ? [] : [`lh_audit_mark=${marks.audit}`])]
+  const text = [...assigned, 'umask 022', ...making, ...scripts].join('\n')
   return {
     text: `${Buffer.byteLength(text)}\n${text}`,
     archive: large.length === 0 ? null : await packFiles(large),

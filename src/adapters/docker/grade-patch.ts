@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 
 import type { Container } from 'dockerode'
 
+import type { AuditRun } from '../../contracts/audit.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../contracts/sandbox.types.ts'
 import { containerName } from './container-name.ts'
@@ -9,15 +10,21 @@ import { containerSpec } from './container-spec.ts'
 import { createOrAdopt } from './create-container.ts'
 import type { Engine } from './engine.ts'
 import { encodeGradeInput, gradeCommand } from './grade-input.ts'
-import { attachGrading, failed, type GradeOutput, type GradingStream } from './grade-output.ts'
+import { type AuditOutput, attachGrading, failed, type GradingAnswer, type GradingStream } from './grade-output.ts'
 import { removeContainer } from './remove-container.ts'
 import { requireImage } from './require-image.ts'
 import { HOSTS_FILE, shellQuote, textFile } from './runner-files.ts'
+import { readScript } from './runner-scripts.ts'
 import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 import type { FileToPack } from './tar.ts'
 
 /** Beyond the deadline inside: start, apply and a machine under load. */
 export const GRADING_SLACK_MS = 60_000
+
+/** Beyond the limit of the audited tests: `tree.py` waits a minute for `audit.py` to keep it, and takes the tree back. */
+const AUDIT_SLACK_MS = 90_000
+
+const DEFAULT_PATCH_PATH = '/tmp/patch.diff'
 
 /** Runs the evaluation in a fresh container whose main process is the grading itself: no exec, and no process that could
  *  outlive it. The container is removed before this returns.
@@ -32,20 +39,21 @@ export async function gradePatch(
     const digest = await requireImage({ engine: context.engine, ...input })
     const spec = gradingSpec(context, input, digest)
     const name = spec.name ?? ''
-    const mark = randomBytes(16).toString('hex')
+    const newMark = (): string => randomBytes(16).toString('hex')
+    const marks = { official: newMark(), audit: input.audit === undefined ? null : newMark() }
     const streams: GradingStream[] = []
     try {
-      const { text, archive } = await encodeGradeInput(gradeFiles(input), mark)
+      const { text, archive } = await encodeGradeInput(await gradeFiles(input), marks)
       const { container, stream, startedAtMs } = await context.starting.use(async () => {
         const container = await createAnew(engine, spec)
         if (archive !== null) await container.putArchive(archive, { path: '/' })
-        const stream = await attachGrading(container, text, mark)
+        const stream = await attachGrading(container, text, marks)
         streams.push(stream)
         const startedAtMs = Date.now()
         await container.start()
         return { container, stream, startedAtMs }
       }, signal)
-      const output = await answerInTime(container, stream, { timeoutMs: input.timeoutMs + gradingSlackMs, signal })
+      const output = await answerInTime(container, stream, { timeoutMs: gradingTimeoutMs(input) + gradingSlackMs, signal })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
       return toResult(output, { imageDigest: digest, machine })
     } finally {
@@ -83,7 +91,7 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
       fence: 1,
       leaseMs: input.leaseMs,
       // Nothing renews it and its own deadline ends it: after that nobody waits for it any more.
-      maxLifeMs: Math.max(input.leaseMs, input.timeoutMs + context.gradingSlackMs),
+      maxLifeMs: Math.max(input.leaseMs, gradingTimeoutMs(input) + context.gradingSlackMs),
       owner: input.owner,
       ownerRun: input.ownerRun,
       namespaceId: context.namespaceId,
@@ -101,7 +109,7 @@ async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>):
   return (await createOrAdopt({ engine, spec })).container
 }
 
-function gradeFiles(input: GradeRunInput): FileToPack[] {
+async function gradeFiles(input: GradeRunInput): Promise<FileToPack[]> {
   const { applyCommands, resetCommand, lastCheck, files = {}, environment = {} } = input
   // Every word is quoted, so nothing in it is read by a shell: the same as running it without one.
   const command = (name: string, words: readonly string[]) => textFile(name, words.map(shellQuote).join(' '))
@@ -112,14 +120,39 @@ function gradeFiles(input: GradeRunInput): FileToPack[] {
     { name: '.lh/apply/', mode: 0o700 },
     HOSTS_FILE,
     textFile('.lh/repository', input.repoDir),
+    ...(await auditFiles(input)),
     ...applyCommands.map((words, index) => command(`.lh/apply/${String(index).padStart(2, '0')}`, words)),
     ...(resetCommand === undefined ? [] : [command('.lh/reset', resetCommand)]),
     ...(lastCheck === undefined ? [] : [command('.lh/last-check', lastCheck)]),
     ...(input.output === 'apart' ? [textFile('.lh/apart', '')] : []),
     textFile('.lh/environment', exports.join('')),
-    { name: (input.patchPath ?? '/tmp/patch.diff').slice(1), body: input.patch, mode: 0o644 },
+    { name: (input.patchPath ?? DEFAULT_PATCH_PATH).slice(1), body: input.patch, mode: 0o644 },
     ...Object.entries(files).map(([path, body]) => ({ name: path.slice(1), body: Buffer.from(body), mode: 0o644 })),
     { name: 'eval.sh', body: Buffer.from(input.evalScript), mode: 0o755 },
+  ]
+}
+
+/** The audit has a limit of its own; its parts around the tests are the slack's. */
+function gradingTimeoutMs({ timeoutMs, audit }: GradeRunInput): number {
+  return timeoutMs + (audit?.tests == null ? 0 : audit.tests.timeoutMs + AUDIT_SLACK_MS)
+}
+
+/** None where no audit is wanted; the scripts only where tests are. */
+async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: GradeRunInput): Promise<FileToPack[]> {
+  if (audit === undefined) return []
+  const files: FileToPack[] = [{ name: '.lh/audit/', mode: 0o700 }, textFile('.lh/audit/patch', patchPath)]
+  if (audit.tests === null) return files
+  const { limits, testPatch, interpreter, timeoutMs, ...tests } = audit.tests
+  const spec = { schema: 1, repository: repoDir, ...tests, uid: '@UID@', gid: '@UID@', timeout_s: Math.ceil(timeoutMs / 1000) }
+  const [tree, script] = await Promise.all(['tree.py', 'audit.py'].map(readScript))
+  return [
+    ...files,
+    textFile('.lh/audit/limits', limits.map(shellQuote).join(' ')),
+    textFile('.lh/audit/interpreter', interpreter),
+    textFile('.lh/audit/test.diff', testPatch),
+    textFile('.lh/audit/spec.json', JSON.stringify(spec)),
+    textFile('.lh/audit/tree.py', tree ?? ''),
+    textFile('.lh/audit/audit.py', script ?? ''),
   ]
 }
 
@@ -127,7 +160,7 @@ async function answerInTime(
   container: Container,
   stream: GradingStream,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
-): Promise<GradeOutput> {
+): Promise<GradingAnswer> {
   // An abort during the start has no listener yet, and a signal that is aborted already calls none.
   signal.throwIfAborted()
   const { promise: interrupted, resolve, reject } = Promise.withResolvers<'overdue'>()
@@ -136,7 +169,7 @@ async function answerInTime(
   signal.addEventListener('abort', onAbort, { once: true })
   try {
     const output = await Promise.race([stream.answer, interrupted])
-    if (output === 'overdue') return await overdue(container, timeoutMs)
+    if (output === 'overdue') return await overdue(container, stream, timeoutMs)
     if (output !== null) return output
   } finally {
     clearTimeout(timer)
@@ -151,10 +184,10 @@ async function answerInTime(
  * The deadline inside did not hold. A container that still runs has tests that ended their own watch (they are root there): they are
  * over their limit like any others. One that was paused, or an engine that does not answer, says nothing about them.
  */
-async function overdue(container: Container, timeoutMs: number): Promise<GradeOutput> {
+async function overdue(container: Container, stream: GradingStream, timeoutMs: number): Promise<GradingAnswer> {
   const { State: state } = await container.inspect()
   if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
-  return { words: ['timed-out', '137', String(timeoutMs)], log: Buffer.alloc(0), errors: Buffer.alloc(0) }
+  return { words: ['timed-out', '137', String(timeoutMs)], log: Buffer.alloc(0), errors: Buffer.alloc(0), audit: stream.audit() }
 }
 
 function stalled(container: string, timeoutMs: number): LonghaulError {
@@ -166,17 +199,33 @@ function stalled(container: string, timeoutMs: number): LonghaulError {
 }
 
 function toResult(
-  { words, log: merged, errors }: GradeOutput,
+  { words, log: merged, errors, audit }: GradingAnswer,
   facts: Pick<GradeRunResult, 'imageDigest' | 'machine'>,
 ): GradeRunResult {
   const [kind, code, wall, peak = ''] = words
   const memory = /^\d+$/.test(peak) ? { peakMemoryBytes: Number(peak) } : {}
   const log = errors.length === 0 ? merged : Buffer.concat([merged, errors])
-  const common = { log, ...facts, wallMs: Number(wall), ...memory }
+  const common = { log, ...facts, wallMs: Number(wall), ...memory, ...(audit === null ? {} : { audit: toAudit(audit) }) }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
   if (kind === 'timed-out') return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
   throw failed(`The grading container left no result that is known: ${words.join(' ')}`)
+}
+
+const AUDIT_KINDS: readonly AuditRun['kind'][] = [
+  'does-not-apply',
+  'read',
+  'tests-do-not-apply',
+  'untestable',
+  'does-not-fit',
+  'failed',
+  'tested',
+]
+
+function toAudit({ words, patch, result, errors }: AuditOutput): AuditRun {
+  const kind = AUDIT_KINDS.find((known) => known === words[0])
+  if (kind === undefined) throw failed(`The grading container left no audit that is known: ${words.join(' ')}`)
+  return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Number(words[1]) }
 }
 
 function machineOf(

@@ -1,0 +1,50 @@
+const OUTCOMES = ['passed', 'failed', 'error', 'skipped', 'xfailed', 'xpassed'] as const
+const ENDINGS = ['complete', 'early', 'timeout', 'noise'] as const
+
+/** What `audit.py` writes. Its sender is trusted, and what is in the strings is not. */
+export interface AuditAnswer {
+  ended: (typeof ENDINGS)[number]
+  detail: string | null
+  tests: { id: string; outcome: (typeof OUTCOMES)[number] }[]
+  canaries: { module: string; must: 'pass' | 'fail'; outcome: string; ok: boolean }[]
+  /** Trusted code that is not what it was. */
+  changed: string[]
+}
+
+/** Null for anything that the script never writes. */
+export function readAuditAnswer(bytes: Uint8Array): AuditAnswer | null {
+  const answer = parse(bytes)
+  if (!isRecord(answer) || answer['schema'] !== 1) return null
+  const { ended, detail, tests, canaries, changed } = answer
+  const isEnding = ENDINGS.find((known) => known === ended)
+  if (isEnding === undefined || !Array.isArray(tests) || !Array.isArray(canaries) || !Array.isArray(changed)) return null
+  if (!tests.every(isTest) || !canaries.every(isCanary) || !changed.every((name) => typeof name === 'string')) return null
+  return { ended: isEnding, detail: typeof detail === 'string' ? detail : null, tests, canaries, changed }
+}
+
+function parse(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch {
+    return null
+  }
+}
+
+function isTest(value: unknown): value is AuditAnswer['tests'][number] {
+  return isRecord(value) && typeof value['id'] === 'string' && OUTCOMES.some((known) => known === value['outcome'])
+}
+
+function isCanary(value: unknown): value is AuditAnswer['canaries'][number] {
+  if (!isRecord(value)) return false
+  const { module, must, outcome, ok } = value
+  return (
+    typeof module === 'string' &&
+    (must === 'pass' || must === 'fail') &&
+    typeof outcome === 'string' &&
+    typeof ok === 'boolean'
+  )
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

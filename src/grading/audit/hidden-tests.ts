@@ -1,0 +1,118 @@
+import { type PatchFile, readPatchFiles } from '../patch-files.ts'
+import { readPatchedFiles } from '../test-patch.ts'
+
+/** One path that the row's test patch names. */
+export interface HiddenFile {
+  path: string
+  /** Not there before the test patch. */
+  isNew: boolean
+  /** There after it. */
+  isLeft: boolean
+}
+
+/** @throws LonghaulError `Task.Invalid` for a test patch that cannot be read */
+export function hiddenFiles(testPatch: string): HiddenFile[] {
+  const files = readPatchFiles(Buffer.from(testPatch)).map(
+    ({ path, kind }): HiddenFile => ({ path, isNew: kind === 'added', isLeft: kind !== 'deleted' }),
+  )
+  const named = new Set(files.map(({ path }) => path))
+  const sources = readPatchedFiles(testPatch).flatMap(({ source }) => (source.startsWith('a/') ? [source.slice(2)] : []))
+  // The old name of a file that the test patch moves.
+  const moved = sources.filter((path) => !named.has(path))
+  return [...files, ...moved.map((path) => ({ path, isNew: false, isLeft: false }))]
+}
+
+/** Names that steer an interpreter, Git or a test runner wherever they lie. */
+const STEERING = [
+  'conftest.py',
+  'pytest.ini',
+  '.pytest.ini',
+  'pytest.toml',
+  '.pytest.toml',
+  'tox.ini',
+  'setup.cfg',
+  'pyproject.toml',
+  '.gitattributes',
+  '*.pth',
+  '*.egg-link',
+  'sitecustomize*',
+  'usercustomize*',
+]
+const STEERING_FOLDERS = ['*.dist-info', '*.egg-info', 'sitecustomize', 'usercustomize']
+/** Tests that lie beside the code. */
+const TEST_NAMES = ['test_*.py', '*_test.py', '*_tests.py', 'tests.py', 'test.py']
+
+/**
+ * Words for `git apply` that leave out of the tested tree what the patch does to the tests: what steers a runner, every file that
+ * the test patch names, and the whole folder of tests that it lies in. A folder that holds the code as well loses its tests only,
+ * and what the reference solution itself changes there stays the patch's.
+ */
+export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[]; goldPatch: string }): string[] {
+  const paths = hidden.map(({ path }) => path)
+  const own = new Set(paths)
+  const folders = new Set(paths.flatMap((path) => testFolder(path) ?? []))
+  const mixed = new Set(paths.filter((path) => testFolder(path) === null).map(folderOf))
+  const repaired = readPatchFiles(Buffer.from(goldPatch)).map(({ path }) => path)
+  const kept = repaired.filter((path) => !own.has(path) && [...folders].some((folder) => path.startsWith(`${folder}/`)))
+  return [
+    ...STEERING.flatMap((name) => [name, `*/${name}`]).map(exclude),
+    ...STEERING_FOLDERS.flatMap((name) => [`${name}/*`, `*/${name}/*`]).map(exclude),
+    ...[...own].map((path) => exclude(literal(path))),
+    ...kept.map((path) => `--include=${literal(path)}`),
+    ...[...folders].map((folder) => exclude(`${literal(folder)}/*`)),
+    ...[...mixed].flatMap((folder) => TEST_NAMES.map((name) => exclude(`${literal(folder)}${name}`))),
+    '--include=*',
+  ]
+}
+
+const exclude = (pattern: string): string => `--exclude=${pattern}`
+
+/** The uppermost folder of tests above a path; null where it lies in none. */
+function testFolder(path: string): string | null {
+  const folders = path.split('/').slice(0, -1)
+  const first = folders.findIndex((name) => /^(?:unit|functional|integration)?_?tests?$|^testing$|^specs?$/i.test(name))
+  return first < 0 ? null : folders.slice(0, first + 1).join('/')
+}
+
+/** With the slash behind it; empty for the root. */
+function folderOf(path: string): string {
+  return path.slice(0, path.lastIndexOf('/') + 1)
+}
+
+/** For Git's patterns, in which `*` matches slashes too. */
+function literal(path: string): string {
+  return path.replaceAll(/[\\*?[\]]/g, String.raw`\$&`)
+}
+
+/**
+ * A path of the patch at which the hidden tests cannot be what they are: one that they bring anew, one that differs by case only,
+ * and a file where they need a folder or the other way round. A test file that was there before may be changed: it is put back.
+ */
+export function findCollision(files: readonly PatchFile[], hidden: readonly HiddenFile[]): string | null {
+  const collides = ({ path, kind, mode }: PatchFile): boolean =>
+    hidden.some((own) => {
+      if (own.path === path) return kind !== 'deleted' && (own.isNew || mode === '120000' || mode === '160000')
+      if (kind === 'deleted') return false
+      const [left, right] = [fold(path), fold(own.path)]
+      return left === right || right.startsWith(`${left}/`) || left.startsWith(`${right}/`)
+    })
+  return files.find(collides)?.path ?? null
+}
+
+/** As file systems that ignore case compare names. */
+function fold(path: string): string {
+  return path.normalize('NFC').toUpperCase().toLowerCase()
+}
+
+/** A file that an interpreter or a test runner loads by itself; what the reference solution has too is the task's own. */
+export function findStartupHook(files: readonly PatchFile[], goldPatch: string): string | null {
+  const needed = new Set(readPatchFiles(Buffer.from(goldPatch)).map(({ path }) => path))
+  return files.find((file) => file.kind !== 'deleted' && !needed.has(file.path) && isStartupHook(file))?.path ?? null
+}
+
+function isStartupHook({ path, added }: PatchFile): boolean {
+  const parts = path.split('/')
+  const isCustomize = parts.some((name) => /^(?:site|user)customize(?:\.|$)/.test(name))
+  const isEntryPoints = parts.at(-1) === 'entry_points.txt' && /\.(?:dist|egg)-info$/.test(parts.at(-2) ?? '')
+  return path.endsWith('.pth') || isCustomize || (isEntryPoints && added.some((line) => line.includes('pytest11')))
+}

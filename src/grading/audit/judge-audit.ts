@@ -1,0 +1,142 @@
+import type { AuditReason, AuditRun, AuditRunner, AuditVerdict } from '../../contracts/audit.types.ts'
+import { gradeLog } from '../grade-log.ts'
+import { LOG_PROFILES } from '../log-profiles.ts'
+import { withoutTiming } from '../test-names.ts'
+import { readAuditAnswer, type AuditAnswer } from './audit-answer.ts'
+import { compareWithCanonical } from './canonical-patch.ts'
+import type { AuditedTask, PlannedAudit } from './plan-audit.ts'
+
+export interface JudgeAuditInput {
+  task: AuditedTask
+  patch: Uint8Array
+  planned: PlannedAudit
+  run: AuditRun
+  /** Whether the patch was captured by us: one that came from elsewhere may be written in another way. */
+  isCaptured: boolean
+}
+
+interface Finding {
+  reason: AuditReason
+  detail: string | null
+}
+
+/** The second opinion on one grading: void for whatever was found, else what the tests say. */
+export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAuditInput): AuditVerdict {
+  const found: Finding[] = [...planned.voids, ...readRun({ patch, run, isCaptured })]
+  const isTested = planned.plan.tests !== null && run.kind !== 'read' && run.kind !== 'untestable'
+  if (found.length === 0 && isTested && planned.plan.tests !== null) {
+    found.push(...judgeTests(task, planned.plan.tests.runner, run))
+  }
+  const outcome = found.length > 0 ? 'void' : isTested ? 'agrees' : 'unsupported'
+  return {
+    outcome,
+    reasons: [...new Set(found.map(({ reason }) => reason))],
+    detail: found.find(({ detail }) => detail !== null)?.detail?.slice(0, MAX_DETAIL) ?? null,
+    auditMs: run.wallMs,
+  }
+}
+
+/** It is shown in tables and kept with every verdict. */
+const MAX_DETAIL = 300
+
+function readRun({ patch, run, isCaptured }: Pick<JudgeAuditInput, 'patch' | 'run' | 'isCaptured'>): Finding[] {
+  const said = lastLine(run.errors)
+  switch (run.kind) {
+    case 'does-not-apply':
+    case 'does-not-fit':
+      return [{ reason: 'patch-not-canonical', detail: said }]
+    case 'tests-do-not-apply':
+      return [{ reason: 'tests-not-whole', detail: said }, ...differing(patch, run, isCaptured)]
+    case 'read':
+    case 'untestable':
+    case 'failed':
+    case 'tested':
+      return differing(patch, run, isCaptured)
+  }
+}
+
+function differing(patch: Uint8Array, { canonicalPatch }: AuditRun, isCaptured: boolean): Finding[] {
+  const reason = isCaptured ? compareWithCanonical(patch, canonicalPatch) : null
+  return reason === null ? [] : [{ reason, detail: null }]
+}
+
+function judgeTests(task: AuditedTask, runner: AuditRunner, run: AuditRun): Finding[] {
+  if (run.kind === 'failed') return [{ reason: 'ended-early', detail: lastLine(run.errors) }]
+  const answer = readAuditAnswer(run.result)
+  if (answer === null) return [{ reason: 'results-forged', detail: 'the answer of the audit cannot be read' }]
+  const { ended, detail, canaries, changed, tests } = answer
+  return [
+    ...(ENDINGS[ended] === null ? [] : [{ reason: ENDINGS[ended], detail }]),
+    ...(changed.length === 0 ? [] : [{ reason: 'runner-changed' as const, detail: changed.slice(0, 5).join(', ') }]),
+    ...canaries.flatMap(({ module, must, ok, outcome }): Finding[] =>
+      ok
+        ? []
+        : [{ reason: must === 'fail' ? 'canary-passed' : 'canary-failed', detail: `${module}: ${outcome}, must ${must}` }],
+    ),
+    ...missing(task, runner, tests),
+  ]
+}
+
+const ENDINGS: Record<AuditAnswer['ended'], AuditReason | null> = {
+  complete: null,
+  early: 'ended-early',
+  timeout: 'too-slow',
+  noise: 'results-forged',
+}
+
+/** Each listed test must have passed, and whatever else the row's parser takes for the same test must have as well. */
+function missing(task: AuditedTask, runner: AuditRunner, tests: AuditAnswer['tests']): Finding[] {
+  const passed = namesOf(task, runner, tests.filter(({ outcome }) => outcome === 'passed'))
+  const others = namesOf(task, runner, tests.filter(({ outcome }) => outcome !== 'passed'))
+  const isHonest = (name: string): boolean => passed.has(name) && !others.has(name)
+  const without = [...task.failToPass, ...task.passToPass].filter((test) => {
+    if (isHonest(test) || isHonest(withoutTiming(test))) return false
+    return !isCutShort(task, test) || !isHonestPrefix(test, passed, others)
+  })
+  const [first] = without
+  if (first === undefined) return []
+  const more = without.length > 1 ? ` and ${without.length - 1} more` : ''
+  return [{ reason: 'no-honest-pass', detail: `${first}${more}` }]
+}
+
+/** Version 5 reads whole names, and finds those that older parsers had cut by their beginning. */
+function isCutShort({ gradingProfile }: AuditedTask, test: string): boolean {
+  return gradingProfile === 'swebench-5' && test.split('[').length > test.split(']').length
+}
+
+function isHonestPrefix(test: string, passed: ReadonlySet<string>, others: ReadonlySet<string>): boolean {
+  const begins = (names: ReadonlySet<string>): boolean => [...names].some((name) => name.startsWith(test))
+  return begins(passed) && !begins(others)
+}
+
+/** What the row's own parser calls these tests, cut and simplified as the published lists are. */
+function namesOf(
+  { gradingProfile, installConfig }: AuditedTask,
+  runner: AuditRunner,
+  tests: AuditAnswer['tests'],
+): Set<string> {
+  const lines = tests
+    // unittest prints a test on two lines where it has a description, and its result behind the second.
+    .map(({ id }) => (runner === 'pytest' ? id : id.slice(id.lastIndexOf('\n') + 1)))
+    .filter(isPlain)
+    .map((id) => (runner === 'pytest' ? `PASSED ${id}` : `${id} ... ok`))
+  const read = gradeLog({
+    profile: LOG_PROFILES[gradingProfile],
+    parser: installConfig.logParser,
+    log: Buffer.from(`${lines.join('\n')}\n`),
+    tests: null,
+  })
+  const names = read.kind === 'graded' ? [...read.statuses.keys()] : []
+  return new Set(names.flatMap((name) => [name, withoutTiming(name)]))
+}
+
+/** Control characters and foreign ends of lines would let one name pose as several. */
+function isPlain(id: string): boolean {
+  return id.length <= MAX_ID && !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(id)
+}
+
+const MAX_ID = 4000
+
+function lastLine(text: string): string | null {
+  return text.trim().split('\n').at(-1)?.trim() || null
+}
