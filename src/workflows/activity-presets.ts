@@ -52,13 +52,13 @@ export const PLACEMENT = {
 } as const satisfies ActivityOptions
 
 /**
- * Grading starts from a fresh container, so a repetition is safe. The harness's own limit ends tests after 1,800 s. An attempt runs
- * them once, twice where the log holds no results; each time it waits for a place among the four gradings of a host behind up to
+ * Grading starts from a fresh container, so a repetition is safe. The harness's own limit ends tests after 1,800 s, and those of the
+ * audit before them as well. An attempt runs both once, twice where the log holds no results; each time it waits for a place among the four gradings of a host behind up to
  * twenty others. Tests over their limit end the attempt; the second that sees it gives the verdict.
  */
 export const GRADING = {
   taskQueue: QUEUES.sandbox,
-  startToCloseTimeout: '9h',
+  startToCloseTimeout: '18h',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -72,7 +72,7 @@ export const GRADING = {
  */
 export const GATING = {
   ...GRADING,
-  startToCloseTimeout: '10h',
+  startToCloseTimeout: '19h',
   retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 

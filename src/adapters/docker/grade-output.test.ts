@@ -24,7 +24,9 @@ for (const size of [1, 7, 64, 100_000]) {
 }
 
 test('two empty logs, and a kernel that tells no memory', () => {
-  const output = createGradeReader(alone).read(Buffer.from(`\nlh1 ${MARK} timed-out 137 9 \n\nlh1 ${MARK}\n\nlh1 ${MARK}\n`))
+  const output = createGradeReader(alone).read(
+    Buffer.from(`\nlh1 ${MARK} timed-out 137 9 \n\nlh1 ${MARK}\n\nlh1 ${MARK}\n`),
+  )
   assert.ok(output !== null && output !== 'too-long')
   assert.deepEqual([output.words, output.log.length, output.errors.length], [['timed-out', '137', '9'], 0, 0])
 })

@@ -68,7 +68,8 @@ export function createGradeReader({ official, audit: auditMark }: GradeMarks): {
   read: (payload: Buffer) => GradingAnswer | 'too-long' | null
   audit: () => AuditOutput | null
 } {
-  const readAudit = auditMark === null ? null : createPartsReader({ mark: auditMark, parts: 3, maxBytes: MAX_AUDIT_BYTES })
+  const readAudit =
+    auditMark === null ? null : createPartsReader({ mark: auditMark, parts: 3, maxBytes: MAX_AUDIT_BYTES })
   const readOfficial = createPartsReader({ mark: official, parts: 2, maxBytes: MAX_ANSWER_BYTES })
   let audit: AuditOutput | null = null
   return {
@@ -157,7 +158,11 @@ function split(answer: Buffer, { head, tail, parts }: { head: Buffer; tail: Buff
     found.push(answer.subarray(from, end))
     from = end + tail.length
   }
-  return { words: answer.subarray(head.length, lineEnd).toString().trim().split(' '), parts: found, rest: answer.subarray(from) }
+  return {
+    words: answer.subarray(head.length, lineEnd).toString().trim().split(' '),
+    parts: found,
+    rest: answer.subarray(from),
+  }
 }
 
 export function failed(message: string): LonghaulError {

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { deflateSync } from 'node:zlib'
 
 import type { Container } from 'dockerode'
 
@@ -7,6 +8,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../contracts/sandbox.types.ts'
 import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
+import { readAuditScript } from './audit/audit-script.ts'
 import { createOrAdopt } from './create-container.ts'
 import type { Engine } from './engine.ts'
 import { encodeGradeInput, gradeCommand } from './grade-input.ts'
@@ -53,7 +55,10 @@ export async function gradePatch(
         await container.start()
         return { container, stream, startedAtMs }
       }, signal)
-      const output = await answerInTime(container, stream, { timeoutMs: gradingTimeoutMs(input) + gradingSlackMs, signal })
+      const output = await answerInTime(container, stream, {
+        timeoutMs: gradingTimeoutMs(input) + gradingSlackMs,
+        signal,
+      })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
       return toResult(output, { imageDigest: digest, machine })
     } finally {
@@ -134,7 +139,7 @@ async function gradeFiles(input: GradeRunInput): Promise<FileToPack[]> {
 
 /** The audit has a limit of its own; its parts around the tests are the slack's. */
 function gradingTimeoutMs({ timeoutMs, audit }: GradeRunInput): number {
-  return timeoutMs + (audit?.tests == null ? 0 : audit.tests.timeoutMs + AUDIT_SLACK_MS)
+  return timeoutMs + (audit === undefined || audit.tests === null ? 0 : audit.tests.timeoutMs + AUDIT_SLACK_MS)
 }
 
 /** None where no audit is wanted; the scripts only where tests are. */
@@ -143,16 +148,24 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
   const files: FileToPack[] = [{ name: '.lh/audit/', mode: 0o700 }, textFile('.lh/audit/patch', patchPath)]
   if (audit.tests === null) return files
   const { limits, testPatch, interpreter, timeoutMs, ...tests } = audit.tests
-  const spec = { schema: 1, repository: repoDir, ...tests, uid: '@UID@', gid: '@UID@', timeout_s: Math.ceil(timeoutMs / 1000) }
-  const [tree, script] = await Promise.all(['tree.py', 'audit.py'].map(readScript))
+  const spec = {
+    schema: 1,
+    repository: repoDir,
+    ...tests,
+    uid: '@UID@',
+    gid: '@UID@',
+    timeout_s: Math.ceil(timeoutMs / 1000),
+  }
+  const [tree, script] = await Promise.all([readScript('tree.py'), readAuditScript()])
   return [
     ...files,
     textFile('.lh/audit/limits', limits.map(shellQuote).join(' ')),
     textFile('.lh/audit/interpreter', interpreter),
     textFile('.lh/audit/test.diff', testPatch),
     textFile('.lh/audit/spec.json', JSON.stringify(spec)),
-    textFile('.lh/audit/tree.py', tree ?? ''),
-    textFile('.lh/audit/audit.py', script ?? ''),
+    textFile('.lh/audit/tree.py', tree),
+    // Packed it is no longer than what is written by the shell.
+    textFile('.lh/audit/audit.py', deflateSync(script).toString('base64')),
   ]
 }
 
@@ -187,7 +200,12 @@ async function answerInTime(
 async function overdue(container: Container, stream: GradingStream, timeoutMs: number): Promise<GradingAnswer> {
   const { State: state } = await container.inspect()
   if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
-  return { words: ['timed-out', '137', String(timeoutMs)], log: Buffer.alloc(0), errors: Buffer.alloc(0), audit: stream.audit() }
+  return {
+    words: ['timed-out', '137', String(timeoutMs)],
+    log: Buffer.alloc(0),
+    errors: Buffer.alloc(0),
+    audit: stream.audit(),
+  }
 }
 
 function stalled(container: string, timeoutMs: number): LonghaulError {
@@ -205,7 +223,13 @@ function toResult(
   const [kind, code, wall, peak = ''] = words
   const memory = /^\d+$/.test(peak) ? { peakMemoryBytes: Number(peak) } : {}
   const log = errors.length === 0 ? merged : Buffer.concat([merged, errors])
-  const common = { log, ...facts, wallMs: Number(wall), ...memory, ...(audit === null ? {} : { audit: toAudit(audit) }) }
+  const common = {
+    log,
+    ...facts,
+    wallMs: Number(wall),
+    ...memory,
+    ...(audit === null ? {} : { audit: toAudit(audit) }),
+  }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
   if (kind === 'timed-out') return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }

@@ -17,8 +17,10 @@ export function readAuditAnswer(bytes: Uint8Array): AuditAnswer | null {
   if (!isRecord(answer) || answer['schema'] !== 1) return null
   const { ended, detail, tests, canaries, changed } = answer
   const isEnding = ENDINGS.find((known) => known === ended)
-  if (isEnding === undefined || !Array.isArray(tests) || !Array.isArray(canaries) || !Array.isArray(changed)) return null
-  if (!tests.every(isTest) || !canaries.every(isCanary) || !changed.every((name) => typeof name === 'string')) return null
+  if (isEnding === undefined || !Array.isArray(tests) || !Array.isArray(canaries) || !Array.isArray(changed))
+    return null
+  if (!tests.every(isTest) || !canaries.every(isCanary) || !changed.every((name) => typeof name === 'string'))
+    return null
   return { ended: isEnding, detail: typeof detail === 'string' ? detail : null, tests, canaries, changed }
 }
 

@@ -16,7 +16,9 @@ export function hiddenFiles(testPatch: string): HiddenFile[] {
     ({ path, kind }): HiddenFile => ({ path, isNew: kind === 'added', isLeft: kind !== 'deleted' }),
   )
   const named = new Set(files.map(({ path }) => path))
-  const sources = readPatchedFiles(testPatch).flatMap(({ source }) => (source.startsWith('a/') ? [source.slice(2)] : []))
+  const sources = readPatchedFiles(testPatch).flatMap(({ source }) =>
+    source.startsWith('a/') ? [source.slice(2)] : [],
+  )
   // The old name of a file that the test patch moves.
   const moved = sources.filter((path) => !named.has(path))
   return [...files, ...moved.map((path) => ({ path, isNew: false, isLeft: false }))]

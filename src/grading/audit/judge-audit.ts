@@ -71,7 +71,12 @@ function judgeTests(task: AuditedTask, runner: AuditRunner, run: AuditRun): Find
     ...canaries.flatMap(({ module, must, ok, outcome }): Finding[] =>
       ok
         ? []
-        : [{ reason: must === 'fail' ? 'canary-passed' : 'canary-failed', detail: `${module}: ${outcome}, must ${must}` }],
+        : [
+            {
+              reason: must === 'fail' ? 'canary-passed' : 'canary-failed',
+              detail: `${module}: ${outcome}, must ${must}`,
+            },
+          ],
     ),
     ...missing(task, runner, tests),
   ]
@@ -86,8 +91,16 @@ const ENDINGS: Record<AuditAnswer['ended'], AuditReason | null> = {
 
 /** Each listed test must have passed, and whatever else the row's parser takes for the same test must have as well. */
 function missing(task: AuditedTask, runner: AuditRunner, tests: AuditAnswer['tests']): Finding[] {
-  const passed = namesOf(task, runner, tests.filter(({ outcome }) => outcome === 'passed'))
-  const others = namesOf(task, runner, tests.filter(({ outcome }) => outcome !== 'passed'))
+  const passed = namesOf(
+    task,
+    runner,
+    tests.filter(({ outcome }) => outcome === 'passed'),
+  )
+  const others = namesOf(
+    task,
+    runner,
+    tests.filter(({ outcome }) => outcome !== 'passed'),
+  )
   const isHonest = (name: string): boolean => passed.has(name) && !others.has(name)
   const without = [...task.failToPass, ...task.passToPass].filter((test) => {
     if (isHonest(test) || isHonest(withoutTiming(test))) return false

@@ -79,7 +79,10 @@ function pytestModules({ failToPass, passToPass }: AuditedTask, patched: readonl
       return path.endsWith('.py') ? [path] : []
     }),
   )
-  return [...patched.filter((path) => listed.has(path)), ...[...listed].filter((path) => !patched.includes(path)).toSorted()]
+  return [
+    ...patched.filter((path) => listed.has(path)),
+    ...[...listed].filter((path) => !patched.includes(path)).toSorted(),
+  ]
 }
 
 function labelsOf(runner: 'unittest' | 'django', names: readonly string[], directives: readonly string[]): string[] {

@@ -44,8 +44,10 @@ function splitCommands(line: string): string[][] {
 }
 
 function unquote(word: string): string {
-  return word.replaceAll(/'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)/g, (_, single?: string, double?: string, plain?: string) =>
-    single !== undefined ? single : (double?.replaceAll(/\\(["\\$`])/g, '$1') ?? plain ?? ''),
+  return word.replaceAll(
+    /'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)/g,
+    (_, single?: string, double?: string, plain?: string) =>
+      single !== undefined ? single : (double?.replaceAll(/\\(["\\$`])/g, '$1') ?? plain ?? ''),
   )
 }
 
@@ -69,7 +71,7 @@ function readCommand(words: readonly string[]): TestCommand[] {
   for (let before = -1; before !== rest.length; ) {
     before = rest.length
     while (/^[A-Za-z_]\w*=/.test(rest[0] ?? '')) {
-      const [name = '', value = ''] = splitOnce(rest.shift() ?? '', '=')
+      const [name, value = ''] = splitOnce(rest.shift() ?? '', '=')
       if (name === 'PYTHONPATH') roots.push(...value.split(':').flatMap(insideRepository))
     }
     for (const { words: starter, takes } of STARTERS) {
@@ -134,7 +136,9 @@ function pytest(interpreter: string, words: readonly string[]): Omit<TestCommand
       if (!/^[\d]*[<>]/.test(word)) names.push(word)
       continue
     }
-    const [name = word, joined] = word.startsWith('--') ? splitOnce(word, '=') : [word.slice(0, 2), word.slice(2) || undefined]
+    const [name, joined] = word.startsWith('--')
+      ? splitOnce(word, '=')
+      : [word.slice(0, 2), word.slice(2) || undefined]
     const value = joined ?? (PYTEST_VALUES.has(name) ? words[++index] : undefined)
     kept.push(...harmless(name, value))
   }
@@ -166,7 +170,16 @@ function unittest(interpreter: string, words: readonly string[]): Omit<TestComma
   return { runner: 'unittest', interpreter, arguments: [], names }
 }
 
-const DJANGO_VALUES = new Set(['--settings', '--verbosity', '-v', '--parallel', '--tag', '--exclude-tag', '--start-at', '-k'])
+const DJANGO_VALUES = new Set([
+  '--settings',
+  '--verbosity',
+  '-v',
+  '--parallel',
+  '--tag',
+  '--exclude-tag',
+  '--start-at',
+  '-k',
+])
 
 function django(interpreter: string, words: readonly string[]): Omit<TestCommand, 'roots'> {
   const kept: string[] = []
@@ -177,7 +190,7 @@ function django(interpreter: string, words: readonly string[]): Omit<TestCommand
       names.push(word)
       continue
     }
-    const [name = word, joined] = splitOnce(word, '=')
+    const [name, joined] = splitOnce(word, '=')
     const value = joined ?? (DJANGO_VALUES.has(name) ? words[++index] : undefined)
     if (name === '--settings' && value !== undefined) kept.push(`--settings=${value}`)
   }
@@ -186,7 +199,9 @@ function django(interpreter: string, words: readonly string[]): Omit<TestCommand
 
 function insideRepository(folder: string): string[] {
   const plain = folder.replace(/^\.\//, '').replace(/\/$/, '')
-  return plain === '' || plain.startsWith('/') || plain.startsWith('$') || plain.split('/').includes('..') ? [] : [plain]
+  return plain === '' || plain.startsWith('/') || plain.startsWith('$') || plain.split('/').includes('..')
+    ? []
+    : [plain]
 }
 
 function splitOnce(text: string, by: string): [string, string | undefined] {

@@ -1,16 +1,18 @@
 """Lays the audited tree into the repository, has its tests run, and takes everything back.
 
-arguments: REPOSITORY, FOLDER (`changes` of Git, the index `tested`, `spec.json` with @UID@, `audit.py`)
+arguments: REPOSITORY, FOLDER (`changes` of Git, the index `tested`, `spec.json` with @UID@, `audit.py` packed)
 The answer of `audit.py` goes to standard output as it is. Started with `-I -S -B`, before any code of the patch has run.
 
 exit code:  0 it answered · 9 this Python is too old, nothing was done · 10 the tree cannot be laid in · 11 it did not answer
 """
 
+import binascii
 import os
 import signal
 import stat
 import sys
 import time
+import zlib
 
 if sys.version_info < (3, 6):
     sys.exit(9)
@@ -175,6 +177,7 @@ def run_audit(folder, uid):
         spec = file.read().replace('"@UID@"', str(uid))
     with open(os.path.join(folder, "spec.json"), "w") as file:
         file.write(spec)
+    unpack(os.path.join(folder, "audit.py"))
     limit_s = float(spec.split('"timeout_s":')[1].split(",")[0].split("}")[0]) + SLACK_S
     reading, writing = os.pipe()
     child = os.fork()
@@ -216,6 +219,13 @@ def run_audit(folder, uid):
     if status != 0:
         sys.stderr.write("audit.py ended with status %d\n" % status)
     return bytes(answer), status == 0
+
+
+def unpack(path):
+    with open(path, "rb") as file:
+        text = zlib.decompress(binascii.a2b_base64(file.read()))
+    with open(path, "wb") as file:
+        file.write(text)
 
 
 def drain(reading, answer):
