@@ -156,7 +156,7 @@ test('the comparison sees a preset without a row, another value, and a row of no
   const without = page.replace(/^\| `GRADING` .*\n/m, '')
   assert.deepEqual(problemsOfPresets(without, presets), ['no row: GRADING'])
   const other = { ...presets, GRADING: { ...presets.GRADING, startToCloseTimeout: '35m' } }
-  assert.match(problemsOfPresets(page, other).join(), /GRADING: says 7 days \| 9h ¹.*is 7 days \| 35m ¹/)
+  assert.match(problemsOfPresets(page, other).join(), /GRADING: says 7 days \| 18h ¹.*is 7 days \| 35m ¹/)
   const { CLOSING: _, ...fewer } = presets
   assert.deepEqual(problemsOfPresets(page, fewer), ['no such preset: CLOSING'])
   assert.deepEqual(problemsOfConstants(page, new Map([...constantsOf(FOLDERS), ['x/y.ts NEW_MS', 1]])), [
