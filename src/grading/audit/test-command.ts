@@ -136,9 +136,7 @@ function pytest(interpreter: string, words: readonly string[]): Omit<TestCommand
       if (!/^[\d]*[<>]/.test(word)) names.push(word)
       continue
     }
-    const [name, joined] = word.startsWith('--')
-      ? splitOnce(word, '=')
-      : [word.slice(0, 2), word.slice(2) || undefined]
+    const [name, joined] = word.startsWith('--') ? splitOnce(word, '=') : [word.slice(0, 2), word.slice(2) || undefined]
     const value = joined ?? (PYTEST_VALUES.has(name) ? words[++index] : undefined)
     kept.push(...harmless(name, value))
   }
