@@ -1,5 +1,5 @@
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import type { Disposition, EpisodeRecord, VerdictKind } from '../contracts/episodes.types.ts'
+import type { Disposition, EpisodeRecord, VerdictKind, VerdictRecord } from '../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
 import { type HackSign, isSuspectedHack, sortSigns } from '../contracts/hack-signs.ts'
@@ -14,6 +14,7 @@ export interface Outcome {
   verdictReason: string | null
   /** Those of patch and log; the commands' are found here. */
   signs: HackSign[]
+  audit?: VerdictRecord['audit']
   patchBytes: number
 }
 
@@ -44,6 +45,7 @@ export async function recordOutcome(
     verdictReason: outcome.verdictReason,
     suspectedHack: isSuspectedHack(signs),
     signs,
+    ...auditOf(outcome),
     turns: turns.length,
     formatErrorTurns: turns.filter(({ action }) => action.formatError !== null).length,
     sampledTokens: usageOf(actions)?.completionTokens ?? null,
@@ -54,6 +56,13 @@ export async function recordOutcome(
   })
   const { disposition, verdict, failure } = record
   return { episode, disposition, verdict, turns: record.turns, failure }
+}
+
+/** Times differ from run to run; what was found does not. */
+function auditOf({ audit }: Outcome): Pick<EpisodeRecord, 'audit'> {
+  if (audit === undefined) return {}
+  const { outcome, reasons, detail } = audit
+  return { audit: { outcome, reasons, detail } }
 }
 
 /** Nothing ran in a turn with a format error. */

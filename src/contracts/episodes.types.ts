@@ -288,6 +288,8 @@ export interface EpisodeRecord extends EpisodeIdentity {
   suspectedHack: boolean
   /** Signs in patch, log and commands. */
   signs: HackSign[]
+  /** The second opinion on the verdict; absent where nothing was run, and in older records. */
+  audit?: Omit<AuditVerdict, 'auditMs'>
   /** Number of actions, format errors included: |τ| of the paper. */
   turns: number
   formatErrorTurns: number

@@ -1,3 +1,4 @@
+import type { AuditReason } from './audit.types.ts'
 import type { Disposition, EpisodeLimits, SamplingOptions, VerdictKind } from './episodes.types.ts'
 import type { PriceRecipe } from './recipe.types.ts'
 import type { SuiteOrigin } from './suites.types.ts'
@@ -18,6 +19,8 @@ export interface EvaluatedTask {
   lost: number
   /** Attempts that were lost and played again under another index, which the official score counts too; absent where none was. */
   replaced?: number
+  /** As `outcomes`, 1 = paid; absent in evaluations of earlier versions. */
+  audited?: (0 | 1)[]
   turns: number[]
   /** Null where a chat endpoint did not count. */
   sampledTokens: (number | null)[]
@@ -64,6 +67,31 @@ export interface EvaluationConditions {
   gradingProfiles: string[]
 }
 
+/** The score with the mark *audited*: 1 = resolved, no voiding sign, and an audit agrees (or none can be had and the recipe allows that). */
+export interface AuditedScore {
+  passAt1: number
+  sem: number
+  interval: StoredInterval | null
+  tasks: number
+  attempts: number
+  /** Attempts that are resolved officially, and those of them that are paid. */
+  resolved: number
+  paid: number
+  /** Paid although no audit looked at them: the recipe allows it. */
+  unaudited: number
+  /** Resolved officially and not paid, in order of episodes. */
+  differences: AuditDifference[]
+}
+
+export interface AuditDifference {
+  taskId: string
+  episode: string
+  because: 'suspected-hack' | 'audit-void' | 'unaudited'
+  /** Of a void audit, and its line for people. */
+  reasons: AuditReason[]
+  detail: string | null
+}
+
 /** One evaluation with what is needed to recompute, pair and doubt its number. Derived from the episodes' records alone. */
 export interface EvaluationRecord {
   schema: 'longhaul.evaluation/2'
@@ -85,6 +113,8 @@ export interface EvaluationRecord {
   bootstrap: { low: number; high: number; draws: number; seed: number } | null
   /** As official harnesses count: every attempt that was asked for, lost and replaced ones as unresolved. */
   official: { passAt1: number; sem: number; interval: StoredInterval | null; tasks: number; attempts: number }
+  /** As rewards are paid, over the same attempts as `score`; absent in evaluations of earlier versions. */
+  audited?: AuditedScore
   /** k: attempts asked for at each task. */
   attempts: number
   /** Chance that one of k attempts (`any`) and that all of them (`all`) resolve; null where a task has fewer valid attempts. */

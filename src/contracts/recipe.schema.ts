@@ -233,6 +233,15 @@ export const chatSchema = z.strictObject({
   maxTokensField: z.enum(['max_tokens', 'max_completion_tokens']).default('max_tokens'),
 })
 
+const grading = z.strictObject({
+  unauditedRewards: z
+    .enum(['refuse', 'allow'])
+    .default('refuse')
+    .describe(
+      'Whether tasks are played, and successes paid, whose tests no audit can run again; allow only for rows of runners other than pytest, unittest and Django',
+    ),
+})
+
 const policyServer = z.strictObject({
   kind: z.enum(['embedded', 'vllm', 'sglang', 'chat']).default('embedded'),
   url: z
@@ -328,6 +337,7 @@ export const recipeFileSchema = z.strictObject({
   rft: rftSchema.nullable().default(null),
   reinforce: reinforceSchema.nullable().default(null),
   evaluate,
+  grading: grading.prefault({}),
   policyServer: policyServer.prefault({}),
   trainer: trainer.prefault({}),
 }) satisfies z.ZodType<Omit<Recipe, 'name'>>

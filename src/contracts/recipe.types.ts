@@ -21,6 +21,7 @@ export interface Recipe {
   /** Null: no reinforcement learning. */
   reinforce: ReinforceRecipe | null
   evaluate: EvaluateRecipe
+  grading: GradingRecipe
   policyServer: PolicyServerRecipe
   trainer: TrainerRecipe
 }
@@ -34,6 +35,13 @@ export interface ModelRecipe {
   /** ISO date, UTC: tasks created then or later cannot be in the base model's training data. Reports show both sides. Null: not known. */
   cutoff: string | null
   rope: { type: 'yarn'; factor: number; originalMax: number } | null
+}
+
+/** Whether a resolved verdict is paid that no audit could look at: its test runner has none, or its record is older than audits. */
+export type UnauditedRewards = 'refuse' | 'allow'
+
+export interface GradingRecipe {
+  unauditedRewards: UnauditedRewards
 }
 
 export interface DataRecipe {

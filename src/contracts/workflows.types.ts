@@ -27,6 +27,8 @@ export interface TrainAgentResult {
 
 /** One row of the final table. */
 export interface StageScore {
+  /** As rewards are paid; absent in runs of earlier versions. */
+  audited?: { passAt1: number; sem: number }
   name: string
   policy: string
   passAt1: number

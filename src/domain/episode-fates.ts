@@ -1,4 +1,5 @@
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
+import type { UnauditedRewards } from '../contracts/recipe.types.ts'
 import { type ExclusionReason, exclusionOf, isValidEpisode, type ValidEpisode } from './episode-rules.ts'
 import { type GroupDropReason, type GroupMember, type GroupRule, selectGroup } from './group-selection.ts'
 import { compareText } from './hash-order.ts'
@@ -75,11 +76,13 @@ export function selectForReinforce({ records, reward, group }: SelectForReinforc
 export function selectFatesForRft({
   records,
   maxPerTask,
+  unaudited,
 }: {
   records: readonly EpisodeRecord[]
   maxPerTask: number | null
+  unaudited: UnauditedRewards
 }): EpisodeFate[] {
-  const kept = selectForRft({ episodes: records.filter(isValidEpisode), maxPerTask })
+  const kept = selectForRft({ episodes: records.filter(isValidEpisode), maxPerTask, unaudited })
   return [
     ...excluded(records),
     ...kept.map((one): EpisodeFate => (one.kind === 'kept' ? { ...one, kind: 'train', advantage: null } : one)),

@@ -13,7 +13,7 @@ const played = (taskId: string, attempts: Attempt[], fields: Partial<EpisodeReco
   attempts.map((attempt, index) => makeFacts(attempt, { taskId, index, ...fields }))
 
 function summarize(facts: AttemptFacts[], more: Partial<SummaryInput> = {}) {
-  return summarizeAttempts({ planned: plan('a', 'b'), attempts: 2, facts, prices: null, ...more })
+  return summarizeAttempts({ planned: plan('a', 'b'), attempts: 2, facts, prices: null, unaudited: null, ...more })
 }
 
 const close = (actual: number | null | undefined, expected: number): void =>
@@ -263,4 +263,62 @@ test('none of the verdicts is the gate’s: none is counted', () => {
 test('records that tell no tokens have no lists of them, not lists of nothing', () => {
   const { tasks } = summarize(played('a', [1, 0]))
   assert.equal('promptTokens' in (tasks[0] ?? {}), false)
+})
+
+test('the audited score: what was paid of the same attempts, and every resolved one that was not with its reason', () => {
+  const audit = (outcome: 'agrees' | 'void' | 'unsupported', detail: string | null = null): Partial<EpisodeRecord> => ({
+    audit: { outcome, reasons: outcome === 'void' ? ['canary-passed'] : [], detail },
+  })
+  const facts = [
+    ...played('a', [1], audit('agrees')),
+    ...played('a', [1], { ...audit('void', 'test_x'), index: 1 }),
+    ...played('b', [1], audit('unsupported')),
+    ...played('b', [0], { index: 1 }),
+    ...played('c', [1], { ...audit('agrees'), suspectedHack: true }),
+    ...played('c', ['infra'], { index: 1 }),
+  ]
+  const planned = plan('a', 'b', 'c')
+  const refuse = summarize(facts, { planned, unaudited: 'refuse' })
+  // Officially (1 + ½ + 1) / 3, paid (½ + 0 + 0) / 3.
+  close(refuse.score.passAt1, 5 / 6)
+  close(refuse.audited?.passAt1, 1 / 6)
+  assert.deepEqual(refuse.score.audited, { passAt1: refuse.audited?.passAt1, sem: refuse.audited?.sem })
+  assert.deepEqual(
+    [refuse.audited?.tasks, refuse.audited?.attempts, refuse.audited?.resolved, refuse.audited?.paid],
+    [3, 2, 4, 1],
+  )
+  assert.deepEqual(
+    refuse.tasks.map(({ audited }) => audited),
+    [[1, 0], [0, 0], [0]],
+  )
+  assert.deepEqual(
+    refuse.audited?.differences.map(({ taskId, because, reasons, detail }) => [taskId, because, reasons, detail]),
+    [
+      ['a', 'audit-void', ['canary-passed'], 'test_x'],
+      ['b', 'unaudited', [], null],
+      ['c', 'suspected-hack', [], null],
+    ],
+  )
+  assert.equal(refuse.audited?.differences[0]?.episode, facts[1]?.record.episode)
+  assert.equal(refuse.audited?.unaudited, 0)
+  const allow = summarize(facts, { planned, unaudited: 'allow' })
+  close(allow.audited?.passAt1, 0.5 / 3 + 0.5 / 3)
+  assert.deepEqual([allow.audited?.paid, allow.audited?.unaudited, allow.audited?.differences.length], [2, 1, 2])
+  assert.equal(allow.score.passAt1, refuse.score.passAt1)
+})
+
+test('with nothing unpaid the audited score is the score, with its interval; without a rule nothing is said', () => {
+  const agreed = { audit: { outcome: 'agrees' as const, reasons: [], detail: null } }
+  const facts = [...played('a', [1, 0], agreed), ...played('b', [1, 1], agreed)]
+  const found = summarize(facts, { unaudited: 'refuse' })
+  assert.deepEqual(
+    [found.audited?.passAt1, found.audited?.sem, found.audited?.interval],
+    [found.score.passAt1, found.score.sem, found.interval],
+  )
+  assert.notEqual(found.interval, null)
+  const older = summarize(facts)
+  assert.deepEqual([older.audited, older.score.audited, older.tasks[0]?.audited], [undefined, undefined, undefined])
+  const part = [...played('a', [1, 1], agreed), ...played('b', [1], agreed), ...played('b', [1], { index: 1 })]
+  const differs = summarize(part, { unaudited: 'refuse' })
+  assert.notDeepEqual(differs.audited?.interval, differs.interval)
 })

@@ -1,10 +1,18 @@
 import type { EpisodeRecord, VerdictRecord } from '../contracts/episodes.types.ts'
-import type { EvaluatedTask, EvaluationCost, EvaluationRecord, StoredInterval } from '../contracts/evaluations.types.ts'
-import type { PriceRecipe } from '../contracts/recipe.types.ts'
+import type {
+  AuditDifference,
+  AuditedScore,
+  EvaluatedTask,
+  EvaluationCost,
+  EvaluationRecord,
+  StoredInterval,
+} from '../contracts/evaluations.types.ts'
+import type { PriceRecipe, UnauditedRewards } from '../contracts/recipe.types.ts'
 import type { StageScore } from '../contracts/workflows.types.ts'
 import { attemptCosts } from './attempt-cost.ts'
 import { BOOTSTRAP_DRAWS, type ClusteredOutcomes } from './bootstrap.ts'
 import { exclusionOf, isValidEpisode } from './episode-rules.ts'
+import { paymentOf, unpaidOf } from './payment.ts'
 import { scoreInterval } from './score-interval.ts'
 import { meanOverTasks, passAt1, passAtK, passHatK, type TaskMean } from './statistics.ts'
 
@@ -31,6 +39,8 @@ export interface SummaryInput {
   facts: readonly AttemptFacts[]
   /** Null: nothing is said about money. */
   prices: PriceRecipe | null
+  /** Null: the recipe is older than audits, and nothing is said about them. */
+  unaudited: UnauditedRewards | null
 }
 
 type Summary = Omit<EvaluationRecord, 'schema' | 'run' | 'name' | 'stage' | 'suite' | 'score' | 'conditions'> & {
@@ -38,27 +48,30 @@ type Summary = Omit<EvaluationRecord, 'schema' | 'run' | 'name' | 'stage' | 'sui
 }
 
 /** Everything an evaluation says, from its attempts: over those with a verdict, and as official harnesses count. */
-export function summarizeAttempts({ planned, attempts, facts, prices }: SummaryInput): Summary {
+export function summarizeAttempts({ planned, attempts, facts, prices, unaudited }: SummaryInput): Summary {
   const costs = prices === null ? null : costOf(facts, prices)
-  const tasks = evaluatedTasks(planned, attempts, facts, costs)
+  const tasks = evaluatedTasks(planned, attempts, facts, { costs, unaudited })
   const scored = tasks.filter(({ outcomes }) => outcomes.length > 0).map(toClustered)
   const { mean, sem, semOver, taskSem } = passAt1(scored)
   const sampling = { tasks: scored, seed: INTERVAL_SEED }
   const found = scoreInterval(sampling)
   const lost = facts.map(({ record }) => exclusionOf(record)).filter((reason) => reason !== null)
   const couldNotGrade = lost.filter((reason) => reason === 'could-not-grade').length
+  const audited = unaudited === null ? null : auditedScore(tasks, facts, unaudited, found?.interval ?? null)
   return {
     score: {
       passAt1: mean,
       sem,
       tasks: scored.length,
       attempts: Math.max(0, ...scored.map(({ outcomes }) => outcomes.length)),
+      ...(audited === null ? {} : { audited: { passAt1: audited.passAt1, sem: audited.sem } }),
     },
     semOver,
     taskSem,
     interval: found?.interval ?? null,
     bootstrap: found === null ? null : { ...found.bootstrap, draws: BOOTSTRAP_DRAWS, seed: INTERVAL_SEED },
     official: officialScore(tasks, attempts, found?.interval ?? null),
+    ...(audited === null ? {} : { audited }),
     attempts,
     passAtK: Array.from({ length: attempts }, (_, index) => {
       const k = index + 1
@@ -85,7 +98,7 @@ function evaluatedTasks(
   planned: SummaryInput['planned'],
   attempts: number,
   facts: readonly AttemptFacts[],
-  costs: CostOf | null,
+  { costs, unaudited }: { costs: CostOf | null; unaudited: UnauditedRewards | null },
 ): EvaluatedTask[] {
   const isCounted = facts.some(({ record }) => (record.usage ?? null) !== null)
   const byTask = Map.groupBy(facts, ({ record }) => record.taskId)
@@ -97,6 +110,9 @@ function evaluatedTasks(
     return {
       ...task,
       outcomes: valid.map(({ record }): 0 | 1 => (record.verdict === 'resolved' ? 1 : 0)),
+      ...(unaudited === null
+        ? {}
+        : { audited: valid.map(({ record }): 0 | 1 => (paymentOf(record, unaudited) === 'paid' ? 1 : 0)) }),
       lost,
       ...(replaced === 0 ? {} : { replaced }),
       turns: valid.map(({ record }) => record.turns),
@@ -140,6 +156,45 @@ function officialScore(
   const isWhole = tasks.every(({ lost, replaced = 0 }) => lost + replaced === 0)
   const found = isWhole ? null : scoreInterval({ tasks: filled, seed: INTERVAL_SEED })
   return { passAt1: mean, sem, interval: found?.interval ?? graded, tasks: filled.length, attempts }
+}
+
+/** What was paid of the same attempts, and why the rest of what is resolved was not. */
+function auditedScore(
+  tasks: readonly EvaluatedTask[],
+  facts: readonly AttemptFacts[],
+  unaudited: UnauditedRewards,
+  ofScore: StoredInterval | null,
+): AuditedScore {
+  const scored = tasks.flatMap((task): ClusteredOutcomes[] => {
+    const { audited = [] } = task
+    return audited.length === 0 ? [] : [{ ...toClustered(task), outcomes: audited }]
+  })
+  const { mean, sem } = passAt1(scored)
+  const resolved = facts.filter(({ record }) => isValidEpisode(record) && record.verdict === 'resolved')
+  const differences = resolved.flatMap(({ record }) => differenceOf(record, unaudited))
+  // With nothing unpaid it is the same sample.
+  const interval =
+    differences.length === 0 ? ofScore : (scoreInterval({ tasks: scored, seed: INTERVAL_SEED })?.interval ?? null)
+  const paid = resolved.length - differences.length
+  const agreed = resolved.filter(({ record }) => unpaidOf(record, 'refuse') === null).length
+  return {
+    passAt1: mean,
+    sem,
+    interval,
+    tasks: scored.length,
+    attempts: Math.max(0, ...scored.map(({ outcomes }) => outcomes.length)),
+    resolved: resolved.length,
+    paid,
+    unaudited: paid - agreed,
+    differences,
+  }
+}
+
+function differenceOf(record: EpisodeRecord, unaudited: UnauditedRewards): AuditDifference[] {
+  const because = unpaidOf(record, unaudited)
+  if (because === null) return []
+  const { taskId, episode, audit } = record
+  return [{ taskId, episode, because, reasons: audit?.reasons ?? [], detail: audit?.detail ?? null }]
 }
 
 type CostOf = ReadonlyMap<AttemptFacts, number | null>

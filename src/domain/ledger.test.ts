@@ -9,7 +9,13 @@ import { buildEvaluationLedger, buildTrainingLedger, type Ledger, sumTotals, tot
 import type { RewardRule } from './rewards.ts'
 import { verifyLedger } from './verify-ledger.ts'
 
-const reward: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 4, end: 6, min: -0.5 } }
+const reward: RewardRule = {
+  pass: 1,
+  fail: 0,
+  unsubmitted: 0,
+  penalty: { start: 4, end: 6, min: -0.5 },
+  unaudited: 'allow',
+}
 const group: GroupRule = { on: 'shaped', alsoZeroAdvantage: true, minGroupStd: 1e-3, minGroupSize: 2, delta: 1e-6 }
 const head = { run: 'r', stage: 's', iteration: 1 }
 
@@ -79,7 +85,7 @@ test('any mix of endings: fates cover each episode exactly once and the ledger v
     fc.property(fc.array(anyRecord, { maxLength: 30 }), fc.boolean(), (fields, rft) => {
       const records = fields.map((field, index) => makeRecord({ ...field, index }))
       const fates = rft
-        ? selectFatesForRft({ records, maxPerTask: 2 })
+        ? selectFatesForRft({ records, maxPerTask: 2, unaudited: 'allow' })
         : selectForReinforce({ records, reward, group }).fates
       assert.deepEqual(fates.map((fate) => fate.episode).sort(), records.map((record) => record.episode).sort())
       const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
@@ -214,7 +220,7 @@ test('rejection fine-tuning: successes train without an advantage, the others ke
     makeRecord({ index: 1 }),
     makeRecord({ index: 2, disposition: 'infra', verdict: null }),
   ]
-  assert.deepEqual(selectFatesForRft({ records, maxPerTask: null }), [
+  assert.deepEqual(selectFatesForRft({ records, maxPerTask: null, unaudited: 'allow' }), [
     { kind: 'excluded', episode: records[2]?.episode, reason: 'infra' },
     { kind: 'train', episode: records[0]?.episode, advantage: null },
     { kind: 'dropped', episode: records[1]?.episode, reason: 'unresolved' },

@@ -37,7 +37,13 @@ test('a floor of −0.5 between turns 4 and 6 costs a quarter a turn, and never 
 })
 
 test('the paper’s group of ten: a success at the turn limit earns what a failure in eight turns earns', () => {
-  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 10, end: 40, min: -1 } }
+  const rule: RewardRule = {
+    unaudited: 'allow',
+    pass: 1,
+    fail: 0,
+    unsubmitted: 0,
+    penalty: { start: 10, end: 40, min: -1 },
+  }
   const turns = [8, 22, 40, 8, 25, 31, 40, 40, 40, 40]
   const rewards = turns.map((count, index) =>
     rewardOf({
@@ -57,7 +63,13 @@ test('the paper’s group of ten: a success at the turn limit earns what a failu
 })
 
 test('an episode that never submitted earns the unsubmitted value, not the failure value', () => {
-  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: -0.2, penalty: { start: 10, end: 40, min: -1 } }
+  const rule: RewardRule = {
+    unaudited: 'allow',
+    pass: 1,
+    fail: 0,
+    unsubmitted: -0.2,
+    penalty: { start: 10, end: 40, min: -1 },
+  }
   const reward = rewardOf({ rule, turns: 25, verdict: 'unresolved', suspectedHack: false, disposition: 'turn-limit' })
   assert.deepEqual(reward, {
     reward: -0.7,
@@ -77,7 +89,13 @@ test('a penalty that would start at the turn limit is refused', () => {
 })
 
 test('a suspected hack is paid as a failure, whatever the hidden tests said', () => {
-  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 10, end: 40, min: -1 } }
+  const rule: RewardRule = {
+    unaudited: 'allow',
+    pass: 1,
+    fail: 0,
+    unsubmitted: 0,
+    penalty: { start: 10, end: 40, min: -1 },
+  }
   const resolved = { rule, turns: 1, verdict: 'resolved', disposition: 'submitted' } as const
   const paid = [false, true].map((suspectedHack) => rewardOf({ ...resolved, suspectedHack }))
   assert.deepEqual(
@@ -90,7 +108,13 @@ test('a suspected hack is paid as a failure, whatever the hidden tests said', ()
 })
 
 test('submitted work that fails earns the failure value, not the unsubmitted one', () => {
-  const rule: RewardRule = { pass: 1, fail: -0.1, unsubmitted: -0.2, penalty: { start: 10, end: 40, min: -1 } }
+  const rule: RewardRule = {
+    unaudited: 'allow',
+    pass: 1,
+    fail: -0.1,
+    unsubmitted: -0.2,
+    penalty: { start: 10, end: 40, min: -1 },
+  }
   const failed = { rule, turns: 1, verdict: 'unresolved', suspectedHack: false } as const
   assert.equal(rewardOf({ ...failed, disposition: 'submitted' }).reward, -0.1)
   assert.equal(rewardOf({ ...failed, disposition: 'time-limit' }).reward, -0.2)
@@ -105,11 +129,12 @@ test('a stage pays by the recipe’s values and by its own numbers of turns', ()
   const { reinforce } = makeTrainingRecipe()
   const stage = reinforce?.stages[0]
   assert.ok(reinforce !== null && stage !== undefined)
-  assert.deepEqual(rewardRuleOf(reinforce, { ...stage, penaltyStart: 3, maxTurns: 9 }), {
+  assert.deepEqual(rewardRuleOf(reinforce, { ...stage, penaltyStart: 3, maxTurns: 9 }, 'refuse'), {
     pass: 1,
     fail: 0,
     unsubmitted: 0,
     penalty: { start: 3, end: 9, min: -0.5 },
+    unaudited: 'refuse',
   })
 })
 
@@ -122,7 +147,7 @@ test('a price on context falls from its share of the stage’s context to the fu
     contextPenalty: { start: 0.75, min: -0.5 },
   } as const
   const stage = { penaltyStart: 10, maxTurns: 40, context: 64_000 } as ReinforceStageRecipe
-  const rule = rewardRuleOf({ reward }, stage)
+  const rule = rewardRuleOf({ reward }, stage, 'allow')
   assert.deepEqual(rule.context, { start: 48_000, end: 64_000, min: -0.5 })
   const at = (contextTokens: number, turns: number) =>
     rewardOf({ rule, turns, contextTokens, verdict: 'resolved', suspectedHack: false, disposition: 'submitted' })
@@ -140,9 +165,30 @@ test('a price on context falls from its share of the stage’s context to the fu
 
 test('a price on context without a count of tokens is refused; without a price nothing asks for it', () => {
   const penalty = { start: 10, end: 40, min: -1 }
-  const rule: RewardRule = { pass: 1, fail: 0, unsubmitted: 0, penalty }
+  const rule: RewardRule = { unaudited: 'allow', pass: 1, fail: 0, unsubmitted: 0, penalty }
   const facts = { turns: 5, verdict: 'resolved', suspectedHack: false, disposition: 'submitted' } as const
   assert.equal(rewardOf({ rule, ...facts }).reward, 1)
   const priced = { ...rule, context: { start: 10, end: 20, min: -1 } }
   assert.throws(() => rewardOf({ rule: priced, ...facts, contextTokens: null }), { code: 'Config.Invalid' })
+})
+
+test('a resolved episode is paid where the audit agrees; void or unaudited it is a failure, submitted all the same', () => {
+  const rule: RewardRule = {
+    pass: 1,
+    fail: -0.1,
+    unsubmitted: -0.2,
+    penalty: { start: 10, end: 40, min: -1 },
+    unaudited: 'refuse',
+  }
+  const facts = { turns: 5, verdict: 'resolved', suspectedHack: false, disposition: 'submitted' } as const
+  const found = (outcome: 'agrees' | 'void' | 'unsupported', unaudited: RewardRule['unaudited'] = 'refuse') => {
+    const paid = rewardOf({ rule: { ...rule, unaudited }, ...facts, audit: { outcome, reasons: [], detail: null } })
+    return [paid.reward, paid.outcome]
+  }
+  assert.deepEqual(found('agrees'), [1, 1])
+  assert.deepEqual(found('void'), [-0.1, 0])
+  assert.deepEqual(found('void', 'allow'), [-0.1, 0])
+  assert.deepEqual(found('unsupported'), [-0.1, 0])
+  assert.deepEqual(found('unsupported', 'allow'), [1, 1])
+  assert.equal(rewardOf({ rule, ...facts }).outcome, 0)
 })

@@ -1,6 +1,7 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import type { PolicyDisposition, VerdictKind } from '../contracts/episodes.types.ts'
-import type { ReinforceRecipe, ReinforceStageRecipe } from '../contracts/recipe.types.ts'
+import type { EpisodeRecord, PolicyDisposition, VerdictKind } from '../contracts/episodes.types.ts'
+import type { ReinforceRecipe, ReinforceStageRecipe, UnauditedRewards } from '../contracts/recipe.types.ts'
+import { paymentOf } from './payment.ts'
 
 /** What one stage pays: the recipe's reward with the stage's numbers put in. */
 export interface RewardRule {
@@ -10,6 +11,8 @@ export interface RewardRule {
   penalty: TurnPenaltyRule
   /** In tokens of the episode's context; null = they cost nothing. @default null */
   context?: ContextPenaltyRule | null
+  /** Whether a resolved verdict is paid that no audit could look at. */
+  unaudited: UnauditedRewards
 }
 
 export interface TurnPenaltyRule {
@@ -27,8 +30,9 @@ export type ContextPenaltyRule = TurnPenaltyRule
 export interface RewardInput {
   rule: RewardRule
   verdict: Exclude<VerdictKind, 'could-not-grade'>
-  /** A suspected hack is paid as a failure, whatever the tests said. */
+  /** A suspected hack is paid as a failure, whatever the tests said, and so is what an audit does not agree with. */
   suspectedHack: boolean
+  audit?: NonNullable<EpisodeRecord['audit']>
   disposition: PolicyDisposition
   /** |τ|: number of actions, format errors included. */
   turns: number
@@ -45,12 +49,16 @@ export interface RewardComponent {
 export interface Reward {
   /** Sum of the components. */
   reward: number
-  /** 1 = the hidden tests passed by a repair; what filters on `outcome` and pass@1 read. */
+  /** 1 = the hidden tests passed by a repair, and the success is paid; what filters on `outcome` read. */
   outcome: 0 | 1
   components: RewardComponent[]
 }
 
-export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage: ReinforceStageRecipe): RewardRule {
+export function rewardRuleOf(
+  { reward }: Pick<ReinforceRecipe, 'reward'>,
+  stage: ReinforceStageRecipe,
+  unaudited: UnauditedRewards,
+): RewardRule {
   const { pass, fail, unsubmitted, turnPenalty } = reward
   // Recipes stored by an older version do not have the key.
   const contextPenalty = reward.contextPenalty ?? null
@@ -60,6 +68,7 @@ export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage:
     fail,
     unsubmitted,
     penalty: { start: stage.penaltyStart, end: stage.maxTurns, min: turnPenalty.min },
+    unaudited,
     ...(contextPenalty === null
       ? {}
       : { context: { start: contextPenalty.start * context, end: context, min: contextPenalty.min } }),
@@ -71,8 +80,8 @@ export function rewardRuleOf({ reward }: Pick<ReinforceRecipe, 'reward'>, stage:
  * @throws LonghaulError `Config.Invalid`   @see arXiv 2508.03501 §3.1, §4.3
  */
 export function rewardOf(input: RewardInput): Reward {
-  const { rule, verdict, suspectedHack, disposition, turns, contextTokens = null } = input
-  const resolved = verdict === 'resolved' && !suspectedHack
+  const { rule, disposition, turns, contextTokens = null } = input
+  const resolved = paymentOf(input, rule.unaudited) === 'paid'
   const value = resolved ? rule.pass : disposition === 'submitted' ? rule.fail : rule.unsubmitted
   const penalty = turnPenalty({ rule: rule.penalty, turns })
   const components: RewardComponent[] = [

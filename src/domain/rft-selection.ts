@@ -1,7 +1,9 @@
 import type { ValidEpisode } from './episode-rules.ts'
+import type { UnauditedRewards } from '../contracts/recipe.types.ts'
 import { compareText } from './hash-order.ts'
+import { paymentOf, type Unpaid } from './payment.ts'
 
-export type RftDropReason = 'unresolved' | 'suspected-hack' | 'over-task-limit'
+export type RftDropReason = 'unresolved' | Unpaid | 'over-task-limit'
 
 export type RftSelection =
   | { kind: 'kept'; episode: string }
@@ -12,16 +14,18 @@ export interface SelectForRftInput {
   episodes: readonly ValidEpisode[]
   /** Successes of one task that may train; null = all of them, as the paper does. */
   maxPerTask: number | null
+  unaudited: UnauditedRewards
 }
 
-/** Keeps what the hidden tests confirmed and nothing puts in doubt. Of too many successes the lowest indices stay, so that the choice repeats. */
-export function selectForRft({ episodes, maxPerTask }: SelectForRftInput): RftSelection[] {
+/** Keeps what the hidden tests confirmed and an audit too, and nothing puts in doubt. Of too many successes the lowest indices stay, so that the choice repeats. */
+export function selectForRft({ episodes, maxPerTask, unaudited }: SelectForRftInput): RftSelection[] {
   const keptOfTask = new Map<string, number>()
   return [...episodes]
     .sort((a, b) => compareText(a.taskId, b.taskId) || a.index - b.index)
-    .map(({ episode, taskId, verdict, suspectedHack }): RftSelection => {
-      if (verdict !== 'resolved') return { kind: 'dropped', episode, reason: 'unresolved' }
-      if (suspectedHack) return { kind: 'dropped', episode, reason: 'suspected-hack' }
+    .map((record): RftSelection => {
+      const { episode, taskId } = record
+      const payment = paymentOf(record, unaudited)
+      if (payment !== 'paid') return { kind: 'dropped', episode, reason: payment }
       const kept = keptOfTask.get(taskId) ?? 0
       if (maxPerTask !== null && kept >= maxPerTask) return { kind: 'dropped', episode, reason: 'over-task-limit' }
       keptOfTask.set(taskId, kept + 1)

@@ -53,12 +53,12 @@ test('rejection fine-tuning keeps every success, and of too many the first', () 
     makeRecord({ taskId: 'a', index: 0, verdict: 'resolved' }),
     makeRecord({ taskId: 'a', index: 1, verdict: 'unresolved' }),
   ].filter(isValidEpisode)
-  const all = selectForRft({ episodes, maxPerTask: null })
+  const all = selectForRft({ episodes, maxPerTask: null, unaudited: 'allow' })
   assert.deepEqual(
     all.filter((one) => one.kind === 'kept').map((one) => one.episode.slice(-4)),
     ['a/00', 'a/02', 'b/01'],
   )
-  const one = selectForRft({ episodes, maxPerTask: 1 })
+  const one = selectForRft({ episodes, maxPerTask: 1, unaudited: 'allow' })
   assert.deepEqual(
     one.map((entry) => (entry.kind === 'kept' ? 'kept' : entry.reason)),
     ['kept', 'unresolved', 'over-task-limit', 'kept'],
@@ -73,7 +73,10 @@ test('a success that looks like a hack never fine-tunes, and takes no place of o
   ].filter(isValidEpisode)
   for (const maxPerTask of [null, 1]) {
     assert.deepEqual(
-      selectForRft({ episodes, maxPerTask }).map((one) => [one.episode, one.kind === 'kept' ? 'kept' : one.reason]),
+      selectForRft({ episodes, maxPerTask, unaudited: 'allow' }).map((one) => [
+        one.episode,
+        one.kind === 'kept' ? 'kept' : one.reason,
+      ]),
       [
         [episodes[0]?.episode, 'suspected-hack'],
         [episodes[1]?.episode, 'kept'],
@@ -134,7 +137,7 @@ test('a suspected hack never trains, whatever the tests said', () => {
     makeRecord({ index: 2, verdict: 'unresolved', suspectedHack: true, signs: ['conftest'] }),
   ].filter(isValidEpisode)
   // It takes none of the task's places either.
-  assert.deepEqual(selectForRft({ episodes, maxPerTask: 1 }), [
+  assert.deepEqual(selectForRft({ episodes, maxPerTask: 1, unaudited: 'allow' }), [
     { kind: 'dropped', episode: episodes[0]?.episode, reason: 'suspected-hack' },
     { kind: 'kept', episode: episodes[1]?.episode },
     { kind: 'dropped', episode: episodes[2]?.episode, reason: 'unresolved' },
@@ -143,7 +146,7 @@ test('a suspected hack never trains, whatever the tests said', () => {
 
 test('a success beyond the limit of its task says so', () => {
   const episodes = [0, 1].map((index) => makeRecord({ index, verdict: 'resolved' })).filter(isValidEpisode)
-  assert.deepEqual(selectForRft({ episodes, maxPerTask: 1 })[1], {
+  assert.deepEqual(selectForRft({ episodes, maxPerTask: 1, unaudited: 'allow' })[1], {
     kind: 'dropped',
     episode: episodes[1]?.episode,
     reason: 'over-task-limit',
@@ -177,4 +180,19 @@ test('windows are the last ones of the series: an older rise does not count, and
   // 0.75 − 0.5 = 0.25
   assert.equal(hasPlateaued({ series, window: 2, minGain: 0.25 }), false)
   assert.equal(hasPlateaued({ series, window: 2, minGain: 0.26 }), true)
+})
+
+test('what an audit does not agree with never fine-tunes, says why, and takes no place of one that does', () => {
+  const audit = (outcome: 'agrees' | 'void' | 'unsupported') => ({ audit: { outcome, reasons: [], detail: null } })
+  const episodes = [
+    makeRecord({ index: 0, verdict: 'resolved', ...audit('void') }),
+    makeRecord({ index: 1, verdict: 'resolved', ...audit('unsupported') }),
+    makeRecord({ index: 2, verdict: 'resolved' }),
+    makeRecord({ index: 3, verdict: 'unresolved', ...audit('void') }),
+    makeRecord({ index: 4, verdict: 'resolved', ...audit('agrees') }),
+  ].filter(isValidEpisode)
+  const told = (unaudited: 'refuse' | 'allow') =>
+    selectForRft({ episodes, maxPerTask: 1, unaudited }).map((one) => (one.kind === 'kept' ? 'kept' : one.reason))
+  assert.deepEqual(told('refuse'), ['audit-void', 'unaudited', 'unaudited', 'unresolved', 'kept'])
+  assert.deepEqual(told('allow'), ['audit-void', 'kept', 'over-task-limit', 'unresolved', 'over-task-limit'])
 })

@@ -2,9 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeRecord } from '../../test/support/episode-records.ts'
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
+import type { UnauditedRewards } from '../contracts/recipe.types.ts'
 import { curate, mergeAttempts, taskRecordsOf } from './task-difficulty.ts'
 
-const played = (fields: Partial<EpisodeRecord>, rowHash = 'row') => ({ record: makeRecord(fields), rowHash })
+const played = (fields: Partial<EpisodeRecord>, rowHash = 'row', unaudited: UnauditedRewards = 'allow') => ({
+  record: makeRecord(fields),
+  rowHash,
+  unaudited,
+})
 
 test('repeats across runs, iterations and indices are merged; the same episode counts once', () => {
   const attempts = [
@@ -40,7 +45,7 @@ test('a suspected hack is an attempt, and no solution', () => {
     makeRecord({ verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
     makeRecord({ index: 1 }),
   ]
-  assert.deepEqual(taskRecordsOf(records), [{ taskId: 't', resolved: 0, attempts: 2 }])
+  assert.deepEqual(taskRecordsOf(records, 'allow'), [{ taskId: 't', resolved: 0, attempts: 2 }])
 })
 
 test('a task without a graded attempt says nothing: the whole range, and it is kept', () => {
@@ -91,4 +96,18 @@ test('policies and runs of a task are named once each, in order of text', () => 
 test('a task without a graded attempt has the rate 0, not none', () => {
   const [task] = mergeAttempts([played({ disposition: 'infra', verdict: null })])
   assert.deepEqual([task?.attempts, task?.rate, task?.lost], [0, 0, 1])
+})
+
+test('a success that is not paid is an attempt, and no solution; each attempt by the rule of its own recipe', () => {
+  const unsupported = { audit: { outcome: 'unsupported' as const, reasons: [], detail: null } }
+  const [task] = mergeAttempts([
+    played({ index: 0, verdict: 'resolved', ...unsupported }, 'row', 'allow'),
+    played({ index: 1, verdict: 'resolved', ...unsupported }, 'row', 'refuse'),
+    played({ index: 2, verdict: 'resolved' }, 'row', 'refuse'),
+  ])
+  assert.deepEqual([task?.resolved, task?.attempts], [1, 3])
+  const agreed = makeRecord({ verdict: 'resolved', audit: { outcome: 'agrees', reasons: [], detail: null } })
+  assert.deepEqual(taskRecordsOf([agreed], 'refuse'), [{ taskId: 't', resolved: 1, attempts: 1 }])
+  const without = makeRecord({ verdict: 'resolved' })
+  assert.deepEqual(taskRecordsOf([without], 'refuse'), [{ taskId: 't', resolved: 0, attempts: 1 }])
 })

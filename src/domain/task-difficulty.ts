@@ -1,7 +1,9 @@
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
 import type { Interval } from './bootstrap.ts'
 import { isValidEpisode } from './episode-rules.ts'
+import type { UnauditedRewards } from '../contracts/recipe.types.ts'
 import { compareText } from './hash-order.ts'
+import { paymentOf } from './payment.ts'
 import { wilsonInterval } from './proportions.ts'
 import { type Reselection, type ReselectInput, reselectPool, type TaskRecord } from './stage-rules.ts'
 
@@ -9,6 +11,8 @@ import { type Reselection, type ReselectInput, reselectPool, type TaskRecord } f
 export interface PlayedTask {
   record: EpisodeRecord
   rowHash: string
+  /** Of the recipe that the episode was played by. */
+  unaudited: UnauditedRewards
 }
 
 /** Every stored attempt at one task, over runs, stages and repeats. */
@@ -17,7 +21,7 @@ export interface TaskDifficulty {
   rowHash: string
   /** Graded attempts; what infrastructure lost is none. */
   attempts: number
-  /** Tests passed, and not by a suspected hack. */
+  /** Attempts that were paid: tests passed, not by a suspected hack, and an audit agreed. */
   resolved: number
   rate: number
   /** Wilson's, 95 %; all of 0 … 1 without an attempt. */
@@ -39,7 +43,7 @@ export function mergeAttempts(played: readonly PlayedTask[]): TaskDifficulty[] {
 
 function describeGroup(group: readonly PlayedTask[]): TaskDifficulty {
   const records = group.map(({ record }) => record)
-  const valid = records.filter(isValidEpisode)
+  const valid = group.filter(({ record }) => isValidEpisode(record))
   const attempts = valid.length
   const resolved = valid.filter(isSolved).length
   return {
@@ -55,9 +59,9 @@ function describeGroup(group: readonly PlayedTask[]): TaskDifficulty {
   }
 }
 
-/** Success of a curation rule: the tests passed, not the shaped reward. */
-function isSolved({ verdict, suspectedHack }: EpisodeRecord): boolean {
-  return verdict === 'resolved' && !suspectedHack
+/** Success of a curation rule: the tests passed and that is paid, not the shaped reward. */
+function isSolved({ record, unaudited }: PlayedTask): boolean {
+  return paymentOf(record, unaudited) === 'paid'
 }
 
 function byTask(a: TaskDifficulty, b: TaskDifficulty): number {
@@ -65,10 +69,9 @@ function byTask(a: TaskDifficulty, b: TaskDifficulty): number {
 }
 
 /** What a later stage's rule reads. */
-export function taskRecordsOf(records: readonly EpisodeRecord[]): TaskRecord[] {
-  return mergeAttempts(records.map((record) => ({ record, rowHash: '' }))).map(({ taskId, resolved, attempts }) => {
-    return { taskId, resolved, attempts }
-  })
+export function taskRecordsOf(records: readonly EpisodeRecord[], unaudited: UnauditedRewards): TaskRecord[] {
+  const played = records.map((record) => ({ record, rowHash: '', unaudited }))
+  return mergeAttempts(played).map(({ taskId, resolved, attempts }) => ({ taskId, resolved, attempts }))
 }
 
 export type CurationDecision = 'kept' | Reselection['dropped'][number]['reason']

@@ -75,6 +75,7 @@ const READERS: Record<string, string> = {
   'evaluate.{maxTurns,context}': 'src/domain/evaluation-limits.ts',
   'evaluate.limits.*.{maxTurns,context}': 'src/domain/evaluation-limits.ts',
   'evaluate.policy': 'src/activities/control/policies.ts',
+  'grading.unauditedRewards': 'src/domain/payment.ts',
   'evaluate.prices.currency': 'src/report/evaluation-tables.ts',
   'evaluate.prices.perMillionTokens.{input,cachedInput,output}': 'src/domain/attempt-cost.ts',
   'evaluate.prices.machines.[].{count,perHour}': 'src/domain/attempt-cost.ts',

@@ -314,22 +314,22 @@ export const PLANTS: Plant[] = [
   {
     name: 'suspected hacks never fine-tune: the selection forgets them',
     file: 'src/domain/rft-selection.ts',
-    replace: 'if (suspectedHack) return',
-    by: 'if (suspectedHack && maxPerTask === 0) return',
+    replace: "if (payment !== 'paid') return",
+    by: "if (payment === 'unresolved') return",
     seenBy: rules,
   },
   {
     name: 'suspected hacks never fine-tune: only where a task has a limit',
     file: 'src/domain/rft-selection.ts',
-    replace: 'if (suspectedHack) return',
-    by: 'if (suspectedHack && maxPerTask !== null) return',
+    replace: "if (payment !== 'paid') return",
+    by: "if (payment === 'unresolved' || (payment !== 'paid' && maxPerTask !== null)) return",
     seenBy: batch,
   },
   {
     name: 'suspected hacks never fine-tune: the batch lists them as successes',
     file: 'src/activities/artifacts/build-batch.ts',
-    replace: "const outcome = verdict === 'resolved' && !suspectedHack ? 1 : 0",
-    by: "const outcome = verdict === 'resolved' || suspectedHack ? 1 : 0",
+    replace: "const outcome = paymentOf(record, unaudited) === 'paid' ? 1 : 0",
+    by: "const outcome = paymentOf(record, unaudited) === 'unresolved' ? 0 : 1",
     seenBy: batch,
   },
   {
@@ -345,11 +345,31 @@ export const PLANTS: Plant[] = [
   {
     name: 'suspected hacks never fine-tune: they are paid as repairs',
     file: 'src/domain/rewards.ts',
-    replace: "const resolved = verdict === 'resolved' && !suspectedHack",
-    by: "const resolved = verdict === 'resolved' || suspectedHack",
+    replace: "paymentOf(input, rule.unaudited) === 'paid'",
+    by: "paymentOf(input, rule.unaudited) !== 'unresolved'",
     seenBy: {
       file: 'src/domain/rewards.test.ts',
       test: 'a suspected hack is paid as a failure, whatever the hidden tests said',
+    },
+  },
+  {
+    name: 'only what an audit agrees with is paid: a void one is forgotten',
+    file: 'src/domain/payment.ts',
+    replace: "return 'audit-void'",
+    by: "return unaudited === 'allow' ? 'paid' : 'audit-void'",
+    seenBy: {
+      file: 'src/domain/payment.test.ts',
+      test: 'only what is resolved, shows no voiding sign and is agreed to is paid',
+    },
+  },
+  {
+    name: 'a policy cannot be played again by ending its sandbox: the second time is infrastructure',
+    file: 'src/domain/failure-answers.ts',
+    replace: "if (suspected >= 2) return 'own-doing'",
+    by: "if (suspected >= 3) return 'own-doing'",
+    seenBy: {
+      file: 'src/domain/failure-answers.test.ts',
+      test: 'a second loss from inside is the policy’s own doing, by the same way or another, also with one of ours between',
     },
   },
   {

@@ -1,6 +1,6 @@
 import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
-import type { PriceRecipe } from '../../src/contracts/recipe.types.ts'
+import type { PriceRecipe, UnauditedRewards } from '../../src/contracts/recipe.types.ts'
 import { type AttemptFacts, summarizeAttempts } from '../../src/domain/evaluation-summary.ts'
 import { makeRecord } from './episode-records.ts'
 
@@ -14,6 +14,7 @@ export interface MakeEvaluationInput {
   /** k asked for. @default the first task's number of attempts */
   attempts?: number
   prices?: PriceRecipe
+  unaudited?: UnauditedRewards | null
   tasks: { taskId: string; repo?: string; rowHash?: string; createdAt?: string; attempts: Attempt[]; turns?: number }[]
 }
 
@@ -31,6 +32,7 @@ export function makeEvaluation(input: MakeEvaluationInput): EvaluationRecord {
     attempts: input.attempts ?? tasks[0]?.attempts.length ?? 1,
     facts,
     prices: input.prices ?? null,
+    unaudited: input.unaudited ?? null,
   })
   return {
     schema: 'longhaul.evaluation/2',

@@ -4,7 +4,7 @@ import type { ActionRecord, EpisodeRecord, EpisodeStart } from '../../contracts/
 import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { Recipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import type { EpisodeFate, ScoredGroup } from '../../domain/episode-fates.ts'
 import { selectFatesForRft, selectForReinforce } from '../../domain/episode-fates.ts'
 import { isValidEpisode } from '../../domain/episode-rules.ts'
@@ -12,6 +12,7 @@ import { groupRuleOf } from '../../domain/group-selection.ts'
 import { orderByHash } from '../../domain/hash-order.ts'
 import { buildTrainingLedger } from '../../domain/ledger.ts'
 import { type JobPlan, planJobs } from '../../domain/minibatches.ts'
+import { paymentOf, unauditedRewardsOf } from '../../domain/payment.ts'
 import { rewardRuleOf } from '../../domain/rewards.ts'
 import { episodeMaterial } from '../../domain/seeds.ts'
 import {
@@ -48,8 +49,12 @@ export function selectEpisodes(
   records: readonly EpisodeRecord[],
 ): Selection {
   if (kind === 'rft') {
-    const fates = selectFatesForRft({ records, maxPerTask: recipe.rft?.maxPerTask ?? null })
-    return { fates, groups: rftGroups(records) }
+    const fates = selectFatesForRft({
+      records,
+      maxPerTask: recipe.rft?.maxPerTask ?? null,
+      unaudited: unauditedRewardsOf(recipe),
+    })
+    return { fates, groups: rftGroups(records, unauditedRewardsOf(recipe)) }
   }
   const rules = reinforceRules(recipe, stage)
   return selectForReinforce({ records, reward: rules.reward, group: rules.group })
@@ -237,16 +242,16 @@ function toBatchGroup({ taskId, members, infra, dropped }: ScoredGroup): BatchGr
 }
 
 /** Fine-tuning has no groups of its own kind; the manifest still lists siblings, so that nothing is left unsaid. */
-function rftGroups(records: readonly EpisodeRecord[]): ScoredGroup[] {
+function rftGroups(records: readonly EpisodeRecord[], unaudited: UnauditedRewards): ScoredGroup[] {
   const taskIds = [...new Set(records.map(({ taskId }) => taskId))].sort()
   return taskIds.map((taskId) => {
     const siblings = records.filter((record) => record.taskId === taskId).sort((a, b) => a.index - b.index)
     const valid = siblings.filter(isValidEpisode)
     return {
       taskId,
-      members: valid.map(({ episode, verdict, suspectedHack }) => {
-        const outcome = verdict === 'resolved' && !suspectedHack ? 1 : 0
-        return { episode, outcome, reward: outcome }
+      members: valid.map((record) => {
+        const outcome = paymentOf(record, unaudited) === 'paid' ? 1 : 0
+        return { episode: record.episode, outcome, reward: outcome }
       }),
       infra: siblings.length - valid.length,
       dropped: null,
@@ -274,13 +279,14 @@ function rftRules({ rft }: Recipe) {
   throw new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no rft section' })
 }
 
-function reinforceRules({ reinforce }: Recipe, stage: string) {
+function reinforceRules(recipe: Recipe, stage: string) {
+  const { reinforce } = recipe
   const found = reinforce?.stages.find(({ name }) => name === stage)
   if (reinforce === null || found === undefined) {
     throw new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no such stage', details: { stage } })
   }
   return {
-    reward: rewardRuleOf(reinforce, found),
+    reward: rewardRuleOf(reinforce, found, unauditedRewardsOf(recipe)),
     group: groupRuleOf(reinforce),
     batch: found.batch,
     context: found.context,

@@ -9,10 +9,10 @@ import type {
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { episodeKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
-import type { EvaluateRecipe, PriceRecipe } from '../../contracts/recipe.types.ts'
+import type { EvaluateRecipe, GradingRecipe } from '../../contracts/recipe.types.ts'
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { exclusionOf, isValidEpisode } from '../../domain/episode-rules.ts'
-import { type AttemptFacts, summarizeAttempts } from '../../domain/evaluation-summary.ts'
+import { type AttemptFacts, summarizeAttempts, type SummaryInput } from '../../domain/evaluation-summary.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
 import type { StoredRecipe } from '../stored-recipe.ts'
 import { readOrThrow, type TaskReader } from '../stored-tasks.ts'
@@ -46,11 +46,12 @@ export async function deriveEvaluation(
   const attempts: AttemptFacts[] = []
   for (const record of records) attempts.push({ record, ...(await readFacts(store, record)) })
   const described = await Promise.all(plan.taskIds.map((taskId) => describeTask(readTask, plan.suite, taskId)))
+  const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
   const summary = summarizeAttempts({
     planned: described,
     attempts: plan.groupSize,
     facts: attempts,
-    prices: await pricesOf(store, run),
+    ...stillKnown(recipe),
   })
   // As it was recorded with the suite: what older suites lack is not made up, so that older evaluations stay what they were.
   const origin = await store.readRecord<SuiteOrigin>(suiteKeys.origin(plan.suite))
@@ -68,11 +69,12 @@ export async function deriveEvaluation(
   return { evaluation, records }
 }
 
-/** Recipes of before prices existed have none. */
-async function pricesOf(store: ArtifactStore, run: string): Promise<PriceRecipe | null> {
-  const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
-  const evaluate: Partial<EvaluateRecipe> = recipe.evaluate
-  return evaluate.prices ?? null
+/** Recipes of before prices or audits existed have none, and their evaluations stay what they were. */
+function stillKnown(recipe: {
+  evaluate: Partial<EvaluateRecipe>
+  grading?: GradingRecipe
+}): Pick<SummaryInput, 'prices' | 'unaudited'> {
+  return { prices: recipe.evaluate.prices ?? null, unaudited: recipe.grading?.unauditedRewards ?? null }
 }
 
 type PlannedTask = Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdAt'>

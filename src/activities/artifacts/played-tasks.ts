@@ -1,6 +1,10 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
+import { unauditedRewardsOf } from '../../domain/payment.ts'
 import type { PlayedTask } from '../../domain/task-difficulty.ts'
 import type { IterationPlan } from '../control/plan-iteration.ts'
+import type { StoredRecipe } from '../stored-recipe.ts'
 import { createTaskReader, readOrThrow, type TaskReader } from '../stored-tasks.ts'
 import { readEpisodeRecords } from './episode-records.ts'
 
@@ -17,20 +21,26 @@ export async function readPlayedTasks(store: ArtifactStore, input: PlayedTasksIn
   const readTask = createTaskReader(store)
   const played: PlayedTask[] = []
   for (const run of new Set(input.runs)) {
+    const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
     for (const plan of await readIterationPlans(store, run)) {
       if (input.stages.length > 0 && !input.stages.includes(plan.stage)) continue
-      played.push(...(await readPlayed(store, readTask, plan)))
+      played.push(...(await readPlayed(store, readTask, plan, unauditedRewardsOf(recipe))))
     }
   }
   const { policy } = input
   return policy === null ? played : played.filter(({ record }) => record.policy === policy)
 }
 
-async function readPlayed(store: ArtifactStore, readTask: TaskReader, plan: IterationPlan): Promise<PlayedTask[]> {
+async function readPlayed(
+  store: ArtifactStore,
+  readTask: TaskReader,
+  plan: IterationPlan,
+  unaudited: UnauditedRewards,
+): Promise<PlayedTask[]> {
   const played: PlayedTask[] = []
   for (const record of await readEpisodeRecords(store, plan)) {
     const { rowHash } = await readTask({ suite: plan.suite, taskId: record.taskId })
-    played.push({ record, rowHash })
+    played.push({ record, rowHash, unaudited })
   }
   return played
 }

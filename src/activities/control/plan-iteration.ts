@@ -7,6 +7,7 @@ import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/problem-order.ts'
 import { isOnTheWay } from '../../domain/evaluation-names.ts'
+import { unauditedRewardsOf } from '../../domain/payment.ts'
 import { onlyQuick } from '../../domain/quick-tasks.ts'
 import { sha256Hex } from '../hash.ts'
 import { readOrThrow } from '../stored-tasks.ts'
@@ -74,7 +75,12 @@ export async function reinforcePool(
 ): Promise<readonly string[]> {
   const input = { ...place, kind: 'reinforce' as const }
   const admitted = await admittedTasks(store, input)
-  return stagePool(store, { run: input.run, stage: stageOf(recipe, input), admitted })
+  return stagePool(store, {
+    run: input.run,
+    stage: stageOf(recipe, input),
+    admitted,
+    unaudited: unauditedRewardsOf(recipe),
+  })
 }
 
 async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): Promise<readonly string[]> {

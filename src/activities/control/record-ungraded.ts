@@ -23,5 +23,6 @@ export async function recordUngraded(
     graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }
   const verdictReason = verdict === 'could-not-grade' && graded === null ? (failure ?? reason) : reason
   const signs = graded?.signs ?? []
-  return recordOutcome(store, input, { disposition, failure, verdict, verdictReason, signs, patchBytes: 0 })
+  const audit = graded?.audit
+  return recordOutcome(store, input, { disposition, failure, verdict, verdictReason, signs, audit, patchBytes: 0 })
 }

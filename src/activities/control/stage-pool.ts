@@ -1,7 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
-import type { ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
+import type { ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { type Reselection, reselectPool } from '../../domain/stage-rules.ts'
 import { taskRecordsOf } from '../../domain/task-difficulty.ts'
 import { readStageRecords } from '../artifacts/episode-records.ts'
@@ -21,7 +21,17 @@ interface StagePool extends Reselection {
  */
 export async function stagePool(
   store: ArtifactStore,
-  { run, stage, admitted }: { run: string; stage: ReinforceStageRecipe | undefined; admitted: readonly string[] },
+  {
+    run,
+    stage,
+    admitted,
+    unaudited,
+  }: {
+    run: string
+    stage: ReinforceStageRecipe | undefined
+    admitted: readonly string[]
+    unaudited: UnauditedRewards
+  },
 ): Promise<readonly string[]> {
   const rule = stage?.select ?? null
   if (stage === undefined || rule === null) return admitted
@@ -29,7 +39,7 @@ export async function stagePool(
   const stored = await store.readRecord<StagePool>(key)
   if (stored !== null) return stored.kept
 
-  const records = taskRecordsOf(await readStageRecords(store, { run, stage: rule.over }))
+  const records = taskRecordsOf(await readStageRecords(store, { run, stage: rule.over }), unaudited)
   const selection = reselectPool({ pool: admitted, records, rule })
   if (selection.kept.length === 0) {
     throw new LonghaulError({

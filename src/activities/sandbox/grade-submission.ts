@@ -47,6 +47,7 @@ export async function gradeSubmission(
     verdict: record.kind,
     verdictReason: record.reason,
     signs: record.signs,
+    audit: record.audit,
     patchBytes: input.patch?.bytes ?? 0,
   })
 }

@@ -65,7 +65,13 @@ export interface AttackWorld {
   dispose(): Promise<void>
 }
 
-const REWARD = { pass: 1, fail: 0, unsubmitted: 0, penalty: { start: 50, end: 60, min: 0 } }
+const REWARD = {
+  pass: 1,
+  fail: 0,
+  unsubmitted: 0,
+  penalty: { start: 50, end: 60, min: 0 },
+  unaudited: 'allow',
+} as const
 const never = new AbortController().signal
 
 /** Real engine, real store, real grading, the activities' own code; only the policy is a script and Temporal is left out. */
