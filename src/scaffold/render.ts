@@ -1,4 +1,5 @@
 import type { ChatFormat } from '../contracts/policy.types.ts'
+import { createDefuse, type Defuse } from './special-tokens.ts'
 
 /**
  * Messages to text, the only place that does it. A trajectory is one growing list of token ids: the first prompt, then in
@@ -10,13 +11,22 @@ export interface FirstPromptInput {
   systemPrompt: string
   /** Statement and prompt line (observation.ts, `firstMessage`). */
   firstMessage: string
+  /** Breaks what text may not spell. @default the tokens that are known of any format */
+  defuse?: Defuse
 }
 
-export function renderFirstPrompt({ format, systemPrompt, firstMessage }: FirstPromptInput): string {
+const defuseKnown = createDefuse()
+
+export function renderFirstPrompt({
+  format,
+  systemPrompt,
+  firstMessage,
+  defuse = defuseKnown,
+}: FirstPromptInput): string {
   return (
     format.start +
     format.message('system', systemPrompt) +
-    format.message('user', defuseSpecialTokens(firstMessage)) +
+    format.message('user', defuse(firstMessage)) +
     format.assistantHeader
   )
 }
@@ -26,21 +36,15 @@ export interface DeltaInput {
   /** Did the policy sample its end-of-turn token? If it was cut, the token is added here as context. */
   endedTurn: boolean
   observation: string
+  /** As for the first prompt. */
+  defuse?: Defuse
 }
 
-export function renderDelta({ format, endedTurn, observation }: DeltaInput): string {
+export function renderDelta({ format, endedTurn, observation, defuse = defuseKnown }: DeltaInput): string {
   return (
     (endedTurn ? '' : format.endOfTurn) +
     format.afterTurn +
-    format.message('user', defuseSpecialTokens(observation)) +
+    format.message('user', defuse(observation)) +
     format.assistantHeader
   )
-}
-
-/**
- * Text from the world may spell `<|im_end|>` and so forge a turn: the tokenizer turns the spelling into the token. A
- * backslash after `<` breaks it visibly, for every name, because model families add special tokens of their own.
- */
-export function defuseSpecialTokens(text: string): string {
-  return text.replaceAll(/<(?=\|[^|<>]{1,64}\|>)/g, '<\\')
 }

@@ -1,6 +1,7 @@
 import { type NativeConnection, Runtime } from '@temporalio/worker'
 import { createHostActivities } from '../activities/host/host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/host/episode-setting.ts'
+import { createDefuseFor } from '../activities/host/policy-tokens.ts'
 import { createSamplers } from '../activities/host/samplers.ts'
 import { createSandboxActivities } from '../activities/sandbox/sandbox-activities.ts'
 import { createImageProvider } from '../activities/sandbox/task-images.ts'
@@ -129,7 +130,7 @@ export function ownSandboxesWorker(
   environment: Pick<WorkerEnvironment, 'leaseMs' | 'policyUrl' | 'policyApiKey'>,
   between: Interposers,
 ) {
-  const { recipes, tasks } = shared
+  const { recipes, store, tasks } = shared
   const policies = policyClientsOf(environment, recipes, between.policy)
   return {
     taskQueue: hostQueue,
@@ -138,7 +139,12 @@ export function ownSandboxesWorker(
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
     activities: createHostActivities({
       ...shared,
-      samplers: createSamplers({ recipes, policies, chats: chatClientsOf(recipes) }),
+      samplers: createSamplers({
+        recipes,
+        policies,
+        chats: chatClientsOf(recipes),
+        defuseFor: createDefuseFor({ store }),
+      }),
       resolve: createSettingResolver({ tasks }),
       seedOf: turnSeed,
       now: Date.now,

@@ -2,9 +2,12 @@ import type { ActionRecord, EpisodeLimits } from '../../contracts/episodes.types
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient, ChatMessage, ChatReply, ChatRequest } from '../../contracts/policy.types.ts'
 import { systemPrompt } from '../../scaffold/profiles.ts'
-import { defuseSpecialTokens } from '../../scaffold/render.ts'
+import { createDefuse } from '../../scaffold/special-tokens.ts'
 import type { FirstPromptInput, SampledTurn, Sampler } from './sampler.ts'
 import type { Transcript } from './transcript.ts'
+
+// The endpoint's tokenizer is not known.
+const defuse = createDefuse()
 
 /** The scaffold's prompts as messages, the replies as text; the endpoint's own counts say how full the context is. */
 export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
@@ -47,7 +50,7 @@ function firstMessages({ spec, setting, firstMessage }: FirstPromptInput): ChatM
   const system = systemPrompt({ profile: setting.profile, withDemonstration: spec.demonstration })
   return [
     { role: 'system', content: system },
-    { role: 'user', content: defuseSpecialTokens(firstMessage) },
+    { role: 'user', content: defuse(firstMessage) },
   ]
 }
 
@@ -62,7 +65,7 @@ function conversation({ start, turns }: Transcript): ChatMessage[] {
   }
   const replies = turns.flatMap(({ action, observation }): ChatMessage[] => [
     { role: 'assistant', content: action.text },
-    { role: 'user', content: defuseSpecialTokens(observation?.text ?? '') },
+    { role: 'user', content: defuse(observation?.text ?? '') },
   ])
   return [...start.messages, ...replies]
 }

@@ -1,5 +1,6 @@
 import type { EpisodeSpec } from '../../contracts/episodes.types.ts'
 import { chatml } from '../../scaffold/chat-formats.ts'
+import type { Defuse } from '../../scaffold/special-tokens.ts'
 import type { ChatClients, PolicyClients } from '../policy-clients.ts'
 import type { RecipeReader } from '../stored-recipe.ts'
 import { createChatSampler } from './chat-sampler.ts'
@@ -9,7 +10,12 @@ import { createTokenSampler } from './token-sampler.ts'
 /** The sampler of a run, by what its recipe's server speaks. */
 export type Samplers = (run: string) => Promise<Sampler>
 
-export function createSamplers(deps: { recipes: RecipeReader; policies: PolicyClients; chats: ChatClients }): Samplers {
+export function createSamplers(deps: {
+  recipes: RecipeReader
+  policies: PolicyClients
+  chats: ChatClients
+  defuseFor: (spec: EpisodeSpec) => Promise<Defuse>
+}): Samplers {
   const stopTokens = new Map<string, number[]>()
   return async (run) => {
     const { kind } = (await deps.recipes(run)).policyServer
@@ -23,6 +29,6 @@ export function createSamplers(deps: { recipes: RecipeReader; policies: PolicyCl
       stopTokens.set(spec.policy, ids)
       return ids
     }
-    return createTokenSampler({ policy, stopTokenIds })
+    return createTokenSampler({ policy, stopTokenIds, defuseFor: deps.defuseFor })
   }
 }

@@ -4,29 +4,36 @@ import type { PolicyClient, SampleRequest, SampleResult } from '../../contracts/
 import { systemPrompt } from '../../scaffold/profiles.ts'
 import { renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
 import type { FirstPromptInput, SampledTurn, SampleInput, Sampler } from './sampler.ts'
+import { createDefuse, type Defuse } from '../../scaffold/special-tokens.ts'
 import { contextIds } from './transcript.ts'
+
+const defuseKnown = createDefuse()
 
 /** Ids are appended as they came: only first prompts and deltas are ever tokenised. */
 export function createTokenSampler({
   policy,
   stopTokenIds,
+  defuseFor = async () => defuseKnown,
 }: {
   policy: PolicyClient
   /** The end of turn as the policy's own tokenizer has it. */
   stopTokenIds: (spec: EpisodeSpec, signal: AbortSignal) => Promise<number[]>
+  /** Breaks what the policy's tokenizer would take for one of its marks. @default those that are known of any format */
+  defuseFor?: (spec: EpisodeSpec) => Promise<Defuse>
 }): Sampler {
   return {
     async firstPrompt(input) {
       const { spec } = input
+      const defuse = await defuseFor(spec)
       return {
-        promptIds: await tokenizePrompt(policy, input, spec.demonstration),
-        trainingPromptIds: spec.demonstration ? await tokenizePrompt(policy, input, false) : null,
+        promptIds: await tokenizePrompt({ policy, defuse }, input, spec.demonstration),
+        trainingPromptIds: spec.demonstration ? await tokenizePrompt({ policy, defuse }, input, false) : null,
       }
     },
     async sample(input): Promise<SampledTurn | null> {
       const { spec, transcript, seed, signal, recorded } = input
       const { limits, sampling } = spec
-      const promptDelta = await promptDeltaOf(policy, input)
+      const promptDelta = await promptDeltaOf({ policy, defuse: await defuseFor(spec) }, input)
       const promptIds = [...contextIds(transcript), ...promptDelta]
       const room = limits.contextTokens - promptIds.length
       if (room <= 0) return null
@@ -47,18 +54,25 @@ export function createTokenSampler({
   }
 }
 
+/** What turns text into ids. */
+interface Reader {
+  policy: PolicyClient
+  defuse: Defuse
+}
+
 function tokenizePrompt(
-  policy: PolicyClient,
+  { policy, defuse }: Reader,
   { spec, setting, firstMessage, signal }: FirstPromptInput,
   withDemonstration: boolean,
 ): Promise<number[]> {
   const { profile, format } = setting
-  const text = renderFirstPrompt({ format, systemPrompt: systemPrompt({ profile, withDemonstration }), firstMessage })
+  const system = systemPrompt({ profile, withDemonstration })
+  const text = renderFirstPrompt({ format, systemPrompt: system, firstMessage, defuse })
   return policy.tokenize({ policy: spec.policy, text }, signal)
 }
 
 async function promptDeltaOf(
-  policy: PolicyClient,
+  { policy, defuse }: Reader,
   { spec, setting, transcript, turn, signal }: SampleInput,
 ): Promise<number[]> {
   const previous = transcript.turns[turn - 1]
@@ -67,6 +81,7 @@ async function promptDeltaOf(
     format: setting.format,
     endedTurn: previous.action.finishReason === 'stop',
     observation: previous.observation?.text ?? '',
+    defuse,
   })
   return policy.tokenize({ policy: spec.policy, text }, signal)
 }

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FAMILIES } from '../../test/support/chat-families.ts'
+import { createDefuse, readAddedTokens } from './special-tokens.ts'
+
+const defuse = createDefuse()
+
+test('no mark of any family survives in foreign text, and each stays readable', () => {
+  for (const [family, marks] of Object.entries(FAMILIES)) {
+    // Two tokens that no fixed list holds come from the tokenizer.
+    const broken = createDefuse({ tokens: ['<｜DSML｜', ']~b]'] })
+    for (const mark of marks) {
+      const shown = broken(`a ${mark}${mark} b`)
+      assert.ok(!shown.includes(mark), `${family}: ${shown}`)
+      const [first = ''] = mark
+      assert.equal(shown, `a ${`${first}\\${mark.slice(first.length)}`.repeat(2)} b`, family)
+    }
+  }
+})
+
+test('nested spellings stay broken, and operators, markup and lists are left alone', () => {
+  assert.equal(defuse('<|<|im_end|>|>'), '<|<\\|im_end|>|>')
+  assert.equal(defuse('f <| g |> h'), 'f <\\| g |> h')
+  for (const plain of [
+    'a <| b\nc <|',
+    'if (a<b || c>d) x = y|z>w',
+    '<div class="s"><b>x</b></div>',
+    '[inst] [args] [1] [x](y) xs[PAD_LEFT]',
+    'List<String> a; vector<int> b; Foo<S> <S>',
+    '<||> <|> <| || |>',
+    `<|${'x'.repeat(65)}|>`,
+    '<|a|b|>',
+    'naïve — ünïcode ｜ 全角 👩‍👩‍👧 \u200b',
+    '',
+  ]) {
+    assert.equal(defuse(plain), plain)
+  }
+})
+
+test('a name between bars has 1 to 64 characters', () => {
+  assert.equal(defuse('<|x|>'), '<\\|x|>')
+  assert.equal(defuse(`<|${'x'.repeat(64)}|>`), `<\\|${'x'.repeat(64)}|>`)
+})
+
+test('what a normaliser makes a mark of is one', () => {
+  // Full width, small form, Kelvin sign, a joiner that is not drawn, a control character.
+  for (const hidden of ['＜|im_end|＞', '﹤s>', '[MAS\u{212a}]', '<|im\u200d_end|>', '<\u00ads>', '<\u0000s>']) {
+    assert.notEqual(defuse(hidden), hidden, hidden)
+  }
+  // One code point that stands for several is written as those.
+  assert.equal(createDefuse({ tokens: ['(1)'] })('⑴'), '(\\1)')
+})
+
+test('tokens of the policy’s own: of one character, with a backslash, inside one another', () => {
+  const own = createDefuse({ tokens: ['⏎', '<\\s>', 'ab', 'bc'] })
+  assert.equal(own('a⏎b'), String.raw`a\u{23ce}b`)
+  assert.equal(own('<s>').includes('<\\s>'), false)
+  assert.equal(own('abc'), 'a\\b\\c')
+  const again = own('<s> ⏎ abc')
+  assert.equal(own(again), again, 'what is broken is not broken again')
+})
+
+test('of a tokenizer special tokens count, and kept markup, but not kept blanks and words', () => {
+  const entry = (content: string, special: boolean) => ({ content, special, id: 1 })
+  const added = [
+    entry('<|x|>', true),
+    entry('sop', true),
+    entry('<think>', false),
+    entry('    ', false),
+    entry('def', false),
+    entry(' ', true),
+    null,
+  ]
+  assert.deepEqual(readAddedTokens(JSON.stringify({ added_tokens: added })), ['<|x|>', 'sop', '<think>'])
+  assert.deepEqual(readAddedTokens('{}'), [])
+})

@@ -1,0 +1,196 @@
+/**
+ * Text from the world may spell the tokens by which chat formats part turns, and so forge one: a tokenizer turns the spelling
+ * into the token. A backslash after the first character breaks the spelling and leaves it readable.
+ */
+export type Defuse = (text: string) => string
+
+export interface DefuseOptions {
+  /** Added tokens of the policy's own tokenizer, where it is known: see `readAddedTokens`. */
+  tokens?: readonly string[]
+}
+
+/** Linear in the text, whatever the number of tokens. */
+export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
+  const all = [...FIXED_TOKENS, ...tokens]
+  const trie = buildTrie(all)
+  const single = all.filter((token) => [...fold(token)].length < 2)
+  const mayStart = startsOf(trie)
+  return (text) => {
+    let found = single.reduce((left, token) => left.replaceAll(token, spellOut(token)), text)
+    // Once more where something was broken: a policy may have a token that holds a backslash.
+    for (let round = 0; round < ROUNDS && mayStart.test(found); round++) {
+      const broken = breakTokens(found, trie)
+      if (broken === found) break
+      found = broken
+    }
+    return found
+  }
+}
+
+/**
+ * The tokens of a `tokenizer.json` that text can spell. Words and runs of blanks that a tokenizer merely keeps whole are no marks of a
+ * format; special tokens count whatever they look like.
+ */
+export function readAddedTokens(tokenizerJson: string): string[] {
+  const { added_tokens: added } = JSON.parse(tokenizerJson) as { added_tokens?: unknown }
+  if (!Array.isArray(added)) return []
+  return added.flatMap((entry: { content?: unknown; special?: unknown } | null) => {
+    const content = entry?.content
+    if (typeof content !== 'string' || content.trim() === '') return []
+    return entry?.special === true || /^[<[].+[>\]]$/s.test(fold(content)) ? [content] : []
+  })
+}
+
+// Templates of Llama 2 and Mistral; control tokens of Llama, Mistral, Gemma, GLM, Kimi, InternLM and Qwen; markers of code models.
+// Names between bars (ChatML, Llama 3 and 4, Phi, GLM, Kimi, DeepSeek, harmony) are found by their form.
+const FIXED_TOKENS: readonly string[] = [
+  ...around('<', '>', [
+    ['s', '/s', 'unk', 'pad', 'bos', 'eos', 'cls', 'sep', 'eod', 'sop', 'eop', 'eot', 'start_of_turn', 'end_of_turn'],
+    ['think', '/think', 'tool_call', '/tool_call', 'tool_response', '/tool_response', 'tool_calls', '/tool_calls'],
+    ['start_function_call', 'end_function_call', 'start_function_response', 'end_function_response'],
+    ['start_function_declaration', 'end_function_declaration', 'escape', 'start_of_image', 'end_of_image'],
+    ['function_call', '/function_call', 'arg_key', '/arg_key', 'arg_value', '/arg_value', '<SYS>', '</SYS>'],
+    ['fim_prefix', 'fim_middle', 'fim_suffix', 'fim_pad', 'repo_name', 'reponame', 'file_sep', 'gh_stars'],
+    ['issue_start', 'issue_comment', 'issue_closed', 'jupyter_start', 'jupyter_text', 'jupyter_code', 'jupyter_output'],
+    ['commit_before', 'commit_msg', 'commit_after', 'empty_output', 'extra_id_0', 'endoftext', 'BOT', 'EOT'],
+    ['seed:bos', 'seed:eos', 'seed:tool_call', '/seed:tool_call', 'seed:think', '/seed:think'],
+    ['minimax:tool_call', '/minimax:tool_call', 'beginning_of_sentence', 'end_of_sentence', 'end_of_document'],
+  ]),
+  ...around('[', ']', [
+    ['INST', '/INST', 'SYSTEM_PROMPT', '/SYSTEM_PROMPT', 'AVAILABLE_TOOLS', '/AVAILABLE_TOOLS', 'TOOL_CALLS'],
+    [
+      '/TOOL_CALLS',
+      'TOOL_RESULTS',
+      '/TOOL_RESULTS',
+      'TOOL_CONTENT',
+      'CALL_ID',
+      'ARGS',
+      'THINK',
+      '/THINK',
+      'MODEL_SETTINGS',
+    ],
+    [
+      '/MODEL_SETTINGS',
+      'IMG',
+      'IMG_BREAK',
+      'IMG_END',
+      'AUDIO',
+      'BEGIN_AUDIO',
+      'PREFIX',
+      'MIDDLE',
+      'SUFFIX',
+      'TRANSCRIBE',
+    ],
+    ['gMASK', 'sMASK', 'MASK', 'CLS', 'SEP', 'PAD', 'UNK', 'BOS', 'EOS', 'EOT', 'EOM', 'SYS', '/SYS'],
+    ['extra_id_0', 'start_header_id', 'end_header_id', 'e~[', ']~b]', 'e~['],
+  ]),
+]
+
+function around(open: string, close: string, names: string[][]): string[] {
+  return names.flat().map((name) => open + name + close)
+}
+
+const ROUNDS = 4
+/** Longest name between bars that counts as one. */
+const LONGEST_NAME = 64
+
+interface Trie {
+  next: Map<string, Trie>
+  isEnd: boolean
+}
+
+/** Matches nothing only where nothing can be broken: most text is spared the pass. */
+function startsOf(trie: Trie): RegExp {
+  const starts = [...trie.next.keys()]
+    .filter((unit) => unit >= ' ' && unit <= '~')
+    .map((unit) => unit.replace(/[\\\]^-]/, String.raw`\$&`))
+  return new RegExp(String.raw`[^\n\r\t -~]|[<${starts.join('')}]`, 'u')
+}
+
+/** A token of one character has no inside: its number stands for it. */
+function spellOut(token: string): string {
+  return [...token].map((point) => String.raw`\u{${(point.codePointAt(0) as number).toString(16)}}`).join('')
+}
+
+function buildTrie(tokens: readonly string[]): Trie {
+  const root: Trie = { next: new Map(), isEnd: false }
+  for (const token of tokens) {
+    let node = root
+    for (const unit of fold(token)) {
+      const child: Trie = node.next.get(unit) ?? { next: new Map(), isEnd: false }
+      node.next.set(unit, child)
+      node = child
+    }
+    // Tokens of one unit are spelled out instead.
+    node.isEnd = node.isEnd || [...fold(token)].length > 1
+  }
+  return root
+}
+
+/**
+ * As the most forgiving normaliser of a tokenizer would read it: compatibility forms become plain ones, what is not drawn goes.
+ * Per code point, so that each place in the result belongs to one in the text.
+ */
+function fold(text: string): string {
+  let folded = ''
+  for (const point of text) folded += foldPoint(point)
+  return folded
+}
+
+function foldPoint(point: string): string {
+  const code = point.charCodeAt(0)
+  if (code < 0x7f) return code >= 0x20 || code === 9 || code === 10 || code === 13 ? point : ''
+  return /[\p{Default_Ignorable_Code_Point}\p{Cc}]/u.test(point) ? '' : point.normalize('NFKC')
+}
+
+function breakTokens(text: string, trie: Trie): string {
+  const points = [...text]
+  const units: string[] = []
+  /** Where each code point begins among the units. */
+  const begins: number[] = []
+  for (const point of points) {
+    begins.push(units.length)
+    units.push(...foldPoint(point))
+  }
+  const broken = new Set<number>()
+  for (let at = 0; at < units.length; at++) {
+    if (spellsName(units, at) || spellsToken(units, at, trie)) broken.add(at)
+  }
+  if (broken.size === 0) return text
+  return points
+    .map((point, i) => {
+      const from = begins[i] as number
+      const own = units.slice(from, begins[i + 1] ?? units.length)
+      if (!own.some((_, k) => broken.has(from + k))) return point
+      // One code point that stands for several is written as those: nothing can be put inside it.
+      return own.length === 1
+        ? `${point}\\`
+        : own.map((unit, k) => (broken.has(from + k) ? `${unit}\\` : unit)).join('')
+    })
+    .join('')
+}
+
+function spellsToken(units: readonly string[], at: number, trie: Trie): boolean {
+  let node: Trie | undefined = trie
+  for (let i = at; node !== undefined && i < units.length; i++) {
+    node = node.next.get(units[i] as string)
+    if (node?.isEnd === true) return true
+  }
+  return false
+}
+
+/** `<|name|>`, `<|name>` and `<name|>`, with any name of a sensible length. */
+function spellsName(units: readonly string[], at: number): boolean {
+  if (units[at] !== '<') return false
+  const hasBar = units[at + 1] === '|'
+  const start = at + (hasBar ? 2 : 1)
+  let isPlain = true
+  for (let i = start; i < units.length && i <= start + LONGEST_NAME; i++) {
+    const unit = units[i] as string
+    if (unit === '<') return false
+    if (unit === '>') return hasBar && isPlain && i > start
+    if (unit === '|') return i > start && units[i + 1] === '>' && (hasBar || isPlain)
+    if (!/^[\w:/-]$/.test(unit)) isPlain = false
+  }
+  return false
+}
