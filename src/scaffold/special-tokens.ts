@@ -13,7 +13,7 @@ export interface DefuseOptions {
 export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
   const all = [...FIXED_TOKENS, ...tokens]
   const trie = buildTrie(all)
-  const single = all.filter((token) => [...fold(token)].length < 2)
+  const single = all.filter((token) => Array.from(fold(token)).length < 2)
   const mayStart = startsOf(trie)
   return (text) => {
     let found = single.reduce((left, token) => left.replaceAll(token, spellOut(token)), text)
@@ -109,7 +109,9 @@ function startsOf(trie: Trie): RegExp {
 
 /** A token of one character has no inside: its number stands for it. */
 function spellOut(token: string): string {
-  return [...token].map((point) => String.raw`\u{${(point.codePointAt(0) as number).toString(16)}}`).join('')
+  return Array.from(token)
+    .map((point) => String.raw`\u{${(point.codePointAt(0) as number).toString(16)}}`)
+    .join('')
 }
 
 function buildTrie(tokens: readonly string[]): Trie {
@@ -122,7 +124,7 @@ function buildTrie(tokens: readonly string[]): Trie {
       node = child
     }
     // Tokens of one unit are spelled out instead.
-    node.isEnd = node.isEnd || [...fold(token)].length > 1
+    node.isEnd = node.isEnd || Array.from(fold(token)).length > 1
   }
   return root
 }
@@ -144,13 +146,13 @@ function foldPoint(point: string): string {
 }
 
 function breakTokens(text: string, trie: Trie): string {
-  const points = [...text]
+  const points = Array.from(text)
   const units: string[] = []
   /** Where each code point begins among the units. */
   const begins: number[] = []
   for (const point of points) {
     begins.push(units.length)
-    units.push(...foldPoint(point))
+    units.push(...Array.from(foldPoint(point)))
   }
   const broken = new Set<number>()
   for (let at = 0; at < units.length; at++) {

@@ -59,7 +59,7 @@ test('a delta has the special ids of its format and no other', { skip: withoutPy
 function hostileText(random: () => number): string {
   const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)] as T
   const disguise = (text: string): string =>
-    [...text]
+    Array.from(text)
       .map((point) => {
         const roll = random()
         if (roll < 0.04 && point > ' ' && point <= '~')
