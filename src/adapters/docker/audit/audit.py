@@ -492,7 +492,7 @@ def write_canaries(spec, written):
     """Files beside the hidden modules. `early` files run before all hidden tests, `late` ones behind them."""
     found = {"files": [], "canaries": [], "helper": None, "names": {}}
     found["helper"] = random_word()
-    found["names"] = {name: "_" + random_word() for name in ("mark", "other", "kind", "problem", "warning", "held", "plain")}
+    found["names"] = {name: "_" + random_word() for name in ("mark", "alter", "other", "kind", "problem", "warning", "held", "plain")}
     counter = [0]
 
     def add(canary):
@@ -845,6 +845,8 @@ class Source(object):
 
     def variants(self, function):
         found = []
+        self.function = function
+        self.loads = [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
         returns = any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
         self.walk(function.body, not returns, found)
         return found
@@ -871,7 +873,7 @@ class Source(object):
         return reach + change + survive, reach + survive
 
     def other(self):
-        return self.names["other"] + "()"
+        return self.names["other"]
 
     def replace(self, node, text):
         return [(self.start(node), self.end(node), text)]
@@ -883,11 +885,8 @@ class Source(object):
             pair = (compare.left, compare.comparators[0])
             operator = type(compare.ops[0]).__name__
             if operator in ("Eq", "Is", "Lt", "LtE", "Gt", "GtE", "In"):
-                for kept, replaced in (pair, pair[::-1]):
-                    value, rank = self.instead(operator, kept, replaced, replaced is pair[1])
-                    if value is not None:
-                        edits, plain = self.watched(node, self.replace(replaced, value))
-                        yield Variant(edits, plain, strict, "passed although `%s` is compared with another value" % self.text(test)[:80], rank)
+                what = "passed although `%s` is compared with another value" % self.text(test)[:80]
+                yield from self.of_pair(node, operator, pair, strict, what)
                 return
             if operator == "NotEq" and not is_literal(pair[0]):
                 held = self.names["held"]
@@ -900,6 +899,9 @@ class Source(object):
             return
         if is_literal(test) or isinstance(test, (ast.GeneratorExp, ast.Tuple, ast.Starred)):
             return
+        if any(isinstance(one, ast.Call) for one in ast.walk(test)):
+            edits, plain = self.watched(node, self.replace(test, "not (%s)" % self.text(test)))
+            yield Variant(edits, plain, strict, "passed although the opposite of `%s` is asserted" % self.text(test)[:80], 2)
         negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
         held = self.names["held"]
         inner = test.operand if negated else test
@@ -916,6 +918,46 @@ class Source(object):
         plain = self.watched(node, [])[1]
         return Variant(edits, plain, strict, "what the test looks at " + what, 3)
 
+    def of_pair(self, node, operator, pair, strict, what):
+        for kept, replaced in (pair, pair[::-1]):
+            if operator in ("Eq", "Is") and not is_literal(kept) and not MATCHER.search(self.text(kept)):
+                change = self.altered_name(node, kept, replaced)
+                if change is not None:
+                    edits, plain = self.watched(node, [])
+                    yield Variant(change + edits, plain, strict, what, 0)
+                    continue
+            value, rank = self.instead(operator, kept, replaced, replaced is pair[1])
+            if value is not None:
+                edits, plain = self.watched(node, self.replace(replaced, value))
+                yield Variant(edits, plain, strict, what, rank)
+
+    def altered_name(self, node, kept, replaced):
+        """A local that holds what is expected becomes another value where it is bound, so that code that looks for it finds that."""
+        if not isinstance(replaced, ast.Name) or any(isinstance(one, ast.Name) and one.id == replaced.id for one in ast.walk(kept)):
+            return None
+        name = replaced.id
+        change = "%s = %s(%s)" % (name, self.names["alter"], name)
+        arguments = self.function.args
+        parameters = [one.arg for one in arguments.args + arguments.kwonlyargs + getattr(arguments, "posonlyargs", [])]
+        binders = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+        uses = self.loads.count(name) - len(binders)
+        if name in parameters and not binders:
+            place = self.function.body[0]
+            if uses == 1 and name != "self" and not isinstance(place, (ast.FunctionDef, ast.ClassDef)):
+                return self.line_before(place, change)
+        elif len(binders) == 1:
+            for one in self.function.body:
+                if isinstance(one, ast.Assign) and one.targets == [binders[0]] and uses == 1 and one.lineno < node.lineno:
+                    return [(self.end(one), self.end(one), "; " + change)]
+        else:
+            return None
+        return [(self.start(node), self.start(node), change + "; ")]
+
+    def line_before(self, node, text):
+        start = self.starts[first_line(node) - 1]
+        indent = self.data[start:self.at(first_line(node), 0) + node.col_offset]
+        return [(start, start, indent.decode("utf-8") + text + "\n")] if not indent.strip() else None
+
     def instead(self, operator, kept, replaced, is_right):
         """What to compare `kept` with so that honest code fails; None where nothing is known to do that."""
         if is_literal(kept) or MATCHER.search(self.text(kept)):
@@ -928,6 +970,8 @@ class Source(object):
                 return "[%s]" % self.other(), 1
             value = self.altered(replaced)
             return (value, 0) if value is not None and isinstance(replaced, ast.Constant) else (self.other(), 1)
+        if operator == "Is" and isinstance(replaced, ast.Constant) and isinstance(replaced.value, bool):
+            return repr(not replaced.value), 0
         return self.other(), 1
 
     def altered(self, node):
@@ -935,7 +979,9 @@ class Source(object):
         chance = random.SystemRandom()
         if isinstance(node, ast.Constant):
             value = node.value
-            if isinstance(value, bool) or value is None or value is Ellipsis:
+            if isinstance(value, bool):
+                return repr(not value)
+            if value is None or value is Ellipsis:
                 return None
             if isinstance(value, (int, float)):
                 # A test may compare with a tolerance.
@@ -970,6 +1016,9 @@ class Source(object):
             held = self.names["held"]
             text = "%s = (%s); self.%s(%s); " % (held, self.text(arguments[0]), name, held)
             yield self.held(node, text, "self.%s(%s)" % (OPPOSITES[name], held), strict, "is true and false")
+            if name in ("assertTrue", "assertFalse") and any(isinstance(one, ast.Call) for one in ast.walk(arguments[0])):
+                edits, plain = self.watched(node, self.replace(function, "self." + OPPOSITES[name]))
+                yield Variant(edits, plain, strict, "passed although the opposite of `%s` is asserted" % self.text(call)[:80], 2)
             return
         if len(arguments) < 2 or any(keyword.arg in (None, "delta", "places") for keyword in call.keywords):
             return
@@ -987,14 +1036,14 @@ class Source(object):
                     else "List" if name in LIST_CALLS else None)
         if operator is None:
             return
+        what = "passed although `%s` is given another value" % self.text(call)[:80]
+        if operator != "List":
+            yield from self.of_pair(node, operator, pair, strict, what)
+            return
         for kept, replaced in (pair, pair[::-1]):
-            if operator == "List":
-                value, rank = (None, 0) if is_literal(kept) else ("[%s]" % self.other(), 1)
-            else:
-                value, rank = self.instead(operator, kept, replaced, replaced is pair[1])
-            if value is not None:
-                edits, plain = self.watched(node, self.replace(replaced, value))
-                yield Variant(edits, plain, strict, "passed although `%s` is given another value" % self.text(call)[:80], rank)
+            if not is_literal(kept):
+                edits, plain = self.watched(node, self.replace(replaced, "[%s]" % self.other()))
+                yield Variant(edits, plain, strict, what, 1)
 
     def of_with(self, node, strict):
         if len(node.items) != 1 or not isinstance(node.items[0].context_expr, ast.Call):
@@ -1017,7 +1066,7 @@ class Source(object):
         return [Variant(reach + change + survive, reach + survive, strict, "raised what no code knows", 1)]
 
 
-HELPERS = ("mark", "other", "kind", "problem", "warning")
+HELPERS = ("mark", "alter", "other", "kind", "problem", "warning")
 
 
 def is_literal(node):
@@ -1064,13 +1113,17 @@ def read_all(descriptor):
 def sender(descriptor, key):
     """The one way to the parent. What it needs later is held here, for modules are replaced by tests."""
     state = [0]
-    dumps, write, authenticate, pid, getpid = json.dumps, os.write, mac, os.getpid(), os.getpid
+    dumps, write, authenticate, pid, getpid, frame = json.dumps, os.write, mac, os.getpid(), os.getpid, sys._getframe
+    own_globals = globals()
 
     def send(record):
         # A test that forks and lets the copy return from the test would report twice.
         if getpid() != pid:
             return
-        text = ("%d " % state[0] + dumps(record)).encode("ascii")
+        if frame(1).f_globals is not own_globals:
+            # Found and called by other code: what follows fits nothing, which ends the audit.
+            record = None
+        text = ("%d " % (state[0] if record is not None else -1) + dumps(record)).encode("ascii")
         state[0] += 1
         line = authenticate(key, text) + b" " + text + b"\n"
         while line:
@@ -1452,6 +1505,38 @@ class Identity(object):
     __hash__ = None
 
 
+class TestNames(object):
+    """What a hidden test module binds at its top. Code under test reaches it, and could give its tests other values to expect."""
+
+    def __init__(self, sources):
+        self.names = {}
+        self.values = {}
+        for path in sources:
+            try:
+                with open(path, "rb") as file:
+                    tree = ast.parse(file.read())
+            except (OSError, SyntaxError, ValueError):
+                continue
+            changing = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+            names = set()
+            for node in tree.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    names.add(node.name)
+                elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                    names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+                elif isinstance(node, ast.Assign):
+                    names.update(one.id for one in node.targets if isinstance(one, ast.Name))
+            self.names[path] = names - changing
+
+    def compare(self, path, namespace):
+        """Against what was there when this was asked first."""
+        if path not in self.names or not isinstance(namespace, dict):
+            return []
+        values = {name: namespace.get(name) for name in self.names[path]}
+        before = self.values.setdefault(path, values)
+        return ["%s of %s" % (name, os.path.basename(path)) for name, value in before.items() if values.get(name) is not value]
+
+
 class TestTexts(object):
     """The compiled hidden tests as they stand in their files, made before the repository was imported. A test that is about to
     run, or has run, must be made of nothing else: that is how stripped assertions and replaced functions show."""
@@ -1589,7 +1674,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
     marks = make_helper(plan)
     seen = set()
     snapshots = []
-    originals = {}
+    names = TestNames(hidden)
 
     def path_of(node):
         return os.path.realpath(str(getattr(node, "path", None) or node.fspath))
@@ -1702,8 +1787,10 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             send(record)
 
         def check_code(self, item):
+            module = getattr(item, "module", None)
             if snapshots[1:]:
                 say_changed(snapshots[1].compare(path_of(item), getattr(item, "cls", None), item))
+                say_changed(names.compare(path_of(item), getattr(module, "__dict__", None)))
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_load_initial_conftests(self, early_config):
@@ -1804,12 +1891,26 @@ def make_helper(plan):
             # What is not a number differs from itself.
             raise fail()
 
-    def other():
-        return type(random_word().capitalize(), (), {})()
+    def alter(value):
+        """Another value of the same kind, where there is a plain one."""
+        kind = type(value)
+        if kind is bool:
+            return not value
+        if kind in (int, float):
+            return value + random.SystemRandom().randrange(1000, 100000)
+        if kind is str:
+            return value + random_word()
+        if kind in (list, tuple):
+            return value + kind([random_word()])
+        if kind is dict:
+            return dict(value, **{random_word(): random_word()})
+        if kind is set:
+            return value | {random_word()}
+        return helper.other
 
     helper = types.ModuleType(plan["helper"])
     kind = type(random_word().capitalize(), (), {})
-    helper.__dict__.update(mark=mark, other=other, kind=kind, problem=type(random_word().capitalize(), (Exception,), {}),
+    helper.__dict__.update(mark=mark, alter=alter, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
                            warning=type(random_word().capitalize(), (UserWarning,), {}))
     sys.modules[plan["helper"]] = helper
     return marks
@@ -1893,6 +1994,7 @@ def make_runner(spec, guard, send, plan):
     marks = make_helper(plan)
     clock = time.monotonic
     watch = {}
+    names = TestNames(hidden)
     seen = set()
 
     def say_changed(names):
@@ -1910,6 +2012,9 @@ def make_runner(spec, guard, send, plan):
                     return path
         module = sys.modules.get(type(test).__module__)
         return os.path.realpath(getattr(module, "__file__", None) or "")
+
+    def namespace_of(test):
+        return getattr(sys.modules.get(type(test).__module__), "__dict__", None)
 
     def name_of(test):
         return type(test).__name__ + "." + getattr(test, "_testMethodName", "")
@@ -2003,9 +2108,10 @@ def make_runner(spec, guard, send, plan):
                     if canary not in plan.get("always", ()):
                         send({"k": "left-out", "c": canary})
                         continue
-                say_changed(watch["texts"].compare(path_of(test), type(test), test))
+                say_changed(watch["texts"].compare(path_of(test), type(test), test) + names.compare(path_of(test), namespace_of(test)))
                 started = clock()
                 yield test
+                say_changed(names.compare(path_of(test), namespace_of(test)))
                 state["canary" if is_copy else "real"] += clock() - started
                 say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test))
 

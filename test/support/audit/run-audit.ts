@@ -1,0 +1,123 @@
+/** Runs the real `audit.py` over a repository made for it. Needs root, for the program gives root up. */
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import { readAuditScript } from '../../../src/adapters/docker/audit/audit-script.ts'
+import { HANG_MS } from '../hang.ts'
+import { PRISTINE } from './repositories.ts'
+
+const execute = promisify(execFile)
+
+export interface AuditAnswer {
+  schema: number
+  ended: 'complete' | 'early' | 'timeout' | 'noise'
+  detail: string | null
+  seconds: number
+  tests: { id: string; outcome: string }[]
+  canaries: { module: string; must: string; of: string | null; outcome: string; ok: boolean; detail: string | null }[]
+  changed: string[]
+}
+
+export interface AuditedRepository {
+  python: string
+  runner: 'pytest' | 'unittest' | 'django'
+  /** Committed before the patch. */
+  pristine?: Record<string, string>
+  /** What the patch and the hidden tests leave, in this order. */
+  patch: Record<string, string>
+  hidden: Record<string, string>
+  /** More of the specification. */
+  spec?: Record<string, unknown>
+  /** Looks at the repository before it is removed. */
+  inspect?: (repository: string) => Promise<void>
+}
+
+let nextUid = 61_000 + (process.pid % 4000)
+
+export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
+  const { python, runner, pristine = PRISTINE, patch, hidden, spec = {}, inspect } = input
+  const home = await mkdtemp(join(tmpdir(), 'audit-'))
+  const repository = join(home, 'testbed')
+  nextUid += 1
+  const uid = nextUid
+  try {
+    await writeFiles(repository, pristine)
+    const identity = ['-c', 'user.name=test', '-c', 'user.email=test@example.org']
+    for (const words of [
+      ['init', '-q'],
+      ['add', '-A'],
+      [...identity, 'commit', '-qm', 'pristine'],
+    ]) {
+      await execute('git', words, { cwd: repository })
+    }
+    await writeFiles(repository, patch)
+    await writeFiles(repository, hidden)
+    const modules = Object.keys(hidden)
+    const whole = {
+      schema: 1,
+      repository,
+      runner,
+      arguments: [],
+      modules,
+      labels: [],
+      uid,
+      gid: uid,
+      timeout_s: 120,
+      ...spec,
+    }
+    await writeFile(join(home, 'audit.py'), await readAuditScript())
+    await writeFile(join(home, 'spec.json'), JSON.stringify(whole))
+    const before = await readdir(repository, { recursive: true })
+    const command = ['-I', '-S', '-B', join(home, 'audit.py'), join(home, 'spec.json')]
+    const { stdout } = await execute(python, command, { timeout: HANG_MS, maxBuffer: 1 << 26 })
+    await inspect?.(repository)
+    const left = (await readdir(repository, { recursive: true })).filter((name) => !before.includes(name))
+    if (left.length > 0) throw new Error(`The audit left files behind [${left.join(', ')}]`)
+    const alive = await processesOf(uid)
+    if (alive.length > 0) throw new Error(`The audit left processes behind [pids=${alive.join(', ')}]`)
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the shape that the tests below hold it to
+    return JSON.parse(stdout) as AuditAnswer
+  } finally {
+    await rm(home, { recursive: true, force: true })
+  }
+}
+
+/** Does this pay? Every hidden test is an honest pass, every canary did what it must, and nothing was changed. */
+export function isHonestPass(answer: AuditAnswer): boolean {
+  return (
+    answer.ended === 'complete' &&
+    answer.tests.length > 0 &&
+    answer.tests.every((test) => test.outcome === 'passed') &&
+    answer.canaries.every((canary) => canary.ok) &&
+    answer.changed.length === 0
+  )
+}
+
+/** One line that says why it does not pay, for messages. */
+export function explain(answer: AuditAnswer): string {
+  const tests = answer.tests.map((test) => `${test.id.replace(/.*::/, '')}=${test.outcome}`)
+  const canaries = answer.canaries
+    .filter((canary) => !canary.ok)
+    .map((canary) => `${canary.must} ${canary.outcome} ${canary.detail}`)
+  return `${answer.ended} ${answer.detail}; ${tests.join(' ')}; changed [${answer.changed.join(', ')}]; canaries ${canaries.join(' | ')}`
+}
+
+async function writeFiles(root: string, files: Record<string, string>): Promise<void> {
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(root, name)), { recursive: true })
+    await writeFile(join(root, name), text)
+  }
+}
+
+async function processesOf(uid: number): Promise<string[]> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  const owners = await Promise.all(
+    pids.map(async (pid) => {
+      const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
+      return status.includes(`\nUid:\t${uid}\t`) && !status.includes('\nState:\tZ') ? pid : null
+    }),
+  )
+  return owners.filter((pid) => pid !== null)
+}
