@@ -35,6 +35,7 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
 /** Who starts programs, and what ends one that hangs. */
 const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/docker/base-image-rootfs.ts': 'a deadline of its own',
+  'src/adapters/docker/runner-volume.ts': 'a deadline of its own',
   'src/adapters/trainer-job/process-launcher.ts': 'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
   'src/adapters/trainer-job/run-tool.ts': 'a deadline of its own',
   'src/stack/run-command.ts': 'timeoutMs, which every caller has to give',

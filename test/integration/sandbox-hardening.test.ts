@@ -31,11 +31,17 @@ function hostOn(engine: Engine, runtime: string | null = null) {
 test('an agent container from the inside: capabilities, seccomp, no new privileges, loopback alone, limits', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ limits: { ...LIMITS, cpus: 1 } }), never)
   const { play } = createPlayer(fixture.host, sandbox)
-  const status = await play('grep -E "^(CapEff|CapBnd|NoNewPrivs|Seccomp):" /proc/1/status; ls /sys/class/net')
+  const status = await play('grep -E "^(CapEff|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; ls /sys/class/net')
   const capabilities = '00000000000000eb'
   assert.equal(status.text, `CapEff:\t${capabilities}\nCapBnd:\t${capabilities}\nNoNewPrivs:\t1\nSeccomp:\t2\nlo\n`)
+  const runner = await play('grep -E "^(Uid|CapEff|CapInh|NoNewPrivs|Seccomp):" /proc/1/status')
+  // The agent's user namespace has no number for the runner's user; its one capability more is that of mapping root.
+  assert.equal(
+    runner.text,
+    `Uid:${'\t65534'.repeat(4)}\nCapInh:\t${'0'.repeat(16)}\nCapEff:\t00000000800000eb\nNoNewPrivs:\t1\nSeccomp:\t2\n`,
+  )
   const limits = await play('nproc; ulimit -Hn; ulimit -Hc; cat /proc/self/oom_score_adj')
-  assert.equal(limits.text, '1\n4096\n0\n500\n')
+  assert.equal(limits.text, '1\n4096\n0\n600\n')
   const groups = await play(
     'cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes pids/pids.max 2>/dev/null || cat memory.max pids.max',
   )

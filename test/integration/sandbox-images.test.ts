@@ -55,9 +55,9 @@ test('Debian without bash: turns, state, tools, deadline and capture work in its
   await exercise(player)
 })
 
-test('Debian without mkfifo: one error that names it', async () => {
-  const image = await withoutFiles('no-mkfifo', ['/usr/bin/mkfifo', '/bin/mkfifo'])
-  await assert.rejects(openWith(image), isUnsuitableFor('program mkfifo'))
+test('Debian without awk: one error that names it', async () => {
+  const image = await withoutFiles('no-awk', ['/usr/bin/awk', '/bin/awk'])
+  await assert.rejects(openWith(image), isUnsuitableFor('program awk'))
 })
 
 test('a repository that is not there: one error that names it', async () => {

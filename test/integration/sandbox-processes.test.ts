@@ -121,17 +121,16 @@ test('state after exec, after an exported function, and in a shell that turned a
 
 // A sandbox is swept before its patch is taken. What lies on its disk may say anything, and processes fork while they
 // are looked for.
-test('the agent lies about the lease loop, hides and forks without pause: after the sweep nothing of it is left', async () => {
+test('the agent lies about our processes, hides and forks without pause: after the sweep nothing of it is left', async () => {
   await player.play(
-    'sleep 4700 & echo $! > /.lh/lease.pid; (exec -a "/bin/sh -c previous=" sleep 4701) & env -i LH_TURN=- setsid sleep 4702 & sh -c \'while :; do sleep 0.001 & wait $!; done\' &',
+    'sleep 4700 & (exec -a "/.lh-runner/runner init 10 12" sleep 4701) & env -i LH_TURN=- setsid sleep 4702 & sh -c \'while :; do sleep 0.001 & wait $!; done\' &',
   )
-  await player.play('echo "sweep() { :; }" > /.lh/sweep.sh; chmod +x /.lh/*.sh')
   await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
   const left = await probe(fixture, sandbox, 'for p in /proc/[0-9]*; do tr "\\0" " " < $p/cmdline; echo; done')
   assert.doesNotMatch(left, /470\d|sleep 0\.001|while :/)
   const { State: state } = await fixture.engine.docker.getContainer(sandbox.name).inspect()
   assert.equal(state.Running, true)
-  assert.match(left, /previous=/)
+  assert.equal(left.match(/runner init/g)?.length, 1)
   assert.equal((await player.play('echo on')).text, 'on\n')
 })
 

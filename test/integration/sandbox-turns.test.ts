@@ -103,21 +103,6 @@ test('another command, or another token, for a turn of the journal: conflict', a
   }
 })
 
-test('the supervisor of a claimed turn is killed: asking again says that the turn is lost, and does not run it', async () => {
-  const request = player.next('echo $$ > /tmp/victim; sleep 30', { fence: 5 })
-  const running = fixture.host.runTurn(sandbox, request, never)
-  running.catch(() => undefined)
-  await untilTrue(async () => (await look('cat /tmp/victim')).trim() !== '')
-  // The supervisor is the parent of the command's shell.
-  await look("kill -9 $(awk '{print $4}' /proc/$(cat /tmp/victim)/stat) && kill -9 $(cat /tmp/victim)")
-  await assert.rejects(running, (error) => codeOf(error) === 'Sandbox.Lost')
-  await assert.rejects(fixture.host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.Lost')
-  // What a turn left that ended half-way is no world to go on in.
-  await assert.rejects(player.play('echo on', { fence: 5 }), (error) => codeOf(error) === 'Sandbox.Behind')
-  sandbox = await fixture.host.open(fixture.openInput({ placement: 9 }), never)
-  player = createPlayer(fixture.host, sandbox)
-})
-
 test('a command that ignores TERM and its child run past the deadline: both are gone when the answer comes', async () => {
   const command = `trap '' TERM; (trap '' TERM; exec sleep 4242) & echo before; sleep 4242`
   const result = await player.play(command, { fence: 5, timeoutMs: 300 })
@@ -203,14 +188,6 @@ test('stdin is empty and a background process does not hold the turn', async () 
 test('bytes that are no text come back as they are', async () => {
   const { head } = await player.play(String.raw`printf '\377\000\033[1m\r\n'`, { fence: 5 })
   assert.deepEqual([...head], [0xff, 0, 0x1b, 0x5b, 0x31, 0x6d, 0x0d, 0x0a])
-})
-
-test('the runner is killed from inside: the turn still has one result', async () => {
-  const { text } = await player.play(
-    'for r in $(grep -l LH_RUNNER /proc/[0-9]*/cmdline 2>/dev/null); do r=${r#/proc/}; kill -9 ${r%/*} 2>/dev/null; done; echo on',
-    { fence: 5 },
-  )
-  assert.equal(text, 'on\n')
 })
 
 test('the container is killed in the middle of a turn: Sandbox.Lost', async () => {

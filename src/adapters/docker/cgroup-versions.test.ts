@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
@@ -12,6 +12,7 @@ import { test } from 'node:test'
 import { mayLimitDisk } from './disk-limit.ts'
 import { type EngineInfo, engineFacts } from './engine-facts.ts'
 import type { Engine } from './engine.ts'
+import { compileRunner } from './runner-volume.ts'
 
 const ALL_LIMITS = { MemoryLimit: true, SwapLimit: true, PidsLimit: true, CPUSet: true, CpuCfsQuota: true }
 
@@ -109,8 +110,10 @@ const KERNELS = [
 ] as const
 
 for (const { name, pids, oom } of KERNELS) {
-  test(`a kernel with ${name}: the runner reads room for processes and kills by the memory limit`, () => {
+  test(`a kernel with ${name}: the runner reads room for processes and kills by the memory limit`, async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
+    const runner = join(folder, 'runner')
+    writeFileSync(runner, await compileRunner(), { mode: 0o700 })
     const write = (file: string, text: string): void => {
       mkdirSync(dirname(join(folder, file)), { recursive: true })
       writeFileSync(join(folder, file), text)
@@ -119,11 +122,7 @@ for (const { name, pids, oom } of KERNELS) {
       write(`${pids}pids.max`, `${limit}\n`)
       write(`${pids}pids.current`, `${used}\n`)
       write(oom[0], oom[1])
-      const room = readFileSync(new URL('./runner/room.sh', import.meta.url), 'utf8')
-      const supervise = readFileSync(new URL('./runner/supervise.sh', import.meta.url), 'utf8')
-      const count = /^count_oom_kills\(\) \{$[^]*?^\}$/m.exec(supervise)?.[0] ?? ''
-      const script = `${room}\n${count}\nhas_room && echo room || echo full\ncount_oom_kills\necho $kills`
-      return execFileSync('sh', ['-c', script.replaceAll('/sys/fs/cgroup', folder)]).toString()
+      return execFileSync(runner, ['counts', folder]).toString()
     }
     try {
       assert.equal(say('64', '20'), 'room\n2\n')

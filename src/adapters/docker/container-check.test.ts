@@ -215,3 +215,59 @@ test('no runtime asked for: only the default one of the engine will do', () => {
     deviationsOf({ spec, found: created({ host: { Runtime: runtime } }), facts }).map(({ field }) => field)
   assert.deepEqual([fields('runc'), fields('own-shell')], [[], ['Runtime']])
 })
+
+const AGENT = containerSpec({
+  engine: { ...engine, runnerSeccomp: '{}' },
+  name: 'lh-a',
+  image: 'image:1',
+  command: ['/.lh-runner/runner', 'init', '10', '12'],
+  workingDir: '/testbed',
+  limits: { cpus: 2, memoryMiB: 512, pids: 128 },
+  cpuset: '0,3',
+  capabilities: 'restricted',
+  runnerVolume: 'longhaul-runner-1',
+  labels: {
+    run: 'r',
+    episode: 'e',
+    role: 'agent',
+    fence: 1,
+    leaseMs: 1,
+    maxLifeMs: 1,
+    owner: 'o',
+    namespaceId: 'n',
+    host: 'h',
+    imageDigest: 's',
+  },
+})
+const MOUNT = { Type: 'volume', Name: 'longhaul-runner-1', Destination: '/.lh-runner', Driver: 'local', RW: false }
+
+test("the runner's volume is the one mount that may be there, read-only and at its place", () => {
+  const { HostConfig, name: _, Entrypoint: __, ...rest } = AGENT
+  const fieldsWith = (mounts: object[], host: Record<string, unknown> = {}): string[] => {
+    const found = created({ config: { ...rest, Entrypoint: null }, top: { Mounts: mounts } })
+    Object.assign(found, { HostConfig: { ...ENGINE_DEFAULTS, Runtime: 'runc', ...HostConfig, ...host } })
+    return deviationsOf({ spec: AGENT, found, facts }).map(({ field }) => field)
+  }
+  assert.deepEqual(fieldsWith([MOUNT]), [])
+  const plain = {
+    Type: 'volume',
+    Source: 'longhaul-runner-1',
+    Target: '/.lh-runner',
+    ReadOnly: true,
+    VolumeOptions: { NoCopy: true },
+  }
+  assert.deepEqual(fieldsWith([MOUNT], { Mounts: [plain] }), [], 'as 20.10 spells it')
+  for (const changes of [{ RW: true }, { Destination: '/' }, { Name: 'other' }, { Type: 'bind' }]) {
+    assert.deepEqual(fieldsWith([{ ...MOUNT, ...changes }]), ['Mounts'], JSON.stringify(changes))
+  }
+  assert.deepEqual(fieldsWith([]), ['Mounts'])
+  assert.deepEqual(fieldsWith([MOUNT, { ...MOUNT, Destination: '/root' }]), ['Mounts'])
+  for (const changes of [
+    { ReadOnly: false },
+    { VolumeOptions: {} },
+    { Source: 'other' },
+    { BindOptions: { Propagation: 'shared' } },
+  ]) {
+    assert.deepEqual(fieldsWith([MOUNT], { Mounts: [{ ...plain, ...changes }] }), ['Mounts'], JSON.stringify(changes))
+  }
+})

@@ -1,4 +1,4 @@
-import type { ContainerCreateOptions, ContainerInspectInfo } from 'dockerode'
+import type { ContainerCreateOptions, ContainerInspectInfo, MountSettings } from 'dockerode'
 
 import type { EngineFacts } from './engine-facts.ts'
 
@@ -66,8 +66,20 @@ const CANONICAL: Record<string, (value: unknown) => unknown> = {
     (value as { Name: string; Soft: number; Hard: number }[])
       .map(({ Name, Soft, Hard }) => `${Name.toLowerCase().replace('rlimit_', '')}=${Soft}:${Hard}`)
       .toSorted(),
+  Mounts: (value) => (value as MountSettings[]).map(plainMount),
   RestartPolicy: (value) => (value as { Name: string }).Name || 'no',
   LogConfig: (value) => (value as { Type: string }).Type,
+}
+
+/** Without what is empty, as some engines send it back and some do not. */
+function plainMount(mount: MountSettings): [string, unknown][] {
+  const filled = ([, value]: [string, unknown]): boolean => !isNothing(value)
+  const options = Object.entries(mount.VolumeOptions ?? {}).map(([name, value]): [string, unknown] => [
+    `VolumeOptions.${name}`,
+    typeof value === 'object' ? Object.entries(value).filter(filled) : value,
+  ])
+  const plain = Object.entries(mount).filter(([name]) => name !== 'VolumeOptions')
+  return [...plain, ...options].filter(filled).toSorted(([one], [other]) => one.localeCompare(other))
 }
 
 function capabilities(value: unknown): string[] {
@@ -85,10 +97,17 @@ function topLevel(spec: ContainerCreateOptions, found: ContainerInspectInfo): (D
     ...equal.map((field) => same(field, wanted[field], config[field])),
     ...labels.map(([name, value]) => deviation(`Labels.${name}`, value, foundLabels[name])),
     nothing('Volumes', config['Volumes']),
-    nothing('Mounts', found.Mounts),
+    mounts(spec.HostConfig?.Mounts ?? [], found.Mounts),
     nothing('Networks', networks),
     found.AppArmorProfile === 'unconfined' ? deviation('AppArmorProfile', 'a profile', 'unconfined') : null,
   ]
+}
+
+/** As the engine has made them of what was asked for: each of those, read-only as asked, and no other. */
+function mounts(wanted: readonly MountSettings[], found: ContainerInspectInfo['Mounts']): Deviation | null {
+  const asked = wanted.map(({ Type, Source, Target, ReadOnly }) => [Type, Source, Target, ReadOnly !== true].join(' '))
+  const made = found.map((mount) => [mount.Type, mount.Name, mount.Destination, mount.RW].join(' '))
+  return asked.toSorted().join() === made.toSorted().join() ? null : deviation('Mounts', asked, made)
 }
 
 function guards(wanted: Fields, found: Fields, facts: EngineFacts): (Deviation | null)[] {

@@ -4,6 +4,7 @@ import type { SandboxLimits } from '../../contracts/sandbox.types.ts'
 import { mayLimitDisk } from './disk-limit.ts'
 import type { Engine } from './engine.ts'
 import { LABELS, PROJECT, showRequest } from './labels.ts'
+import { RUNNER_FOLDER } from './runner-scripts.ts'
 
 export interface ContainerSpecInput {
   engine: Engine
@@ -17,6 +18,8 @@ export interface ContainerSpecInput {
   labels: ContainerLabels
   /** `restricted`: the agent's, almost no capabilities. `default`: the engine's own set, for parity in grading. */
   capabilities: 'restricted' | 'default'
+  /** Of an agent's container: where its runner comes from, see `ensureRunnerVolume`. @default no mount at all */
+  runnerVolume?: string
   /** Whether the main process has an input, for who attaches to it. @default false */
   stdin?: boolean
 }
@@ -39,10 +42,11 @@ export interface ContainerLabels {
   request?: { cpus: number; memoryMiB: number } | undefined
 }
 
-/** What package managers and the end-of-episode sweep need; proved by the tests, everything else is dropped. */
-const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL']
+/** What package managers need, proved by the tests; everything else is dropped. The last one is the runner's alone: kernels ask for
+ *  it of who maps root into a user namespace. */
+const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL', 'SETFCAP']
 
-/** The full specification of a container (sandboxes get no network, no mounts, no devices, no engine socket). */
+/** The full specification of a container (sandboxes get no network, no devices, no engine socket, and no mount but the runner's). */
 export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreateOptions {
   const { engine, name, image, command, workingDir, limits, cpuset, capabilities } = input
   const memory = limits.memoryMiB * 1024 * 1024
@@ -65,7 +69,7 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
     Labels: { ...labelsOf(input.labels), [LABELS.cpus]: cpuset },
     HostConfig: hostConfig({
       ...(capabilities === 'restricted' ? restricted : {}),
-      SecurityOpt: ['no-new-privileges:true', ...ownSeccomp(engine)],
+      SecurityOpt: ['no-new-privileges:true', ...ownSeccomp(engine, input.runnerVolume !== undefined)],
       Privileged: false,
       IpcMode: 'private',
       CgroupnsMode: 'private',
@@ -82,7 +86,8 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
         ...fileSizeLimit(limits),
       ],
       OomScoreAdj: 500,
-      ...(engine.hasInit ? { Init: true } : {}),
+      // The runner is the first process itself.
+      ...(input.runnerVolume === undefined ? initHelper(engine) : { Mounts: [runnerMount(input.runnerVolume)] }),
       ...(limits.runtime === undefined ? {} : { Runtime: limits.runtime }),
       ...(limits.diskGiB !== undefined && mayLimitDisk(engine) ? { StorageOpt: { size: `${limits.diskGiB}G` } } : {}),
       RestartPolicy: { Name: 'no' },
@@ -92,8 +97,23 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
   }
 }
 
-function ownSeccomp({ seccompProfile }: Engine): string[] {
-  return seccompProfile === null ? [] : [`seccomp=${seccompProfile}`]
+function initHelper({ hasInit }: Engine): { Init?: boolean } {
+  return hasInit ? { Init: true } : {}
+}
+
+function runnerMount(volume: string): Docker.MountSettings {
+  return {
+    Type: 'volume',
+    Source: volume,
+    Target: RUNNER_FOLDER,
+    ReadOnly: true,
+    VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } },
+  }
+}
+
+function ownSeccomp({ seccompProfile, runnerSeccomp }: Engine, hasRunner: boolean): string[] {
+  const profile = hasRunner ? runnerSeccomp : seccompProfile
+  return profile === null ? [] : [`seccomp=${profile}`]
 }
 
 /** One file alone may not fill the disk either; unlike the limit on all of them every host can hold this one. */

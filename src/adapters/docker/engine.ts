@@ -32,6 +32,8 @@ export interface Engine {
   facts: EngineFacts
   /** Profile of system calls that containers bring along; null where the engine's own is as good. */
   seccompProfile: string | null
+  /** The same for containers with a runner: it may make one user namespace and enter it, and takes both from what it starts. */
+  runnerSeccomp: string
 }
 
 /** Asks `/version` once without a version in the path: 20.10 speaks at most 1.41, newer engines refuse old ones.
@@ -49,7 +51,8 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     const info = (await withDeadline(docker.info(), timeoutMs)) as EngineInfo
     const hasInit = Boolean(info.InitBinary)
     const facts = engineFacts(info)
-    const seccompProfile = await ownSeccompProfile(version.Version)
+    const profile = await readSeccompProfile()
+    const isGood = compareVersions(version.Version, GOOD_SECCOMP) >= 0
     return {
       docker,
       host: address,
@@ -60,7 +63,8 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
       // An engine that does not say keeps no sandbox out by its memory.
       memoryMiB: info.MemTotal === undefined ? Number.POSITIVE_INFINITY : info.MemTotal / 1024 ** 2,
       facts,
-      seccompProfile,
+      seccompProfile: isGood ? null : JSON.stringify(profile),
+      runnerSeccomp: JSON.stringify({ ...profile, syscalls: [...profile.syscalls, ...RUNNER_CALLS] }),
     }
   } catch (error) {
     if (error instanceof LonghaulError) throw error
@@ -114,11 +118,21 @@ function requireSupported({ Version: version, Components: parts }: EngineVersion
 /** From here on the built-in profile forbids what ours does; see `seccomp/README.md`. */
 const GOOD_SECCOMP = '23.0.0'
 
-async function ownSeccompProfile(version: string): Promise<string | null> {
-  if (compareVersions(version, GOOD_SECCOMP) >= 0) return null
-  const text = await readFile(new URL('./seccomp/default.json', import.meta.url), 'utf8')
-  return JSON.stringify(JSON.parse(text))
+interface SeccompProfile {
+  syscalls: object[]
 }
+
+async function readSeccompProfile(): Promise<SeccompProfile> {
+  return JSON.parse(await readFile(new URL('./seccomp/default.json', import.meta.url), 'utf8')) as SeccompProfile
+}
+
+const CLONE_NEWUSER = 0x1000_0000
+
+/** User namespaces alone; the runner forbids both calls to everything that it starts. */
+const RUNNER_CALLS = [
+  { names: ['unshare'], action: 'SCMP_ACT_ALLOW', args: [{ index: 0, value: CLONE_NEWUSER, op: 'SCMP_CMP_EQ' }] },
+  { names: ['setns'], action: 'SCMP_ACT_ALLOW', args: [{ index: 1, value: CLONE_NEWUSER, op: 'SCMP_CMP_EQ' }] },
+]
 
 function olderOf(a: string, b: string): string {
   return compareVersions(a, b) <= 0 ? a : b

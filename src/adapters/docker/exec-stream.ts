@@ -10,15 +10,14 @@ export interface ExecStream {
 export interface OpenExecInput {
   container: Container
   command: string[]
-  /** `NAME=value`, beside what the image sets. */
-  environment: string[]
+  /** `UID:GID` */
+  user: string
 }
 
-export async function openExec({ container, command, environment }: OpenExecInput): Promise<ExecStream> {
+export async function openExec({ container, command, user }: OpenExecInput): Promise<ExecStream> {
   const exec = await container.exec({
     Cmd: command,
-    Env: environment,
-    User: 'root',
+    User: user,
     // The default is the container's directory, and the agent may have removed that.
     WorkingDir: '/',
     AttachStdin: true,

@@ -8,7 +8,8 @@ import { createOrAdopt } from './create-container.ts'
 import { requireImage } from './require-image.ts'
 import { PROXY_PORT } from './relay/relay-pool.ts'
 import { encodeInit, parseReady } from './runner-protocol.ts'
-import { leaseCommand } from './runner-scripts.ts'
+import { runnerCommand } from './runner-scripts.ts'
+import { ensureRunnerVolume } from './runner-volume.ts'
 import { scrubbedImage } from './scrubbed-image.ts'
 import { mayStartAgain, startOnce } from './start-container.ts'
 import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
@@ -30,7 +31,8 @@ export async function openSandbox(
       engine: context.engine,
       name,
       image: await imageForAgent(context, { ...input, digest, signal }),
-      command: await leaseCommand(...leaseArguments(input.leaseMs)),
+      command: runnerCommand(...leaseArguments(input.leaseMs)),
+      runnerVolume: await ensureRunnerVolume({ engine: context.engine, image: input.image }),
       workingDir: input.repoDir,
       limits: limitsOnHost(context, input.limits),
       cpuset: context.cpus.take(name, input.limits.cpus),

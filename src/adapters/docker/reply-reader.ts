@@ -1,8 +1,9 @@
-import { MAX_LINE_BYTES, MAX_STATE_BYTES, type RunnerReply, sizeOfReply } from './runner-protocol.ts'
+import { MAX_LINE_BYTES, MAX_STATE_BYTES, type RunnerReply, isKnownReply, sizeOfReply } from './runner-protocol.ts'
 
 /** Why what a runner sent is no answer. */
 export type ReplyRefusal =
   | 'no mark'
+  | 'a word is unknown'
   | 'a line is too long'
   | 'a length is no number'
   | 'the state is too long'
@@ -83,10 +84,11 @@ function parseReply({
 }: ParseReplyInput): { reply: RunnerReply; bytes: number } | number | ReplyRefusal {
   const head = takeLine(buffer, 0)
   if (typeof head !== 'object') return head
-  const [mark, ...words] = head.text.split(' ')
+  const [mark, id = '', ...words] = head.text.split(' ')
   if (mark !== 'lh1') return 'no mark'
   const { lines, stateBytes, bodyBytes } = sizeOfReply(words)
   if (!isCount(stateBytes ?? 0) || !isCount(bodyBytes)) return 'a length is no number'
+  if (!isKnownReply(words)) return 'a word is unknown'
   if ((stateBytes ?? 0) > MAX_STATE_BYTES) return 'the state is too long'
   if (bodyBytes > maxBodyBytes) return 'the body is too long'
   const open = lines === 1 ? takeLine(buffer, head.end) : { text: '', end: head.end }
@@ -96,7 +98,7 @@ function parseReply({
   if (buffer.length < total) return total
   const state = stateBytes === null ? lastState : Buffer.from(buffer.subarray(open.end, bodyStart))
   return {
-    reply: { words, openFile: open.text, state, body: Buffer.from(buffer.subarray(bodyStart, total)) },
+    reply: { id, words, openFile: open.text, state, body: Buffer.from(buffer.subarray(bodyStart, total)) },
     bytes: total,
   }
 }

@@ -1,5 +1,4 @@
 import type { SandboxHandle, TurnRequest, TurnResult } from '../../contracts/sandbox.types.ts'
-import { packFiles } from './tar.ts'
 import { encodeTurn, parseTurn } from './runner-protocol.ts'
 import type { SandboxContext } from './sandbox-context.ts'
 
@@ -12,11 +11,7 @@ export async function runTurn(
   request: TurnRequest,
   signal: AbortSignal,
 ): Promise<TurnResult> {
-  const { line, upload } = encodeTurn(request)
-  if (upload !== null) {
-    const file = await packFiles([{ name: `${request.token}.in`, body: upload, mode: 0o600 }])
-    await context.engine.docker.getContainer(sandbox.name).putArchive(file, { path: '/.lh/turns' })
-  }
+  const line = encodeTurn(request)
   await connectNetwork(context, sandbox)
   const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
   const maxBodyBytes = request.maxOutputBytes

@@ -15,17 +15,35 @@ async function answer(
   parts: (Buffer | string)[],
   options: { maxBodyBytes?: number; chunkBytes?: number } = {},
 ): Promise<Answered> {
-  const socket = new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() })
+  let asked = ''
+  const socket = new Duplex({
+    read: () => undefined,
+    write: (chunk: Buffer, _encoding, done) => ((asked = chunk.toString()), done()),
+  })
   const connection = createConnection(socket)
-  const reply = connection.ask('turn\n', options.maxBodyBytes ?? 100)
+  const reply = connection.ask('turn 3 1 tok 1000 100 hash - true\n', options.maxBodyBytes ?? 100)
   reply.catch(() => undefined)
-  const stream = Buffer.concat(parts.map((part) => frame(Buffer.from(part))))
+  const [id = ''] = asked.split(' ')
+  const stream = Buffer.concat(withId(parts, id).map(frame))
   const chunkBytes = options.chunkBytes ?? 64 * 1024
   for (let at = 0; at < stream.length; at += chunkBytes) socket.push(stream.subarray(at, at + chunkBytes))
   await new Promise((resolve) => setImmediate(resolve))
   const isOpen = connection.isOpen
   connection.close()
   return { reply: await reply, isOpen }
+}
+
+/** The words `ID` become the question's, which may lie across parts. */
+function withId(parts: readonly (Buffer | string)[], id: string): Buffer[] {
+  const whole = Buffer.concat(parts.map((part) => Buffer.from(part)))
+  const answered = Buffer.from(whole.toString('latin1').replace('ID', id), 'latin1')
+  let start = 0
+  return parts.map((part, index) => {
+    const end = index === parts.length - 1 ? answered.length : start + Buffer.byteLength(part)
+    const payload = answered.subarray(start, end)
+    start = end
+    return payload
+  })
 }
 
 function frame(payload: Buffer): Buffer {
@@ -35,7 +53,7 @@ function frame(payload: Buffer): Buffer {
 }
 
 const done = (stateBytes: number | '=', head: number, tail = 0): string =>
-  `lh1 done 0 exit ${head + tail} 20 0 0 0 ${stateBytes} ${head} ${tail}\n`
+  `lh1 ID done 0 exit ${head + tail} 20 0 0 0 ${stateBytes} ${head} ${tail} 3.tok\n`
 
 test('an answer in frames and chunks of any size: its lines, its state and its body', async () => {
   const text = `${done(6, 4)}/a b.py\n#0022\nbody`
@@ -69,7 +87,7 @@ const HOSTILE: [string, (Buffer | string)[], RegExp][] = [
   ['lengths whose sum only is short', [done('=', 200, -150), '\n'], /a length is no number/],
   ['a state of 29 MB', [done(29_000_000, 0), '\n'], /the state is too long/],
   ['a state one byte too long', [done(MAX_STATE_BYTES + 1, 0), '\n'], /the state is too long/],
-  ['a patch of 1 GB', ['lh1 patch 1000000000 0\n'], /the body is too long/],
+  ['a patch of 1 GB', ['lh1 ID patch 1000000000 0\n'], /the body is too long/],
   [
     'a first line without an end',
     ['lh1 ', ...Array.from({ length: 40 }, () => 'x'.repeat(1024))],
@@ -78,8 +96,8 @@ const HOSTILE: [string, (Buffer | string)[], RegExp][] = [
   ['an open file without an end', [done('=', 0), 'x'.repeat(40_000)], /a line is too long/],
   ['an end that comes too late', [done('=', 0), `${'x'.repeat(MAX_LINE_BYTES + 1)}\n`], /a line is too long/],
   ['no mark', ['HTTP/1.1 200 OK\n'], /no mark/],
-  ['a length in words', ['lh1 done 0 exit 1 1 0 0 0 = many 0\n\n'], /a length is no number/],
-  ['no length at all', ['lh1 ready\n'], /a length is no number/],
+  ['a length in words', ['lh1 ID done 0 exit 1 1 0 0 0 = many 0 3.tok\n\n'], /a length is no number/],
+  ['no length at all', ['lh1 ID ready\n'], /a length is no number/],
 ]
 
 for (const [name, parts, refusal] of HOSTILE) {
@@ -89,11 +107,26 @@ for (const [name, parts, refusal] of HOSTILE) {
 }
 
 test('an answer behind the one that was asked for: the first counts, the stream ends', async () => {
-  const { reply, isOpen } = await answer([`lh1 error first\nlh1 error second\n`])
+  const { reply, isOpen } = await answer([`lh1 ID error first\nlh1 ID error second\n`])
   assert.equal(reply.words[1], 'first')
   assert.equal(isOpen, false)
 })
 
 test('a body for a request that has none: refused', async () => {
-  await assert.rejects(answer(['lh1 tree 1\nx'], { maxBodyBytes: 0 }), RunnerStreamBroken)
+  await assert.rejects(answer(['lh1 ID tree 1\nx'], { maxBodyBytes: 0 }), RunnerStreamBroken)
 })
+
+const ANOTHERS: [string, string][] = [
+  ['of an earlier question', done('=', 0).replace('ID', '0123456789abcdef01234567')],
+  ['without a question', done('=', 0).replace('ID ', '')],
+  ['of another turn', done('=', 0).replace('3.tok', '2.tok')],
+  ["with another turn's token", done('=', 0).replace('3.tok', '3.other')],
+  ['with a reason that is none', done('=', 0).replace('exit', 'resolved')],
+  ['that says that the runner has ended', 'lh1 ended\n'],
+]
+
+for (const [name, head] of ANOTHERS) {
+  test(`an answer ${name}: not believed, and the stream ends`, async () => {
+    await assert.rejects(answer([head, '\n']), RunnerStreamBroken)
+  })
+}

@@ -1,16 +1,17 @@
+import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 
 import type { Container } from 'dockerode'
 
 import { attach, createDemultiplexer, openExec } from './exec-stream.ts'
 import { createReplyReader } from './reply-reader.ts'
-import type { RunnerReply } from './runner-protocol.ts'
-import { bootText, firstProcess, readScript, runnerEnvironment } from './runner-scripts.ts'
+import { type RunnerReply, answersRequest } from './runner-protocol.ts'
+import { RUNNER_FOLDER } from './runner-scripts.ts'
 
 /** The connection broke or the runner died before it answered: the journal knows what happened, so ask again. */
 export class RunnerStreamBroken extends Error {}
 
-/** One exec stream to one resident runner: one request, one answer, never two at once. */
+/** One stream to the runner of one sandbox: one request, one answer, never two at once. */
 export interface RunnerConnection {
   /** @param maxBodyBytes an answer that announces a longer body is not read
    *  @throws RunnerStreamBroken */
@@ -20,35 +21,31 @@ export interface RunnerConnection {
 }
 
 interface Pending {
+  id: string
+  request: string | Buffer
   resolve: (reply: RunnerReply) => void
   reject: (error: Error) => void
 }
 
-export interface ConnectRunnerInput {
-  container: Container
-  /** Whether the container's first process is the engine's init helper. */
-  hasInit: boolean
-}
+/** The user of the runner, which nothing else in a sandbox can be. The engine starts our connection as it. */
+export const RUNNER_USER = '65432:65432'
 
-export async function connectRunner({ container, hasInit }: ConnectRunnerInput): Promise<RunnerConnection> {
-  const [start, environment] = await Promise.all([readScript('start.sh'), runnerEnvironment()])
-  const command = ['/bin/sh', '-c', start, 'start', firstProcess(hasInit)]
-  const { socket } = await openExec({ container, command, environment })
+export async function connectRunner({ container }: { container: Container }): Promise<RunnerConnection> {
+  const { socket } = await openExec({ container, command: [`${RUNNER_FOLDER}/runner`, 'connect'], user: RUNNER_USER })
   return createConnection(socket)
 }
 
-export interface AttachRunnerInput extends ConnectRunnerInput {
-  /** Goes out with the scripts, which saves the way there and back; whoever asks it first gets its answer. */
+export interface AttachRunnerInput {
+  container: Container
+  /** Goes out ahead, which saves the way there and back; whoever asks it first gets its answer. */
   request: string
 }
 
-/** The first runner of a container that is about to start: its main process starts it on the container's own streams. Only
- *  who created the container may do this, for all who attach hear every answer. */
-export async function attachRunner({ container, hasInit, request }: AttachRunnerInput): Promise<RunnerConnection> {
-  const [socket, text] = await Promise.all([attach(container), bootText({ hasInit, request })])
-  const connection = createConnection(socket)
-  // Some versions of `head` read more of a pipe than they were asked for, so nothing may follow before the first answer.
-  const answer = connection.ask(text, 0)
+/** The runner of a container that is about to start, on the container's own streams. Only who created the container may do
+ *  this, for all who attach hear every answer. */
+export async function attachRunner({ container, request }: AttachRunnerInput): Promise<RunnerConnection> {
+  const connection = createConnection(await attach(container))
+  const answer = connection.ask(request, 0)
   answer.catch(() => undefined)
   let isTaken = false
   return {
@@ -87,9 +84,10 @@ export function createConnection(socket: Duplex): RunnerConnection {
     }
     if (!open) return
     const refusal = reader.push(payload, (reply) => {
-      if (reply.words[0] === 'ended') return end('the runner has ended')
       const waiting = pending
-      if (waiting === null) return end('the runner answered a question that was not asked')
+      if (waiting === null || reply.id !== waiting.id || !answersRequest(waiting.request, reply.words)) {
+        return end('the runner answered a question that was not asked')
+      }
       pending = null
       reader.allow(0)
       waiting.resolve(reply)
@@ -108,10 +106,12 @@ export function createConnection(socket: Duplex): RunnerConnection {
     ask(request, maxBodyBytes) {
       if (!open) return Promise.reject(new RunnerStreamBroken('the stream is closed'))
       if (pending !== null) return Promise.reject(new Error('a runner answers one request at a time'))
+      // Drawn anew for each question: an answer to any other one, earlier or guessed, is none.
+      const id = randomBytes(12).toString('hex')
       return new Promise((resolve, reject) => {
-        pending = { resolve, reject }
+        pending = { id, request, resolve, reject }
         reader.allow(maxBodyBytes)
-        socket.write(request)
+        socket.write(Buffer.concat([Buffer.from(`${id} `), Buffer.from(request)]))
       })
     },
     close: () => end('closed by us'),

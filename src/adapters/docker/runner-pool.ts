@@ -7,7 +7,7 @@ import { mayStartAgain, startOnce } from './start-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-protocol.ts'
 
-/** A runner that dies again and again is being killed by something inside: the sandbox is of no use. */
+/** A runner that nobody reaches after so many tries: the sandbox is of no use. */
 const MAX_CONNECTIONS_PER_REQUEST = 4
 
 export interface RunnerRequest {
@@ -26,7 +26,7 @@ export interface RunnerRequest {
 export interface RunnerPool {
   /** @throws LonghaulError `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
   request(request: RunnerRequest): Promise<RunnerReply>
-  /** Before the start of a container that the caller has just created: its first runner needs no exec then. The line that
+  /** Before the start of a container that the caller has just created: its runner is asked without an exec then. The line that
    *  is asked first goes ahead. */
   attach(request: Pick<RunnerRequest, 'name'> & { line: string }): Promise<void>
   /** Cuts the connection as a network would: what runs in the sandbox goes on. */
@@ -43,7 +43,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     const known = connections.get(name)
     if (known?.isOpen) return known
     const container = engine.docker.getContainer(name)
-    const connection = await connectRunner({ container, hasInit: engine.hasInit })
+    const connection = await connectRunner({ container })
     if (disposed) {
       connection.close()
       throw new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'The sandbox host was closed' })
@@ -97,7 +97,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     disconnect,
     async attach({ name, line }) {
       const container = engine.docker.getContainer(name)
-      connections.set(name, await attachRunner({ container, hasInit: engine.hasInit, request: line }))
+      connections.set(name, await attachRunner({ container, request: line }))
     },
     async request(request) {
       // A connection carries one request at a time; callers of the same sandbox wait for each other.
@@ -130,6 +130,7 @@ async function requireRunning(engine: Engine, name: string, cause: unknown): Pro
     const container = engine.docker.getContainer(name)
     const { State: state } = await container.inspect()
     if (!state.Running) {
+      if (state.ExitCode === NO_ISOLATION) throw unsafe(name, cause)
       if (!mayStartAgain(state)) throw lost(name, `the container has stopped (${state.Status})`, cause)
       await startOnce(container)
       return
@@ -141,6 +142,18 @@ async function requireRunning(engine: Engine, name: string, cause: unknown): Pro
   }
   if (cause instanceof RunnerStreamBroken || isStatus(cause, 409, 500)) return
   throw toSandboxError(cause, { doing: 'opening a runner', details: { name } })
+}
+
+/** How the runner ends where the kernel or the engine refuses what keeps it from the commands that it runs. */
+const NO_ISOLATION = 70
+
+function unsafe(name: string, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.Unsafe',
+    message: 'The runner could not set itself apart from the commands of agents; nothing was run (docs/sandboxes.md)',
+    details: { name, said: cause instanceof Error ? cause.message.slice(0, 300) : '' },
+    cause,
+  })
 }
 
 function lost(name: string, why: string, cause: unknown): LonghaulError {

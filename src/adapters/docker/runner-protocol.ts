@@ -5,23 +5,11 @@ import type { SandboxState } from '../../contracts/episodes.types.ts'
 import type { CaptureRequest, PatchCapture, TurnMark, TurnRequest, TurnResult } from '../../contracts/sandbox.types.ts'
 import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
 
-/** A command longer than this goes into the sandbox as a file: one request line stays far below any shell's limits. */
-export const MAX_INLINE_BYTES = 96 * 1024
-
 /** The shell cannot hold a NUL; the turn runs this instead, so that it is journaled and answered like any other. */
 const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; false"
 
-export interface EncodedTurn {
-  line: string
-  /** What to upload to `/.lh/turns/<token>.in` before the line is sent: an empty line, then the command. Null where the line
-   *  carries it. */
-  upload: Buffer | null
-}
-
-export function encodeTurn(request: TurnRequest): EncodedTurn {
+export function encodeTurn(request: TurnRequest): string {
   const text = request.command.includes('\0') ? NUL_REFUSAL : request.command
-  const bytes = Buffer.from(text)
-  const inline = bytes.length <= MAX_INLINE_BYTES
   const hash = createHash('sha256').update(request.command).digest('hex')
   const fields = [
     request.turn,
@@ -32,10 +20,7 @@ export function encodeTurn(request: TurnRequest): EncodedTurn {
     hash,
     encodeMark(request.after),
   ]
-  return {
-    line: `turn ${fields.join(' ')} ${inline ? escapeBytes(bytes) : '@'}\n`,
-    upload: inline ? null : Buffer.concat([Buffer.from('\n'), bytes]),
-  }
+  return `turn ${fields.join(' ')} ${escapeBytes(Buffer.from(text))}\n`
 }
 
 export interface EncodeCaptureInput extends CaptureRequest {
@@ -74,6 +59,8 @@ export function escapeBytes(bytes: Buffer): string {
 
 /** One answer of the runner: its first line in words, and what follows it. */
 export interface RunnerReply {
+  /** Of the request that it answers. */
+  id: string
   words: string[]
   openFile: string
   /** Whole also where the runner left it out because this connection had it already; empty where an answer has none. */
@@ -98,7 +85,64 @@ export interface ReplySize {
   bodyBytes: number
 }
 
-/** How much follows a first line. The numbers are counted from the word after `lh1`. */
+const REASONS: readonly string[] = [
+  'exit',
+  'signal',
+  'timeout',
+  'output-limit',
+  'process-limit',
+] satisfies TurnResult['reason'][]
+/** No turn lasts longer. */
+const LONGEST_MINUTES = 24 * 60
+const MAX_WINDOW_TOP = 1_000_000_000
+/** Of what a command has written. The sandbox stops it at 64 MiB, a while after it got there. */
+const MAX_OUTPUT_BYTES = 1024 ** 4
+
+/** Whether each word of an answer is one that the runner may say. An answer with another one is no answer of ours. */
+export function isKnownReply(words: readonly string[]): boolean {
+  const [kind] = words
+  const number = (index: number, most: number): boolean => isNumber(words[index], most)
+  if (kind === 'done') {
+    const [head, tail, size] = [Number(words[9]), Number(words[10]), Number(words[3])]
+    return (
+      words.length === 12 &&
+      number(1, 255) &&
+      REASONS.includes(words[2] ?? '') &&
+      number(3, MAX_OUTPUT_BYTES) &&
+      number(4, LONGEST_MINUTES * 60_000) &&
+      number(5, 1) &&
+      number(6, MAX_WINDOW_TOP) &&
+      number(7, 1) &&
+      head + tail <= size
+    )
+  }
+  if (kind === 'ready') {
+    return (
+      words.length === 5 &&
+      /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(words[1] ?? '') &&
+      number(2, MAX_WINDOW_TOP) &&
+      number(3, 1)
+    )
+  }
+  if (kind === 'patch') return words.length === 3 && number(2, MAX_WINDOW_TOP)
+  if (kind === 'tree') return words.length === 2
+  return REFUSALS.includes(kind ?? '')
+}
+
+const REFUSALS = ['uncaptured', 'fenced', 'behind', 'conflict', 'full', 'lost', 'unsuitable', 'error']
+
+function isNumber(word: string | undefined, most: number): boolean {
+  return /^\d{1,13}$/.test(word ?? '') && Number(word) <= most
+}
+
+/** What only the answer to this request may say of itself: the turn and its token. */
+export function answersRequest(request: string | Buffer, words: readonly string[]): boolean {
+  if (words[0] !== 'done') return true
+  const [verb, turn, , token] = request.toString().split(' ', 4)
+  return verb === 'turn' && words[11] === `${turn}.${token}`
+}
+
+/** How much follows a first line. The numbers are counted from the word after the id. */
 export function sizeOfReply(words: readonly string[]): ReplySize {
   const number = (index: number): number => (/^\d{1,12}$/.test(words[index] ?? '') ? Number(words[index]) : Number.NaN)
   if (words[0] === 'ready') return { lines: 1, stateBytes: number(4), bodyBytes: 0 }

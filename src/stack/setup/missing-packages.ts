@@ -21,6 +21,8 @@ export async function missingPackages({
       if ((await readDistribution()) === 'ubuntu') packages.push('debian-archive-keyring')
     }
     if (findProgram('git') === null) packages.push('git')
+    // The runner of sandboxes is one static C program.
+    if (['cc', 'gcc', 'clang'].every((compiler) => findProgram(compiler) === null)) packages.push('gcc', 'libc6-dev')
   }
   if (forPython && (await findPython())?.hasVenv !== true) packages.push('python3', 'python3-venv')
   return packages

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 
 import { ensureBaseImage } from '../../adapters/docker/base-image.ts'
 import { connectEngine } from '../../adapters/docker/engine.ts'
+import { ensureRunnerVolume } from '../../adapters/docker/runner-volume.ts'
 import type { StepContext } from '../steps.ts'
 
 export interface EnsureSandboxImageInput {
@@ -19,5 +20,6 @@ export async function ensureSandboxImage(input: EnsureSandboxImageInput): Promis
     log: input.context.log,
     signal: input.context.signal,
   })
+  await ensureRunnerVolume({ engine, image: tag })
   return { value: tag, did: did === 'nothing' ? 'present' : did }
 }

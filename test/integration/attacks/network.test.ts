@@ -192,9 +192,9 @@ test('a new worker takes the sandbox over, and the agent kills the relay: the ne
   assert.equal((await second.play(ask, { turn: 100, token: 'a', fence: 2 })).text, expected)
   hosts[0]?.dispose()
   assert.equal((await second.play(ask, { turn: 101, token: 'b', fence: 2 })).text, expected)
-  await second.play('kill -9 $(cat /.lh/relay)', { turn: 102, token: 'c', fence: 2 })
+  await second.play('kill -9 $(cat /.lh/agent/relay)', { turn: 102, token: 'c', fence: 2 })
   await untilTrue(async () =>
-    (await probe(fixture, sandbox, 'ls /proc/$(cat /.lh/relay)/stat || echo gone')).includes('gone'),
+    (await probe(fixture, sandbox, 'ls /proc/$(cat /.lh/agent/relay)/stat || echo gone')).includes('gone'),
   )
   const again = await second.play(ask, { turn: 103, token: 'd', fence: 2 })
   assert.equal(again.text, expected)

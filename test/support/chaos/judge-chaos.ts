@@ -1,4 +1,5 @@
 /** The invariants, after each run: read from records, from what the policy server was asked, and from the machine. */
+import { RUNNER_LABEL } from '../../../src/adapters/docker/runner-volume.ts'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -131,7 +132,11 @@ async function leftNow({ stack, run }: { stack: ChaosStack; run: string }): Prom
     if (engine === null) continue
     const { docker } = engine.engine
     found.push(...(await listSandboxes({ engine: engine.engine, run })).map(({ name }) => `container ${name}`))
-    found.push(...((await docker.listVolumes()).Volumes ?? []).map(({ Name }) => `volume ${Name}`))
+    // The runner's stays with the engine, as images do.
+    const volumes = ((await docker.listVolumes()).Volumes ?? []).filter(
+      ({ Labels }) => !(RUNNER_LABEL in (Labels ?? {})),
+    )
+    found.push(...volumes.map(({ Name }) => `volume ${Name}`))
     const networks = await docker.listNetworks()
     found.push(
       ...networks.filter(({ Name }) => !['bridge', 'host', 'none'].includes(Name)).map(({ Name }) => `network ${Name}`),

@@ -6,6 +6,8 @@ import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '..
 import { toSandboxError } from '../engine-errors.ts'
 import type { Engine } from '../engine.ts'
 import { openExec } from '../exec-stream.ts'
+import { RUNNER_USER } from '../runner-connection.ts'
+import { RUNNER_FOLDER } from '../runner-scripts.ts'
 import { createRelayStream, type RelayStream } from './relay-stream.ts'
 
 /** Where programs in a sandbox find their proxy. Fixed, for it stands in the environment that a rebuilt sandbox must have too. */
@@ -14,7 +16,7 @@ export const PROXY_PORT = 47_128
 const READY_MS = 20_000
 /** Said by the shell that starts the relay. */
 const NO_PERL = 'needs perl'
-const START = `command -v perl >/dev/null || { echo ${NO_PERL} >&2; exit 127; }; exec perl -e "$LH_RELAY" "$1"`
+const START = `command -v perl >/dev/null || { echo ${NO_PERL} >&2; exit 127; }; exec perl -e "$2" "$1"`
 
 export interface RelayPoolOptions extends Pick<EgressProxyOptions, 'log' | 'resolve' | 'dial' | 'limits'> {
   engine: Engine
@@ -48,10 +50,12 @@ export function createRelayPool({ engine, ...options }: RelayPoolOptions): Relay
 
   const open = async ({ name, allowedHosts }: RelayRequest): Promise<void> => {
     const script = await readFile(new URL('./relay.pl', import.meta.url), 'utf8')
+    const relay = script.replaceAll(/^ *#.*\n/gm, '')
     const { socket } = await openExec({
       container: engine.docker.getContainer(name),
-      command: ['/bin/sh', '-c', START, 'relay', String(PROXY_PORT)],
-      environment: ['LH_TURN=-', `LH_RELAY=${script.replaceAll(/^ *#.*\n/gm, '')}`],
+      // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
+      command: [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay],
+      user: RUNNER_USER,
     })
     const log: EgressProxyOptions['log'] = (message, facts) => options.log(message, { sandbox: name, ...facts })
     const proxy = createEgressProxy({ ...options, log, allowed: allowedHosts })

@@ -7,7 +7,7 @@ use Socket;
 
 my $BUFFERED = 1 << 20;
 my $STALLED = 60;
-my ($port, $mark) = (shift, '/.lh/relay');
+my ($port, $mark) = (shift, '/.lh/agent/relay');
 my ($next, $input, %at) = (1, '');
 $SIG{PIPE} = 'IGNORE';
 umask 077;

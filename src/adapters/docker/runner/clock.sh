@@ -3,8 +3,3 @@ lh_now() {
   read -r lh_uptime lh_rest </proc/uptime
   now=${lh_uptime%.*}${lh_uptime#*.}
 }
-
-# In place, without cutting the file off first: that needs no room on a disk that is full.
-lh_renew() {
-  { echo "$now" 1<>/.lh/lease; } 2>/dev/null
-}

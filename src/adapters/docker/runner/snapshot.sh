@@ -1,23 +1,33 @@
 # Run once by the sandbox's shell: the environment that the first turn finds. root's .bashrc is read here and never
 # again, because activating an environment manager in every turn would start an interpreter each time.
-# argument: FILE, where it goes; its length goes to the output
-unset LH_SNAPSHOT LH_TURN
-lh_file=$1
-eval "$LH_IMAGE"
+# Says the commit of the repository on descriptor 3.
+unset LH_TURN
 if [ -n "${BASH_VERSION-}" ] && [ -f /root/.bashrc ]; then
   # Some of these files return at once unless they see a prompt.
   PS1='$ '
-  . /root/.bashrc >/dev/null 2>&1 </dev/null
+  . /root/.bashrc >/dev/null 2>&1 </dev/null 3>&-
   unset PS1
 fi
-eval "$(printf %b "$LH_ENVIRONMENT")"
+eval "$LH_ENVIRONMENT"
 cd -- "$LH_REPO" || exit 1
 umask 022
+
+# By builtins where the repository is a plain one; git knows all others.
+lh_commit='' lh_branch=''
+{ read -r lh_commit lh_branch <.git/HEAD; } 2>/dev/null
+if [ "$lh_commit" = ref: ]; then
+  lh_commit=
+  { read -r lh_commit <".git/$lh_branch"; } 2>/dev/null
+fi
+case $lh_commit in
+  *[!0-9a-f]* | '') lh_commit= ;;
+  *) [ ${#lh_commit} -eq 40 ] || lh_commit= ;;
+esac
+[ -n "$lh_commit" ] || lh_commit=$(git -c 'safe.directory=*' rev-parse --verify HEAD 2>/dev/null)
+echo "$lh_commit" >&3
+unset -v lh_commit lh_branch
 {
   printf '#' && umask && printf '#' && pwd -P
-  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_REPO LH_IMAGE LH_ENVIRONMENT 2>/dev/null
-  export -p || exit 1
-  # How much was written, without a process; some runtimes' /proc does not tell.
-  read -r lh_word lh_bytes </proc/self/fdinfo/1
-  [ "$lh_word" = pos: ] || lh_bytes=-
-} >"$lh_file" && echo "$lh_bytes"
+  unset -v PWD OLDPWD SHLVL _ BASH_ENV ENV LH_REPO LH_ENVIRONMENT 2>/dev/null
+  export -p && printf '\0start\n'
+} 1<>/.lh/agent/state

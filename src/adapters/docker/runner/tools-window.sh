@@ -6,8 +6,8 @@ load_state() {
 }
 
 save_state() {
-  printf '%s\n%s\n%s\n' "$top" "$submitted" "$opened" >/.lh/state.tool.tmp
-  mv /.lh/state.tool.tmp /.lh/state.tool
+  printf '%s\n%s\n%s\n' "$top" "$submitted" "$opened" >/.lh/agent/state.tool.tmp
+  mv /.lh/agent/state.tool.tmp /.lh/agent/state.tool
 }
 
 is_line() {

@@ -5,7 +5,7 @@
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
-. /.lh/settings
+. /.lh/agent/settings
 
 fail() {
   printf '%s\n' "$*"

@@ -1,0 +1,188 @@
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runner.h"
+
+long long now_ms(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000LL + time.tv_nsec / 1000000;
+}
+
+void nap_ms(int ms) {
+  struct timespec time = {ms / 1000, (ms % 1000) * 1000000L};
+  nanosleep(&time, NULL);
+}
+
+/* As /proc/PID/stat counts it. */
+unsigned long long uptime_ticks(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  return (unsigned long long)time.tv_sec * 100 + (unsigned long long)time.tv_nsec / 10000000;
+}
+
+void reap(void) {
+  int status;
+  pid_t pid;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    leader_ended(pid, status);
+    guest_ended(pid);
+  }
+}
+
+/* The first number of a small file; -1 where there is none, as for `max`. */
+static long read_counter(const char *path) {
+  char text[32];
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return -1;
+  text[length] = 0;
+  return text[0] >= '0' && text[0] <= '9' ? atol(text) : -1;
+}
+
+const char *control_groups = "/sys/fs/cgroup";
+
+bool has_room(void) {
+  static const char *const folders[] = {"/pids", ""};
+  for (int i = 0; i < 2; i += 1) {
+    char path[512];
+    snprintf(path, sizeof path, "%s%s/pids.max", control_groups, folders[i]);
+    if (access(path, R_OK) != 0) continue;
+    long limit = read_counter(path);
+    snprintf(path, sizeof path, "%s%s/pids.current", control_groups, folders[i]);
+    long used = read_counter(path);
+    return limit < 0 || used < 0 || limit - used >= 6;
+  }
+  return true;
+}
+
+/* Kills by the memory limit so far: both versions of control groups write them in the same form. */
+long count_oom_kills(void) {
+  static const char *const counters[] = {"/memory.events", "/memory/memory.oom_control"};
+  for (int i = 0; i < 2; i += 1) {
+    char text[512], path[512];
+    snprintf(path, sizeof path, "%s%s", control_groups, counters[i]);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) continue;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0) return 0;
+    text[length] = 0;
+    const char *found = strstr(text, "oom_kill ");
+    return found == NULL ? 0 : atol(found + strlen("oom_kill "));
+  }
+  return 0;
+}
+
+struct process {
+  char state;
+  pid_t parent;
+  unsigned long long start;
+};
+
+static bool look_at(pid_t pid, struct process *into) {
+  char path[48], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return false;
+  text[length] = 0;
+  /* The name in parentheses may hold anything. */
+  const char *rest = strrchr(text, ')');
+  if (rest == NULL) return false;
+  return sscanf(rest + 2, "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &into->state,
+                &into->parent, &into->start) == 3;
+}
+
+static bool is_dead(const struct process *process) { return process->state == 'Z' || process->state == 'X'; }
+
+static bool is_connection(pid_t pid) {
+  for (const struct stream *stream = streams; stream != NULL; stream = stream->next)
+    if (stream->pid == pid && !stream->is_closed) return true;
+  return false;
+}
+
+/* How many were left to end. */
+static int end_all_but(pid_t spared) {
+  int found = 0;
+  DIR *folder = opendir("/proc");
+  if (folder == NULL) return 0;
+  for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    pid_t pid = (pid_t)atoi(entry->d_name);
+    struct process process;
+    if (pid <= 1 || pid == spared || is_connection(pid) || !look_at(pid, &process) || is_dead(&process)) continue;
+    kill(pid, SIGKILL);
+    found += 1;
+  }
+  closedir(folder);
+  return found;
+}
+
+/* Stopped first: who stands still starts no other. */
+void end_others(pid_t spared) {
+  kill(-1, SIGSTOP);
+  for (int passes = 0; passes < 60 && end_all_but(spared) > 0; passes += 1) {
+    nap_ms(passes < 10 ? 2 : 50);
+    reap();
+  }
+  reap();
+  kill(-1, SIGCONT);
+}
+
+/* The mark of a process in its environment: the turn's number, -1 for ours, -2 for none. */
+static int mark_of(pid_t pid) {
+  static char text[131072];
+  char path[48];
+  snprintf(path, sizeof path, "/proc/%d/environ", pid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -2;
+  size_t length = 0;
+  for (ssize_t part; length < sizeof text - 1; length += (size_t)part) {
+    part = read(file, text + length, sizeof text - 1 - length);
+    if (part <= 0) break;
+  }
+  close(file);
+  text[length] = 0;
+  for (size_t at = 0; at < length; at += strlen(text + at) + 1) {
+    if (strncmp(text + at, "LH_TURN=-", 9) != 0) continue;
+    const char *mark = text + at + 9;
+    return *mark >= '0' && *mark <= '9' ? atoi(mark) : -1;
+  }
+  return -2;
+}
+
+void end_strays(int turn, unsigned long long since) {
+  for (int passes = 0; passes < 20; passes += 1) {
+    int found = 0;
+    DIR *folder = opendir("/proc");
+    if (folder == NULL) return;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+      pid_t pid = (pid_t)atoi(entry->d_name);
+      struct process process;
+      if (pid <= 1 || is_connection(pid) || !look_at(pid, &process) || is_dead(&process)) continue;
+      /* Those that the engine started beside us have no parent here. */
+      if (process.parent == 0 || process.start < since) continue;
+      int mark = mark_of(pid);
+      if (mark != turn && mark != -2) continue;
+      kill(pid, SIGKILL);
+      found += 1;
+    }
+    closedir(folder);
+    if (found == 0) return;
+    nap_ms(1);
+    reap();
+  }
+}

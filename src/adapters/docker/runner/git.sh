@@ -1,0 +1,17 @@
+# git with everything neutralised that the repository's configuration or the agent could use to bend a diff.
+plain_git() {
+  GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0 \
+    git --git-dir="$LH_REPO/.git" --work-tree="$LH_REPO" --no-pager \
+    -c 'safe.directory=*' -c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.autocrlf=false \
+    -c core.safecrlf=false -c core.attributesFile=/dev/null -c core.excludesFile=/dev/null -c core.quotePath=true \
+    -c advice.addEmbeddedRepo=false -c diff.suppressBlankEmpty=false -c diff.algorithm=default "$@"
+}
+
+diff_options='--binary -O/dev/null --no-color --no-ext-diff --no-textconv --no-renames --src-prefix=a/ --dst-prefix=b/
+ --unified=3 --inter-hunk-context=0 --ignore-submodules=none --submodule=short'
+
+# A private index and object store: the repository stays as the agent left it.
+private_git() {
+  GIT_INDEX_FILE=$work/index GIT_OBJECT_DIRECTORY=$work/objects \
+    GIT_ALTERNATE_OBJECT_DIRECTORIES=$LH_REPO/.git/objects plain_git "$@"
+}
