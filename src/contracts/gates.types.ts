@@ -1,5 +1,5 @@
 /** What gating a task showed: single gradings, a task's gate, a suite's gated list and the report. */
-import type { AuditVerdict } from './audit.types.ts'
+import type { AuditOutcome, AuditVerdict } from './audit.types.ts'
 import type { VerdictKind } from './episodes.types.ts'
 import type { SuiteOrigin } from './suites.types.ts'
 import type { GradingProfile } from './tasks.types.ts'
@@ -39,7 +39,7 @@ export interface GateRecord {
 }
 
 /** How a task's gate ended. All but `passed` are refused. */
-export type GateOutcome = 'passed' | 'gold-fails' | 'empty-resolves' | 'flaky' | 'could-not-gate'
+export type GateOutcome = 'passed' | 'gold-fails' | 'empty-resolves' | 'flaky' | 'not-auditable' | 'could-not-gate'
 
 /** A test whose status differed between repeats of one check. */
 export interface FlippingTest {
@@ -64,6 +64,8 @@ export interface TaskGate {
   outcome: GateOutcome
   /** In words; null where it passed. */
   reason: string | null
+  /** What the audits of the gold patch said, each outcome with its count; absent in records of versions without audits. */
+  audits?: Partial<Record<AuditOutcome, number>>
   /** Failure code where a failure kept it from being gated. */
   failure: string | null
   /** Gradings by check, and those that this run made itself. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { AuditOutcome } from '../contracts/audit.types.ts'
 import { gateRepeats, type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
 import { missedNameLines } from './hidden-names.ts'
 import { exceptionsIn } from './log-exceptions.ts'
@@ -291,4 +292,29 @@ test('a check that fails beside one that never held is not given up for the othe
   assert.deepEqual(nextGateCheck({ checks, repeats: 9, stopAtFirst: false }), { check: 'gold', repeat: 3 })
   const two = [gold(1, fails), empty(1, solved), gold(2, fails)]
   assert.deepEqual(nextGateCheck({ checks: two, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 2 })
+})
+
+const audited = (outcome: AuditOutcome, detail: string | null = null): Partial<GradedCheck> => ({
+  audit: { outcome, reasons: outcome === 'void' ? ['no-honest-pass'] : [], detail, auditMs: 5 },
+})
+
+test('where only audited rewards are paid, a gold patch that no audit confirms refuses the task', () => {
+  const judged = (checks: GradedCheck[], needsAudit = true) => judgeGate({ checks, repeats: 2, needsAudit })
+  const empties = [empty(1), empty(2)]
+  const agreed = [gold(1, audited('agrees')), gold(2, audited('agrees')), ...empties]
+  assert.equal(judged(agreed).outcome, 'passed')
+  const split = [gold(1, audited('agrees')), gold(2, audited('void', 'tests/test_a.py::test_b')), ...empties]
+  assert.deepEqual(
+    [judged(split).outcome, judged(split).reason],
+    [
+      'not-auditable',
+      'the audit of the gold patch disagreed in 1 of 2 gradings (no-honest-pass: tests/test_a.py::test_b)',
+    ],
+  )
+  assert.equal(judged(split, false).outcome, 'passed')
+  const unsupported = [gold(1, audited('unsupported')), empty(1)]
+  assert.match(judged(unsupported).reason ?? '', /no audit exists for its test runner.*unauditedRewards: allow/)
+  assert.equal(nextGateCheck({ checks: unsupported, repeats: 2, stopAtFirst: false, needsAudit: true }), null)
+  assert.deepEqual(nextGateCheck({ checks: unsupported, repeats: 2, stopAtFirst: false }), { check: 'gold', repeat: 2 })
+  assert.match(judged([gold(1), gold(2), ...empties]).reason ?? '', /without an audit; gate the suite again/)
 })

@@ -1,3 +1,4 @@
+import type { AuditVerdict } from '../contracts/audit.types.ts'
 import type { VerdictKind } from '../contracts/episodes.types.ts'
 import type { FlippingTest, GateCheck, GateOutcome } from '../contracts/gates.types.ts'
 
@@ -10,6 +11,8 @@ export interface GradedCheck {
   reason: string | null
   /** Status of each listed test that did not pass. */
   notPassed: Readonly<Record<string, string>>
+  /** Of the gold patch; absent for the empty one, and in records of versions without audits. */
+  audit?: AuditVerdict
 }
 
 /** A check that failed this often and never held is not tried forty-seven times more. */
@@ -35,23 +38,33 @@ export function isGateCheckOk({ check, verdict }: Pick<GradedCheck, 'check' | 'v
   return verdict === (check === 'gold' ? 'resolved' : 'unresolved')
 }
 
+/** A task whose own solution the audit does not confirm could never be paid. */
+function isAudited({ check, audit }: GradedCheck): boolean {
+  return check !== 'gold' || audit?.outcome === 'agrees'
+}
+
 /**
  * The next check that says something new; null where the gate of the task is decided.
- * @param stopAtFirst one failed check refuses the task: enough where nobody reads why
+ * @param stopAtFirst one failed check refuses the task: enough where no reader asks why
+ * @param needsAudit rewards that no audit confirms are not paid. Default: they are
  */
 export function nextGateCheck({
   checks,
   repeats,
   stopAtFirst,
+  needsAudit = false,
 }: {
   checks: readonly GradedCheck[]
   repeats: number
   stopAtFirst: boolean
+  needsAudit?: boolean
 }): { check: GateCheck; repeat: number } | null {
-  const failed = checks.filter((check) => !isGateCheckOk(check))
+  const failed = checks.filter((check) => !isGateCheckOk(check) || (needsAudit && !isAudited(check)))
   if (stopAtFirst && failed.length > 0) return null
   // A patch that does not apply never will.
   if (failed.some(({ check, reason }) => check === 'gold' && reason === 'patch-rejected')) return null
+  // Nor does a row whose tests have no audit ever get one.
+  if (needsAudit && checks.some(({ audit }) => audit?.outcome === 'unsupported')) return null
   const isHopeless = (['gold', 'empty'] as const).some((name) => {
     const failures = failed.filter(({ check }) => check === name).length
     return failures >= GIVE_UP_AFTER && failures === checks.filter(({ check }) => check === name).length
@@ -67,7 +80,16 @@ export function nextGateCheck({
 }
 
 /** Every repeat of both checks must hold, and agree: one differing run makes the tests a coin, and a coin teaches nothing. */
-export function judgeGate({ checks, repeats }: { checks: readonly GradedCheck[]; repeats: number }): {
+export function judgeGate({
+  checks,
+  repeats,
+  needsAudit = false,
+}: {
+  checks: readonly GradedCheck[]
+  repeats: number
+  /** As for `nextGateCheck`. */
+  needsAudit?: boolean
+}): {
   outcome: GateOutcome
   reason: string | null
   flips: FlippingTest[]
@@ -108,6 +130,8 @@ export function judgeGate({ checks, repeats }: { checks: readonly GradedCheck[];
   if (coins.length > 0) {
     return refuse('flaky', `listed tests ended differently without the gold patch${named(coins, 'empty')}`)
   }
+  const unaudited = needsAudit ? gold.filter((check) => !isAudited(check)) : []
+  if (unaudited.length > 0) return refuse('not-auditable', sayUnaudited(unaudited, gold.length))
   const wanted = gateRepeats(repeats)
   if (gold.length < wanted.gold || empty.length < wanted.empty)
     return refuse('could-not-gate', 'not every check was made')
@@ -144,4 +168,14 @@ function named(flips: readonly FlippingTest[], check: GateCheck): string {
 function because(checks: readonly GradedCheck[]): string {
   const reason = checks.find(({ reason }) => reason !== null)?.reason
   return reason === undefined ? '' : ` (${reason})`
+}
+
+function sayUnaudited(unaudited: readonly GradedCheck[], gradings: number): string {
+  const audit = unaudited.find((check) => check.audit !== undefined)?.audit
+  if (audit === undefined) return 'the gold patch was graded without an audit; gate the suite again'
+  if (audit.outcome === 'unsupported') {
+    return 'no audit exists for its test runner; grading.unauditedRewards: allow admits it'
+  }
+  const what = [audit.reasons.join(', '), ...(audit.detail === null ? [] : [audit.detail])].join(': ')
+  return `the audit of the gold patch disagreed in ${unaudited.length} of ${gradings} gradings (${what})`
 }

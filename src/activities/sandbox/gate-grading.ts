@@ -14,7 +14,7 @@ import { type GradingDependencies, runGrading } from './run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
 
 /** Raised when gates judge in another way: what was gated before is gated anew. Profiles have a revision of their own. */
-const GATE_VERSION = 2
+const GATE_VERSION = 3
 
 export interface GateGradingInput {
   run: string
@@ -50,7 +50,7 @@ export async function gradeForGate(
   const identity = gateIdentity(input)
   const logKey = gateKeys.log(taskId, identity, `${check}-${repeat}-${randomUUID().slice(0, 8)}`)
   const seen = watchGradings(deps.sandbox)
-  const { kind, reason, gradeMs } = await runGrading(
+  const { kind, reason, gradeMs, audit } = await runGrading(
     { ...deps, sandbox: seen.sandbox },
     {
       run,
@@ -59,6 +59,8 @@ export async function gradeForGate(
       ...(ownerRun === undefined ? {} : { ownerRun }),
       role: 'gate',
       limits,
+      // Published patches are written by other versions of Git, or by none.
+      isCaptured: false,
       patch: check === 'gold' ? new TextEncoder().encode(task.goldPatch) : new Uint8Array(),
       ...(image.registryDigest === null ? {} : { expectedDigest: image.registryDigest }),
       task,
@@ -76,6 +78,7 @@ export async function gradeForGate(
     reason,
     gradings: seen.runs.length,
     gradeMs,
+    ...(audit === undefined ? {} : { audit }),
     peakMemoryBytes: peakOf(seen.runs),
     imageDigest: image.digest,
     profile: task.gradingProfile,

@@ -6,6 +6,7 @@ import { gateKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { nextGateCheck } from '../../domain/gate-rules.ts'
+import { unauditedRewardsOf } from '../../domain/payment.ts'
 import type { SuiteReader, TaskReader } from '../stored-tasks.ts'
 import { gateIdentity, gradeForGate, readGateRecords } from './gate-grading.ts'
 import { sandboxLimits } from './open-sandbox.ts'
@@ -48,18 +49,19 @@ export async function gateTask(deps: GateDependencies, input: GateInput, signal:
   const began = deps.now()
   const image = await deps.verifyImage(task, signal)
   const { repeats, refused } = deps.recipe.data.gate
+  const needsAudit = unauditedRewardsOf(deps.recipe) === 'refuse'
   const limits = sandboxLimits(deps.recipe)
   const identity = gateIdentity({ task, image, limits })
   const found = { taskId: task.taskId, identity, repeats }
   const checks: GateRecord[] = await readGateRecords(deps, found)
   for (;;) {
-    const next = nextGateCheck({ checks, repeats, stopAtFirst: refused === 'fail' })
+    const next = nextGateCheck({ checks, repeats, stopAtFirst: refused === 'fail', needsAudit })
     if (next === null) break
     if (deps.now() - began > STEP_MS) return { done: false, ok: false }
     signal.throwIfAborted()
     checks.push(await gradeForGate(deps, { ...owned(deps, run), task, image, limits, ...next }, signal))
   }
-  const gate = toTaskGate({ run, task, image, repeats, identity, checks })
+  const gate = toTaskGate({ run, task, image, repeats, identity, needsAudit, checks })
   const { record } = await deps.store.claimRecord<TaskGate>(key, gate)
   return { done: true, ok: record.outcome === 'passed' }
 }

@@ -15,6 +15,7 @@ export function toTaskGate({
   image,
   repeats,
   identity,
+  needsAudit,
   checks,
 }: {
   run: string
@@ -22,9 +23,10 @@ export function toTaskGate({
   image: VerifiedImage
   repeats: number
   identity: string
+  needsAudit: boolean
   checks: readonly GateRecord[]
 }): TaskGate {
-  const { outcome, reason, flips } = judgeGate({ checks, repeats })
+  const { outcome, reason, flips } = judgeGate({ checks, repeats, needsAudit })
   const gold = checks.filter(({ check }) => check === 'gold')
   const failed = gold.filter((check) => !isGateCheckOk(check))
   const isAlwaysMissed = (test: string): boolean => gold.every(({ notPassed }) => Object.hasOwn(notPassed, test))
@@ -37,6 +39,7 @@ export function toTaskGate({
     registryDigest: image.registryDigest,
     outcome,
     reason,
+    audits: countAudits(gold),
     failure: null,
     gradings: {
       gold: gold.length,
@@ -82,6 +85,14 @@ export function failedGate({ run, task, failure }: { run: string; task: Task; fa
 
 function identityOf(run: string, { taskId, rowHash, gradingProfile, image }: Task) {
   return { schema: 'longhaul.task-gate/1' as const, run, taskId, rowHash, profile: gradingProfile, image }
+}
+
+function countAudits(gold: readonly GateRecord[]): NonNullable<TaskGate['audits']> {
+  const counts: NonNullable<TaskGate['audits']> = {}
+  for (const { audit } of gold) {
+    if (audit !== undefined) counts[audit.outcome] = (counts[audit.outcome] ?? 0) + 1
+  }
+  return counts
 }
 
 function sum(counts: readonly Record<string, number>[]): Record<string, number> {
