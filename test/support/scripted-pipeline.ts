@@ -117,7 +117,14 @@ export function scriptedPipeline({
     prepareSuite: ({ which }) => ({ suite: SHA, name: which === 'heldOut' ? plan.heldOutName : which, tasks }),
     gateTask: () => ({ done: true, ok: true }),
     writeGateReport: () => ({
-      counts: { passed: tasks, 'gold-fails': 0, 'empty-resolves': 0, flaky: 0, 'could-not-gate': 0 },
+      counts: {
+        passed: tasks,
+        'gold-fails': 0,
+        'empty-resolves': 0,
+        flaky: 0,
+        'not-auditable': 0,
+        'could-not-gate': 0,
+      },
       report: artifact('gates/report.json'),
       evidence: artifact('gates/evidence.jsonl'),
     }),

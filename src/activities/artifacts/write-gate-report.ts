@@ -34,7 +34,14 @@ export async function writeGateReport(
 
 function sumUp(input: Pick<GateReport, 'run' | 'suite' | 'name' | 'origin' | 'repeats' | 'gates'>): GateReport {
   const { run, suite, name, origin, repeats, gates } = input
-  const counts: GateCounts = { passed: 0, 'gold-fails': 0, 'empty-resolves': 0, flaky: 0, 'not-auditable': 0, 'could-not-gate': 0 }
+  const counts: GateCounts = {
+    passed: 0,
+    'gold-fails': 0,
+    'empty-resolves': 0,
+    flaky: 0,
+    'not-auditable': 0,
+    'could-not-gate': 0,
+  }
   for (const { outcome } of gates) counts[outcome] += 1
   const total = gates.reduce((sum, { gradings }) => sum + gradings.gold + gradings.empty, 0)
   const made = gates.reduce((sum, { gradings }) => sum + gradings.made, 0)
