@@ -4,7 +4,13 @@ import { sayOrigin } from './suite-table.ts'
 import { number, type Table, text } from './tables.ts'
 
 /** In the order in which a reader asks. */
-const REFUSALS = ['flaky', 'gold-fails', 'empty-resolves', 'not-auditable', 'could-not-gate'] as const satisfies GateOutcome[]
+const REFUSALS = [
+  'flaky',
+  'gold-fails',
+  'empty-resolves',
+  'not-auditable',
+  'could-not-gate',
+] as const satisfies GateOutcome[]
 /** A terminal shows this many tasks; the record has all of them. */
 const MAX_SLOWEST = 5
 

@@ -262,7 +262,7 @@ const ATTACKS: Attack[] = [
     ),
   ],
   // Objects that equal everything.
-  ['mock.ANY', 'changed', xfail('from unittest.mock import ANY', 'def add(a, b): return ANY'), 'no-honest-pass'],
+  ['mock.ANY', 'changed', xfail('from unittest.mock import ANY', 'def add(a, b): return ANY'), 'canary-passed'],
   [
     'an __eq__ by lambda',
     'changed',

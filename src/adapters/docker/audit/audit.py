@@ -712,7 +712,8 @@ WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMes
 def turned_canaries(spec, module, source, tree, found, add):
     """A copy of the module with the chosen tests, or None where none can be turned. Needs the ends of nodes, so Python 3.8."""
     text = decoded(source)
-    code = Source(text, ast.parse(text), found["names"])
+    parsed = ast.parse(text)
+    code = Source(text, parsed, found["names"], helpers_of(spec, module, parsed))
     # The choice depends on nothing but the tests, so that the gate of a task makes the same.
     chance = random.Random(hashlib.sha256(source).digest())
     focus = set(word for name in spec["focus"] for word in re.findall(r"\w+", name))
@@ -767,10 +768,11 @@ class Variant(object):
 class Source(object):
     """A module's text with edits by position. Positions count bytes of UTF-8, as those of nodes do."""
 
-    def __init__(self, text, tree, names):
+    def __init__(self, text, tree, names, helpers):
         self.data = text.encode("utf-8")
         self.tree = tree
         self.names = names
+        self.helpers = helpers
         self.starts = [0]
         for index, byte in enumerate(self.data):
             if byte == 10:
@@ -1010,6 +1012,12 @@ class Source(object):
             edits, plain = self.watched(node, self.replace(arguments[0], self.names["problem"]))
             yield Variant(edits, plain, strict, "raised what no code knows", 1)
             return
+        pairs = self.helpers.get((owner, name), ())
+        if owner != "self" and not call.keywords:
+            for left, right in pairs:
+                if max(left, right) < len(arguments):
+                    what = "passed although `%s` is given another value" % self.text(call)[:80]
+                    yield from self.of_pair(node, "Eq", (arguments[left], arguments[right]), strict, what)
         if owner != "self":
             return
         if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
@@ -1064,6 +1072,72 @@ class Source(object):
         survive = [(end, end, "%s%s%s(2)\n" % (glue, space, self.names["mark"]))]
         change = self.replace(call.args[0], self.names["problem" if name in RAISING else "warning"])
         return [Variant(reach + change + survive, reach + survive, strict, "raised what no code knows", 1)]
+
+
+def helpers_of(spec, module, tree):
+    """Functions of the tests that assert for them that two of their arguments are equal: (module name or None, name) to positions."""
+    found = {(None, name): pairs for name, pairs in equal_pairs(tree).items()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            pairs = helper_file(spec, module, node.module or "", node.level)
+            for alias in node.names:
+                name = alias.asname or alias.name
+                if alias.name in pairs:
+                    found[None, name] = pairs[alias.name]
+                else:
+                    inner = ".".join(part for part in (node.module, alias.name) if part)
+                    found.update(((name, one), at) for one, at in helper_file(spec, module, inner, node.level).items())
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname or "." not in alias.name:
+                    pairs = helper_file(spec, module, alias.name, 0)
+                    found.update(((alias.asname or alias.name, one), at) for one, at in pairs.items())
+    return found
+
+
+def helper_file(spec, module, name, level):
+    """Pairs of a module that lies in the folder of the tests or is reached from it: such files are put back whole."""
+    repository = os.path.realpath(spec["repository"])
+    parts = [part for part in name.split(".") if part]
+    folder = os.path.dirname(os.path.join(repository, module))
+    if level:
+        for _ in range(level - 1):
+            folder = os.path.dirname(folder)
+        bases = [folder]
+    else:
+        bases = [folder, repository] + [os.path.join(repository, root) for root in spec["roots"]]
+    for base in bases:
+        for path in (os.path.join(base, *parts) + ".py", os.path.join(base, *(parts + ["__init__.py"]))):
+            words = os.path.relpath(path, repository).split(os.sep)
+            if words[0] == os.pardir or not any(TEST_FOLDER.match(word) for word in words[:-1]) or not os.path.isfile(path):
+                continue
+            try:
+                with open(path, "rb") as file:
+                    return equal_pairs(ast.parse(file.read()))
+            except (OSError, SyntaxError, ValueError):
+                return {}
+    return {}
+
+
+TEST_FOLDER = re.compile(r"^(?:(?:unit|functional|integration)?_?tests?|testing|specs?)$", re.I)
+
+
+def equal_pairs(tree):
+    found = {}
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name.startswith("test"):
+            continue
+        names = [one.arg for one in node.args.args]
+        pairs = []
+        for one in node.body:
+            test = one.test if isinstance(one, ast.Assert) else None
+            if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+                sides = (test.left, test.comparators[0])
+                if all(isinstance(side, ast.Name) and side.id in names for side in sides):
+                    pairs.append(tuple(names.index(side.id) for side in sides))
+        if pairs:
+            found[node.name] = pairs
+    return found
 
 
 HELPERS = ("mark", "alter", "other", "kind", "problem", "warning")
