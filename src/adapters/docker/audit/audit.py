@@ -34,6 +34,7 @@ MAX_LINE = 16 * 1024
 MAX_BYTES = 64 * 1024 * 1024
 MAX_RECORDS = 200000
 MAX_DETAIL = 300
+MAX_ID = 2000
 # Of the audit's user. The kernel counts over all containers of a host that use the same number.
 MAX_PROCESSES = 512
 MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024
@@ -272,9 +273,9 @@ class Channel(object):
             return "a record after the last"
         kind = record.get("k")
         if kind == "plan":
-            if self.plan is not None:
-                return "a second plan"
-            self.plan = record
+            if any(one["k"] == "test" for one in self.records):
+                return "a plan after its tests"
+            self.plan = (self.plan or []) + record["ids"]
         elif kind == "end":
             self.end = record
         elif kind in ("test", "collect", "changed", "left-out"):
@@ -319,7 +320,7 @@ def judge(spec, canaries, channel, ended, status, seconds):
         if channel.plan is None or channel.end.get("problem"):
             ended, detail = "early", channel.end.get("problem") or "no test was collected"
         else:
-            missing = [name for name in channel.plan["ids"] if name not in reported]
+            missing = [name for name in channel.plan if name not in reported]
             if missing:
                 ended, detail = "early", "no result of %s" % missing[0]
     if ended == "early" and detail is None:
@@ -329,7 +330,7 @@ def judge(spec, canaries, channel, ended, status, seconds):
         "ended": ended,
         "detail": detail if detail is None else clean(detail),
         "seconds": round(seconds, 3),
-        "tests": [{"id": clean(record["id"], 4000), "outcome": record["outcome"]} for record in tests],
+        "tests": [{"id": clean(record["id"], MAX_ID), "outcome": record["outcome"]} for record in tests],
         "canaries": [judge_canary(canary, by_canary, left_out, reported) for canary in canaries["canaries"]],
         "changed": sorted(clean(name) for name in changed),
     }
@@ -1206,6 +1207,11 @@ def sender(descriptor, key):
     return send
 
 
+def send_plan(send, names):
+    for start in range(0, max(1, len(names)), 5):
+        send({"k": "plan", "ids": names[start:start + 5]})
+
+
 def give_up_root(spec, home):
     import resource
 
@@ -1357,8 +1363,7 @@ class Guard(object):
 
 
 # Always those of the environment: what judges the tests.
-RUNNER_NAMES = frozenset(["unittest", "pytest", "_pytest", "pluggy", "py", "iniconfig", "packaging", "mock", "attr", "attrs", "six", "importlib",
-                          "json", "os", "sys", "re", "builtins", "types", "functools", "traceback", "inspect"])
+RUNNER_NAMES = frozenset(["unittest", "pytest", "_pytest", "pluggy", "importlib", "json", "os", "re", "types", "functools", "traceback", "inspect"])
 
 
 def installed_names(trusted):
@@ -1538,6 +1543,16 @@ class Snapshot(object):
         return found
 
 
+def from_repository(repository):
+    """Modules of the repository that the runner itself has needed: such a project is the judge of its own tests."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if path and name != "__main__" and is_inside(path, repository):
+            found.append("%s (it lies in the repository)" % name)
+    return found
+
+
 # Plugins of the environment that put something else in place while they are set up.
 PATCHING_PLUGINS = {"subtests": ("_pytest.unittest.TestCaseFunction",)}
 
@@ -1683,10 +1698,6 @@ def run_pytest(spec, guard, send, read_plan):
     import pytest
     import _pytest.config
 
-    for module in (pytest, _pytest.config):
-        if is_inside(module.__file__, spec["repository"]):
-            # Of a repository that is the runner itself.
-            send({"k": "changed", "names": ["%s (it lies in the repository)" % module.__name__]})
     names = entry_points(guard.trusted, "pytest11")
     plan = read_plan()
     reporter = make_reporter(pytest, spec, guard, send, plan, names)
@@ -1789,6 +1800,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
                 pass
             patched = [prefix for name, prefixes in PATCHING_PLUGINS.items() if name in plugins for prefix in prefixes]
             snapshots.append(Snapshot(("__main__",), patched))
+            say_changed(from_repository(repository))
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_collection_modifyitems(self, session, config, items):
@@ -1803,14 +1815,14 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             items[:] = early + first + theirs + [item for item in late if item not in first]
 
         def pytest_collection_finish(self, session):
-            send({"k": "plan", "ids": [item.nodeid for item in session.items if canary_of(item)[0] is None]})
+            send_plan(send, [identify(item) for item in session.items if canary_of(item)[0] is None])
 
         def pytest_collectreport(self, report):
             if report.outcome == "passed":
                 return
             path = os.path.realpath(os.path.join(repository, report.nodeid.split("::")[0]))
             name = files[path]["file"] if path in files else hidden.get(path)
-            send({"k": "collect", "id": report.nodeid, "file": name, "outcome": "skipped" if report.outcome == "skipped" else "error"})
+            send({"k": "collect", "id": report.nodeid[:MAX_ID], "file": name, "outcome": "skipped" if report.outcome == "skipped" else "error"})
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_runtestloop(self, session):
@@ -1855,7 +1867,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
                 say_changed(["two reports of one test"])
                 outcome = "error"
             name, parameters = names_of(item)
-            record = {"k": "test", "id": item.nodeid, "outcome": outcome, "file": hidden.get(path_of(item)), "of": name, "with": parameters}
+            record = {"k": "test", "id": identify(item), "outcome": outcome, "file": hidden.get(path_of(item)), "of": name, "with": parameters[:MAX_ID]}
             if one is not None:
                 record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived)
             send(record)
@@ -1904,6 +1916,10 @@ def rewritten(path, config):
 
         path = py.path.local(path)
     return rewrite._rewrite_test(path, config)[1]
+
+
+def identify(item):
+    return item.nodeid[:MAX_ID]
 
 
 def names_of(item):
@@ -2097,7 +2113,7 @@ def make_runner(spec, guard, send, plan):
         """What stands before ` ... ok` in the output of the verbose runner, the line of a docstring included."""
         describe = getattr(test, "shortDescription", None)
         line = describe() if describe is not None else None
-        return str(test) + ("\n" + line if line else "")
+        return (str(test) + ("\n" + line if line else ""))[:MAX_ID]
 
     class Result(unittest.TestResult):
         def startTest(self, test):
@@ -2155,7 +2171,7 @@ def make_runner(spec, guard, send, plan):
 
     def report(test, outcome):
         one = files.get(path_of(test))
-        record = {"k": "test", "id": printed(test)[:4000], "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
+        record = {"k": "test", "id": printed(test), "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
         if one is not None:
             canary = one["keep"].get(name_of(test))
             record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived)
@@ -2205,7 +2221,7 @@ def make_runner(spec, guard, send, plan):
             early = [test for test in kept if place(test) == "early"]
             first = pick_first([test for test in kept if place(test) == "copy"])
             late = [test for test in kept if place(test) != "early" and test not in first]
-            send({"k": "plan", "ids": [printed(test)[:4000] for test in theirs]})
+            send_plan(send, [printed(test) for test in theirs])
             result = Result()
             result.startTestRun()
             try:
@@ -2218,6 +2234,7 @@ def make_runner(spec, guard, send, plan):
         @staticmethod
         def watch():
             watch["snapshot"] = Snapshot(("__main__",))
+            say_changed(from_repository(repository))
             watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True))
 
         @staticmethod
