@@ -14,6 +14,7 @@ export async function describeEvaluation(store: ArtifactStore, record: Evaluatio
   const { origin } = record
   return [
     describeDoubt(record),
+    ...describeAudit(record),
     ...(origin === undefined ? [] : [sayOrigin(origin)]),
     ...(cutoff === null ? [] : [contaminationLine(record, cutoff)]),
     ...describeCost(record),
@@ -29,6 +30,16 @@ function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord)
   const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
   const bounds = interval === null ? '' : `95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}; `
   return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
+}
+
+/** Nothing for evaluations of earlier versions. */
+function describeAudit({ audited }: EvaluationRecord): string[] {
+  if (audited === undefined) return []
+  const { resolved, paid, unaudited, differences } = audited
+  const counts = [...Map.groupBy(differences, ({ because }) => because)].map(([why, found]) => `${found.length} ${why}`)
+  const rest = counts.length === 0 ? '' : `; not paid: ${counts.join(', ')}`
+  const without = unaudited === 0 ? '' : `, ${unaudited} of them without an audit`
+  return [`audited: ${paid} of ${resolved} resolved attempts are paid${without}${rest}`]
 }
 
 /** Nothing where the recipe gives no price. */

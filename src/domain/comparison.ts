@@ -33,6 +33,8 @@ export interface Comparison {
   before: PassAt1
   after: PassAt1
   difference: Difference
+  /** The same by what was paid; null where a side was evaluated by a version without audits. */
+  audited: { before: PassAt1; after: PassAt1; difference: Difference } | null
   /** Exact test on the discordant tasks; null unless every task has one attempt on each side. */
   mcnemar: McNemar | null
   /** Tasks whose share went up, went down, or stayed. */
@@ -78,6 +80,7 @@ export function compareEvaluations(input: CompareInput): Comparison {
   const pairs = shared.map(toOutcomes)
   const tasks = pairs.map(toComparedTask)
   const differences = tasks.map(({ difference }) => difference)
+  const options = { seed, draws, level }
   const single = pairs.every(({ before, after }) => before.length === 1 && after.length === 1)
   const better = differences.filter((difference) => difference > 0).length
   const worse = differences.filter((difference) => difference < 0).length
@@ -88,12 +91,8 @@ export function compareEvaluations(input: CompareInput): Comparison {
     tasks: tasks.length,
     before: passAt1(pairs.map(({ taskId, before }) => ({ taskId, outcomes: before }))),
     after: passAt1(pairs.map(({ taskId, after }) => ({ taskId, outcomes: after }))),
-    difference: {
-      mean: mean(differences),
-      sem: standardError(differences),
-      interval: differenceInterval({ tasks: pairs, seed, draws, level }),
-      tasks: tasks.length,
-    },
+    difference: differenceOf(pairs, options),
+    audited: shared.every((pair) => pair.every(isAudited)) ? compareAudited(shared, options) : null,
     mcnemar: single && tasks.length > 0 ? testMcNemar({ onlyBefore: worse, onlyAfter: better }) : null,
     better,
     worse,
@@ -110,6 +109,32 @@ export function compareEvaluations(input: CompareInput): Comparison {
     },
     power: hintPower({ tasks: pairs, line, level }),
     ...left,
+  }
+}
+
+type DifferenceOptions = Required<Pick<CompareInput, 'seed' | 'draws' | 'level'>>
+
+function differenceOf(pairs: readonly PairedOutcomes[], options: DifferenceOptions): Difference {
+  const differences = pairs.map(({ before, after }) => mean(after) - mean(before))
+  return {
+    mean: mean(differences),
+    sem: standardError(differences),
+    interval: differenceInterval({ tasks: pairs, ...options }),
+    tasks: pairs.length,
+  }
+}
+
+function isAudited({ audited }: EvaluatedTask): boolean {
+  return audited !== undefined
+}
+
+function compareAudited(shared: readonly Pair[], options: DifferenceOptions): Comparison['audited'] {
+  const paid = (task: EvaluatedTask): EvaluatedTask => ({ ...task, outcomes: task.audited ?? [] })
+  const pairs = shared.map(([before, after]) => toOutcomes([paid(before), paid(after)]))
+  return {
+    before: passAt1(pairs.map(({ taskId, before }) => ({ taskId, outcomes: before }))),
+    after: passAt1(pairs.map(({ taskId, after }) => ({ taskId, outcomes: after }))),
+    difference: differenceOf(pairs, options),
   }
 }
 

@@ -82,6 +82,10 @@ function fates(entries: readonly LedgerEntry[], derived: readonly Ledger[]): Led
 }
 
 function tell(entry: LedgerEntry): string {
+  return entry.unpaid === undefined ? tellFate(entry) : `${tellFate(entry)}, unpaid: ${entry.unpaid}`
+}
+
+function tellFate(entry: LedgerEntry): string {
   if (entry.fate === 'trained') return `trained in ${entry.batch}`
   if (entry.fate === 'evaluated') return `evaluated in ${entry.in}`
   return `${entry.fate} because ${entry.because}`
@@ -94,7 +98,8 @@ function hasWrongTotals({ entries, totals }: Ledger): boolean {
     right.trained !== totals.trained ||
     right.evaluated !== totals.evaluated ||
     !sameCounts(right.dropped, totals.dropped) ||
-    !sameCounts(right.excluded, totals.excluded)
+    !sameCounts(right.excluded, totals.excluded) ||
+    !sameCounts(right.unpaid ?? {}, totals.unpaid ?? {})
   )
 }
 

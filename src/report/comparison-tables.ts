@@ -31,7 +31,16 @@ export function sideTable({ before, after, comparison }: ComparisonData): Table 
       number('n'),
       number('attempts'),
     ],
-    rows: [row('before', before, comparison.before), row('after', after, comparison.after)],
+    rows: [
+      row('before', before, comparison.before),
+      row('after', after, comparison.after),
+      ...(comparison.audited === null
+        ? []
+        : [
+            row('before, audited', before, comparison.audited.before),
+            row('after, audited', after, comparison.audited.after),
+          ]),
+    ],
     notes:
       comparison.before.semOver === 'tasks'
         ? ['SEM over tasks: with one attempt a task there are no runs to compare.']
@@ -114,9 +123,15 @@ export function flipTable({ comparison: { flips } }: Pick<ComparisonData, 'compa
 
 /** What the tables leave out, what could explain the difference, and what more work would show. */
 export function saidBelow({ comparison, comparability }: ComparisonData): string[] {
-  const { onlyBefore, onlyAfter, unscored } = comparison
+  const { onlyBefore, onlyAfter, unscored, audited } = comparison
   const left = onlyBefore.length + onlyAfter.length + unscored.length
+  const paid = audited?.difference ?? null
   return [
+    ...(paid === null || paid.tasks === 0
+      ? []
+      : [
+          `audited: after − before ${showDifference(paid)}, interval ${showInterval(paid.interval, (value) => showSigned(value))}`,
+        ]),
     ...(left === 0
       ? []
       : [

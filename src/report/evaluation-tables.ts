@@ -1,5 +1,6 @@
 /** What stands behind the scores: endings, lost attempts, several attempts, effort, flaky tasks. */
-import type { EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
+import { AUDIT_REASONS } from '../contracts/audit.types.ts'
+import type { AuditDifference, EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
 import { flakyTasks } from '../domain/statistics.ts'
 import { requireMean, showInterval, showMean, showTaskMean } from './means.ts'
 import type { ReportData } from './report-data.ts'
@@ -58,11 +59,13 @@ export function officialTable({ evaluations }: ReportData): Table {
       number('n'),
       number('k'),
       number('lost attempts'),
+      number('replaced'),
     ],
     rows: evaluations.map(({ name, official, tasks }) => {
       const { passAt1: mean, sem, interval } = official
       const score = requireMean(`${name}, official`, { mean, sem, tasks: official.tasks, attempts: official.attempts })
       const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
+      const replaced = tasks.reduce((sum, { replaced = 0 }) => sum + replaced, 0)
       return [
         name,
         showMean(score),
@@ -70,9 +73,78 @@ export function officialTable({ evaluations }: ReportData): Table {
         String(score.tasks),
         String(score.attempts),
         `${lost} of ${score.tasks * score.attempts}`,
+        String(replaced),
       ]
     }),
-    notes: ['Every attempt that was asked for; one without a verdict counts as unresolved.'],
+    notes: [
+      'Every attempt that was asked for; one without a verdict counts as unresolved, also where another one replaced it.',
+    ],
+  }
+}
+
+/** What was paid of the same attempts. Nothing for evaluations of earlier versions. */
+export function auditedTable({ evaluations }: ReportData): Table {
+  return {
+    title: 'Audited scores',
+    columns: [
+      text('stage'),
+      number('audited pass@1 ± SEM'),
+      number('95 % interval'),
+      number('n'),
+      number('official pass@1'),
+      number('resolved'),
+      number('paid'),
+      number('paid without an audit'),
+      ...UNPAID.map(([, name]) => number(name)),
+    ],
+    rows: evaluations.flatMap(({ name, score, audited }) => {
+      if (audited === undefined) return []
+      const { passAt1: mean, sem, tasks, attempts, interval, resolved, paid, unaudited, differences } = audited
+      const count = (because: AuditDifference['because']): string =>
+        String(differences.filter((one) => one.because === because).length)
+      return [
+        [
+          name,
+          showMean(requireMean(`${name}, audited`, { mean, sem, tasks, attempts })),
+          showInterval(interval),
+          String(tasks),
+          score.passAt1.toFixed(3),
+          ...[resolved, paid, unaudited].map(String),
+          ...UNPAID.map(([because]) => count(because)),
+        ],
+      ]
+    }),
+    notes: [
+      'Audited: resolved, no sign of a hack, and a second run under another user agrees. Only that is paid. Official is what upstream’s harness would say of the same attempts.',
+    ],
+  }
+}
+
+const UNPAID = [
+  ['audit-void', 'audit disagrees'],
+  ['suspected-hack', 'suspected hack'],
+  ['unaudited', 'no audit'],
+] as const satisfies readonly (readonly [AuditDifference['because'], string])[]
+
+/** Listed in full by `report.json`. */
+const MOST_DIFFERENCES = 50
+
+export function auditDifferenceTable({ evaluations }: ReportData): Table {
+  const found = evaluations.flatMap(({ name, audited }) =>
+    (audited?.differences ?? []).map(({ taskId, because, reasons, detail }) => [
+      name,
+      taskId,
+      because,
+      reasons.map((reason) => AUDIT_REASONS[reason]).join('; '),
+      detail ?? '',
+    ]),
+  )
+  const more = found.length - MOST_DIFFERENCES
+  return {
+    title: 'Resolved officially and not paid',
+    columns: [text('stage'), text('task'), text('because'), text('the audit says'), text('where')],
+    rows: found.slice(0, MOST_DIFFERENCES),
+    notes: more > 0 ? [`${more} more in report.json.`] : [],
   }
 }
 

@@ -8,6 +8,8 @@ import {
   dispositionTable,
   effortTable,
   flakyTable,
+  auditDifferenceTable,
+  auditedTable,
   officialTable,
   passAtKTable,
   verdictTable,
@@ -30,6 +32,8 @@ import { unproven } from './text-report.ts'
 const TABLES = [
   scoreTable,
   pairedTable,
+  auditedTable,
+  auditDifferenceTable,
   officialTable,
   passAtKTable,
   suiteTable,

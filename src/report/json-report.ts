@@ -107,9 +107,11 @@ function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageRepo
 
 /** Programs read means without the words around them: none may go without its error. */
 function requireEveryMean(evaluation: EvaluationRecord): void {
-  const { name, official, turns, sampledTokens, promptTokens, cachedTokens, wallSeconds, cost, passAtK } = evaluation
+  const { name, official, audited, turns, sampledTokens, promptTokens, cachedTokens, wallSeconds, cost, passAtK } =
+    evaluation
   const { passAt1: mean, sem, tasks, attempts } = official
   requireMean(`${name}, official`, { mean, sem, tasks, attempts })
+  if (audited !== undefined) requireMean(`${name}, audited`, { ...audited, mean: audited.passAt1 })
   const spent = [turns, sampledTokens, promptTokens, cachedTokens, wallSeconds, cost?.attempt]
   for (const value of [...spent, ...passAtK.flatMap(({ any, all }) => [any, all])]) {
     if (value !== null && value !== undefined) requireMean(name, { ...value, attempts: 1 })

@@ -1,4 +1,5 @@
 import { contaminationTable } from './contamination-table.ts'
+import { auditDifferenceTable, auditedTable } from './evaluation-tables.ts'
 import { judgeGain } from './gains.ts'
 import { showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
@@ -6,7 +7,15 @@ import { ledgerTable, pairedTable, scoreTable, suspectTable, type Table } from '
 
 /** The end of a run in a terminal: scores, differences, ledger. No escape codes. */
 export function renderTextReport(data: ReportData): string {
-  const sections = [scoreTable, pairedTable, contaminationTable, ledgerTable, suspectTable]
+  const sections = [
+    scoreTable,
+    auditedTable,
+    auditDifferenceTable,
+    pairedTable,
+    contaminationTable,
+    ledgerTable,
+    suspectTable,
+  ]
     .map((make) => make(data))
     .filter(({ rows }) => rows.length > 0)
   return `${[...sections.map(renderTable), ...unproven(data)].join('\n\n')}\n`

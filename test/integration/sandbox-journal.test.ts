@@ -98,7 +98,7 @@ test('a result whose end is missing: lost, never believed, never run again', asy
   for (const tear of [`sed -i '$d' ${done}`, `printf '0 exi' > ${done}`, `: > ${done}`, `rm ${done}`]) {
     await look(tear)
     cut()
-    await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Lost', tear)
+    await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Ended', tear)
   }
   assert.equal(await look('cat /tmp/torn'), 'once\n')
 })
@@ -108,7 +108,7 @@ test('a result that is missing: lost, without waiting for the deadline', async (
   const request = player.next('echo once >> /tmp/gone', { timeoutMs: 600_000 })
   await ask(request)
   await look(`rm /.lh/turns/${request.turn}.${request.token}.done`)
-  await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Lost')
+  await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Ended')
   assert.equal(await look('cat /tmp/gone'), 'once\n')
 })
 
@@ -117,7 +117,7 @@ test('a claim that was torn: lost, and nothing runs', async () => {
   for (const [turn, text] of Object.entries({ 0: '', 1: 'abc token1 4', 2: `${'0'.repeat(64)} token2 1 1` })) {
     await look(`printf '${text}' > /.lh/turns/${turn}`)
     const request = player.next('touch /tmp/ran', { turn: Number(turn), token: `token${turn}` })
-    await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Lost')
+    await assert.rejects(ask(request), (error) => codeOf(error) === 'Sandbox.Ended')
   }
   assert.equal(await look('ls /tmp/ran'), '')
 })

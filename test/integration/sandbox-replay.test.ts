@@ -63,11 +63,14 @@ async function playAndLose(name: string, commands: (string | null)[]): Promise<P
 }
 
 /** The world of an episode in a sandbox, and the turns that are replayed to get it there. */
-function worldIn(sandbox: SandboxHandle, { episode, turns }: Played, fence = 2) {
+function worldIn(sandbox: SandboxHandle, { episode, turns }: Played, fence = 2, mayLackTurns = true) {
   const replayed: number[] = []
   const onReplay = (turn: number): unknown => replayed.push(turn)
   const common = { store, host: fixture.host, sandbox, signal: never }
-  return { world: new EpisodeWorld({ ...common, episode, turns, fence, timeoutMs: 60_000, onReplay }), replayed }
+  return {
+    world: new EpisodeWorld({ ...common, episode, turns, fence, timeoutMs: 60_000, mayLackTurns, onReplay }),
+    replayed,
+  }
 }
 
 async function placeAnew({ episode }: Played): Promise<SandboxHandle> {
@@ -163,7 +166,16 @@ test('a sandbox that has gone further than the records is not gone back to: the 
   const played = await playAndLose('further', ['echo one >> notes.txt', 'echo two >> notes.txt'])
   const { sandbox } = await rebuild(played)
   const { world } = worldIn(sandbox, { ...played, turns: played.turns.slice(0, 1) }, 3)
-  await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Lost')
+  await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Ended')
+})
+
+test('a sandbox that has run its turns and then denies them was made to forget from inside: nothing is replayed', async () => {
+  const played = await playAndLose('denied', ['echo one >> notes.txt', 'echo two >> notes.txt'])
+  const { sandbox } = await rebuild(played)
+  await probe(fixture, sandbox, "echo '- .' > /.lh/world")
+  const { world, replayed } = worldIn(sandbox, played, 3, false)
+  await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Ended')
+  assert.deepEqual(replayed, [])
 })
 
 test('a sandbox claims its last turn, but its files are not those of the record: the claim is not believed', async () => {

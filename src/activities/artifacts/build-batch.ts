@@ -10,7 +10,7 @@ import { selectFatesForRft, selectForReinforce } from '../../domain/episode-fate
 import { isValidEpisode } from '../../domain/episode-rules.ts'
 import { groupRuleOf } from '../../domain/group-selection.ts'
 import { orderByHash } from '../../domain/hash-order.ts'
-import { buildTrainingLedger } from '../../domain/ledger.ts'
+import { buildTrainingLedger, unpaidIn } from '../../domain/ledger.ts'
 import { type JobPlan, planJobs } from '../../domain/minibatches.ts'
 import { paymentOf, unauditedRewardsOf } from '../../domain/payment.ts'
 import { rewardRuleOf } from '../../domain/rewards.ts'
@@ -78,7 +78,7 @@ export async function buildBatch(
   const settled = fates.map((fate) => overStepLimit(fate, batchOf))
   await store.putRecord(
     runKeys.ledger(run, stage, iteration),
-    buildTrainingLedger({ ...place, fates: settled, batchOf }),
+    buildTrainingLedger({ ...place, fates: settled, batchOf, unpaid: unpaidIn(records, recipe) }),
   )
   const refs = batches.map(({ ref }) => ref)
   return summarize({ kind, records, groups: selected.groups, batches: refs, trajectories: batchOf.size })

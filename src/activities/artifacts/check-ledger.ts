@@ -8,6 +8,7 @@ import {
   type Ledger,
   type LedgerTotals,
   sumTotals,
+  unpaidIn,
 } from '../../domain/ledger.ts'
 import { type LedgerMismatch, verifyLedger } from '../../domain/verify-ledger.ts'
 import { readOrThrow } from '../stored-tasks.ts'
@@ -91,8 +92,9 @@ function deriveAgain(
   batches: readonly BatchMembers[],
 ): Ledger {
   const { run, stage, iteration } = ledger
+  const unpaid = unpaidIn(records, recipe)
   if (stage.startsWith('eval-')) {
-    return buildEvaluationLedger({ run, stage, iteration, records, evaluation: stage.slice('eval-'.length) })
+    return buildEvaluationLedger({ run, stage, iteration, records, evaluation: stage.slice('eval-'.length), unpaid })
   }
   const kind = stage === 'rft' ? 'rft' : 'reinforce'
   const batchOf = new Map(batches.flatMap(({ key, episodes }) => episodes.map((episode) => [episode, key] as const)))
@@ -102,6 +104,7 @@ function deriveAgain(
     stage,
     iteration,
     batchOf,
+    unpaid,
     fates: fates.map((fate) => leftOver(fate, ledger, batchOf)),
   })
 }

@@ -21,10 +21,10 @@ export async function readPlayedTasks(store: ArtifactStore, input: PlayedTasksIn
   const readTask = createTaskReader(store)
   const played: PlayedTask[] = []
   for (const run of new Set(input.runs)) {
-    const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+    const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(run))
     for (const plan of await readIterationPlans(store, run)) {
       if (input.stages.length > 0 && !input.stages.includes(plan.stage)) continue
-      played.push(...(await readPlayed(store, readTask, plan, unauditedRewardsOf(recipe))))
+      played.push(...(await readPlayed(store, readTask, plan, unauditedRewardsOf(stored?.recipe ?? {}))))
     }
   }
   const { policy } = input

@@ -2,8 +2,9 @@ import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types
 import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
-import { buildEvaluationLedger } from '../../domain/ledger.ts'
-import type { TaskReader } from '../stored-tasks.ts'
+import { buildEvaluationLedger, unpaidIn } from '../../domain/ledger.ts'
+import type { StoredRecipe } from '../stored-recipe.ts'
+import { readOrThrow, type TaskReader } from '../stored-tasks.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
 
 export interface SummarizeInput {
@@ -21,7 +22,9 @@ export async function summarizeEvaluation(
 ): Promise<{ score: StageScore; evaluation: ArtifactRef }> {
   const { store } = deps
   const { evaluation, records } = await deriveEvaluation(deps, { run, name, stage })
-  const ledger = buildEvaluationLedger({ run, stage, iteration: 0, records, evaluation: name })
+  const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+  const unpaid = unpaidIn(records, recipe)
+  const ledger = buildEvaluationLedger({ run, stage, iteration: 0, records, evaluation: name, unpaid })
   await store.putRecord(runKeys.ledger(run, stage, 0), ledger)
   return { score: evaluation.score, evaluation: await store.putRecord(runKeys.evaluation(run, name), evaluation) }
 }

@@ -101,6 +101,7 @@ class EpisodePlayer {
       fence: fenceOf(parts.input, parts.scope.attempt),
       timeoutMs: parts.spec.limits.commandTimeoutMs,
       signal: parts.scope.signal,
+      mayLackTurns: parts.input.step === 1,
       onReplay: (turn) => this.#beat(turn, 'resuming'),
     })
   }

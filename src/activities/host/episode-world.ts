@@ -17,6 +17,8 @@ export interface EpisodeWorldInput {
   /** Of one command. */
   timeoutMs: number
   signal: AbortSignal
+  /** The sandbox may be new, or an attempt that died may have rebuilt a part of it. Else it has run every turn before. */
+  mayLackTurns: boolean
   /** Told of each turn that is about to be replayed. */
   onReplay: (turn: number) => void
 }
@@ -28,20 +30,25 @@ export interface EpisodeWorldInput {
  */
 export class EpisodeWorld {
   readonly #input: EpisodeWorldInput
+  #mayLackTurns: boolean
 
   constructor(input: EpisodeWorldInput) {
     this.#input = input
+    this.#mayLackTurns = input.mayLackTurns
   }
 
   /** @param maxOutputBytes of output to return
    *  @throws LonghaulError `Sandbox.Diverged`, `Sandbox.Lost` where the world could not be rebuilt */
   async run(action: ActionRecord, command: string, maxOutputBytes: number): Promise<TurnResult> {
     try {
-      return await this.#runNow(action, command, maxOutputBytes)
+      const result = await this.#runNow(action, command, maxOutputBytes)
+      this.#mayLackTurns = false
+      return result
     } catch (error) {
       const world = worldOf(error)
       if (world === null) throw error
       await this.#rebuild(world)
+      this.#mayLackTurns = false
       return this.#runNow(action, command, maxOutputBytes)
     }
   }
@@ -63,6 +70,7 @@ export class EpisodeWorld {
       if (world === null) throw error
       await this.#rebuild(world)
     }
+    this.#mayLackTurns = false
   }
 
   /** Records the files as they are after a turn. The first record stays. Once the next turn has begun there is nothing to record. */
@@ -91,7 +99,8 @@ export class EpisodeWorld {
   #runNow({ turn, token }: ActionRecord, command: string, maxOutputBytes: number): Promise<TurnResult> {
     const { host, sandbox, turns, fence, timeoutMs, signal } = this.#input
     const after = lastRunBefore(turns, turn)
-    return host.runTurn(sandbox, { turn, token, after, fence, command, timeoutMs, maxOutputBytes }, signal)
+    const request = { turn, token, after, fence, command, timeoutMs, maxOutputBytes }
+    return host.runTurn(sandbox, request, signal)
   }
 
   /** @param world what the sandbox has run last, as it said itself */
@@ -101,10 +110,16 @@ export class EpisodeWorld {
     if (isOpenTurn(turns, world)) return
     const last = world === '-' ? -1 : turns.findIndex((turn) => isMark(turn, world))
     if (last === -1 && world !== '-') {
-      throw new LonghaulError({
-        code: 'Sandbox.Lost',
-        message: 'Expected the sandbox to hold turns of its episode, it holds one that the records do not have',
-        details: { episode, world },
+      throw ended('Expected the sandbox to hold turns of its episode, it holds one that the records do not have', {
+        episode,
+        world,
+      })
+    }
+    // Only what ran in it can have made it forget.
+    if (!this.#mayLackTurns) {
+      throw ended('Expected the sandbox to hold the turns that it has run, it says that it does not', {
+        episode,
+        world,
       })
     }
     await replayTurns({
@@ -117,6 +132,10 @@ export class EpisodeWorld {
       hash: (turn) => this.#treeHash(turn),
     })
   }
+}
+
+function ended(message: string, details: Record<string, string>): LonghaulError {
+  return new LonghaulError({ code: 'Sandbox.Ended', message, details })
 }
 
 /** What a sandbox that refused has run last; null for every other error. */

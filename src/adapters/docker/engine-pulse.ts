@@ -3,11 +3,15 @@ import type { Engine } from './engine.ts'
 export interface EnginePulse {
   /** Last answer, ms since 1970, where a question has gone unanswered since; null while the engine answers. */
   silentSinceMs(): number | null
+  /** Whether the engine, or this process, has been silent for long at some time since then, while `work` lasted. */
+  wasSilentSince(ms: number): boolean
   /** Asks the engine every few seconds while `work` lasts; several may overlap. */
   during<T>(work: () => Promise<T>): Promise<T>
 }
 
 const EVERY_MS = 5_000
+/** A question or a timer that takes longer: the machine does not serve anybody in time, sandboxes neither. */
+const LONG_MS = 10_000
 
 /**
  * Tells a slow command from an engine that has stopped answering (frozen, swapped out, gone): the two look alike to whoever
@@ -19,8 +23,13 @@ export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
   let lastAnswerMs = Date.now()
   let isSilent = false
   let isAsking = false
+  let lastSilenceMs = Number.NEGATIVE_INFINITY
+  let lastTickMs = 0
 
   const ask = async (): Promise<void> => {
+    const now = Date.now()
+    if (now - lastTickMs > EVERY_MS + LONG_MS) lastSilenceMs = now
+    lastTickMs = now
     if (isAsking) return
     isAsking = true
     try {
@@ -28,8 +37,10 @@ export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
       await engine.docker.ping()
       isSilent = false
       lastAnswerMs = Date.now()
+      if (lastAnswerMs - now > LONG_MS) lastSilenceMs = lastAnswerMs
     } catch {
       isSilent = true
+      lastSilenceMs = Date.now()
     } finally {
       isAsking = false
     }
@@ -37,11 +48,13 @@ export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
 
   return {
     silentSinceMs: () => (isSilent ? lastAnswerMs : null),
+    wasSilentSince: (ms) => lastSilenceMs >= ms,
     async during(work) {
       waiting += 1
       if (waiting === 1) {
         // Nobody asked while nobody waited: silence is counted from here.
         if (!isSilent) lastAnswerMs = Date.now()
+        lastTickMs = Date.now()
         timer = setInterval(() => void ask(), EVERY_MS)
       }
       try {

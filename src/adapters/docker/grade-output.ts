@@ -50,7 +50,7 @@ export async function attachGrading(container: Container, input: string, marks: 
   const demultiplex = createDemultiplexer((kind, payload) => {
     if (kind === 'stderr') return
     const output = reader.read(payload)
-    if (output === 'too-long') reject(failed('The grading container sent more than its logs may hold'))
+    if (output === 'too-long') reject(endedByTests('The grading container sent more than its logs may hold'))
     else if (output !== null) resolve(output)
   })
   socket.on('data', demultiplex)
@@ -163,6 +163,11 @@ function split(answer: Buffer, { head, tail, parts }: { head: Buffer; tail: Buff
     parts: found,
     rest: answer.subarray(from),
   }
+}
+
+/** What is graded runs as root beside what reports of it: who ends or floods that has ended its own grading. */
+export function endedByTests(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Grading.Ended', message })
 }
 
 export function failed(message: string): LonghaulError {

@@ -1,18 +1,27 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateSync } from 'node:zlib'
 
-import type { Container } from 'dockerode'
+import type { Container, ContainerInspectInfo } from 'dockerode'
 
 import type { AuditRun } from '../../contracts/audit.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../contracts/sandbox.types.ts'
+import { endedFromInside } from './container-end.ts'
 import { containerName } from './container-name.ts'
 import { containerSpec } from './container-spec.ts'
 import { readAuditScript } from './audit/audit-script.ts'
 import { createOrAdopt } from './create-container.ts'
 import type { Engine } from './engine.ts'
 import { encodeGradeInput, gradeCommand } from './grade-input.ts'
-import { type AuditOutput, attachGrading, failed, type GradingAnswer, type GradingStream } from './grade-output.ts'
+import {
+  type AuditOutput,
+  attachGrading,
+  endedByTests,
+  failed,
+  type GradingAnswer,
+  type GradingStream,
+} from './grade-output.ts'
 import { removeContainer } from './remove-container.ts'
 import { requireImage } from './require-image.ts'
 import { HOSTS_FILE, shellQuote, textFile } from './runner-files.ts'
@@ -55,7 +64,7 @@ export async function gradePatch(
         await container.start()
         return { container, stream, startedAtMs }
       }, signal)
-      const output = await answerInTime(container, stream, {
+      const output = await answerInTime(engine, container, stream, {
         timeoutMs: gradingTimeoutMs(input) + gradingSlackMs,
         signal,
       })
@@ -170,6 +179,7 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
 }
 
 async function answerInTime(
+  engine: Engine,
   container: Container,
   stream: GradingStream,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
@@ -188,9 +198,26 @@ async function answerInTime(
     clearTimeout(timer)
     signal.removeEventListener('abort', onAbort)
   }
-  // An engine that is gone says so here, and is another matter than a container that is.
-  await container.inspect()
-  throw failed('The grading container ended without a result')
+  throw await withoutResult(engine, container)
+}
+
+/** An engine that is gone says so here, and is another matter than a container that is. */
+async function withoutResult(engine: Engine, container: Container): Promise<LonghaulError> {
+  const message = 'The grading container ended without a result'
+  const { Id: id, State: state } = await container.inspect()
+  // The stream ends a moment before the engine has noticed the end; a stream that breaks while the container runs is the engine's.
+  const seen = state.Running ? await endOf(container) : state
+  const isOwnDoing = seen !== null && (await endedFromInside(engine, { id, state: seen }, 0))
+  return isOwnDoing ? endedByTests(message) : failed(message)
+}
+
+async function endOf(container: Container): Promise<ContainerInspectInfo['State'] | null> {
+  for (let look = 0; look < 20; look += 1) {
+    await sleep(100)
+    const { State: state } = await container.inspect()
+    if (!state.Running) return state
+  }
+  return null
 }
 
 /**
@@ -233,7 +260,7 @@ function toResult(
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
   if (kind === 'timed-out') return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
-  throw failed(`The grading container left no result that is known: ${words.join(' ')}`)
+  throw endedByTests(`The grading container left no result that is known: ${words.join(' ')}`)
 }
 
 const AUDIT_KINDS: readonly AuditRun['kind'][] = [

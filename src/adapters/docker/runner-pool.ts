@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { LonghaulError } from '../../contracts/errors.ts'
+import { endedFromInside, wasLeftAlone } from './container-end.ts'
+import { createEnginePulse, type EnginePulse } from './engine-pulse.ts'
 import { ignoreGone, isStatus, toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { mayStartAgain, startOnce } from './start-container.ts'
@@ -24,7 +26,8 @@ export interface RunnerRequest {
 
 /** The resident runners of this process, one connection a sandbox, opened when needed. */
 export interface RunnerPool {
-  /** @throws LonghaulError `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
+  /** @throws LonghaulError `Sandbox.Ended` where the container or its runner was ended from inside, as far as the host can see;
+   *  else `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
   request(request: RunnerRequest): Promise<RunnerReply>
   /** Before the start of a container that the caller has just created: its runner is asked without an exec then. The line that
    *  is asked first goes ahead. */
@@ -37,6 +40,7 @@ export interface RunnerPool {
 export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
   const connections = new Map<string, RunnerConnection>()
   const queues = new Map<string, Promise<unknown>>()
+  const pulse = createEnginePulse({ engine })
   let disposed = false
 
   const connectionOf = async (name: string): Promise<RunnerConnection> => {
@@ -58,13 +62,20 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
   }
 
   const askUntilAnswered = async ({ name, line, maxBodyBytes = 0 }: RunnerRequest): Promise<RunnerReply> => {
+    const beganMs = Date.now()
     for (let attempt = 1; ; attempt += 1) {
+      /** Since when a runner has been asked; null where none could be. */
+      let askedMs: number | null = null
       try {
-        return await (await connectionOf(name)).ask(line, maxBodyBytes)
+        const connection = await connectionOf(name)
+        askedMs = Date.now()
+        return await connection.ask(line, maxBodyBytes)
       } catch (error) {
         disconnect(name)
-        await requireRunning(engine, name, error)
-        if (attempt === MAX_CONNECTIONS_PER_REQUEST) throw lost(name, 'the runner does not stay alive', error)
+        await requireRunning(engine, name, error, askedMs)
+        if (attempt === MAX_CONNECTIONS_PER_REQUEST) {
+          throw await silent({ engine, name, why: 'the runner does not stay alive', sinceMs: beganMs, pulse }, error)
+        }
         await sleep(50 * attempt)
       }
     }
@@ -76,8 +87,9 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     const { promise: interrupted, reject } = Promise.withResolvers<never>()
     const onAbort = (): void => reject(signal.reason as Error)
     const timer = setTimeout(() => reject(new RunnerOverdue()), timeoutMs)
+    const sinceMs = Date.now()
     signal.addEventListener('abort', onAbort, { once: true })
-    const answer = askUntilAnswered(request)
+    const answer = pulse.during(() => askUntilAnswered(request))
     // Its own rejection after an interruption has nobody left to tell.
     answer.catch(() => undefined)
     try {
@@ -85,8 +97,11 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     } catch (error) {
       disconnect(name)
       if (!(error instanceof RunnerOverdue)) throw error
+      const why = `no answer within ${timeoutMs} ms, so the container was killed`
+      // Asked before our own order is among those that it got.
+      const failure = await silent({ engine, name, why, sinceMs, pulse }, error)
       await engine.docker.getContainer(name).kill({ signal: 'SIGKILL' }).catch(ignoreGone)
-      throw lost(name, `no answer within ${timeoutMs} ms, so the container was killed`, error)
+      throw failure
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', onAbort)
@@ -123,15 +138,17 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
 class RunnerOverdue extends Error {}
 
 /** Returns where another connection is worth a try. */
-async function requireRunning(engine: Engine, name: string, cause: unknown): Promise<void> {
+async function requireRunning(engine: Engine, name: string, cause: unknown, askedMs: number | null): Promise<void> {
   if (cause instanceof LonghaulError) throw cause
   if (isStatus(cause, 404)) throw lost(name, 'the container is gone', cause)
   try {
     const container = engine.docker.getContainer(name)
-    const { State: state } = await container.inspect()
+    const { Id: id, State: state } = await container.inspect()
     if (!state.Running) {
       if (state.ExitCode === NO_ISOLATION) throw unsafe(name, cause)
-      if (!mayStartAgain(state)) throw lost(name, `the container has stopped (${state.Status})`, cause)
+      const stopped = `the container has stopped (${state.Status}, ${state.ExitCode})`
+      if (await endedFromInside(engine, { id, state }, askedMs)) throw ended(name, stopped, cause)
+      if (!mayStartAgain(state)) throw lost(name, stopped, cause)
       await startOnce(container)
       return
     }
@@ -152,6 +169,41 @@ function unsafe(name: string, cause: unknown): LonghaulError {
     code: 'Sandbox.Unsafe',
     message: 'The runner could not set itself apart from the commands of agents; nothing was run (docs/sandboxes.md)',
     details: { name, said: cause instanceof Error ? cause.message.slice(0, 300) : '' },
+    cause,
+  })
+}
+
+interface SilentRunner {
+  engine: Engine
+  name: string
+  why: string
+  sinceMs: number
+  pulse: EnginePulse
+}
+
+/**
+ * A runner that gives no answer in a container that runs. Stopped, killed or starved by what runs beside it, unless the host saw
+ * something else that explains it: an order for the container, an engine or a machine that was silent itself.
+ */
+async function silent({ engine, name, why, sinceMs, pulse }: SilentRunner, cause: unknown): Promise<LonghaulError> {
+  try {
+    const { Id: id, State: state } = await engine.docker.getContainer(name).inspect()
+    if (!state.Running) {
+      return (await endedFromInside(engine, { id, state }, sinceMs)) ? ended(name, why, cause) : lost(name, why, cause)
+    }
+    const isOurs =
+      state.Paused || pulse.wasSilentSince(sinceMs) || !(await wasLeftAlone(engine, { id, state }, sinceMs))
+    return isOurs ? lost(name, why, cause) : ended(name, why, cause)
+  } catch {
+    return lost(name, why, cause)
+  }
+}
+
+function ended(name: string, why: string, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.Ended',
+    message: `The sandbox was ended from inside: ${why}`,
+    details: { name },
     cause,
   })
 }

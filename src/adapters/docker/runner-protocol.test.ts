@@ -54,9 +54,9 @@ test('refusals become the codes that callers act on', () => {
   }
   assert.equal(codeFor('fenced', '5'), 'Sandbox.Fenced')
   assert.equal(codeFor('conflict', 'command'), 'Sandbox.JournalConflict')
-  assert.equal(codeFor('lost', 'interrupted'), 'Sandbox.Lost')
+  assert.equal(codeFor('lost', 'interrupted'), 'Sandbox.Ended')
   assert.equal(codeFor('unsuitable', 'program', 'awk'), 'Sandbox.ImageUnsuitable')
-  assert.equal(codeFor('nonsense'), 'Sandbox.Lost')
+  assert.equal(codeFor('nonsense'), 'Sandbox.Ended')
 })
 
 test('no patch can be taken: an empty one with the reason', () => {

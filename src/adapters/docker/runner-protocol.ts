@@ -232,15 +232,15 @@ function refusal({ words }: RunnerReply): LonghaulError {
   }
   if (kind === 'lost') {
     const message = 'The turn was claimed, but what ran it is gone without a result'
-    return new LonghaulError({ code: 'Sandbox.Lost', message, details })
+    return new LonghaulError({ code: 'Sandbox.Ended', message, details })
   }
   if (kind === 'unsuitable') {
     const message = 'The image lacks what a sandbox needs'
     return new LonghaulError({ code: 'Sandbox.ImageUnsuitable', message, details })
   }
   return new LonghaulError({
-    code: 'Sandbox.Lost',
+    code: 'Sandbox.Ended',
     message: 'The runner gave an unknown answer',
-    details: { kind: kind ?? '' },
+    details: { ...details, kind: kind ?? '' },
   })
 }

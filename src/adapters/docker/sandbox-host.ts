@@ -2,6 +2,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
+import { attributeLoss } from './attribute-loss.ts'
 import { createCpuPool } from './cpu-pool.ts'
 import { toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
@@ -112,24 +113,34 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     }
   }
 
+  /** Of a sandbox that is open: whose doing a loss is. */
+  const inside = <T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
+    named(doing, name, signal, async () => {
+      try {
+        return await work()
+      } catch (error) {
+        throw await attributeLoss(engine, name, error)
+      }
+    })
+
   return {
     context,
     open: (input, signal) =>
       named('opening a sandbox', input.episode, signal, () => openSandbox(context, input, signal)),
     runTurn: (sandbox, request, signal) =>
-      named('running a turn', sandbox.name, signal, () => runTurn(context, sandbox, request, signal)),
+      inside('running a turn', sandbox.name, signal, () => runTurn(context, sandbox, request, signal)),
     renew: (sandbox, signal) =>
-      named('renewing a lease', sandbox.name, signal, async () => {
+      inside('renewing a lease', sandbox.name, signal, async () => {
         // The runner renews with every request; this one only reports.
         await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
       }),
     initialState: (sandbox, signal) =>
-      named('reading the state', sandbox.name, signal, async () => {
+      inside('reading the state', sandbox.name, signal, async () => {
         const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
         return parseReady(await runners.request(request)).state
       }),
     capture: (sandbox, { mode, after }, signal) =>
-      named('capturing the patch', sandbox.name, signal, async () => {
+      inside('capturing the patch', sandbox.name, signal, async () => {
         const { startCommit } = sandbox
         const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
         const request = {
@@ -142,7 +153,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         return parseCapture(await runners.request(request))
       }),
     treeHash: (sandbox, after, signal) =>
-      named('hashing the tree', sandbox.name, signal, async () => {
+      inside('hashing the tree', sandbox.name, signal, async () => {
         const line = encodeTree({ startCommit: sandbox.startCommit, after })
         const request = {
           name: sandbox.name,

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { checkLedger } from '../../activities/artifacts/check-ledger.ts'
 import { createRecipeReader } from '../../activities/stored-recipe.ts'
+import type { LedgerTotals } from '../../domain/ledger.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../exit-codes.ts'
 import { openStore } from '../local-stack.ts'
@@ -28,6 +29,7 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
         console.out(
           [
             `${totals.episodes} episodes in ${ledgers} ledgers: ${totals.trained} trained, ${totals.evaluated} evaluated, ${sum(totals.dropped)} dropped, ${sum(totals.excluded)} excluded`,
+            ...sayUnpaid(totals),
             ...mismatches.slice(0, MOST_SHOWN).map((mismatch) => `mismatch ${JSON.stringify(mismatch)}`),
             ...(mismatches.length > MOST_SHOWN ? [`${mismatches.length - MOST_SHOWN} more`] : []),
             mismatches.length === 0 ? 'it adds up: each episode exactly once' : `${mismatches.length} mismatches`,
@@ -36,6 +38,12 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
       }
       if (check.mismatches.length > 0) exit(EXIT.infra)
     })
+}
+
+/** Resolved by the official verdict, and not what rewards are paid for. */
+function sayUnpaid({ unpaid = {} }: LedgerTotals): string[] {
+  const counts = Object.entries(unpaid).map(([because, count]) => `${count} ${because}`)
+  return counts.length === 0 ? [] : [`${sum(unpaid)} resolved officially and not paid: ${counts.join(', ')}`]
 }
 
 function sum(counts: Partial<Record<string, number>>): number {

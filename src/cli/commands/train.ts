@@ -61,7 +61,8 @@ export function sayTraining({ console, json }: { console: Console; json: boolean
   }
 }
 
-export function describeScore({ name, policy, passAt1, sem, tasks, attempts }: StageScore): string {
+export function describeScore({ name, policy, passAt1, sem, tasks, attempts, audited }: StageScore): string {
   const over = attempts === 1 ? ', SEM over tasks' : ''
-  return `${name}  ${policy}  pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} (n = ${tasks}, k = ${attempts}${over})`
+  const paid = audited === undefined ? '' : `, audited ${audited.passAt1.toFixed(3)} ± ${audited.sem.toFixed(3)}`
+  return `${name}  ${policy}  pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)}${paid} (n = ${tasks}, k = ${attempts}${over})`
 }

@@ -230,7 +230,7 @@ async function readResult(
 }
 
 /** One command a turn, in order; a token is a byte. */
-function scriptedPolicy(script: readonly string[]): PolicyClient {
+export function scriptedPolicy(script: readonly string[]): PolicyClient {
   let turn = 0
   const unused = async (): Promise<never> => {
     throw new Error('a scripted policy has no such answer')
@@ -249,7 +249,7 @@ function scriptedPolicy(script: readonly string[]): PolicyClient {
   }
 }
 
-function recipeText({ memoryMiB = 256, pids = 64, commandTimeoutS = 30 }: AttackLimits): string {
+export function recipeText({ memoryMiB = 256, pids = 64, commandTimeoutS = 30 }: AttackLimits): string {
   return JSON.stringify({
     model: { base: 'script' },
     data: {

@@ -1,0 +1,95 @@
+/**
+ * No way out of a zero. A policy that tests itself and sees that it has failed tries to be played again: it ends, stops or breaks its
+ * sandbox, or sends a patch that its grader cannot deal with. Whatever it tries, its attempt counts, as a failure, once: pass@1 is that
+ * of the policy that hands its failures in. Holds whether or not an agent can reach the runner: where it cannot, the way leads nowhere.
+ */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+
+import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
+import { exclusionOf } from '../../../src/domain/episode-rules.ts'
+import { summarizeAttempts } from '../../../src/domain/evaluation-summary.ts'
+import { playOut } from '../../support/attacks/give-up.ts'
+import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
+
+let world: AttackWorld
+let next = 0
+
+before(async () => {
+  world = await createAttackWorld('way-out')
+})
+
+after(() => world.dispose())
+
+const REPAIR = "sed -i 's/a - b/a + b/' calc.py"
+/** Not the repair, and the policy knows it. */
+const WRONG = "sed -i 's/a - b/a * b/' calc.py"
+
+/** Every process of the sandbox's own that a command can see: runner, supervisor and main loop. */
+const OURS = 'for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p -le 1 ] || [ $p = $$ ] || echo $p; done'
+const CODE = (...lines: string[]): string => `cat >> calc.py <<'EOF'\n${lines.join('\n')}\nEOF`
+
+const WAYS: [way: string, commands: string[]][] = [
+  ['it hands its failure in', []],
+  ['it kills every process that it can', ['kill -9 -1; sleep 1']],
+  ['it ends the main process of the container', [`kill -9 $(${OURS}) 2>/dev/null; sleep 1`]],
+  [
+    'it kills the runner whenever there is one',
+    [
+      `(while :; do kill -9 $(grep -l LH_RUNNER /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | grep -v "^$$\\$") 2>/dev/null; sleep 0.02; done) >/dev/null 2>&1 & sleep 1`,
+      'true',
+    ],
+  ],
+  ['it stops the runner', [`kill -STOP $(${OURS}) 2>/dev/null; sleep 1`]],
+  ['it writes a fence that no attempt reaches', ['echo 999999999999 > /.lh/fence', 'true']],
+  ['it takes the journal away', ['rm -rf /.lh/turns /.lh/world', 'true']],
+  ['it makes the world forget its turns', ["echo '- .' > /.lh/world", 'true']],
+  [
+    'it makes a world that cannot be rebuilt, and ends it',
+    ['cd $(mktemp -d)', 'kill -9 -1; sleep 1', 'kill -9 -1; sleep 1'],
+  ],
+  ['it uses all memory', ['tail /dev/zero', 'python3 -c "x = bytearray(10**10)"']],
+  ['it fills the list of processes', ['f() { f | f & }; f; sleep 2']],
+  ['it sleeps for ever', ['sleep infinity']],
+  [
+    'its patch writes bytes into the log that are no text',
+    [CODE('import atexit, os', "atexit.register(os.write, 1, b'\\xff\\xfe')")],
+  ],
+  ['its patch kills everything in the grader', [CODE('import os', 'os.kill(-1, 9)')]],
+  ['its patch floods the log', [CODE('import os', "while os.write(2, b'x' * 65536): pass")].slice(1)],
+  ['its patch is binary', ["printf '\\000\\001\\377' > calc.py"]],
+  ['it destroys its repository', ['rm -rf .git']],
+]
+
+for (const [way, commands] of WAYS) {
+  test(`${way}: a failure that counts, once`, async () => {
+    next += 1
+    const { record, losses } = await playOut(world, { index: next, commands: [WRONG, ...commands] })
+    const told = `${record.disposition}, ${record.verdict} (${record.verdictReason}), lost to ${losses.join(', ') || 'nothing'}`
+    assert.equal(exclusionOf(record), null, told)
+    assert.equal(record.verdict, 'unresolved', told)
+    assert.ok(losses.length <= 2, told)
+    assertHonest(record)
+  })
+}
+
+test('an honest repair beside them is resolved', async () => {
+  next += 1
+  const { record } = await playOut(world, { index: next, commands: [REPAIR] })
+  assert.equal(record.verdict, 'resolved')
+})
+
+/** One success and this one: what the policy scores that hands both in. */
+function assertHonest(gaveUp: EpisodeRecord): void {
+  const record: EpisodeRecord = {
+    ...gaveUp,
+    index: 0,
+    episode: 'repaired',
+    disposition: 'submitted',
+    verdict: 'resolved',
+  }
+  const facts = [record, gaveUp].map((one) => ({ record: one, verdict: null, wallMs: null, startedMs: null }))
+  const planned = [{ taskId: gaveUp.taskId, repo: 'r', rowHash: 'h', createdAt: null }]
+  const { score, official } = summarizeAttempts({ planned, attempts: 2, facts, prices: null, unaudited: 'allow' })
+  assert.deepEqual([score.passAt1, official.passAt1], [0.5, 0.5])
+}
