@@ -26,7 +26,7 @@ export async function attributeLoss(engine: Engine, name: string, error: unknown
     const { SizeRw: written = 0, HostConfig: settings } = (await container.inspect({
       size: true,
     } as ContainerInspectOptions)) as ContainerInspectInfo & { SizeRw?: number }
-    const limit = /^(\d+)g$/i.exec(String(settings.StorageOpt?.['size'] ?? ''))?.[1]
+    const limit = /^(\d+)g$/i.exec(settings.StorageOpt?.['size'] ?? '')?.[1]
     const large = limit === undefined ? LARGE_BYTES : Math.min(LARGE_BYTES, (Number(limit) * GIB) / 2)
     return written >= large ? as('Sandbox.Ended', error) : error
   } catch {
