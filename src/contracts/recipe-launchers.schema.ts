@@ -39,5 +39,7 @@ export const kubernetesLauncher = z.strictObject({
   memoryGiB: positive().default(16),
   shmGiB: positive().default(8),
   serviceAccount: z.string().nullable().default(null),
+  runAsUser: count().default(1000).describe('Never root; must be able to write where the workers write'),
+  runAsGroup: count().default(1000).describe('Owns the claim too, where the volume can be given to a group'),
   nodeSelector: z.record(z.string(), z.string()).default({}),
 }) satisfies z.ZodType<KubernetesLauncherRecipe>

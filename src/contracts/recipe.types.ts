@@ -295,6 +295,9 @@ export interface KubernetesLauncherRecipe {
   memoryGiB: number
   shmGiB: number
   serviceAccount: string | null
+  /** Never 0. It has to be able to write where the workers write. */
+  runAsUser: number
+  runAsGroup: number
   nodeSelector: Record<string, string>
 }
 

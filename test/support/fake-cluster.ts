@@ -83,13 +83,14 @@ get)
   ;;
 create)
   manifest=$(cat)
+  case $manifest in *'"kind":"NetworkPolicy"'*) exit 0 ;; esac
   name=$(printf '%s' "$manifest" | sed -n 's/.*"metadata":{"name":"\\([^"]*\\)".*/\\1/p' | head -n 1)
   fence=$(printf '%s' "$manifest" | grep -o '"longhaul/fence":"[0-9]*"' | head -n 1 | grep -o '[0-9]*')
   mkdir "$root/jobs/$name" 2>/dev/null || { echo 'Error from server (AlreadyExists)' >&2; exit 1; }
   echo "$fence" >"$root/jobs/$name/text"
   echo RUNNING >"$root/jobs/$name/state"
   ;;
-delete) rm -rf "$root/jobs/$name" ;;
+delete) [ -z "$name" ] || rm -rf "$root/jobs/$name" ;;
 esac
 `,
 }

@@ -28,8 +28,12 @@ export interface KubernetesApi {
   config: string
   /** `POST jobs`, `DELETE jobs/NAME Foreground`, in order; reading is left out. */
   changes: string[]
-  /** By name. */
+  /** Jobs and JobSets by name. */
   objects: Map<string, KubernetesObject>
+  /** NetworkPolicies by name; what is done to them is not among the changes. */
+  policies: Map<string, KubernetesObject>
+  /** Whether creation of a NetworkPolicy is answered with 403. @default false */
+  refusePolicies: boolean
   /** Whether a deleted object goes at once; else it stays, marked, until `finishDeletion`. @default true */
   podsEnd: boolean
   /** Answered with this status instead of being done. */
@@ -43,6 +47,13 @@ export const withoutKubectl: string | false = hasKubectl() ? false : 'kubectl is
 const RESOURCES = [
   { group: 'batch', version: 'v1', plural: 'jobs', singular: 'job', kind: 'Job' },
   { group: 'jobset.x-k8s.io', version: 'v1alpha2', plural: 'jobsets', singular: 'jobset', kind: 'JobSet' },
+  {
+    group: 'networking.k8s.io',
+    version: 'v1',
+    plural: 'networkpolicies',
+    singular: 'networkpolicy',
+    kind: 'NetworkPolicy',
+  },
 ]
 
 const NOW = '2026-01-01T00:00:00Z'
@@ -58,6 +69,8 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
     config,
     changes: [],
     objects,
+    policies: new Map(),
+    refusePolicies: false,
     podsEnd: true,
     refuseDeletion: null,
     finishDeletion(name) {
@@ -74,11 +87,26 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
     },
   }
 
+  const answerPolicy = (method = '', name = '', body: string, response: ServerResponse): void => {
+    if (method === 'POST') {
+      const policy = JSON.parse(body) as KubernetesObject
+      if (api.refusePolicies) return refuse(response, 403, 'Forbidden', 'networkpolicies is forbidden')
+      if (api.policies.has(policy.metadata.name)) return refuse(response, 409, 'AlreadyExists', policy.metadata.name)
+      api.policies.set(policy.metadata.name, policy)
+      return say(response, 201, policy)
+    }
+    const found = api.policies.get(name)
+    if (found === undefined) return refuse(response, 404, 'NotFound', name)
+    if (method === 'DELETE') api.policies.delete(name)
+    say(response, 200, found)
+  }
+
   const answerResource = (request: IncomingMessage, response: ServerResponse, body: string): void => {
     const url = new URL(request.url ?? '', 'http://api')
     const [, , , , , plural = '', name] =
       /^\/apis\/([^/]+)\/([^/]+)\/(namespaces)\/([^/]+)\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? []
     const found = name === undefined ? undefined : objects.get(name)
+    if (plural === 'networkpolicies') return answerPolicy(request.method, name, body, response)
     if (request.method === 'POST') {
       const object = JSON.parse(body) as KubernetesObject
       api.changes.push(`POST ${plural}`)

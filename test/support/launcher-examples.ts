@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { PreparedJob } from '../../src/adapters/trainer-job/job-spec.ts'
-import { kubernetesManifest } from '../../src/adapters/trainer-job/kubernetes-manifests.ts'
+import { jobNetworkPolicy, kubernetesManifest } from '../../src/adapters/trainer-job/kubernetes-manifests.ts'
 import type { Attempt } from '../../src/adapters/trainer-job/launcher.types.ts'
 import { slurmScript } from '../../src/adapters/trainer-job/slurm-script.ts'
 import type { KubernetesLauncherRecipe, SlurmLauncherRecipe } from '../../src/contracts/recipe.types.ts'
@@ -38,6 +38,8 @@ export const exampleOptions: KubernetesLauncherRecipe = {
   memoryGiB: 960,
   shmGiB: 64,
   serviceAccount: null,
+  runAsUser: 1000,
+  runAsGroup: 1000,
   nodeSelector: { 'nvidia.com/gpu.product': 'NVIDIA-H200' },
 }
 
@@ -67,6 +69,11 @@ if (import.meta.main) {
       attempt: exampleAttempt({ nodes, ranksPerNode: 8 }),
     })
     await writeFile(join(infra, name), `${JSON.stringify(manifest, null, 2)}\n`)
+  }
+  const policies = { 'kubernetes/network-policy.json': 1, 'kubernetes/network-policy-jobset.json': 16 }
+  for (const [name, nodes] of Object.entries(policies)) {
+    const policy = jobNetworkPolicy({ options: exampleOptions, attempt: exampleAttempt({ nodes, ranksPerNode: 8 }) })
+    await writeFile(join(infra, name), `${JSON.stringify(policy, null, 2)}\n`)
   }
   await writeFile(join(infra, 'slurm/step.sh'), exampleScript())
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	batchv1 "k8s.io/api/batch/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
 )
@@ -39,8 +40,10 @@ func decode(data []byte) error {
 	switch kind.APIVersion + " " + kind.Kind {
 	case "batch/v1 Job":
 		return yaml.UnmarshalStrict(data, &batchv1.Job{})
+	case "networking.k8s.io/v1 NetworkPolicy":
+		return yaml.UnmarshalStrict(data, &networkingv1.NetworkPolicy{})
 	case jobset.GroupVersion.String() + " JobSet":
 		return yaml.UnmarshalStrict(data, &jobset.JobSet{})
 	}
-	return fmt.Errorf("expected a batch/v1 Job or a JobSet, got %s %s", kind.APIVersion, kind.Kind)
+	return fmt.Errorf("expected a batch/v1 Job, a JobSet or a NetworkPolicy, got %s %s", kind.APIVersion, kind.Kind)
 }

@@ -95,6 +95,9 @@ export function trainerContainer(input: {
       NetworkMode: 'none',
       SecurityOpt: ['no-new-privileges:true'],
       CapDrop: ['ALL'],
+      // The job writes into the store, and caches into its home.
+      ReadonlyRootfs: true,
+      Tmpfs: { '/tmp': 'rw,exec,nosuid,nodev,mode=1777' },
       RestartPolicy: { Name: 'no' },
       ...(options.gpus ? { DeviceRequests: [{ Driver: '', Count: -1, Capabilities: [['gpu']] }] } : {}),
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '2' } },

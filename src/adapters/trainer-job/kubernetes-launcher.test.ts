@@ -42,6 +42,20 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.deepEqual(api.changes, ['POST jobs'])
   })
 
+  test('the network of a job is closed before its first pod, once for all attempts, and opened when it is stopped', async () => {
+    api.refusePolicies = true
+    await assert.rejects(launcher.launch(first), { code: 'Trainer.Unavailable', message: /NetworkPolicy: .*forbidden/ })
+    assert.deepEqual(api.changes, [], 'no pod without it')
+    api.refusePolicies = false
+    await launcher.launch(first)
+    assert.deepEqual([...api.policies.keys()], [`${name}-ranks`])
+    jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
+    await launcher.launch(second)
+    assert.deepEqual([...api.policies.keys()], [`${name}-ranks`])
+    assert.equal(await launcher.stop(second, 1000), true)
+    assert.equal(api.policies.size, 0)
+  })
+
   /** The story: a worker is cut off, its Job trains on; others ask for the fences that they know. */
   test('a Job of another fence is not the attempt that is asked for, and its own fence still is alive', async () => {
     await launcher.launch(second)

@@ -1,6 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { KubernetesLauncherRecipe } from '../../contracts/recipe.types.ts'
-import { kubernetesManifest, kubernetesName } from './kubernetes-manifests.ts'
+import { jobNetworkPolicy, kubernetesManifest, kubernetesName, networkPolicyName } from './kubernetes-manifests.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import { askTool, runTool, TOOL_DEADLINE_MS } from './run-tool.ts'
 
@@ -23,8 +23,8 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     isElsewhere: true,
     pollMs: 10_000,
     settleMs: 15_000,
-    // Three commands: look, removal of a dead attempt, creation.
-    launchMs: 3 * TOOL_DEADLINE_MS + 15_000,
+    // Four commands: look, removal of a dead attempt, creation of policy and Job.
+    launchMs: 4 * TOOL_DEADLINE_MS + 15_000,
     async launch(attempt) {
       const found = await find(options, attempt)
       if (found !== null) {
@@ -38,6 +38,7 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
         // The dead attempt holds the name: it goes with its pods first.
         await remove(options, attempt, 0)
       }
+      await closeNetwork(options, attempt)
       await askTool('kubectl', ['create', '-f', '-'], JSON.stringify(kubernetesManifest({ options, attempt })))
     },
     async look(attempt) {
@@ -46,7 +47,9 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     },
     async stop(attempt, graceMs) {
       await remove(options, attempt, graceMs)
-      return (await find(options, attempt)) === null
+      if ((await find(options, attempt)) !== null) return false
+      await openNetwork(options, attempt)
+      return true
     },
   }
 }
@@ -82,6 +85,24 @@ async function find(options: KubernetesLauncherRecipe, attempt: Attempt): Promis
   if (code === 0) return JSON.parse(stdout) as Found
   if (/\(NotFound\)/.test(stderr)) return null
   throw new LonghaulError({ code: 'Trainer.Unavailable', message: `Expected an answer from kubectl: ${stderr.trim()}` })
+}
+
+/** Before any pod runs. All attempts of a job ask for the same one, so that one that is there already is right. */
+async function closeNetwork(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
+  const manifest = JSON.stringify(jobNetworkPolicy({ options, attempt }))
+  const { code, stderr } = await runTool('kubectl', ['create', '-f', '-'], manifest)
+  if (code === 0 || /\(AlreadyExists\)/.test(stderr)) return
+  throw new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected to close the network of a training job by a NetworkPolicy: ${stderr.trim()}`,
+    details: { refused: true },
+  })
+}
+
+/** After the last pod; the policy of a job that ended by itself stays beside its Job, and goes with it by the label longhaul/job. */
+async function openNetwork(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
+  const policy = `networkpolicy.networking.k8s.io/${networkPolicyName(attempt)}`
+  await runTool('kubectl', ['delete', policy, '--namespace', options.namespace, '--ignore-not-found', '--wait=false'])
 }
 
 /** In the foreground: the object is there until its pods are gone. */

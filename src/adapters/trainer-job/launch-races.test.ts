@@ -87,7 +87,7 @@ for (const [name, create, submit, look] of [
   const isOneCommand: boolean = submit === look
 
   test(`${name}: the first launcher hangs between claim and job: the second waits for it and starts nothing`, async () => {
-    // With one command for everything the second call is the submission: nothing is asked before the claim.
+    // With one command for everything the second call closes the network, right before the submission: nothing is asked before the claim.
     await cluster.hold(submit, isOneCommand ? 2 : 1)
     const first = start(create(), 1)
     await until(async () => (await cluster.calls(submit)) === (isOneCommand ? 2 : 1))
