@@ -112,12 +112,6 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: WITHOUT_NAMESPACES,
   },
   {
-    file: 'test/integration/attacks/resources.test.ts',
-    tests: ['A19: a disk bomb of many files stops at the limit of the container'],
-    reason: /^needs overlay2 over xfs with project quotas; this engine has /,
-    why: 'other storage has no limit for a container, which `longhaul doctor` says',
-  },
-  {
     file: 'test/chaos/chaos.test.ts',
     tests: /: the records are those of the run without faults, as far as the fault allows$/,
     reason: /^needs root and a Docker engine to start$/,

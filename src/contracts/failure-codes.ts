@@ -41,6 +41,8 @@ export const FAILURE_CODES = {
   'Sandbox.Lost': { retryable: false, countsAs: 'infra' },
   // It ended, or fell silent, and the host saw nothing from outside at work.
   'Sandbox.Ended': { retryable: false, countsAs: 'policy' },
+  // It wrote more than it may, as the host counted.
+  'Sandbox.DiskLimit': { retryable: false, countsAs: 'policy' },
   'Sandbox.Behind': { retryable: false, countsAs: 'infra' },
   'Sandbox.Foreign': { retryable: false, countsAs: 'infra' },
   'Sandbox.OutOfDisk': { retryable: true, countsAs: 'infra' },

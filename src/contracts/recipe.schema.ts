@@ -140,7 +140,7 @@ const sandbox = z.strictObject({
       diskGiB: count()
         .nullable()
         .default(20)
-        .describe('What a container may write, where the host counts it (xfs with project quotas); null = no limit'),
+        .describe('What a container may write, and 65,536 files for each GiB; null = no limit'),
     })
     .prefault({}),
   network: z

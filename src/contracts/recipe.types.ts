@@ -76,7 +76,7 @@ export interface ScaffoldRecipe {
 
 export interface SandboxRecipe {
   request: { cpu: number; memGiB: number }
-  /** `diskGiB` holds where the host's file system can count (xfs with project quotas); null = no limit. */
+  /** `diskGiB` holds by the engine over xfs with project quotas, elsewhere by the sandbox worker's count; null = no limit. */
   limit: { cpu: number; memGiB: number; pids: number; diskGiB: number | null }
   network: 'none' | 'proxy'
   /** Hosts that sandboxes of agents reach with `network: proxy`, each with or without a port. */

@@ -8,7 +8,7 @@ const SUSPECTED = ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict',
 
 test('what an agent can do to its sandbox may be its own doing; what the host saw from outside is not', () => {
   const found = (Object.keys(FAILURE_CODES) as FailureCode[]).filter(mayBeOwnDoing)
-  assert.deepEqual(found.toSorted(), SUSPECTED.toSorted())
+  assert.deepEqual(found.toSorted(), [...SUSPECTED, 'Sandbox.DiskLimit'].toSorted())
   // Each asks for another sandbox: one loss proves nothing.
   for (const code of SUSPECTED) assert.deepEqual(answerToFailure(code), { kind: 're-place' }, code)
 })
@@ -26,6 +26,12 @@ test('a second loss from inside is the policy’s own doing, by the same way or 
       assert.equal(judgeLosses([first, 'Sandbox.Lost', second]), 'own-doing', `${first}, lost, ${second}`)
     }
   }
+})
+
+test('a sandbox that was ended for what it wrote is the policy’s own doing at once', () => {
+  assert.equal(judgeLosses(['Sandbox.DiskLimit']), 'own-doing')
+  assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.DiskLimit']), 'own-doing')
+  assert.equal(judgeLosses(['Sandbox.DiskLimit', 'Sandbox.Lost']), 'place-again')
 })
 
 test('three losses are infrastructure where at most one came from inside', () => {

@@ -8,6 +8,7 @@ import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
  */
 const OWN_DOING: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Sandbox.Ended',
+  'Sandbox.DiskLimit',
   // Within one placement fences only rise, and the attempt that a workflow hears has the highest: a higher one was written inside.
   'Sandbox.Fenced',
   'Sandbox.JournalConflict',
@@ -31,6 +32,8 @@ export type AfterLoss = 'place-again' | 'own-doing' | 'infra'
  * @param losses in order, all of this execution, at least one
  */
 export function judgeLosses(losses: readonly FailureCode[]): AfterLoss {
+  // Counted from outside: nothing else can have been at work.
+  if (losses.at(-1) === 'Sandbox.DiskLimit') return 'own-doing'
   const suspected = losses.filter(mayBeOwnDoing).length
   if (losses.at(-1) === 'Sandbox.Diverged') return suspected === 0 ? 'infra' : 'own-doing'
   if (suspected >= 2) return 'own-doing'

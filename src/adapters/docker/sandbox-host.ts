@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import { attributeLoss } from './attribute-loss.ts'
 import { createCpuPool } from './cpu-pool.ts'
+import { createDiskWatch } from './disk-watch.ts'
 import { toSandboxError } from './engine-errors.ts'
 import type { Engine } from './engine.ts'
 import { GRADING_SLACK_MS, gradePatch } from './grade-patch.ts'
@@ -81,6 +82,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
   const runners = createRunnerPool({ engine })
   const relays = createRelayPool({ engine, log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
+  const disks = createDiskWatch({ engine, log })
   const context: SandboxContext = {
     engine,
     keeper,
@@ -109,6 +111,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     } catch (error) {
       // A cancelled caller must see its own reason, not a failure of the engine.
       if (signal?.aborted === true && error === signal.reason) throw error
+      disks.requireWithin(name)
       throw toSandboxError(error, { doing, details: { name } })
     }
   }
@@ -126,9 +129,17 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
   return {
     context,
     open: (input, signal) =>
-      named('opening a sandbox', input.episode, signal, () => openSandbox(context, input, signal)),
+      named('opening a sandbox', input.episode, signal, async () => {
+        const sandbox = await openSandbox(context, input, signal)
+        await disks.add(sandbox.name)
+        return sandbox
+      }),
     runTurn: (sandbox, request, signal) =>
-      inside('running a turn', sandbox.name, signal, () => runTurn(context, sandbox, request, signal)),
+      inside('running a turn', sandbox.name, signal, async () => {
+        // Again, for a sandbox that another process opened.
+        await disks.add(sandbox.name)
+        return runTurn(context, sandbox, request, signal)
+      }),
     renew: (sandbox, signal) =>
       inside('renewing a lease', sandbox.name, signal, async () => {
         // The runner renews with every request; this one only reports.
@@ -168,11 +179,13 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       named('closing a sandbox', name, null, async () => {
         runners.disconnect(name)
         relays.disconnect(name)
+        disks.remove(name)
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
     grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
     dispose() {
+      disks.dispose()
       runners.dispose()
       relays.dispose()
     },

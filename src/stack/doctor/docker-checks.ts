@@ -1,5 +1,7 @@
 import { type BaseImageIdentity, readBaseImageRecipe } from '../../adapters/docker/base-image-recipe.ts'
 import { mayLimitDisk } from '../../adapters/docker/disk-limit.ts'
+import { mayCountBelow } from '../../adapters/docker/disk-watch.ts'
+import { enginePlace } from '../../adapters/docker/engine-place.ts'
 import { connectEngine, type Engine } from '../../adapters/docker/engine.ts'
 import { imageExists } from '../../adapters/docker/images.ts'
 import { toLonghaulError } from '../../contracts/errors.ts'
@@ -77,9 +79,17 @@ async function checkEngine(paths: StackPaths): Promise<Finding> {
 
 async function checkStorage(engine: Engine): Promise<Finding> {
   const { storageDriver: driver, backingFilesystem, cgroupVersion } = engine.facts
-  const counts = mayLimitDisk(engine) ? 'may limit' : 'cannot limit'
-  const value = `${driver} over ${backingFilesystem ?? 'an unknown file system'}, cgroup v${cgroupVersion}, ${counts} what a container writes`
-  return driver === 'vfs' ? warn(value, 'put LONGHAUL_CACHE on ext4 or xfs') : ok(value)
+  const { rootDir } = await enginePlace(engine)
+  const isWatched = driver === 'overlay2' && (await mayCountBelow(rootDir))
+  const how = mayLimitDisk(engine)
+    ? 'the engine limits what a container writes'
+    : isWatched
+      ? 'the sandbox worker counts what a container writes and ends it at its limit'
+      : 'nothing limits what a container writes'
+  const value = `${driver} over ${backingFilesystem ?? 'an unknown file system'}, cgroup v${cgroupVersion}, ${how}`
+  if (driver === 'vfs') return warn(value, 'put LONGHAUL_CACHE on ext4 or xfs')
+  if (mayLimitDisk(engine) || isWatched) return ok(value)
+  return warn(value, 'run sandbox workers as root on the machine of the engine, or its data on xfs with project quotas')
 }
 
 async function checkImage(paths: StackPaths): Promise<Finding> {
