@@ -38,6 +38,7 @@ const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/docker/runner-volume.ts': 'a deadline of its own',
   'src/adapters/trainer-job/process-launcher.ts': 'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
   'src/adapters/trainer-job/run-tool.ts': 'a deadline of its own',
+  'src/adapters/docker/disk-watch.ts': 'a deadline of its own',
   'src/stack/run-command.ts': 'timeoutMs, which every caller has to give',
   'src/stack/setup/engine-remains.ts': 'the time-out of each call',
   'src/stack/setup/private-engine.ts': 'a service: START_TIMEOUT_MS until it answers, then engine-watch.ts',

@@ -89,7 +89,7 @@ const READERS: Record<string, string> = {
   'trainer.docker.{image,python,mounts,gpus,shmGiB}': 'src/adapters/trainer-job/docker-launcher.ts',
   'trainer.slurm.{partition,account,qos,gpusPerNode,cpusPerTask,memory,python,extra}':
     'src/adapters/trainer-job/slurm-script.ts',
-  'trainer.kubernetes.{image,python,claim,mountPath,gpusPerNode,cpus,memoryGiB,shmGiB,serviceAccount,nodeSelector}':
+  'trainer.kubernetes.{image,python,claim,mountPath,gpusPerNode,cpus,memoryGiB,shmGiB,serviceAccount,runAsUser,runAsGroup,nodeSelector}':
     'src/adapters/trainer-job/kubernetes-manifests.ts',
   'trainer.kubernetes.namespace': 'src/adapters/trainer-job/kubernetes-launcher.ts',
   'trainer.{device,nodes,ranksPerNode,contextParallel,maxTokensPerMicro,recompute,offload,deterministic,timeoutS,stallS}':
