@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import type { SyntheticSource } from '../../../contracts/tasks.types.ts'
 import type { ComposedTask } from './compose.ts'
 import { expectedLiteral, functionName, testArguments } from './functions.ts'
 import type { FunctionSpec } from './functions.ts'
@@ -9,26 +11,39 @@ export interface HiddenTests {
   passToPass: string[]
 }
 
-/** One file with a test for each function: one import of the package and one collection, so that grading stays cheap. */
-export function hiddenTests({ packageName, modules, target }: ComposedTask): HiddenTests {
-  const path = `tests/test_${packageName}.py`
-  const nodeId = (spec: FunctionSpec): string => `${path}::test_${functionName(spec)}`
+/**
+ * One file with a test for each function: one import of the package and one collection, so that grading stays cheap. Names follow from
+ * the task's seed by a hash and from nothing that stands in the repository: a file of the agent's cannot be in their place, whatever
+ * rule a policy learns from what it sees.
+ */
+export function hiddenTests({ modules, target }: ComposedTask, source: SyntheticSource): HiddenTests {
+  const path = `tests/test_${nameOf(source, 'file')}.py`
+  const nodeId = (spec: FunctionSpec): string => `${path}::${testName(source, spec)}`
   const imports = modules
     .toSorted((left, right) => (left.name < right.name ? -1 : 1))
     .map(({ name, functions }) => `from ${name} import ${functions.map(functionName).toSorted().join(', ')}`)
   const functions = modules.flatMap((module) => module.functions)
   return {
     path,
-    lines: [...imports, ...functions.flatMap((spec) => ['', '', ...testLines(spec)])],
+    lines: [...imports, ...functions.flatMap((spec) => ['', '', ...testLines(source, spec)])],
     failToPass: [nodeId(target)],
     passToPass: functions.filter((spec) => spec !== target).map(nodeId),
   }
 }
 
-function testLines(spec: FunctionSpec): string[] {
+function testName(source: SyntheticSource, spec: FunctionSpec): string {
+  return `test_${nameOf(source, functionName(spec))}`
+}
+
+function nameOf({ family, seed, split, index }: SyntheticSource, what: string): string {
+  const material = ['hidden tests', family, seed, split, index, what].join('\n')
+  return createHash('sha256').update(material).digest('hex').slice(0, 16)
+}
+
+function testLines(source: SyntheticSource, spec: FunctionSpec): string[] {
   const name = functionName(spec)
   const checks = testArguments(spec.kind).map(
     (values) => `    assert ${name}(${values.join(', ')}) == ${expectedLiteral(spec, values)}`,
   )
-  return [`def test_${name}():`, ...checks]
+  return [`def ${testName(source, spec)}():`, ...checks]
 }

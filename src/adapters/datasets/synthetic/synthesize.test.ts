@@ -139,3 +139,24 @@ test('hidden tests are neither in the repository nor in the statement', async ()
     assert.ok(!row.problem_statement.includes('tests/'))
   })
 })
+
+test('names of hidden tests cannot be told from the repository: nothing of it stands in them, and another index has others', () => {
+  const [one, other, again] = [0, 1, 0].map((index) =>
+    synthesizeTask({ family: 'one-wrong-line', seed: 1, split: 'train', index }),
+  )
+  assert.ok(one !== undefined && other !== undefined && again !== undefined)
+  const idsOf = ({ row }: typeof one): string[] => [...row.FAIL_TO_PASS, ...row.PASS_TO_PASS]
+  assert.deepEqual(idsOf(again), idsOf(one))
+  assert.equal(new Set([...idsOf(one), ...idsOf(other)]).size, 18)
+  const words = one.composed.modules.flatMap(({ name, functions }) => [
+    ...name.split('.'),
+    ...functions.flatMap(({ verb, noun }) => [verb, noun]),
+  ])
+  for (const id of idsOf(one)) {
+    assert.match(id, /^tests\/test_[0-9a-f]{16}\.py::test_[0-9a-f]{16}$/)
+    assert.deepEqual(
+      words.filter((word) => id.includes(word)),
+      [],
+    )
+  }
+})

@@ -27,7 +27,7 @@ export function synthesizeTask(source: SyntheticSource): SynthesizedTask {
   const tree = commitFiles(files, `Add ${composed.packageName}`)
   const { target, targetLine, packageName } = composed
   const home = composed.modules.find(({ path }) => path === targetLine.path)
-  const tests = hiddenTests(composed)
+  const tests = hiddenTests(composed, source)
   const taskId = `synthetic__${source.split}-${String(source.index).padStart(6, '0')}`
 
   const row: SweRebenchRow = {
