@@ -1,11 +1,14 @@
 """Mutation testing of the code that decides what is trained: `objective/`, `batch/` and `step/`, by mutmut.
 
-    python trainer/mutate.py [--json OUT] [--scratch DIRECTORY] [--processes N] [PATH …]
+    python trainer/mutate.py [--json OUT] [--scratch DIRECTORY] [--processes N] [--sample FOLDER=N] [PATH …]
 
 PATH is a folder or a file below `longhaul_trainer/`, such as `objective` or `batch/micro.py`; without one all three folders run
 and the result goes into RESULT.
 Each mutant is one small change of the code. It runs in a process forked from one that has imported torch, against the folder's
 tests in TESTS that reach the changed function, the quickest first, until one fails. A mutant that none of them sees survives.
+
+A folder may have more mutants than a machine can try in a night: `--sample step=500` tries 500 of them, chosen by a hash of their
+names, so that a larger sample contains a smaller one. The score is then an estimate and has an interval.
 
 The interpreter must be the trainer's. What mutmut needs beside it is pinned in `requirements-mutate.lock` and installed once, into
 the user's cache. Everything happens in a copy of the tree: below `--scratch`, which is kept and whose killed mutants are not
@@ -21,6 +24,7 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import shutil
@@ -57,6 +61,7 @@ TESTS = {
 # A mutant may take this many seconds more than its tests took, times the factor: mutmut counts wall time, also on a busy machine.
 TIMEOUT_S, TIMEOUT_FACTOR = 10.0, 4.0
 DETECTED = ("killed", "timeout")
+NOT_TRIED = "not tried"
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
@@ -78,7 +83,11 @@ def main() -> int:
     )
     parser.add_argument("--scratch", type=Path, help="folder of the copy, kept; killed mutants are not tried again")
     parser.add_argument("--processes", type=int, default=1, help="mutants at once (default 1)")
+    parser.add_argument(
+        "--sample", action="append", default=[], metavar="FOLDER=N", help="try N mutants of the folder, not all of them"
+    )
     options = parser.parse_args()
+    samples = dict(_sample(text) for text in options.sample)
     patterns = [_pattern(path) for path in options.paths or TESTS]
     packages = _install_mutmut()
     sys.path.append(str(packages))
@@ -88,7 +97,7 @@ def main() -> int:
         resumed = any(scratch.iterdir())
         for folder in TESTS:
             if chosen := [pattern for pattern in patterns if pattern.split("/")[1] == folder]:
-                found = _mutate(scratch / folder, folder, chosen, packages, options.processes)
+                found = _mutate(scratch / folder, folder, chosen, packages, (options.processes, samples.get(folder)))
                 if not found:
                     print(f"Expected mutants of {folder} and tests that pass without them, see above", file=sys.stderr)
                     return 2
@@ -109,6 +118,32 @@ def _pattern(path: str) -> str:
         print(f"Expected PATH to be a folder or file below {', '.join(TESTS)}, got {path}", file=sys.stderr)
         raise SystemExit(2)
     return f"{PACKAGE}/{name}" if name.endswith(".py") else f"{PACKAGE}/{name}/*"
+
+
+def _sample(text: str) -> tuple[str, int]:
+    """FOLDER=N → both. Ends the process where it says something else."""
+    folder, _, count = text.partition("=")
+    if folder not in TESTS or not count.isdecimal() or int(count) == 0:
+        print(
+            f"Expected --sample to be FOLDER=N with a folder of {', '.join(TESTS)} and N ≥ 1, got {text}",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)
+    return folder, int(count)
+
+
+def run_mutmut_sampled(count: int) -> None:
+    """Main function of mutmut's process: as its `run`, over the `count` mutants whose names have the smallest hashes."""
+    import mutmut.__main__ as mutmut
+
+    collect = mutmut.collect_source_file_mutation_data
+
+    def collect_sample(*, mutant_names: Any) -> Any:
+        mutants, data = collect(mutant_names=mutant_names)
+        return sorted(mutants, key=lambda mutant: hashlib.sha256(mutant[1].encode()).hexdigest())[:count], data
+
+    mutmut.collect_source_file_mutation_data = collect_sample
+    mutmut.cli()
 
 
 def _install_mutmut() -> Path:
@@ -147,12 +182,14 @@ def _scratch(chosen: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _mutate(scratch: Path, folder: str, patterns: list[str], packages: Path, processes: int) -> list[dict[str, Any]]:
-    """Empty where mutmut could not run."""
+def _mutate(
+    scratch: Path, folder: str, patterns: list[str], packages: Path, effort: tuple[int, int | None]
+) -> list[dict[str, Any]]:
+    """`effort`: processes, and how many mutants to try (None = all). Empty where mutmut could not run."""
     _copy_tree(scratch, folder, patterns)
     if (scratch / "mutants").exists():
         _forget_survivors(scratch)
-    return _read_mutants(scratch, patterns) if _run_mutmut(scratch, packages, processes) == 0 else []
+    return _read_mutants(scratch, patterns) if _run_mutmut(scratch, packages, *effort) == 0 else []
 
 
 def _copy_tree(scratch: Path, folder: str, patterns: list[str]) -> None:
@@ -195,7 +232,7 @@ def _forget_survivors(scratch: Path) -> None:
     (scratch / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
 
 
-def _run_mutmut(scratch: Path, packages: Path, processes: int) -> int:
+def _run_mutmut(scratch: Path, packages: Path, processes: int, sample: int | None) -> int:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(scratch / "plugin"), str(packages)]),
@@ -205,9 +242,11 @@ def _run_mutmut(scratch: Path, packages: Path, processes: int) -> int:
     }
     # It ends with this process (Linux, PR_SET_PDEATHSIG; by KILL, because jobs in the tests install a handler for TERM), and lets
     # everything else on the machine go first.
-    program = (
-        "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.nice(15); "
+    program = "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.nice(15); "
+    program += (
         "from mutmut.__main__ import cli; sys.exit(cli())"
+        if sample is None
+        else f"from mutate import run_mutmut_sampled; sys.exit(run_mutmut_sampled({sample}))"
     )
     command = [sys.executable, "-c", program, "run", "--max-children", str(processes)]
     if sys.stdout.isatty():
@@ -224,7 +263,7 @@ def _run_mutmut(scratch: Path, packages: Path, processes: int) -> int:
 def _status(code: int | None) -> str:
     from mutmut.stats import status_by_exit_code
 
-    return status_by_exit_code[code]
+    return NOT_TRIED if code is None else status_by_exit_code[code]
 
 
 def _read_mutants(scratch: Path, patterns: list[str]) -> list[dict[str, Any]]:
@@ -247,7 +286,7 @@ def _describe_survivors(scratch: Path, mutants: list[dict[str, Any]]) -> list[di
     found = []
     with contextlib.chdir(scratch):
         for mutant in mutants:
-            if mutant["status"] in DETECTED:
+            if mutant["status"] in (*DETECTED, NOT_TRIED):
                 continue
             lines = get_diff_for_mutant(mutant["name"], path=Path(PACKAGE, mutant["file"])).splitlines()[3:]
             before, after = ([line[1:].strip() for line in lines if line[0] == sign] for sign in "-+")
@@ -282,15 +321,23 @@ def _summarise(
         "seconds": round(seconds),
         "resumed": resumed,
         "folders": {
-            name: {"mutants": counts.total(), **dict(sorted(counts.items())), "score": round(_score(counts), 4)}
+            name: {"mutants": counts.total(), **dict(sorted(counts.items())), **_score(counts)}
             for name, counts in sorted(folders.items())
         },
         "survivors": survivors,
     }
 
 
-def _score(counts: Counter[str]) -> float:
-    return sum(counts[status] for status in DETECTED) / counts.total()
+def _score(counts: Counter[str]) -> dict[str, Any]:
+    """Share of the tried mutants that a test noticed; of a sample also Wilson's interval of 95 % for the share of all."""
+    tried = counts.total() - counts[NOT_TRIED]
+    share = sum(counts[status] for status in DETECTED) / tried
+    if tried == counts.total():
+        return {"score": round(share, 4)}
+    z = 1.959964
+    centre = (share + z * z / (2 * tried)) / (1 + z * z / tried)
+    half = z * math.sqrt(share * (1 - share) / tried + z * z / (4 * tried * tried)) / (1 + z * z / tried)
+    return {"score": round(share, 4), "interval": [round(centre - half, 4), round(centre + half, 4)]}
 
 
 def _git(*arguments: str) -> str:
@@ -310,7 +357,9 @@ def _hash_sources() -> str:
 
 def _judge(result: dict[str, Any]) -> int:
     for name, counts in result["folders"].items():
-        print(f"{name:10} {counts['mutants']:5} mutants  score {counts['score']:.1%}")
+        tried = counts["mutants"] - counts.get(NOT_TRIED, 0)
+        sample = "" if "interval" not in counts else " ({:.1%} to {:.1%})".format(*counts["interval"])
+        print(f"{name:10} {tried:5} of {counts['mutants']:5} mutants  score {counts['score']:.1%}{sample}")
     page = PAGE.read_text() if PAGE.exists() else ""
     unexplained = [survivor for survivor in result["survivors"] if survivor["id"] not in page]
     for survivor in unexplained:
