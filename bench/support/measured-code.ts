@@ -59,6 +59,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
       'trainer/tests',
     ],
   },
+  'mutation-python-step': {
+    command: 'python trainer/mutate.py --sample step=500 step',
+    sources: ['trainer/longhaul_trainer/step', 'trainer/tests'],
+  },
   'mutation-typescript': { command: 'npm run mutate -- ts', sources: ['src/domain', 'src/scaffold', 'src/grading'] },
   orchestration: {
     command: 'npm run bench:orchestration',
