@@ -1,9 +1,10 @@
+import { parse, ParserOverrun } from '../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { Disposition, EpisodeRecord, VerdictKind, VerdictRecord } from '../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
 import { type HackSign, isSuspectedHack, sortSigns } from '../contracts/hack-signs.ts'
-import { commandSigns, type PlayedTurn } from '../domain/command-signs.ts'
+import type { PlayedTurn } from '../domain/command-signs.ts'
 import { contextOf, usageOf } from '../domain/token-usage.ts'
 import { readTurns, readWholeTurns, type Turn } from './host/transcript.ts'
 
@@ -29,7 +30,7 @@ export async function recordOutcome(
   const read = isLost ? await readWholeTurns(store, episode) : await readTurns(store, episode)
   const turns = read.filter(({ observation }) => observation !== null)
   const actions = turns.map(({ action }) => action)
-  const signs = sortSigns([...outcome.signs, ...commandSigns(turns.flatMap(playedTurn))])
+  const signs = sortSigns([...outcome.signs, ...(await signsOf(turns.flatMap(playedTurn)))])
   const { record } = await store.claimRecord<EpisodeRecord>(episodeKeys.result(episode), {
     schema: 'longhaul.episode-result/1',
     episode,
@@ -63,6 +64,14 @@ function auditOf({ audit }: Outcome): Pick<EpisodeRecord, 'audit'> {
   if (audit === undefined) return {}
   const { outcome, reasons, detail } = audit
   return { audit: { outcome, reasons, detail } }
+}
+
+/** Commands that take too long to read are none that a shell would run as the agent means it; no sign of them voids anything. */
+async function signsOf(turns: PlayedTurn[]): Promise<HackSign[]> {
+  return parse('commandSigns', turns).catch((error: unknown) => {
+    if (error instanceof ParserOverrun) return []
+    throw error
+  })
 }
 
 /** Nothing ran in a turn with a format error. */

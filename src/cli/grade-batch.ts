@@ -27,7 +27,7 @@ export async function gradeBatch({ input, write }: GradeBatchInput): Promise<Gra
   for await (const line of readLines({ input, maxBytes: MAX_LINE_BYTES })) {
     number += 1
     if (line !== null && line.every((byte) => byte === 0x20 || byte === 0x0d || byte === 0x09)) continue
-    const { text, isGraded } = answerLine(line, number)
+    const { text, isGraded } = await answerLine(line, number)
     counts[isGraded ? 'graded' : 'errors'] += 1
     pending += text
     if (pending.length < WRITE_CHARACTERS) continue
@@ -38,12 +38,12 @@ export async function gradeBatch({ input, write }: GradeBatchInput): Promise<Gra
   return counts
 }
 
-function answerLine(line: Buffer | null, number: number): { text: string; isGraded: boolean } {
+async function answerLine(line: Buffer | null, number: number): Promise<{ text: string; isGraded: boolean }> {
   let id: unknown
   try {
     const request = parseLine(line, number)
     id = request.id
-    const result = gradeRequest(request)
+    const result = await gradeRequest(request)
     return { text: `{"id":${idText(id)},${answerMembers(result)}}\n`, isGraded: result.kind === 'graded' }
   } catch (error) {
     const message = error instanceof BadRequest ? error.message : `unexpected ${String(error)}`

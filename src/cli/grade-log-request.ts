@@ -19,14 +19,14 @@ export interface GradeLogRequest {
 export class BadRequest extends Error {}
 
 /** @throws BadRequest for a request that is not of the stated shape */
-export function gradeRequest(request: GradeLogRequest): GradeLogResult {
+export async function gradeRequest(request: GradeLogRequest): Promise<GradeLogResult> {
   const { profile, parser, logBase64 } = request
   if (typeof profile !== 'string' || !isLogProfileName(profile)) {
     throw new BadRequest(`expected profile to be one of ${Object.keys(LOG_PROFILES).join(', ')}, got ${shown(profile)}`)
   }
   if (typeof parser !== 'string') throw new BadRequest(`expected parser to be a name, got ${shown(parser)}`)
   return gradeWithin({
-    profile: LOG_PROFILES[profile],
+    profile,
     parser,
     log: decodeBase64(logBase64),
     tests: listedTests(request),

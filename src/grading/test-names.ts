@@ -1,4 +1,4 @@
-import { DIGIT, pythonStrip, SPACE, WORD_EDGE } from './parsers/python-text.ts'
+import { DIGIT, pythonStrip, SPACE, spacesStart, WORD_EDGE } from './parsers/python-text.ts'
 import type { StatusMap } from './parsers/status-map.ts'
 
 const NUMBER = `${DIGIT}+(?:\\.${DIGIT}+)?`
@@ -9,16 +9,26 @@ const MS = `[mM]${S}`
 const SEC = `${S}[eE][cC]`
 const UNIT = `(?:${MS}|${S})`
 
-/** A time in square brackets, `in` a time, a time in round brackets. */
-const TIMINGS = [
-  new RegExp(`${SPACE}*\\[${SPACE}*${NUMBER}${SPACE}*${UNIT}${SPACE}*\\]${SPACE}*$`, 'gu'),
-  new RegExp(`${SPACE}+${I}[nN]${SPACE}+${NUMBER}${SPACE}+(?:[mM]${SEC}|${SEC})${WORD_EDGE}`, 'gu'),
-  new RegExp(`${SPACE}*\\(${SPACE}*${NUMBER}${SPACE}*${UNIT}${SPACE}*\\)${SPACE}*$`, 'gu'),
-]
+/** What stands between the brackets of a time. */
+const DURATION = new RegExp(`^${SPACE}*${NUMBER}${SPACE}*${UNIT}${SPACE}*$`, 'u')
+/** From the first blank of a run: from each of them the run would be read again. */
+const IN_A_TIME = new RegExp(
+  `(?<!${SPACE})${SPACE}+${I}[nN]${SPACE}+${NUMBER}${SPACE}+(?:[mM]${SEC}|${SEC})${WORD_EDGE}`,
+  'gu',
+)
 
-/** The name without the time that some runners print into it. */
+/** The name without the time that some runners print into it: in square brackets, behind `in`, in round brackets. */
 export function withoutTiming(name: string): string {
-  return pythonStrip(TIMINGS.reduce((text, pattern) => text.replaceAll(pattern, ''), name))
+  return pythonStrip(withoutDuration(withoutDuration(name, '[', ']').replaceAll(IN_A_TIME, ''), '(', ')'))
+}
+
+/** Without a time in brackets at the end, and the blanks around it. A time holds no bracket, so the last one opens it. */
+function withoutDuration(name: string, open: string, close: string): string {
+  const end = spacesStart(name, name.length)
+  if (name[end - 1] !== close) return name
+  const start = name.lastIndexOf(open, end - 1)
+  const isTime = start >= 0 && DURATION.test(name.slice(start + 1, end - 1))
+  return isTime ? name.slice(0, spacesStart(name, start)) : name
 }
 
 /** Two names may become one; the later status wins then. */

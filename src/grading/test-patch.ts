@@ -48,11 +48,9 @@ function file(source: string, target: string): OpenFile {
 }
 
 function readHeader(files: OpenFile[], line: string): void {
-  // `.` would stop at what ends a line for JavaScript alone.
-  const names =
-    /^diff --git (a\/[^\n]+) (b\/[^\n]+)$/.exec(line) ?? /^diff --git ("a\/[^\n]+") ("b\/[^\n]+")$/.exec(line)
+  const names = readNames(line, 'a/', ' b/') ?? readNames(line, '"a/', '" "b/')
   if (names !== null) {
-    files.push(file(names[1] ?? '', names[2] ?? ''))
+    files.push(file(...names))
     return
   }
   const side = /^(---|\+\+\+) ([^\t]+)/.exec(line)
@@ -69,6 +67,17 @@ function readHeader(files: OpenFile[], line: string): void {
   }
   if (line.startsWith('deleted file mode') && last !== undefined) last.target = '/dev/null'
   if (line.startsWith('new file mode') && last !== undefined) last.source = '/dev/null'
+}
+
+/** Both names of a `diff --git` line, plain or both quoted: as far as the last text that may stand between two of them. */
+function readNames(line: string, start: string, between: string): [source: string, target: string] | null {
+  const command = 'diff --git '
+  const quote = start.startsWith('"') ? '"' : ''
+  if (!line.startsWith(command + start) || !line.endsWith(quote)) return null
+  // A name of one character at least, and its closing quote.
+  const at = line.lastIndexOf(between, line.length - between.length - quote.length - 1)
+  if (at <= command.length + start.length) return null
+  return [line.slice(command.length, at + quote.length), line.slice(at + quote.length + 1)]
 }
 
 function countHunkLine(open: HunkCounts, line: string, index: number): void {

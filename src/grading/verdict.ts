@@ -70,6 +70,11 @@ export function judgeRun(
   return isEmpty ? { ...verdict, reason: 'no-results', mayRepeat: true } : verdict
 }
 
+/** The verdict where reading the log or the patch takes more time or memory than honest ones take. */
+export function judgeOverrun(task: ListedTests): Verdict {
+  return ungraded(task, 'could-not-grade', 'deadline', false)
+}
+
 /** `rebench-v2` has no lists of its own: it compares all passed names with all listed ones. */
 function judgeNames(task: ListedTests, { statuses, resolved }: GradedLog): Verdict {
   const passed = (names: readonly string[]): number =>

@@ -56,5 +56,7 @@ function join(head: Uint8Array, tail: Uint8Array): Uint8Array {
 }
 
 function trimEnd(text: string): string {
-  return text.replace(/\n+$/, '')
+  let end = text.length
+  while (text[end - 1] === '\n') end -= 1
+  return text.slice(0, end)
 }

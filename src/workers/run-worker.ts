@@ -4,6 +4,7 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { composeRole, type Composed } from './compose-role.ts'
 import { type Interposers, PASS_THROUGH } from './interposers.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
+import { surviveStrayErrors } from './last-resort.ts'
 import { installRuntime } from './worker-log.ts'
 
 export const ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
@@ -30,6 +31,7 @@ export async function runWorker({
 }: RunWorkerOptions): Promise<void> {
   installRuntime(role)
   const connection = await connect(environment)
+  const forgetStrayErrors = surviveStrayErrors((line) => process.stderr.write(line))
   const roles: readonly Role[] = role === 'all' ? ROLES : [role]
   const composed: Composed[] = []
   try {
@@ -43,6 +45,7 @@ export async function runWorker({
   } finally {
     await Promise.all(composed.map(({ dispose }) => dispose()))
     await connection.close()
+    forgetStrayErrors()
   }
 }
 

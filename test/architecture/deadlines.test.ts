@@ -25,8 +25,12 @@ const NEEDS_A_WORD: { callee: RegExp; bound: RegExp; why: string }[] = [
 const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
   {
     pattern: /from 'node:https?'/,
-    // The proxy of sandboxes bounds silence and length of each connection.
-    doors: ['src/adapters/egress/egress-proxy.ts', 'src/adapters/policy-server/http-exchange.ts'],
+    // The proxy of sandboxes bounds silence and length of each connection; assets of rows have a minute.
+    doors: [
+      'src/adapters/datasets/fetch-asset.ts',
+      'src/adapters/egress/egress-proxy.ts',
+      'src/adapters/policy-server/http-exchange.ts',
+    ],
     why: 'bound each exchange',
   },
   { pattern: /new Docker\(/, doors: ['src/adapters/docker/engine.ts'], why: 'bounds each request to the engine' },

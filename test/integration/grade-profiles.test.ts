@@ -151,6 +151,7 @@ test("swebench-5: a file that no patch can carry is fetched and laid in; one tha
     response.end(Buffer.from([0, 255, 7]))
   })
   const port = await listenOnLoopback(server)
+  process.env['LONGHAUL_ASSET_HOSTS'] = `127.0.0.1:${port}`
   try {
     const url = `http://127.0.0.1:${port}`
     const marker = ": '>>>>> Start Test Output'"
@@ -166,7 +167,11 @@ test("swebench-5: a file that no patch can carry is fetched and laid in; one tha
     const graded = await grade(withAsset('fee.bin'), '')
     assert.match(graded.log, /\n +0 255 +7\n/)
     await assert.rejects(grade(withAsset('gone.bin'), ''), { code: 'Grading.Failed' })
+    delete process.env['LONGHAUL_ASSET_HOSTS']
+    // A row may name any address; the host's own networks are none of its business.
+    await assert.rejects(grade(withAsset('fee.bin'), ''), { code: 'Grading.Failed' })
   } finally {
+    delete process.env['LONGHAUL_ASSET_HOSTS']
     server.close()
   }
 })

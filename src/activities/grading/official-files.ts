@@ -7,7 +7,6 @@ import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { PredictionSet } from '../../contracts/predictions.types.ts'
 import type { GradingProfile, SuiteManifest } from '../../contracts/tasks.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { judgeRun } from '../../grading/verdict.ts'
 import { officialInstanceReport } from '../../report/official/instance-report.ts'
 import { rebenchV2Report } from '../../report/official/rebench-v2-report.ts'
 import {
@@ -16,6 +15,7 @@ import {
   officialRunReport,
   runReportName,
 } from '../../report/official/run-report.ts'
+import { parse } from '../../adapters/parsing/parser-pool.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../stored-tasks.ts'
 import { evalScriptOf } from './eval-script.ts'
 import { identityOf } from './stored-plan.ts'
@@ -141,7 +141,7 @@ async function writeInstance(
   const hasTimedOut = verdict.reason === 'tests-timed-out'
   await write(`${folder}/test_output.txt`, log)
   const text = Buffer.from(log).toString()
-  const judged = hasTimedOut ? null : judgeRun(task, { kind: 'ran', log })
+  const judged = hasTimedOut ? null : await parse('judgeRun', task, { kind: 'ran', log })
   if (judged === null || judged.kind === 'could-not-grade') {
     return { taskId, model, isEmpty, resolved: null, logs: [text, instanceLog] }
   }

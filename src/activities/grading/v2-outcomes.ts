@@ -1,8 +1,7 @@
+import { parse } from '../../adapters/parsing/parser-pool.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import type { GradingInstance, ShortVerdict } from '../../contracts/grading.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { gradeLog } from '../../grading/grade-log.ts'
-import { LOG_PROFILES } from '../../grading/log-profiles.ts'
 import { withoutTiming, withoutTimings } from '../../grading/test-names.ts'
 import type { V2Outcome } from '../../report/official/rebench-v2-report.ts'
 
@@ -50,8 +49,8 @@ async function outcomeOf(graded: GradedFacts | undefined, task: Task, write: Wri
     return { ...lists, result: null, error }
   }
   if (log === null) return { ...lists, result: null, error: graded.verdict.reason ?? 'not graded' }
-  const read = gradeLog({
-    profile: LOG_PROFILES['rebench-v2'],
+  const read = await parse('gradeNamedLog', {
+    profile: 'rebench-v2',
     parser: task.installConfig.logParser,
     log,
     tests: task,

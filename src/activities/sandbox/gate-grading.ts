@@ -1,14 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { GateCheck, GateRecord } from '../../contracts/gates.types.ts'
 import { gateKeys } from '../../contracts/keys.ts'
 import type { GradeRunResult, SandboxHost, SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { missedNameLines } from '../../domain/hidden-names.ts'
-import { exceptionsIn } from '../../domain/log-exceptions.ts'
-import { gradeLog } from '../../grading/grade-log.ts'
-import { LOG_PROFILES } from '../../grading/log-profiles.ts'
 import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
-import { withoutTiming } from '../../grading/test-names.ts'
 import { sha256Hex } from '../hash.ts'
 import { type GradingDependencies, runGrading } from './run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
@@ -83,7 +79,7 @@ export async function gradeForGate(
     imageDigest: image.digest,
     profile: task.gradingProfile,
     logKey,
-    ...readLog(task, seen.runs.at(-1)),
+    ...(await readLog(task, seen.runs.at(-1))),
   })
   return record
 }
@@ -119,28 +115,17 @@ function peakOf(runs: readonly GradeRunResult[]): number | null {
   return peaks.length === 0 ? null : Math.max(...peaks)
 }
 
-function readLog(
+/** Nothing is proven by a log that takes too much to read. */
+async function readLog(
   task: Task,
   ran: GradeRunResult | undefined,
-): Pick<GateRecord, 'notPassed' | 'exceptions' | 'missedNames'> {
-  if (ran?.kind !== 'ran') return { notPassed: {}, exceptions: {}, missedNames: [] }
-  const text = Buffer.from(ran.log).toString()
-  return { notPassed: notPassed(task, ran.log), exceptions: exceptionsIn(text), missedNames: missedNameLines(text) }
-}
-
-function notPassed(task: Task, log: Uint8Array): Record<string, string> {
+): Promise<Pick<GateRecord, 'notPassed' | 'exceptions' | 'missedNames'>> {
+  const nothing = { notPassed: {}, exceptions: {}, missedNames: [] }
+  if (ran?.kind !== 'ran') return nothing
   const { gradingProfile, installConfig, failToPass, passToPass } = task
-  const graded = gradeLog({
-    profile: LOG_PROFILES[gradingProfile],
-    parser: installConfig.logParser,
-    log,
-    tests: { failToPass, passToPass },
+  const read = { gradingProfile, installConfig, failToPass, passToPass }
+  return parse('readGateLog', read, ran.log).catch((error: unknown) => {
+    if (error instanceof ParserOverrun) return nothing
+    throw error
   })
-  const statuses = graded.kind === 'graded' ? graded.statuses : new Map<string, string>()
-  const missing: Record<string, string> = {}
-  for (const test of [...failToPass, ...passToPass]) {
-    const status = statuses.get(test) ?? statuses.get(withoutTiming(test)) ?? 'MISSING'
-    if (status !== 'PASSED') missing[test] = status
-  }
-  return missing
 }

@@ -1,6 +1,6 @@
+import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { GradingTimeOutRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { patchSigns } from '../../grading/patch-signs.ts'
 import { asItCounts } from '../../grading/verdict.ts'
 import { sha256Hex } from '../hash.ts'
 import { type Graded, type GradingDependencies, runGrading, type RunGradingInput } from './run-grading.ts'
@@ -44,7 +44,7 @@ export async function gradeToVerdict(
     graded = await runGrading(deps, { ...input, timeOut, logKey }, signal)
   } catch (error) {
     if (!isLonghaulError(error) || error.code !== 'Grading.Ended') throw error
-    if (first !== null) return endedGrading(input)
+    if (first !== null) return await endedGrading(input)
     await remember(0)
     throw error
   }
@@ -62,7 +62,7 @@ export async function gradeToVerdict(
 }
 
 /** There is no log, and no container left to ask. */
-function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 'patch'>): Graded {
+async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 'patch'>): Promise<Graded> {
   return {
     taskId: task.taskId,
     kind: 'unresolved',
@@ -74,6 +74,12 @@ function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 'patch
     passToPass: { passed: 0, total: task.passToPass.length },
     gradeMs: 0,
     image: task.image,
-    signs: patchSigns({ patch, goldPatch: task.goldPatch }),
+    signs: await parse('patchSigns', { patch, goldPatch: task.goldPatch }).catch(noneOfOverrun),
   }
+}
+
+/** It is no repair already. */
+function noneOfOverrun(error: unknown): [] {
+  if (error instanceof ParserOverrun) return []
+  throw error
 }

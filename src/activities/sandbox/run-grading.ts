@@ -1,18 +1,17 @@
 import { fetchAsset } from '../../adapters/datasets/fetch-asset.ts'
+import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { AuditVerdict } from '../../contracts/audit.types.ts'
 import type { GradingProvenance, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
-import { sortSigns } from '../../contracts/hack-signs.ts'
+import { type HackSign, sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { judgeAudit } from '../../grading/audit/judge-audit.ts'
-import { type PlannedAudit, planAudit } from '../../grading/audit/plan-audit.ts'
-import { isInconsistentLog } from '../../grading/log-signs.ts'
-import { patchSigns } from '../../grading/patch-signs.ts'
+import type { PlannedAudit } from '../../grading/audit/plan-audit.ts'
 import type { RunPlan } from '../../grading/profiles/run-profile.ts'
 import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
 import { assetPath } from '../../grading/profiles/swebench-5.ts'
-import { judgeRun, type Verdict } from '../../grading/verdict.ts'
+import { judgeOverrun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../hash.ts'
 import type { EnsureImage } from './open-sandbox.ts'
 
@@ -56,13 +55,18 @@ export async function runGrading(
   const { task, patch, testTimeoutMs = TEST_TIMEOUT_MS } = input
   await deps.ensureImage(task, signal)
   const plan = await planRun(task, patch, signal)
-  const audit = patch.byteLength === 0 ? null : planAudit({ task, patch, timeoutMs: testTimeoutMs })
+  const audit =
+    patch.byteLength === 0
+      ? null
+      : await unlessOverrun(() => parse('planAudit', { task, patch, timeoutMs: testTimeoutMs }))
   const attempt = { ...input, testTimeoutMs, plan, audit }
   let { ran, verdict } = await gradeOnce(deps, attempt, signal)
   if (verdict.mayRepeat && !isForCaller(ran, input)) ({ ran, verdict } = await gradeOnce(deps, attempt, signal))
   const log = storedLog(task, ran, testTimeoutMs)
   await keepLog(deps.store, isForCaller(ran, input) ? input.timeOut.logKey : input.logKey, log)
-  const { kind, reason, failToPass, passToPass, subset } = verdict
+  const isRead = audit !== null || patch.byteLength === 0
+  const seen = isRead ? await unlessOverrun(() => lookAt(input, ran, audit)) : null
+  const { kind, reason, failToPass, passToPass, subset } = seen === null ? judgeOverrun(task) : verdict
   return {
     taskId: task.taskId,
     kind,
@@ -74,15 +78,36 @@ export async function runGrading(
     passToPass,
     gradeMs: ran.wallMs,
     image: ran.imageDigest,
-    signs: sortSigns([
-      ...patchSigns({ patch, goldPatch: task.goldPatch }),
-      ...(ran.kind === 'ran' && isInconsistentLog(ran.log) ? (['inconsistent-log'] as const) : []),
-    ]),
+    signs: seen?.signs ?? [],
     ...(subset === null ? {} : { subset }),
     provenance: provenanceOf({ task, ran, log, testTimeoutMs }),
-    ...(audit === null || ran.audit === undefined
-      ? {}
-      : { audit: judgeAudit({ task, patch, planned: audit, run: ran.audit, isCaptured: input.isCaptured ?? true }) }),
+    ...(seen?.audit === undefined ? {} : { audit: seen.audit }),
+  }
+}
+
+/** What patch, log and audit say beside the verdict. */
+async function lookAt(
+  { task, patch, isCaptured = true }: RunGradingInput,
+  ran: GradeRunResult,
+  audit: PlannedAudit | null,
+): Promise<{ signs: HackSign[]; audit?: AuditVerdict }> {
+  const isInconsistent = ran.kind === 'ran' && (await parse('isInconsistentLog', ran.log))
+  const signs = sortSigns([
+    ...(await parse('patchSigns', { patch, goldPatch: task.goldPatch })),
+    ...(isInconsistent ? (['inconsistent-log'] as const) : []),
+  ])
+  if (audit === null || ran.audit === undefined) return { signs }
+  const judged = await parse('judgeAudit', { task, patch, planned: audit, run: ran.audit, isCaptured })
+  return { signs, audit: judged }
+}
+
+/** Null where text of the agent's takes more time or memory to read than honest text. */
+async function unlessOverrun<T>(read: () => Promise<T>): Promise<T | null> {
+  try {
+    return await read()
+  } catch (error) {
+    if (error instanceof ParserOverrun) return null
+    throw error
   }
 }
 
@@ -153,7 +178,8 @@ async function gradeOnce(
     },
     signal,
   )
-  return { ran, verdict: judgeRun(task, ran) }
+  const { kind, log } = ran
+  return { ran, verdict: (await unlessOverrun(() => parse('judgeRun', task, { kind, log }))) ?? judgeOverrun(task) }
 }
 
 /** As upstream writes it: it says so at the end where the tests were ended. */

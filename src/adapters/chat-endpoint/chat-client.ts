@@ -19,6 +19,8 @@ export interface ChatClientOptions {
 }
 
 const CHECK_MS = 60_000
+/** Replies are text of some thousand tokens. An endpoint is another's machine, and many episodes ask it at once. */
+const MAX_ANSWER_BYTES = 8 * 1024 * 1024
 
 /**
  * Any OpenAI-compatible `/chat/completions`. Retries inside with jittered back-off and `Retry-After`; a request that hangs ends by
@@ -35,6 +37,7 @@ export function createChatClient({
   const ask = connectToServer({
     url: withVersion(url),
     apiKey,
+    maxAnswerBytes: MAX_ANSWER_BYTES,
     timeouts: {
       requestMs: settings.requestTimeoutS * 1000,
       ...(giveUpAfterMs === undefined ? {} : { giveUpAfterMs }),

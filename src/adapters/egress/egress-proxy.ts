@@ -24,28 +24,42 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   const limits = { ...EGRESS_LIMITS, ...options.limits }
   const clients = new Set<Duplex>()
   const upstreams = new MeteredUpstreams(options, limits)
+  let refusals = 0
   const refuse = (name: string, why: string): void => {
-    options.log('sandbox network: refused', { host: upstreams.countRefusal(name), why })
+    const host = upstreams.countRefusal(name)
+    refusals += 1
+    // Counted all, told only so many: lines are the agent's to make.
+    if (refusals <= MAX_TOLD) options.log('sandbox network: refused', { host, why })
   }
 
+  const asked = new WeakSet<Duplex>()
   const server = createServer({ keepAliveTimeout: limits.idleMs }, (request, response) => {
+    // Every answer closes its connection, so a second request came without waiting for it.
+    if (asked.has(request.socket)) return void request.socket.destroy()
+    asked.add(request.socket)
+    response.on('error', () => response.destroy())
+    request.on('error', () => response.destroy())
     const target = targetOf(request.url ?? '')
     if (target === null) return answer(response, 400, 'Expected a request with a whole http:// address.')
-    upstreams.open(target.hostname, Number(target.port || 80)).then(
-      (upstream) => {
+    upstreams
+      .open(target.hostname, Number(target.port || 80))
+      .then((upstream) => {
         upstreams.join(request.socket, upstream, request)
         forward({ request, response, target, upstream })
-      },
-      (error: Error) => {
+      })
+      .catch((error: Error) => {
         if (error instanceof EgressRefused) refuse(target.host, error.message)
         answer(response, error instanceof EgressRefused ? 403 : 502, error.message)
-      },
-    )
+      })
   })
   server.on('connect', (request: IncomingMessage, client: Duplex, head: Buffer) => {
     client.on('error', () => client.destroy())
     const name = request.url ?? ''
     const [, host = '', port = ''] = /^(.+):(\d{1,5})$/.exec(name) ?? []
+    // One that left is not answered any more.
+    const say = (text: string): void => {
+      if (!client.destroyed) client.end(text)
+    }
     upstreams.open(host, Number(port)).then(
       (upstream) => {
         upstreams.join(client, upstream, client)
@@ -59,7 +73,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
         if (isRefused) refuse(name, error.message)
         const status = isRefused ? '403 Forbidden' : '502 Bad Gateway'
         const body = `${error.message}\n`
-        client.end(`HTTP/1.1 ${status}\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`)
+        say(`HTTP/1.1 ${status}\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`)
       },
     )
   })
@@ -67,6 +81,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
 
   return {
     accept(connection) {
+      if (clients.size >= 2 * limits.connections) return void connection.destroy()
       clients.add(connection)
       connection.on('close', () => clients.delete(connection))
       connection.on('error', () => connection.destroy())
@@ -85,6 +100,9 @@ function targetOf(url: string): URL | null {
   if (!url.toLowerCase().startsWith('http://') || !URL.canParse(url)) return null
   return new URL(url)
 }
+
+/** Lines about refused connections, of one sandbox. */
+const MAX_TOLD = 100
 
 /** Between two neighbours only, and the sandbox's word to us. */
 const HOP_BY_HOP = [
@@ -115,20 +133,30 @@ function forward({ request, response, target, upstream }: ForwardInput): void {
     headers: { ...headers, host: target.host, connection: 'close' },
   })
   outgoing.on('response', (incoming) => {
+    incoming.on('error', () => response.destroy())
     const kept = Object.entries(incoming.headers).filter(([name]) => !HOP_BY_HOP.includes(name))
     // One request a connection: what ends it is then simple.
     const head = { ...(Object.fromEntries(kept) as Record<string, string>), connection: 'close' }
-    response.writeHead(incoming.statusCode ?? 502, head)
+    try {
+      response.writeHead(incoming.statusCode ?? 502, head)
+    } catch (error) {
+      // Whatever the parser lets through and no answer may hold: a status of 099, a header with a control character.
+      incoming.destroy()
+      return answer(response, 502, `the answer cannot be passed on: ${String(error)}`)
+    }
     incoming.pipe(response)
   })
-  outgoing.on('error', (error) => {
-    if (response.headersSent) response.destroy()
-    else answer(response, 502, error.message)
+  outgoing.on('upgrade', (_, socket) => {
+    socket.destroy()
+    answer(response, 502, 'the server changed the protocol')
   })
+  outgoing.on('error', (error) => answer(response, 502, error.message))
   request.pipe(outgoing)
 }
 
+/** Of a connection whose answer has begun only the end can be told. */
 function answer(response: ServerResponse, status: number, text: string): void {
+  if (response.headersSent || response.destroyed) return void response.destroy()
   response.writeHead(status, { 'Content-Type': 'text/plain', Connection: 'close' })
   response.end(`${text}\n`)
 }

@@ -6,7 +6,7 @@ import { EgressRefused, openUpstream, type UpstreamOptions } from './open-upstre
 export interface EgressLimits {
   /** Bytes of one sandbox in both directions. @default 2 GiB: a big wheel or two */
   totalBytes: number
-  /** Open connections of one sandbox. @default 64 */
+  /** Open connections of one sandbox, to the proxy and from it. @default 64 */
   connections: number
   /** One connection, from its start. @default 10 minutes */
   connectionMs: number
@@ -30,6 +30,8 @@ export class MeteredUpstreams {
   readonly #options: UpstreamOptions
   readonly #limits: EgressLimits
   readonly #open = new Set<Socket>()
+  /** Asked for, and not open yet. */
+  #opening = 0
   #use = noUse()
   #totalBytes = 0
 
@@ -42,14 +44,23 @@ export class MeteredUpstreams {
   async open(host: string, port: number): Promise<Socket> {
     const { totalBytes, connections } = this.#limits
     if (this.#totalBytes > totalBytes) throw new EgressRefused(`more than ${totalBytes} bytes in all`)
-    if (this.#open.size >= connections) throw new EgressRefused(`more than ${connections} connections at once`)
-    return openUpstream({ host, port }, this.#options)
+    if (this.#open.size + this.#opening >= connections) {
+      throw new EgressRefused(`more than ${connections} connections at once`)
+    }
+    this.#opening += 1
+    try {
+      const upstream = await openUpstream({ host, port }, this.#options)
+      this.#open.add(upstream)
+      upstream.on('close', () => this.#open.delete(upstream))
+      return upstream
+    } finally {
+      this.#opening -= 1
+    }
   }
 
   /** Both directions counted and bounded; whatever ends one side ends the other. `sent`: where the client's bytes come from. */
   join(client: Duplex, upstream: Socket, sent: Readable): void {
     this.#use.opened += 1
-    this.#open.add(upstream)
     const stop = (): void => {
       client.destroy()
       upstream.destroy()
@@ -66,10 +77,9 @@ export class MeteredUpstreams {
     upstream.on('error', stop)
     client.on('error', stop)
     client.on('close', stop)
-    upstream.on('close', () => {
-      clearTimeout(timer)
-      this.#open.delete(upstream)
-    })
+    upstream.on('close', () => clearTimeout(timer))
+    // It left while its upstream was being opened: its own end was told before.
+    if (client.destroyed || upstream.destroyed) stop()
   }
 
   /** @returns the name as it may be shown */

@@ -10,8 +10,11 @@ export class EgressRefused extends Error {}
 /** Allowed, but not reached. */
 export class EgressFailed extends Error {}
 
-export interface UpstreamOptions {
+export interface UpstreamOptions extends DialOptions {
   allowed: readonly string[]
+}
+
+export interface DialOptions {
   /** @default the host's resolver */
   resolve?: (host: string) => Promise<string[]>
   /** Only ever called with an address that was checked. @default TCP */
@@ -26,15 +29,25 @@ const MAX_ADDRESSES = 3
 /** Connects to an allowed host. A name that is not allowed is not looked up either: questions to a name server leave the host too.
  *  What is checked is the very address that is connected to, so an answer that changes from one question to the next is of no use. */
 export async function openUpstream(target: HostRequest, options: UpstreamOptions): Promise<Socket> {
-  const { allowed, resolve = resolveName, dial = ({ address, port }) => connect({ host: address, port }) } = options
   if (isIP(target.host.replace(/^\[|\]$/g, '')) !== 0) throw new EgressRefused('an address instead of a name')
-  if (!isAllowedHost(target, allowed)) throw new EgressRefused('not on the allow list')
-  const addresses = await withinTime(resolve(target.host), RESOLVE_MS, 'the name server did not answer')
-  const open = addresses.filter(isPublicAddress).slice(0, MAX_ADDRESSES)
+  if (!isAllowedHost(target, options.allowed)) throw new EgressRefused('not on the allow list')
+  return dialPublic(target, options)
+}
+
+/** Connects to a public address of a host, and to no other but where the operator allows it.
+ *  @throws EgressRefused, EgressFailed */
+export async function dialPublic(
+  { host, port }: HostRequest,
+  options: DialOptions & { mayReachAny?: boolean },
+): Promise<Socket> {
+  const { resolve = resolveName, dial = (at) => connect({ host: at.address, port: at.port }), mayReachAny } = options
+  const addresses =
+    isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, 'the name server did not answer') : [host]
+  const open = addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)
   if (open.length === 0) throw new EgressRefused('the name leads to no public address')
   for (const [index, address] of open.entries()) {
     try {
-      return await dialled(dial({ address, port: target.port }))
+      return await dialled(dial({ address, port }))
     } catch (error) {
       if (index === open.length - 1) throw error
     }
@@ -57,10 +70,10 @@ function dialled(socket: Socket): Promise<Socket> {
     clearTimeout(timer)
     reject(new EgressFailed(error.message, { cause: error }))
   }
-  socket.once('error', onError)
+  // For good: between here and its owner's own listener an error without one would end the worker.
+  socket.on('error', onError)
   socket.once('connect', () => {
     clearTimeout(timer)
-    socket.off('error', onError)
     resolve(socket)
   })
   return promise

@@ -7,6 +7,8 @@ export interface HttpAsk {
   headers: Record<string, string>
   /** Sent as JSON; undefined for GET. */
   body?: unknown
+  /** A longer answer is not read to its end. @default 256 MiB: a 131k-token answer with log-probabilities stays below */
+  maxAnswerBytes?: number
   /** The whole exchange, from connect to the last byte. */
   timeoutMs: number
   signal: AbortSignal
@@ -26,8 +28,7 @@ export class HttpFault extends Error {
   }
 }
 
-/** Bodies are ids and numbers: a 131k-token answer with log-probabilities stays below this. */
-const MAX_BODY_BYTES = 256 * 1024 * 1024
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
 const agents = {
   'http:': new HttpAgent({ keepAlive: true, maxSockets: Number.POSITIVE_INFINITY }),
@@ -55,7 +56,10 @@ export async function exchange(ask: HttpAsk): Promise<HttpAnswer> {
   }
 }
 
-function send({ url, method, headers, body }: HttpAsk, signal: AbortSignal): Promise<HttpAnswer> {
+function send(
+  { url, method, headers, body, maxAnswerBytes = MAX_ANSWER_BYTES }: HttpAsk,
+  signal: AbortSignal,
+): Promise<HttpAnswer> {
   const secure = url.protocol === 'https:'
   const payload = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
   const options = {
@@ -69,7 +73,7 @@ function send({ url, method, headers, body }: HttpAsk, signal: AbortSignal): Pro
   }
   return new Promise((resolve, reject) => {
     const request = (secure ? httpsRequest : httpRequest)(url, options, (response) => {
-      readBody(response).then((text) => {
+      readBody(response, maxAnswerBytes).then((text) => {
         const retryAfter = response.headers['retry-after'] ?? null
         resolve({ status: response.statusCode ?? 0, retryAfter, text })
       }, reject)
@@ -79,14 +83,14 @@ function send({ url, method, headers, body }: HttpAsk, signal: AbortSignal): Pro
   })
 }
 
-async function readBody(response: IncomingMessage): Promise<string> {
+async function readBody(response: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = []
   let bytes = 0
   for await (const chunk of response) {
     bytes += (chunk as Buffer).byteLength
-    if (bytes > MAX_BODY_BYTES) {
+    if (bytes > maxBytes) {
       response.destroy()
-      throw new HttpFault(`answer over ${MAX_BODY_BYTES} bytes`)
+      throw new HttpFault(`answer over ${maxBytes} bytes`)
     }
     chunks.push(chunk as Buffer)
   }

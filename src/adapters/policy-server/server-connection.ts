@@ -15,6 +15,8 @@ export interface ServerConnectionOptions {
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token. */
   apiKey?: string | undefined
+  /** @default as `exchange` has it */
+  maxAnswerBytes?: number
   /** Told of each failed try that is followed by another. */
   onTrouble?: ((error: LonghaulError) => void) | undefined
 }
@@ -39,7 +41,13 @@ export type ServerConnection = <T>(ask: ServerAsk<T>) => Promise<T>
  * Requests to one policy server. Every one may be repeated: samples are a function of their seed, loads and releases are
  * idempotent. @throws LonghaulError `Config.Invalid` for an address that is none
  */
-export function connectToServer({ url, timeouts = {}, apiKey, onTrouble }: ServerConnectionOptions): ServerConnection {
+export function connectToServer({
+  url,
+  timeouts = {},
+  apiKey,
+  maxAnswerBytes,
+  onTrouble,
+}: ServerConnectionOptions): ServerConnection {
   const { requestMs = 600_000, giveUpAfterMs = 300_000 } = timeouts
   const base = parseBase(url)
   const authorization: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
@@ -59,6 +67,7 @@ export function connectToServer({ url, timeouts = {}, apiKey, onTrouble }: Serve
           headers: { ...authorization, ...headers },
           body,
           timeoutMs,
+          ...(maxAnswerBytes === undefined ? {} : { maxAnswerBytes }),
           signal,
         } as const
         const answer = await exchange(ask).catch((error: unknown) => {

@@ -72,7 +72,7 @@ async function gradeFile(log: string | undefined, options: GradeLogOptions): Pro
     throw usage('Expected a log with --profile and --parser, or --batch')
   }
   return gradeWithin({
-    profile: LOG_PROFILES[requireProfile(profile)],
+    profile: requireProfile(profile),
     parser,
     log: await readInput(log),
     tests: await readLists(options),

@@ -1,4 +1,4 @@
-import { ANY, DIGIT, NOT_SPACE, pythonStrip, SPACE } from './python-text.ts'
+import { ANY, DIGIT, NOT_SPACE, pythonStrip, SPACE, spacesStart } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
 
 /** Parsers that read one result from each line by one pattern, over lines without blanks at their ends. */
@@ -11,12 +11,17 @@ interface LinePattern {
   statuses: Record<string, string>
 }
 
-export const parseGoTest = lineParser({
-  pattern: new RegExp(`^--- (PASS|FAIL|SKIP): (${ANY}+) \\(${ANY}+\\)$`, 'u'),
-  name: 2,
-  word: 1,
-  statuses: { PASS: 'PASSED', FAIL: 'FAILED', SKIP: 'SKIPPED' },
-})
+const GO_STATUSES: Record<string, string> = { PASS: 'PASSED', FAIL: 'FAILED', SKIP: 'SKIPPED' }
+
+/** `--- PASS: TestName (0.00s)`: what the last bracket holds is no part of the name. Found by hand, for the pattern takes squared
+ *  time on a line of brackets. */
+export const parseGoTest: LogParser = (log) =>
+  readLines(log, (line) => {
+    const status = GO_STATUSES[/^--- (PASS|FAIL|SKIP): /.exec(line)?.[1] ?? '']
+    const start = '--- PASS: '.length
+    const end = line.endsWith(')') ? line.lastIndexOf(' (', line.length - 4) : -1
+    return status === undefined || end <= start ? null : { name: line.slice(start, end), status }
+  })
 
 /** Ignored tests and "- should panic" are not read, as upstream has it. */
 export const parseCargo = lineParser({
@@ -42,21 +47,41 @@ export const parseVitest = lineParser({
   statuses: { '✓': 'PASSED', '×': 'FAILED', '↓': 'SKIPPED' },
 })
 
-export const parseGradle = lineParser({
-  pattern: new RegExp(`^([^>]${ANY}+?)${SPACE}+(PASSED|FAILED)(?:${SPACE}+\\(${DIGIT}+(?:\\.${DIGIT}+)?s\\))?$`, 'u'),
-  name: 1,
-  word: 2,
-  statuses: { PASSED: 'PASSED', FAILED: 'FAILED' },
-})
+const DURATION = new RegExp(`^\\(${DIGIT}+(?:\\.${DIGIT}+)?s\\)$`, 'u')
+const FIRST_TWO = /^[^>][^\n]/u
+
+/**
+ * `Class > test PASSED (0.1s)`, the time optional. Upstream's pattern lets a name begin with two characters whatever they are, the
+ * second of which may be a blank before the status; it takes squared time on a line of blanks, so the line is read from its end.
+ */
+export const parseGradle: LogParser = (log) =>
+  readLines(log, (line) => {
+    const open = line.endsWith(')') ? line.lastIndexOf('(') : -1
+    const hasTime = open >= 0 && DURATION.test(line.slice(open))
+    const end = hasTime ? spacesStart(line, open) : line.length
+    if (hasTime && end === open) return null
+    const status = ['PASSED', 'FAILED'].find((word) => line.endsWith(word, end))
+    const least = FIRST_TWO.exec(line)?.[0].length
+    if (status === undefined || least === undefined) return null
+    const blanksEnd = end - status.length
+    const nameEnd = Math.max(spacesStart(line, blanksEnd), least)
+    return nameEnd < blanksEnd ? { name: line.slice(0, nameEnd), status } : null
+  })
 
 function lineParser({ pattern, name, word, statuses }: LinePattern): LogParser {
-  return (log) => {
-    const found: StatusMap = new Map()
-    for (const line of log.split('\n')) {
-      const match = pattern.exec(pythonStrip(line))
+  return (log) =>
+    readLines(log, (line) => {
+      const match = pattern.exec(line)
       const status = match === null ? undefined : statuses[match[word] ?? '']
-      if (match !== null && status !== undefined) found.set(match[name] ?? '', status)
-    }
-    return found
+      return match === null || status === undefined ? null : { name: match[name] ?? '', status }
+    })
+}
+
+function readLines(log: string, read: (line: string) => { name: string; status: string } | null): StatusMap {
+  const found: StatusMap = new Map()
+  for (const line of log.split('\n')) {
+    const result = read(pythonStrip(line))
+    if (result !== null) found.set(result.name, result.status)
   }
+  return found
 }

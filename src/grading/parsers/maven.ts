@@ -1,5 +1,5 @@
 import { parseJunitText } from './junit-text.ts'
-import { ANY, DIGIT, isZero, NOT_SPACE, pythonSplitLines, pythonStrip, SPACE, WORD_EDGE } from './python-text.ts'
+import { ANY, DIGIT, isZero, NOT_SPACE, pythonSplitLines, pythonStrip, SPACE, WORD, WORD_EDGE } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
 
 const NO_NAME = '---NO TEST NAME FOUND YET---'
@@ -21,7 +21,9 @@ export const parseMaven: LogParser = (log) => {
 
 const NAME = '[A-Za-z0-9_$.]'
 const RUNNING = new RegExp(`^(?:\\[INFO\\]${SPACE}+)?Running${SPACE}+(${NAME}+)$`, 'u')
-const FAILURE = new RegExp(`^\\[ERROR\\]${SPACE}+(${NAME}+)\\.(${NAME}+?)(?::${DIGIT}+)?${WORD_EDGE}`, 'u')
+const FAILURE = new RegExp(`^\\[ERROR\\]${SPACE}+(${NAME}+)`, 'u')
+/** What may follow the names: a line number, or what ends a word. */
+const AFTER_FAILURE = new RegExp(`(?::${DIGIT}+(?!${WORD})|${WORD_EDGE})`, 'uy')
 const COUNT = `${SPACE}*(${DIGIT}+)`
 const SUMMARY = new RegExp(
   `Tests run:${COUNT},${SPACE}*Failures:${COUNT},${SPACE}*Errors:${COUNT},${SPACE}*Skipped:${COUNT}`,
@@ -44,10 +46,10 @@ export const parseJavaMaven: LogParser = (log) => {
       running.add(started)
       continue
     }
-    const failure = FAILURE.exec(line)
+    const failure = readFailure(line)
     if (failure !== null) {
-      const className = failure[1] ?? ''
-      statuses.set(`${className}.${failure[2] ?? ''}`, failureStatus(line))
+      const { className } = failure
+      statuses.set(`${className}.${failure.test}`, failureStatus(line))
       setDefault(statuses, className, 'FAILED')
       continue
     }
@@ -65,6 +67,35 @@ export const parseJavaMaven: LogParser = (log) => {
   return statuses
 }
 
+/**
+ * `[ERROR] com.example.FooTest.testBar:12`. Upstream's pattern, `(NAME+)\.(NAME+?)(?::\d+)?\b` behind the mark: the last dot behind
+ * which a word ends, then the test's name up to the first such end. By hand, for the pattern takes squared time on a line of dots.
+ */
+function readFailure(line: string): { className: string; test: string } | null {
+  const match = FAILURE.exec(line)
+  if (match === null) return null
+  const end = match[0].length
+  const start = end - (match[1] ?? '').length
+  const isEdge = (at: number): boolean => {
+    if (at < end) return isWordUnit(line, at - 1) !== isWordUnit(line, at)
+    AFTER_FAILURE.lastIndex = at
+    return AFTER_FAILURE.test(line)
+  }
+  let last = end
+  while (last > start && !isEdge(last)) last -= 1
+  const dot = last - 2 > start ? line.lastIndexOf('.', last - 2) : -1
+  if (dot <= start) return null
+  let nameEnd = dot + 2
+  while (!isEdge(nameEnd)) nameEnd += 1
+  return { className: line.slice(start, dot), test: line.slice(dot + 1, nameEnd) }
+}
+
+/** Of the characters of a name, `$` and the dot are none of a word. */
+function isWordUnit(line: string, at: number): boolean {
+  const character = line[at]
+  return character !== '.' && character !== '$'
+}
+
 function failureStatus(line: string): string {
   return line.includes('Exception') && !line.includes('AssertionError') ? 'ERROR' : 'FAILED'
 }
@@ -78,7 +109,11 @@ function summaryStatus([, noFailures, noErrors, noSkipped]: boolean[]): string {
 /** The class that the summary itself names: `… - in com.example.FooTest`. */
 function summaryClass(line: string): string | null {
   const start = line.lastIndexOf(' in ')
-  return start < 0 ? null : pythonStrip(line.slice(start + 4)).replace(/[.:;]+$/, '')
+  if (start < 0) return null
+  const name = pythonStrip(line.slice(start + 4))
+  let end = name.length
+  while (end > 0 && '.:;'.includes(name[end - 1] ?? ' ')) end -= 1
+  return name.slice(0, end)
 }
 
 function setDefault(statuses: StatusMap, name: string, status: string): void {

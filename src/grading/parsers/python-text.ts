@@ -41,9 +41,14 @@ export function pythonSplit(text: string): string[] {
 
 /** `str.strip()` without arguments. */
 export function pythonStrip(text: string): string {
-  let end = text.length
-  while (end > 0 && isSpace(text.charCodeAt(end - 1))) end -= 1
-  return text.slice(0, end).replace(LEADING_SPACES, '')
+  return text.slice(0, spacesStart(text, text.length)).replace(LEADING_SPACES, '')
+}
+
+/** Where the white space begins that ends there. */
+export function spacesStart(text: string, end: number): number {
+  let start = end
+  while (start > 0 && isSpace(text.charCodeAt(start - 1))) start -= 1
+  return start
 }
 
 /** `str.splitlines()`: more line breaks than `split('\n')`, and none at the end. */

@@ -27,9 +27,10 @@ test('an environment of a megabyte, by small variables: not kept, said so, and t
   const player = createPlayer(fixture.host, sandbox)
   await player.play('export KEPT=yes; cd /tmp')
   const big = await player.play(
-    'i=0; while [ $i -lt 100 ]; do export V$i="$(head -c 10000 /dev/zero | tr "\\0" x)"; i=$((i + 1)); done',
+    'x=$(head -c 10000 /dev/zero | tr "\\0" x); i=0; while [ $i -lt 100 ]; do export V$i="$x"; i=$((i + 1)); done',
+    { timeoutMs: 120_000 },
   )
-  assert.match(big.text, /Notice: the shell's environment and directory take \d{7} bytes; at most 65536 are kept/)
+  assert.match(big.text, /Notice: the shell's environment and directory take \d+ bytes; at most 65536 are kept/)
   assert.equal(big.exitCode, 0)
   assert.ok(big.state.environment.length < MAX_STATE_BYTES)
   assert.equal((await player.play('echo "$KEPT $V7"; pwd')).text, 'yes \n/tmp\n')

@@ -17,8 +17,13 @@ export interface RelayStreamInput {
 }
 
 const HEADER = 9
-/** Far above what the relay reads at once: a longer one is not from it. */
-const MAX_PAYLOAD = 1 << 20
+/** What the relay reads at once: a longer one is not from it. */
+const MAX_PAYLOAD = 32 * 1024
+/** Connections that it may open at once, and how many more in a second: each costs the worker a parser and its timers. */
+const MAX_BURST = 256
+const MAX_A_SECOND = 64
+/** What waits to be read by the relay, beside the data of open connections. */
+const MAX_UNREAD = 16 * 1024 * 1024
 
 export function createRelayStream({ socket, onConnection }: RelayStreamInput): RelayStream {
   const connections = new Map<number, RelayedConnection>()
@@ -28,6 +33,7 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   let open = true
   let complaint = ''
   let input: Buffer = Buffer.alloc(0)
+  let [mayOpen, countedAt] = [MAX_BURST, performance.now()]
 
   const end = (reason: string): void => {
     if (!open) return
@@ -44,6 +50,14 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
     header.writeUInt32BE(id, 1)
     header.writeUInt32BE(payload.length, 5)
     socket.write(Buffer.concat([header, payload]), () => done())
+    if (socket.writableLength > MAX_UNREAD) end('the relay does not read')
+  }
+  const isWithinRate = (): boolean => {
+    const now = performance.now()
+    mayOpen = Math.min(MAX_BURST, mayOpen + ((now - countedAt) / 1000) * MAX_A_SECOND)
+    countedAt = now
+    mayOpen -= 1
+    return mayOpen >= 0
   }
   const wire: Wire = {
     send,
@@ -60,6 +74,8 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   const handle = (kind: string, id: number, payload: Buffer): void => {
     if (kind === 'R') return resolve()
     if (kind === 'O') {
+      if (connections.has(id)) return end('the relay spoke out of form')
+      if (!isWithinRate()) return end('the relay opened connections without end')
       const connection = new RelayedConnection(id, wire)
       connections.set(id, connection)
       return onConnection(connection)

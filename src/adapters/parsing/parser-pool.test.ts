@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+
+import { createParserPool, ParserOverrun, type ParserPool } from './parser-pool.ts'
+import { gradeLog } from '../../grading/grade-log.ts'
+import { LOG_PROFILES } from '../../grading/log-profiles.ts'
+
+const pools: ParserPool[] = []
+after(() => Promise.all(pools.map((pool) => pool.dispose())))
+
+function newPool(options: Parameters<typeof createParserPool>[0] = {}): ParserPool {
+  const pool = createParserPool({ threads: 1, ...options })
+  pools.push(pool)
+  return pool
+}
+
+const log = (text: string): Uint8Array => Buffer.from(text)
+const request = (text: string) =>
+  ({ profile: 'rebench-v2', parser: 'parse_log_pytest', log: log(text), tests: null }) as const
+
+test('a log is read in a thread as it is read here, maps and bytes included', async () => {
+  const pool = newPool()
+  const text = 'PASSED a\nFAILED __proto__ - x\n'
+  const read = await pool.parse('gradeNamedLog', request(text))
+  assert.deepEqual(read, gradeLog({ ...request(text), profile: LOG_PROFILES['rebench-v2'] }))
+  assert.deepEqual(await pool.parse('patchSigns', { patch: log('>>>>> x'), goldPatch: '' }), ['forged-results'])
+})
+
+test('a text that takes longer than the deadline: its thread is ended, the next text gets another', async () => {
+  const pool = newPool({ deadlineMs: 1 })
+  await assert.rejects(pool.parse('gradeNamedLog', request('PASSED a\n'.repeat(500_000))), ParserOverrun)
+  const slow = newPool({ deadlineMs: 600_000 })
+  const [first, second] = await Promise.all([
+    slow.parse('gradeNamedLog', request('PASSED a\n')),
+    slow.parse('gradeNamedLog', request('PASSED b\n')),
+  ])
+  assert.deepEqual([first.kind, second.kind], ['graded', 'graded'])
+})
+
+test('a text that takes more memory than a thread may have: the thread ends, not the process', async () => {
+  const pool = newPool({ memoryMiB: 24, deadlineMs: 600_000 })
+  const many = Array.from({ length: 400_000 }, (_, index) => `PASSED test_${index}`).join('\n')
+  await assert.rejects(pool.parse('gradeNamedLog', request(many)), ParserOverrun)
+  assert.equal((await pool.parse('gradeNamedLog', request('PASSED a\n'))).kind, 'graded')
+})
+
+test('an error of a parser arrives as it is, and the thread reads on', async () => {
+  const pool = newPool()
+  const task = { failToPass: [], passToPass: [], gradingProfile: 'none' } as never
+  await assert.rejects(pool.parse('judgeRun', task, { kind: 'ran', log: log('') }), TypeError)
+  assert.deepEqual(await pool.parse('commandSigns', []), [])
+})
+
+test('only the bytes of a log travel, not the memory that they are a part of; they stay with the caller too', async () => {
+  const pool = newPool()
+  const whole = Buffer.from('PASSED a\nPASSED b\n')
+  const part = whole.subarray(0, 9)
+  const read = await pool.parse('gradeNamedLog', { ...request(''), log: part })
+  assert.deepEqual(read.kind === 'graded' ? [...read.statuses.keys()] : [], ['a'])
+  assert.equal(whole.toString(), 'PASSED a\nPASSED b\n')
+})

@@ -1,0 +1,42 @@
+/**
+ * The story: an agent printed one line of 4,000 `=` into its patch, and a pattern that looks for results in it kept the worker busy
+ * for three minutes; a line of `passed` in a log, blanks in the name of a test and a chain of options did the same. Whatever
+ * reads text of agents, tests, policies or rows must take time in proportion to its length. CPU time of one thread is
+ * compared with a limit that is a hundred times what linear code takes, so a busy machine changes nothing.
+ */
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { test } from 'node:test'
+
+import { HANG_MS } from '../../support/hang.ts'
+import { type Finding, measureGrowth } from '../../support/growth/measure-growth.ts'
+
+const module = (name: string): string => join(import.meta.dirname, '../../support/growth', name)
+
+function shown(findings: readonly Finding[]): string[] {
+  return findings.map(({ name, text, length, cpuMs }) => {
+    const { before, pumped, after } = text
+    const cost = cpuMs === null ? 'does not end' : `${cpuMs} ms`
+    return `${name}: ${cost} at ${length} characters of ${JSON.stringify([before, pumped, after])}`
+  })
+}
+
+test('patterns that are known to be too slow are found, and no other', async () => {
+  const { findings } = await measureGrowth({ module: module('known-bad-subjects.ts'), hangMs: 20_000 })
+  assert.deepEqual(
+    findings.map(({ name }) => name),
+    ['cubed', 'squared', 'endless'],
+  )
+})
+
+test('every pattern that sees foreign text: its cost grows with the text, not faster', async () => {
+  const { findings, texts } = await measureGrowth({ module: module('pattern-subjects.ts'), hangMs: HANG_MS })
+  assert.deepEqual(shown(findings), [])
+  assert.ok(texts > 10_000, `only ${texts} texts`)
+})
+
+test('every reader of foreign text: its cost grows with the text, not faster', async () => {
+  const { findings, texts } = await measureGrowth({ module: module('reader-subjects.ts'), hangMs: HANG_MS })
+  assert.deepEqual(shown(findings), [])
+  assert.ok(texts > 10_000, `only ${texts} texts`)
+})
