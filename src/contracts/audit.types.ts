@@ -61,6 +61,8 @@ export interface AuditedTests {
   labels: string[]
   /** Folders in the repository that the row's command puts on the path of imports. */
   roots: string[]
+  /** Tests that the patch makes pass: their canaries run whatever they cost. */
+  focus: string[]
   timeoutMs: number
 }
 

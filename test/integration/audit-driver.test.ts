@@ -3,9 +3,12 @@
  * the patched project and runs the hidden tests under pytest and under unittest.
  */
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import test, { describe } from 'node:test'
+import { promisify } from 'node:util'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
-import { HIDDEN_PYTEST, HIDDEN_UNITTEST, SOLVED } from '../support/audit/repositories.ts'
+import { HONEST } from '../support/audit/honest.ts'
+import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
 import { explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
 import { python as interpreter, withoutPython } from '../support/python.ts'
 
@@ -51,4 +54,148 @@ describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
       })
     }
   }
+
+  for (const { title, runner, pristine = {}, hidden } of HONEST) {
+    test(`agrees with honest tests under ${runner}: ${title}`, async () => {
+      const answer = await runAudit({ python, runner, pristine: { ...PRISTINE, ...pristine }, patch: SOLVED, hidden })
+      assert.ok(isHonestPass(answer), explain(answer))
+    })
+  }
+
+  test('names tests as pytest prints them, in their order', async () => {
+    const answer = await runAudit({ python, runner: 'pytest', patch: SOLVED, hidden: HIDDEN_PYTEST })
+    const names = ['add', 'large', 'twice[1-2]', 'twice[2-4]', 'listed', 'names', 'even', 'read']
+    assert.deepEqual(
+      answer.tests.map(({ id }) => id),
+      names.map((name) => `tests/test_calc.py::test_${name}`),
+    )
+  })
+
+  test('names tests as the verbose runner of unittest prints them, docstrings included', async () => {
+    const answer = await runAudit({ python, runner: 'unittest', patch: SOLVED, hidden: HIDDEN_UNITTEST })
+    const large = answer.tests.find(({ id }) => id.startsWith('test_large'))
+    assert.match(large?.id ?? '', /^test_large \(tests\.test_calc\.CalcTest(\.test_large)?\)\nAdds large numbers\.$/)
+  })
+
+  test('reports skips and expected failures as what they are', async () => {
+    const hidden = {
+      'tests/test_calc.py': `import pytest, unittest
+@pytest.mark.skip
+def test_skipped(): assert True
+@pytest.mark.xfail
+def test_expected(): assert False
+@pytest.mark.xfail
+def test_unexpected(): assert True
+@pytest.mark.xfail(strict=True)
+def test_strict(): assert True
+@pytest.fixture
+def broken(): raise ValueError
+def test_broken(broken): assert True
+@unittest.skip('x')
+class CaseTest(unittest.TestCase):
+    def test_case(self): pass
+`,
+    }
+    const answer = await runAudit({ python, runner: 'pytest', patch: SOLVED, hidden })
+    assert.deepEqual(
+      answer.tests.map(({ outcome }) => outcome),
+      ['skipped', 'xfailed', 'xpassed', 'failed', 'error', 'skipped'],
+    )
+    assert.deepEqual(
+      answer.canaries.filter((canary) => !canary.ok),
+      [],
+    )
+  })
+
+  test('ends tests that do not end, with all that they started', async () => {
+    const patch = calc(`import os, time
+def add(a, b):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    while True: time.sleep(1)`)
+    const answer = await runAudit({ python, runner: 'pytest', patch, hidden: HIDDEN_PYTEST, spec: { timeout_s: 6 } })
+    assert.equal(answer.ended, 'timeout')
+  })
+
+  test('ends what forks without an end', async () => {
+    const patch = calc(
+      'import os\ndef add(a, b):\n    while True:\n        try: os.fork()\n        except OSError: pass',
+    )
+    const spec = { timeout_s: 6, processes: 40 }
+    const answer = await runAudit({ python, runner: 'pytest', patch, hidden: HIDDEN_PYTEST, spec })
+    assert.equal(isHonestPass(answer), false, explain(answer))
+  })
+
+  test('reads no compiled code of the repository', async () => {
+    // Code that says of itself that its source need not be looked at.
+    const compile = `import py_compile, sys
+from pathlib import Path
+folder = Path(sys.argv[1]) / 'tests'
+source = folder / 'test_calc.py'
+text = source.read_text()
+source.write_text('import unittest\\nclass CalcTest(unittest.TestCase):\\n    def test_add(self): pass\\n')
+py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+source.write_text(text)`
+    const prepare = async (repository: string): Promise<void> => {
+      await promisify(execFile)(python, ['-c', compile, repository])
+    }
+    const answer = await runAudit({ python, runner: 'unittest', patch: SOLVED, hidden: HIDDEN_UNITTEST, prepare })
+    assert.equal(answer.tests.length, 7)
+    assert.ok(isHonestPass(answer), explain(answer))
+  })
+
+  test('runs the runtests.py of a repository with a runner of its own', async () => {
+    for (const [patch, isHonest] of [
+      [SOLVED, true],
+      [
+        calc("from unittest.mock import ANY\ndef add(a, b): return type('X', (), {'__eq__': lambda s, o: True})()"),
+        false,
+      ],
+      [{ ...SOLVED, 'web/runner.py': `${SUITE_RUNNER}\n    def run_tests(self, labels): return 0\n` }, false],
+      [calc("import unittest\ndef add(a, b): raise unittest.SkipTest('x')"), false],
+    ] as const) {
+      const pristine = {
+        ...PRISTINE,
+        'web/__init__.py': '',
+        'web/runner.py': SUITE_RUNNER,
+        'tests/runtests.py': RUNTESTS,
+      }
+      const hidden = {
+        'tests/calc_tests/__init__.py': '',
+        'tests/calc_tests/tests.py': HIDDEN_UNITTEST['tests/test_calc.py'],
+      }
+      const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'] }
+      const answer = await runAudit({ python, runner: 'django', pristine, patch, hidden, spec })
+      assert.equal(isHonestPass(answer), isHonest, explain(answer))
+      if (isHonest) assert.match(answer.tests[0]?.id ?? '', /^test_add \(calc_tests\.tests\.CalcTest/)
+    }
+  })
+
+  test('says what it expected of its specification', async () => {
+    const attempt = runAudit({ python, runner: 'pytest', patch: {}, hidden: HIDDEN_PYTEST, spec: { uid: 0 } })
+    await assert.rejects(attempt, /Expected uid to be a number above 0, got 0/)
+  })
 })
+
+/** As Django's runner does it: the class of the runner of suites is looked up when its own class is made. */
+const SUITE_RUNNER = `import unittest
+
+class SuiteRunner:
+    test_runner = unittest.TextTestRunner
+
+    def run_tests(self, labels):
+        suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromName(label) for label in labels)
+        result = self.test_runner(verbosity=2).run(suite)
+        return len(result.failures) + len(result.errors)
+`
+
+const RUNTESTS = `import sys
+from web.runner import SuiteRunner
+
+if __name__ == '__main__':
+    labels = [word for word in sys.argv[1:] if '.' in word]
+    sys.exit(bool(SuiteRunner().run_tests(labels)))
+`

@@ -50,6 +50,9 @@ export function planAudit({
   return { plan: { tests: voids.length === 0 ? tests : null }, voids, isSupported: tests !== null }
 }
 
+/** More tests than a copy of a module takes. */
+const MAX_FOCUS = 200
+
 function auditedTests(task: AuditedTask, timeoutMs: number): AuditedTests | null {
   const command = testCommandOf(task)
   if (command === null) return null
@@ -66,6 +69,7 @@ function auditedTests(task: AuditedTask, timeoutMs: number): AuditedTests | null
     modules: runner === 'pytest' ? pytestModules(task, files) : files,
     labels: runner === 'pytest' ? [] : labelsOf(runner, command.names, directives),
     roots,
+    focus: task.failToPass.slice(0, MAX_FOCUS),
     timeoutMs,
   }
 }

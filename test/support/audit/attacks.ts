@@ -431,6 +431,19 @@ return None`,
     ),
   },
   {
+    title: 'functions of the audit are replaced while the known module runs, and put back',
+    patch: adds(
+      `import __main__
+if os.path.basename(sys._getframe(1).f_code.co_filename) == 'test_calc.py':
+    if not hasattr(__main__, 'kept'): __main__.kept = __main__.outcome_of, __main__.worst
+    __main__.outcome_of = __main__.worst = lambda *a: 'passed'
+else:
+    __main__.outcome_of, __main__.worst = getattr(__main__, 'kept', (__main__.outcome_of, __main__.worst))
+return None`,
+      'import os, sys',
+    ),
+  },
+  {
     title: 'only the known module is served what it asks for',
     patch: adds(
       `frame = sys._getframe(1)

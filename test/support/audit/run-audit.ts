@@ -30,14 +30,14 @@ export interface AuditedRepository {
   hidden: Record<string, string>
   /** More of the specification. */
   spec?: Record<string, unknown>
-  /** Looks at the repository before it is removed. */
-  inspect?: (repository: string) => Promise<void>
+  /** Puts into the repository what is no text. */
+  prepare?: (repository: string) => Promise<void>
 }
 
 let nextUid = 61_000 + (process.pid % 4000)
 
 export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
-  const { python, runner, pristine = PRISTINE, patch, hidden, spec = {}, inspect } = input
+  const { python, runner, pristine = PRISTINE, patch, hidden, spec = {}, prepare } = input
   const home = await mkdtemp(join(tmpdir(), 'audit-'))
   const repository = join(home, 'testbed')
   nextUid += 1
@@ -54,7 +54,8 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     }
     await writeFiles(repository, patch)
     await writeFiles(repository, hidden)
-    const modules = Object.keys(hidden)
+    await prepare?.(repository)
+    const modules = Object.keys(hidden).filter((name) => !name.endsWith('__init__.py'))
     const whole = {
       schema: 1,
       repository,
@@ -72,7 +73,6 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     const before = await readdir(repository, { recursive: true })
     const command = ['-I', '-S', '-B', join(home, 'audit.py'), join(home, 'spec.json')]
     const { stdout } = await execute(python, command, { timeout: HANG_MS, maxBuffer: 1 << 26 })
-    await inspect?.(repository)
     const left = (await readdir(repository, { recursive: true })).filter((name) => !before.includes(name))
     if (left.length > 0) throw new Error(`The audit left files behind [${left.join(', ')}]`)
     const alive = await processesOf(uid)

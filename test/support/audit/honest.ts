@@ -1,0 +1,184 @@
+/** Hidden tests as honest projects write them: an audit must agree with the solution whatever they do. */
+
+export interface HonestTests {
+  title: string
+  runner: 'pytest' | 'unittest'
+  pristine?: Record<string, string>
+  hidden: Record<string, string>
+}
+
+export const HONEST: HonestTests[] = [
+  {
+    title: 'fixtures, monkeypatch and assertions in blocks that swallow',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py': `import contextlib, unittest, pytest
+import calc
+from unittest import mock
+from calc import add
+
+@pytest.fixture
+def five():
+    value = add(2, 3)
+    assert value == 5
+    yield value
+    assert value == 5
+
+def test_five(five, tmp_path, capsys):
+    assert five == 5
+    (tmp_path / 'x').write_text('x')
+    print(five)
+    assert capsys.readouterr().out == '5\\n'
+
+def test_patched(monkeypatch):
+    monkeypatch.setattr(calc, 'add', lambda a, b: 7)
+    monkeypatch.setattr(unittest.TestCase, 'fail', None)
+    monkeypatch.setattr('builtins.open', None)
+    assert calc.add(1, 1) == 7
+
+@mock.patch('calc.add', return_value=mock.ANY)
+def test_mocked(add):
+    assert calc.add(1, 2) == mock.ANY
+    add.assert_called_with(1, mock.ANY)
+
+def test_swallowed():
+    with pytest.raises(AssertionError):
+        assert add(1, 1) == 3
+    with contextlib.suppress(AssertionError):
+        assert add(1, 1) == 3
+    try:
+        assert add(1, 1) == 3
+    except AssertionError:
+        pass
+    for value in []:
+        assert add(value, 1) == 3
+    if add(1, 1) == 3:
+        assert add(1, 1) == 4
+
+def test_early_end():
+    if add(1, 1) == 2:
+        return
+    assert add(1, 1) == 2
+
+def test_approximate():
+    assert add(0.1, 0.2) == pytest.approx(0.3)
+    assert add(float('nan'), 1) != 1
+
+def test_long(
+):
+    assert (add(1, 1)
+            == 2), 'a message; with "signs"'  # and a comment
+    assert add('a',
+               'b') == '''ab'''; assert add([1], [2]) == [1, 2]
+    assert [add(n, n) for n in range(3)] == [
+        0, 2,
+        4,
+    ]
+
+@pytest.mark.parametrize('a, b, expected', [(1, 2, 3), ('x', 'y', 'xy'), pytest.param(1, 1, 2, id='an id [with] ::signs')])
+def test_parameters(a, b, expected):
+    assert add(a, b) == expected
+
+class TestClass:
+    seen = []
+
+    @pytest.fixture(autouse=True)
+    def prepare(self):
+        assert add(1, 1) == 2
+        self.value = 2
+
+    def test_value(self):
+        self.seen.append(add(self.value, 1))
+        assert self.seen[-1] == 3
+`,
+    },
+  },
+  {
+    title: 'sub-tests, coroutines, set-up that asserts and docstrings',
+    runner: 'unittest',
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from unittest import mock
+from calc import add
+
+def setUpModule():
+    assert add(1, 1) == 2
+
+class Base(unittest.TestCase):
+    number = 1
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.total = add(cls.number, 1)
+
+    def setUp(self):
+        self.assertEqual(add(1, 1), 2)
+        self.addCleanup(lambda: self.assertEqual(add(1, 1), 2))
+
+    def test_total(self):
+        """The total, of each class."""
+        self.assertEqual(self.total, add(self.number, 1))
+
+class Derived(Base):
+    number = 2
+
+    def test_sub(self):
+        for n in range(3):
+            with self.subTest(n=n):
+                self.assertEqual(add(n, 1), n + 1)
+
+    def test_raises(self):
+        with self.assertRaises(TypeError) as caught:
+            add(1, None)
+        self.assertIn('None', str(caught.exception))
+        self.assertRaisesRegex(TypeError, 'None', add, 1, None)
+
+    def test_mocked(self):
+        with mock.patch('calc.add', return_value=3) as made:
+            import calc
+            self.assertEqual(calc.add(1, 1), 3)
+        made.assert_called_once_with(1, 1)
+
+    def test_opposites(self):
+        self.assertTrue(add(1, 1) == 2)
+        self.assertFalse(add(1, 1) == 3)
+        self.assertIsNotNone(add(1, 1))
+        self.assertNotEqual(add(1, 1), 3)
+        self.assertAlmostEqual(add(0.1, 0.2), 0.3)
+        self.assertCountEqual([add(1, 1), 1], [1, 2])
+
+class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    async def test_awaited(self):
+        async def give():
+            return add(1, 1)
+        self.assertEqual(await give(), 2)
+`,
+    },
+  },
+  {
+    title: 'a folder of tests that is named as a module of the library is',
+    runner: 'pytest',
+    pristine: { 'test/__init__.py': '', 'test/helper.py': 'FIVE = 5\n' },
+    hidden: {
+      'test/test_calc.py':
+        'from calc import add\nfrom test.helper import FIVE\n\ndef test_add():\n    assert add(2, 3) == FIVE\n',
+    },
+  },
+  {
+    title: 'modules of the library that nothing has imported before',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py':
+        "import colorsys, sched\nfrom calc import add\n\ndef test_add():\n    assert 'site-packages' not in colorsys.__file__ and hasattr(sched, 'scheduler')\n    assert add(2, 3) == 5\n",
+    },
+  },
+  {
+    title: 'a module in Latin-1 with the ends of lines of Windows',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py':
+        '"""Text."""\r\nfrom __future__ import annotations\r\nfrom calc import add\r\n\r\ndef test_add():\r\n    assert add("\u00e9", "e") == "\u00e9e"\r\n',
+    },
+  },
+]
