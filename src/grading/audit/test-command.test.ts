@@ -48,8 +48,16 @@ test('options are kept that neither choose nor judge a test, and load nothing', 
     `pytest -rA -W "ignore::UserWarning" -Werror -p no:cacheprovider -p evil -pevil -c evil.ini --rootdir=/x -n 4 -k "not slow" --tb=no --import-mode importlib -o addopts=x -o asyncio_mode=auto --maxfail=1 tests`,
   )
   assert.deepEqual(found?.arguments, [
-    ...['-W', 'ignore::UserWarning', '-W', 'error', '-p', 'no:cacheprovider'],
-    ...['--tb=no', '--import-mode=importlib', '-o', 'asyncio_mode=auto'],
+    '-W',
+    'ignore::UserWarning',
+    '-W',
+    'error',
+    '-p',
+    'no:cacheprovider',
+    '--tb=no',
+    '--import-mode=importlib',
+    '-o',
+    'asyncio_mode=auto',
   ])
   assert.deepEqual(found?.names, ['tests'])
 })
