@@ -201,7 +201,7 @@ test('another folder in the place of the journal, with a world, a fence and resu
     await play('export KEPT=1; cd /tmp')
   }))
 
-test('the folder of the journal is another one when the container starts again: lost, never believed', async () => {
+test('the folder of the journal is another one when the container starts again: gone, never believed', async () => {
   const player = await open()
   const request = player.next('echo once >> /tmp/once; cat /tmp/once')
   await fixture.host.runTurn(player.sandbox, request, never)
