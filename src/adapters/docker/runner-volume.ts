@@ -4,6 +4,7 @@ import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
 import { arch, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import type { Readable } from 'node:stream'
 
 import type { Container } from 'dockerode'
 
@@ -82,7 +83,9 @@ const NO_COPY = { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {
 
 async function isComplete(container: Container): Promise<boolean> {
   try {
-    await container.infoArchive({ path: `${RUNNER_FOLDER}/${COMPLETE}` })
+    const answer = await container.infoArchive({ path: `${RUNNER_FOLDER}/${COMPLETE}` })
+    // Nothing is in it, and while it is not read its connection keeps the process alive.
+    ;(answer as unknown as Readable).resume()
     return true
   } catch (error) {
     if (isStatus(error, 404)) return false
