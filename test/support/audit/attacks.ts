@@ -492,7 +492,7 @@ return a + b`,
 for fd in os.listdir('/proc/self/fd'):
     try: os.write(os.open('/proc/self/fd/' + fd, os.O_WRONLY), b'0 {}\\n')
     except OSError: pass
-return a + b`,
+return None`,
     ),
   },
   {
