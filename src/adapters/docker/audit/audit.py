@@ -570,6 +570,17 @@ def child_plan(canaries):
     }
 
 
+# Of each assertion that the hidden module uses, a call that fails.
+FAILING = (
+    ("assertEqual", "1, 2"), ("assertEquals", "1, 2"), ("assertNotEqual", "1, 1"), ("assertTrue", "False"), ("assertFalse", "True"),
+    ("assertIs", "1, None"), ("assertIsNone", "0"), ("assertIsNotNone", "None"), ("assertIn", "1, []"), ("assertNotIn", "1, [1]"),
+    ("assertIsInstance", "1, str"), ("assertRaises", "ValueError, int, '1'"), ("assertRaisesRegex", "ValueError, 'x', int, '1'"),
+    ("assertRaisesMessage", "ValueError, 'x', int, '1'"), ("assertAlmostEqual", "1, 2"), ("assertGreater", "1, 2"), ("assertLess", "2, 1"),
+    ("assertGreaterEqual", "1, 2"), ("assertLessEqual", "2, 1"), ("assertRegex", "'a', 'b'"), ("assertCountEqual", "[1], [2]"),
+    ("assertListEqual", "[1], [2]"), ("assertTupleEqual", "(1,), (2,)"), ("assertDictEqual", "{}, {1: 1}"), ("assertSetEqual", "{1}, {2}"),
+    ("assertSequenceEqual", "[1], [2]"), ("assertMultiLineEqual", "'a', 'b'"), ("assertHTMLEqual", "'<p>a</p>', '<p>b</p>'"),
+    ("assertJSONEqual", "'1', '2'"), ("assertQuerysetEqual", "[1], [2]"), ("assertQuerySetEqual", "[1], [2]"),
+)
 KNOWN_CASES = ("TestCase", "SimpleTestCase", "TransactionTestCase", "IsolatedAsyncioTestCase")
 
 
@@ -584,27 +595,29 @@ def plain_canaries(spec, module, source, tree, place, add):
     if spec["runner"] == "pytest":
         prefix = functions[0][1].name if functions else "test"
         failing.append("import pytest; pytest.fail('x')")
-        for number, line in enumerate(chance.sample(failing, 3)):
+        for number, line in enumerate(chance.sample(failing, 5)):
             name = "%s_%s%d" % (prefix, word, number)
             text.append("\n\ndef %s():\n    %s\n" % (name, line))
             keep[name] = add({"module": module, "must": "fail", "of": None, "what": "a test that says %r did not fail" % line})
-        name = "%s_%s%d" % (prefix, word, 7)
+        name = "%s_%s%d" % (prefix, word, len(failing))
         text.append("\n\ndef %s():\n    value = %d\n    assert value == %d\n    assert value in [value]\n    assert not value == -1\n" % ((name,) + (chance.randrange(1000),) * 2))
         keep[name] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
     if spec["runner"] != "pytest" or classes:
         base, known = base_of(tree, classes)
-        failing = ["self.fail('x')", "self.assertEqual(1, 2)", "self.assertTrue(False)", "self.assertIn(1, [])", "assert False",
-                   "raise self.failureException('x')", "self.assertRaises(ValueError, int, '1')", "self.assertIsNone(0)"]
+        used = set(re.findall(br"self\.(assert\w+)", source))
+        failing = ["self.%s(%s)" % (name, words) for name, words in FAILING if name.encode("ascii") in used or name == "assertEqual"]
+        failing += ["self.fail('x')", "assert False", "raise self.failureException('x')"]
         title = (classes[0].name if classes else "Test") + word.capitalize()
         text.append("\n\nimport unittest as _unittest_%s\n" % word)
         text.append("\n\nclass %sA(%s):\n" % (title, base or "_unittest_%s.TestCase" % word))
-        for number, line in enumerate(chance.sample(failing, 3)):
+        chance.shuffle(failing)
+        for number, line in enumerate(failing):
             name = "test_%s%d" % (word, number)
             text.append("    def %s(self):\n        %s\n\n" % (name, line))
             keep[title + "A." + name] = add({"module": module, "must": "fail", "of": None, "what": "a test that says %r did not fail" % line})
         text.append("\nclass %sB(%s):\n" % (title, base if base and known else "_unittest_%s.TestCase" % word))
-        text.append("    def test_%s9(self):\n        self.assertEqual([1, 'a'], [1, 'a'])\n        self.assertTrue(True)\n        self.assertRaises(ValueError, int, 'x')\n" % word)
-        keep["%sB.test_%s9" % (title, word)] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
+        text.append("    def test_%sz(self):\n        self.assertEqual([1, 'a'], [1, 'a'])\n        self.assertTrue(True)\n        self.assertRaises(ValueError, int, 'x')\n" % word)
+        keep["%sB.test_%sz" % (title, word)] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
     return "".join(text).encode("utf-8"), keep
 
 
