@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Attempt, makeEvaluation } from '../../test/support/evaluation-records.ts'
+import { type Attempt, makeEvaluation, makeFacts } from '../../test/support/evaluation-records.ts'
+import type { EpisodeRecord } from '../contracts/episodes.types.ts'
 import { checkComparability, gradedShare } from './comparability.ts'
 import { compareEvaluations } from './comparison.ts'
 import { splitByCutoff } from './contamination.ts'
+import { summarizeAttempts } from './evaluation-summary.ts'
 
 /** One task for each list, `t0`, `t1`, … */
 function evaluation(lists: Attempt[][], attempts = lists[0]?.length ?? 1, turns: number[] = []) {
@@ -247,4 +249,34 @@ test('contamination: tasks that lost every attempt, and a side without any, have
   assert.deepEqual([before?.tasks, before?.mean], [1, 0.5])
   // One task without spread over tasks: the interval is as wide as one task allows.
   assert.ok(before !== null && before.interval.low < 0.5 && 0.5 < before.interval.high)
+})
+
+test('what was paid is compared too, beside the official outcomes; null where a side says nothing of audits', () => {
+  const agreed = { audit: { outcome: 'agrees' as const, reasons: [], detail: null } }
+  const tasks = (facts: [Attempt, Partial<EpisodeRecord>][]) =>
+    summarizeAttempts({
+      planned: facts.map((_, index) => ({ taskId: `t${index}`, repo: `r${index}`, rowHash: 'h', createdAt: null })),
+      attempts: 1,
+      facts: facts.map(([attempt, fields], index) => makeFacts(attempt, { taskId: `t${index}`, ...fields })),
+      prices: null,
+      unaudited: 'refuse',
+    }).tasks
+  const before = tasks([
+    [1, agreed],
+    [0, {}],
+    [0, {}],
+  ])
+  const after = tasks([
+    [1, agreed],
+    [1, agreed],
+    [1, {}],
+  ])
+  const found = compareEvaluations({ before, after, draws: 200 })
+  close(found.difference.mean, 2 / 3)
+  close(found.audited?.difference.mean, 1 / 3)
+  assert.equal(found.audited?.difference.tasks, 3)
+  close(found.audited?.before.mean, 1 / 3)
+  close(found.audited?.after.mean, 2 / 3)
+  const older = evaluation([[1], [0], [0]])
+  assert.equal(compareEvaluations({ before: older.tasks, after: older.tasks, draws: 200 }).audited, null)
 })

@@ -5,7 +5,7 @@ import { DISPOSITIONS, type EpisodeRecord } from '../contracts/episodes.types.ts
 import { makeRecord } from '../../test/support/episode-records.ts'
 import { type EpisodeFate, selectFatesForRft, selectForReinforce } from './episode-fates.ts'
 import type { GroupRule } from './group-selection.ts'
-import { buildEvaluationLedger, buildTrainingLedger, type Ledger, sumTotals, totalsOf } from './ledger.ts'
+import { buildEvaluationLedger, buildTrainingLedger, type Ledger, sumTotals, totalsOf, unpaidIn } from './ledger.ts'
 import type { RewardRule } from './rewards.ts'
 import { verifyLedger } from './verify-ledger.ts'
 
@@ -303,4 +303,39 @@ test('a batch that trained an episode which the ledger gives to another one is n
       { kind: 'trained-unledgered', episode, batch: 'batch-01' },
     ],
   )
+})
+
+test('what is resolved and not paid is marked, whatever became of it, and a ledger that leaves it out does not verify', () => {
+  const audit = (outcome: 'agrees' | 'void') => ({ audit: { outcome, reasons: [], detail: null } })
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved', ...audit('void') }),
+    makeRecord({ index: 1, verdict: 'resolved', ...audit('agrees') }),
+    makeRecord({ index: 2, verdict: 'resolved' }),
+    makeRecord({ index: 3, verdict: 'resolved', suspectedHack: true, ...audit('agrees') }),
+    makeRecord({ index: 4, verdict: 'resolved', disposition: 'infra' }),
+  ]
+  const unpaid = unpaidIn(records, { grading: { unauditedRewards: 'refuse' } })
+  assert.deepEqual([...unpaid.values()], ['audit-void', 'unaudited', 'suspected-hack'])
+  assert.equal(unpaidIn(records, {}).size, 0)
+  const evaluated = { ...head, records, evaluation: 'nightly' }
+  const ledger = buildEvaluationLedger({ ...evaluated, unpaid })
+  assert.deepEqual(ledger.totals.unpaid, { 'audit-void': 1, unaudited: 1, 'suspected-hack': 1 })
+  assert.deepEqual(
+    ledger.entries.map((entry) => entry.unpaid ?? null),
+    ['audit-void', null, 'unaudited', 'suspected-hack', null],
+  )
+  const silent = buildEvaluationLedger(evaluated)
+  assert.equal(Object.hasOwn(silent.totals, 'unpaid'), false)
+  const kinds = (derived: Ledger) =>
+    verifyLedger({ ledgers: [silent], records, batches: [], derived: [derived] }).map(({ kind }) => kind)
+  assert.deepEqual(kinds(ledger), ['other-fate', 'other-fate', 'other-fate'])
+  assert.deepEqual(kinds(silent), [])
+  const wrong = { ...ledger, totals: { ...ledger.totals, unpaid: { 'audit-void': 3 } } }
+  assert.deepEqual(
+    verifyLedger({ ledgers: [wrong], records, batches: [], derived: [ledger] }).map(({ kind }) => kind),
+    ['totals'],
+  )
+  const fates = selectFatesForRft({ records, maxPerTask: null, unaudited: 'refuse' })
+  const trained = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates), unpaid })
+  assert.deepEqual(trained.totals.unpaid, ledger.totals.unpaid)
 })

@@ -325,3 +325,36 @@ test('training jobs are listed with the worst of their steps, and an alarm with 
   assert.match(html, /dapo-1 1<.*?>2<.*?0\.800.*?0\.0300/s)
   assert.match(html, /dapo-1 2<.*?k3 is 0\.23, above 0\.1, at optimizer step 1/s)
 })
+
+test('audited scores stand beside the official ones in text, page and JSON, with each difference; older runs say nothing', () => {
+  const audited = makeEvaluation({
+    tasks: [
+      { taskId: 'paid', attempts: [1] },
+      { taskId: 'unpaid', attempts: [1] },
+    ],
+    unaudited: 'refuse',
+  })
+  const [task] = audited.tasks
+  assert.ok(task !== undefined && audited.audited !== undefined)
+  const void_ = {
+    taskId: 'unpaid',
+    episode: 'e',
+    because: 'audit-void' as const,
+    reasons: ['canary-passed' as const],
+    detail: 'tests/test_a.py::test_b',
+  }
+  const evaluation = {
+    ...audited,
+    audited: { ...audited.audited, passAt1: 0.5, sem: 0.5, paid: 1, differences: [void_] },
+  }
+  const data = report({ evaluations: [evaluation], paired: [], curve: [] })
+  const text = renderTextReport(data)
+  assert.match(text, /Audited scores/)
+  assert.match(text, /0\.500 ± 0\.500/)
+  assert.match(text, /unpaid {2}audit-void {2}a test whose assertions must fail did pass {2}tests\/test_a\.py::test_b/)
+  assert.match(renderHtmlReport(data), /Resolved officially and not paid/)
+  const [stage] = (JSON.parse(renderJsonReport(data)) as JsonReport).stages
+  assert.deepEqual([stage?.audited?.passAt1, stage?.audited?.differences], [0.5, [void_]])
+  const older = renderTextReport(report())
+  assert.doesNotMatch(older, /Audited|not paid/)
+})
