@@ -16,8 +16,8 @@ export interface ContainerSpecInput {
   /** Processors of the host's pool, as `0,3`: programs inside count these, not the machine's. */
   cpuset: string
   labels: ContainerLabels
-  /** `restricted`: the agent's, almost no capabilities. `default`: the engine's own set, for parity in grading. */
-  capabilities: 'restricted' | 'default'
+  /** `restricted`: the agent's, almost none. `grading`: what official scripts and audits use of the engine's own set. */
+  capabilities: 'restricted' | 'grading'
   /** Of an agent's container: where its runner comes from, see `ensureRunnerVolume`. @default no mount at all */
   runnerVolume?: string
   /** Whether the main process has an input, for who attaches to it. @default false */
@@ -46,11 +46,26 @@ export interface ContainerLabels {
  *  it of who maps root into a user namespace. */
 const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL', 'SETFCAP']
 
+/**
+ * The engine's own set without what neither gold patches nor official scripts use: raw sockets (a grader has no network), device nodes (its
+ * control group forbids them), capabilities of files and processes, the audit log. A row that needs one fails its gate.
+ */
+const GRADER_CAPABILITIES = [
+  'CHOWN',
+  'DAC_OVERRIDE',
+  'FOWNER',
+  'FSETID',
+  'KILL',
+  'SETGID',
+  'SETUID',
+  'SYS_CHROOT',
+  'NET_BIND_SERVICE',
+]
+
 /** The full specification of a container (sandboxes get no network, no devices, no engine socket, and no mount but the runner's). */
 export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreateOptions {
   const { engine, name, image, command, workingDir, limits, cpuset, capabilities } = input
   const memory = limits.memoryMiB * 1024 * 1024
-  const restricted = { CapDrop: ['ALL'], CapAdd: AGENT_CAPABILITIES }
   return {
     name,
     Image: image,
@@ -68,7 +83,8 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
     NetworkDisabled: true,
     Labels: { ...labelsOf(input.labels), [LABELS.cpus]: cpuset },
     HostConfig: hostConfig({
-      ...(capabilities === 'restricted' ? restricted : {}),
+      CapDrop: ['ALL'],
+      CapAdd: capabilities === 'restricted' ? AGENT_CAPABILITIES : GRADER_CAPABILITIES,
       SecurityOpt: ['no-new-privileges:true', ...ownSeccomp(engine, input.runnerVolume !== undefined)],
       Privileged: false,
       IpcMode: 'private',

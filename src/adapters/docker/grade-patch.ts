@@ -96,7 +96,7 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
     workingDir: input.repoDir,
     limits: limitsOnHost(context, input.limits),
     cpuset: context.cpus.take(name, input.limits.cpus),
-    capabilities: 'default',
+    capabilities: 'grading',
     stdin: true,
     labels: {
       run: input.run,
