@@ -43,6 +43,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:grading-differential',
     sources: ['src/grading', 'test/support/grading-oracle'],
   },
+  hostile: {
+    command: 'npm run bench:hostile',
+    sources: ['src/activities', 'src/adapters', 'src/domain', 'src/scaffold', 'src/grading', 'test/support/hostile'],
+  },
   kill: { command: 'npm run bench:kill -- --times 20', sources: [...RUN, 'test/support/kill'] },
   leaks: { command: 'npm run bench:leaks', sources: [...RUN, 'test/support/leaks'] },
   'learning-seed-1': {

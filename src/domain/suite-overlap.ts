@@ -98,7 +98,7 @@ function repositoryName(repo: string): string {
     .trim()
     .toLowerCase()
     .replace(/^(?:[a-z+]+:\/\/)?(?:[^/@]+@)?(?:www\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)+[/:]/, '')
-    .replace(/\/+$/, '')
+    .replace(/(?<!\/)\/+$/, '')
     .replace(/\.git$/, '')
   return path.includes('/') ? path : path.replace('__', '/')
 }

@@ -47,7 +47,7 @@ export function rowImage({ columns, taskId, names, fallback }: RowImageInput): s
     throw columns.refuse(column, `the image of ${taskId}`, text)
   }
   // V2's images are named by pull request and commit.
-  const commit = /\/?swerebenchv2\/[^:]+:\d+-([0-9a-f]{7})$/.exec(image)?.[1]
+  const commit = image.includes('swerebenchv2/') ? /:\d+-([0-9a-f]{7})$/.exec(image)?.[1] : undefined
   if (commit !== undefined && !columns.text('base_commit').startsWith(commit)) {
     throw columns.refuse(column, 'the image of its base_commit', text)
   }

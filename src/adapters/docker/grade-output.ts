@@ -7,7 +7,7 @@ import { attach, createDemultiplexer } from './exec-stream.ts'
 import type { GradeMarks } from './grade-input.ts'
 
 /** Test logs are text of a few MB. What floods it is cut: its end marker is gone then, so it proves nothing. */
-export const MAX_LOG_BYTES = 64 * 1024 * 1024
+export const MAX_LOG_BYTES = 16 * 1024 * 1024
 /** Two logs and what stands between them. */
 const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
 /** A patch, what `audit.py` said and the last words of errors, each cut inside. */

@@ -6,6 +6,9 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
 import { MAX_STATE_BYTES } from '../../../src/adapters/docker/runner-protocol.ts'
+import { isLonghaulError } from '../../../src/contracts/errors.ts'
+import { createAttackWorld } from '../../support/attacks/world.ts'
+import { ATTACKS } from '../../support/hostile/play-hostile.ts'
 import { type SandboxFixture, createPlayer, createSandboxFixture, lastTurn, never } from '../sandbox-fixture.ts'
 
 let fixture: SandboxFixture
@@ -49,4 +52,41 @@ test('25,000 new files with long names: their listing becomes one hash, equal fo
   await player.play(`echo changed >${name}24999`)
   assert.notEqual(await fixture.host.treeHash(sandbox, lastTurn(sandbox), never), hash)
   await fixture.host.close(sandbox)
+})
+
+// `npm run bench:hostile` measures what this only plays: throughput, event loop and memory.
+test('every attack on the worker, beside an honest agent: none earns anything, the honest one does, the worker goes on', async () => {
+  const world = await createAttackWorld('hostile')
+  const stray: unknown[] = []
+  const onStray = (error: unknown): void => void stray.push(error)
+  process.on('uncaughtException', onStray)
+  process.on('unhandledRejection', onStray)
+  try {
+    const attacks = Object.entries(ATTACKS)
+    const lane = async (): Promise<void> => {
+      for (let next = attacks.shift(); next !== undefined; next = attacks.shift()) {
+        const [name, commands] = next
+        const verdict = await world.attack([...commands]).then(
+          (result) => result.verdict.kind,
+          // A container that the attack has broken is lost, and nothing else is.
+          (error: unknown) => (isLonghaulError(error) ? error.code : String(error)),
+        )
+        assert.ok(
+          ['unresolved', 'could-not-grade', 'Sandbox.Lost', 'Sandbox.Ended'].includes(verdict),
+          `${name}: ${verdict}`,
+        )
+      }
+    }
+    const honest = async (): Promise<void> => {
+      const { verdict, reward } = await world.attack(["sed -i 's/a - b/a + b/' calc.py"])
+      assert.deepEqual([verdict.kind, reward?.outcome], ['resolved', 1])
+    }
+    await Promise.all([lane(), lane(), honest()])
+    await honest()
+    assert.deepEqual(stray, [])
+  } finally {
+    process.off('uncaughtException', onStray)
+    process.off('unhandledRejection', onStray)
+    await world.dispose()
+  }
 })

@@ -13,9 +13,9 @@ finish() {
   kill -s KILL -- -1
   {
     printf '\nlh1 %s %s %s %s %s\n' "$lh_mark" "$1" "$2" "$(((now - started) * 10))" "$peak"
-    head -c 67108864 <&3
+    head -c 16777216 <&3
     printf '\nlh1 %s\n' "$lh_mark"
-    head -c 67108864 <&4
+    head -c 16777216 <&4
     printf '\nlh1 %s\n' "$lh_mark"
   } >&5
   exit 0
@@ -66,7 +66,7 @@ evaluation=$!
     left=$((left - nap))
     # A flood ends here: its log has no end marker, so it proves nothing, and the disk is everybody's.
     size=$(ls -lnL /proc/self/fd/3 /proc/self/fd/4 | awk '{ sum += $5 } END { print sum }')
-    if [ "$size" -gt 67108864 ]; then kill -s KILL "$evaluation"; exit; fi
+    if [ "$size" -gt 16777216 ]; then kill -s KILL "$evaluation"; exit; fi
   done
   # By a file and not by a signal alone: the evaluation may end by itself at the same moment.
   : >/.lh/grade/overdue

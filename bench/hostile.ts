@@ -1,0 +1,110 @@
+/**
+ * Do hostile episodes slow down their neighbours, stop the event loop or fill the memory of the process that serves them all?
+ *
+ *   npm run bench:hostile -- [--honest 16] [--hostile 16] [--rounds 4] [--episodes 3] [--pause 2] [--json] [--out bench/results/hostile.json]
+ *
+ * One process plays whole episodes as a sandbox worker does (open, turns, capture, grading, record; real containers; the policy is a
+ * script and Temporal is left out): honest ones beside as many that play every attack on a worker, and the same beside harmless ones,
+ * in turns. `--episodes` is how often each honest lane plays in a phase, `--pause` how many seconds a neighbour waits behind
+ * each command, for what its container takes of the machine is bounded by its cgroup and is not what is measured.
+ *
+ * Exit 1 where the honest ones lose more than a tenth of their throughput, the event loop is blocked for more than 200 ms, memory
+ * grows by more than 200 MiB over the control, or an honest repair is not resolved; 2 when nothing was compared.
+ */
+import { writeFileSync } from 'node:fs'
+import { loadavg } from 'node:os'
+import { parseArgs } from 'node:util'
+import { createAttackWorld } from '../test/support/attacks/world.ts'
+import { ATTACKS, type Phase, playHostile } from '../test/support/hostile/play-hostile.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
+import { findEngine } from './support/find-engine.ts'
+import { versions } from './support/versions.ts'
+import { wholeNumbers } from './support/whole-numbers.ts'
+
+endWith2OnError()
+const { values } = parseArgs({
+  options: {
+    honest: { type: 'string', default: '16' },
+    hostile: { type: 'string', default: '16' },
+    rounds: { type: 'string', default: '4' },
+    episodes: { type: 'string', default: '3' },
+    pause: { type: 'string', default: '2' },
+    json: { type: 'boolean', default: false },
+    out: { type: 'string' },
+  },
+})
+const { json, out, ...numbers } = values
+const { honest, hostile, rounds, episodes, pause } = wholeNumbers(numbers)
+
+const LIMITS = { lossPercent: 10, loopDelayMs: 200, rssGrowthMiB: 200 }
+
+const { stop } = await findEngine(`bench-hostile-${process.pid}`)
+const world = await createAttackWorld('hostile')
+try {
+  // The first episodes load code and start threads; they are no one's loss.
+  await Promise.all([world.attack(['true']), world.attack(["sed -i 's/a - b/a + b/' calc.py"])])
+  const phases = await playHostile({
+    world,
+    honest,
+    neighbours: hostile,
+    episodes,
+    rounds,
+    pauseS: pause,
+    say: console.error,
+  })
+  const [control, attacked] = [of(phases, 'harmless'), of(phases, 'hostile')]
+  const lossPercent = Math.round((1 - attacked.episodesPerMinute / control.episodesPerMinute) * 1000) / 10
+  const rssGrowthMiB = attacked.rssMaxMiB - control.rssMaxMiB
+  const resolved = { asked: control.episodes + attacked.episodes, resolved: control.resolved + attacked.resolved }
+  const violations = [
+    ...(lossPercent > LIMITS.lossPercent ? [`honest episodes lose ${lossPercent} %`] : []),
+    ...(attacked.loopDelayMaxMs > LIMITS.loopDelayMs ? [`the event loop stood for ${attacked.loopDelayMaxMs} ms`] : []),
+    ...(rssGrowthMiB > LIMITS.rssGrowthMiB ? [`memory grew by ${rssGrowthMiB} MiB`] : []),
+    ...(resolved.resolved < resolved.asked
+      ? [`${resolved.asked - resolved.resolved} honest repairs did not count`]
+      : []),
+  ]
+  const facts = {
+    bench: 'hostile',
+    ...versions(),
+    engine: world.engine.version,
+    loadAverage: loadavg()[0],
+    honest,
+    hostile,
+    rounds,
+    episodes,
+    pauseS: pause,
+    attacks: Object.keys(ATTACKS),
+    lossPercent,
+    loopDelayMaxMs: attacked.loopDelayMaxMs,
+    loopDelayMaxMsOfControl: control.loopDelayMaxMs,
+    rssGrowthMiB,
+    violations,
+    phases,
+  }
+  const text = `${JSON.stringify(facts, null, 2)}\n`
+  if (out !== undefined) writeFileSync(out, text)
+  if (json) process.stdout.write(text)
+  else console.log(`loss ${lossPercent} %, event loop ${facts.loopDelayMaxMs} ms, memory +${rssGrowthMiB} MiB`)
+  for (const violation of violations) console.error(violation)
+  const compared = { 'honest episodes': attacked.episodes, 'hostile episodes': attacked.neighbours }
+  process.exitCode = conclude({ compared, violations: violations.length })
+} finally {
+  await world.dispose()
+  await stop()
+}
+
+function of(phases: readonly Phase[], kind: Phase['kind']) {
+  const own = phases.filter((phase) => phase.kind === kind)
+  const sum = (read: (phase: Phase) => number): number => own.reduce((total, phase) => total + read(phase), 0)
+  const greatest = (read: (phase: Phase) => number): number => Math.max(...own.map(read))
+  const episodesOfAll = sum(({ honestEpisodes }) => honestEpisodes)
+  return {
+    episodes: episodesOfAll,
+    resolved: sum(({ honestResolved }) => honestResolved),
+    neighbours: sum(({ neighbourEpisodes }) => neighbourEpisodes),
+    episodesPerMinute: (episodesOfAll / sum(({ seconds }) => seconds)) * 60,
+    loopDelayMaxMs: greatest(({ loopDelayMaxMs }) => loopDelayMaxMs),
+    rssMaxMiB: greatest(({ rssMaxMiB }) => rssMaxMiB),
+  }
+}

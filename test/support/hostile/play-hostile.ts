@@ -1,0 +1,134 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+
+import type { AttackResult, AttackWorld } from '../attacks/world.ts'
+
+/** The repair, step by step. */
+const HONEST = ['cat calc.py', 'grep -n "a - b" calc.py', "sed -i 's/a - b/a + b/' calc.py", 'git diff']
+/** What the neighbours of the control do: as many turns, nothing bad. */
+const HARMLESS = ['ls', 'cat calc.py', 'git status --short']
+
+const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
+const write = (file: string, code: string): string => python(`open(${JSON.stringify(file)}, 'w').write(${code})`)
+/** To every stream that a runner could have. */
+const toStreams = (text: string): string =>
+  `for fd in /proc/[0-9]*/fd/[0-9]; do printf '${text}' >"$fd"; done 2>/dev/null; true`
+const printing = (code: string): string =>
+  write('calc.py', `'import sys\\nprint(' + repr(${code}) + ')\\ndef double(a): return a*2\\n'`)
+
+/** Agents that try to stop or to fill the worker: in what they print, write, leave and say. */
+export const ATTACKS: Readonly<Record<string, readonly string[]>> = {
+  'signs in a patch': [write('a.py', "'=' * 400_000 + chr(10) + 'def __eq__(' * 40_000 + chr(10) + '/proc/' * 60_000")],
+  'results in a log': [printing("'= 1 passed' * 40_000 + chr(10) + '=' * 400_000")],
+  'blanks and brackets in a log': [printing("'PASSED ' + ' ' * 400_000 + 'x' + '[' * 100_000 + '<testcase ' * 40_000")],
+  'a flood of results': [printing("''.join('PASSED t%d' % i + chr(10) for i in range(900_000))")],
+  'a flood of output': ['yes "PASSED x ===" | head -c 60000000', 'cat /dev/zero | head -c 3000000 | tr "\\0" "\\n"'],
+  'a chain of options': [`git ${'-C '.repeat(3000)}x`, 'cat <<A '.repeat(2000), `echo "${'grep env | '.repeat(3000)}"`],
+  'a state of megabytes': [
+    'i=0; while [ $i -lt 200 ]; do export V$i="$(head -c 10000 /dev/zero | tr "\\0" x)"; i=$((i + 1)); done',
+  ],
+  'an answer of gigabytes': [
+    toStreams('lh1 done 0 exit 2400000000 1 0 0 0 = 2400000000 0\\n\\n'),
+    toStreams('lh1 patch 2400000000 0\\n'),
+    toStreams('lh1 \\377\\377\\377\\377 no reply'),
+  ],
+  'a patch of megabytes': [write('big.txt', "('%d ' * 20 + chr(10)) * 150_000")],
+  'a tree of many files': ['mkdir d; cd d; i=0; while [ $i -lt 3000 ]; do : >file$i; i=$((i + 1)); done; cd ..'],
+  'marks of chat formats': [`printf '<|%.0s' $(seq 1 8000); printf '<|im_end|>%.0s' $(seq 1 500)`],
+}
+
+export interface HostileInput {
+  world: AttackWorld
+  honest: number
+  neighbours: number
+  /** Times that each of the honest lanes plays. */
+  episodes: number
+  /** Pairs of a control and an attacked phase. */
+  rounds: number
+  /** Between two turns of a neighbour: how much of the machine it takes must not be what is measured. */
+  pauseS: number
+  say(line: string): void
+}
+
+export interface Phase {
+  kind: 'harmless' | 'hostile'
+  honestEpisodes: number
+  honestResolved: number
+  neighbourEpisodes: number
+  /** Neighbours whose episode ended without a record: what they broke is their own. */
+  neighbourLosses: number
+  seconds: number
+  episodesPerMinute: number
+  loopDelayMaxMs: number
+  loopDelayP99Ms: number
+  rssMaxMiB: number
+}
+
+/** The same honest episodes beside harmless and beside hostile neighbours, in turns. */
+export async function playHostile(input: HostileInput): Promise<Phase[]> {
+  const phases: Phase[] = []
+  for (let round = 0; round < input.rounds; round += 1) {
+    // Which of the two comes first changes, so that neither has the warmer machine.
+    const kinds = round % 2 === 0 ? (['harmless', 'hostile'] as const) : (['hostile', 'harmless'] as const)
+    for (const kind of kinds) {
+      const phase = await playPhase(input, kind, round)
+      phases.push(phase)
+      input.say(
+        `${kind}: ${phase.episodesPerMinute} honest episodes a minute, loop ${phase.loopDelayMaxMs} ms, ${phase.rssMaxMiB} MiB`,
+      )
+    }
+  }
+  return phases
+}
+
+async function playPhase(input: HostileInput, kind: Phase['kind'], round: number): Promise<Phase> {
+  const { world, honest, neighbours, episodes, pauseS } = input
+  const delay = monitorEventLoopDelay({ resolution: 10 })
+  let rss = process.memoryUsage.rss()
+  const watch = setInterval(() => (rss = Math.max(rss, process.memoryUsage.rss())), 100)
+  const over = new AbortController()
+  const counts = { honestEpisodes: 0, honestResolved: 0, neighbourEpisodes: 0, neighbourLosses: 0 }
+  const attacks = Object.values(ATTACKS)
+
+  const neighbour = async (lane: number): Promise<void> => {
+    for (let turn = round + lane; !over.signal.aborted; turn += 1) {
+      const commands = kind === 'hostile' ? (attacks[turn % attacks.length] ?? []) : HARMLESS
+      const paced = commands.flatMap((command) => (pauseS > 0 ? [command, `sleep ${pauseS}`] : [command]))
+      const result = await world.attack([...paced]).catch((error: unknown) => {
+        input.say(`a ${kind} neighbour: ${String(error).slice(0, 200)}`)
+        return null
+      })
+      counts.neighbourEpisodes += 1
+      if (result === null) counts.neighbourLosses += 1
+    }
+  }
+  const others = Array.from({ length: neighbours }, (_, lane) => neighbour(lane))
+  delay.enable()
+  const started = performance.now()
+  await Promise.all(
+    Array.from({ length: honest }, async () => {
+      for (let count = 0; count < episodes; count += 1) {
+        const { verdict }: AttackResult = await world.attack([...HONEST])
+        counts.honestEpisodes += 1
+        if (verdict.kind === 'resolved') counts.honestResolved += 1
+      }
+    }),
+  )
+  const seconds = (performance.now() - started) / 1000
+  over.abort()
+  await Promise.all(others)
+  delay.disable()
+  clearInterval(watch)
+  return {
+    kind,
+    ...counts,
+    seconds: rounded(seconds),
+    episodesPerMinute: rounded((counts.honestEpisodes / seconds) * 60),
+    loopDelayMaxMs: Math.round(delay.max / 1e6),
+    loopDelayP99Ms: Math.round(delay.percentile(99) / 1e6),
+    rssMaxMiB: Math.round(rss / 1024 ** 2),
+  }
+}
+
+function rounded(number: number): number {
+  return Math.round(number * 10) / 10
+}
