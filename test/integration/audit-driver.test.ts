@@ -174,6 +174,13 @@ source.write_text(text)`
     }
   })
 
+  test('takes its files and processes back when it is ended itself', async () => {
+    const patch = calc('import os, signal, time\ndef add(a, b):\n    time.sleep(600)')
+    // `runAudit` fails where anything of either is left.
+    const attempt = runAudit({ python, runner: 'pytest', patch, hidden: HIDDEN_PYTEST, endAfterMs: 4000 })
+    await assert.rejects(attempt, /ended by the test, and left nothing/)
+  })
+
   test('says what it expected of its specification', async () => {
     const attempt = runAudit({ python, runner: 'pytest', patch: {}, hidden: HIDDEN_PYTEST, spec: { uid: 0 } })
     await assert.rejects(attempt, /Expected uid to be a number above 0, got 0/)

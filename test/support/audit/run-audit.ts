@@ -32,12 +32,14 @@ export interface AuditedRepository {
   spec?: Record<string, unknown>
   /** Puts into the repository what is no text. */
   prepare?: (repository: string) => Promise<void>
+  /** Ends the program itself. */
+  endAfterMs?: number
 }
 
 let nextUid = 61_000 + (process.pid % 4000)
 
 export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
-  const { python, runner, pristine = PRISTINE, patch, hidden, spec = {}, prepare } = input
+  const { python, runner, pristine = PRISTINE, patch, hidden, spec = {}, prepare, endAfterMs } = input
   const home = await mkdtemp(join(tmpdir(), 'audit-'))
   const repository = join(home, 'testbed')
   nextUid += 1
@@ -72,11 +74,14 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     await writeFile(join(home, 'spec.json'), JSON.stringify(whole))
     const before = await readdir(repository, { recursive: true })
     const command = ['-I', '-S', '-B', join(home, 'audit.py'), join(home, 'spec.json')]
-    const { stdout } = await execute(python, command, { timeout: HANG_MS, maxBuffer: 1 << 26 })
+    const options = { timeout: endAfterMs ?? HANG_MS, maxBuffer: 1 << 26 }
+    const run = execute(python, command, options).then(({ stdout }) => stdout)
+    const stdout = endAfterMs === undefined ? await run : await run.catch(() => null)
     const left = (await readdir(repository, { recursive: true })).filter((name) => !before.includes(name))
     if (left.length > 0) throw new Error(`The audit left files behind [${left.join(', ')}]`)
     const alive = await processesOf(uid)
     if (alive.length > 0) throw new Error(`The audit left processes behind [pids=${alive.join(', ')}]`)
+    if (stdout === null) throw new Error('It was ended by the test, and left nothing')
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the shape that the tests below hold it to
     return JSON.parse(stdout) as AuditAnswer
   } finally {

@@ -59,6 +59,8 @@ def main(arguments):
     if len(arguments) != 1:
         raise SystemExit("Expected one argument, the path of the specification, got %d" % len(arguments))
     spec = read_spec(arguments[0])
+    # What was laid beside the tests and opened to others is taken back also where the audit itself is ended.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     result = audit(spec)
     text = json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n"
     write_all(spec["descriptor"], text.encode("ascii"))
@@ -150,6 +152,7 @@ def run_child(spec, home, started, written):
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for descriptor in (wakeup_read, wakeup_write, records_read, plan_write):
                 os.close(descriptor)
             if spec["descriptor"] > 2:
