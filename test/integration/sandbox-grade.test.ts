@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
 import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
 import type { GradeRunInput } from '../../src/contracts/sandbox.types.ts'
-import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never } from './sandbox-fixture.ts'
+import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never, untilTrue } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
 
@@ -214,9 +214,21 @@ test('the evaluation writes answers of its own to every output it can find: they
   assert.deepEqual([result.kind, result.kind === 'ran' && result.exitCode], ['ran', 3])
 })
 
-test('the evaluation kills who waits for it: Grading.Ended', async () => {
+test('the evaluation kills who waits for it: it has ended its own grading', async () => {
   const input = gradeInput({ evalScript: 'kill -9 -1; sleep 1', timeoutMs: 30_000 })
   await assert.rejects(fixture.host.grade(input, never), { code: 'Grading.Ended' })
+})
+
+test('the container is killed from outside while it grades: no doing of the patch', async () => {
+  const grading = fixture.host.grade(gradeInput({ evalScript: 'sleep 60', timeoutMs: 90_000 }), never)
+  grading.catch(() => undefined)
+  const filters = { label: [`longhaul.run=${fixture.run}`] }
+  await untilTrue(async () => {
+    const running = (await fixture.engine.docker.listContainers({ filters })).filter(({ State }) => State === 'running')
+    for (const { Id } of running) await fixture.engine.docker.getContainer(Id).kill()
+    return running.length > 0
+  })
+  await assert.rejects(grading, { code: 'Grading.Failed' })
 })
 
 test('a patch, a script and a file of any size and any bytes arrive as they are', async () => {
