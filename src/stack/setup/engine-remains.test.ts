@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { access, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { mountsBelow } from './engine-remains.ts'
+import { clearEngineRemains, mountsBelow } from './engine-remains.ts'
+import { engineFiles } from './private-engine.ts'
 
 test('a mount table: only mounts at and below the folders, deepest first, spaces decoded', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'mounts-'))
@@ -28,3 +30,39 @@ test('a mount table: only mounts at and below the folders, deepest first, spaces
     await rm(folder, { recursive: true, force: true })
   }
 })
+
+test('no shell that an engine left sees its command end before it is killed itself', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'remains-'))
+  try {
+    const files = engineFiles({ cacheDir: folder, runDir: folder })
+    await mkdir(files.execRoot)
+    const [journal, ready] = [join(folder, 'journal'), join(folder, 'ready')]
+    // It waits for whichever command ends first; the other 299 give it time to write, if it may.
+    const turn = `for i in $(seq 300); do sleep 60 & done; : >'${ready}'; wait -n; echo "$?" >'${journal}'`
+    const shim = spawn(
+      '/bin/bash',
+      ['-c', `/bin/bash -c '${turn.replaceAll("'", `'"'"'`)}'; :`, `${files.execRoot}/shim`],
+      {
+        stdio: 'ignore',
+        detached: true,
+      },
+    )
+    const closed = new Promise((resolve) => shim.on('close', resolve))
+    for (let tries = 0; tries < 600; tries += 1) {
+      if (await exists(ready)) break
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    assert.deepEqual(await clearEngineRemains({ files }), ['302 leftover processes'])
+    await closed
+    assert.equal(await exists(journal), false, await readFile(journal, 'utf8').catch(() => ''))
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+})
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
+}

@@ -30,7 +30,8 @@ async function killProcesses(files: EngineFiles): Promise<number> {
   const roots = all.filter(({ pid, command }) => pid !== process.pid && marks.some((mark) => command.includes(mark)))
   // Containers' processes do not name our directories: they are found as children of their shims.
   const targets = new Map(roots.flatMap((root) => withDescendants(root, all)).map((target) => [target.pid, target]))
-  for (const target of targets.values()) signalProcess(target, 'SIGKILL')
+  // Parents first: a shell that outlives its command for a moment would journal "Killed" as what the agent's command had said.
+  for (const target of [...targets.values()].toReversed()) signalProcess(target, 'SIGKILL')
   for (const target of targets.values()) await waitUntilGone({ identity: target, timeoutMs: 5_000 })
   return targets.size
 }
