@@ -29,6 +29,10 @@ const IN_CONTAINERS = [...GRADING, 'src/adapters/docker', 'src/activities/sandbo
 
 /** By the name of the file below `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
+  audit: {
+    command: 'npm run bench:audit -- --out bench/results/audit.json',
+    sources: [...IN_CONTAINERS, 'bench/audit.ts', 'test/support/layouts'],
+  },
   chaos: { command: 'npm run chaos -- --seeds 200', sources: [...RUN, ...TRAINER, 'test/support/chaos'] },
   'demo-kills': { command: 'npm run bench:demo-kills', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml'] },
   demo: { command: 'npm run demo', sources: [...RUN, ...TRAINER, 'src/stack', 'recipes/demo.yaml', 'policies'] },
