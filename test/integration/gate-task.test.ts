@@ -240,7 +240,14 @@ test('from a gate to the curated suite: report, evidence, and the filters that r
     await gateTask(deps, { run: 'curate', suite, index }, never)
   }
   const written = await writeGateReport(store, { run: 'curate', suite })
-  assert.deepEqual(written.counts, { passed: 1, 'gold-fails': 1, 'empty-resolves': 0, flaky: 1, 'could-not-gate': 0 })
+  assert.deepEqual(written.counts, {
+    passed: 1,
+    'gold-fails': 1,
+    'empty-resolves': 0,
+    flaky: 1,
+    'not-auditable': 0,
+    'could-not-gate': 0,
+  })
 
   const report = await readOrThrow<GateReport>(store, written.report.key)
   const text = [...gateTables(report).map(renderTable), sayGate(report)].join('\n')

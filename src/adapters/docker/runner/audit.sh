@@ -69,6 +69,8 @@ find_interpreter() {
         '#!/'*python*) ;;
         *) interpreter=${program%/*}/python ;;
       esac
+      # Of projects that keep their environment beside the code.
+      [ -x "$interpreter" ] || interpreter=$PWD/.venv/bin/python
       [ -x "$interpreter" ] || interpreter=$(command -v python3 || command -v python)
       ;;
   esac

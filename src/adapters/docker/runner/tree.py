@@ -41,11 +41,21 @@ class Tree:
         os.mkdir(os.path.join(self.folder, b"saved"), 0o700)
         changes = read_changes(os.path.join(self.folder, b"changes"))
         present = [path for path, mode in changes if mode not in (b"000000", b"160000")]
+        self.keep_interpreter(changes)
         self.extract(present)
         for path, _ in changes:
             self.set_aside(path)
         for path in present:
             self.lay(path)
+
+    def keep_interpreter(self, changes):
+        """An environment inside the repository is what root starts next: no patch may change it."""
+        top = os.path.realpath(self.repository)
+        for prefix in {sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(sys.executable))}:
+            inside = os.path.relpath(os.path.realpath(os.fsencode(prefix)), top) + b"/"
+            touched = [path for path, _ in changes if (path + b"/").startswith(inside)]
+            if inside != b"./" and touched:
+                raise DoesNotFit("%r belongs to the interpreter of the task" % touched[0])
 
     def extract(self, paths):
         """Of the index, whose attributes are those of the image: a patch must not choose how tests are written down."""
@@ -304,9 +314,16 @@ def sweep(uid):
     spawn(command + [b"-exec", b"rm", b"-rf", b"--", b"{}", b"+"], os.environb, None, b"/")
 
 
+def is_outside(path, repository):
+    """Programs that root starts here are the image's: a patch may bring others of the same name."""
+    top = os.path.realpath(repository)
+    return os.path.isabs(path) and not (os.path.realpath(path) + "/").startswith(top + "/")
+
+
 def main():
     repository, folder = sys.argv[1:]
     os.umask(0o022)
+    os.environ["PATH"] = ":".join(path for path in os.environ.get("PATH", os.defpath).split(":") if is_outside(path, repository))
     tree = Tree(repository, folder)
     uid = unused_id()
     code = 10

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readPatchFiles } from '../patch-files.ts'
+import { findCollision, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
+
+const added = (path: string, mode = '100644'): string =>
+  `diff --git a/${path} b/${path}\nnew file mode ${mode}\n--- /dev/null\n+++ b/${path}\n@@ -0,0 +1 @@\n+x\n`
+const changed = (path: string): string =>
+  `diff --git a/${path} b/${path}\n--- a/${path}\n+++ b/${path}\n@@ -1 +1 @@\n-x\n+y\n`
+const deleted = (path: string): string =>
+  `diff --git a/${path} b/${path}\ndeleted file mode 100644\n--- a/${path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n`
+const collision = (patch: string, testPatch: string): string | null =>
+  findCollision(readPatchFiles(Buffer.from(patch)), hiddenFiles(testPatch))
+
+const HIDDEN = added('tests/test_new.py') + changed('tests/test_old.py')
+
+for (const [what, patch] of [
+  ['the same new file', added('tests/test_new.py')],
+  ['a name that differs by case', added('tests/TEST_new.py')],
+  ['a name that differs by case from a changed one', added('Tests/test_old.py')],
+  ['a file in the place of the folder', added('tests')],
+  ['a folder in the place of the file', added('tests/test_new.py/a.py')],
+  ['a link in the place of a test', added('tests/test_old.py', '120000')],
+  ['a repository in the place of a test', added('tests/test_old.py', '160000')],
+] as const) {
+  test(`${what} collides with the hidden tests`, () => assert.notEqual(collision(patch, HIDDEN), null))
+}
+
+for (const [what, patch] of [
+  ['a test that was there', changed('tests/test_old.py')],
+  ['a deleted test', deleted('tests/test_old.py')],
+  ['tests of its own beside them', added('tests/test_mine.py')],
+  ['a name that only begins alike', added('tests/test_new.pyi')],
+] as const) {
+  test(`${what} does not collide: it is put back, or left out`, () => assert.equal(collision(patch, HIDDEN), null))
+}
+
+test('what loads itself is found, unless the reference solution has it too', () => {
+  const hook = (patch: string, gold = ''): string | null => findStartupHook(readPatchFiles(Buffer.from(patch)), gold)
+  for (const path of ['x.pth', 'src/sitecustomize.py', 'usercustomize/__init__.py', 'sitecustomize.so']) {
+    assert.equal(hook(added(path)), path)
+    assert.equal(hook(added(path), added(path)), null)
+  }
+  const entry = added('a.egg-info/entry_points.txt')
+  assert.equal(hook(entry), null)
+  assert.equal(hook(entry.replace('+x', '+[pytest11]')), 'a.egg-info/entry_points.txt')
+  assert.equal(hook(deleted('x.pth')), null)
+  assert.equal(hook(added('src/mysitecustomize.py')), null)
+})
+
+test('the tested tree leaves out the folder of tests, and beside code the tests alone', () => {
+  const limits = (testPatch: string, goldPatch = '') => treeLimits({ hidden: hiddenFiles(testPatch), goldPatch })
+  const deep = limits(added('pkg/tests/unit/test_a.py'))
+  assert.ok(deep.includes('--exclude=pkg/tests/*'))
+  assert.ok(deep.includes('--exclude=*/conftest.py') && deep.includes('--exclude=conftest.py'))
+  assert.equal(deep.at(-1), '--include=*')
+  const mixed = limits(changed('pkg/a_test.py'))
+  assert.ok(mixed.includes('--exclude=pkg/a_test.py') && mixed.includes('--exclude=pkg/test_*.py'))
+  assert.ok(!mixed.includes('--exclude=pkg/*'))
+  const gold = limits(changed('tests/test_a.py'), changed('tests/support/thing.py'))
+  assert.ok(gold.indexOf('--include=tests/support/thing.py') < gold.indexOf('--exclude=tests/*'))
+  assert.ok(gold.includes('--include=tests/support/thing.py'))
+  assert.ok(limits(added('tests/a[1]*.py')).includes(String.raw`--exclude=tests/a\[1\]\*.py`))
+})
+
+test('the old name of a moved test is hidden too', () => {
+  const moved =
+    'diff --git a/tests/a.py b/tests/b.py\nsimilarity index 90%\nrename from tests/a.py\nrename to tests/b.py\n--- a/tests/a.py\n+++ b/tests/b.py\n@@ -1 +1 @@\n-x\n+y\n'
+  assert.deepEqual(
+    hiddenFiles(moved).map(({ path }) => path),
+    ['tests/b.py', 'tests/a.py'],
+  )
+})

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { AuditRun } from '../../contracts/audit.types.ts'
+import type { AuditAnswer } from './audit-answer.ts'
+import { compareWithCanonical } from './canonical-patch.ts'
+import { judgeAudit } from './judge-audit.ts'
+import { type AuditedTask, planAudit } from './plan-audit.ts'
+
+const TASK: AuditedTask = {
+  taskId: 'calc__calc-1',
+  repo: 'calc/calc',
+  testPatch:
+    'diff --git a/tests/test_a.py b/tests/test_a.py\n--- a/tests/test_a.py\n+++ b/tests/test_a.py\n@@ -1 +1 @@\n-x\n+y\n',
+  goldPatch: '',
+  failToPass: ['tests/test_a.py::test_b'],
+  passToPass: ['tests/test_a.py::test_c[x'],
+  gradingProfile: 'fork-4.0.3',
+  installConfig: { install: null, testCmd: 'pytest -rA', logParser: 'parse_log_pytest' },
+}
+const PATCH = Buffer.from('diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n')
+const PASSED: AuditAnswer['tests'] = [
+  { id: 'tests/test_a.py::test_b', outcome: 'passed' },
+  { id: 'tests/test_a.py::test_c[x y]', outcome: 'passed' },
+  { id: 'tests/test_a.py::test_c[x z]', outcome: 'passed' },
+]
+const CANARY = { module: 'tests/test_a.py', must: 'fail', outcome: 'failed', ok: true } as const
+
+function judged(answer: Partial<Record<keyof AuditAnswer, unknown>>, run: Partial<AuditRun> = {}, task = TASK) {
+  const whole = {
+    schema: 1,
+    ended: 'complete',
+    detail: null,
+    tests: PASSED,
+    canaries: [CANARY],
+    changed: [],
+    ...answer,
+  }
+  return judgeAudit({
+    task,
+    patch: PATCH,
+    planned: planAudit({ task, patch: PATCH, timeoutMs: 1000 }),
+    run: {
+      kind: 'tested',
+      canonicalPatch: PATCH,
+      result: Buffer.from(JSON.stringify(whole)),
+      errors: '',
+      wallMs: 7,
+      ...run,
+    },
+    isCaptured: true,
+  })
+}
+
+test('every listed test passed, under the names that the parser of the row cuts: the audit agrees', () => {
+  assert.deepEqual(judged({}), { outcome: 'agrees', reasons: [], detail: null, auditMs: 7 })
+})
+
+for (const outcome of ['failed', 'error', 'skipped', 'xfailed', 'xpassed'] as const) {
+  test(`a listed test that ${outcome}: void, also where another of the same cut name passed`, () => {
+    for (const index of PASSED.keys()) {
+      const tests = PASSED.map((one, at) => (at === index ? { ...one, outcome } : one))
+      assert.deepEqual(judged({ tests }).reasons, ['no-honest-pass'])
+    }
+  })
+}
+
+test('a listed test without a result: void, and named', () => {
+  const { reasons, detail } = judged({ tests: PASSED.slice(1) })
+  assert.deepEqual([reasons, detail], [['no-honest-pass'], 'tests/test_a.py::test_b'])
+})
+
+test('a name that poses as several, or as another line, counts for none', () => {
+  for (const id of [
+    'x\nPASSED tests/test_a.py::test_b',
+    'x\rPASSED tests/test_a.py::test_b',
+    'tests/test_a.py::test_b\u0085',
+  ]) {
+    assert.equal(judged({ tests: [...PASSED.slice(1), { id, outcome: 'passed' }] }).outcome, 'void')
+  }
+})
+
+test('canaries, changed code and endings void with their own reasons', () => {
+  assert.deepEqual(judged({ canaries: [{ ...CANARY, outcome: 'passed', ok: false }] }).reasons, ['canary-passed'])
+  assert.deepEqual(judged({ canaries: [{ ...CANARY, must: 'pass', ok: false }] }).reasons, ['canary-failed'])
+  assert.deepEqual(judged({ changed: ['unittest.case.TestCase.assertEqual'] }).reasons, ['runner-changed'])
+  for (const [ended, reason] of [
+    ['early', 'ended-early'],
+    ['timeout', 'too-slow'],
+    ['noise', 'results-forged'],
+  ] as const) {
+    assert.deepEqual(judged({ ended }).reasons, [reason])
+  }
+})
+
+test('an answer that the script never writes, or none: void', () => {
+  assert.deepEqual(judged({ tests: [{ id: 1, outcome: 'passed' }] }).reasons, ['results-forged'])
+  assert.deepEqual(judged({}, { result: Buffer.from('{') }).reasons, ['results-forged'])
+  assert.deepEqual(judged({}, { kind: 'failed', errors: 'a\nlast\n' }).reasons, ['ended-early'])
+  assert.deepEqual(judged({}, { kind: 'does-not-apply' }).reasons, ['patch-not-canonical'])
+  assert.deepEqual(judged({}, { kind: 'tests-do-not-apply' }).reasons, ['tests-not-whole'])
+})
+
+test('an image without a Python that could run it, and a row of another runner: unsupported', () => {
+  assert.equal(judged({}, { kind: 'untestable' }).outcome, 'unsupported')
+  const go = { ...TASK, installConfig: { ...TASK.installConfig, testCmd: 'go test ./...' } }
+  assert.equal(judged({}, { kind: 'read', result: Buffer.alloc(0) }, go).outcome, 'unsupported')
+})
+
+test('hashes and words behind @@ may differ; lines of hunks, places and modes may not', () => {
+  const patch = (text: string): Buffer => Buffer.from(text)
+  const base =
+    'diff --git a/a b/a\nindex 1234567..89abcde 100644\n--- a/a\n+++ b/a\n@@ -1 +1 @@ def x():\n-index 1..2\n+index 3..4\n'
+  const same = base.replace('1234567..89abcde', `${'1'.repeat(40)}..${'2'.repeat(40)}`).replace(' def x():', '')
+  assert.equal(compareWithCanonical(patch(base), patch(same)), null)
+  assert.equal(
+    compareWithCanonical(patch(base.replace('-index 1..2', '-index 5..2')), patch(base)),
+    'patch-not-canonical',
+  )
+  assert.equal(compareWithCanonical(patch(base.replace('@@ -1', '@@ -2')), patch(base)), 'patch-not-canonical')
+  assert.equal(compareWithCanonical(patch(base.replace('100644', '100755')), patch(base)), 'patch-not-canonical')
+  const binary = 'diff --git a/a b/a\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\n'
+  assert.equal(compareWithCanonical(patch(binary), patch(base)), 'binary-for-text')
+})
