@@ -102,7 +102,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
       turns,
       policy: base.version,
       verdict: resolved ? 'resolved' : 'unresolved',
-      ...(resolved ? { audit: { outcome: 'agrees', reasons: [], detail: null, auditMs: 300 } } : {}),
+      ...(resolved ? { audit: { outcome: 'agrees', reasons: [], detail: null } } : {}),
       contextTokens: context,
     })
   }
