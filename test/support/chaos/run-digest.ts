@@ -169,9 +169,10 @@ async function hashFile(path: string): Promise<string> {
 }
 
 /** What another grading of the same patch finds again: not the machine, nor the log, which says how long tests took. */
-function lastingPart({ provenance, ...verdict }: VerdictRecord): object {
+function lastingPart({ provenance, audit, ...verdict }: VerdictRecord): object {
   const kept = provenance === undefined ? {} : { provenance: { ...provenance, machine: null, logSha256: '' } }
-  return { ...verdict, ...kept, gradeMs: 0, image: '' }
+  const audited = audit === undefined ? {} : { audit: { ...audit, auditMs: 0 } }
+  return { ...verdict, ...kept, ...audited, gradeMs: 0, image: '' }
 }
 
 /** The run's own name is not compared, nor is the hash of a trained policy, which is made from it. */
