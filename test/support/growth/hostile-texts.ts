@@ -88,7 +88,7 @@ function pairsOf(source: string): string[] {
 /** Strings that the pattern matches, without what it looks ahead or behind for. */
 function samplesOf({ source, flags }: RegExp, count: number): string[] {
   try {
-    const plain = new RegExp(withoutLooks(source), flags.replaceAll(/[gy]/g, ''))
+    const plain = new RegExp(withoutLooks(source, flags), flags.replaceAll(/[gy]/g, ''))
     const drawn = fc.sample(fc.stringMatching(plain, { size: 'small' }), { numRuns: count * 4, seed: 7 })
     return [...new Set(drawn)].filter((text) => text.length > 0 && text.length < 120).slice(0, count)
   } catch {
@@ -96,12 +96,13 @@ function samplesOf({ source, flags }: RegExp, count: number): string[] {
   }
 }
 
-function withoutLooks(source: string): string {
+function withoutLooks(source: string, flags: string): string {
   let plain = ''
   for (let at = 0; at < source.length; ) {
     if (!/^\(\?<?[=!]/.test(source.slice(at))) {
       const length = source[at] === '\\' ? 2 : source[at] === '[' ? classLength(source, at) : 1
-      plain += source.slice(at, at + length)
+      const part = source.slice(at, at + length)
+      plain += part.startsWith('[^') ? memberOf(part, flags) : part
       at += length
       continue
     }
@@ -121,6 +122,13 @@ function withoutLooks(source: string): string {
     .replaceAll(/\(\?:\|\)/g, '')
     .replaceAll(/\\b/g, '')
     .replaceAll(/\\[1-9]/g, '')
+}
+
+/** A character of a class that excludes others. Strings are drawn from a few characters until one fits: where none of those is in the
+ *  class, for ever. */
+function memberOf(excluding: string, flags: string): string {
+  const pattern = new RegExp(`^${excluding}$`, flags.replaceAll(/[gy]/g, ''))
+  return ['x', '1', ' ', 'é', '\u0000'].find((one) => pattern.test(one)) ?? ''
 }
 
 function classLength(source: string, start: number): number {

@@ -50,18 +50,21 @@ export async function measureGrowth({
     })
     try {
       from = await new Promise<number | null>((resolve, reject) => {
-        let watch: NodeJS.Timeout | undefined
+        let at: { index: number; name: string; text: HostileText } | null = null
+        const giveUp = (): void => {
+          if (at === null) return reject(new Error('The thread did not begin'))
+          findings.push({ name: at.name, text: at.text, length: lengths.at(-1) ?? 0, cpuMs: null })
+          resolve(at.index + 1)
+        }
+        let watch = setTimeout(giveUp, hangMs)
         thread.on('error', reject)
         thread.on('message', (progress: Progress) => {
           clearTimeout(watch)
           if (progress.kind === 'done') return resolve(null)
           if (progress.kind === 'found') return void findings.push(progress.finding)
           texts += 1
-          const { name, text, index } = progress
-          watch = setTimeout(() => {
-            findings.push({ name, text, length: lengths.at(-1) ?? 0, cpuMs: null })
-            resolve(index + 1)
-          }, hangMs)
+          at = progress
+          watch = setTimeout(giveUp, hangMs)
         })
       })
     } finally {
