@@ -207,11 +207,12 @@ describe('training job', { skip: withoutPython }, () => {
       { ...job, limits },
       {
         launcher: { ...launcher, isElsewhere: true },
-        // After a checkpoint, so that there is something to go on from.
-        onProgress: ({ event }) => event === 'checkpoint' && (limits.timeoutMs = 1),
+        // After a checkpoint, so that there is something to go on from. Longer than any look at the job takes: a clock that began
+        // anew with each look would have to be seen.
+        onProgress: ({ event }) => event === 'checkpoint' && (limits.timeoutMs = 500),
       },
     )
-    await assert.rejects(late, { code: 'Trainer.Failed', message: /not done after 1 ms/ })
+    await assert.rejects(late, { code: 'Trainer.Failed', message: /not done after 500 ms/ })
     assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
     const events: string[] = []
     const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
