@@ -125,7 +125,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       const { driver, ms } = await episodeWith({ gradeSubmission: () => timesOut('START_TO_CLOSE') })
       assert.equal(driver.callsOf('gradeSubmission').length, 1)
       assert.deepEqual(recorded(driver), { ...EPISODE, disposition: 'submitted', failure: 'Worker.Stalled' })
-      assertAbout(ms, 9 * HOUR)
+      assertAbout(ms, 18 * HOUR)
     },
     'twenty others run their tests first: the place is waited for': async () => {
       const { ended } = await episodeWith({
@@ -135,11 +135,11 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   GATING: {
-    'a gate hangs: five attempts of ten hours, each with its records, then the run fails': async () => {
+    'a gate hangs: five attempts of nineteen hours, each with its records, then the run fails': async () => {
       const { driver, code, ms } = await failing({ gateTask: () => neverEnds() }, { type: 'gateSuite' })
       assert.equal(code, 'Worker.Stalled')
       assert.equal(Math.max(...driver.callsOf('gateTask').map(({ attempt }) => attempt)), 5)
-      assertAbout(ms, 50 * HOUR)
+      assertAbout(ms, 95 * HOUR)
     },
   },
   HOST: {
