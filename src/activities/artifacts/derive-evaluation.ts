@@ -33,7 +33,7 @@ export interface EvaluationPlace {
 export async function deriveEvaluation(
   { store, tasks: readTask }: { store: ArtifactStore; tasks: TaskReader },
   { run, name, stage }: EvaluationPlace,
-): Promise<{ evaluation: EvaluationRecord; records: EpisodeRecord[] }> {
+): Promise<{ evaluation: EvaluationRecord; records: EpisodeRecord[]; recipe: StoredRecipe['recipe'] }> {
   const plan = await readOrThrow<IterationPlan>(store, runKeys.plan(run, stage, 0))
   const records = await readEpisodeRecords(store, { run, stage, iteration: 0 })
   const [played] = records.filter(isValidEpisode)
@@ -66,7 +66,7 @@ export async function deriveEvaluation(
     score: { name, policy: played.policy, ...summary.score },
     conditions: await readConditions(store, attempts),
   }
-  return { evaluation, records }
+  return { evaluation, records, recipe }
 }
 
 /** Recipes of before prices or audits existed have none, and their evaluations stay what they were. */

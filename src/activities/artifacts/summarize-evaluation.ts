@@ -3,8 +3,7 @@ import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
 import { buildEvaluationLedger, unpaidIn } from '../../domain/ledger.ts'
-import type { StoredRecipe } from '../stored-recipe.ts'
-import { readOrThrow, type TaskReader } from '../stored-tasks.ts'
+import type { TaskReader } from '../stored-tasks.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
 
 export interface SummarizeInput {
@@ -21,8 +20,7 @@ export async function summarizeEvaluation(
   { run, name, stage }: SummarizeInput,
 ): Promise<{ score: StageScore; evaluation: ArtifactRef }> {
   const { store } = deps
-  const { evaluation, records } = await deriveEvaluation(deps, { run, name, stage })
-  const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+  const { evaluation, records, recipe } = await deriveEvaluation(deps, { run, name, stage })
   const unpaid = unpaidIn(records, recipe)
   const ledger = buildEvaluationLedger({ run, stage, iteration: 0, records, evaluation: name, unpaid })
   await store.putRecord(runKeys.ledger(run, stage, 0), ledger)
