@@ -57,7 +57,8 @@ export async function playRun(input: PlayRunInput): Promise<PlayedRun> {
   strikes.catch(() => undefined)
   const watching = kind === 'training' ? reportJobs(stack, over.signal) : Promise.resolve()
   try {
-    const outcome = await playToEnd({ ...input, run, workflowId, restarts, endings })
+    const disarm = (): void => over.abort(new Error('the run ended before the moment came'))
+    const outcome = await playToEnd({ ...input, run, workflowId, restarts, endings, disarm })
     over.abort(new Error('the run is over'))
     const struck = await strikes
     await stack.settle()
@@ -112,12 +113,14 @@ interface Playing extends PlayRunInput {
   workflowId: string
   restarts: Restart[]
   endings: Endings
+  /** Takes the traps away: nothing more strikes. */
+  disarm: () => void
 }
 
 type Followed = Pick<RunHandle<unknown>, 'watch' | 'attached'>
 
 async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
-  const { stack, kind, workflowId, endings, cells, say } = input
+  const { stack, kind, workflowId, endings, cells, say, limitMs, disarm } = input
   const until = Date.now() + LIMIT_MS[kind]
   // A reset ends nothing by itself: a run that fails of it later is started again like any other.
   let mayFail = cells.filter(({ cell }) => cell.fault.name.startsWith('reset:')).length
@@ -126,7 +129,12 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
     const end = await endOf(handle, { until, signal: endings.signal })
     const isDue = await endings.isDue()
     if (!isDue && end === null) return endLate(stack, workflowId, LIMIT_MS[kind])
-    if (!isDue && end !== null && (end.status !== 'failed' || input.restarts.length === 0 || mayFail-- <= 0)) return end
+    // The limit on the first execution may pass before the struck phase comes: the run is started again, and its cell is missed.
+    const cameEarly = !isDue && end?.status === 'timed-out' && limitMs !== null && input.restarts.length === 0
+    if (cameEarly) disarm()
+    else if (!isDue && end !== null && (end.status !== 'failed' || input.restarts.length === 0 || mayFail-- <= 0)) {
+      return end
+    }
     if (end !== null) say(`       ended: ${JSON.stringify(end).slice(0, 200)}`)
     await stack.settle()
     input.restarts.push(await noteRestart(stack, input.run))
