@@ -18,7 +18,7 @@ export OMP_WAIT_POLICY=PASSIVE
 export PYTHONPATH=/shared/longhaul-package/trainer
 export LONGHAUL_LAUNCHER_HANDLE=dapo-0123456789abcdef
 export MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-srun --kill-on-bad-exit=1 bash -c 'exec /shared/longhaul-python/bin/python -m torch.distributed.run --nnodes=16 --nproc-per-node=8 --max-restarts=0 --shutdown-timeout=45 "--master-addr=$MASTER" --master-port=23743 "--node-rank=$SLURM_NODEID" -m longhaul_trainer step --spec /shared/longhaul/runs/paper-72b/jobs/dapo-1/0003/0/spec.1.json' &
+srun --kill-on-bad-exit=1 bash -c 'exec /shared/longhaul-python/bin/python -m torch.distributed.run --nnodes=16 --nproc-per-node=8 --max-restarts=0 --log-dir=/dev/null --shutdown-timeout=45 "--master-addr=$MASTER" --master-port=23743 "--node-rank=$SLURM_NODEID" -m longhaul_trainer step --spec /shared/longhaul/runs/paper-72b/jobs/dapo-1/0003/0/spec.1.json' &
 task=$!
 trap 'scancel --signal=TERM "$SLURM_JOB_ID"' USR1 TERM
 while kill -0 "$task" 2>/dev/null; do wait "$task"; code=$?; done

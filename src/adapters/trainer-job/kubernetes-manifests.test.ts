@@ -37,7 +37,7 @@ test('several nodes meet at the first pod, and each knows its own place', () => 
   const spec = JSON.stringify(sixteen)
   assert.match(spec, /--master-addr=longhaul-dapo-0123456789abcdef-node-0-0\.longhaul-dapo-0123456789abcdef"/)
   assert.match(spec, /--node-rank=\$\(JOB_COMPLETION_INDEX\)/)
-  assert.match(spec, /"--nnodes=16","--nproc-per-node=8","--max-restarts=0"/)
+  assert.match(spec, /"--nnodes=16","--nproc-per-node=8","--max-restarts=0","--log-dir=\/dev\/null"/)
 })
 
 test('a pod is no root, gains nothing, writes to its volumes alone and has the runtime’s filter of system calls', () => {

@@ -26,6 +26,8 @@ export function trainerArguments({ job, fence }: Attempt, rendezvous: Rendezvous
     ...(rendezvous === null ? ['longhaul_trainer.parallel.launch'] : ['torch.distributed.run', `--nnodes=${nodes}`]),
     `--nproc-per-node=${ranksPerNode}`,
     '--max-restarts=0',
+    // Ranks write to the job's log. Without this torchrun makes a directory for logs, and leaves it where it is killed.
+    '--log-dir=/dev/null',
     `--shutdown-timeout=${Math.ceil(job.limits.graceMs / 1000) + SHUTDOWN_MARGIN_S}`,
     ...(rendezvous === null
       ? []

@@ -155,6 +155,30 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(shards.sort(), ['state-00000-of-00002.safetensors', 'state-00001-of-00002.safetensors'])
   })
 
+  test('ranks that are killed leave no log directory behind', async () => {
+    const job = await prepare({
+      run: 'killed-ranks',
+      trajectories: 40,
+      trainer: { launcher: 'torchrun', ranksPerNode: 2 },
+    })
+    const temporary = await mkdtemp(join(root, 'tmp-'))
+    let killed = false
+    const running = start(job, {
+      launcher: createProcessLauncher({ ...command, env: { ...command.env, TMPDIR: temporary } }),
+      onProgress: ({ event }) => {
+        if (killed || event !== 'opt_step') return
+        killed = true
+        const leader = leaderOf(job)
+        const parent = Number(readFileSync(`/proc/${leader}/stat`, 'utf8').split(') ')[1]?.split(' ')[1])
+        for (const pid of [parent, leader]) process.kill(pid, 'SIGKILL')
+      },
+    })
+    await assert.rejects(running, { retryable: true })
+    assert.ok(killed)
+    const left = (await readdir(temporary)).filter((name) => name.startsWith('torchelastic'))
+    assert.deepEqual(left, [])
+  })
+
   test('a worker that shuts down leaves the trainer to the next one', async () => {
     const job = await prepare({ run: 'outlives', trajectories: LONG_JOB })
     const controller = new AbortController()
