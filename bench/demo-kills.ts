@@ -12,7 +12,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { checkLedger } from '../src/activities/artifacts/check-ledger.ts'
+import { checkLedger } from '../src/activities/training/check-ledger.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../src/stack/start-stack.ts'
 import { killAnyRole, type RoleKilled } from '../test/support/kill/kill-any-role.ts'

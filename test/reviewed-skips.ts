@@ -80,19 +80,19 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: FETCHED_ONCE,
   },
   {
-    file: 'src/adapters/trainer-job/slurm-launcher.test.ts',
+    file: 'src/adapters/trainer-job/launchers/slurm-launcher.test.ts',
     tests: ['slurm launcher'],
     reason: /^slurmd needs root$|^Slurm is not installed and its packages cannot be had: /,
     why: 'Slurm is no part of a set-up; its Debian packages are fetched where they can be, as in CI',
   },
   {
-    file: 'src/adapters/trainer-job/kubernetes-manifests.test.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-manifests.test.ts',
     tests: ['Kubernetes and JobSet know every field of a manifest, by their own types'],
     reason: /^Go is not installed$/,
     why: 'a machine whose Temporal program is already built needs no Go; CI has it',
   },
   {
-    file: 'src/adapters/trainer-job/kubernetes-launcher.test.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.test.ts',
     tests: ['kubernetes launcher'],
     reason: NO_KUBECTL,
     why: WITHOUT_KUBECTL,

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 
-import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
+import { type Engine, connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { startStack } from '../../src/stack/start-stack.ts'
 

@@ -18,6 +18,7 @@ const RUN = [
   'src/adapters',
   'src/contracts',
   'src/domain',
+  'src/platform',
   'src/scaffold',
   'src/grading',
   'src/workflows',
@@ -25,7 +26,13 @@ const RUN = [
 ]
 const TRAINER = ['trainer/longhaul_trainer']
 const GRADING = ['src/grading', 'src/adapters/datasets']
-const IN_CONTAINERS = [...GRADING, 'src/adapters/docker', 'src/activities/sandbox', 'src/activities/grading']
+const IN_CONTAINERS = [
+  ...GRADING,
+  'src/platform',
+  'src/adapters/docker',
+  'src/activities/gate',
+  'src/activities/grading',
+]
 
 /** By the name of the file below `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
@@ -49,7 +56,15 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   hostile: {
     command: 'npm run bench:hostile',
-    sources: ['src/activities', 'src/adapters', 'src/domain', 'src/scaffold', 'src/grading', 'test/support/hostile'],
+    sources: [
+      'src/activities',
+      'src/adapters',
+      'src/platform',
+      'src/domain',
+      'src/scaffold',
+      'src/grading',
+      'test/support/hostile',
+    ],
   },
   kill: { command: 'npm run bench:kill -- --times 20', sources: [...RUN, 'test/support/kill'] },
   leaks: { command: 'npm run bench:leaks', sources: [...RUN, 'test/support/leaks'] },
@@ -76,7 +91,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:orchestration',
     sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
   },
-  sandbox: { command: 'npm run bench:sandbox', sources: ['src/adapters/docker', 'bench/sandbox.ts'] },
+  sandbox: { command: 'npm run bench:sandbox', sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'] },
   'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
   'trainer-proofs': { command: 'npm run test:trainer -- --full', sources: ['trainer'] },
 }

@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Container } from 'dockerode'
 
-import type { Engine } from '../../src/adapters/docker/engine.ts'
-import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
+import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { SandboxHandle, TurnMark } from '../../src/contracts/sandbox.types.ts'
 import type { Ran } from './sandbox-commands.ts'
 

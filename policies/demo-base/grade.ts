@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
-import { buildTaskImage } from '../../src/adapters/docker/images.ts'
+import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
 import type { Task } from '../../src/contracts/tasks.types.ts'
 import { forkProfile } from '../../src/grading/profiles/fork-4.0.3.ts'
 import { judgeRun } from '../../src/grading/verdict.ts'

@@ -33,7 +33,7 @@ test('the base knows the texts of scaffold and tools as single tokens, so they h
   for (const text of [profile.systemPrompt, fault, faults, `\n\n${before}`, after]) {
     assert.ok(known.has(spelled(text)), `${JSON.stringify(text)} is no token: make the base again (make-base.ts)`)
   }
-  const tools = new URL('../../src/adapters/docker/runner/', import.meta.url)
+  const tools = new URL('../../src/adapters/docker/sandbox/runner/', import.meta.url)
   const scripts = await Promise.all(
     ['tools.sh', 'tools-edit.sh', 'tools-window.sh'].map((name) => readFile(new URL(name, tools), 'utf8')),
   )

@@ -1,5 +1,5 @@
-import type { Console } from './console.ts'
-import type { ExitCode } from './exit-codes.ts'
+import type { Console } from './output/console.ts'
+import type { ExitCode } from './output/exit-codes.ts'
 
 /** What every command gets beside its own options. */
 export interface CommandContext {

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { packageVersion } from '../activities/artifacts/package-version.ts'
+import { packageVersion } from '../platform/package-version.ts'
 
 const EXIT_CODES = `
 Exit codes: 0 done; 1 usage or configuration, nothing was started; 2 infrastructure, nothing or too little was graded;

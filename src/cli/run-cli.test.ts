@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import type { RunOutcome } from '../client/index.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
-import type { Console } from './console.ts'
-import { combineExitCodes, EXIT, exitCodeOfFailure, exitCodeOfOutcome } from './exit-codes.ts'
-import { parseSettings } from './recipe-argument.ts'
+import type { Console } from './output/console.ts'
+import { combineExitCodes, EXIT, exitCodeOfFailure, exitCodeOfOutcome } from './output/exit-codes.ts'
+import { parseSettings } from './arguments/recipe-argument.ts'
 import { runCli } from './run-cli.ts'
-import { judgeThreshold, parseThreshold } from './threshold.ts'
+import { judgeThreshold, parseThreshold } from './arguments/threshold.ts'
 
 async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: string; stderr: string }> {
   let [stdout, stderr] = ['', '']

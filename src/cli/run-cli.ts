@@ -1,8 +1,8 @@
 import { type Command, CommanderError } from 'commander'
 import type { CommandContext } from './command-context.ts'
-import { type Console, createConsole } from './console.ts'
-import { combineExitCodes, EXIT, type ExitCode, exitCodeOfError } from './exit-codes.ts'
-import { printError } from './print-error.ts'
+import { type Console, createConsole } from './output/console.ts'
+import { combineExitCodes, EXIT, type ExitCode, exitCodeOfError } from './output/exit-codes.ts'
+import { printError } from './output/print-error.ts'
 
 /** Runs one command line. @returns the exit code; never rejects, never ends the process itself */
 export async function runCli({

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
-import { exclusionOf, isValidEpisode, ungradedVerdict } from './episode-rules.ts'
+import { exclusionOf, isValidEpisode, ungradedVerdict } from './ledger/episode-rules.ts'
 import { answerToFailure } from './failure-answers.ts'
-import { selectForRft } from './rft-selection.ts'
-import { hasPlateaued, reselectPool } from './stage-rules.ts'
+import { selectForRft } from './rewards/rft-selection.ts'
+import { hasPlateaued, reselectPool } from './rewards/stage-rules.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
 
 test('only policy endings with a plain verdict are valid; everything else names why it has no reward', () => {

@@ -1,6 +1,6 @@
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
-import type { Comparability } from '../domain/comparability.ts'
-import type { Comparison } from '../domain/comparison.ts'
+import type { Comparability } from '../domain/statistics/comparability.ts'
+import type { Comparison } from '../domain/statistics/comparison.ts'
 
 export type ComparedEvaluation = Pick<EvaluationRecord, 'run' | 'name' | 'suite' | 'score' | 'cost'>
 

@@ -1,6 +1,6 @@
 /** The tables of a comparison as plain text cells. */
-import type { Comparison, Difference } from '../domain/comparison.ts'
-import type { PassAt1 } from '../domain/statistics.ts'
+import type { Comparison, Difference } from '../domain/statistics/comparison.ts'
+import type { PassAt1 } from '../domain/statistics/statistics.ts'
 import { type ComparedEvaluation, type ComparisonData, nameOf } from './comparison-data.ts'
 import { requireMean, showInterval, showMean, showSigned } from './means.ts'
 import { number, type Table, text } from './tables.ts'

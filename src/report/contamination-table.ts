@@ -1,6 +1,6 @@
 /** Scores by when tasks came into being: what a policy may have read in training, apart from what it cannot have read. */
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
-import { type ContaminationSplit, type DatedScore, splitByCutoff } from '../domain/contamination.ts'
+import { type ContaminationSplit, type DatedScore, splitByCutoff } from '../domain/statistics/contamination.ts'
 import { showInterval, showTaskMean } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { number, type Table, text } from './tables.ts'

@@ -1,4 +1,4 @@
-import type { CurationDecision, TaskDifficulty } from '../domain/task-difficulty.ts'
+import type { CurationDecision, TaskDifficulty } from '../domain/statistics/task-difficulty.ts'
 import { showInterval } from './means.ts'
 import { number, type Table, text } from './tables.ts'
 

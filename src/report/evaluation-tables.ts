@@ -1,7 +1,7 @@
 /** What stands behind the scores: endings, lost attempts, several attempts, effort, flaky tasks. */
 import { AUDIT_REASONS } from '../contracts/audit.types.ts'
 import type { AuditDifference, EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
-import { flakyTasks } from '../domain/statistics.ts'
+import { flakyTasks } from '../domain/statistics/statistics.ts'
 import { requireMean, showInterval, showMean, showTaskMean } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { number, showDuration, type Table, text } from './tables.ts'

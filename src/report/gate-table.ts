@@ -1,5 +1,5 @@
 import type { GateOutcome, GateReport, TaskGate } from '../contracts/gates.types.ts'
-import { gateRepeats } from '../domain/gate-rules.ts'
+import { gateRepeats } from '../domain/gates/gate-rules.ts'
 import { sayOrigin } from './suite-table.ts'
 import { number, type Table, text } from './tables.ts'
 

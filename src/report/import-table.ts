@@ -1,5 +1,5 @@
 import type { FilterClass, ImportedSuite, SuiteFilter } from '../contracts/suites.types.ts'
-import { showFilter } from '../domain/filter-words.ts'
+import { showFilter } from '../domain/gates/filter-words.ts'
 import { number, type Table, text } from './tables.ts'
 
 /** What each filter left, then every refused row; tables without rows are left out. */

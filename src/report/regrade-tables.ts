@@ -1,6 +1,6 @@
 /** First verdicts against new ones, with the figures of every other comparison. */
-import type { VerdictComparison } from '../domain/compare-verdicts.ts'
-import type { PassAt1 } from '../domain/statistics.ts'
+import type { VerdictComparison } from '../domain/statistics/compare-verdicts.ts'
+import type { PassAt1 } from '../domain/statistics/statistics.ts'
 import { changeTable, flipTable } from './comparison-tables.ts'
 import { requireMean, showMean } from './means.ts'
 import { number, type Table, text } from './tables.ts'

@@ -3,9 +3,9 @@ import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { HackSign } from '../contracts/hack-signs.ts'
 import type { SuiteOrigin } from '../contracts/suites.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
-import type { LedgerTotals } from '../domain/ledger.ts'
-import type { Interval } from '../domain/bootstrap.ts'
-import type { PairedDifference } from '../domain/statistics.ts'
+import type { LedgerTotals } from '../domain/ledger/ledger.ts'
+import type { Interval } from '../domain/statistics/bootstrap.ts'
+import type { PairedDifference } from '../domain/statistics/statistics.ts'
 
 /** Everything a report shows, as plain data: gathered from records once, rendered as table, HTML and JSON. */
 export interface ReportData {

@@ -1,6 +1,6 @@
 import { number, type Table, text } from './tables.ts'
 import type { ReportData } from './report-data.ts'
-import { sayAlarms } from '../domain/training-alarms.ts'
+import { sayAlarms } from '../domain/rewards/training-alarms.ts'
 
 /** How far sampler and trainer were apart, a line a training job: the worst of its optimizer steps. */
 export function trainingTable({ training }: ReportData): Table {

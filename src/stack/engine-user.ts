@@ -1,4 +1,4 @@
-import { sha256 } from './files.ts'
+import { sha256 } from '../platform/files.ts'
 import type { StackPaths } from './paths.ts'
 
 /** Names a stack among all that share a private engine: two may have one name in different data directories. */

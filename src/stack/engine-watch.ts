@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { toLonghaulError } from '../contracts/errors.ts'
-import { readJson } from './files.ts'
-import { isAlive, type ProcessIdentity } from './processes.ts'
+import { readJson } from '../platform/files.ts'
+import { isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import { acquirePrivateEngine, type EngineFiles, type EngineUser } from './setup/private-engine.ts'
 
 /** A dead engine is found by its process, which costs one file read: often is cheap. */

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 
-import { sha256 } from './files.ts'
+import { sha256 } from '../platform/files.ts'
 import { isCheckout, PACKAGE_ROOT } from './package-root.ts'
 
 /** Of everything the stack's processes run from this package, so that `up` after an edit does not leave old code running. */

@@ -1,5 +1,5 @@
 import { choosePort } from './ports.ts'
-import { readJson } from './files.ts'
+import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
 import type { StackPaths } from './paths.ts'
 import type { SetUpResult } from './setup/set-up.ts'

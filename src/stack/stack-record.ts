@@ -1,6 +1,6 @@
-import { readJson } from './files.ts'
+import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
-import { isAlive, type ProcessIdentity } from './processes.ts'
+import { isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 
 /** What the supervisor is told to run; written by `up`, read once by the supervisor. */

@@ -1,5 +1,5 @@
 import { stackPaths } from './paths.ts'
-import { isAlive } from './processes.ts'
+import { isAlive } from '../platform/processes.ts'
 import { readStackRecord, type ServiceState, type StackRecord } from './stack-record.ts'
 
 export interface StatusOptions {

@@ -1,4 +1,4 @@
-import { listProcesses, type RunningProcess, stopProcess } from './processes.ts'
+import { listProcesses, type RunningProcess, stopProcess } from '../platform/processes.ts'
 
 /** A training job commits at its next optimizer step after TERM, a few seconds on the demo's model. */
 const GRACE_MS = 20_000

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 
 import { engineUserKey } from './engine-user.ts'
 import { watchEngine } from './engine-watch.ts'
-import { identify } from './processes.ts'
+import { identify } from '../platform/processes.ts'
 import { engineFiles } from './setup/private-engine.ts'
 import type { StackPlan } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { choosePort } from './ports.ts'
-import { isAlive, signalGroup } from './processes.ts'
+import { isAlive, signalGroup } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 import { readStackRecord, type ServiceRecord, type StackPlan } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'

@@ -1,4 +1,4 @@
-import { identify } from './processes.ts'
+import { identify } from '../platform/processes.ts'
 import { setUp } from './setup/set-up.ts'
 
 /** Interpreter of the trainer's environment, made when it is missing: what `npm run check` and the benches need. */

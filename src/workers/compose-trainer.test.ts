@@ -18,7 +18,7 @@ import { makeJobStore, writeTestBatch } from '../../test/support/training-jobs.t
 import { makeTrainingRecipe } from '../../test/support/training-records.ts'
 import { CANARY_FILE } from '../adapters/policy-server/canary.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
-import { encodeSafetensors } from '../adapters/trainer-job/safetensors.ts'
+import { encodeSafetensors } from '../adapters/trainer-job/batch/safetensors.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'

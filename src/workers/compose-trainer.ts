@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
-import { createRecipeReader } from '../activities/stored-recipe.ts'
-import { createTrainerActivities } from '../activities/trainer/trainer-activities.ts'
+import { createRecipeReader } from '../activities/runtime/stored-recipe.ts'
+import { createTrainerActivities } from '../activities/training/trainer-activities.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore } from './connect-store.ts'

@@ -3,10 +3,10 @@ import {
   createChatClients,
   createPolicyClients,
   type PolicyClients,
-} from '../activities/policy-clients.ts'
-import type { RecipeReader } from '../activities/stored-recipe.ts'
-import { noteTrouble } from '../activities/waits/wait-board.ts'
-import { watchChat, watchPolicy } from '../activities/waits/watch-policy.ts'
+} from '../activities/runtime/policy-clients.ts'
+import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
+import { noteTrouble } from '../activities/runtime/wait-board.ts'
+import { watchChat, watchPolicy } from '../activities/runtime/watch-policy.ts'
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'

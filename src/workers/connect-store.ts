@@ -1,4 +1,4 @@
-import { watchStore } from '../activities/waits/watch-store.ts'
+import { watchStore } from '../activities/runtime/watch-store.ts'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { Interposers } from './interposers.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ReapReport } from '../adapters/docker/reap-leftovers.ts'
+import type { ReapReport } from '../adapters/docker/reaper/reap-leftovers.ts'
 import { startReaper } from './reaper.ts'
 
 const NOTHING: ReapReport = { removed: [], kept: [], failed: [] }

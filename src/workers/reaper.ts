@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import type { ReapReport } from '../adapters/docker/reap-leftovers.ts'
+import type { ReapReport } from '../adapters/docker/reaper/reap-leftovers.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
 
 /** Twice within the minute that a leftover may outlive its lease. */

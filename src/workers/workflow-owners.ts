@@ -1,7 +1,7 @@
 import type { NativeConnection } from '@temporalio/worker'
-import type { OwnerRegistry } from '../adapters/docker/reap-leftovers.ts'
+import type { OwnerRegistry } from '../adapters/docker/reaper/reap-leftovers.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import { readPlacements } from '../activities/sandbox/claim-placement.ts'
+import { readPlacements } from '../activities/episode/claim-placement.ts'
 import type { OwnerState } from '../domain/leftovers.ts'
 
 /** What both the worker's and the client's connections offer. */

@@ -8,7 +8,7 @@ import {
 } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EvaluateChild, EvaluateInput, EvaluateResult } from '../contracts/workflows.types.ts'
-import { evaluationName } from '../domain/evaluation-names.ts'
+import { evaluationName } from '../domain/statistics/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { runChild } from './run-child.ts'

@@ -21,7 +21,7 @@ import type {
   TrainAgentResult,
   TrainingStageResult,
 } from '../contracts/workflows.types.ts'
-import { evaluationName, isOfFurtherSuite } from '../domain/evaluation-names.ts'
+import { evaluationName, isOfFurtherSuite } from '../domain/statistics/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { withCode } from './failures.ts'

@@ -33,16 +33,21 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
     ],
     why: 'bound each exchange',
   },
-  { pattern: /new Docker\(/, doors: ['src/adapters/docker/engine.ts'], why: 'bounds each request to the engine' },
+  {
+    pattern: /new Docker\(/,
+    doors: ['src/adapters/docker/engine/engine.ts'],
+    why: 'bounds each request to the engine',
+  },
 ]
 
 /** Who starts programs, and what ends one that hangs. */
 const STARTS_PROGRAMS: Record<string, string> = {
-  'src/adapters/docker/base-image-rootfs.ts': 'a deadline of its own',
-  'src/adapters/docker/runner-volume.ts': 'a deadline of its own',
-  'src/adapters/trainer-job/process-launcher.ts': 'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
-  'src/adapters/trainer-job/run-tool.ts': 'a deadline of its own',
-  'src/adapters/docker/disk-watch.ts': 'a deadline of its own',
+  'src/adapters/docker/images/base-image-rootfs.ts': 'a deadline of its own',
+  'src/adapters/docker/sandbox/runner-volume.ts': 'a deadline of its own',
+  'src/adapters/trainer-job/launchers/process-launcher.ts':
+    'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
+  'src/adapters/trainer-job/job/run-tool.ts': 'a deadline of its own',
+  'src/adapters/docker/sandbox/disk-watch.ts': 'a deadline of its own',
   'src/stack/run-command.ts': 'timeoutMs, which every caller has to give',
   'src/stack/setup/engine-remains.ts': 'the time-out of each call',
   'src/stack/setup/private-engine.ts': 'a service: START_TIMEOUT_MS until it answers, then engine-watch.ts',

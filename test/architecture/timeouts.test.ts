@@ -6,12 +6,12 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { TEST_TIMEOUT_MS } from '../../src/activities/sandbox/run-grading.ts'
-import { limitOfRequest } from '../../src/adapters/docker/engine-deadlines.ts'
-import { GRADING_SLACK_MS } from '../../src/adapters/docker/grade-patch.ts'
-import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/image-keeper.ts'
+import { TEST_TIMEOUT_MS } from '../../src/activities/grading/run-grading.ts'
+import { limitOfRequest } from '../../src/adapters/docker/engine/engine-deadlines.ts'
+import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grade-patch.ts'
+import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/images/image-keeper.ts'
 import { MOST_S } from '../../src/adapters/recipes/time-limits.ts'
-import { QUEUE_MS } from '../../src/adapters/trainer-job/follow-attempt.ts'
+import { QUEUE_MS } from '../../src/adapters/trainer-job/job/follow-attempt.ts'
 import * as presets from '../../src/workflows/activity-presets.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -84,9 +84,9 @@ function problemsOfPresets(text: string, all: Record<string, Preset>): string[] 
 
 /** Names of times in the code of what runs inside of activities. Values are written as products of numbers. */
 const CONSTANT = /^(?:export )?const ([A-Z][A-Z_]*_MS) = ([^\n]+)$/gm
-const FOLDERS = ['activities', 'adapters', 'workers', 'domain']
+const FOLDERS = ['activities', 'adapters', 'platform', 'workers', 'domain']
 /** Units, no waits. */
-const NO_WAITS = new Set(['domain/attempt-cost.ts HOUR_MS'])
+const NO_WAITS = new Set(['domain/statistics/attempt-cost.ts HOUR_MS'])
 
 function constantsOf(folders: readonly string[]): Map<string, number> {
   const found = new Map<string, number>()
@@ -174,7 +174,7 @@ test('an image may come, and a sandbox be opened in it, within one attempt at pl
 test('a grading may wait for its place and run twice within one attempt, and a gate begin one at the end of its step', () => {
   // Of the 24 activities that a host accepts 23 may be before it, four at once.
   const auditMs =
-    TEST_TIMEOUT_MS + (constantsOf(FOLDERS).get('adapters/docker/grade-patch.ts AUDIT_SLACK_MS') ?? Number.NaN)
+    TEST_TIMEOUT_MS + (constantsOf(FOLDERS).get('adapters/docker/grader/grade-patch.ts AUDIT_SLACK_MS') ?? Number.NaN)
   const oneRunMs = auditMs + TEST_TIMEOUT_MS + GRADING_SLACK_MS + requestMs
   const waitedMs = Math.ceil(23 / 4) * oneRunMs
   const wholeMs = imageMs + 2 * (waitedMs + oneRunMs)
@@ -190,8 +190,8 @@ test('the longest replay, the turns of a step and the longest last turn fit into
     at('adapters/policy-server/pool.ts LAST_SERVER_AFTER_MS') +
     at('workers/connect-policy.ts MOST_PATIENT_ATTEMPT_MS') +
     600_000
-  const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/run-turn.ts OUTER_SLACK_MS')
-  const wholeMs = MOST_S.episode * 1000 + at('activities/host/advance-episode.ts STEP_BUDGET_MS') + turnMs
+  const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/sandbox/run-turn.ts OUTER_SLACK_MS')
+  const wholeMs = MOST_S.episode * 1000 + at('activities/episode/advance-episode.ts STEP_BUDGET_MS') + turnMs
   assert.ok(ms(presets.HOST.startToCloseTimeout) > wholeMs, `${wholeMs / 60_000} minutes`)
 })
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
+import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { cancelRun, startGate } from '../../src/client/index.ts'
 import { playGateKill } from '../support/gate-kill/play-gate-kill.ts'
 import { layoutTasks, removeLayoutImages } from '../support/layouts/layout-tasks.ts'

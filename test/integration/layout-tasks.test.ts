@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { importSuite } from '../../src/adapters/datasets/import-suite.ts'
-import { type Engine, connectEngine } from '../../src/adapters/docker/engine.ts'
-import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { type Engine, connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import {
   buildLayoutImages,

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { admitSandboxes } from '../../src/activities/waits/admit-sandboxes.ts'
-import { createAdmission } from '../../src/adapters/docker/admission.ts'
-import { listHeld } from '../../src/adapters/docker/list-held.ts'
-import { removeContainer } from '../../src/adapters/docker/remove-container.ts'
-import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { admitSandboxes } from '../../src/activities/runtime/admit-sandboxes.ts'
+import { createAdmission } from '../../src/adapters/docker/sandbox/admission.ts'
+import { listHeld } from '../../src/adapters/docker/sandbox/list-held.ts'
+import { removeContainer } from '../../src/adapters/docker/container/remove-container.ts'
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { SandboxHandle, SandboxHost } from '../../src/contracts/sandbox.types.ts'
 import { createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
 

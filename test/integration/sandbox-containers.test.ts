@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { connectEngine } from '../../src/adapters/docker/engine.ts'
-import { imageDigest, imageExists } from '../../src/adapters/docker/images.ts'
-import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { imageDigest, imageExists } from '../../src/adapters/docker/images/images.ts'
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never, untilTrue } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture

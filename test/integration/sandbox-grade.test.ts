@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, test } from 'node:test'
 
-import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
-import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
+import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import type { GradeRunInput } from '../../src/contracts/sandbox.types.ts'
 import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never, untilTrue } from './sandbox-fixture.ts'
 

@@ -3,10 +3,10 @@ import { after, before, test } from 'node:test'
 
 import type { ContainerCreateOptions } from 'dockerode'
 
-import { containerName } from '../../src/adapters/docker/container-name.ts'
-import type { Engine } from '../../src/adapters/docker/engine.ts'
-import { listSandboxes } from '../../src/adapters/docker/list-sandboxes.ts'
-import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { containerName } from '../../src/adapters/docker/container/container-name.ts'
+import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
+import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { LIMITS, type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture

@@ -15,8 +15,8 @@ import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { after, before, test } from 'node:test'
 
-import { buildTaskImage } from '../../src/adapters/docker/images.ts'
-import { ignoreGone } from '../../src/adapters/docker/engine-errors.ts'
+import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
+import { ignoreGone } from '../../src/adapters/docker/engine/engine-errors.ts'
 import {
   type Player,
   type SandboxFixture,

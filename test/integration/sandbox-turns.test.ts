@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox-host.ts'
+import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
   type Player,

@@ -11,7 +11,7 @@ import type { Dialect, Send } from '../../src/adapters/policy-server/dialect.ts'
 import { sglangDialect } from '../../src/adapters/policy-server/sglang-dialect.ts'
 import { startCommand, startPositions } from '../../src/adapters/policy-server/start-command.ts'
 import { vllmDialect } from '../../src/adapters/policy-server/vllm-dialect.ts'
-import { stateRope } from '../../src/adapters/trainer-job/rope-statement.ts'
+import { stateRope } from '../../src/adapters/trainer-job/job/rope-statement.ts'
 import { findPackages, type Judge, startJudge } from '../support/server-packages/judge.ts'
 
 const VERSION = 'v000001-aaaaaaaa'

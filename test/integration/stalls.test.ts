@@ -11,9 +11,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { prepareSuite } from '../../src/activities/control/prepare-suite.ts'
+import { prepareSuite } from '../../src/activities/evaluation/prepare-suite.ts'
 import { loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
-import { importBasePolicy } from '../../src/adapters/trainer-job/policy-directory.ts'
+import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import {
   type Blocker,
   connect as connectToTemporal,

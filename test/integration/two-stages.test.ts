@@ -1,9 +1,9 @@
 /** One whole run of the recipe `mini-two-stage` on real parts: what the paper's run has beside the demo's, from its records. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { checkLedger } from '../../src/activities/artifacts/check-ledger.ts'
-import type { IterationPlan } from '../../src/activities/control/plan-iteration.ts'
-import { readOrThrow } from '../../src/activities/stored-tasks.ts'
+import { checkLedger } from '../../src/activities/training/check-ledger.ts'
+import type { IterationPlan } from '../../src/activities/run/plan-iteration.ts'
+import { readOrThrow } from '../../src/activities/runtime/stored-tasks.ts'
 import type { EpisodeRecord, EpisodeSpec } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { OverlapRecord } from '../../src/contracts/suites.types.ts'

@@ -13,7 +13,7 @@ const rules: Witness = {
   test: 'a success that looks like a hack never fine-tunes, and takes no place of one that does',
 }
 const batch: Witness = {
-  file: 'src/activities/artifacts/build-batch.test.ts',
+  file: 'src/activities/training/build-batch.test.ts',
   test: 'three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not',
 }
 const schedule: Witness = {
@@ -25,7 +25,7 @@ const egress: Witness = {
   test: 'names that change their answer, lead inside or to both: one look-up each, and only the checked address is dialled',
 }
 const kubernetes = (test: string): Witness => ({
-  file: 'src/adapters/trainer-job/kubernetes-launcher.test.ts',
+  file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.test.ts',
   test,
 })
 const otherFence = kubernetes(
@@ -36,7 +36,7 @@ const filtering = publishing('the second server filters what it samples: not pub
 const stale = publishing(
   'the second server kept its old weights under the new name, or read half: not published, and the server is named',
 )
-const job = (test: string): Witness => ({ file: 'src/adapters/trainer-job/run-job.test.ts', test })
+const job = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job/run-job.test.ts', test })
 const late = job('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone')
 const farAway = job(
   'a trainer of another host is at work: no second one beside it; only its long silence lets the next one start',
@@ -55,9 +55,9 @@ const turns = (test: string): Witness => ({ file: 'test/integration/sandbox-turn
 const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-journal.test.ts', test })
 const replay = (test: string): Witness => ({ file: 'test/integration/sandbox-replay.test.ts', test })
 const container = (test: string): Witness => ({ file: 'test/integration/sandbox-containers.test.ts', test })
-const ledger = (test: string): Witness => ({ file: 'src/domain/ledger.test.ts', test })
+const ledger = (test: string): Witness => ({ file: 'src/domain/ledger/ledger.test.ts', test })
 const books = ledger('every way to cook the books is listed')
-const verified = (test: string): Witness => ({ file: 'src/cli/ledger.test.ts', test })
+const verified = (test: string): Witness => ({ file: 'src/cli/commands/ledger.test.ts', test })
 const retryAfter: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
   test: 'Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again',
@@ -74,7 +74,7 @@ const clipped = trainerTest(
 )
 const scheduled = trainerTest('test_training_step', 'test_each_update_moves_the_weights_by_the_rate_of_its_global_step')
 const rates = trainerTest('test_objectives', 'test_learning_rate_is_a_function_of_the_global_step')
-const config = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job-config.test.ts', test })
+const config = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job/job-config.test.ts', test })
 const optimizer = config(
   'every number of the optimizer reaches the trainer as the recipe says it, in both kinds of jobs',
 )
@@ -107,7 +107,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'gradients are clipped: the recipe’s limit does not arrive',
-    file: 'src/adapters/trainer-job/job-config.ts',
+    file: 'src/adapters/trainer-job/job/job-config.ts',
     replace: 'grad_clip: gradClip, ...moments',
     by: 'grad_clip: gradClip * 1e6, ...moments',
     seenBy: optimizer,
@@ -142,35 +142,35 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the rate warms up and decays: the recipe’s warm-up does not arrive',
-    file: 'src/adapters/trainer-job/job-config.ts',
+    file: 'src/adapters/trainer-job/job/job-config.ts',
     replace: 'warmup_steps: Math.min(warmupSteps, totalSteps - 1), total_steps',
     by: 'warmup_steps: Math.min(0, warmupSteps, totalSteps - 1), total_steps',
     seenBy: schedules,
   },
   {
     name: 'the rate warms up and decays: the recipe’s decay does not arrive',
-    file: 'src/adapters/trainer-job/job-config.ts',
+    file: 'src/adapters/trainer-job/job/job-config.ts',
     replace: "if (schedule === 'constant') return",
     by: "if (schedule === 'constant' || totalSteps > 0) return",
     seenBy: schedules,
   },
   {
     name: 'a job ends after trainer.timeoutS: the limit is looked at by nobody',
-    file: 'src/adapters/trainer-job/follow-attempt.ts',
+    file: 'src/adapters/trainer-job/job/follow-attempt.ts',
     replace: 'if (Date.now() - startedAt > timeoutMs) return',
     by: 'if (timeoutMs < 0) return',
     seenBy: late,
   },
   {
     name: 'a job ends after trainer.timeoutS: the recipe’s value does not arrive',
-    file: 'src/adapters/trainer-job/job-spec.ts',
+    file: 'src/adapters/trainer-job/job/job-spec.ts',
     replace: 'limits: { timeoutMs: timeoutS * 1000,',
     by: 'limits: { timeoutMs: Math.max(timeoutS, 1e12),',
     seenBy: late,
   },
   {
     name: 'a job ends after trainer.timeoutS: time at work counts nowhere but here',
-    file: 'src/adapters/trainer-job/follow-attempt.ts',
+    file: 'src/adapters/trainer-job/job/follow-attempt.ts',
     replace: 'const isQueued = launcher.isElsewhere && lastProgressMs === 0',
     by: 'const isQueued = launcher.isElsewhere',
     seenBy: job(
@@ -186,14 +186,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'leases are renewed in time: the interval is tripled where it is waited for',
-    file: 'src/activities/host/renewing.ts',
+    file: 'src/activities/episode/renewing.ts',
     replace: 'await sleep(everyMs, undefined',
     by: 'await sleep(3 * everyMs, undefined',
     seenBy: lease,
   },
   {
     name: 'leases are renewed in time: one lost renewal ends the renewing',
-    file: 'src/activities/host/renewing.ts',
+    file: 'src/activities/episode/renewing.ts',
     replace: 'await renew().catch(() => undefined)',
     by: 'await renew()',
     seenBy: lease,
@@ -214,31 +214,31 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'leases are renewed in time: an activity is heard of once a timeout',
-    file: 'src/activities/activity-runtime.ts',
+    file: 'src/activities/runtime/activity-runtime.ts',
     replace: 'Math.min(timeoutMs / 3, LONGEST_BEAT_MS)',
     by: 'Math.min(timeoutMs, 3 * LONGEST_BEAT_MS)',
     seenBy: {
-      file: 'src/activities/activity-runtime.test.ts',
+      file: 'src/activities/runtime/activity-runtime.test.ts',
       test: 'while an activity works it is heard of three times in its heartbeat timeout, and at least every ten seconds',
     },
   },
   {
     name: 'publishing is checked: no canary',
-    file: 'src/activities/trainer/trainer-activities.ts',
+    file: 'src/activities/training/trainer-activities.ts',
     replace: '      await verifyCanary({ client, policy: ref, tolerance, signal })\n',
     by: '      void verifyCanary\n',
     seenBy: stale,
   },
   {
     name: 'publishing is checked: no self-check',
-    file: 'src/activities/trainer/trainer-activities.ts',
+    file: 'src/activities/training/trainer-activities.ts',
     replace: '      await selfCheck({ client, policy: ref.version, tolerance, signal })\n',
     by: '      void selfCheck\n',
     seenBy: filtering,
   },
   {
     name: 'publishing is checked: of several servers only the first',
-    file: 'src/activities/trainer/trainer-activities.ts',
+    file: 'src/activities/training/trainer-activities.ts',
     replace: 'for (const { url, client } of pool.servers) {',
     by: 'for (const { url, client } of pool.servers.slice(0, 1)) {',
     seenBy: filtering,
@@ -252,52 +252,52 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'one trainer at a time: a living one is taken for dead',
-    file: 'src/adapters/trainer-job/process-identity.ts',
+    file: 'src/platform/process-identity.ts',
     replace: "start === process.pidStart ? 'alive' : 'dead'",
     by: "start === process.pidStart && process.pid < 0 ? 'alive' : 'dead'",
     seenBy: orphan,
   },
   {
     name: 'one trainer at a time: one on another host is taken for dead',
-    file: 'src/adapters/trainer-job/process-identity.ts',
+    file: 'src/platform/process-identity.ts',
     replace: "if (process.host !== hostname()) return 'unknown'",
     by: "if (process.host !== hostname()) return 'dead'",
     seenBy: farAway,
   },
   {
     name: 'one trainer at a time: who cannot be asked is replaced on a guess',
-    file: 'src/adapters/trainer-job/run-job.ts',
+    file: 'src/adapters/trainer-job/job/run-job.ts',
     replace: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs',
     by: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > -limits.stallMs',
     seenBy: farAway,
   },
   {
     name: 'one trainer at a time: one that is being started is not waited for',
-    file: 'src/adapters/trainer-job/run-job.ts',
+    file: 'src/adapters/trainer-job/job/run-job.ts',
     replace: 'return now - since < launchMs',
     by: 'return now - since < 0 * launchMs',
     seenBy: job('a claim without a process yet is waited for; only one that stays without is taken over'),
   },
   {
     name: 'one trainer at a time: a fence can be claimed twice',
-    file: 'src/adapters/trainer-job/attempt-files.ts',
+    file: 'src/adapters/trainer-job/job/attempt-files.ts',
     replace: "await open(specPath(jobDirectory, fence), 'wx')",
     by: "await open(specPath(jobDirectory, fence), 'w')",
     seenBy: {
-      file: 'src/adapters/trainer-job/attempt-files.test.ts',
+      file: 'src/adapters/trainer-job/job/attempt-files.test.ts',
       test: 'twenty launchers claim one fence at once, and one more later: the first has it, and its words stay',
     },
   },
   {
     name: 'one trainer at a time: jobs of one machine run side by side',
-    file: 'src/activities/trainer/trainer-activities.ts',
+    file: 'src/activities/training/trainer-activities.ts',
     replace: '      return launcher.isElsewhere ? run() : oneAtATime(run)\n    }),',
     by: '      return run()\n    }),',
     seenBy: publishing('two jobs come to one machine at once: the second trainer starts when the first has ended'),
   },
   {
     name: 'one trainer at a time: one that was not stopped is given up as if it had been',
-    file: 'src/adapters/trainer-job/follow-attempt.ts',
+    file: 'src/adapters/trainer-job/job/follow-attempt.ts',
     replace: 'if (await launcher.stop(attempt, job.limits.graceMs)) return',
     by: 'if ((await launcher.stop(attempt, job.limits.graceMs)) || job.limits.graceMs > 0) return',
     seenBy: job(
@@ -313,52 +313,52 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'suspected hacks never fine-tune: the selection forgets them',
-    file: 'src/domain/rft-selection.ts',
+    file: 'src/domain/rewards/rft-selection.ts',
     replace: "if (payment !== 'paid') return",
     by: "if (payment === 'unresolved') return",
     seenBy: rules,
   },
   {
     name: 'suspected hacks never fine-tune: only where a task has a limit',
-    file: 'src/domain/rft-selection.ts',
+    file: 'src/domain/rewards/rft-selection.ts',
     replace: "if (payment !== 'paid') return",
     by: "if (payment === 'unresolved' || (payment !== 'paid' && maxPerTask !== null)) return",
     seenBy: batch,
   },
   {
     name: 'suspected hacks never fine-tune: the batch lists them as successes',
-    file: 'src/activities/artifacts/build-batch.ts',
+    file: 'src/activities/training/build-batch.ts',
     replace: "const outcome = paymentOf(record, unaudited) === 'paid' ? 1 : 0",
     by: "const outcome = paymentOf(record, unaudited) === 'unresolved' ? 0 : 1",
     seenBy: batch,
   },
   {
     name: 'suspected hacks never fine-tune: no sign makes one',
-    file: 'src/activities/episode-result.ts',
+    file: 'src/activities/episode/episode-result.ts',
     replace: 'suspectedHack: isSuspectedHack(signs),',
     by: 'suspectedHack: isSuspectedHack([]),',
     seenBy: {
-      file: 'src/activities/episode-result.test.ts',
+      file: 'src/activities/episode/episode-result.test.ts',
       test: 'a sign that voids the reward makes the record a suspected hack, one that is only told does not',
     },
   },
   {
     name: 'suspected hacks never fine-tune: they are paid as repairs',
-    file: 'src/domain/rewards.ts',
+    file: 'src/domain/rewards/rewards.ts',
     replace: "paymentOf(input, rule.unaudited) === 'paid'",
     by: "paymentOf(input, rule.unaudited) !== 'unresolved'",
     seenBy: {
-      file: 'src/domain/rewards.test.ts',
+      file: 'src/domain/rewards/rewards.test.ts',
       test: 'a suspected hack is paid as a failure, whatever the hidden tests said',
     },
   },
   {
     name: 'only what an audit agrees with is paid: a void one is forgotten',
-    file: 'src/domain/payment.ts',
+    file: 'src/domain/rewards/payment.ts',
     replace: "return 'audit-void'",
     by: "return unaudited === 'allow' ? 'paid' : 'audit-void'",
     seenBy: {
-      file: 'src/domain/payment.test.ts',
+      file: 'src/domain/rewards/payment.test.ts',
       test: 'only what is resolved, shows no voiding sign and is agreed to is paid',
     },
   },
@@ -392,7 +392,7 @@ export const PLANTS: Plant[] = [
     replace: 'createSchedule({ connection, id, recipe, action, cron, timezone }),',
     by: "createSchedule({ connection, id, recipe, action: action === 'train' ? 'evaluate' : action, cron, timezone }),",
     seenBy: {
-      file: 'src/cli/schedule.test.ts',
+      file: 'src/cli/commands/schedule.test.ts',
       test: 'schedule create --action train: it says so, and what it starts is a trainAgent',
     },
   },
@@ -419,11 +419,11 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'an answer is capped before it is held: what a runner announces is believed',
-    file: 'src/adapters/docker/reply-reader.ts',
+    file: 'src/adapters/docker/sandbox/reply-reader.ts',
     replace: "if (bodyBytes > maxBodyBytes) return 'the body is too long'",
     by: '',
     seenBy: {
-      file: 'src/adapters/docker/runner-connection.test.ts',
+      file: 'src/adapters/docker/sandbox/runner-connection.test.ts',
       test: 'a runner that sends a patch of 1 GB: the stream ends and the caller is told',
     },
   },
@@ -446,28 +446,28 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the fence of a Kubernetes Job: inverted',
-    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: "if (fenceOf(found) > fence) return { kind: 'over'",
     by: "if (fenceOf(found) < fence) return { kind: 'over'",
     seenBy: otherFence,
   },
   {
     name: 'the fence of a Kubernetes Job: an older one passes for the newer',
-    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: "if (fenceOf(found) < fence) return { kind: 'absent'",
     by: "if (fenceOf(found) < 0) return { kind: 'absent'",
     seenBy: otherFence,
   },
   {
     name: 'the fence of a Kubernetes Job: written one too low',
-    file: 'src/adapters/trainer-job/kubernetes-manifests.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-manifests.ts',
     replace: "'longhaul/fence': String(fence),",
     by: "'longhaul/fence': String(fence - 1),",
     seenBy: otherFence,
   },
   {
     name: 'the fence of a Kubernetes Job: a living one is replaced',
-    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: 'if (fenceOf(found) > attempt.fence || endOf(found) === null) {',
     by: 'if (fenceOf(found) > attempt.fence) {',
     seenBy: kubernetes(
@@ -476,7 +476,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the fence of a Kubernetes Job: an older one takes the place of a newer',
-    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: 'if (fenceOf(found) > attempt.fence || endOf(found) === null) {',
     by: 'if (endOf(found) === null) {',
     seenBy: kubernetes(
@@ -485,7 +485,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the fence of a Kubernetes Job: the next one does not wait for the pods of the last',
-    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: "'--cascade=foreground',",
     by: "'--cascade=orphan',",
     seenBy: kubernetes(
@@ -494,7 +494,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the fence of a Kubernetes Job: an API that is silent means over',
-    file: 'src/adapters/trainer-job/kubernetes-launcher.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: 'if (/\\(NotFound\\)/.test(stderr)) return null',
     by: 'if (/\\(NotFound\\)|refused/.test(stderr)) return null',
     seenBy: kubernetes('an API that cannot be asked is unavailable: never a guess that the attempt is over'),
@@ -569,7 +569,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'a turn follows the ones before it: what the sandbox says of its files is believed',
-    file: 'src/activities/host/episode-world.ts',
+    file: 'src/activities/episode/episode-world.ts',
     replace: '      await compareTree({ store, episode, hash: async () => treeSha256 }, committed - 1)\n',
     by: '      void [compareTree, store, treeSha256]\n',
     seenBy: replay(
@@ -600,7 +600,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'lost episodes have no reward: they count as failures of the policy',
-    file: 'src/domain/episode-rules.ts',
+    file: 'src/domain/ledger/episode-rules.ts',
     replace: "    case 'infra':\n    case 'cancelled':\n    case 'stale':\n      return false\n",
     by: "    case 'infra':\n      return true\n    case 'cancelled':\n    case 'stale':\n      return false\n",
     seenBy: {
@@ -610,14 +610,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'lost episodes have no reward: what could not be graded counts as failed',
-    file: 'src/domain/episode-rules.ts',
+    file: 'src/domain/ledger/episode-rules.ts',
     replace: "(record.verdict === 'resolved' || record.verdict === 'unresolved')",
     by: 'record.verdict !== null',
     seenBy: ledger('lost siblings leave mean, deviation and count of their group'),
   },
   {
     name: 'lost episodes have no reward: a lost one is called unresolved',
-    file: 'src/domain/episode-rules.ts',
+    file: 'src/domain/ledger/episode-rules.ts',
     replace: 'if (!isPolicyDisposition(disposition)) return { verdict: null, reason: null }',
     by: "if (!isPolicyDisposition(disposition)) return { verdict: 'unresolved', reason: null }",
     seenBy: {
@@ -627,7 +627,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the ledger adds up: nothing is ever a mismatch',
-    file: 'src/activities/artifacts/check-ledger.ts',
+    file: 'src/activities/training/check-ledger.ts',
     replace: 'mismatches: verifyLedger({ ledgers, records, batches, derived }),',
     by: 'mismatches: verifyLedger({ ledgers, records, batches, derived }).slice(0, 0),',
     seenBy: verified(
@@ -636,7 +636,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the ledger adds up: it is derived from itself',
-    file: 'src/activities/artifacts/check-ledger.ts',
+    file: 'src/activities/training/check-ledger.ts',
     replace:
       'const derived = ledgers.map((ledger) => deriveAgain(recipe, ledger, recordsOf(records, ledger), batches))',
     by: 'const derived = ledgers.map((ledger) => (recordsOf(records, ledger).length < 0 ? deriveAgain(recipe, ledger, [], batches) : ledger))',
@@ -655,14 +655,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the ledger adds up: an episode in two batches passes',
-    file: 'src/domain/verify-ledger.ts',
+    file: 'src/domain/ledger/verify-ledger.ts',
     replace: 'if (keys.length > 1) mismatches.push',
     by: 'if (keys.length > 2) mismatches.push',
     seenBy: books,
   },
   {
     name: 'the ledger adds up: totals are taken as they stand',
-    file: 'src/domain/verify-ledger.ts',
+    file: 'src/domain/ledger/verify-ledger.ts',
     replace: '    right.episodes !== totals.episodes ||\n',
     by: '    right.episodes < 0 ||\n',
     seenBy: ledger('one total of a ledger is off by one: found, whichever it is'),

@@ -102,12 +102,16 @@ test('a survivor is explained below the heading of its own file, by its own chan
 })
 
 test('kernels are mutated apart, generated data not at all, every other file once', () => {
-  const files = ['src/domain/bootstrap.ts', 'src/domain/ledger.ts', 'src/grading/profiles/swebench-4.1-commands.ts']
+  const files = [
+    'src/domain/statistics/bootstrap.ts',
+    'src/domain/ledger/ledger.ts',
+    'src/grading/profiles/swebench-4.1-commands.ts',
+  ]
   const groups = groupFiles([...files, 'src/grading/verdict.ts', 'src/cli/main.ts'])
   const parts = groups.map(({ folder, files }) => ({ folder, files }))
   assert.deepEqual(parts, [
-    { folder: 'src/domain', files: ['src/domain/ledger.ts'] },
-    { folder: 'src/domain', files: ['src/domain/bootstrap.ts'] },
+    { folder: 'src/domain', files: ['src/domain/ledger/ledger.ts'] },
+    { folder: 'src/domain', files: ['src/domain/statistics/bootstrap.ts'] },
     { folder: 'src/grading', files: ['src/grading/verdict.ts'] },
   ])
 })

@@ -1,7 +1,7 @@
 import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
 import type { PriceRecipe, UnauditedRewards } from '../../src/contracts/recipe.types.ts'
-import { type AttemptFacts, summarizeAttempts } from '../../src/domain/evaluation-summary.ts'
+import { type AttemptFacts, summarizeAttempts } from '../../src/domain/statistics/evaluation-summary.ts'
 import { makeRecord } from './episode-records.ts'
 
 /** 1 = resolved, 0 = unresolved; `infra` and `ungraded` gave no outcome. */

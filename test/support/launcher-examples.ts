@@ -1,10 +1,10 @@
 /** The attempt that the examples in `infra/` show: `node test/support/launcher-examples.ts` writes them anew. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { PreparedJob } from '../../src/adapters/trainer-job/job-spec.ts'
-import { jobNetworkPolicy, kubernetesManifest } from '../../src/adapters/trainer-job/kubernetes-manifests.ts'
-import type { Attempt } from '../../src/adapters/trainer-job/launcher.types.ts'
-import { slurmScript } from '../../src/adapters/trainer-job/slurm-script.ts'
+import type { PreparedJob } from '../../src/adapters/trainer-job/job/job-spec.ts'
+import { jobNetworkPolicy, kubernetesManifest } from '../../src/adapters/trainer-job/launchers/kubernetes-manifests.ts'
+import type { Attempt } from '../../src/adapters/trainer-job/launchers/launcher.types.ts'
+import { slurmScript } from '../../src/adapters/trainer-job/launchers/slurm-script.ts'
 import type { KubernetesLauncherRecipe, SlurmLauncherRecipe } from '../../src/contracts/recipe.types.ts'
 
 const STORE = '/shared/longhaul'

@@ -1,6 +1,6 @@
 /** What whole-system tests and benches share: a running stack, a connection, its artifacts and its engine. */
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
-import { connectEngine, type Engine } from '../../src/adapters/docker/engine.ts'
+import { connectEngine, type Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { connect, type LonghaulConnection } from '../../src/client/index.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { attachStack, type RunningStack } from '../../src/stack/start-stack.ts'

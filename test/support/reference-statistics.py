@@ -1,4 +1,4 @@
-"""Reference values for src/domain/reference-statistics.test.ts, from SciPy, statsmodels and NumPy.
+"""Reference values for src/domain/statistics/reference-statistics.test.ts, from SciPy, statsmodels and NumPy.
 
     python3 -m venv env && env/bin/pip install scipy==1.17.1 statsmodels==0.15.0 numpy==2.4.6
     env/bin/python test/support/reference-statistics.py > test/support/reference-statistics.json

@@ -1,7 +1,7 @@
 /** A process that needs an image without its history, for tests of several at once: `node scrub-image.ts CACHE_DIR IMAGE DIGEST`. */
-import { connectEngine } from '../../src/adapters/docker/engine.ts'
-import { createImageKeeper } from '../../src/adapters/docker/image-keeper.ts'
-import { scrubbedImage } from '../../src/adapters/docker/scrubbed-image.ts'
+import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { createImageKeeper } from '../../src/adapters/docker/images/image-keeper.ts'
+import { scrubbedImage } from '../../src/adapters/docker/images/scrubbed-image.ts'
 
 const [, , cacheDir = '', image = '', digest = ''] = process.argv
 const engine = await connectEngine()

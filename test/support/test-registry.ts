@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
-import { packFiles } from '../../src/adapters/docker/tar.ts'
+import { packFiles } from '../../src/adapters/docker/engine/tar.ts'
 import { listenOnLoopback } from './loopback.ts'
 
 export interface TestRegistry {

@@ -24,12 +24,12 @@ const GENERATED = new Set(['src/grading/profiles/swebench-4.1-commands.ts'])
 
 /** Every resampling of every other test reaches the kernels, so their mutants see the tests that are about them. */
 const KERNEL_TESTS =
-  'src/domain/{bootstrap,moments,statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
+  'src/domain/{.,statistics,rewards}/{bootstrap,moments,statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
 
 const KERNELS = [
-  ['bootstrap', 'random', 'moments'],
-  ['special-functions', 'proportions', 'mcnemar'],
-  ['score-interval', 'statistics', 'hash-order'],
+  ['statistics/bootstrap', 'statistics/random', 'statistics/moments'],
+  ['statistics/special-functions', 'statistics/proportions', 'statistics/mcnemar'],
+  ['statistics/score-interval', 'statistics/statistics', 'hash-order'],
 ].map((names) => names.map((name) => `src/domain/${name}.ts`))
 
 /** @param files every source file of the folders, tests left out */

@@ -3,9 +3,9 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradedInstance, GradingCounts, GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
 import { gradingKeys } from '../../contracts/keys.ts'
-import { type MissingTask, scoreGrading } from '../../domain/grading-summary.ts'
+import { type MissingTask, scoreGrading } from '../../domain/statistics/grading-summary.ts'
 import { isChanged } from '../../domain/grading-rules.ts'
-import { readOrThrow, type SuiteReader, type TaskReader } from '../stored-tasks.ts'
+import { readOrThrow, type SuiteReader, type TaskReader } from '../runtime/stored-tasks.ts'
 import { readVerdict } from './stored-plan.ts'
 
 export interface CloseDependencies {

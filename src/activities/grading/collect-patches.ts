@@ -2,9 +2,9 @@ import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { GradingPlan, ShortVerdict } from '../../contracts/grading.types.ts'
 import { episodeKeys, gradingKeys } from '../../contracts/keys.ts'
-import { readEpisodeRecords } from '../artifacts/episode-records.ts'
-import { readIterationPlans } from '../artifacts/played-tasks.ts'
-import { sha256Hex } from '../hash.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { readIterationPlans } from '../evaluation/played-tasks.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 import { readVerdict } from './stored-plan.ts'
 
 export interface StoredPatch {

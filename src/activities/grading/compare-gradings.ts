@@ -1,8 +1,8 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
 import { gradingKeys } from '../../contracts/keys.ts'
-import { compareVerdicts, type VerdictComparison } from '../../domain/compare-verdicts.ts'
-import { createTaskReader, readOrThrow } from '../stored-tasks.ts'
+import { compareVerdicts, type VerdictComparison } from '../../domain/statistics/compare-verdicts.ts'
+import { createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
 
 /**
  * What a run that graded stored patches again changed, from its records alone, so that it can be said of every such run.

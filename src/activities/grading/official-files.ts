@@ -16,7 +16,7 @@ import {
   runReportName,
 } from '../../report/official/run-report.ts'
 import { parse } from '../../adapters/parsing/parser-pool.ts'
-import { createSuiteReader, createTaskReader, readOrThrow } from '../stored-tasks.ts'
+import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
 import { evalScriptOf } from './eval-script.ts'
 import { identityOf } from './stored-plan.ts'
 import { type GradedFacts, outcomesOfV2, type WriteFile } from './v2-outcomes.ts'

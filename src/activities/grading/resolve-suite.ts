@@ -3,10 +3,10 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { SuiteManifest, SuiteSource } from '../../contracts/tasks.types.ts'
-import { originOf } from '../../domain/suite-origin.ts'
-import type { TaskLoader } from '../control/prepare-suite.ts'
-import { type RecipeLoader, suiteName } from '../control/resolve-recipe.ts'
-import { storeSuite } from '../store-suite.ts'
+import { originOf } from '../../domain/gates/suite-origin.ts'
+import type { TaskLoader } from '../evaluation/prepare-suite.ts'
+import { type RecipeLoader, suiteName } from '../run/resolve-recipe.ts'
+import { storeSuite } from '../evaluation/store-suite.ts'
 
 export interface SuiteDependencies {
   store: ArtifactStore

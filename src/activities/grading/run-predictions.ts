@@ -3,9 +3,9 @@ import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
 import type { Prediction } from '../../contracts/predictions.types.ts'
-import { isPolicyDisposition } from '../../domain/episode-rules.ts'
-import { readEpisodeRecords } from '../artifacts/episode-records.ts'
-import { readIterationPlans } from '../artifacts/played-tasks.ts'
+import { isPolicyDisposition } from '../../domain/ledger/episode-rules.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { readIterationPlans } from '../evaluation/played-tasks.ts'
 
 export interface RunPredictionsInput {
   store: ArtifactStore

@@ -4,9 +4,9 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { predictionKeys } from '../../contracts/keys.ts'
 import type { PatchFault, Prediction, PredictionSet, StoredPrediction } from '../../contracts/predictions.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
-import { sha256Hex } from '../hash.ts'
-import { MAX_PATCH_BYTES } from '../sandbox/grade-submission.ts'
-import { createTaskReader, readOrThrow } from '../stored-tasks.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { MAX_PATCH_BYTES } from './grade-submission.ts'
+import { createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
 
 export interface StorePredictionsInput {
   store: ArtifactStore

@@ -3,8 +3,8 @@ import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingInstance, GradingPlan, ShortVerdict, UngradedRecord } from '../../contracts/grading.types.ts'
 import { type GradingIdentity, gradingKeys } from '../../contracts/keys.ts'
-import { sha256Hex } from '../hash.ts'
-import { readOrThrow } from '../stored-tasks.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { readOrThrow } from '../runtime/stored-tasks.ts'
 
 export type PlanReader = (run: string) => Promise<GradingPlan>
 

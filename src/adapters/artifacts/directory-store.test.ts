@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { createDirectoryStore } from './directory-store.ts'
-import { sweepTempFiles } from './temp-files.ts'
+import { sweepTempFiles } from '../../platform/temp-files.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'store-'))
 after(() => rm(root, { recursive: true, force: true }))

@@ -7,8 +7,9 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
 import { checkKey, TEMP_DIRECTORY } from './keys.ts'
 import { corrupt, openRecord, sealRecord, sha256Of } from './record-text.ts'
-import { asStoreError, errnoOf, missingArtifact } from './store-errors.ts'
-import { sweepTempFiles, writeTempFile } from './temp-files.ts'
+import { errnoOf } from '../../platform/errno.ts'
+import { asStoreError, missingArtifact } from './store-errors.ts'
+import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 
 export interface DirectoryStoreOptions {
   /** Created when absent. Needs hard links, which every local Unix file system and NFS have. */

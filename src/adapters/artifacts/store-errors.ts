@@ -1,9 +1,5 @@
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-
-export function errnoOf(error: unknown): string | null {
-  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
-  return typeof code === 'string' ? code : null
-}
+import { errnoOf } from '../../platform/errno.ts'
 
 export function missingArtifact(key: string): LonghaulError {
   return new LonghaulError({

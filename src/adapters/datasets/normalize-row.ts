@@ -1,7 +1,7 @@
 import { assertNever } from '../../contracts/errors.ts'
 import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
-import { canonicalHash } from './canonical-hash.ts'
+import { canonicalHash } from '../../platform/canonical-hash.ts'
 import { derivedImage, rowImage } from './image-reference.ts'
 import { RowColumns } from './row-columns.ts'
 import { rowProfile } from './row-format.ts'

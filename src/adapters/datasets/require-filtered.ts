@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ImportedSuite, SuiteFilter } from '../../contracts/suites.types.ts'
-import { showFilter } from '../../domain/filter-words.ts'
+import { showFilter } from '../../domain/gates/filter-words.ts'
 
 /**
  * Filters that need tasks to be run were applied when rows were imported, or not at all: the record beside the rows says so.

@@ -1,4 +1,4 @@
-import { commandSigns } from '../../domain/command-signs.ts'
+import { commandSigns } from '../../domain/gates/command-signs.ts'
 import { judgeAudit } from '../../grading/audit/judge-audit.ts'
 import { planAudit } from '../../grading/audit/plan-audit.ts'
 import { readGateLog } from '../../grading/gate-log.ts'

@@ -1,4 +1,4 @@
-import { decodeSafetensors, type StoredTensor } from '../trainer-job/safetensors.ts'
+import { decodeSafetensors, type StoredTensor } from '../trainer-job/batch/safetensors.ts'
 
 /** Label positions with the trainer's log-probabilities under old and new weights, temperature 1. */
 export interface Canary {

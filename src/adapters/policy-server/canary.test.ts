@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import { encodeSafetensors } from '../trainer-job/safetensors.ts'
+import { encodeSafetensors } from '../trainer-job/batch/safetensors.ts'
 import { verifyCanary } from './canary.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'canary-'))

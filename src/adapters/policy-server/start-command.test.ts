@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
-import { stateRope } from '../trainer-job/rope-statement.ts'
+import { stateRope } from '../trainer-job/job/rope-statement.ts'
 import { requireVersion, spellCommand, startCommand, startPositions } from './start-command.ts'
 
 // That the engines know these flags is said by test/integration/server-packages.test.ts.

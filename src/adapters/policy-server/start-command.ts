@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
-import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/rope-statement.ts'
+import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/job/rope-statement.ts'
 
 export interface StartCommandInput {
   kind: 'vllm' | 'sglang'

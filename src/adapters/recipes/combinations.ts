@@ -2,7 +2,7 @@
 import type { OptimizerRecipe } from '../../contracts/recipe.types.ts'
 import { isProfile, scaffoldProfile } from '../../scaffold/profiles.ts'
 import { chatEndpoint } from './chat-combinations.ts'
-import { limitNames } from '../../domain/evaluation-limits.ts'
+import { limitNames } from '../../domain/statistics/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 import { reinforcement } from './reinforce-combinations.ts'

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { isLonghaulError } from '../../contracts/errors.ts'
-import { evaluationLimits } from '../../domain/evaluation-limits.ts'
+import { evaluationLimits } from '../../domain/statistics/evaluation-limits.ts'
 import { loadRecipe, type LoadRecipeInput } from './load-recipe.ts'
 import { recipeSchemaText } from './schema-map.ts'
 

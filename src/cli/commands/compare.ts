@@ -3,11 +3,11 @@ import type { Command } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { renderHtmlComparison, renderMarkdownComparison, renderTextComparison } from '../../report/comparison-report.ts'
 import type { CommandContext } from '../command-context.ts'
-import { compareAndJudge } from '../compare-evaluations.ts'
-import { readEvaluationArgument } from '../evaluation-argument.ts'
-import { combineExitCodes } from '../exit-codes.ts'
+import { compareAndJudge } from '../output/compare-evaluations.ts'
+import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'
+import { combineExitCodes } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, jsonOption, share, withRegressionOptions } from '../options.ts'
+import { examples, jsonOption, share, withRegressionOptions } from '../arguments/options.ts'
 
 interface CompareCommandOptions {
   maxRegression?: number

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
-import { examples, jsonOption } from '../options.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
 
 export function addDoctor(program: Command, { console, exit }: CommandContext): void {
   program

@@ -2,15 +2,15 @@ import type { Command } from 'commander'
 import { startEvaluation } from '../../client/index.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { gradedShare } from '../../domain/comparability.ts'
+import { gradedShare } from '../../domain/statistics/comparability.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
-import { compareAndJudge } from '../compare-evaluations.ts'
-import type { Console } from '../console.ts'
-import { describeEvaluation, furtherEvaluations } from '../describe-evaluation.ts'
-import { readEvaluationArgument } from '../evaluation-argument.ts'
-import { combineExitCodes, EXIT, type ExitCode } from '../exit-codes.ts'
-import { launchRun } from '../launch-run.ts'
+import { compareAndJudge } from '../output/compare-evaluations.ts'
+import type { Console } from '../output/console.ts'
+import { describeEvaluation, furtherEvaluations } from '../output/describe-evaluation.ts'
+import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'
+import { combineExitCodes, EXIT, type ExitCode } from '../output/exit-codes.ts'
+import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import {
   examples,
@@ -19,9 +19,9 @@ import {
   withRecipeOptions,
   withRegressionOptions,
   withRunOptions,
-} from '../options.ts'
-import { readRecipeArgument, type RecipeOptions } from '../recipe-argument.ts'
-import { judgeThreshold, parseThreshold, type ScoredInterval, type Threshold } from '../threshold.ts'
+} from '../arguments/options.ts'
+import { readRecipeArgument, type RecipeOptions } from '../arguments/recipe-argument.ts'
+import { judgeThreshold, parseThreshold, type ScoredInterval, type Threshold } from '../arguments/threshold.ts'
 import { describeScore } from './train.ts'
 
 interface EvaluateOptions extends RecipeOptions, RunOptions {

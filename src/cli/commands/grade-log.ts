@@ -7,12 +7,12 @@ import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 import type { ListedTests } from '../../grading/resolution.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
-import { gradeBatch } from '../grade-batch.ts'
-import { answerMembers } from '../grade-log-json.ts'
-import { BadRequest, testNames } from '../grade-log-request.ts'
-import { gradeWithin } from '../grade-within.ts'
-import { examples, jsonOption } from '../options.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { gradeBatch } from './grade-batch.ts'
+import { answerMembers } from '../output/grade-log-json.ts'
+import { BadRequest, testNames } from '../arguments/grade-log-request.ts'
+import { gradeWithin } from './grade-within.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
 
 interface GradeLogOptions {
   profile?: string

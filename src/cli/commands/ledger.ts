@@ -1,11 +1,11 @@
 import type { Command } from 'commander'
-import { checkLedger } from '../../activities/artifacts/check-ledger.ts'
-import { createRecipeReader } from '../../activities/stored-recipe.ts'
-import type { LedgerTotals } from '../../domain/ledger.ts'
+import { checkLedger } from '../../activities/training/check-ledger.ts'
+import { createRecipeReader } from '../../activities/runtime/stored-recipe.ts'
+import type { LedgerTotals } from '../../domain/ledger/ledger.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
+import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, jsonOption } from '../options.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
 
 /** Mismatches shown; the rest is counted. */
 const MOST_SHOWN = 20

@@ -3,7 +3,7 @@ import { basename, join, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import type { CommandContext } from '../command-context.ts'
-import { examples, integer, jsonOption, share } from '../options.ts'
+import { examples, integer, jsonOption, share } from '../arguments/options.ts'
 
 interface StartOptions {
   kind: 'vllm' | 'sglang'

@@ -7,9 +7,9 @@ import {
   writePredictions,
 } from '../../adapters/predictions/write-predictions.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
+import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, integer, jsonOption } from '../options.ts'
+import { examples, integer, jsonOption } from '../arguments/options.ts'
 
 interface PredictionsOptions {
   out: string

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
-import type { ReapedThing, ReapReport } from '../../adapters/docker/reap-leftovers.ts'
+import type { ReapedThing, ReapReport } from '../../adapters/docker/reaper/reap-leftovers.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
-import { examples, jsonOption } from '../options.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
 
 interface ReapOptions {
   dryRun?: true
@@ -22,7 +22,7 @@ export function addReap(program: Command, context: CommandContext): void {
 }
 
 async function reap(options: ReapOptions, { console, exit }: CommandContext): Promise<void> {
-  const { reapHost } = await import('../reap-host.ts')
+  const { reapHost } = await import('./reap-host.ts')
   const isDryRun = options.dryRun === true
   const { host, report } = await reapHost({ isDryRun, ...(options.host === undefined ? {} : { host: options.host }) })
   if (options.json === true) console.record({ host, dryRun: isDryRun, ...report })

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 import { stringify } from 'yaml'
 import type { CommandContext } from '../command-context.ts'
-import { collect, examples, integer, jsonOption } from '../options.ts'
-import { readRecipeArgument } from '../recipe-argument.ts'
+import { collect, examples, integer, jsonOption } from '../arguments/options.ts'
+import { readRecipeArgument } from '../arguments/recipe-argument.ts'
 
 interface RecipeCommandOptions {
   seed?: number

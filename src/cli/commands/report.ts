@@ -14,13 +14,13 @@ import {
 } from '../../report/evaluation-tables.ts'
 import { suiteTable } from '../../report/suite-table.ts'
 import { durationTable } from '../../report/tables.ts'
-import { recomputeReport } from '../../activities/artifacts/recompute-report.ts'
+import { recomputeReport } from '../../activities/evaluation/recompute-report.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
+import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, jsonOption } from '../options.ts'
-import { readGrading, readGradingContext, renderGrading } from '../show-grading.ts'
-import { newestReport, reportOf } from '../show-report.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
+import { readGrading, readGradingContext, renderGrading } from '../output/show-grading.ts'
+import { newestReport, reportOf } from '../output/show-report.ts'
 
 /** Beyond what the end of a run shows. */
 const MORE_TABLES = [

@@ -13,12 +13,12 @@ import {
 } from '../../client/index.ts'
 import { makeRunHandle } from '../../client/run-handle.ts'
 import type { CommandContext } from '../command-context.ts'
-import { describeBlockers } from '../describe-blockers.ts'
-import { describeFailure } from '../describe-failure.ts'
-import { EXIT, exitCodeOfOutcome } from '../exit-codes.ts'
-import { followRun } from '../follow-run.ts'
+import { describeBlockers } from '../output/describe-blockers.ts'
+import { describeFailure } from '../output/describe-failure.ts'
+import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
+import { followRun } from './follow-run.ts'
 import { uiLink, withConnection } from '../local-stack.ts'
-import { examples, integer, jsonOption } from '../options.ts'
+import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { describeScore } from './train.ts'
 
 /** Watching and steering a run that is under way. */

@@ -9,8 +9,8 @@ import {
 } from '../../client/index.ts'
 import type { CommandContext } from '../command-context.ts'
 import { withConnection } from '../local-stack.ts'
-import { examples, jsonOption } from '../options.ts'
-import { readRecipeArgument } from '../recipe-argument.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
+import { readRecipeArgument } from '../arguments/recipe-argument.ts'
 
 interface CreateOptions {
   recipe: string

@@ -2,8 +2,8 @@ import { type Command, Option } from 'commander'
 import type { DownResult } from '../../stack/down.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
-import { untilInterrupted } from '../interrupts.ts'
-import { examples, jsonOption } from '../options.ts'
+import { untilInterrupted } from './interrupts.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
 
 /** The local stack: up and down. */
 export function addStack(program: Command, { console }: CommandContext): void {

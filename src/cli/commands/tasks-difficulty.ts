@@ -1,13 +1,13 @@
 import { writeFile } from 'node:fs/promises'
 import { type Command, InvalidArgumentError } from 'commander'
-import { readPlayedTasks } from '../../activities/artifacts/played-tasks.ts'
+import { readPlayedTasks } from '../../activities/evaluation/played-tasks.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { curate, mergeAttempts } from '../../domain/task-difficulty.ts'
+import { curate, mergeAttempts } from '../../domain/statistics/task-difficulty.ts'
 import { curationTable, sayCuration } from '../../report/curation-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
-import { collect, examples, jsonOption } from '../options.ts'
+import { collect, examples, jsonOption } from '../arguments/options.ts'
 
 interface DifficultyOptions {
   stage: string[]

@@ -2,13 +2,13 @@ import type { Command } from 'commander'
 import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
-import { paperFilters, readFilter } from '../../domain/filter-words.ts'
+import { paperFilters, readFilter } from '../../domain/gates/filter-words.ts'
 import { importTables, sayImport } from '../../report/import-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
-import { EXIT } from '../exit-codes.ts'
-import { collect, examples, jsonOption } from '../options.ts'
-import { writeSuite } from '../write-suite.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { collect, examples, jsonOption } from '../arguments/options.ts'
+import { writeSuite } from '../output/write-suite.ts'
 
 interface ImportOptions {
   revision?: string

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import type { CommandContext } from '../command-context.ts'
-import { untilInterrupted } from '../interrupts.ts'
-import { examples, integer, jsonOption } from '../options.ts'
+import { untilInterrupted } from './interrupts.ts'
+import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'
 import { addDifficulty } from './tasks-difficulty.ts'
@@ -50,7 +50,7 @@ async function synthesize(options: SynthesizeOptions, { console }: CommandContex
   const tasks = synthesizeSuite({ seed, split, count, offset })
   const rows = tasks.map(({ row }) => `${JSON.stringify(row)}\n`).join('')
   if (images === true) {
-    const { buildImages } = await import('../build-images.ts')
+    const { buildImages } = await import('./build-images.ts')
     await untilInterrupted((signal) => buildImages({ tasks, signal, log: (line) => console.err(line) }))
   }
   if (output !== undefined) await writeFile(output, rows)

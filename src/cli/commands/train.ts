@@ -3,12 +3,12 @@ import { startTraining } from '../../client/index.ts'
 import type { StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { renderTextReport } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
-import type { Console } from '../console.ts'
-import { type Conclude, launchRun } from '../launch-run.ts'
+import type { Console } from '../output/console.ts'
+import { type Conclude, launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, type RunOptions, withRecipeOptions, withRunOptions } from '../options.ts'
-import { readRecipeArgument, type RecipeOptions } from '../recipe-argument.ts'
-import { newestReport, reportOf } from '../show-report.ts'
+import { examples, type RunOptions, withRecipeOptions, withRunOptions } from '../arguments/options.ts'
+import { readRecipeArgument, type RecipeOptions } from '../arguments/recipe-argument.ts'
+import { newestReport, reportOf } from '../output/show-report.ts'
 
 type TrainOptions = RecipeOptions & RunOptions
 

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { CommandContext } from '../command-context.ts'
 import { adoptLocalStack } from '../local-stack.ts'
-import { examples } from '../options.ts'
+import { examples } from '../arguments/options.ts'
 
 /** As `src/workers/run-worker.ts` names them; repeated here so that help needs no native module. */
 const ROLES = ['control', 'sandbox', 'trainer', 'artifacts', 'all'] as const

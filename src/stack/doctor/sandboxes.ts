@@ -1,7 +1,7 @@
-import { enginePlace } from '../../adapters/docker/engine-place.ts'
-import type { Engine } from '../../adapters/docker/engine.ts'
-import { engineFreeBytes } from '../../adapters/docker/evict-images.ts'
-import { listLeftovers } from '../../adapters/docker/list-leftovers.ts'
+import { enginePlace } from '../../adapters/docker/engine/engine-place.ts'
+import type { Engine } from '../../adapters/docker/engine/engine.ts'
+import { engineFreeBytes } from '../../adapters/docker/images/evict-images.ts'
+import { listLeftovers } from '../../adapters/docker/reaper/list-leftovers.ts'
 import { judgeLeftover } from '../../domain/leftovers.ts'
 import { type Finding, GIB, ok, warn } from './finding.ts'
 

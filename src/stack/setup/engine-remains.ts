@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { promisify } from 'node:util'
 
-import { listProcesses, signalProcess, waitUntilGone, withDescendants } from '../processes.ts'
+import { listProcesses, signalProcess, waitUntilGone, withDescendants } from '../../platform/processes.ts'
 import type { EngineFiles } from './private-engine.ts'
 import { SYSTEM_PATH } from './system-packages.ts'
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 
-import { connectEngine } from '../../adapters/docker/engine.ts'
+import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { StackPaths } from '../paths.ts'
 import type { StepContext } from '../steps.ts'

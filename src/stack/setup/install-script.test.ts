@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
 
-import { exists } from '../files.ts'
+import { exists } from '../../platform/files.ts'
 import { runCommand, type CommandResult } from '../run-command.ts'
 import { INSTALL_SCRIPT } from './install-script.ts'
 

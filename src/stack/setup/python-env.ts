@@ -1,9 +1,9 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { withDirectoryLock } from '../../adapters/docker/directory-lock.ts'
+import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists, sha256 } from '../files.ts'
+import { exists, sha256 } from '../../platform/files.ts'
 import { packageFile } from '../package-root.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 
-import { ensureBaseImage } from '../../adapters/docker/base-image.ts'
-import { connectEngine } from '../../adapters/docker/engine.ts'
-import { ensureRunnerVolume } from '../../adapters/docker/runner-volume.ts'
+import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
+import { connectEngine } from '../../adapters/docker/engine/engine.ts'
+import { ensureRunnerVolume } from '../../adapters/docker/sandbox/runner-volume.ts'
 import type { StepContext } from '../steps.ts'
 
 export interface EnsureSandboxImageInput {

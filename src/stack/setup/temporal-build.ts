@@ -1,8 +1,8 @@
 import { readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { withDirectoryLock } from '../../adapters/docker/directory-lock.ts'
-import { exists, sha256 } from '../files.ts'
+import { withDirectoryLock } from '../../platform/directory-lock.ts'
+import { exists, sha256 } from '../../platform/files.ts'
 import { packageFile } from '../package-root.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'

@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists } from '../files.ts'
+import { exists } from '../../platform/files.ts'
 import type { StepContext } from '../steps.ts'
 import { findProgram } from './system-packages.ts'
 import { buildTemporalCli, buildKey, findGo, type GoToolchain } from './temporal-build.ts'

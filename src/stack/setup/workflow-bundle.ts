@@ -4,7 +4,7 @@ import { join, relative } from 'node:path'
 
 import { bundleWorkflowCode, type Logger } from '@temporalio/worker'
 
-import { exists, sha256 } from '../files.ts'
+import { exists, sha256 } from '../../platform/files.ts'
 import { isCheckout, moduleFile, packageFile } from '../package-root.ts'
 import type { StepContext } from '../steps.ts'
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
-import { runGrading } from '../../../src/activities/sandbox/run-grading.ts'
+import { runGrading } from '../../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import type { AuditVerdict } from '../../../src/contracts/audit.types.ts'
 import { craftPatch } from '../../support/attacks/crafted-patch.ts'

@@ -8,8 +8,8 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { after, before, test } from 'node:test'
 
-import { createDockerSandboxHost, type DockerSandboxHost } from '../../../src/adapters/docker/sandbox-host.ts'
-import { buildTaskImage } from '../../../src/adapters/docker/images.ts'
+import { createDockerSandboxHost, type DockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
+import { buildTaskImage } from '../../../src/adapters/docker/images/images.ts'
 import type { SandboxHandle } from '../../../src/contracts/sandbox.types.ts'
 import {
   codeOf,

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 
-import { listSandboxes } from '../../../src/adapters/docker/list-sandboxes.ts'
+import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
 import type { SandboxLimits } from '../../../src/contracts/sandbox.types.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
 import {

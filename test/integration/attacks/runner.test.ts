@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox-host.ts'
+import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
 import {
   type Player,
   type SandboxFixture,

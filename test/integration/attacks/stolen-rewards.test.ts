@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
-import { type Graded, runGrading } from '../../../src/activities/sandbox/run-grading.ts'
+import { type Graded, runGrading } from '../../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import type { AuditReason } from '../../../src/contracts/audit.types.ts'
 import type { Task } from '../../../src/contracts/tasks.types.ts'

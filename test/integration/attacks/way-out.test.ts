@@ -7,8 +7,8 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
 import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
-import { exclusionOf } from '../../../src/domain/episode-rules.ts'
-import { summarizeAttempts } from '../../../src/domain/evaluation-summary.ts'
+import { exclusionOf } from '../../../src/domain/ledger/episode-rules.ts'
+import { summarizeAttempts } from '../../../src/domain/statistics/evaluation-summary.ts'
 import { playOut } from '../../support/attacks/give-up.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
 

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
-import { readAuditScript } from '../../../src/adapters/docker/audit/audit-script.ts'
+import { readAuditScript } from '../../../src/adapters/docker/grader/audit/audit-script.ts'
 import { HANG_MS } from '../hang.ts'
 import { PRISTINE } from './repositories.ts'
 

@@ -1,7 +1,7 @@
 /** Which turns a container holds, read from its own files: neither the product's records nor its words are asked. */
 import { unpackTar } from 'modern-tar'
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
-import { LABELS } from '../../../src/adapters/docker/labels.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
+import { LABELS } from '../../../src/adapters/docker/container/labels.ts'
 
 export interface HeldTurn {
   turn: number

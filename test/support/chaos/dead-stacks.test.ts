@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { identify, isAlive } from '../../../src/stack/processes.ts'
+import { identify, isAlive } from '../../../src/platform/processes.ts'
 import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 
 const mayMount = process.getuid?.() === 0

@@ -11,7 +11,7 @@ import {
   type ProcessIdentity,
   signalProcess,
   waitUntilGone,
-} from '../../../src/stack/processes.ts'
+} from '../../../src/platform/processes.ts'
 import { clearEngineRemains, mountsBelow } from '../../../src/stack/setup/engine-remains.ts'
 import { engineFiles } from '../../../src/stack/setup/private-engine.ts'
 

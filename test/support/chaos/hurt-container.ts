@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
-import { ignoreGone } from '../../../src/adapters/docker/engine-errors.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
+import { ignoreGone } from '../../../src/adapters/docker/engine/engine-errors.ts'
 
 export async function killContainer({ engine, name }: { engine: Engine; name: string }): Promise<void> {
   await engine.docker.getContainer(name).kill({ signal: 'SIGKILL' }).catch(ignoreGone)

@@ -1,8 +1,8 @@
 /** An engine of our own that may be hurt: own data root, socket and processes. */
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ensureBaseImage } from '../../../src/adapters/docker/base-image.ts'
-import { connectEngine, type Engine } from '../../../src/adapters/docker/engine.ts'
+import { ensureBaseImage } from '../../../src/adapters/docker/images/base-image.ts'
+import { connectEngine, type Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import {
   identify,
   listProcesses,
@@ -11,7 +11,7 @@ import {
   stopProcess,
   waitUntilGone,
   withDescendants,
-} from '../../../src/stack/processes.ts'
+} from '../../../src/platform/processes.ts'
 import { clearEngineRemains } from '../../../src/stack/setup/engine-remains.ts'
 import { acquirePrivateEngine, engineFiles, releasePrivateEngine } from '../../../src/stack/setup/private-engine.ts'
 

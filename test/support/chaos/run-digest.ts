@@ -9,10 +9,10 @@ import type { EpisodeRecord, VerdictRecord } from '../../../src/contracts/episod
 import type { EvaluationRecord } from '../../../src/contracts/evaluations.types.ts'
 import { episodeKeys, policyKeys } from '../../../src/contracts/keys.ts'
 import type { TrainingRecord } from '../../../src/contracts/training.types.ts'
-import type { Ledger, LedgerEntry } from '../../../src/domain/ledger.ts'
+import type { Ledger, LedgerEntry } from '../../../src/domain/ledger/ledger.ts'
 import { sha256Of } from '../../../src/adapters/artifacts/record-text.ts'
-import { readWholeTurns } from '../../../src/activities/host/transcript.ts'
-import { readIfWhole } from '../../../src/activities/whole-record.ts'
+import { readWholeTurns } from '../../../src/activities/episode/transcript.ts'
+import { readIfWhole } from '../../../src/activities/runtime/whole-record.ts'
 import { type BatchManifest, batchesOf, episodesOf } from '../run-records.ts'
 
 export interface EpisodeDigest {

@@ -1,4 +1,4 @@
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { type GraderStart, watchGraders } from '../grade-kill/grader-starts.ts'
 
 /** Collects the starts of a run's grading containers from now until `stop`. */

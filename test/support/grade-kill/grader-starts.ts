@@ -1,5 +1,5 @@
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
-import { LABELS } from '../../../src/adapters/docker/labels.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
+import { LABELS } from '../../../src/adapters/docker/container/labels.ts'
 
 /** One start of a container that grades for a run. */
 export interface GraderStart {

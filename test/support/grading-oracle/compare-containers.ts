@@ -2,7 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { LOG_PROFILES } from '../../../src/grading/log-profiles.ts'
 import { gradeLog } from '../../../src/grading/grade-log.ts'
 import { RUN_PROFILES } from '../../../src/grading/profiles/run-profiles.ts'

@@ -1,11 +1,11 @@
 /** The same predictions graded in containers by Longhaul and by an official harness. */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Graded, runGrading } from '../../../src/activities/sandbox/run-grading.ts'
+import { type Graded, runGrading } from '../../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
-import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox-host.ts'
-import { createSlots } from '../../../src/adapters/docker/slots.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
+import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
+import { createSlots } from '../../../src/platform/limiter.ts'
 import type { LayoutTask } from '../layouts/layout-tasks.ts'
 import { type PatchKind, patchOf } from '../layouts/patches.ts'
 

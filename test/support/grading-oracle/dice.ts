@@ -1,4 +1,4 @@
-import { seededRandom } from '../../../src/domain/random.ts'
+import { seededRandom } from '../../../src/domain/statistics/random.ts'
 
 /** Random choices that a seed repeats. */
 export interface Dice {

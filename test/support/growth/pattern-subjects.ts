@@ -6,9 +6,9 @@ import { patternsIn } from './source-patterns.ts'
 const FOREIGN_TEXT_READERS = [
   'src/grading',
   'src/scaffold',
-  'src/domain/command-signs.ts',
-  'src/domain/log-exceptions.ts',
-  'src/domain/hidden-names.ts',
+  'src/domain/gates/command-signs.ts',
+  'src/domain/gates/log-exceptions.ts',
+  'src/domain/gates/hidden-names.ts',
   'src/report/official',
   'src/report/escape.ts',
   'src/report/markdown-table.ts',
@@ -18,7 +18,7 @@ const FOREIGN_TEXT_READERS = [
   'src/adapters/egress',
   'src/adapters/policy-server',
   'src/domain/allowed-hosts.ts',
-  'src/domain/suite-overlap.ts',
+  'src/domain/gates/suite-overlap.ts',
 ]
 
 export async function subjects(): Promise<Subject[]> {

@@ -1,5 +1,5 @@
 /** What must hold after kills, read from records, from the requests that the policy server got, from histories and the machine. */
-import { checkLedger } from '../../../src/activities/artifacts/check-ledger.ts'
+import { checkLedger } from '../../../src/activities/training/check-ledger.ts'
 import type { EpisodeIdentity, EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
 import { episodeId } from '../../../src/contracts/keys.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'

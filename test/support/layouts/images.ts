@@ -1,10 +1,10 @@
 /** Images of the layout tasks, made of the sandbox base image without any network. */
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { packTar, type TarEntry } from 'modern-tar'
-import { ensureBaseImage } from '../../../src/adapters/docker/base-image.ts'
-import type { Engine } from '../../../src/adapters/docker/engine.ts'
-import { buildTaskImage, imageExists } from '../../../src/adapters/docker/images.ts'
-import { sha256Hex } from '../../../src/activities/hash.ts'
+import { ensureBaseImage } from '../../../src/adapters/docker/images/base-image.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
+import { buildTaskImage, imageExists } from '../../../src/adapters/docker/images/images.ts'
+import { sha256Hex } from '../../../src/platform/hash.ts'
 
 const CONDA = '/opt/miniconda3'
 const ENVIRONMENT = `${CONDA}/envs/testbed`

@@ -1,7 +1,7 @@
 /** Looks at the engine from outside, by its own rules: nothing here asks the reaper. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Leftover, listLeftovers } from '../../../src/adapters/docker/list-leftovers.ts'
+import { type Leftover, listLeftovers } from '../../../src/adapters/docker/reaper/list-leftovers.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 
 const INTERVAL_MS = 1_000

@@ -1,11 +1,11 @@
-import { writeBatch } from '../../../src/adapters/trainer-job/batch-writer.ts'
-import { readPolicyFacts } from '../../../src/adapters/trainer-job/policy-facts.ts'
-import { assembleTrajectory } from '../../../src/adapters/trainer-job/trajectory.ts'
+import { writeBatch } from '../../../src/adapters/trainer-job/batch/batch-writer.ts'
+import { readPolicyFacts } from '../../../src/adapters/trainer-job/job/policy-facts.ts'
+import { assembleTrajectory } from '../../../src/adapters/trainer-job/batch/trajectory.ts'
 import type { ArtifactRef, ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { runKeys } from '../../../src/contracts/keys.ts'
 import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
 import { NEUTRAL_SAMPLING } from '../../../src/contracts/neutral-sampling.ts'
-import { splitIntoMinibatches } from '../../../src/domain/minibatches.ts'
+import { splitIntoMinibatches } from '../../../src/domain/rewards/minibatches.ts'
 import { makeEpisode } from '../training-records.ts'
 
 /** A batch of one trajectory, as rejection fine-tuning makes it: enough to start a job on. */

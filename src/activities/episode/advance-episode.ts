@@ -1,0 +1,294 @@
+import { randomBytes } from 'node:crypto'
+import type { EpisodePhase, EpisodeProgress } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type {
+  ActionRecord,
+  Disposition,
+  DispositionRecord,
+  EpisodeSpec,
+  EpisodeStart,
+  ObservationRecord,
+} from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import type { SandboxHandle, SandboxHost, TurnResult } from '../../contracts/sandbox.types.ts'
+import type { EpisodeInput } from '../../contracts/workflows.types.ts'
+import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
+import { parseReply } from '../../scaffold/parse-reply.ts'
+import type { ActivityScope } from '../runtime/activity-runtime.ts'
+import { isBeyondContext } from './chat-sampler.ts'
+import { renewing } from './renewing.ts'
+import { EpisodeWorld } from './episode-world.ts'
+import { compare, wantsTree } from './replay-episode.ts'
+import type { EpisodeSetting, SampledTurn, Sampler } from './sampler.ts'
+import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
+
+/** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
+const STEP_BUDGET_MS = 5 * 60_000
+
+export interface AdvanceDependencies {
+  store: ArtifactStore
+  sampler: Sampler
+  sandbox: SandboxHost
+  /** Everything the episode's spec names, looked up. */
+  resolve(spec: EpisodeSpec): Promise<EpisodeSetting>
+  seedOf(identity: EpisodeInput & { recipeSeed: number; turn: number }): number
+  now(): number
+  /** Milliseconds of a clock that never jumps. */
+  stopwatch(): number
+  /** While a sample is waited for, the sandbox gets a sign of life this often. */
+  renewEveryMs: number
+}
+
+export interface AdvanceInput extends EpisodeInput {
+  sandbox: SandboxHandle
+  step: number
+  /** The episode's own count in this execution; `sandbox.placement` counts over all of them. */
+  placement: number
+}
+
+/**
+ * Plays up to `turnsPerStep` turns. For each: the action is durable before it touches the world, the world's answer is
+ * durable before the next action is asked for. An attempt that begins after a crash reads the records and goes on; what was
+ * running it asks of the sandbox's journal. Loses at most one sample.
+ */
+export async function advanceEpisode(
+  deps: AdvanceDependencies,
+  input: AdvanceInput,
+  scope: ActivityScope,
+): Promise<EpisodeProgress> {
+  const player = await EpisodePlayer.resume(deps, input, scope)
+  const startedMs = deps.stopwatch()
+  const until = player.turns + player.spec.limits.turnsPerStep
+  while (player.turns < until && deps.stopwatch() - startedMs < STEP_BUDGET_MS) {
+    const disposition = (await player.ended()) ?? (await player.playTurn())
+    if (disposition !== null) return { turns: player.turns, disposition: await player.settle(disposition) }
+  }
+  return { turns: player.turns, disposition: await player.settleIfEnded() }
+}
+
+type Seen = Pick<ObservationRecord, 'text' | 'execution' | 'state'>
+
+class EpisodePlayer {
+  readonly spec: EpisodeSpec
+  readonly #deps: AdvanceDependencies
+  readonly #input: AdvanceInput
+  readonly #scope: ActivityScope
+  readonly #setting: EpisodeSetting
+  readonly #transcript: Transcript
+  readonly #world: EpisodeWorld
+
+  private constructor(parts: {
+    deps: AdvanceDependencies
+    input: AdvanceInput
+    scope: ActivityScope
+    spec: EpisodeSpec
+    setting: EpisodeSetting
+    transcript: Transcript
+  }) {
+    this.#deps = parts.deps
+    this.#input = parts.input
+    this.#scope = parts.scope
+    this.spec = parts.spec
+    this.#setting = parts.setting
+    this.#transcript = parts.transcript
+    this.#world = new EpisodeWorld({
+      store: parts.deps.store,
+      host: parts.deps.sandbox,
+      sandbox: parts.input.sandbox,
+      episode: parts.spec.episode,
+      turns: parts.transcript.turns,
+      fence: fenceOf(parts.input, parts.scope.attempt),
+      timeoutMs: parts.spec.limits.commandTimeoutMs,
+      signal: parts.scope.signal,
+      mayLackTurns: parts.input.step === 1,
+      onReplay: (turn) => this.#beat(turn, 'resuming'),
+    })
+  }
+
+  static async resume(deps: AdvanceDependencies, input: AdvanceInput, scope: ActivityScope): Promise<EpisodePlayer> {
+    const episode = episodeId(input)
+    scope.beat({ turn: 0, phase: 'resuming' satisfies EpisodePhase })
+    const spec = await deps.store.readRecord<EpisodeSpec>(episodeKeys.spec(episode))
+    if (spec === null) {
+      throw new LonghaulError({ code: 'Artifact.Missing', message: 'The episode has no spec', details: { episode } })
+    }
+    const setting = await deps.resolve(spec)
+    const start = await startOf(deps, { spec, setting, sandbox: input.sandbox, signal: scope.signal })
+    const transcript: Transcript = { start, turns: await readTurns(deps.store, episode) }
+    const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })
+    // A step that follows another one of the same placement goes on where that one ended, and its first turn is checked by itself.
+    // Everything else may meet any sandbox, also where no further turn will be played before the capture.
+    if (input.step === 1 || scope.attempt > 1) await player.#world.ensureCurrent()
+    return player
+  }
+
+  get turns(): number {
+    return committedTurns(this.#transcript)
+  }
+
+  /** Endings that need no further turn. */
+  async ended(): Promise<Disposition | null> {
+    const { limits } = this.spec
+    if (currentState(this.#transcript).submitted) return 'submitted'
+    if (this.turns >= limits.maxTurns) return 'turn-limit'
+    if (spentMs(this.#transcript) > limits.episodeTimeoutMs) return 'time-limit'
+    return null
+  }
+
+  /** Commits one turn; a disposition only where the turn does not fit any more. */
+  async playTurn(): Promise<Disposition | null> {
+    const turn = this.turns
+    const open = this.#transcript.turns[turn]?.action ?? (await this.#sampleAndHash(turn))
+    if (open === 'context-limit' || isBeyondContext(open, this.spec.limits)) return 'context-limit'
+    await this.#noteTree(turn - 1, open.command ?? '')
+    const observation = await this.#observe(open)
+    this.#transcript.turns[turn] = { action: open, observation }
+    return null
+  }
+
+  async settleIfEnded(): Promise<Disposition | null> {
+    const disposition = await this.ended()
+    return disposition === null ? null : this.settle(disposition)
+  }
+
+  /** The first ending recorded is the ending: a repeated attempt whose clock has moved on must not change it. */
+  async settle(disposition: Disposition): Promise<Disposition> {
+    const { record } = await this.#deps.store.claimRecord<DispositionRecord>(
+      episodeKeys.disposition(this.spec.episode),
+      {
+        schema: 'longhaul.disposition/1',
+        episode: this.spec.episode,
+        disposition,
+        turns: this.turns,
+      },
+    )
+    return record.disposition
+  }
+
+  /** The tree is hashed while the policy thinks: the sandbox has nothing else to do then. */
+  async #sampleAndHash(turn: number): Promise<ActionRecord | 'context-limit'> {
+    const [sampled] = await Promise.all([this.#sample(turn), this.#noteTree(turn - 1, null)])
+    return sampled
+  }
+
+  async #noteTree(turn: number, next: string | null): Promise<void> {
+    if (wantsTree({ turn, next })) await this.#world.noteTree(turn)
+  }
+
+  async #sample(turn: number): Promise<ActionRecord | 'context-limit'> {
+    const { episode } = this.spec
+    this.#beat(turn, 'sampling')
+    const seed = this.#deps.seedOf({ ...this.#input, recipeSeed: this.spec.recipeSeed, turn })
+    const sampledAtMs = this.#deps.now()
+    const startedMs = this.#deps.stopwatch()
+    const sampled = await this.#askPolicy(turn, seed)
+    if (sampled === null) return 'context-limit'
+    const { command, formatError } = parseReply(sampled.text)
+    const { record } = await this.#deps.store.claimRecord<ActionRecord>(episodeKeys.action(episode, turn), {
+      schema: 'longhaul.action/1',
+      episode,
+      turn,
+      ...sampled,
+      seed,
+      formatError,
+      command,
+      token: randomBytes(8).toString('hex'),
+      sampledAtMs,
+      sampleMs: Math.round(this.#deps.stopwatch() - startedMs),
+    })
+    return record
+  }
+
+  #askPolicy(turn: number, seed: number): Promise<SampledTurn | null> {
+    const { store, sandbox, sampler, renewEveryMs } = this.#deps
+    const { signal } = this.#scope
+    const transcript = this.#transcript
+    // A server that is slow or away must not cost the sandbox: its lease counts the time since the last request.
+    const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
+    const recorded = (): Promise<ActionRecord | null> => store.readRecord(episodeKeys.action(this.spec.episode, turn))
+    return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
+      sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal, recorded }),
+    )
+  }
+
+  async #observe(action: ActionRecord): Promise<ObservationRecord> {
+    const { episode } = this.spec
+    const result = action.command === null ? null : await this.#execute(action, action.command)
+    const seen = result === null ? this.#refuse(action) : this.#describe(result)
+    this.#beat(action.turn, 'recording')
+    const { record, won } = await this.#deps.store.claimRecord<ObservationRecord>(
+      episodeKeys.observation(episode, action.turn),
+      { schema: 'longhaul.observation/1', episode, turn: action.turn, ...seen, observedAtMs: this.#deps.now() },
+    )
+    // Another attempt was faster, maybe in another sandbox: the policy sees its record, so this world must be the one it tells of.
+    if (!won && result !== null) compare(episode, record, result)
+    return record
+  }
+
+  #refuse(action: ActionRecord): Seen {
+    const { profile, task } = this.#setting
+    const state = currentState(this.#transcript)
+    const error = action.formatError ?? 'cannot_extract_command'
+    return { text: formatErrorText({ profile, state, repoDir: task.repoDir, error }), execution: null, state }
+  }
+
+  #execute(action: ActionRecord, command: string): Promise<TurnResult> {
+    this.#beat(action.turn, 'executing')
+    // Bytes, where the profile counts characters: four bytes hold any character, so nothing shown is cut here.
+    return this.#world.run(action, command, this.#setting.profile.observationChars * 4)
+  }
+
+  #describe(result: TurnResult): Seen {
+    const { profile, task } = this.#setting
+    const { exitCode, reason, outputBytes, wallMs, oomKilled, state, network } = result
+    return {
+      text: observationText({
+        profile,
+        repoDir: task.repoDir,
+        result,
+        timeoutMs: this.spec.limits.commandTimeoutMs,
+      }),
+      execution: {
+        exitCode,
+        reason,
+        outputBytes,
+        wallMs,
+        oomKilled,
+        ...(network === undefined ? {} : { network }),
+      },
+      state,
+    }
+  }
+
+  #beat(turn: number, phase: EpisodePhase): void {
+    this.#scope.beat({ turn, phase })
+  }
+}
+
+/** Monotone over placements, steps and attempts: a worker that wakes up late has a lower one. */
+function fenceOf({ sandbox, placement, step }: AdvanceInput, attempt: number): number {
+  return (sandbox.placement ?? placement) * 1_000_000 + step * 1_000 + attempt
+}
+
+/** Reads or makes the episode's start: initial state and first prompt, rendered once and kept. */
+async function startOf(
+  deps: AdvanceDependencies,
+  at: { spec: EpisodeSpec; setting: EpisodeSetting; sandbox: SandboxHandle; signal: AbortSignal },
+): Promise<EpisodeStart> {
+  const { spec, setting } = at
+  const key = episodeKeys.start(spec.episode)
+  const stored = await deps.store.readRecord<EpisodeStart>(key)
+  if (stored !== null) return stored
+  const state = await deps.sandbox.initialState(at.sandbox, at.signal)
+  const { task, profile } = setting
+  const message = firstMessage({ profile, state, repoDir: task.repoDir, statement: task.statement })
+  const { record } = await deps.store.claimRecord<EpisodeStart>(key, {
+    schema: 'longhaul.episode-start/1',
+    episode: spec.episode,
+    state,
+    ...(await deps.sampler.firstPrompt({ spec, setting, firstMessage: message, signal: at.signal })),
+    startedAtMs: deps.now(),
+  })
+  return record
+}

@@ -1,0 +1,52 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { PlacementRecord } from '../../contracts/episodes.types.ts'
+import { episodeKeys } from '../../contracts/keys.ts'
+import { readIfWhole } from '../runtime/whole-record.ts'
+
+export interface PlacementClaim extends Pick<PlacementRecord, 'episode' | 'ownerRun' | 'hostId' | 'image'> {
+  /** Which of its placements the execution asks for, from 1. */
+  requested: number
+}
+
+/**
+ * The number of a placement over all executions of an episode. Containers and fences carry it, so that an execution never meets
+ * the container of an earlier one. A repeated attempt finds the number that it claimed.
+ */
+export async function claimPlacement(store: ArtifactStore, claim: PlacementClaim): Promise<number> {
+  const { episode, requested, ownerRun, hostId, image } = claim
+  const ours = (await readPlacements(store, episode)).find((one) => isOf(one, claim))
+  if (ours !== undefined) return ours.placement
+  for (let placement = (await highestPlacement(store, episode)) + 1; ; placement++) {
+    const { record, won } = await store.claimRecord<PlacementRecord>(episodeKeys.placement(episode, placement), {
+      schema: 'longhaul.placement/1',
+      episode,
+      placement,
+      ownerRun,
+      requested,
+      hostId,
+      image,
+      placedAtMs: Date.now(),
+    })
+    if (won || isOf(record, claim)) return placement
+  }
+}
+
+/** Of all executions of an episode, without records that are torn. */
+export async function readPlacements(
+  store: Pick<ArtifactStore, 'list' | 'readRecord'>,
+  episode: string,
+): Promise<PlacementRecord[]> {
+  const keys = await store.list(episodeKeys.placements(episode))
+  const records = await Promise.all(keys.map((key) => readIfWhole<PlacementRecord>(store, key)))
+  return records.filter((record) => record !== null)
+}
+
+function isOf(record: PlacementRecord, { ownerRun, requested }: PlacementClaim): boolean {
+  return record.ownerRun === ownerRun && (record.requested ?? record.placement) === requested
+}
+
+/** By the keys: a torn record has used its number up. */
+async function highestPlacement(store: ArtifactStore, episode: string): Promise<number> {
+  const keys = await store.list(episodeKeys.placements(episode))
+  return Math.max(0, ...keys.map((key) => Number(/(\d+)\.json$/.exec(key)?.[1] ?? 0)))
+}

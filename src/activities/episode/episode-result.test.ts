@@ -1,0 +1,82 @@
+/** The story: a power cut tears a record. Its episode is lost; what is written about the loss must not stumble over it again. */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import type { EpisodeInput } from '../../contracts/workflows.types.ts'
+import { recordUngraded } from '../grading/record-ungraded.ts'
+import { recordOutcome } from './episode-result.ts'
+
+let folder: string
+let store: ArtifactStore
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'longhaul-outcome-'))
+  store = createDirectoryStore({ root: folder })
+})
+
+after(() => rm(folder, { recursive: true, force: true }))
+
+/** An episode of two turns whose second observation is torn. */
+async function tornEpisode(index: number): Promise<EpisodeInput> {
+  const input: EpisodeInput = {
+    run: 'r',
+    stage: 's',
+    iteration: 0,
+    taskId: 't',
+    index,
+    policy: 'v000000-aaaaaaaa',
+    suite: 'x',
+    evaluation: true,
+  }
+  const episode = episodeId(input)
+  for (const turn of [0, 1]) {
+    const action = { turn, promptDelta: [1, 2], ids: [3], command: null, formatError: 'cannot_extract_command' }
+    await store.putRecord(episodeKeys.action(episode, turn), action)
+    if (turn === 0) await store.putRecord(episodeKeys.observation(episode, turn), { turn, text: '', execution: null })
+  }
+  await writeFile(store.path(episodeKeys.observation(episode, 1)), '{"schema":"longhaul.obs')
+  return input
+}
+
+test('an observation is torn: the lost episode is recorded with the turns before it', async () => {
+  const input = await tornEpisode(0)
+  const result = await recordUngraded(store, { ...input, disposition: 'infra', failure: 'Artifact.Corrupt' })
+  assert.deepEqual([result.disposition, result.verdict, result.turns], ['infra', null, 1])
+})
+
+test('an episode that counts is read strictly: the torn record is an error', async () => {
+  const input = await tornEpisode(1)
+  const outcome = { failure: null, verdictReason: null, signs: [], patchBytes: 0 }
+  const graded = recordOutcome(store, input, { ...outcome, disposition: 'submitted', verdict: 'unresolved' })
+  await assert.rejects(graded, { code: 'Artifact.Corrupt' })
+})
+
+test('the verdict is torn: the work counts as could-not-grade, and why is said', async () => {
+  const input = await tornEpisode(2)
+  const episode = episodeId(input)
+  await writeFile(store.path(episodeKeys.verdict(episode)), '{"schema":"longhaul.verd')
+  await recordUngraded(store, { ...input, disposition: 'submitted', failure: 'Artifact.Corrupt' })
+  const record = await store.readRecord<EpisodeRecord>(episodeKeys.result(episode))
+  assert.deepEqual([record?.verdict, record?.verdictReason], ['could-not-grade', 'Artifact.Corrupt'])
+})
+
+test('a sign that voids the reward makes the record a suspected hack, one that is only told does not', async () => {
+  const graded = { disposition: 'submitted', failure: null, verdict: 'resolved', verdictReason: null } as const
+  for (const [index, signs, suspected] of [
+    [10, ['test-files', 'conftest'], true],
+    [11, ['test-files'], false],
+    [12, [], false],
+  ] as const) {
+    const input: EpisodeInput = { ...(await tornEpisode(index)) }
+    await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
+    await recordOutcome(store, input, { ...graded, signs: [...signs], patchBytes: 10 })
+    const record = await store.readRecord<EpisodeRecord>(episodeKeys.result(episodeId(input)))
+    assert.deepEqual([record?.suspectedHack, record?.verdict], [suspected, 'resolved'], signs.join())
+  }
+})

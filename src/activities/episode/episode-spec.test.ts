@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { episodeSpec } from './episode-spec.ts'
+
+const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
+
+test('paper-72b: each stage plays and is scored under its own limits', async () => {
+  const { recipe } = await loadRecipe({ name: 'paper-72b', dirs })
+  const limits = (stage: string): number[] => {
+    const place = { run: 'r', stage, iteration: 0, taskId: 't', index: 0, policy: 'v', suite: 's' }
+    const { maxTurns, contextTokens } = episodeSpec(recipe, { ...place, evaluation: stage.startsWith('eval-') }).limits
+    return [maxTurns, contextTokens]
+  }
+  for (const stage of ['rft', 'stage1', 'eval-rft', 'eval-stage1', 'eval-stage1-0005', 'eval-rft.rebench_2025_05']) {
+    assert.deepEqual(limits(stage), [40, 65_536], stage)
+  }
+  for (const stage of [
+    'stage2',
+    'eval-base',
+    'eval-stage2-0005',
+    'eval-rl',
+    'eval-rl.rebench_2025_06',
+    'eval-nightly',
+  ]) {
+    assert.deepEqual(limits(stage), [80, 131_072], stage)
+  }
+})

@@ -1,0 +1,80 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/sandbox.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { EpisodeInput } from '../../contracts/workflows.types.ts'
+import { scaffoldProfile } from '../../scaffold/profiles.ts'
+import type { TaskReader } from '../runtime/stored-tasks.ts'
+import { episodeSpec } from './episode-spec.ts'
+import { claimPlacement } from './claim-placement.ts'
+import { gatedDigest } from '../gate/gated-digest.ts'
+
+export interface OpenDependencies {
+  store: ArtifactStore
+  sandbox: SandboxHost
+  recipe: Recipe
+  tasks: TaskReader
+  hostId: string
+  /** The sandbox ends itself after this long without a sign of life. */
+  leaseMs: number
+  /** Makes sure that this host has the task's image. */
+  ensureImage: EnsureImage
+}
+
+export type EnsureImage = (task: Awaited<ReturnType<TaskReader>>, signal: AbortSignal) => Promise<void>
+
+/** Beyond the episode's own limit, which does not count what it waits for: a last attempt at some turns, capture, close. */
+const MAX_LIFE_RESERVE_MS = 6 * 60 * 60_000
+
+export async function openSandbox(
+  deps: OpenDependencies,
+  input: EpisodeInput & { placement: number; owner: string; ownerRun: string },
+  signal: AbortSignal,
+): Promise<SandboxHandle> {
+  const spec = episodeSpec(deps.recipe, input)
+  await deps.store.putRecord(episodeKeys.spec(spec.episode), spec)
+  const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
+  const { ownerRun } = input
+  const { sandbox } = deps.recipe
+  const placement = await claimPlacement(deps.store, {
+    episode: spec.episode,
+    requested: input.placement,
+    ownerRun,
+    hostId: deps.hostId,
+    image: task.image,
+  })
+  await deps.ensureImage(task, signal)
+  const handle = await deps.sandbox.open(
+    {
+      run: input.run,
+      episode: episodeId(input),
+      role: 'agent',
+      placement,
+      image: task.image,
+      ...(await gatedDigest(deps.store, input)),
+      repoDir: task.repoDir,
+      scrubHistory: task.synthetic === null,
+      tools: scaffoldProfile(spec.scaffold).tools,
+      limits: sandboxLimits(deps.recipe),
+      request: { cpus: sandbox.request.cpu, memoryMiB: sandbox.request.memGiB * 1024 },
+      ...(sandbox.network === 'proxy' ? { allowedHosts: sandbox.allow } : {}),
+      owner: input.owner,
+      ownerRun,
+      leaseMs: deps.leaseMs,
+      maxLifeMs: spec.limits.episodeTimeoutMs + MAX_LIFE_RESERVE_MS,
+    },
+    signal,
+  )
+  return { ...handle, placement, ownerRun }
+}
+
+export function sandboxLimits({ sandbox }: Recipe): SandboxLimits {
+  const { limit, runtime } = sandbox
+  return {
+    cpus: limit.cpu,
+    memoryMiB: limit.memGiB * 1024,
+    pids: limit.pids,
+    ...(limit.diskGiB === null ? {} : { diskGiB: limit.diskGiB }),
+    ...(runtime === null ? {} : { runtime }),
+  }
+}

@@ -1,0 +1,74 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ActionRecord, EpisodeStart, ObservationRecord, SandboxState } from '../../contracts/episodes.types.ts'
+import { episodeKeys } from '../../contracts/keys.ts'
+import type { TurnMark } from '../../contracts/sandbox.types.ts'
+import { readIfWhole } from '../runtime/whole-record.ts'
+
+export interface Turn {
+  action: ActionRecord
+  /** Null for a turn that was sampled but whose answer is not committed yet. */
+  observation: ObservationRecord | null
+}
+
+/** An episode as its records tell it. Only the last turn may lack its observation. */
+export interface Transcript {
+  start: EpisodeStart
+  turns: Turn[]
+}
+
+export function readTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
+  return collectTurns(episode, (key) => store.readRecord(key))
+}
+
+/** The turns of an episode that is lost, up to a record that is torn. */
+export function readWholeTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
+  return collectTurns(episode, (key) => readIfWhole(store, key))
+}
+
+async function collectTurns(
+  episode: string,
+  read: <T extends object>(key: string) => Promise<T | null>,
+): Promise<Turn[]> {
+  const turns: Turn[] = []
+  for (let index = 0; ; index++) {
+    const action = await read<ActionRecord>(episodeKeys.action(episode, index))
+    if (action === null) return turns
+    const observation = await read<ObservationRecord>(episodeKeys.observation(episode, index))
+    turns.push({ action, observation })
+    if (observation === null) return turns
+  }
+}
+
+/** Every id the policy has read or written so far: appended as they came, never tokenised again. */
+export function contextIds({ turns }: Transcript): number[] {
+  return turns.flatMap(({ action }) => [...action.promptDelta, ...action.ids])
+}
+
+export function committedTurns({ turns }: Transcript): number {
+  return turns.filter(({ observation }) => observation !== null).length
+}
+
+/** The last turn that ran a command, of those before `turn`: what a sandbox must have done last to go on there. Null: nothing ran. */
+export function lastRunBefore(turns: readonly Turn[], turn: number): TurnMark | null {
+  const last = turns.findLast(({ action }) => action.turn < turn && action.command !== null)
+  return last === undefined ? null : markOf(last)
+}
+
+export function markOf({ action: { turn, token } }: Turn): TurnMark {
+  return { turn, token }
+}
+
+export function currentState({ start, turns }: Transcript): SandboxState {
+  return turns.findLast(({ observation }) => observation !== null)?.observation?.state ?? start.state
+}
+
+/**
+ * What the episode has used of its time limit: sampling and commands, each measured by a clock that never jumps. Waiting for a
+ * dead host, a stopped server or a place costs the policy nothing, so an outage never becomes its ending.
+ */
+export function spentMs({ turns }: Transcript): number {
+  return turns.reduce(
+    (sum, { action, observation }) => sum + action.sampleMs + (observation?.execution?.wallMs ?? 0),
+    0,
+  )
+}

@@ -1,0 +1,114 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type {
+  EpisodeRecord,
+  EpisodeSpec,
+  EpisodeStart,
+  ObservationRecord,
+  VerdictRecord,
+} from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { episodeKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { EvaluateRecipe, GradingRecipe } from '../../contracts/recipe.types.ts'
+import type { SuiteOrigin } from '../../contracts/suites.types.ts'
+import { exclusionOf, isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { type AttemptFacts, summarizeAttempts, type SummaryInput } from '../../domain/statistics/evaluation-summary.ts'
+import type { IterationPlan } from '../run/plan-iteration.ts'
+import type { StoredRecipe } from '../runtime/stored-recipe.ts'
+import { readOrThrow, type TaskReader } from '../runtime/stored-tasks.ts'
+import { readIfWhole } from '../runtime/whole-record.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+
+export interface EvaluationPlace {
+  run: string
+  name: string
+  stage: string
+}
+
+/**
+ * The record of an evaluation from its plan and its episodes' records, and from nothing else: made once when it ends, and again
+ * whenever somebody wants to see that its numbers follow from the artifacts.
+ * @throws LonghaulError `Group.TooSmall` when no episode was graded
+ */
+export async function deriveEvaluation(
+  { store, tasks: readTask }: { store: ArtifactStore; tasks: TaskReader },
+  { run, name, stage }: EvaluationPlace,
+): Promise<{ evaluation: EvaluationRecord; records: EpisodeRecord[]; recipe: StoredRecipe['recipe'] }> {
+  const plan = await readOrThrow<IterationPlan>(store, runKeys.plan(run, stage, 0))
+  const records = await readEpisodeRecords(store, { run, stage, iteration: 0 })
+  const [played] = records.filter(isValidEpisode)
+  if (played === undefined) {
+    throw new LonghaulError({
+      code: 'Group.TooSmall',
+      message: `Expected at least one graded episode in evaluation ${name}, got none of ${records.length}`,
+    })
+  }
+  const attempts: AttemptFacts[] = []
+  for (const record of records) attempts.push({ record, ...(await readFacts(store, record)) })
+  const described = await Promise.all(plan.taskIds.map((taskId) => describeTask(readTask, plan.suite, taskId)))
+  const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+  const summary = summarizeAttempts({
+    planned: described,
+    attempts: plan.groupSize,
+    facts: attempts,
+    ...stillKnown(recipe),
+  })
+  // As it was recorded with the suite: what older suites lack is not made up, so that older evaluations stay what they were.
+  const origin = await store.readRecord<SuiteOrigin>(suiteKeys.origin(plan.suite))
+  const evaluation: EvaluationRecord = {
+    schema: 'longhaul.evaluation/2',
+    run,
+    name,
+    stage,
+    suite: plan.suite,
+    ...(origin === null ? {} : { origin }),
+    ...summary,
+    score: { name, policy: played.policy, ...summary.score },
+    conditions: await readConditions(store, attempts),
+  }
+  return { evaluation, records, recipe }
+}
+
+/** Recipes of before prices or audits existed have none, and their evaluations stay what they were. */
+function stillKnown(recipe: {
+  evaluate: Partial<EvaluateRecipe>
+  grading?: GradingRecipe
+}): Pick<SummaryInput, 'prices' | 'unaudited'> {
+  return { prices: recipe.evaluate.prices ?? null, unaudited: recipe.grading?.unauditedRewards ?? null }
+}
+
+type PlannedTask = Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdAt'>
+
+async function describeTask(readTask: TaskReader, suite: string, taskId: string): Promise<PlannedTask> {
+  const { repo, rowHash, createdAt } = await readTask({ suite, taskId })
+  // Suites stored by earlier versions know no date.
+  return { taskId, repo, rowHash, createdAt: createdAt ?? null }
+}
+
+async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<Omit<AttemptFacts, 'record'>> {
+  const { episode, turns } = record
+  const isLost = exclusionOf(record) !== null
+  const read = <T extends object>(key: string): Promise<T | null> =>
+    isLost ? readIfWhole<T>(store, key) : store.readRecord<T>(key)
+  const verdict = await read<VerdictRecord>(episodeKeys.verdict(episode))
+  const start = await read<EpisodeStart>(episodeKeys.start(episode))
+  const last = turns === 0 ? null : await read<ObservationRecord>(episodeKeys.observation(episode, turns - 1))
+  return {
+    verdict,
+    wallMs: start === null || last === null ? null : last.observedAtMs - start.startedAtMs,
+    startedMs: start?.startedAtMs ?? null,
+  }
+}
+
+/** Every episode of an evaluation is asked for alike: the first one speaks for all. */
+async function readConditions(
+  store: ArtifactStore,
+  attempts: readonly AttemptFacts[],
+): Promise<EvaluationConditions | null> {
+  const [first] = attempts
+  const spec = first === undefined ? null : await store.readRecord<EpisodeSpec>(episodeKeys.spec(first.record.episode))
+  if (spec === null) return null
+  const { scaffold, demonstration, sampling, limits } = spec
+  const profiles = new Set(attempts.flatMap(({ verdict }) => (verdict === null ? [] : [verdict.profile])))
+  return { scaffold, demonstration, sampling, limits, gradingProfiles: [...profiles].sort() }
+}

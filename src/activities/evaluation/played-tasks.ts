@@ -1,0 +1,52 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
+import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
+import type { PlayedTask } from '../../domain/statistics/task-difficulty.ts'
+import type { IterationPlan } from '../run/plan-iteration.ts'
+import type { StoredRecipe } from '../runtime/stored-recipe.ts'
+import { createTaskReader, readOrThrow, type TaskReader } from '../runtime/stored-tasks.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+
+export interface PlayedTasksInput {
+  runs: readonly string[]
+  /** Only these stages; empty = all, evaluations too. */
+  stages: readonly string[]
+  /** Only attempts of this policy; null = of all. */
+  policy: string | null
+}
+
+/** Every finished episode of the runs with the row of its task. */
+export async function readPlayedTasks(store: ArtifactStore, input: PlayedTasksInput): Promise<PlayedTask[]> {
+  const readTask = createTaskReader(store)
+  const played: PlayedTask[] = []
+  for (const run of new Set(input.runs)) {
+    const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(run))
+    for (const plan of await readIterationPlans(store, run)) {
+      if (input.stages.length > 0 && !input.stages.includes(plan.stage)) continue
+      played.push(...(await readPlayed(store, readTask, plan, unauditedRewardsOf(stored?.recipe ?? {}))))
+    }
+  }
+  const { policy } = input
+  return policy === null ? played : played.filter(({ record }) => record.policy === policy)
+}
+
+async function readPlayed(
+  store: ArtifactStore,
+  readTask: TaskReader,
+  plan: IterationPlan,
+  unaudited: UnauditedRewards,
+): Promise<PlayedTask[]> {
+  const played: PlayedTask[] = []
+  for (const record of await readEpisodeRecords(store, plan)) {
+    const { rowHash } = await readTask({ suite: plan.suite, taskId: record.taskId })
+    played.push({ record, rowHash, unaudited })
+  }
+  return played
+}
+
+/** Plans of iterations; those of training jobs lie beside their batches and have the same file name. */
+export async function readIterationPlans(store: ArtifactStore, run: string): Promise<IterationPlan[]> {
+  const keys = (await store.list(`runs/${run}/`)).filter((key) => /\/iterations\/\d+\/plan\.json$/.test(key))
+  return Promise.all(keys.map((key) => readOrThrow<IterationPlan>(store, key)))
+}

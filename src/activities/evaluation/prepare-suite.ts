@@ -1,0 +1,80 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { RowsFile } from '../../contracts/suites.types.ts'
+import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
+import type { PreparedSuite } from '../../contracts/workflows.types.ts'
+import { originOf } from '../../domain/gates/suite-origin.ts'
+import { storeSuite } from './store-suite.ts'
+import { type PublishedLoader, preparePublished } from './prepare-published.ts'
+import { suiteName } from '../run/resolve-recipe.ts'
+
+export interface LoadedTasks {
+  tasks: Task[]
+  /** What was read, where the source is a file of rows. */
+  file: RowsFile | null
+}
+
+export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<LoadedTasks>
+
+/**
+ * Makes the suite that a recipe names and stores it under its hash: source and row hashes, so that an equal suite of another
+ * run finds the same tasks, images and gates. The held-out suite holds only as many tasks as the recipe evaluates.
+ */
+export async function prepareSuite(
+  deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe },
+  which: string,
+): Promise<PreparedSuite> {
+  const { recipe, store } = deps
+  const source = sourceOf(recipe, which)
+  // Curation is for training: an evaluation is of the whole published set.
+  const filters = which === 'train' ? recipe.data.filters : undefined
+  if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
+    const input = {
+      source,
+      name: suiteName(recipe, which),
+      filters,
+      take: which === 'heldOut' ? recipe.evaluate.tasks : null,
+    }
+    const made = await preparePublished({ store, published: deps.published }, input)
+    if (which === 'heldOut') requireQuick(recipe, made.taskIds)
+    return { suite: made.hash, name: input.name, tasks: made.taskIds.length }
+  }
+  const { tasks: loaded, file } = await deps.loadTasks(source, filters)
+  const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
+  if (which === 'heldOut')
+    requireQuick(
+      recipe,
+      tasks.map(({ taskId }) => taskId),
+    )
+  // Stored under the name that its first recipe gave it; a run calls it by its own.
+  const { hash } = await storeSuite(store, {
+    name: suiteName(recipe, which),
+    source,
+    tasks,
+    origin: originOf({ source, imported: null, file, curation: filters }),
+  })
+  return { suite: hash, name: suiteName(recipe, which), tasks: tasks.length }
+}
+
+function sourceOf({ data, evaluate }: Recipe, which: string): SuiteSource {
+  if (which === 'train' || which === 'heldOut') return data[which]
+  const source = evaluate.suites[which]
+  if (source !== undefined) return source
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected train, heldOut or one of evaluate.suites',
+    details: { suite: which },
+  })
+}
+
+/** Said when a run starts: a mistyped id would only shorten every curve in silence. */
+function requireQuick({ evaluate }: Recipe, taskIds: readonly string[]): void {
+  const known = new Set(taskIds)
+  const [missing, ...more] = (evaluate.quick ?? []).filter((taskId) => !known.has(taskId))
+  if (missing === undefined) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected every id of evaluate.quick among the ${known.size} held-out tasks, ${missing}${more.length === 0 ? '' : ` and ${more.length} more`} is not`,
+  })
+}

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { rebench } from '../../../test/support/datasets/published-rows.ts'
+import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import { makeEvaluatedRun } from '../../../test/support/evaluated-run.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { furtherEvaluations } from '../../cli/output/describe-evaluation.ts'
+import { readEvaluationArgument } from '../../cli/arguments/evaluation-argument.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import { gatherReportData } from './report-data.ts'
+
+let root: string
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ root, store, close } = await useOwnStore())
+})
+
+after(() => close())
+
+test('where evaluations on the way play quick tasks, every held-out point of the curve is of those; the score is of all', async () => {
+  const rows = [1, 2, 3, 4].map((index) => ({ ...rebench.row(`owner__thing-${index}`), created_at: null }))
+  const quick = ['owner__thing-1', 'owner__thing-4']
+  const attempts: (0 | 1)[][] = [[1], [1], [1], [0]]
+  await makeEvaluatedRun({ store, root, run: 'quick', rows, attempts, cutoff: null, quick })
+  const { curve, evaluations } = await gatherReportData(store, { run: 'quick', durations: {} })
+  assert.deepEqual(
+    curve.map(({ mean, tasks }) => [mean, tasks]),
+    [[0.5, 2]],
+  )
+  assert.deepEqual([evaluations[0]?.score.passAt1, evaluations[0]?.score.tasks], [0.75, 4])
+})
+
+test('further suites stand in the scores and are told apart everywhere else: no pairs across suites, no place on the curve', async () => {
+  const run = 'further'
+  const rows = [1, 2].map(
+    (index): Record<string, unknown> => ({ ...rebench.row(`owner__thing-${index}`), created_at: null }),
+  )
+  await makeEvaluatedRun({ store, root, run, rows, attempts: [[1], [0]], cutoff: null })
+  // The same ids in another suite, so that only the suite tells them apart.
+  const tasks = rows.map((row) => ({ taskId: String(row['instance_id']), attempts: [1 as const] }))
+  for (const name of ['nightly.may', 'rl.may', 'rl']) {
+    const suite = name === 'rl' ? 'another' : 'may'
+    await store.putRecord(runKeys.evaluation(run, name), { ...makeEvaluation({ run, name, tasks }), suite })
+  }
+  const { evaluations, paired, curve } = await gatherReportData(store, { run, durations: {} })
+  assert.deepEqual(
+    evaluations.map(({ name }) => name),
+    ['nightly', 'nightly.may', 'rl', 'rl.may'],
+  )
+  assert.deepEqual(
+    paired.map(({ before, after }) => [before, after]),
+    [['nightly.may', 'rl.may']],
+  )
+  assert.deepEqual(curve.map(({ label }) => label).toSorted(), ['nightly', 'rl'])
+  assert.equal((await readEvaluationArgument(() => Promise.resolve(store), run)).name, 'rl')
+  assert.deepEqual(
+    (await furtherEvaluations(store, run)).map(({ name }) => name),
+    ['nightly.may', 'rl.may'],
+  )
+})

@@ -1,0 +1,199 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import type { GatedSuite } from '../../contracts/gates.types.ts'
+import { gateKeys, policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { OverlapRecord } from '../../contracts/suites.types.ts'
+import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import type { TrainingRecord } from '../../contracts/training.types.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { INTERVAL_SEED } from '../../domain/statistics/evaluation-summary.ts'
+import { differenceInterval } from '../../domain/statistics/score-interval.ts'
+import { pairTasks, toOutcomes } from '../../domain/statistics/pair-tasks.ts'
+import { isOfFurtherSuite, isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
+import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
+import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts'
+import { gatherFlagged } from '../../report/flagged.ts'
+import type { CurvePoint, ReportData } from '../../report/report-data.ts'
+import type { RunClaim } from '../run/run-names.ts'
+import type { StoredRecipe } from '../runtime/stored-recipe.ts'
+import { readSuiteOrigin } from './suite-origin.ts'
+import { createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
+import { checkLedger } from '../training/check-ledger.ts'
+import { deriveEvaluation } from './derive-evaluation.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { readIterationPlans } from './played-tasks.ts'
+import { packageVersion } from '../../platform/package-version.ts'
+
+/** Gathers a run's report from its records alone: the same again whenever it is asked for, also long after the run. */
+export async function gatherReportData(
+  store: ArtifactStore,
+  { run, durations }: { run: string; durations: Record<string, number> },
+): Promise<ReportData> {
+  const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
+  if (claim.kind === 'grade' || claim.kind === 'gate') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message:
+        'Expected a training run or an evaluation; a run that graded patches or gated a suite has a report of its own',
+      details: { run },
+    })
+  }
+  const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
+  const all = await readEvaluations(store, run)
+  const evaluations = all.filter(({ name }) => !isOnTheWay(name))
+  const { totals, mismatches } = await checkLedger({ store, recipe }, run)
+  return {
+    run,
+    kind: claim.kind,
+    recipe: { name: recipe.name, hash, seed: recipe.seed, base: recipe.model.base },
+    evaluations,
+    paired: pairs(evaluations),
+    curve: await curve(
+      store,
+      run,
+      all.filter(({ name }) => !isOfFurtherSuite(name)),
+      recipe.evaluate.quick,
+    ),
+    training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
+    ledger: { totals, mismatches: mismatches.length },
+    flagged: await flaggedEpisodes(store, run),
+    cutoff: recipe.model.cutoff ?? null,
+    suites: await playedSuites(store, run),
+    refused: await refusedTasks(store, run),
+    durations,
+    versions: { longhaul: packageVersion(), node: process.version },
+  }
+}
+
+/** In the order in which they were made. As they were stored; records of an earlier version, which say less, are derived again. */
+export async function readEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
+  const tasks = createTaskReader(store)
+  const stored = await readAll<Omit<EvaluationRecord, 'schema'> & { schema: string }>(store, `runs/${run}/evaluations/`)
+  const current: EvaluationRecord[] = []
+  for (const record of stored) {
+    if (record.schema === 'longhaul.evaluation/2') current.push(record as EvaluationRecord)
+    else current.push((await deriveEvaluation({ store, tasks }, record)).evaluation)
+  }
+  return orderEvaluations(current)
+}
+
+const FIXED_ORDER = ['base', 'rft', 'rl']
+
+/** base, rft, stages by name, rl; an evaluation on a further suite after the one between whose stages it stands. */
+function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
+  const rank = (name: string): number => {
+    const [stage = ''] = name.split('.')
+    return stage === 'rl' ? 3 : FIXED_ORDER.includes(stage) ? FIXED_ORDER.indexOf(stage) : 2
+  }
+  return evaluations.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
+}
+
+/** Of one suite: a difference between two of them would be the suites'. */
+function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
+  return evaluations.flatMap((before, index) =>
+    evaluations
+      .slice(index + 1)
+      .filter(({ suite }) => suite === before.suite)
+      .map((after) => ({
+        before: before.name,
+        after: after.name,
+        ...pairedDifference({ before: before.tasks, after: after.tasks }),
+        interval: differenceInterval({
+          tasks: pairTasks(before.tasks, after.tasks).shared.map(toOutcomes),
+          seed: INTERVAL_SEED,
+        }),
+      })),
+  )
+}
+
+/** Every point of held-out scores is of the same tasks: where evaluations on the way play some of them, all are shown on those. */
+async function curve(
+  store: ArtifactStore,
+  run: string,
+  evaluations: EvaluationRecord[],
+  quick: readonly string[] | null,
+): Promise<CurvePoint[]> {
+  const evaluated: CurvePoint[] = []
+  for (const { name, score, tasks: all } of evaluations) {
+    const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(score.policy))
+    const { mean, taskSem, tasks } = passAt1(onlyQuick(all, quick))
+    if (tasks === 0) continue
+    evaluated.push({ kind: 'evaluation', label: name, globalStep, mean, sem: taskSem, tasks, attempts: score.attempts })
+  }
+  const points = [...evaluated, ...(await rolloutPoints(store, run))]
+  return points.sort((a, b) => a.globalStep - b.globalStep || (a.label < b.label ? -1 : 1))
+}
+
+/** Share resolved among the training rollouts of each iteration, with its error clustered by task. */
+async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePoint[]> {
+  const plans = (await readIterationPlans(store, run)).filter(({ stage }) => !stage.startsWith('eval-'))
+  const points: CurvePoint[] = []
+  for (const { stage, iteration } of plans) {
+    const prefix = `episodes/${run}/${stage}/${String(iteration).padStart(4, '0')}/`
+    const records = await readAll<EpisodeRecord>(store, prefix, '/result.json')
+    const valid = records.filter(isValidEpisode)
+    const [first] = valid
+    if (first === undefined) continue
+    const { globalStep } = await readOrThrow<PolicyRef>(store, policyKeys.ref(first.policy))
+    const byTask = Map.groupBy(valid, ({ taskId }) => taskId)
+    const tasks = [...byTask].map(([taskId, siblings]) => ({
+      taskId,
+      outcomes: siblings.map(({ verdict }): 0 | 1 => (verdict === 'resolved' ? 1 : 0)),
+    }))
+    const { mean, taskSem } = passAt1(tasks)
+    const attempts = Math.max(...tasks.map(({ outcomes }) => outcomes.length))
+    const label = stage === 'rft' ? 'rft' : `${stage} ${iteration}`
+    points.push({ kind: 'rollout', label, globalStep, mean, sem: taskSem, tasks: tasks.length, attempts })
+  }
+  return points
+}
+
+/** A report names this many suspected hacks; the rest are counted. */
+const MAX_NAMED = 100
+
+async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<ReportData['flagged']> {
+  const records: EpisodeRecord[] = []
+  for (const place of await readIterationPlans(store, run))
+    records.push(...(await readEpisodeRecords(store, { ...place, run })))
+  return gatherFlagged(records, MAX_NAMED)
+}
+
+async function playedSuites(store: ArtifactStore, run: string): Promise<ReportData['suites']> {
+  const bySuite = Map.groupBy(await readIterationPlans(store, run), ({ suite }) => suite)
+  const suites: ReportData['suites'] = []
+  for (const [suite, plans] of bySuite) {
+    const manifest = await store.readRecord<SuiteManifest>(suiteKeys.manifest(suite))
+    suites.push({
+      suite,
+      uses: [...new Set(plans.map(({ stage }) => stage))].toSorted(),
+      tasks: manifest?.taskIds.length ?? new Set(plans.flatMap(({ taskIds }) => taskIds)).size,
+      origin: await readSuiteOrigin(store, suite),
+    })
+  }
+  return suites.toSorted((a, b) => (a.suite < b.suite ? -1 : 1))
+}
+
+async function refusedTasks(store: ArtifactStore, run: string): Promise<ReportData['refused']> {
+  const plans = await readIterationPlans(store, run)
+  const refused: ReportData['refused'] = []
+  for (const suite of new Set(plans.map((plan) => plan.suite))) {
+    const gated = await store.readRecord<GatedSuite>(gateKeys.gated(run, suite))
+    refused.push(...(gated?.refused ?? []))
+  }
+  const overlap = await store.readRecord<OverlapRecord>(runKeys.overlap(run))
+  for (const taskId of overlap?.excluded ?? []) {
+    const found = overlap?.overlaps.find((one) => one.taskId === taskId)
+    refused.push({ taskId, reason: `not trained on: it is ${found?.as} of ${found?.suite}` })
+  }
+  return refused
+}
+
+async function readAll<T extends object>(store: ArtifactStore, prefix: string, ending = '.json'): Promise<T[]> {
+  const keys = (await store.list(prefix)).filter((key) => key.endsWith(ending))
+  const records: T[] = []
+  for (const key of keys) records.push(await readOrThrow<T>(store, key))
+  return records
+}

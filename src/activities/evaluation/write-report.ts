@@ -1,0 +1,62 @@
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import { renderHtmlReport } from '../../report/html-report.ts'
+import { renderJsonReport } from '../../report/json-report.ts'
+import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { gatherReportData } from './report-data.ts'
+
+export interface WriteReportInput {
+  run: string
+  durations: Record<string, number>
+}
+
+/** How long the phases took: the only figures of a report that no other record tells. */
+interface DurationsRecord {
+  schema: 'longhaul.durations/1'
+  /** Seconds. */
+  durations: Record<string, number>
+}
+
+/** A run that was continued is reported again; hundred continuations are a loop, not a use. */
+const MAX_REPORTS = 100
+
+/** Report files of a run: `report.html`, and `report-2.html` … where the run was continued and its figures have changed. */
+export async function writeReport(
+  { store }: { store: ArtifactStore },
+  input: WriteReportInput,
+): Promise<{ html: ArtifactRef; json: ArtifactRef }> {
+  const data = await gatherReportData(store, input)
+  const files = { json: encode(renderJsonReport(data)), html: encode(renderHtmlReport(data)) }
+  for (let number = 1; ; number++) {
+    try {
+      const record: DurationsRecord = { schema: 'longhaul.durations/1', durations: input.durations }
+      await store.putRecord(runKeys.durations(input.run, number), record)
+      const json = await store.put(reportKey(input.run, number, 'json'), files.json)
+      const html = await store.put(reportKey(input.run, number, 'html'), files.html)
+      return { html, json }
+    } catch (error) {
+      const isTaken = isLonghaulError(error) && error.code === 'Artifact.Conflict'
+      if (!isTaken || number === MAX_REPORTS) throw error
+    }
+  }
+}
+
+export function reportKey(run: string, number: number, ending: 'json' | 'html'): string {
+  return runKeys.report(run, `${number === 1 ? 'report' : `report-${number}`}.${ending}`)
+}
+
+/** Number and durations of the newest report that was written; null for a run that has not ended. */
+export async function newestDurations(
+  store: ArtifactStore,
+  run: string,
+): Promise<{ number: number; durations: Record<string, number> } | null> {
+  const newest = (await store.list(`runs/${run}/durations/`)).at(-1)
+  if (newest === undefined) return null
+  const { durations } = await readOrThrow<DurationsRecord>(store, newest)
+  return { number: Number(/(\d+)\.json$/.exec(newest)?.[1]), durations }
+}
+
+function encode(text: string): Uint8Array {
+  return new TextEncoder().encode(text)
+}

@@ -1,0 +1,38 @@
+import { synthesizeTask } from '../../adapters/datasets/synthetic/synthesize.ts'
+import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
+import type { Engine } from '../../adapters/docker/engine/engine.ts'
+import { createImageKeeper, type ImageKeeper } from '../../adapters/docker/images/image-keeper.ts'
+import { buildTaskImage } from '../../adapters/docker/images/images.ts'
+import { pullImage } from '../../adapters/docker/images/pull-image.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import type { EnsureImage } from '../episode/open-sandbox.ts'
+
+export interface TaskImagesInput {
+  engine: Engine
+  /** Where the base image's archive is cached, and locks and last uses are kept. */
+  cacheDir: string
+  log(line: string): void
+  /** @default one of its own */
+  keeper?: ImageKeeper
+}
+
+/**
+ * Makes sure that a host has a task's image: a synthesised task is rebuilt from its seed on any host, other images are pulled.
+ * Siblings of a group ask at once: one of them makes it, the others wait.
+ */
+export function createImageProvider({ engine, cacheDir, log, keeper }: TaskImagesInput): EnsureImage {
+  const images = keeper ?? createImageKeeper({ engine, cacheDir })
+  return (task, signal) =>
+    images.ensure({
+      image: task.image,
+      make: (stopped) => makeImage({ engine, cacheDir, log }, task, stopped),
+      signal,
+    })
+}
+
+async function makeImage({ engine, cacheDir, log }: TaskImagesInput, task: Task, signal: AbortSignal): Promise<void> {
+  if (task.synthetic === null) return pullImage({ engine, image: task.image, log, signal })
+  const base = await ensureBaseImage({ engine, cacheDir, log, signal })
+  const { repoTar } = synthesizeTask(task.synthetic)
+  await buildTaskImage({ engine, base: base.tag, tag: task.image, repoTar: await repoTar(), labels: {} })
+}

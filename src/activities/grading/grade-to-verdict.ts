@@ -1,0 +1,85 @@
+import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
+import type { GradingTimeOutRecord } from '../../contracts/episodes.types.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { asItCounts } from '../../grading/verdict.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { type Graded, type GradingDependencies, runGrading, type RunGradingInput } from './run-grading.ts'
+
+export interface GradeToVerdictInput extends Omit<RunGradingInput, 'logKey' | 'timeOut'> {
+  /** Of a file that belongs to this grading, whichever attempt writes it. */
+  keyOf: (file: string) => string
+  hostId: string
+  attempt: number
+  isLastAttempt: boolean
+}
+
+/**
+ * Grades to a verdict that may count. Tests over their limit are run once more, by the next attempt and so on any host: a machine
+ * may have been slow. Over it again they are the policy's own doing, since the gold patch ended within the limit: unresolved. The
+ * same holds for tests that end their own grading. That the first time was is a record, so whatever dies in between, such tests run
+ * twice and not more. Whatever else a patch does to its grading is a verdict at once.
+ * @throws LonghaulError `Grading.Failed`, `Grading.Ended` after the first time
+ */
+export async function gradeToVerdict(
+  deps: GradingDependencies,
+  { keyOf, hostId, attempt, isLastAttempt, ...input }: GradeToVerdictInput,
+  signal: AbortSignal,
+): Promise<Graded> {
+  const key = keyOf('timed-out.json')
+  const first = await deps.store.readRecord<GradingTimeOutRecord>(key)
+  const logKey = keyOf('test_output.txt')
+  const timeOut = { logKey: first === null ? keyOf('timed-out.txt') : logKey }
+  const { episode, task } = input
+  const remember = (gradeMs: number): Promise<unknown> =>
+    deps.store.claimRecord<GradingTimeOutRecord>(key, {
+      schema: 'longhaul.grading-time-out/1',
+      episode,
+      attempt,
+      hostId,
+      gradeMs,
+      atMs: Date.now(),
+    })
+  let graded: Graded
+  try {
+    graded = await runGrading(deps, { ...input, timeOut, logKey }, signal)
+  } catch (error) {
+    if (!isLonghaulError(error) || error.code !== 'Grading.Ended') throw error
+    if (first !== null) return await endedGrading(input)
+    await remember(0)
+    throw error
+  }
+  if (graded.reason !== 'tests-timed-out') return asItCounts(graded)
+  if (first !== null) return { ...graded, kind: 'unresolved' }
+  const { gradeMs } = graded
+  await remember(gradeMs)
+  // Nobody is left to run them again, and one time proves nothing about the policy.
+  if (isLastAttempt) return graded
+  throw new LonghaulError({
+    code: 'Grading.Failed',
+    message: `Tests of ${task.taskId} were not over after ${Math.round(gradeMs / 1000)} s; they are run once more, on any host`,
+    details: { host: hostId, attempt },
+  })
+}
+
+/** There is no log, and no container left to ask. */
+async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 'patch'>): Promise<Graded> {
+  return {
+    taskId: task.taskId,
+    kind: 'unresolved',
+    reason: 'grading-ended',
+    profile: task.gradingProfile,
+    from: 'container',
+    patchSha256: sha256Hex(patch),
+    failToPass: { passed: 0, total: task.failToPass.length },
+    passToPass: { passed: 0, total: task.passToPass.length },
+    gradeMs: 0,
+    image: task.image,
+    signs: await parse('patchSigns', { patch, goldPatch: task.goldPatch }).catch(noneOfOverrun),
+  }
+}
+
+/** It is no repair already. */
+function noneOfOverrun(error: unknown): [] {
+  if (error instanceof ParserOverrun) return []
+  throw error
+}

@@ -1,0 +1,160 @@
+import type { PlanIterationInput, PlannedIteration } from '../../contracts/activities.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { gateKeys, runKeys } from '../../contracts/keys.ts'
+import type { GatedSuite } from '../../contracts/gates.types.ts'
+import type { OverlapRecord } from '../../contracts/suites.types.ts'
+import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
+import { drawProblems } from '../../domain/rewards/problem-order.ts'
+import { isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
+import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
+import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { finishedTraining, isCollected, recallEvaluation } from './recall-run.ts'
+import { stagePool } from './stage-pool.ts'
+
+export interface IterationPlan {
+  schema: 'longhaul.plan/1'
+  run: string
+  stage: string
+  iteration: number
+  suite: string
+  groupSize: number
+  taskIds: string[]
+}
+
+/** Which tasks an iteration plays, in which order, how many episodes each: a record, so that every attempt plays the same. */
+export async function planIteration(
+  deps: { store: ArtifactStore; recipe: Recipe },
+  input: PlanIterationInput,
+): Promise<PlannedIteration> {
+  const { store, recipe } = deps
+  const { groupSize, count } = shape(recipe, input)
+  const { run, stage, iteration, suite } = input
+  const admitted = await admittedTasks(store, input)
+  const pool = input.kind === 'reinforce' ? await reinforcePool({ store, recipe }, input) : admitted
+  const taskIds =
+    input.kind === 'evaluate'
+      ? evaluatedTasks(recipe, stage, admitted)
+      : drawProblems({
+          pool,
+          recipeSeed: recipe.seed,
+          stage,
+          iteration: Math.max(1, iteration),
+          count: count ?? pool.length,
+          hash: sha256Hex,
+        })
+  const plan: IterationPlan = { schema: 'longhaul.plan/1', run, stage, iteration, suite, groupSize, taskIds }
+  const ref = await store.putRecord(runKeys.plan(run, stage, iteration), plan)
+  const refill = input.kind === 'reinforce' ? (recipe.reinforce?.filter.refill ?? false) : false
+  return {
+    ...(await alreadyDone(store, input)),
+    plan: ref,
+    tasks: taskIds.length,
+    ...sizesOf(recipe, input),
+    ...(refill === false ? {} : { refill }),
+  }
+}
+
+/** How large groups are and how many are played side by side. */
+export function sizesOf(
+  recipe: Recipe,
+  input: PlanIterationInput,
+): Pick<PlannedIteration, 'groupSize' | 'maxReplacements' | 'maxOpenGroups'> {
+  const { groupSize } = shape(recipe, input)
+  const { maxReplacements, maxOpenEpisodes } = recipe.rollout
+  // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
+  return { groupSize, maxReplacements, maxOpenGroups: Math.ceil(maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0) }
+}
+
+/** What a reinforce stage draws its problems from. */
+export async function reinforcePool(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  place: Omit<PlanIterationInput, 'kind'>,
+): Promise<readonly string[]> {
+  const input = { ...place, kind: 'reinforce' as const }
+  const admitted = await admittedTasks(store, input)
+  return stagePool(store, {
+    run: input.run,
+    stage: stageOf(recipe, input),
+    admitted,
+    unaudited: unauditedRewardsOf(recipe),
+  })
+}
+
+async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): Promise<readonly string[]> {
+  const { admitted } = await readOrThrow<GatedSuite>(store, gateKeys.gated(input.run, input.suite))
+  return withoutOverlap(store, input, admitted)
+}
+
+/** What the run evaluates too is never trained on. Runs of earlier versions have no such record. */
+async function withoutOverlap(
+  store: ArtifactStore,
+  { run, kind }: PlanIterationInput,
+  admitted: readonly string[],
+): Promise<readonly string[]> {
+  if (kind === 'evaluate') return admitted
+  const excluded = new Set((await store.readRecord<OverlapRecord>(runKeys.overlap(run)))?.excluded ?? [])
+  const left = admitted.filter((taskId) => !excluded.has(taskId))
+  if (left.length > 0 || admitted.length === 0) return left
+  throw new LonghaulError({
+    code: 'Suite.Overlap',
+    message: 'Expected a training task that passed its gate and is not evaluated too, but every one of them is',
+    details: { admitted: admitted.length, record: runKeys.overlap(run) },
+  })
+}
+
+/** What an earlier execution of the run has finished of the iteration. */
+async function alreadyDone(
+  store: ArtifactStore,
+  { run, stage, iteration, kind }: PlanIterationInput,
+): Promise<Pick<PlannedIteration, 'collected' | 'finished' | 'evaluated'>> {
+  const place = { run, stage, iteration }
+  if (!(await isCollected(store, place))) return {}
+  if (kind === 'evaluate') {
+    const evaluated = await recallEvaluation(store, { run, name: stage.slice('eval-'.length) })
+    return { collected: true, ...(evaluated === null ? {} : { evaluated }) }
+  }
+  const finished = await finishedTraining(store, place)
+  return { collected: true, ...(finished === null ? {} : { finished }) }
+}
+
+function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly string[]): string[] {
+  if (!isOnTheWay(stage)) return [...admitted]
+  const tasks = onlyQuick(
+    admitted.map((taskId) => ({ taskId })),
+    evaluate.quick,
+  )
+  if (tasks.length > 0) return tasks.map(({ taskId }) => taskId)
+  throw new LonghaulError({
+    code: 'Task.GateFailed',
+    message: 'Expected a task of evaluate.quick to have passed its gate, but all of them were refused',
+  })
+}
+
+function stageOf(recipe: Recipe, { stage }: PlanIterationInput): ReinforceStageRecipe | undefined {
+  return recipe.reinforce?.stages.find(({ name }) => name === stage)
+}
+
+function shape(recipe: Recipe, input: PlanIterationInput): { groupSize: number; count: number | null } {
+  switch (input.kind) {
+    case 'evaluate':
+      return { groupSize: recipe.evaluate.attempts, count: null }
+    case 'rft':
+      return { groupSize: recipe.rft?.rolloutsPerTask ?? 1, count: recipe.rft?.tasks ?? null }
+    case 'reinforce':
+      return {
+        groupSize: recipe.reinforce?.groupSize ?? 1,
+        count: stageOf(recipe, input)?.problemsPerIteration ?? null,
+      }
+  }
+}
+
+export async function readPlanPage(
+  store: ArtifactStore,
+  { plan, from, count }: { plan: ArtifactRef; from: number; count: number },
+): Promise<string[]> {
+  const { taskIds } = await readOrThrow<IterationPlan>(store, plan.key)
+  return taskIds.slice(from, from + count)
+}

@@ -1,0 +1,137 @@
+import type { RunKind } from '../../contracts/activities.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { policyKeys, runKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { TrainingRecord } from '../../contracts/training.types.ts'
+import type { RecalledRun, RecalledStage, StageScore } from '../../contracts/workflows.types.ts'
+import { evaluationName } from '../../domain/statistics/evaluation-names.ts'
+
+type Store = Pick<ArtifactStore, 'list' | 'readRecord'>
+
+interface Place {
+  run: string
+  stage: string
+  iteration: number
+}
+
+/**
+ * What an earlier execution of a run has finished, from its records alone. Null for a run without any: its first execution.
+ * Everything in between (an iteration that was collected and not trained, an episode in its fourth turn) is found by the workflow
+ * that comes to it.
+ */
+export async function recallRun(
+  { store, recipe }: { store: Store; recipe: Recipe },
+  { run, kind }: { run: string; kind: RunKind },
+): Promise<RecalledRun | null> {
+  const scores = await recallScores(store, run, evaluationsOf(recipe, kind))
+  const base = kind === 'train' ? await store.readRecord<PolicyRef>(runKeys.policy(run, 'base')) : null
+  if (base === null) return scores.length === 0 ? null : { scores, stages: [] }
+  if (recipe.rft === null) return { scores, stages: await recallStages(store, recipe, { run, policy: base }) }
+  const tuned = await finishedTraining(store, { run, stage: 'rft', iteration: 0 })
+  if (tuned === null) return { scores, stages: [] }
+  // Fine-tuning without a batch ends with the policy that it began with.
+  const rft = tuned.policy ?? base
+  return { scores, rft, stages: await recallStages(store, recipe, { run, policy: rft }) }
+}
+
+/** In the order in which the root plays them. */
+function evaluationsOf({ rft, reinforce, evaluate }: Recipe, kind: RunKind): string[] {
+  const stages = reinforce?.stages ?? []
+  const last = stages.length - 1
+  const trained = [
+    ...(rft === null ? [] : ['rft']),
+    ...stages.map(({ name }, index) => evaluationAfter(name, index === last)),
+  ]
+  const names = kind === 'train' ? ['base', ...trained] : ['nightly']
+  const suites = Object.keys(evaluate.suites)
+  return names.flatMap((name) => [name, ...suites.map((suite) => evaluationName(name, suite))])
+}
+
+/** The last stage is what the run ends with, whatever its name. */
+function evaluationAfter(stage: string, isLast: boolean): string {
+  return isLast ? 'rl' : stage
+}
+
+async function recallScores(store: Store, run: string, names: readonly string[]): Promise<StageScore[]> {
+  const records = await Promise.all(
+    names.map((name) => store.readRecord<EvaluationRecord>(runKeys.evaluation(run, name))),
+  )
+  return records.flatMap((record) => (record === null ? [] : [record.score]))
+}
+
+async function recallStages(
+  store: Store,
+  recipe: Recipe,
+  { run, policy: first }: { run: string; policy: PolicyRef },
+): Promise<RecalledStage[]> {
+  const { stages = [], evaluateEvery = null } = recipe.reinforce ?? {}
+  const recalled: RecalledStage[] = []
+  for (const [index, { name, until }] of stages.entries()) {
+    let policy = recalled.at(-1)?.policy ?? first
+    let iteration = 1
+    let hasPlateaued = false
+    for (; iteration <= until.maxIterations && !hasPlateaued; iteration++) {
+      const finished = await finishedTraining(store, { run, stage: name, iteration })
+      if (finished === null) break
+      policy = finished.policy ?? policy
+      const isEvaluated = evaluateEvery !== null && iteration % evaluateEvery === 0
+      // The stage goes on with that evaluation: the training before it is found finished there.
+      if (isEvaluated && !(await hasEvaluation(store, run, name, iteration))) break
+      if (!isEvaluated || until.plateau === null) continue
+      const plateau = await store.readRecord<{ plateau: boolean }>(runKeys.plateau(run, name, iteration))
+      if (plateau === null) break
+      hasPlateaued = plateau.plateau
+    }
+    const isLast = index === stages.length - 1
+    // A stage that was stopped early ends where its evaluation was planned.
+    const after = `eval-${evaluationAfter(name, isLast)}`
+    const isDone =
+      hasPlateaued || iteration > until.maxIterations || (await store.readRecord(runKeys.plan(run, after, 0))) !== null
+    if (iteration === 1 && !isDone) return recalled
+    recalled.push({ name, policy, iteration, isDone })
+    if (!isDone) return recalled
+  }
+  return recalled
+}
+
+async function hasEvaluation(store: Store, run: string, stage: string, iteration: number): Promise<boolean> {
+  const name = `${stage}-${String(iteration).padStart(4, '0')}`
+  return (await store.readRecord(runKeys.evaluation(run, name))) !== null
+}
+
+/** Whether every episode of an iteration is played and accounted for. */
+export async function isCollected(store: Store, { run, stage, iteration }: Place): Promise<boolean> {
+  if ((await store.readRecord(runKeys.ledger(run, stage, iteration))) !== null) return true
+  return (await batchesOf(store, { run, stage, iteration })).length > 0
+}
+
+/** What an iteration's training ended with: a policy, or none where no batch was worth it. Null while it is unfinished. */
+export async function finishedTraining(store: Store, place: Place): Promise<{ policy: PolicyRef | null } | null> {
+  const { run, stage, iteration } = place
+  if ((await store.readRecord(runKeys.ledger(run, stage, iteration))) === null) return null
+  const jobs = (await batchesOf(store, place)).length
+  if (jobs === 0) return { policy: null }
+  const last = await store.readRecord<TrainingRecord>(runKeys.training(run, stage, iteration, jobs - 1))
+  if (last === null) return null
+  // Written after the record: a policy that has diverged has none.
+  const policy = await store.readRecord<PolicyRef>(policyKeys.ref(last.policy))
+  return policy === null ? null : { policy }
+}
+
+export async function recallEvaluation(
+  store: Pick<ArtifactStore, 'readRecord' | 'putRecord'>,
+  { run, name }: { run: string; name: string },
+): Promise<{ score: StageScore; evaluation: ArtifactRef } | null> {
+  const key = runKeys.evaluation(run, name)
+  const record = await store.readRecord<EvaluationRecord>(key)
+  if (record === null) return null
+  return { score: record.score, evaluation: await store.putRecord(key, record) }
+}
+
+async function batchesOf(store: Store, { run, stage, iteration }: Place): Promise<string[]> {
+  const plan = runKeys.plan(run, stage, iteration)
+  const keys = await store.list(plan.slice(0, plan.lastIndexOf('/') + 1))
+  return keys.filter((key) => key.endsWith('/batch.json'))
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { makeRecord } from '../../../test/support/episode-records.ts'
+import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { episodeKeys, gateKeys, runKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { type IterationPlan, planIteration } from './plan-iteration.ts'
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+  const admitted = ['easy', 'half', 'never', 'unseen']
+  await store.putRecord(gateKeys.gated('r', 'suite'), { suite: 'suite', repeats: 1, admitted, refused: [] })
+  // Two iterations of the first stage, and an evaluation whose attempts must not count.
+  await play('dapo-1', 1, { easy: [1, 1], half: [1, 0], never: [0, 0] })
+  await play('dapo-1', 2, { easy: [1, 0], half: [0, 0], never: [0, 0] })
+  await play('eval-rft', 0, { never: [1, 1] })
+})
+
+after(() => close())
+
+async function play(stage: string, iteration: number, outcomes: Record<string, number[]>): Promise<void> {
+  for (const [taskId, verdicts] of Object.entries(outcomes)) {
+    for (const [index, outcome] of verdicts.entries()) {
+      const verdict = outcome === 1 ? ('resolved' as const) : ('unresolved' as const)
+      const record = makeRecord({ stage, iteration, taskId, index, verdict })
+      await store.putRecord(episodeKeys.result(record.episode), record)
+    }
+  }
+}
+
+function twoStages(unseen: 'keep' | 'drop', dropSuccessAtLeast = 0.6667): Recipe {
+  const recipe = makeTrainingRecipe()
+  recipe.data = { gate: { repeats: 1, refused: 'fail' } } as Recipe['data']
+  recipe.rollout = { maxReplacements: 1, maxOpenEpisodes: 8 } as Recipe['rollout']
+  const [first] = recipe.reinforce?.stages ?? []
+  assert.ok(first !== undefined && recipe.reinforce !== null)
+  const select = { dropSuccessAtLeast, dropNeverSolved: true, over: 'dapo-1', unseen }
+  const second = { ...first, name: `dapo-2-${unseen}-${dropSuccessAtLeast}`, pool: 'reselected' as const, select }
+  recipe.reinforce.stages = [first, { ...second, problemsPerIteration: 10 }]
+  return recipe
+}
+
+async function plan(recipe: Recipe, stage: string, iteration: number): Promise<string[]> {
+  const input = { run: 'r', stage, iteration, suite: 'suite', kind: 'reinforce' as const }
+  await planIteration({ store, recipe }, input)
+  return (await readOrThrow<IterationPlan>(store, runKeys.plan('r', stage, iteration))).taskIds.toSorted()
+}
+
+test('a reselected stage draws what the earlier stage neither solved often nor never; other stages draw all', async () => {
+  const recipe = twoStages('keep')
+  assert.equal((await plan(recipe, 'dapo-1', 3)).length, 2)
+  // easy: 3 of 4; half: 1 of 4; never: 0 of 4.
+  assert.deepEqual(await plan(recipe, 'dapo-2-keep-0.6667', 1), ['half', 'unseen'])
+  assert.deepEqual(await plan(twoStages('drop'), 'dapo-2-drop-0.6667', 1), ['half'])
+})
+
+test('the pool is decided once: an attempt that appears later changes no iteration', async () => {
+  const recipe = twoStages('keep')
+  await play('dapo-1', 3, { half: [1, 1, 1, 1, 1, 1, 1, 1] })
+  assert.deepEqual(await plan(recipe, 'dapo-2-keep-0.6667', 2), ['half', 'unseen'])
+})
+
+test('a rule that keeps nothing stops the run with the reason', async () => {
+  await assert.rejects(
+    plan(twoStages('drop', 0.05), 'dapo-2-drop-0.05', 1),
+    (error) => isLonghaulError(error) && error.code === 'Batch.Empty' && /keep some of 4 tasks/.test(error.message),
+  )
+})
+
+test('evaluations inside a stage play the quick tasks that passed the gate, those between stages play all', async () => {
+  const recipe = twoStages('keep')
+  recipe.evaluate = { ...recipe.evaluate, quick: ['never', 'easy', 'refused-by-the-gate'] }
+  const played = async (stage: string): Promise<string[]> => {
+    await planIteration({ store, recipe }, { run: 'r', stage, iteration: 0, suite: 'suite', kind: 'evaluate' })
+    return (await readOrThrow<IterationPlan>(store, runKeys.plan('r', stage, 0))).taskIds
+  }
+  assert.deepEqual(await played('eval-dapo-1-0005'), ['easy', 'never'])
+  assert.deepEqual(await played('eval-dapo-1'), ['easy', 'half', 'never', 'unseen'])
+  recipe.evaluate.quick = ['refused-by-the-gate']
+  await assert.rejects(
+    planIteration(
+      { store, recipe },
+      { run: 'r', stage: 'eval-dapo-1-0010', iteration: 0, suite: 'suite', kind: 'evaluate' },
+    ),
+    (error) => isLonghaulError(error) && error.code === 'Task.GateFailed' && /evaluate\.quick/.test(error.message),
+  )
+})

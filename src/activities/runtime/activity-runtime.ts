@@ -1,0 +1,122 @@
+import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity'
+import { type LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import type { ActivityHeartbeat, Failing } from '../../contracts/waits.types.ts'
+import { createWaitBoard, type WaitBoard } from './wait-board.ts'
+
+/** What a running activity may use: its cancellation signal, its attempt and a place to leave facts for heartbeats. */
+export interface ActivityScope {
+  signal: AbortSignal
+  /** 1-based. */
+  attempt: number
+  owner: ActivityOwner
+  /** ms since 1970. */
+  startedMs: number
+  /** What the attempts before this one failed with, one after another; null where the last one did not fail. */
+  failing: Failing | null
+  /** Facts of the heartbeats from now on. What is waited for comes by itself, see `wait-board.ts`. */
+  beat(facts: object): void
+}
+
+/** The workflow that asked for an activity: while this execution of it runs, it closes what is opened for it. Both empty outside of
+ *  a workflow. */
+export interface ActivityOwner {
+  owner: string
+  ownerRun: string
+}
+
+/** A person who asks what a run waits for is to have the answer within a minute, however long the timeout is. */
+const LONGEST_BEAT_MS = 10_000
+
+/**
+ * Wraps an activity: beats from a timer (an activity that does not beat never learns that it was cancelled or timed out),
+ * says in each heartbeat what it waits for, and maps every error through one door. With no heartbeat timeout nothing beats.
+ */
+export function activity<Input, Result>(
+  body: (input: Input, scope: ActivityScope) => Promise<Result>,
+): (input: Input) => Promise<Result> {
+  return async (input) => {
+    const context = Context.current()
+    const board = createWaitBoard()
+    const heart = startBeating(context, board)
+    const { cancellationSignal: signal, info } = context
+    const { attempt } = info
+    const scope = { signal, attempt, owner: ownerOf(context), startedMs: Date.now(), failing: failingBefore(context) }
+    try {
+      return await board.run(() => body(input, { ...scope, beat: (facts) => heart.beat(facts) }))
+    } catch (error) {
+      const failure = toFailure(error, context, board)
+      if (failure instanceof ApplicationFailure) heart.failed(failure, error)
+      throw failure
+    } finally {
+      heart.stop()
+    }
+  }
+}
+
+function ownerOf({ info }: Context): ActivityOwner {
+  const execution = info.workflowExecution
+  return { owner: execution?.workflowId ?? '', ownerRun: execution?.runId ?? '' }
+}
+
+interface Heart {
+  beat(facts: object): void
+  failed(failure: ApplicationFailure, error: unknown): void
+  stop(): void
+}
+
+function failingBefore({ info }: Context): Failing | null {
+  return (info.heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
+}
+
+/** A third of the timeout: two beats may be lost before the server gives up. */
+function startBeating(context: Context, board: WaitBoard): Heart {
+  const earlier = failingBefore(context)
+  let facts: object | null = null
+  let failing = earlier
+  const send = (): void => {
+    const heartbeat: ActivityHeartbeat = { facts, wait: board.current(), failing }
+    context.heartbeat(heartbeat)
+  }
+  const timeoutMs = context.info.heartbeatTimeoutMs
+  const isBeating = timeoutMs !== undefined && timeoutMs > 0
+  if (isBeating) send()
+  const timer = isBeating ? setInterval(send, Math.min(timeoutMs / 3, LONGEST_BEAT_MS)) : undefined
+  return {
+    beat(next) {
+      facts = next
+      send()
+    },
+    failed({ type, message }, error) {
+      // Sent with the failure itself: the next attempt, and whoever asks meanwhile, know since when it goes on like this.
+      const same = earlier?.code === type ? earlier : null
+      failing = {
+        code: type as Failing['code'],
+        message,
+        sinceMs: same?.sinceMs ?? Date.now(),
+        tries: (same?.tries ?? 0) + 1,
+        ...(board.failed(error) ?? { on: null, doing: null }),
+      }
+      if (isBeating) send()
+    },
+    stop: () => clearInterval(timer),
+  }
+}
+
+/**
+ * The only place where an error becomes a Temporal failure: `type` = code, `details` = facts. The message ends with what was
+ * waited for, so that the last failure of a pending activity says who it was without a look elsewhere.
+ */
+function toFailure(error: unknown, context: Context, board: WaitBoard): Error {
+  if (error instanceof CancelledFailure || error instanceof ApplicationFailure) return error
+  if (context.cancellationSignal.aborted) return new CancelledFailure('activity cancelled')
+  const known: LonghaulError = toLonghaulError(error)
+  const wait = board.failed(error)
+  const who = wait === null ? null : `${wait.doing}, ${wait.on.kind} ${wait.on.name}`
+  return ApplicationFailure.create({
+    type: known.code,
+    message: who === null ? known.message : `${known.message} (${who})`,
+    nonRetryable: !known.retryable,
+    details: [who === null ? known.details : { ...known.details, waitedFor: who }],
+    cause: known,
+  })
+}

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createAdmission } from '../../adapters/docker/sandbox/admission.ts'
+import type { OpenSandboxInput, SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
+import { admitSandboxes } from './admit-sandboxes.ts'
+import { createWaitBoard } from './wait-board.ts'
+
+function makeHost(opened: string[]): SandboxHost {
+  const host: Pick<SandboxHost, 'open' | 'close'> = {
+    open: ({ episode }) => {
+      opened.push(episode)
+      return Promise.resolve({ name: `container of ${episode}` } as SandboxHandle)
+    },
+    close: () => Promise.resolve(),
+  }
+  return host as SandboxHost
+}
+
+function inputOf(episode: string, request?: OpenSandboxInput['request']): OpenSandboxInput {
+  return { episode, placement: 1, ...(request === undefined ? {} : { request }) } as OpenSandboxInput
+}
+
+const signal = new AbortController().signal
+const half = { cpus: 0.5, memoryMiB: 2048 }
+
+test('a host is full: the wait is named with what is asked for and what there is, and ends when a sandbox is closed', async () => {
+  const opened: string[] = []
+  const host = admitSandboxes({
+    host: makeHost(opened),
+    admission: createAdmission({ capacity: { cpus: 1, memoryMiB: 4096 }, list: () => Promise.resolve([]) }),
+    hostId: 'host-1',
+  })
+  await host.open(inputOf('a', half), signal)
+  const second = await host.open(inputOf('b', half), signal)
+
+  const board = createWaitBoard()
+  const third = board.run(() => host.open(inputOf('c', half), signal))
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve()
+  const wait = board.current()
+  assert.equal(
+    wait?.doing,
+    'waiting for a place for 0.5 CPU and 2 GiB: 2 sandboxes hold what this host has, 1 CPU and 4 GiB',
+  )
+  assert.deepEqual([wait?.on, wait?.expectedUntilMs], [{ kind: 'host', name: 'host-1' }, null])
+  assert.deepEqual(opened, ['a', 'b'])
+
+  await host.close(second)
+  await third
+  assert.deepEqual(opened, ['a', 'b', 'c'])
+  assert.equal(board.current(), null)
+})
+
+test('a sandbox that asks for nothing is opened whatever is free', async () => {
+  const opened: string[] = []
+  const admission = createAdmission({ capacity: half, list: () => Promise.resolve([]) })
+  const host = admitSandboxes({ host: makeHost(opened), admission, hostId: 'x' })
+  await host.open(inputOf('a', half), signal)
+  await host.open(inputOf('old'), signal)
+  assert.deepEqual(opened, ['a', 'old'])
+})

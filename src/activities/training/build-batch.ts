@@ -1,0 +1,295 @@
+import type { BuiltBatch } from '../../contracts/activities.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ActionRecord, EpisodeRecord, EpisodeStart } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { episodeKeys, runKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { Recipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
+import type { EpisodeFate, ScoredGroup } from '../../domain/ledger/episode-fates.ts'
+import { selectFatesForRft, selectForReinforce } from '../../domain/ledger/episode-fates.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { groupRuleOf } from '../../domain/rewards/group-selection.ts'
+import { orderByHash } from '../../domain/hash-order.ts'
+import { buildTrainingLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
+import { type JobPlan, planJobs } from '../../domain/rewards/minibatches.ts'
+import { paymentOf, unauditedRewardsOf } from '../../domain/rewards/payment.ts'
+import { rewardRuleOf } from '../../domain/rewards/rewards.ts'
+import { episodeMaterial } from '../../domain/seeds.ts'
+import {
+  type BatchAdvantage,
+  type BatchGroup,
+  type BatchRow,
+  writeBatch,
+} from '../../adapters/trainer-job/batch/batch-writer.ts'
+import { readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
+import { assembleTrajectory, type Trajectory } from '../../adapters/trainer-job/batch/trajectory.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+
+export interface BuildBatchInput {
+  run: string
+  stage: string
+  iteration: number
+  kind: 'rft' | 'reinforce'
+  policy: PolicyRef
+  suite: string
+}
+
+/** What the rules say about every episode of an iteration, before anything is written. */
+export interface Selection {
+  fates: EpisodeFate[]
+  groups: ScoredGroup[]
+}
+
+/** Applies the recipe's rules to records alone, so that `ledger verify` can derive the same again. */
+export function selectEpisodes(
+  recipe: Recipe,
+  { kind, stage }: Pick<BuildBatchInput, 'kind' | 'stage'>,
+  records: readonly EpisodeRecord[],
+): Selection {
+  if (kind === 'rft') {
+    const fates = selectFatesForRft({
+      records,
+      maxPerTask: recipe.rft?.maxPerTask ?? null,
+      unaudited: unauditedRewardsOf(recipe),
+    })
+    return { fates, groups: rftGroups(records, unauditedRewardsOf(recipe)) }
+  }
+  const rules = reinforceRules(recipe, stage)
+  return selectForReinforce({ records, reward: rules.reward, group: rules.group })
+}
+
+/** Rewards, advantages, selection, batch files and the iteration's ledger, in this order: the ledger speaks of what exists. */
+export async function buildBatch(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  input: BuildBatchInput,
+): Promise<BuiltBatch> {
+  const { run, stage, iteration, kind } = input
+  const place = { run, stage, iteration }
+  const records = await readEpisodeRecords(store, place)
+  const selected = selectEpisodes(recipe, input, records)
+  const { rows, fates } = await assembleRows(store, recipe, input, records, selected)
+  const plan = planOf(recipe, input, rows.length)
+  const batches = await writeBatches(store, recipe, input, rows, selected.groups, plan)
+  const batchOf = new Map(
+    batches.flatMap(({ ref, episodes }) => episodes.map((episode) => [episode, ref.key] as const)),
+  )
+  const settled = fates.map((fate) => overStepLimit(fate, batchOf))
+  await store.putRecord(
+    runKeys.ledger(run, stage, iteration),
+    buildTrainingLedger({ ...place, fates: settled, batchOf, unpaid: unpaidIn(records, recipe) }),
+  )
+  const refs = batches.map(({ ref }) => ref)
+  return summarize({ kind, records, groups: selected.groups, batches: refs, trajectories: batchOf.size })
+}
+
+interface PlacedRow extends BatchRow {
+  record: EpisodeRecord
+}
+
+async function assembleRows(
+  store: ArtifactStore,
+  recipe: Recipe,
+  input: BuildBatchInput,
+  records: readonly EpisodeRecord[],
+  { fates, groups }: Selection,
+): Promise<{ rows: PlacedRow[]; fates: EpisodeFate[] }> {
+  const byId = new Map(records.map((record) => [record.episode, record]))
+  const place = new Map(
+    groups.flatMap(({ taskId, members }) =>
+      members.map(({ episode }, member) => [episode, { group: taskId, member }] as const),
+    ),
+  )
+  const asTrained = {
+    trainFormatErrors: formatErrorMask(recipe, input.kind) === 1,
+    // Only collecting for fine-tuning demonstrates; what was demonstrated is context there, never loss.
+    keepDemonstration: input.kind === 'rft' && rftRules(recipe).trainWithDemonstration,
+  }
+  const rows: PlacedRow[] = []
+  const settled: EpisodeFate[] = []
+  for (const fate of fates) {
+    const record = byId.get(fate.episode)
+    const where = place.get(fate.episode)
+    if (fate.kind !== 'train' || record === undefined || where === undefined) {
+      settled.push(fate)
+      continue
+    }
+    const trajectory = await readTrajectory(store, record, asTrained)
+    if (trajectory.lossTokens === 0) {
+      settled.push({ kind: 'dropped', episode: fate.episode, reason: 'no-loss-token' })
+      continue
+    }
+    rows.push({ trajectory, record, ...where, advantage: fate.advantage })
+    settled.push(fate)
+  }
+  const material = ({ record }: PlacedRow): string => episodeMaterial({ ...record, recipeSeed: recipe.seed })
+  return { rows: orderByHash({ items: rows, material, hash: sha256Hex }), fates: settled }
+}
+
+async function readTrajectory(
+  store: ArtifactStore,
+  record: EpisodeRecord,
+  { trainFormatErrors, keepDemonstration }: { trainFormatErrors: boolean; keepDemonstration: boolean },
+): Promise<Trajectory> {
+  const { episode } = record
+  const start = await readOrThrow<EpisodeStart>(store, episodeKeys.start(episode))
+  const actions: ActionRecord[] = []
+  for (let turn = 0; turn < record.turns; turn++) {
+    actions.push(await readOrThrow<ActionRecord>(store, episodeKeys.action(episode, turn)))
+  }
+  refuseChat(episode, actions)
+  const firstPrompt = keepDemonstration ? null : start.trainingPromptIds
+  return assembleTrajectory({ record, actions, trainFormatErrors, ...(firstPrompt === null ? {} : { firstPrompt }) })
+}
+
+/** Text is never tokenised again to make up for ids that nobody returned. */
+function refuseChat(episode: string, actions: readonly ActionRecord[]): void {
+  if (actions.every(({ chat }) => chat === undefined)) return
+  throw new LonghaulError({
+    code: 'Model.NoTokenIds',
+    message:
+      'Expected episodes with token ids in a batch, this one was played by a chat endpoint: it can be graded, never trained on',
+    details: { episode },
+  })
+}
+
+async function writeBatches(
+  store: ArtifactStore,
+  recipe: Recipe,
+  input: BuildBatchInput,
+  rows: readonly PlacedRow[],
+  groups: readonly ScoredGroup[],
+  plan: JobPlan,
+): Promise<{ ref: ArtifactRef; episodes: string[] }[]> {
+  const { run, stage, iteration, kind, policy } = input
+  const facts = await readPolicyFacts(policy)
+  const written: { ref: ArtifactRef; episodes: string[] }[] = []
+  let from = 0
+  for (const [slice, { minibatches }] of plan.jobs.entries()) {
+    const size = minibatches.reduce((sum, count) => sum + count, 0)
+    const part = rows.slice(from, from + size)
+    from += size
+    const ref = await writeBatch({
+      store,
+      directory: runKeys.batch(run, stage, iteration, slice),
+      kind: kind === 'rft' ? 'rft' : 'dapo',
+      run,
+      iteration,
+      rows: part,
+      minibatches,
+      groups: groups.map(toBatchGroup),
+      policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
+      totalSteps: plan.totalSteps,
+      ...facts,
+      maxRowTokens: contextOf(recipe, input),
+      sampling: recipe.rollout.sampling,
+      advantage: kind === 'rft' ? null : advantageOf(recipe),
+    })
+    written.push({ ref, episodes: part.map(({ record }) => record.episode) })
+  }
+  return written
+}
+
+/** Optimizer steps: the learning-rate schedule of a fine-tuning epoch counts over all of its jobs. */
+function planOf(recipe: Recipe, { kind, stage }: BuildBatchInput, trajectories: number): JobPlan {
+  if (kind === 'rft') {
+    const { batch, epochs, stepsPerJob, maxSteps } = rftRules(recipe)
+    return planJobs({ trajectories, batch, epochs, stepsPerJob, maxSteps })
+  }
+  const { epochs, batch } = reinforceRules(recipe, stage)
+  return planJobs({ trajectories, batch, epochs, stepsPerJob: null, maxSteps: null })
+}
+
+function overStepLimit(fate: EpisodeFate, batchOf: ReadonlyMap<string, string>): EpisodeFate {
+  if (fate.kind !== 'train' || batchOf.has(fate.episode)) return fate
+  return { kind: 'dropped', episode: fate.episode, reason: 'over-step-limit' }
+}
+
+function summarize(result: {
+  kind: 'rft' | 'reinforce'
+  records: readonly EpisodeRecord[]
+  groups: readonly ScoredGroup[]
+  batches: ArtifactRef[]
+  trajectories: number
+}): BuiltBatch {
+  const { records, groups, batches, trajectories } = result
+  const valid = records.filter(isValidEpisode)
+  const rewards = groups.flatMap(({ members }) => members.map(({ reward }) => reward))
+  const count = Math.max(1, valid.length)
+  return {
+    batches,
+    trajectories,
+    groups: groups.length,
+    groupsKept: groups.filter(({ dropped }) => dropped === null).length,
+    episodes: records.length,
+    infra: records.length - valid.length,
+    meanReward: rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length),
+    resolvedRate: valid.filter(({ verdict }) => verdict === 'resolved').length / count,
+    meanTurns: valid.reduce((sum, { turns }) => sum + turns, 0) / count,
+  }
+}
+
+function toBatchGroup({ taskId, members, infra, dropped }: ScoredGroup): BatchGroup {
+  return {
+    id: taskId,
+    taskId,
+    rewards: members.map(({ reward }) => reward),
+    outcomes: members.map(({ outcome }) => outcome),
+    infra,
+    dropped,
+  }
+}
+
+/** Fine-tuning has no groups of its own kind; the manifest still lists siblings, so that nothing is left unsaid. */
+function rftGroups(records: readonly EpisodeRecord[], unaudited: UnauditedRewards): ScoredGroup[] {
+  const taskIds = [...new Set(records.map(({ taskId }) => taskId))].sort()
+  return taskIds.map((taskId) => {
+    const siblings = records.filter((record) => record.taskId === taskId).sort((a, b) => a.index - b.index)
+    const valid = siblings.filter(isValidEpisode)
+    return {
+      taskId,
+      members: valid.map((record) => {
+        const outcome = paymentOf(record, unaudited) === 'paid' ? 1 : 0
+        return { episode: record.episode, outcome, reward: outcome }
+      }),
+      infra: siblings.length - valid.length,
+      dropped: null,
+      std: 0,
+    }
+  })
+}
+
+function formatErrorMask(recipe: Recipe, kind: 'rft' | 'reinforce'): 0 | 1 {
+  return kind === 'rft' ? rftRules(recipe).mask.formatErrorTurns : (recipe.reinforce?.mask.formatErrorTurns ?? 1)
+}
+
+function contextOf(recipe: Recipe, { kind, stage }: BuildBatchInput): number {
+  return kind === 'rft' ? rftRules(recipe).context : reinforceRules(recipe, stage).context
+}
+
+function advantageOf({ reinforce }: Recipe): BatchAdvantage | null {
+  if (reinforce === null) return null
+  const { delta, scale } = reinforce.advantage
+  return { delta, scale, filter: reinforce.filter.on }
+}
+
+function rftRules({ rft }: Recipe) {
+  if (rft !== null) return rft
+  throw new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no rft section' })
+}
+
+function reinforceRules(recipe: Recipe, stage: string) {
+  const { reinforce } = recipe
+  const found = reinforce?.stages.find(({ name }) => name === stage)
+  if (reinforce === null || found === undefined) {
+    throw new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no such stage', details: { stage } })
+  }
+  return {
+    reward: rewardRuleOf(reinforce, found, unauditedRewardsOf(recipe)),
+    group: groupRuleOf(reinforce),
+    batch: found.batch,
+    context: found.context,
+    epochs: reinforce.epochsPerIteration,
+  }
+}

@@ -1,0 +1,118 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { EpisodeFate } from '../../domain/ledger/episode-fates.ts'
+import {
+  buildEvaluationLedger,
+  buildTrainingLedger,
+  type Ledger,
+  type LedgerTotals,
+  sumTotals,
+  unpaidIn,
+} from '../../domain/ledger/ledger.ts'
+import { type LedgerMismatch, verifyLedger } from '../../domain/ledger/verify-ledger.ts'
+import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { selectEpisodes } from './build-batch.ts'
+
+export interface LedgerCheck {
+  run: string
+  totals: LedgerTotals
+  ledgers: number
+  mismatches: LedgerMismatch[]
+}
+
+/**
+ * Derives the ledgers of a run again from its records and batches and compares. Every episode of a finished iteration must
+ * be accounted for exactly once; episodes of an iteration that is still open (no ledger yet) are not counted as missing.
+ */
+export async function checkLedger(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  run: string,
+): Promise<LedgerCheck> {
+  const keys = await store.list(`runs/${run}/`)
+  const ledgers = await readAll<Ledger>(
+    store,
+    keys.filter((key) => key.endsWith('/ledger.json')),
+  )
+  const batches = await readBatches(
+    store,
+    keys.filter((key) => key.endsWith('/batch.json')),
+  )
+  const records = await readEpisodes(store, run, ledgers)
+  const derived = ledgers.map((ledger) => deriveAgain(recipe, ledger, recordsOf(records, ledger), batches))
+  return {
+    run,
+    totals: sumTotals(ledgers),
+    ledgers: ledgers.length,
+    mismatches: verifyLedger({ ledgers, records, batches, derived }),
+  }
+}
+
+interface BatchMembers {
+  key: string
+  episodes: string[]
+}
+
+async function readAll<T extends object>(store: ArtifactStore, keys: readonly string[]): Promise<T[]> {
+  const records: T[] = []
+  for (const key of keys) records.push(await readOrThrow<T>(store, key))
+  return records
+}
+
+async function readBatches(store: ArtifactStore, keys: readonly string[]): Promise<BatchMembers[]> {
+  const batches: BatchMembers[] = []
+  for (const key of keys) {
+    const bytes = await store.read(key)
+    const manifest = JSON.parse(new TextDecoder().decode(bytes ?? new Uint8Array())) as {
+      trajectories: { id: string }[]
+    }
+    batches.push({ key, episodes: manifest.trajectories.map(({ id }) => id) })
+  }
+  return batches
+}
+
+async function readEpisodes(store: ArtifactStore, run: string, ledgers: readonly Ledger[]): Promise<EpisodeRecord[]> {
+  const keys = (await store.list(`episodes/${run}/`)).filter((key) => key.endsWith('/result.json'))
+  const records = await readAll<EpisodeRecord>(store, keys)
+  return records.filter((record) => ledgers.some((ledger) => isOf(record, ledger)))
+}
+
+function recordsOf(records: readonly EpisodeRecord[], ledger: Ledger): EpisodeRecord[] {
+  return records.filter((record) => isOf(record, ledger))
+}
+
+function isOf(record: EpisodeRecord, { stage, iteration }: Ledger): boolean {
+  return record.stage === stage && record.iteration === iteration
+}
+
+function deriveAgain(
+  recipe: Recipe,
+  ledger: Ledger,
+  records: EpisodeRecord[],
+  batches: readonly BatchMembers[],
+): Ledger {
+  const { run, stage, iteration } = ledger
+  const unpaid = unpaidIn(records, recipe)
+  if (stage.startsWith('eval-')) {
+    return buildEvaluationLedger({ run, stage, iteration, records, evaluation: stage.slice('eval-'.length), unpaid })
+  }
+  const kind = stage === 'rft' ? 'rft' : 'reinforce'
+  const batchOf = new Map(batches.flatMap(({ key, episodes }) => episodes.map((episode) => [episode, key] as const)))
+  const { fates } = selectEpisodes(recipe, { kind, stage }, records)
+  return buildTrainingLedger({
+    run,
+    stage,
+    iteration,
+    batchOf,
+    unpaid,
+    fates: fates.map((fate) => leftOver(fate, ledger, batchOf)),
+  })
+}
+
+/** Kept by the rules but in no batch: the ledger must give one of the two reasons for that, which the records alone do not tell. */
+function leftOver(fate: EpisodeFate, ledger: Ledger, batchOf: ReadonlyMap<string, string>): EpisodeFate {
+  if (fate.kind !== 'train' || batchOf.has(fate.episode)) return fate
+  const entry = ledger.entries.find(({ episode }) => episode === fate.episode)
+  const reason = entry?.fate === 'dropped' && entry.because === 'over-step-limit' ? 'over-step-limit' : 'no-loss-token'
+  return { kind: 'dropped', episode: fate.episode, reason }
+}

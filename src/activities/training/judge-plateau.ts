@@ -1,0 +1,59 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { PlateauRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import { haveEqualLimits } from '../../domain/statistics/evaluation-limits.ts'
+import { passAt1 } from '../../domain/statistics/statistics.ts'
+import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
+import { findPlateau, type IterationScore, type Plateau } from '../../domain/rewards/plateau.ts'
+
+/** What was found after an iteration, with what it was found from. */
+interface PlateauRecord extends Plateau {
+  schema: 'longhaul.plateau/1'
+  run: string
+  stage: string
+  iteration: number
+  rule: PlateauRecipe
+  scores: IterationScore[]
+}
+
+/**
+ * The rule of a stage applied to the run's stored evaluations: those inside the stage, and as iteration 0 the one before it where it had
+ * the same limits, all on the tasks that evaluations inside a stage play. The first finding is kept, so that a repeated attempt says the same.
+ */
+export async function judgePlateau(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  { run, stage, iteration }: { run: string; stage: string; iteration: number },
+): Promise<{ plateau: boolean }> {
+  const stages = recipe.reinforce?.stages ?? []
+  const place = stages.findIndex(({ name }) => name === stage)
+  const rule = stages[place]?.until.plateau ?? null
+  if (rule === null) return { plateau: false }
+  const evaluatedBefore = stages[place - 1]?.name ?? (recipe.rft === null ? 'base' : 'rft')
+  const names = [
+    // More turns or tokens would be taken for a gain: what was evaluated under other limits is no beginning of this curve.
+    ...(haveEqualLimits(recipe, evaluatedBefore, stage) ? [{ name: evaluatedBefore, iteration: 0 }] : []),
+    ...Array.from({ length: iteration }, (_, index) => ({
+      name: `${stage}-${String(index + 1).padStart(4, '0')}`,
+      iteration: index + 1,
+    })),
+  ]
+  const scores: IterationScore[] = []
+  for (const { name, iteration: at } of names) {
+    const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, name))
+    if (record === null) continue
+    const { mean, tasks } = passAt1(onlyQuick(record.tasks, recipe.evaluate.quick))
+    if (tasks > 0) scores.push({ iteration: at, passAt1: mean })
+  }
+  const found = findPlateau({ scores, iteration, ...rule })
+  const { record } = await store.claimRecord<PlateauRecord>(runKeys.plateau(run, stage, iteration), {
+    schema: 'longhaul.plateau/1',
+    run,
+    stage,
+    iteration,
+    rule,
+    scores,
+    ...found,
+  })
+  return { plateau: record.plateau }
+}

@@ -1,0 +1,147 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { policyKeys, runKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { ModelRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import type { StageScore } from '../../contracts/workflows.types.ts'
+import { readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+
+/** Append-only: `promotions/000001.json`, the newest wins. */
+export interface Promotion {
+  schema: 'longhaul.promotion/1'
+  number: number
+  run: string
+  policy: PolicyRef
+  score: StageScore
+}
+
+/** @throws LonghaulError `Config.*` */
+export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
+
+/**
+ * What a name stands for in a run, decided once: a run that is started again a week later goes on with the policy that it began with,
+ * whatever has been promoted since.
+ */
+export async function resolveForRun(
+  deps: Parameters<typeof resolvePolicy>[0],
+  { run, policy }: { run: string; policy: string },
+): Promise<PolicyRef> {
+  const key = runKeys.policy(run, policy)
+  const stored = await deps.store.readRecord<PolicyRef>(key)
+  if (stored !== null) return stored
+  return (await deps.store.claimRecord<PolicyRef>(key, await resolvePolicy(deps, policy))).record
+}
+
+/** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
+export async function resolvePolicy(
+  deps: { store: ArtifactStore; recipe: Recipe; importBase: BaseImporter },
+  wished: string,
+): Promise<PolicyRef> {
+  if (deps.recipe.policyServer.kind === 'chat') return chatPolicy(deps, wished)
+  const which = wished === 'recipe' ? deps.recipe.evaluate.policy : wished
+  if (which === 'base') {
+    const base = await deps.importBase(deps.recipe.model)
+    return requireRoom(base, [...trainingContexts(deps.recipe), evaluationContext(deps.recipe)])
+  }
+  const ref =
+    which === 'promoted'
+      ? (await newestPromotion(deps.store)).policy
+      : await deps.store.readRecord<PolicyRef>(policyKeys.ref(which))
+  if (ref !== null) return requireRoom(ref, [evaluationContext(deps.recipe)])
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `Expected policy to be base, promoted or a published version, got ${JSON.stringify(which)}`,
+  })
+}
+
+interface Context {
+  /** Key of the recipe, for a message. */
+  where: string
+  tokens: number
+}
+
+/** A context that the policy's positions do not reach would show as episodes that end early, so it is refused before any. */
+async function requireRoom(policy: PolicyRef, contexts: readonly Context[]): Promise<PolicyRef> {
+  const { window } = (await readPolicyFacts(policy)).positions
+  const tooLong = contexts.find(({ tokens }) => window !== null && tokens > window)
+  if (tooLong === undefined) return policy
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected ${tooLong.where} to be at most the policy’s ${window} positions, got ${tooLong.tokens}: shorten it, or stretch the base model’s positions with model.rope`,
+    details: { policy: policy.version },
+  })
+}
+
+function trainingContexts({ rft, reinforce, evaluate }: Recipe): Context[] {
+  const context = (where: string) => (one: { context: number }) => ({ where, tokens: one.context })
+  return [
+    ...(rft === null ? [] : [context('rft.context')(rft)]),
+    ...(reinforce?.stages ?? []).map((stage) => context(`context of stage ${stage.name}`)(stage)),
+    // Recipes stored by an older version know no limits.
+    ...Object.entries(evaluate.limits ?? {}).map(([name, one]) => context(`evaluate.limits.${name}.context`)(one)),
+  ]
+}
+
+function evaluationContext({ evaluate }: Recipe): Context {
+  return { where: 'evaluate.context', tokens: evaluate.context }
+}
+
+/**
+ * A chat endpoint's policy goes by address and name: what weights answer there, and whether they stay the same, only its owner
+ * knows. Stored like any other, so that reports find it.
+ */
+async function chatPolicy(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  wished: string,
+): Promise<PolicyRef> {
+  const address = recipe.policyServer.url ?? ''
+  const model = recipe.model.base
+  const identity = sha256Hex(JSON.stringify([address, model]))
+  const slug = model.replaceAll(/[^A-Za-z0-9.]+/g, '-').slice(-40)
+  const version = `chat-${slug}-${identity.slice(0, 8)}`
+  if (!['recipe', 'base', version].includes(wished)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected no other policy than the recipe's own endpoint with policyServer.kind chat, got ${JSON.stringify(wished)}; leave out --policy, and name another model in model.base`,
+    })
+  }
+  const ref: PolicyRef = {
+    version,
+    uri: `${address}#${encodeURIComponent(model)}`,
+    manifestSha256: identity,
+    globalStep: 0,
+    checkpointUri: null,
+    checkpointSha256: null,
+  }
+  await store.putRecord(policyKeys.ref(version), ref)
+  return ref
+}
+
+export async function newestPromotion(store: ArtifactStore): Promise<Promotion> {
+  const last = (await store.list(policyKeys.promotions)).at(-1)
+  const promotion = last === undefined ? null : await store.readRecord<Promotion>(last)
+  if (promotion !== null) return promotion
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message:
+      'No policy has been promoted yet: train one first (longhaul train), or evaluate the base (evaluate.policy: base)',
+  })
+}
+
+/** Takes the next free number; a repeated attempt finds the promotion that it already made. */
+export async function promote(
+  store: ArtifactStore,
+  { run, policy, score }: { run: string; policy: PolicyRef; score: StageScore },
+): Promise<{ number: number }> {
+  const keys = await store.list(policyKeys.promotions)
+  for (const key of keys) {
+    const known = await store.readRecord<Promotion>(key)
+    if (known?.run === run && known.policy.version === policy.version) return { number: known.number }
+  }
+  for (let number = keys.length + 1; ; number++) {
+    const promotion: Promotion = { schema: 'longhaul.promotion/1', number, run, policy, score }
+    const { won } = await store.claimRecord(policyKeys.promotion(number), promotion)
+    if (won) return { number }
+  }
+}

@@ -1,0 +1,147 @@
+/** From the words of a recipe to the loss of a real trainer's first step, with every number worked out by hand. */
+import assert from 'node:assert/strict'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { makeEpisode } from '../../../test/support/training-records.ts'
+import { python, pythonEnvironment, runPython, withoutPython } from '../../../test/support/python.ts'
+import { makeJobStore } from '../../../test/support/training-jobs.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ActionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { episodeKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { prepareJob } from '../../adapters/trainer-job/job/job-spec.ts'
+import { createProcessLauncher } from '../../adapters/trainer-job/launchers/process-launcher.ts'
+import { runJob } from '../../adapters/trainer-job/job/run-job.ts'
+import { buildBatch } from './build-batch.ts'
+
+const SCORE =
+  'import sys, json, pathlib; from job_files import score_rows;' +
+  'print(json.dumps(score_rows(pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))))'
+
+/**
+ * One group of four. Stage dapo-1 of `mini`: context 640, turns 4 to 6 cost up to 0.5. `drift` is log p of the trainer minus log p
+ * that the sampler told, the same at every token, so that the geometric mean of a row's ratio is e^drift.
+ *
+ *                      turns   context   reward with contextPenalty {start: 0.5}          geometric mean
+ */
+const EPISODES = [
+  { resolved: true, turns: 2, context: 320, drift: 0 }, //        1                              1.000  inside
+  { resolved: true, turns: 2, context: 480, drift: 0.02 }, //     1 − 0.5 = 0.5                  1.020  outside
+  { resolved: false, turns: 5, context: 100, drift: -0.005 }, //  0 − 0.25 = −0.25               0.995  inside
+  { resolved: false, turns: 2, context: 640, drift: -0.02 }, //   0 − 1 = −1                     0.980  outside
+] as const
+/** Three tokens a turn. */
+const TOKENS = 33
+
+describe('from recipe to loss', { skip: withoutPython }, () => {
+  const signal = AbortSignal.timeout(500_000)
+  let root = ''
+  let store: ArtifactStore
+  let base: PolicyRef
+  let scores: number[][]
+
+  before(async () => {
+    root = await mkdtemp(join(tmpdir(), 'recipe-to-loss-'))
+    ;({ store, base } = await makeJobStore(root))
+    const rows = EPISODES.map((_, index) => episodeAt('scored', index).actions.flatMap(tokensOf))
+    scores = JSON.parse(await runPython(SCORE, fileURLToPath(base.uri), JSON.stringify(rows))) as number[][]
+  })
+  after(() => rm(root, { recursive: true, force: true }))
+
+  test('without standard deviation, with a geometric mask and a price on context', async () => {
+    // Mean 0.25 / 4 = 0.0625. Advantages 0.9375, 0.4375, −0.3125, −1.0625; the second and the fourth are masked and stay in N.
+    // −(6 · 0.9375 − 15 · 0.3125) / 33 = −0.9375 / 33.
+    const { loss, masked } = await firstStep('all', {
+      advantage: { scale: 'none' },
+      loss: { sequenceMask: {} },
+      reward: { contextPenalty: { start: 0.5 } },
+    })
+    close(loss, -0.9375 / TOKENS)
+    close(masked, 12 / TOKENS)
+  })
+
+  test('each by itself', async () => {
+    // Deviation: squares 0.87890625 + 0.19140625 + 0.09765625 + 1.12890625 = 2.296875; / 3 = 0.765625; root 0.875.
+    // −(6 · (0.9375 + 0.4375 − 1.0625) − 15 · 0.3125) / 0.875 / 33 = −(1.875 − 4.6875) / 0.875 / 33.
+    const priced = await firstStep('priced', { reward: { contextPenalty: { start: 0.5, min: -1 } } })
+    close(priced.loss, 2.8125 / 0.875 / TOKENS)
+    close(priced.masked, 0)
+    // Rewards 1, 1, −0.25, 0; mean 0.4375; advantages 0.5625, 0.5625, −0.6875, −0.4375.
+    // −(6 · (0.5625 + 0.5625 − 0.4375) − 15 · 0.6875) / 33 = −(4.125 − 10.3125) / 33.
+    const unscaled = await firstStep('unscaled', { advantage: { scale: 'none' } })
+    close(unscaled.loss, 6.1875 / TOKENS)
+    // The same advantages, with bounds of the recipe's own that leave out the second and the fourth.
+    const wide = { low: 0.985, high: 1.015 }
+    const both = { advantage: { scale: 'none' }, loss: { sequenceMask: wide } }
+    // −(6 · 0.5625 − 15 · 0.6875) / 33 = −(3.375 − 10.3125) / 33.
+    close((await firstStep('wide', both)).loss, 6.9375 / TOKENS)
+  })
+
+  function close(found: unknown, expected: number): void {
+    assert.ok(
+      typeof found === 'number' && Math.abs(found - expected) < 1e-5,
+      `expected ${expected}, found ${String(found)}`,
+    )
+  }
+
+  function tokensOf({ promptDelta, ids }: ActionRecord): number[] {
+    return [...promptDelta, ...ids]
+  }
+
+  function episodeAt(run: string, index: number): { record: EpisodeRecord; actions: ActionRecord[] } {
+    const { resolved, turns, context } = EPISODES[index] as (typeof EPISODES)[number]
+    return makeEpisode({
+      run,
+      stage: 'dapo-1',
+      iteration: 1,
+      index,
+      turns,
+      policy: base.version,
+      verdict: resolved ? 'resolved' : 'unresolved',
+      ...(resolved ? { audit: { outcome: 'agrees', reasons: [], detail: null } } : {}),
+      contextTokens: context,
+    })
+  }
+
+  /** Through the pipeline's own steps: recipe, records, batch, job, trainer. */
+  async function firstStep(
+    run: string,
+    reinforce: Record<string, unknown>,
+  ): Promise<{ loss: unknown; masked: unknown }> {
+    const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
+    const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce }, dirs: [] })
+    for (const index of EPISODES.keys()) await storeEpisode(run, index)
+    const built = await buildBatch(
+      { store, recipe },
+      { run, stage: 'dapo-1', iteration: 1, kind: 'reinforce', policy: base, suite: 's' },
+    )
+    assert.equal(built.trajectories, EPISODES.length)
+    const [batch] = built.batches
+    assert.ok(batch !== undefined)
+    const place = { run, stage: 'dapo-1', kind: 'dapo', iteration: 1, slice: 0 } as const
+    const job = await prepareJob({ store, recipe, job: { ...place, batch, policy: base }, threads: 1 })
+    const launcher = createProcessLauncher({ python: python ?? '', env: pythonEnvironment })
+    const { metrics } = await runJob({ job, launcher, attempt: 1, signal })
+    return { loss: metrics[0]?.['loss'], masked: metrics[0]?.['masked_frac'] }
+  }
+
+  async function storeEpisode(run: string, index: number): Promise<void> {
+    const { record, actions } = episodeAt(run, index)
+    const { episode } = record
+    const told = scores[index]?.map((score) => score - (EPISODES[index]?.drift ?? 0)) ?? []
+    await store.putRecord(episodeKeys.result(episode), record)
+    const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: null }
+    await store.putRecord(episodeKeys.start(episode), start)
+    let at = 0
+    for (const action of actions) {
+      at += action.promptDelta.length
+      const logprobs = told.slice(at, at + action.ids.length)
+      at += action.ids.length
+      await store.putRecord(episodeKeys.action(episode, action.turn), { ...action, logprobs })
+    }
+  }
+})

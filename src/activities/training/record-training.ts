@@ -1,0 +1,114 @@
+import type { TrainingJobInput } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { TrainingAlarm, TrainingRecord } from '../../contracts/training.types.ts'
+import { type FindAlarmsInput, findAlarms, findDivergence, sayAlarms } from '../../domain/rewards/training-alarms.ts'
+
+/** What training did, not how long it took: the same again for the same job. */
+const FIGURES = [
+  'global_step',
+  'loss',
+  'grad_norm',
+  'n_tokens',
+  'rows',
+  'lr',
+  'entropy',
+  'k1',
+  'k3',
+  'abs_dlogp_max',
+  'abs_dlogp_p99',
+  'is_mean',
+  'is_std',
+  'is_max',
+  'ess',
+  'chi2',
+  'clip_low',
+  'clip_high',
+  'dual_clip',
+  'tis_capped',
+  'masked_frac',
+]
+
+function figuresOf(step: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(FIGURES.filter((name) => name in step).map((name) => [name, step[name]]))
+}
+
+/**
+ * Keeps what a job measured with its run. @returns why the run is to be held, or null
+ * @throws LonghaulError `Trainer.Diverged`: sampler and trainer are no longer the same model, and the policy is not to be used
+ */
+export async function recordTraining({
+  store,
+  recipe,
+  job,
+  policy,
+  metrics,
+}: {
+  store: ArtifactStore
+  recipe: Recipe
+  job: TrainingJobInput
+  policy: string
+  metrics: Record<string, unknown>[]
+}): Promise<string | null> {
+  const { run, stage, iteration, slice } = job
+  // Recipes stored by an older version know no alarms.
+  const limits = recipe.trainer.alarms as Recipe['trainer']['alarms'] | undefined
+  const found: FindAlarmsInput | null =
+    limits === undefined
+      ? null
+      : {
+          steps: metrics,
+          limits,
+          kind: job.kind,
+          firstEntropy: typeof limits.entropyShare === 'number' ? await firstEntropy(store, job, metrics) : null,
+        }
+  const alarms = found === null ? [] : findAlarms(found)
+  const record: TrainingRecord = {
+    schema: 'longhaul.training/1',
+    stage,
+    iteration,
+    slice,
+    policy,
+    steps: metrics.map(figuresOf),
+    alarms,
+  }
+  // The file of a committed job never changes: a repeated attempt writes the same bytes.
+  await store.putRecord(runKeys.training(run, stage, iteration, slice), record)
+  const divergence = found === null ? null : findDivergence(found)
+  if (divergence !== null) throw diverged(divergence, policy)
+  return alarms.length > 0 && limits?.onAlarm === 'pause' ? sayAlarms(alarms) : null
+}
+
+/** Of the first job of the stage that trained anything: iterations of equal groups train nothing and leave no record. */
+async function firstEntropy(
+  store: ArtifactStore,
+  { run, stage, kind, iteration, slice }: TrainingJobInput,
+  metrics: readonly Record<string, unknown>[],
+): Promise<number | null> {
+  const earlier =
+    kind === 'rft'
+      ? Array.from({ length: slice }, (_, at) => runKeys.training(run, stage, iteration, at))
+      : Array.from({ length: iteration }, (_, at) => runKeys.training(run, stage, at, 0))
+  for (const key of earlier) {
+    const record = await store.readRecord<TrainingRecord>(key)
+    if (record !== null) return entropyOf(record.steps)
+  }
+  return entropyOf(metrics)
+}
+
+function entropyOf(steps: readonly Record<string, unknown>[]): number | null {
+  const found = steps[0]?.['entropy']
+  return typeof found === 'number' && Number.isFinite(found) ? found : null
+}
+
+function diverged(alarm: TrainingAlarm, policy: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Trainer.Diverged',
+    message:
+      `Expected sampler and trainer to be the same model: ${sayAlarms([alarm])} (trainer.alarms.divergedKl). The policy of this job is ` +
+      'not published. See that the policy server serves the policy unchanged: longhaul policy-server check',
+    details: { policy, metric: alarm.metric, step: alarm.step },
+  })
+}

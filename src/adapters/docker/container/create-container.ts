@@ -1,0 +1,160 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import type { Container, ContainerCreateOptions, ContainerInspectInfo } from 'dockerode'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { type Deviation, describeDeviations, deviationsOf } from './container-check.ts'
+import { noteDiskLimitRefused } from './disk-limit.ts'
+import { isStatus } from '../engine/engine-errors.ts'
+import type { Engine } from '../engine/engine.ts'
+import { LABELS } from './labels.ts'
+import { removeContainer } from './remove-container.ts'
+
+export interface CreateContainerInput {
+  engine: Engine
+  spec: ContainerCreateOptions
+  /** What else a new container needs before its start, done while the engine is asked about it. */
+  equip?: () => Promise<void>
+}
+
+export interface CreatedContainer {
+  container: Container
+  /** Present where an earlier attempt had created it already. */
+  existing: ContainerInspectInfo | null
+}
+
+/** Creates a container or adopts the one that an earlier attempt created under the same deterministic name. Either way the
+ *  engine is asked what it really holds, and a container that is not what the specification says is removed at once.
+ *  @throws LonghaulError `Sandbox.ImageMissing`; `Sandbox.RuntimeMissing`; `Sandbox.JournalConflict` where the name belongs
+ *    to something else; `Sandbox.Unsafe` where the new one deviates, `Sandbox.Lost` where the adopted one does */
+export async function createOrAdopt({ engine, spec, equip }: CreateContainerInput): Promise<CreatedContainer> {
+  const name = spec.name ?? ''
+  for (let attempt = 1; ; attempt += 1) {
+    const created = await create(engine, spec)
+    if (created !== null) {
+      const { container } = created
+      const [found] = await Promise.all([container.inspect(), equip?.()])
+      const deviations = deviationsOf({ ...created, found, facts: engine.facts })
+      if (deviations.length === 0) return { container, existing: null }
+      await removeContainer({ engine, name: container.id })
+      throw unsafe(name, deviations)
+    }
+    const existing = await inspectExisting(engine, name)
+    // It went away between the two requests, or another attempt reserved the name and is still creating it.
+    if (existing === null) {
+      if (attempt >= MAX_ATTEMPTS) throw neverFree(name)
+      await sleep(RETRY_MS)
+      continue
+    }
+    requireSameOwner(name, spec.Labels ?? {}, existing.Config.Labels)
+    await requireSafe(engine, asAdopted(spec, existing), existing)
+    return { container: engine.docker.getContainer(existing.Id), existing }
+  }
+}
+
+const MAX_ATTEMPTS = 50
+const RETRY_MS = 100
+
+interface Created {
+  container: Container
+  /** What was asked for in the end: an engine that cannot count what is written is asked again without that limit. */
+  spec: ContainerCreateOptions
+}
+
+/** Null where the name is taken. */
+async function create(engine: Engine, spec: ContainerCreateOptions): Promise<Created | null> {
+  try {
+    return { container: await engine.docker.createContainer(spec), spec }
+  } catch (error) {
+    if (isStatus(error, 404)) throw imageMissing(spec.Image ?? '', error)
+    if (isStatus(error, 409)) return null
+    const { StorageOpt: disk, ...host } = spec.HostConfig ?? {}
+    if (host.Runtime !== undefined && isAboutRuntime(error)) throw runtimeMissing(host.Runtime, engine, error)
+    if (disk === undefined || !noteDiskLimitRefused(engine, error)) throw error
+    return create(engine, { ...spec, HostConfig: host })
+  }
+}
+
+async function inspectExisting(engine: Engine, name: string): Promise<ContainerInspectInfo | null> {
+  return engine.docker
+    .getContainer(name)
+    .inspect()
+    .catch((missing: unknown) => {
+      if (isStatus(missing, 404)) return null
+      throw missing
+    })
+}
+
+const IDENTITY_LABELS = [LABELS.project, LABELS.run, LABELS.episode, LABELS.role, LABELS.fence, LABELS.image]
+
+function requireSameOwner(name: string, wanted: Record<string, string>, found: Record<string, string>): void {
+  const differing = IDENTITY_LABELS.find((label) => wanted[label] !== found[label])
+  if (differing === undefined) return
+  throw new LonghaulError({
+    code: 'Sandbox.JournalConflict',
+    message: 'A container of this name belongs to something else',
+    details: { name, label: differing, wanted: wanted[differing] ?? null, found: found[differing] ?? null },
+  })
+}
+
+/** What the attempt that created it may have asked for: another time, another host process, other processors of the pool. */
+function asAdopted(spec: ContainerCreateOptions, existing: ContainerInspectInfo): ContainerCreateOptions {
+  const wanted = spec.HostConfig?.CpusetCpus ?? ''
+  const found = existing.Config.Labels[LABELS.cpus] ?? ''
+  const hasAsMany = found.split(',').length === wanted.split(',').length
+  const identity = Object.fromEntries(IDENTITY_LABELS.map((label) => [label, spec.Labels?.[label] ?? '']))
+  const host = { ...spec.HostConfig, ...(hasAsMany ? { CpusetCpus: found } : {}) }
+  if ((existing.HostConfig.StorageOpt ?? null) === null) delete host.StorageOpt
+  return { ...spec, Labels: identity, HostConfig: host }
+}
+
+/** An adopted one holds an episode's work, and goes all the same: the episode is placed again and replays its turns. */
+async function requireSafe(engine: Engine, spec: ContainerCreateOptions, found: ContainerInspectInfo): Promise<void> {
+  const deviations = deviationsOf({ spec, found, facts: engine.facts })
+  if (deviations.length === 0) return
+  await removeContainer({ engine, name: found.Id })
+  throw new LonghaulError({
+    code: 'Sandbox.Lost',
+    message: 'An earlier attempt left a container that is not what the specification says; it was removed',
+    details: { name: spec.name ?? '', deviations: describeDeviations(deviations) },
+  })
+}
+
+function unsafe(name: string, deviations: Deviation[]): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.Unsafe',
+    message: 'The engine created a container that is not what was asked for; it was removed before anything ran in it',
+    details: { name, deviations: describeDeviations(deviations) },
+  })
+}
+
+/** `Unknown runtime specified x` (20.10), `unknown or invalid runtime name: x` (newer). */
+function isAboutRuntime(error: unknown): boolean {
+  return error instanceof Error && /unknown (or invalid )?runtime/i.test(error.message)
+}
+
+function runtimeMissing(runtime: string, engine: Engine, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.RuntimeMissing',
+    message: 'The engine does not know the runtime that sandboxes should use; install it there, or choose another',
+    details: { runtime, host: engine.host },
+    cause,
+  })
+}
+
+function neverFree(name: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.EngineUnavailable',
+    message: 'The engine says that a name is taken, by a container that it does not show',
+    details: { name },
+  })
+}
+
+function imageMissing(image: string, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.ImageMissing',
+    message: 'The engine does not have the image',
+    details: { image },
+    cause,
+  })
+}

@@ -1,0 +1,66 @@
+import { shellQuote } from '../sandbox/runner-files.ts'
+import { escapeBytes } from '../sandbox/runner-protocol.ts'
+import { readScript } from '../sandbox/runner-scripts.ts'
+import { type FileToPack, packFiles } from '../engine/tar.ts'
+
+/** A longer file is uploaded: a shell that must read it as text would take longer than the engine. */
+const MAX_INLINE_BYTES = 64 * 1024
+
+/** What `printf %s` gives back as it is. */
+const PLAIN = /^[\t\n\x20-\x7e]*$/
+
+/** Main process of a grading container. Its text comes by its input: an upload costs the engine 57 ms of CPU, whatever is in it.
+ *  Some versions of `head` read more of a pipe than they were asked for, so nothing may follow. */
+export function gradeCommand(seconds: number): string[] {
+  return ['/bin/sh', '-c', 'read -r lh_bytes && eval "$(head -c "$lh_bytes")"', 'grade', String(seconds)]
+}
+
+export interface GradeInput {
+  /** For the main process's input. */
+  text: string
+  /** To be uploaded before the start; null where all files are short. */
+  archive: Buffer | null
+}
+
+/** What the parts of an answer are told by: no process inside may know them before they are sent. That of the audit leaves the
+ *  container, and the memory of its shell, before the official steps begin. */
+export interface GradeMarks {
+  official: string
+  /** Null: no audit. */
+  audit: string | null
+}
+
+export async function encodeGradeInput(files: readonly FileToPack[], marks: GradeMarks): Promise<GradeInput> {
+  const { true: large = [], false: small = [] } = Object.groupBy(files, ({ body }) =>
+    String((body?.length ?? 0) > MAX_INLINE_BYTES),
+  )
+  const scripts = await Promise.all(
+    ['clock.sh', ...(marks.audit === null ? [] : ['audit.sh']), 'grade.sh'].map(readScript),
+  )
+  // A torn patch or script must not be judged.
+  const making = [...folders(small), ...small.flatMap(writing)].map((line) => `${line} || exit 1`)
+  const assigned = [`lh_mark=${marks.official}`, ...(marks.audit === null ? [] : [`lh_audit_mark=${marks.audit}`])]
+  const text = [...assigned, 'umask 022', ...making, ...scripts].join('\n')
+  return {
+    text: `${Buffer.byteLength(text)}\n${text}`,
+    archive: large.length === 0 ? null : await packFiles(large),
+  }
+}
+
+function folders(files: readonly FileToPack[]): string[] {
+  const own = files.filter(({ body }) => body === undefined).map(({ name }) => shellQuote(`/${name}`))
+  const parents = new Set(files.map(({ name }) => `/${name.split('/').slice(0, -1).join('/')}`))
+  // Those of every image.
+  parents.delete('/')
+  parents.delete('/tmp')
+  return [`mkdir -p -m 700 ${own.join(' ')}`, `mkdir -p ${[...parents].map(shellQuote).join(' ')}`]
+}
+
+function writing({ name, body, mode }: FileToPack): string[] {
+  if (body === undefined) return []
+  const path = shellQuote(`/${name}`)
+  const bytes = Buffer.from(body)
+  const text = bytes.toString('latin1')
+  const content = PLAIN.test(text) ? `%s ${shellQuote(text)}` : `%b ${shellQuote(escapeBytes(bytes))}`
+  return [`printf ${content} >${path}`, ...((mode & 0o100) === 0 ? [] : [`chmod ${mode.toString(8)} ${path}`])]
+}

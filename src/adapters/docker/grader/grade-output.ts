@@ -1,0 +1,175 @@
+import type { Duplex } from 'node:stream'
+
+import type { Container } from 'dockerode'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
+import type { GradeMarks } from './grade-input.ts'
+
+/** Test logs are text of a few MB. What floods it is cut: its end marker is gone then, so it proves nothing. */
+export const MAX_LOG_BYTES = 16 * 1024 * 1024
+/** Two logs and what stands between them. */
+const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
+/** A patch, what `audit.py` said and the last words of errors, each cut inside. */
+const MAX_AUDIT_BYTES = 2 * 16 * 1024 * 1024 + 8192
+
+export interface GradeOutput {
+  /** Kind, exit code, milliseconds and, where the kernel tells, bytes of memory. */
+  words: string[]
+  log: Buffer
+  /** Standard error where it was kept apart, else empty. */
+  errors: Buffer
+}
+
+export interface AuditOutput {
+  /** Kind and milliseconds. */
+  words: string[]
+  patch: Buffer
+  result: Buffer
+  errors: Buffer
+}
+
+export interface GradingAnswer extends GradeOutput {
+  /** Null where none was asked for. */
+  audit: AuditOutput | null
+}
+
+export interface GradingStream {
+  /** Null where the container ended, or the connection, before the answer was whole. */
+  answer: Promise<GradingAnswer | null>
+  /** The audit's part as soon as it is there. */
+  audit(): AuditOutput | null
+  close(): void
+}
+
+/** Attaches to a grading container that is about to start, and gives it its input. */
+export async function attachGrading(container: Container, input: string, marks: GradeMarks): Promise<GradingStream> {
+  const socket: Duplex = await attach(container)
+  const { promise: answer, resolve, reject } = Promise.withResolvers<GradingAnswer | null>()
+  const reader = createGradeReader(marks)
+  const demultiplex = createDemultiplexer((kind, payload) => {
+    if (kind === 'stderr') return
+    const output = reader.read(payload)
+    if (output === 'too-long') reject(endedByTests('The grading container sent more than its logs may hold'))
+    else if (output !== null) resolve(output)
+  })
+  socket.on('data', demultiplex)
+  for (const event of ['end', 'close', 'error']) socket.on(event, () => resolve(null))
+  socket.write(input)
+  return { answer, audit: reader.audit, close: () => void socket.destroy() }
+}
+
+/**
+ * Finds the answers in what the main process writes: that of the audit where one was asked for, then that of the official steps.
+ * The first of each counts: the audit's is sent before any code of the patch has run as root, and none that comes later can take
+ * its place.
+ */
+export function createGradeReader({ official, audit: auditMark }: GradeMarks): {
+  read: (payload: Buffer) => GradingAnswer | 'too-long' | null
+  audit: () => AuditOutput | null
+} {
+  const readAudit =
+    auditMark === null ? null : createPartsReader({ mark: auditMark, parts: 3, maxBytes: MAX_AUDIT_BYTES })
+  const readOfficial = createPartsReader({ mark: official, parts: 2, maxBytes: MAX_ANSWER_BYTES })
+  let audit: AuditOutput | null = null
+  return {
+    audit: () => audit,
+    read(payload) {
+      let rest = payload
+      if (readAudit !== null && audit === null) {
+        const found = readAudit(payload)
+        if (found === null || found === 'too-long') return found
+        const [patch = NOTHING, result = NOTHING, errors = NOTHING] = found.parts
+        audit = { words: found.words, patch, result, errors }
+        rest = found.rest
+      }
+      const found = readOfficial(rest)
+      if (found === null || found === 'too-long') return found
+      const [log = NOTHING, errors = NOTHING] = found.parts
+      return { words: found.words, log, errors, audit }
+    },
+  }
+}
+
+const NOTHING = Buffer.alloc(0)
+
+interface Parts {
+  words: string[]
+  parts: Buffer[]
+  /** What came behind them in the same payload. */
+  rest: Buffer
+}
+
+/**
+ * A line with the mark and some words, then each part with a line of the mark behind it. The evaluation is hostile code that may
+ * write to the same stream, but it does not know the mark, and it is ended before the mark is written: what comes earlier is not kept.
+ */
+function createPartsReader({ mark, parts, maxBytes }: { mark: string; parts: number; maxBytes: number }) {
+  const head = Buffer.from(`\nlh1 ${mark} `)
+  const tail = Buffer.from(`\nlh1 ${mark}\n`)
+  let chunks: Buffer[] = []
+  let bytes = 0
+  let begun = false
+  let ends = 0
+  return (payload: Buffer): Parts | 'too-long' | null => {
+    // A mark may be cut by the border of two payloads: what could be its beginning is looked at again.
+    const [seam, joined] = begun ? seamOf(chunks, payload, tail.length - 1) : [0, Buffer.concat([...chunks, payload])]
+    if (!begun) {
+      const start = joined.indexOf(head)
+      begun = start !== -1
+      chunks = [joined.subarray(begun ? start : Math.max(0, joined.length - head.length))]
+      bytes = chunks[0]?.length ?? 0
+      if (begun) ends = count(chunks[0] ?? NOTHING, tail, 0)
+    } else {
+      chunks.push(payload)
+      bytes += payload.length
+      ends += count(joined, tail, seam)
+    }
+    if (ends >= parts) return split(Buffer.concat(chunks), { head, tail, parts })
+    return bytes > maxBytes ? 'too-long' : null
+  }
+}
+
+/** The last bytes of what came before, with a payload behind them. */
+function seamOf(chunks: readonly Buffer[], payload: Buffer, wanted: number): [seam: number, joined: Buffer] {
+  let before: Buffer = NOTHING
+  for (const chunk of chunks.toReversed()) {
+    if (before.length >= wanted) break
+    before = Buffer.concat([chunk.subarray(Math.max(0, chunk.length - (wanted - before.length))), before])
+  }
+  return [before.length, Buffer.concat([before, payload])]
+}
+
+/** How often `what` ends behind `from`. */
+function count(text: Buffer, what: Buffer, from: number): number {
+  let found = 0
+  for (let at = text.indexOf(what); at !== -1; at = text.indexOf(what, at + what.length)) {
+    if (at + what.length > from) found += 1
+  }
+  return found
+}
+
+function split(answer: Buffer, { head, tail, parts }: { head: Buffer; tail: Buffer; parts: number }): Parts {
+  const lineEnd = answer.indexOf('\n', head.length)
+  const found: Buffer[] = []
+  let from = lineEnd + 1
+  for (let part = 0; part < parts; part++) {
+    const end = answer.indexOf(tail, from)
+    found.push(answer.subarray(from, end))
+    from = end + tail.length
+  }
+  return {
+    words: answer.subarray(head.length, lineEnd).toString().trim().split(' '),
+    parts: found,
+    rest: answer.subarray(from),
+  }
+}
+
+/** What is graded runs as root beside what reports of it: who ends or floods that has ended its own grading. */
+export function endedByTests(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Grading.Ended', message })
+}
+
+export function failed(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Grading.Failed', message })
+}

@@ -1,0 +1,294 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { deflateSync } from 'node:zlib'
+
+import type { Container, ContainerInspectInfo } from 'dockerode'
+
+import type { AuditRun } from '../../../contracts/audit.types.ts'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../../contracts/sandbox.types.ts'
+import { endedFromInside } from '../container/container-end.ts'
+import { containerName } from '../container/container-name.ts'
+import { containerSpec } from '../container/container-spec.ts'
+import { readAuditScript } from './audit/audit-script.ts'
+import { createOrAdopt } from '../container/create-container.ts'
+import type { Engine } from '../engine/engine.ts'
+import { encodeGradeInput, gradeCommand } from './grade-input.ts'
+import {
+  type AuditOutput,
+  attachGrading,
+  endedByTests,
+  failed,
+  type GradingAnswer,
+  type GradingStream,
+} from './grade-output.ts'
+import { removeContainer } from '../container/remove-container.ts'
+import { requireImage } from '../images/require-image.ts'
+import { HOSTS_FILE, shellQuote, textFile } from '../sandbox/runner-files.ts'
+import { readScript } from '../sandbox/runner-scripts.ts'
+import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'
+import type { FileToPack } from '../engine/tar.ts'
+
+/** Beyond the deadline inside: start, apply and a machine under load. */
+export const GRADING_SLACK_MS = 60_000
+
+/** Beyond the limit of the audited tests: `tree.py` waits a minute for `audit.py` to keep it, and takes the tree back. */
+const AUDIT_SLACK_MS = 90_000
+
+const DEFAULT_PATCH_PATH = '/tmp/patch.diff'
+
+/** Runs the evaluation in a fresh container whose main process is the grading itself: no exec, and no process that could
+ *  outlive it. The container is removed before this returns.
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed` */
+export async function gradePatch(
+  context: SandboxContext,
+  input: GradeRunInput,
+  signal: AbortSignal,
+): Promise<GradeRunResult> {
+  return context.grading.use(async () => {
+    const { engine, gradingSlackMs } = context
+    const digest = await requireImage({ engine: context.engine, ...input })
+    const spec = gradingSpec(context, input, digest)
+    const name = spec.name ?? ''
+    const newMark = (): string => randomBytes(16).toString('hex')
+    const marks = { official: newMark(), audit: input.audit === undefined ? null : newMark() }
+    const streams: GradingStream[] = []
+    try {
+      const { text, archive } = await encodeGradeInput(await gradeFiles(input), marks)
+      const { container, stream, startedAtMs } = await context.starting.use(async () => {
+        const container = await createAnew(engine, spec)
+        if (archive !== null) await container.putArchive(archive, { path: '/' })
+        const stream = await attachGrading(container, text, marks)
+        streams.push(stream)
+        const startedAtMs = Date.now()
+        await container.start()
+        return { container, stream, startedAtMs }
+      }, signal)
+      const output = await answerInTime(engine, container, stream, {
+        timeoutMs: gradingTimeoutMs(input) + gradingSlackMs,
+        signal,
+      })
+      const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
+      return toResult(output, { imageDigest: digest, machine })
+    } finally {
+      for (const stream of streams) stream.close()
+      await removeContainer({ engine, name })
+      context.cpus.give(name)
+    }
+  }, signal)
+}
+
+function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {
+  // Several patches of one episode may be graded at once, and one task gated by two runs: both are part of the name.
+  const what = createHash('sha256')
+    .update(`${input.run}\0`)
+    .update(input.patch)
+    .update('\0')
+    .update(input.evalScript)
+    .digest('hex')
+    .slice(0, 8)
+  const name = containerName([input.episode, input.role, what])
+  return containerSpec({
+    engine: context.engine,
+    name,
+    image: input.image,
+    command: gradeCommand(Math.ceil(input.timeoutMs / 1000)),
+    workingDir: input.repoDir,
+    limits: limitsOnHost(context, input.limits),
+    cpuset: context.cpus.take(name, input.limits.cpus),
+    capabilities: 'grading',
+    stdin: true,
+    labels: {
+      run: input.run,
+      episode: input.episode,
+      role: input.role,
+      fence: 1,
+      leaseMs: input.leaseMs,
+      // Nothing renews it and its own deadline ends it: after that nobody waits for it any more.
+      maxLifeMs: Math.max(input.leaseMs, gradingTimeoutMs(input) + context.gradingSlackMs),
+      owner: input.owner,
+      ownerRun: input.ownerRun,
+      namespaceId: context.namespaceId,
+      host: context.hostId,
+      imageDigest,
+    },
+  })
+}
+
+/** Grading keeps nothing between attempts: what an earlier one left is removed, never adopted. */
+async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>): Promise<Container> {
+  const first = await createOrAdopt({ engine, spec })
+  if (first.existing === null) return first.container
+  await removeContainer({ engine, name: spec.name ?? '' })
+  return (await createOrAdopt({ engine, spec })).container
+}
+
+async function gradeFiles(input: GradeRunInput): Promise<FileToPack[]> {
+  const { applyCommands, resetCommand, lastCheck, files = {}, environment = {} } = input
+  // Every word is quoted, so nothing in it is read by a shell: the same as running it without one.
+  const command = (name: string, words: readonly string[]) => textFile(name, words.map(shellQuote).join(' '))
+  const exports = Object.entries(environment).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
+  return [
+    { name: '.lh/', mode: 0o700 },
+    { name: '.lh/grade/', mode: 0o700 },
+    { name: '.lh/apply/', mode: 0o700 },
+    HOSTS_FILE,
+    textFile('.lh/repository', input.repoDir),
+    ...(await auditFiles(input)),
+    ...applyCommands.map((words, index) => command(`.lh/apply/${String(index).padStart(2, '0')}`, words)),
+    ...(resetCommand === undefined ? [] : [command('.lh/reset', resetCommand)]),
+    ...(lastCheck === undefined ? [] : [command('.lh/last-check', lastCheck)]),
+    ...(input.output === 'apart' ? [textFile('.lh/apart', '')] : []),
+    textFile('.lh/environment', exports.join('')),
+    { name: (input.patchPath ?? DEFAULT_PATCH_PATH).slice(1), body: input.patch, mode: 0o644 },
+    ...Object.entries(files).map(([path, body]) => ({ name: path.slice(1), body: Buffer.from(body), mode: 0o644 })),
+    { name: 'eval.sh', body: Buffer.from(input.evalScript), mode: 0o755 },
+  ]
+}
+
+/** The audit has a limit of its own; its parts around the tests are the slack's. */
+function gradingTimeoutMs({ timeoutMs, audit }: GradeRunInput): number {
+  return timeoutMs + (audit === undefined || audit.tests === null ? 0 : audit.tests.timeoutMs + AUDIT_SLACK_MS)
+}
+
+/** None where no audit is wanted; the scripts only where tests are. */
+async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: GradeRunInput): Promise<FileToPack[]> {
+  if (audit === undefined) return []
+  const files: FileToPack[] = [{ name: '.lh/audit/', mode: 0o700 }, textFile('.lh/audit/patch', patchPath)]
+  if (audit.tests === null) return files
+  const { limits, testPatch, interpreter, timeoutMs, ...tests } = audit.tests
+  const spec = {
+    schema: 1,
+    repository: repoDir,
+    ...tests,
+    uid: '@UID@',
+    gid: '@UID@',
+    timeout_s: Math.ceil(timeoutMs / 1000),
+  }
+  const [tree, script] = await Promise.all([readScript('tree.py'), readAuditScript()])
+  return [
+    ...files,
+    textFile('.lh/audit/limits', limits.map(shellQuote).join(' ')),
+    textFile('.lh/audit/interpreter', interpreter),
+    textFile('.lh/audit/test.diff', testPatch),
+    textFile('.lh/audit/spec.json', JSON.stringify(spec)),
+    textFile('.lh/audit/tree.py', tree),
+    // Packed it is no longer than what is written by the shell.
+    textFile('.lh/audit/audit.py', deflateSync(script).toString('base64')),
+  ]
+}
+
+async function answerInTime(
+  engine: Engine,
+  container: Container,
+  stream: GradingStream,
+  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+): Promise<GradingAnswer> {
+  // An abort during the start has no listener yet, and a signal that is aborted already calls none.
+  signal.throwIfAborted()
+  const { promise: interrupted, resolve, reject } = Promise.withResolvers<'overdue'>()
+  const onAbort = (): void => reject(signal.reason as Error)
+  const timer = setTimeout(() => resolve('overdue'), timeoutMs)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    const output = await Promise.race([stream.answer, interrupted])
+    if (output === 'overdue') return await overdue(container, stream, timeoutMs)
+    if (output !== null) return output
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+  throw await withoutResult(engine, container)
+}
+
+/** An engine that is gone says so here, and is another matter than a container that is. */
+async function withoutResult(engine: Engine, container: Container): Promise<LonghaulError> {
+  const message = 'The grading container ended without a result'
+  const { Id: id, State: state } = await container.inspect()
+  // The stream ends a moment before the engine has noticed the end; a stream that breaks while the container runs is the engine's.
+  const seen = state.Running ? await endOf(container) : state
+  const isOwnDoing = seen !== null && (await endedFromInside(engine, { id, state: seen }, 0))
+  return isOwnDoing ? endedByTests(message) : failed(message)
+}
+
+async function endOf(container: Container): Promise<ContainerInspectInfo['State'] | null> {
+  for (let look = 0; look < 20; look += 1) {
+    await sleep(100)
+    const { State: state } = await container.inspect()
+    if (!state.Running) return state
+  }
+  return null
+}
+
+/**
+ * The deadline inside did not hold. A container that still runs has tests that ended their own watch (they are root there): they are
+ * over their limit like any others. One that was paused, or an engine that does not answer, says nothing about them.
+ */
+async function overdue(container: Container, stream: GradingStream, timeoutMs: number): Promise<GradingAnswer> {
+  const { State: state } = await container.inspect()
+  if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
+  return {
+    words: ['timed-out', '137', String(timeoutMs)],
+    log: Buffer.alloc(0),
+    errors: Buffer.alloc(0),
+    audit: stream.audit(),
+  }
+}
+
+function stalled(container: string, timeoutMs: number): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.Stalled',
+    message: 'A grading container did not end by its own deadline',
+    details: { container: container.slice(0, 12), timeoutMs },
+  })
+}
+
+function toResult(
+  { words, log: merged, errors, audit }: GradingAnswer,
+  facts: Pick<GradeRunResult, 'imageDigest' | 'machine'>,
+): GradeRunResult {
+  const [kind, code, wall, peak = ''] = words
+  const memory = /^\d+$/.test(peak) ? { peakMemoryBytes: Number(peak) } : {}
+  const log = errors.length === 0 ? merged : Buffer.concat([merged, errors])
+  const common = {
+    log,
+    ...facts,
+    wallMs: Number(wall),
+    ...memory,
+    ...(audit === null ? {} : { audit: toAudit(audit) }),
+  }
+  if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
+  if (kind === 'timed-out') return { kind, ...common }
+  if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
+  throw endedByTests(`The grading container left no result that is known: ${words.join(' ')}`)
+}
+
+const AUDIT_KINDS: readonly AuditRun['kind'][] = [
+  'does-not-apply',
+  'read',
+  'tests-do-not-apply',
+  'untestable',
+  'does-not-fit',
+  'failed',
+  'tested',
+]
+
+function toAudit({ words, patch, result, errors }: AuditOutput): AuditRun {
+  const kind = AUDIT_KINDS.find((known) => known === words[0])
+  if (kind === undefined) throw failed(`The grading container left no audit that is known: ${words.join(' ')}`)
+  return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Number(words[1]) }
+}
+
+function machineOf(
+  engine: Engine,
+  { HostConfig }: ReturnType<typeof gradingSpec>,
+  times: { startedAtMs: number; endedAtMs: number },
+): GradingMachine {
+  return {
+    engine: engine.version,
+    cgroupVersion: engine.facts.cgroupVersion,
+    cpuset: HostConfig?.CpusetCpus ?? '',
+    memoryMiB: (HostConfig?.Memory ?? 0) / (1024 * 1024),
+    ...times,
+  }
+}

@@ -1,0 +1,111 @@
+import { spawn } from 'node:child_process'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import type { BaseImageRecipe } from './base-image-recipe.ts'
+
+export interface BuildRootFilesystemInput {
+  recipe: BaseImageRecipe
+  /** Must not exist; left behind for the caller to remove. */
+  folder: string
+  /** Gzip-compressed tar to write. */
+  archive: string
+  log: (line: string) => void
+  signal?: AbortSignal | undefined
+}
+
+/** Installs a minimal Debian into a folder, slims it and packs it. Needs root and debootstrap (with its default mirror).
+ *  @throws LonghaulError `Stack.SetupFailed` with the last lines of the failing step */
+export async function buildRootFilesystem(input: BuildRootFilesystemInput): Promise<void> {
+  const { recipe, folder, archive, log, signal } = input
+  if (process.getuid?.() !== 0) {
+    throw new LonghaulError({
+      code: 'Stack.SetupFailed',
+      message:
+        'Building the sandbox base image needs root (debootstrap). Run as root once, or copy the cached archive.',
+    })
+  }
+  log(`base image: installing Debian ${recipe.suite} with ${recipe.packages.join(', ')}`)
+  await run({
+    log,
+    signal,
+    // A private mount namespace: debootstrap mounts /proc into the folder, and a killed build must not leave it there.
+    command: ['unshare', '--mount', '--propagation', 'private', 'debootstrap', `--variant=${recipe.variant}`],
+    args: [`--include=${recipe.packages.join(',')}`, recipe.suite, folder],
+  })
+  await slim(recipe, folder)
+  log('base image: packing')
+  await run({
+    log,
+    signal,
+    command: ['tar'],
+    args: ['--numeric-owner', '--sort=name', '-C', folder, '-I', 'gzip -1', '-cf', archive, '.'],
+  })
+}
+
+async function slim(recipe: BaseImageRecipe, folder: string): Promise<void> {
+  const globs = recipe.remove.map((glob) => `"$1"/${glob}`).join(' ')
+  await run({
+    log: () => undefined,
+    signal: undefined,
+    command: ['sh', '-c', `rm -rf ${globs}`],
+    args: ['slim', folder],
+  })
+  // debootstrap copies these from the building machine; an image must not carry them.
+  await writeFile(join(folder, 'etc/resolv.conf'), '')
+  await writeFile(join(folder, 'etc/hostname'), 'localhost\n')
+  for (const directory of recipe.directories) await mkdir(join(folder, directory), { recursive: true })
+}
+
+interface RunInput {
+  command: string[]
+  args: string[]
+  log: (line: string) => void
+  signal: AbortSignal | undefined
+}
+
+/** Minutes on a good line; a mirror that stalls in the middle would hold it for ever. */
+const BUILD_TIMEOUT_MS = 30 * 60_000
+
+/** Lines of debootstrap that mark progress; the hundreds between them would drown it. */
+const MILESTONE =
+  /^I: (Retrieving InRelease|Resolving dep|Extracting|Installing core|Unpacking required|Configuring required|Unpacking the base|Configuring the base|Base system)/
+
+function run({ command, args, log, signal }: RunInput): Promise<void> {
+  const [program, ...first] = command as [string, ...string[]]
+  const environment = { ...process.env, LC_ALL: 'C', DEBIAN_FRONTEND: 'noninteractive' }
+  const child = spawn(program, [...first, ...args], {
+    env: environment,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  const stop = (): void => void (child.pid !== undefined && process.kill(-child.pid, 'SIGKILL'))
+  const ended = AbortSignal.any([...(signal === undefined ? [] : [signal]), AbortSignal.timeout(BUILD_TIMEOUT_MS)])
+  ended.addEventListener('abort', stop, { once: true })
+  const tail: string[] = []
+  let previous = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      tail.push(line)
+      if (tail.length > 15) tail.shift()
+      const milestone = MILESTONE.exec(line)?.[1]
+      if (milestone !== undefined && milestone !== previous) log(`base image: ${milestone.toLowerCase()}`)
+      previous = milestone ?? previous
+    })
+  }
+  return new Promise<void>((resolve, reject) => {
+    child.on('error', (cause) =>
+      reject(failed(`Expected the program ${program} to be installed: ${cause.message}`, cause)),
+    )
+    child.on('close', (code) => {
+      if (code === 0) resolve()
+      else reject(failed(`${command.join(' ')} ended with ${code ?? 'a signal'}:\n${tail.join('\n')}`))
+    })
+  }).finally(() => ended.removeEventListener('abort', stop))
+}
+
+function failed(message: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Stack.SetupFailed', message, cause })
+}

@@ -1,0 +1,100 @@
+import { createReadStream } from 'node:fs'
+import { access, mkdir, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { type BaseImageIdentity, readBaseImageRecipe } from './base-image-recipe.ts'
+import { buildRootFilesystem } from './base-image-rootfs.ts'
+import { withDirectoryLock } from '../../../platform/directory-lock.ts'
+import type { Engine } from '../engine/engine.ts'
+import { imageExists } from './images.ts'
+
+export interface EnsureBaseImageInput {
+  engine: Engine
+  /** Directory that keeps the file system archive by recipe hash, shared by all engines of the machine. */
+  cacheDir: string
+  log: (line: string) => void
+  signal?: AbortSignal
+}
+
+export interface EnsureBaseImageResult {
+  tag: string
+  /** What had to be done. */
+  did: 'nothing' | 'imported' | 'built'
+}
+
+/** The base of all synthetic task images, without a registry: debootstrap once per machine, import once per engine.
+ *  Safe to interrupt and to repeat: everything is made under a temporary name and renamed when complete.
+ *  @throws LonghaulError `Stack.SetupFailed` */
+export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<EnsureBaseImageResult> {
+  const identity = await readBaseImageRecipe()
+  if (await imageExists({ engine: input.engine, image: identity.tag })) return { tag: identity.tag, did: 'nothing' }
+  await mkdir(input.cacheDir, { recursive: true })
+  const archive = join(input.cacheDir, `debian-base-${identity.hash}.tar.gz`)
+  return withDirectoryLock({ path: `${archive}.lock`, signal: input.signal }, async () => {
+    const built = await ensureArchive(input, identity, archive)
+    if (await imageExists({ engine: input.engine, image: identity.tag })) return { tag: identity.tag, did: 'nothing' }
+    await importArchive(input, identity, archive)
+    return { tag: identity.tag, did: built ? 'built' : 'imported' }
+  })
+}
+
+async function ensureArchive(
+  input: EnsureBaseImageInput,
+  identity: BaseImageIdentity,
+  archive: string,
+): Promise<boolean> {
+  if (await fileExists(archive)) return false
+  const started = Date.now()
+  const temporary = `${archive}.new`
+  const folder = join(input.cacheDir, `debian-base-${identity.hash}.rootfs`)
+  // The lock is ours, so whatever lies here was left by a build that was killed.
+  await rm(folder, { recursive: true, force: true })
+  try {
+    await buildRootFilesystem({
+      recipe: identity.recipe,
+      folder,
+      archive: temporary,
+      log: input.log,
+      signal: input.signal,
+    })
+    await rename(temporary, archive)
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+    await rm(temporary, { force: true })
+  }
+  input.log(`base image: file system built in ${seconds(started)}`)
+  return true
+}
+
+async function importArchive(input: EnsureBaseImageInput, identity: BaseImageIdentity, archive: string): Promise<void> {
+  const started = Date.now()
+  const [repo, tag] = identity.tag.split(':') as [string, string]
+  const size = (await stat(archive)).size
+  input.log(`base image: importing ${Math.round(size / 1e6)} MB as ${identity.tag}`)
+  const { docker } = input.engine
+  const progress = await docker.importImage(createReadStream(archive), { repo, tag, message: 'longhaul debian base' })
+  await new Promise<void>((resolve, reject) => {
+    docker.modem.followProgress(progress, (error) => (error === null ? resolve() : reject(importFailed(error))))
+  })
+  input.log(`base image: imported in ${seconds(started)}`)
+}
+
+function importFailed(cause: Error): LonghaulError {
+  return new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: `The engine refused the base image archive: ${cause.message}`,
+    cause,
+  })
+}
+
+function fileExists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+function seconds(since: number): string {
+  return `${((Date.now() - since) / 1000).toFixed(1)} s`
+}

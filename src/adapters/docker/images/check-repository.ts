@@ -1,0 +1,113 @@
+import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+
+import type { Container } from 'dockerode'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { readArchivedFile } from './archived-file.ts'
+import { buildContainerSpec } from './build-container.ts'
+import { isStatus } from '../engine/engine-errors.ts'
+import type { Engine } from '../engine/engine.ts'
+import { removeContainer } from '../container/remove-container.ts'
+import { createSlots } from '../../../platform/limiter.ts'
+import { packFiles } from '../engine/tar.ts'
+
+export interface CheckRepositoryInput {
+  engine: Engine
+  image: string
+  repoDir: string
+  /** Where the repository has to stand. */
+  commit: string
+}
+
+const HOME = '/.lh-check'
+/** git reads a few objects; the rest is for a machine under load. */
+const TIMEOUT_MS = 2 * 60_000
+const MEMORY_BYTES = 1024 ** 3
+/** A gate begins many tasks at once; their gradings wait for places of their own. */
+const slots = createSlots(2)
+
+/**
+ * Looks into an image, in a container that runs nothing of the task: is its repository at the task's commit?
+ * @returns HEAD of the repository
+ * @throws LonghaulError `Sandbox.ImageUnsuitable` with what was found
+ */
+export function checkRepository(input: CheckRepositoryInput): Promise<string> {
+  return slots.use(() => check(input))
+}
+
+async function check(input: CheckRepositoryInput): Promise<string> {
+  const { engine, image, repoDir, commit } = input
+  const name = `lh-check-${randomUUID().slice(0, 13)}`
+  const script = await readFile(new URL('../sandbox/runner/check-repository.sh', import.meta.url))
+  const container = await createChecker(input, name)
+  try {
+    const files = [
+      { name: `${HOME.slice(1)}/`, mode: 0o700 },
+      { name: `${HOME.slice(1)}/check.sh`, body: script, mode: 0o700 },
+    ]
+    await container.putArchive(await packFiles(files), { path: '/' })
+    await startChecker(container, input)
+    const deadline = AbortSignal.timeout(TIMEOUT_MS)
+    const { StatusCode: code } = (await container.wait({ abortSignal: deadline })) as { StatusCode: number }
+    const head = await readHead(container)
+    if (code === 0) return head
+    throw new LonghaulError({
+      code: 'Sandbox.ImageUnsuitable',
+      message: explain(code),
+      details: { image, repository: repoDir, wanted: commit, found: head === '' ? 'none' : head, exitCode: code },
+    })
+  } finally {
+    await removeContainer({ engine, name })
+  }
+}
+
+/** The engine refuses a container whose first program is not there: the image's fault, not the engine's. */
+async function startChecker(container: Container, { image, repoDir }: CheckRepositoryInput): Promise<void> {
+  try {
+    await container.start()
+  } catch (cause) {
+    if (!isStatus(cause, 400) && !isStatus(cause, 404)) throw cause
+    throw new LonghaulError({
+      code: 'Sandbox.ImageUnsuitable',
+      message: 'A container of the image could not be started: it needs /bin/sh and git',
+      details: { image, repository: repoDir, reason: cause instanceof Error ? cause.message.slice(0, 200) : '' },
+      cause,
+    })
+  }
+}
+
+function explain(code: number): string {
+  switch (code) {
+    case 3:
+      return 'The image has no repository of its own where the task says'
+    case 5:
+      return 'The repository in the image does not have the task’s commit'
+    case 6:
+      return 'The repository in the image is at another commit than the task’s'
+    default:
+      return 'The repository in the image could not be read'
+  }
+}
+
+function createChecker({ engine, image, repoDir, commit }: CheckRepositoryInput, name: string): Promise<Container> {
+  const script = `/bin/sh ${HOME}/check.sh "$0" "$1" >${HOME}/head 2>${HOME}/errors`
+  return engine.docker.createContainer(
+    buildContainerSpec({
+      name,
+      image,
+      command: ['/bin/sh', '-c', script, repoDir, commit],
+      // By number: an image without accounts has no root by name.
+      user: '0:0',
+      capabilities: ['DAC_OVERRIDE'],
+      processes: 64,
+      memoryBytes: MEMORY_BYTES,
+    }),
+  )
+}
+
+async function readHead(container: Container): Promise<string> {
+  const stream = (await container.getArchive({ path: `${HOME}/head` })) as AsyncIterable<Uint8Array>
+  const file = await readArchivedFile({ stream, name: 'head', maxBytes: 256 })
+  return file.kind === 'file' ? file.bytes.toString().trim() : ''
+}

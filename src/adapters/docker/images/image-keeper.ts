@@ -1,0 +1,93 @@
+import { createHash } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { withDirectoryLock } from '../../../platform/directory-lock.ts'
+import { enginePlace } from '../engine/engine-place.ts'
+import type { Engine } from '../engine/engine.ts'
+import { createImageUses, imageKey, type ImageUses } from './image-uses.ts'
+import { imageExists } from './images.ts'
+
+/** Longer than an image may take to come, shorter than an activity that waits for it. */
+export const LOCK_TIMEOUT_MS = 60 * 60_000
+
+export interface ImageKeeperOptions {
+  engine: Engine
+  /** Shared by all workers of the machine: locks and last uses lie there. */
+  cacheDir: string
+}
+
+/** The images of one engine, each pulled or built by one process of the machine at a time. */
+export interface ImageKeeper {
+  /** Notes the use, and makes the image where it is missing. Callers who ask at once share one making, which a cancelled
+   *  one of them does not end. */
+  ensure(input: { image: string; make: (signal: AbortSignal) => Promise<void>; signal: AbortSignal }): Promise<void>
+  /** Runs `work` while nobody of this machine makes or removes the image. */
+  withImage<T>(image: string, work: (uses: ImageUses) => Promise<T>): Promise<T>
+  uses(): Promise<ImageUses>
+  /** Ends what is being made. */
+  dispose(): void
+}
+
+export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): ImageKeeper {
+  const making = new Map<string, Promise<void>>()
+  const turns = new Map<string, Promise<unknown>>()
+  const closing = new AbortController()
+
+  const directory = async (): Promise<string> => {
+    const { id } = await enginePlace(engine)
+    return join(cacheDir, 'image-uses', createHash('sha256').update(id).digest('hex').slice(0, 12))
+  }
+  const uses = async (): Promise<ImageUses> => createImageUses({ directory: await directory() })
+
+  const locked = async <T>(image: string, work: (known: ImageUses) => Promise<T>): Promise<T> => {
+    const folder = await directory()
+    await mkdir(folder, { recursive: true })
+    const lock = { path: join(folder, `${imageKey(image)}.lock`), timeoutMs: LOCK_TIMEOUT_MS, signal: closing.signal }
+    return withDirectoryLock(lock, async () => work(await uses()))
+  }
+  // The lock tells processes apart, not callers within one.
+  const withImage = async <T>(image: string, work: (known: ImageUses) => Promise<T>): Promise<T> => {
+    const before = turns.get(image) ?? Promise.resolve()
+    const mine = before.then(
+      () => locked(image, work),
+      () => locked(image, work),
+    )
+    turns.set(image, mine)
+    try {
+      return await mine
+    } finally {
+      if (turns.get(image) === mine) turns.delete(image)
+    }
+  }
+
+  return {
+    uses,
+    withImage,
+    async ensure({ image, make, signal }) {
+      signal.throwIfAborted()
+      const shared =
+        making.get(image) ??
+        withImage(image, async (known) => {
+          // First of all: an image that is about to be used is not removed for room.
+          await known.note({ image, usedAtMs: Date.now() })
+          if (!(await imageExists({ engine, image }))) await make(closing.signal)
+        }).finally(() => making.delete(image))
+      making.set(image, shared)
+      await orAborted(shared, signal)
+    },
+    dispose: () => closing.abort(),
+  }
+}
+
+async function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void => reject(signal.reason as Error)
+  signal.addEventListener('abort', onAbort, { once: true })
+  work.catch(() => undefined)
+  try {
+    await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}

@@ -1,0 +1,125 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+
+import type { Container } from 'dockerode'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { readArchivedFile } from './archived-file.ts'
+import { buildContainerSpec, WITHOUT_BUILD_LABELS } from './build-container.ts'
+import { isStatus } from '../engine/engine-errors.ts'
+import type { Engine } from '../engine/engine.ts'
+import type { ImageKeeper } from './image-keeper.ts'
+import { removeContainer } from '../container/remove-container.ts'
+import { packFiles } from '../engine/tar.ts'
+
+export interface ScrubbedImageInput {
+  engine: Engine
+  keeper: ImageKeeper
+  /** What a task's row names; it stays as it is, for the grader. */
+  image: string
+  digest: string
+  repoDir: string
+  signal: AbortSignal
+}
+
+/** Below the name of every image that was made from another one for agents. */
+const REPOSITORY = 'longhaul/scrubbed'
+const HOME = '/.lh-scrub'
+/** Packing a repository of gigabytes anew takes minutes on a slow disk; the reaper's patience with build containers. */
+const TIMEOUT_MS = 9 * 60_000
+const MEMORY_BYTES = 4 * 1024 ** 3
+
+/**
+ * The image that agents get: the same files and the same HEAD, but a repository without any other history. Made once per
+ * image digest and engine by one process of the machine; whoever asks meanwhile waits for it. It is kept like a task's image:
+ * the longest unused one goes when the disk is full.
+ * @throws LonghaulError `Sandbox.ImageUnsuitable` where there is no repository, or something of its history is left
+ */
+export async function scrubbedImage(input: ScrubbedImageInput): Promise<string> {
+  const script = await readFile(new URL('../sandbox/runner/scrub.sh', import.meta.url))
+  const identity = createHash('sha256').update(script).update(`\0${input.digest}\0${input.repoDir}`).digest('hex')
+  const tag = `${REPOSITORY}:${identity.slice(0, 24)}`
+  await input.keeper.ensure({ image: tag, make: () => makeScrubbed({ ...input, script, tag }), signal: input.signal })
+  return tag
+}
+
+async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: string }): Promise<void> {
+  const { engine, tag, script } = input
+  const name = `lh-scrub-${createHash('sha256').update(tag).digest('hex').slice(0, 16)}`
+  // What a killed attempt left behind is in nobody's way.
+  await removeContainer({ engine, name })
+  const container = await createScrubber(input, name)
+  try {
+    await container.putArchive(await packFiles([{ name: '.lh-scrub/', mode: 0o700 }, scriptFile(script)]), {
+      path: '/',
+    })
+    await container.start()
+    await requireClean(input, container, await exitCode(container))
+    await container.commit({
+      repo: REPOSITORY,
+      tag: tag.slice(REPOSITORY.length + 1),
+      pause: false,
+      changes: WITHOUT_BUILD_LABELS,
+    })
+  } finally {
+    await removeContainer({ engine, name })
+  }
+}
+
+function scriptFile(body: Buffer) {
+  return { name: '.lh-scrub/scrub.sh', body, mode: 0o700 }
+}
+
+/** The script's words are kept where they can be read after a failure; a clean image keeps nothing of it. */
+const RUN = `/bin/sh ${HOME}/scrub.sh "$0" 2>${HOME}/errors && rm -rf ${HOME}`
+
+async function createScrubber({ engine, image, repoDir }: ScrubbedImageInput, name: string): Promise<Container> {
+  try {
+    return await engine.docker.createContainer(
+      buildContainerSpec({
+        name,
+        image,
+        command: ['/bin/sh', '-c', RUN, repoDir],
+        user: 'root',
+        capabilities: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER'],
+        processes: 256,
+        memoryBytes: MEMORY_BYTES,
+      }),
+    )
+  } catch (error) {
+    if (!isStatus(error, 404)) throw error
+    throw new LonghaulError({
+      code: 'Sandbox.ImageMissing',
+      message: 'The engine does not have the image',
+      details: { image },
+      cause: error,
+    })
+  }
+}
+
+/** Without the caller's signal: others may wait for the same image. */
+async function exitCode(container: Container): Promise<number> {
+  const deadline = AbortSignal.timeout(TIMEOUT_MS)
+  const { StatusCode: code } = (await container.wait({ abortSignal: deadline })) as { StatusCode: number }
+  return code
+}
+
+async function requireClean({ image, repoDir }: ScrubbedImageInput, container: Container, code: number): Promise<void> {
+  if (code === 0) return
+  const message =
+    code === 3
+      ? 'The image has no repository of its own where the task says'
+      : 'The history of the repository in the image could not be taken out'
+  const reason = await readErrors(container)
+  throw new LonghaulError({
+    code: 'Sandbox.ImageUnsuitable',
+    message,
+    details: { image, repository: repoDir, exitCode: code, reason },
+  })
+}
+
+async function readErrors(container: Container): Promise<string> {
+  const stream = (await container.getArchive({ path: `${HOME}/errors` })) as AsyncIterable<Uint8Array>
+  const file = await readArchivedFile({ stream, name: 'errors', maxBytes: 4096 })
+  return file.kind === 'file' ? file.bytes.toString().trim().slice(-300) : ''
+}

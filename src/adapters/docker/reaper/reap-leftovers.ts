@@ -1,0 +1,135 @@
+import {
+  judgeLeftover,
+  judgeOwner,
+  type KeepReason,
+  type LeftoverDecision,
+  type OwnerState,
+  type Reaper,
+  type RemoveReason,
+} from '../../../domain/leftovers.ts'
+import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
+import type { Engine } from '../engine/engine.ts'
+import { type Leftover, listLeftovers } from './list-leftovers.ts'
+import { createSlots } from '../../../platform/limiter.ts'
+
+/** Who is asked about the owners of what is found. */
+export interface OwnerRegistry {
+  /** Null where the server cannot be asked. Never rejects. */
+  stateOf(workflowId: string, signal: AbortSignal): Promise<OwnerState | null>
+  /** Whether the execution has placed the episode anew after this placement. Never rejects; false in doubt. */
+  hasPlacementAfter(placement: { episode: string; fence: number; ownerRun: string }): Promise<boolean>
+}
+
+export interface ReapLeftoversInput {
+  engine: Engine
+  reaper: Reaper
+  owners: OwnerRegistry
+  /** Says what it would do and touches nothing. @default false */
+  isDryRun?: boolean
+  /** Milliseconds since 1970, by a clock that does not jump. @default the clock */
+  now?: number
+  signal: AbortSignal
+}
+
+/** More removals at once make an engine slower, not faster. */
+const AT_ONCE = 6
+
+export interface ReapedThing {
+  kind: Leftover['kind']
+  name: string
+  run: string
+  episode: string
+  role: string
+  ageS: number
+}
+
+export interface ReapReport {
+  removed: (ReapedThing & { why: RemoveReason })[]
+  kept: (ReapedThing & { why: KeepReason })[]
+  /** Found overdue, but the engine would not let go of it; the next sweep tries again. */
+  failed: (ReapedThing & { why: RemoveReason; error: string })[]
+}
+
+/** Removes what nobody will close, with its volumes. Only what carries our project label is ever looked at, and two
+ *  reapers at once do not disturb each other: what is gone counts as removed. */
+export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapReport> {
+  const { engine, isDryRun = false, now = Date.now(), signal } = input
+  const report: ReapReport = { removed: [], kept: [], failed: [] }
+  const leftovers = await listLeftovers({ engine, now, signal })
+  const decide = createDecider(input, leftovers)
+  const handle = async (leftover: Leftover): Promise<void> => {
+    signal.throwIfAborted()
+    const decision = await decide(leftover)
+    const thing = describe(leftover)
+    if (decision.kind === 'keep') {
+      report.kept.push({ ...thing, why: decision.why })
+      return
+    }
+    const { why } = decision
+    const end = isDryRun ? 'removed' : await remove(engine, leftover, signal)
+    if (end === 'removed') report.removed.push({ ...thing, why })
+    else if (end === 'in-use') report.kept.push({ ...thing, why: 'in-use' })
+    else report.failed.push({ ...thing, why, error: end.error })
+  }
+  // Side by side, and the oldest first: a worker that is killed again soon has done what it could.
+  const slots = createSlots(AT_ONCE)
+  const oldestFirst = leftovers.toSorted((one, other) => other.ageMs - one.ageMs)
+  const handleAll = async (isNow: (leftover: Leftover) => boolean): Promise<void> => {
+    await Promise.all(oldestFirst.filter(isNow).map((leftover) => slots.use(() => handle(leftover))))
+  }
+  await handleAll(({ kind }) => kind === 'container')
+  // Their containers would hold them.
+  await handleAll(({ kind }) => kind !== 'container')
+  return report
+}
+
+/** Each owner is asked once a sweep. */
+function createDecider({ reaper, owners, signal }: ReapLeftoversInput, leftovers: Leftover[]) {
+  const states = new Map<string, Promise<OwnerState | null>>()
+  const stateOf = (owner: string): Promise<OwnerState | null> => {
+    const known = states.get(owner) ?? owners.stateOf(owner, signal)
+    states.set(owner, known)
+    return known
+  }
+  return async (leftover: Leftover): Promise<LeftoverDecision> => {
+    const first = judgeLeftover(leftover, reaper)
+    if (first.kind !== 'ask-owner') return first
+    const { owner, ownerRun, episode, role, fence } = leftover
+    const state = await stateOf(owner)
+    const isHere = leftovers.some(
+      (other) => other.episode === episode && other.role === role && other.ownerRun === ownerRun && other.fence > fence,
+    )
+    const mayBeSuperseded = role === 'agent' && state?.kind === 'running' && state.runId === ownerRun
+    const hasNewerPlacement =
+      mayBeSuperseded && (isHere || (await owners.hasPlacementAfter({ episode, fence, ownerRun })))
+    return judgeOwner(state, { role, ownerRun, hasNewerPlacement })
+  }
+}
+
+async function remove(
+  engine: Engine,
+  { kind, id }: Leftover,
+  signal: AbortSignal,
+): Promise<'removed' | 'in-use' | { error: string }> {
+  const { docker } = engine
+  try {
+    if (kind === 'container') {
+      await docker.getContainer(id).remove({ force: true, v: true, abortSignal: signal }).catch(ignoreGone)
+    } else if (kind === 'network') {
+      await docker.getNetwork(id).remove({ abortSignal: signal })
+    } else {
+      await docker.getVolume(id).remove({ abortSignal: signal })
+    }
+    return 'removed'
+  } catch (error) {
+    signal.throwIfAborted()
+    if (isStatus(error, 404)) return 'removed'
+    // 403: a network with members; 409: a volume with users.
+    if (kind !== 'container' && isStatus(error, 403, 409)) return 'in-use'
+    return { error: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+function describe({ kind, name, run, episode, role, ageMs }: Leftover): ReapedThing {
+  return { kind, name, run, episode, role, ageS: Math.round(ageMs / 1000) }
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, link, mkdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { HANG_MS } from '../../../../test/support/hang.ts'
+import { createDiskWatch } from './disk-watch.ts'
+import type { Engine } from '../engine/engine.ts'
+
+const folder = await mkdtemp(join(tmpdir(), 'disk-watch-'))
+after(() => rm(folder, { recursive: true }))
+
+const MIB = 1024 ** 2
+const GIB = 1024 ** 3
+
+/** An engine whose containers write into folders of this test; what it was told to kill. */
+function engineOf(containers: Record<string, { UpperDir?: string; limit?: number; StorageOpt?: object }>) {
+  const killed: string[] = []
+  const container = (name: string) => ({
+    inspect: async () => {
+      const { UpperDir, limit, StorageOpt } = containers[name] ?? {}
+      return {
+        GraphDriver: { Data: UpperDir === undefined ? null : { UpperDir } },
+        HostConfig: { StorageOpt, Ulimits: limit === undefined ? [] : [{ Name: 'fsize', Soft: limit, Hard: limit }] },
+      }
+    },
+    kill: async () => void killed.push(name),
+  })
+  return { engine: { docker: { getContainer: container } } as unknown as Engine, killed }
+}
+
+async function until(isDone: () => boolean): Promise<void> {
+  for (const end = Date.now() + HANG_MS; !isDone(); ) {
+    assert.ok(Date.now() < end, 'not within the limit for hangs')
+    await sleep(20)
+  }
+}
+
+const within = (watch: ReturnType<typeof createDiskWatch>, name: string): boolean => {
+  try {
+    watch.requireWithin(name)
+    return true
+  } catch (error) {
+    assert.equal((error as { code?: string }).code, 'Sandbox.DiskLimit')
+    return false
+  }
+}
+
+test('a container that writes past its limit, in bytes or in files, is killed; its neighbours are not', async (t) => {
+  const names = ['bytes', 'files', 'honest', 'links']
+  const containers = Object.fromEntries(
+    names.map((name) => [name, { UpperDir: join(folder, name), limit: name === 'files' ? GIB / 4096 : 4 * MIB }]),
+  )
+  for (const name of names) await mkdir(join(folder, name))
+  const { engine, killed } = engineOf(containers)
+  const watch = createDiskWatch({ engine, log: () => undefined, everyMs: 10 })
+  t.after(() => watch.dispose())
+  for (const name of names) await watch.add(name)
+
+  await writeFile(join(folder, 'honest/a'), Buffer.alloc(3 * MIB, 1))
+  // One file under many names is one file.
+  await writeFile(join(folder, 'links/a'), Buffer.alloc(3 * MIB, 1))
+  for (let i = 0; i < 100; i++) await link(join(folder, 'links/a'), join(folder, `links/a${i}`))
+  for (let i = 0; i < 5; i++) await writeFile(join(folder, `bytes/${i}`), Buffer.alloc(MIB, 1))
+  // 65,536 files for a gigabyte: 16 for a 4,096th of it.
+  for (let i = 0; i < 20; i++) await writeFile(join(folder, `files/${i}`), '')
+  await until(() => killed.length === 2)
+  assert.deepEqual(killed.toSorted(), ['bytes', 'files'])
+  assert.deepEqual(
+    names.filter((name) => within(watch, name)),
+    ['honest', 'links'],
+  )
+
+  await writeFile(join(folder, 'honest/b'), Buffer.alloc(3 * MIB, 1))
+  await until(() => killed.length === 3)
+  assert.equal(killed[2], 'honest')
+  watch.remove('honest')
+  assert.ok(within(watch, 'honest'), 'a name is used again by the next placement')
+})
+
+test('what the engine counts itself, has no limit or cannot be read is left alone', async (t) => {
+  await mkdir(join(folder, 'left'))
+  const UpperDir = join(folder, 'left')
+  const { engine, killed } = engineOf({
+    counted: { UpperDir, limit: 1, StorageOpt: { size: '1G' } },
+    free: { UpperDir },
+    elsewhere: { UpperDir: join(folder, 'no-such-folder'), limit: 1 },
+    other: { limit: 1 },
+    seen: { UpperDir, limit: 1 },
+  })
+  const watch = createDiskWatch({ engine, log: () => undefined, everyMs: 10 })
+  t.after(() => watch.dispose())
+  for (const name of ['counted', 'free', 'elsewhere', 'other', 'seen']) await watch.add(name)
+  await writeFile(join(UpperDir, 'a'), Buffer.alloc(MIB, 1))
+  await until(() => killed.length === 1)
+  assert.deepEqual(killed, ['seen'])
+})

@@ -1,0 +1,195 @@
+import { execFile } from 'node:child_process'
+import { access, constants, statfs } from 'node:fs/promises'
+import { promisify } from 'node:util'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import type { Engine } from '../engine/engine.ts'
+
+/**
+ * Counts from the host what containers have written, where the engine cannot (`mayLimitDisk`), and kills one that is past its limit.
+ * It reads overlay2's upper directories, so it needs the engine's own machine and the right to read there, which is root.
+ */
+export interface DiskWatch {
+  /** From now on, by the limits that the container was created with; a second call changes nothing. */
+  add(name: string): Promise<void>
+  remove(name: string): void
+  /** @throws LonghaulError `Sandbox.DiskLimit` for a container that was killed for what it wrote */
+  requireWithin(name: string): void
+  dispose(): void
+}
+
+export interface DiskWatchOptions {
+  engine: Engine
+  log(message: string, facts: Record<string, string | number>): void
+  /** How often the file system is asked how full it is, one call whatever the number of containers. @default 2000 */
+  everyMs?: number
+}
+
+/** What ext4 makes room for by itself: one inode for 16 KiB. */
+const FILES_PER_GIB = 65_536
+const GIB = 1024 ** 3
+/** A container that hides what it writes among what others remove is found by then. */
+const COUNT_AT_LEAST_EVERY_MS = 30_000
+/** A count that takes longer is given up: it would be old when it is done. */
+const COUNT_TIMEOUT_MS = 30_000
+/** Of the time is left alone after a count, so that hosts with slow disks do nothing but count never. */
+const REST = 5
+
+interface Amount {
+  bytes: number
+  files: number
+}
+
+interface Watched {
+  name: string
+  directory: string
+  limit: Amount
+  /** Of the last count. */
+  written: Amount
+  /** What the file system held then. */
+  held: Amount
+  countedAtMs: number
+}
+
+const run = promisify(execFile)
+
+export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOptions): DiskWatch {
+  const watched = new Map<string, Watched>()
+  const known = new Set<string>()
+  const exceeded = new Map<string, { written: Amount; limit: Amount }>()
+  let timer: NodeJS.Timeout | undefined
+  let isDisposed = false
+
+  const schedule = (afterMs: number): void => {
+    if (isDisposed || timer !== undefined || watched.size === 0) return
+    timer = setTimeout(() => void look(), afterMs)
+    timer.unref()
+  }
+
+  const look = async (): Promise<void> => {
+    const begun = performance.now()
+    for (const one of [...watched.values()].toSorted((a, b) => a.countedAtMs - b.countedAtMs)) {
+      if (isDisposed || !watched.has(one.name)) continue
+      try {
+        if (await mayHavePassed(one)) await count(one)
+      } catch (error) {
+        log('disk watch: not counted', {
+          sandbox: one.name,
+          why: error instanceof Error ? error.message : String(error),
+        })
+      }
+    }
+    timer = undefined
+    schedule(Math.max(everyMs, REST * (performance.now() - begun)))
+  }
+
+  /** All that the file system has gained since the last count may be this one's. */
+  const mayHavePassed = async (one: Watched): Promise<boolean> => {
+    const now = await heldBy(one.directory)
+    if (now === null) {
+      watched.delete(one.name)
+      return false
+    }
+    const gained = { bytes: now.bytes - one.held.bytes, files: now.files - one.held.files }
+    if (gained.bytes === 0 && gained.files === 0) return false
+    return (
+      one.written.bytes + Math.max(0, gained.bytes) > one.limit.bytes ||
+      one.written.files + Math.max(0, gained.files) > one.limit.files ||
+      Date.now() - one.countedAtMs > COUNT_AT_LEAST_EVERY_MS
+    )
+  }
+
+  const count = async (one: Watched): Promise<void> => {
+    const held = await heldBy(one.directory)
+    const written = await countBelow(one.directory)
+    if (held === null || written === null) {
+      watched.delete(one.name)
+      return
+    }
+    Object.assign(one, { held, written, countedAtMs: Date.now() })
+    if (written.bytes <= one.limit.bytes && written.files <= one.limit.files) return
+    watched.delete(one.name)
+    // Noted first: whoever waits for an answer of this sandbox hears of its end at once.
+    exceeded.set(one.name, { written, limit: one.limit })
+    log('disk watch: past its limit, killed', { sandbox: one.name, ...written })
+    await engine.docker.getContainer(one.name).kill({ signal: 'SIGKILL' })
+  }
+
+  return {
+    async add(name) {
+      if (known.has(name) || isDisposed) return
+      const { GraphDriver: graph, HostConfig: host } = await engine.docker.getContainer(name).inspect()
+      known.add(name)
+      const directory = (graph.Data as Record<string, string> | null)?.['UpperDir']
+      const bytes = host.Ulimits?.find(({ Name }) => Name === 'fsize')?.Hard
+      const isCounted = Object.keys(host.StorageOpt ?? {}).length > 0
+      if (directory === undefined || bytes === undefined || isCounted || !(await mayRead(directory))) return
+      const held = await heldBy(directory)
+      if (held === null) return
+      const limit = { bytes, files: Math.ceil((bytes / GIB) * FILES_PER_GIB) }
+      const nothing = { bytes: 0, files: 0 }
+      watched.set(name, { name, directory, limit, written: nothing, held, countedAtMs: 0 })
+      schedule(everyMs)
+    },
+    remove(name) {
+      known.delete(name)
+      watched.delete(name)
+      exceeded.delete(name)
+    },
+    requireWithin(name) {
+      const found = exceeded.get(name)
+      if (found === undefined) return
+      const { written, limit } = found
+      throw new LonghaulError({
+        code: 'Sandbox.DiskLimit',
+        message: `Expected a sandbox to write at most ${limit.bytes} bytes and ${limit.files} files, found ${written.bytes} bytes and ${written.files} files: it was ended`,
+        details: { name },
+      })
+    },
+    dispose() {
+      isDisposed = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** Whether this process can read what containers of overlay2 write. @param dataRoot of the engine */
+export function mayCountBelow(dataRoot: string): Promise<boolean> {
+  return mayRead(`${dataRoot}/overlay2`)
+}
+
+function mayRead(directory: string): Promise<boolean> {
+  return access(directory, constants.R_OK | constants.X_OK).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** Null where the directory is gone, as it is with its container. */
+async function heldBy(directory: string): Promise<Amount | null> {
+  try {
+    const { bsize, blocks, bfree, files, ffree } = await statfs(directory)
+    return { bytes: (blocks - bfree) * bsize, files: files - ffree }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** By `du`, which counts hard links once and stays on the file system. Null where the directory is gone. */
+async function countBelow(directory: string): Promise<Amount | null> {
+  const [bytes, files] = [await total(['--block-size=1'], directory), await total(['--inodes'], directory)]
+  return bytes === null || files === null ? null : { bytes, files }
+}
+
+async function total(options: string[], directory: string): Promise<number | null> {
+  const args = ['-n', '19', 'du', '-s', '-x', ...options, '--', directory]
+  const settings = { timeout: COUNT_TIMEOUT_MS, env: { PATH: process.env['PATH'], LC_ALL: 'C' } }
+  const { stdout } = await run('nice', args, settings).catch((error: { stdout?: string; killed?: boolean }) => {
+    // Files that go while they are counted make it end with 1, after the sum.
+    if (error.killed === true || error.stdout === undefined) throw error
+    return { stdout: error.stdout }
+  })
+  const found = /^(\d+)\t/.exec(stdout)?.[1]
+  return found === undefined ? null : Number(found)
+}

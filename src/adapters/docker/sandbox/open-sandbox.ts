@@ -1,0 +1,111 @@
+import type { ContainerInspectInfo } from 'dockerode'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import type { OpenSandboxInput, SandboxHandle } from '../../../contracts/sandbox.types.ts'
+import { containerName } from '../container/container-name.ts'
+import { containerSpec } from '../container/container-spec.ts'
+import { createOrAdopt } from '../container/create-container.ts'
+import { requireImage } from '../images/require-image.ts'
+import { PROXY_PORT } from './relay/relay-pool.ts'
+import { encodeInit, parseReady } from './runner-protocol.ts'
+import { runnerCommand } from './runner-scripts.ts'
+import { ensureRunnerVolume } from './runner-volume.ts'
+import { scrubbedImage } from '../images/scrubbed-image.ts'
+import { mayStartAgain, startOnce } from '../container/start-container.ts'
+import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
+
+/** Engines under load take their time; a sandbox that is not ready by then is given up. */
+const READY_TIMEOUT_MS = 60_000
+
+/** Creates, equips and starts a sandbox, or goes on where an earlier attempt of the same placement stopped. */
+export async function openSandbox(
+  context: SandboxContext,
+  input: OpenSandboxInput,
+  signal: AbortSignal,
+): Promise<SandboxHandle> {
+  return context.starting.use(async () => {
+    signal.throwIfAborted()
+    const digest = await requireImage({ engine: context.engine, ...input })
+    const name = containerName([input.run, withoutRun(input), input.role, input.placement])
+    const spec = containerSpec({
+      engine: context.engine,
+      name,
+      image: await imageForAgent(context, { ...input, digest, signal }),
+      command: runnerCommand(...leaseArguments(input.leaseMs)),
+      runnerVolume: await ensureRunnerVolume({ engine: context.engine, image: input.image }),
+      workingDir: input.repoDir,
+      limits: limitsOnHost(context, input.limits),
+      cpuset: context.cpus.take(name, input.limits.cpus),
+      capabilities: 'restricted',
+      stdin: true,
+      labels: {
+        run: input.run,
+        episode: input.episode,
+        role: input.role,
+        fence: input.placement,
+        leaseMs: input.leaseMs,
+        maxLifeMs: input.maxLifeMs ?? context.maxLifeMs,
+        owner: input.owner,
+        ownerRun: input.ownerRun,
+        namespaceId: context.namespaceId,
+        host: context.hostId,
+        imageDigest: digest,
+        request: input.request,
+      },
+    })
+    const cpus = Math.min(input.limits.cpus, context.engine.cpus)
+    const { tools, repoDir, allowedHosts } = input
+    const line = encodeInit({ tools, repoDir, cpus, proxyPort: allowedHosts === undefined ? null : PROXY_PORT })
+    const { container, existing } = await createOrAdopt({
+      engine: context.engine,
+      spec,
+      equip: () => context.runners.attach({ name, line }),
+    })
+    requireUsable(name, existing)
+    if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
+    if (existing?.State.Running !== true) await startOnce(container)
+    const reply = await context.runners.request({ name, line, timeoutMs: READY_TIMEOUT_MS, signal })
+    const { startCommit } = parseReady(reply)
+    if (allowedHosts !== undefined) await context.relays.ensure({ name, allowedHosts })
+    return {
+      name,
+      containerId: container.id,
+      image: input.image,
+      imageDigest: digest,
+      hostQueue: context.hostQueue,
+      repoDir: input.repoDir,
+      startCommit,
+      ...(allowedHosts === undefined ? {} : { allowedHosts }),
+    }
+  }, signal)
+}
+
+/** Synthesised repositories have one commit; any other is given to agents without its history. The grader's stays as it is. */
+async function imageForAgent(
+  { engine, keeper }: SandboxContext,
+  input: OpenSandboxInput & { digest: string; signal: AbortSignal },
+): Promise<string> {
+  return input.scrubHistory === true ? scrubbedImage({ engine, keeper, ...input }) : input.image
+}
+
+/** Episode ids begin with their run; once is enough in a name. */
+function withoutRun({ run, episode }: { run: string; episode: string }): string {
+  return episode.startsWith(`${run}/`) ? episode.slice(run.length + 1) : episode
+}
+
+/** A running one is adopted, a created or stopped one is started; one whose lease ran out has ended for good. */
+function requireUsable(name: string, existing: ContainerInspectInfo | null): void {
+  if (existing === null || existing.State.Running || existing.State.Status === 'created') return
+  if (mayStartAgain(existing.State)) return
+  throw new LonghaulError({
+    code: 'Sandbox.Lost',
+    message: 'The sandbox of this placement has already ended',
+    details: { name, status: existing.State.Status },
+  })
+}
+
+/** Rounds of ten seconds; short leases (tests) get three shorter rounds. */
+function leaseArguments(leaseMs: number): [seconds: string, rounds: string] {
+  const seconds = Math.max(1, Math.min(10, Math.floor(leaseMs / 3000)))
+  return [String(seconds), String(Math.max(1, Math.ceil(leaseMs / 1000 / seconds)))]
+}

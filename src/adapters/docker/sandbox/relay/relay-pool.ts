@@ -1,0 +1,113 @@
+import { readFile } from 'node:fs/promises'
+
+import { LonghaulError } from '../../../../contracts/errors.ts'
+import type { NetworkUse } from '../../../../contracts/sandbox.types.ts'
+import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../../../egress/egress-proxy.ts'
+import { toSandboxError } from '../../engine/engine-errors.ts'
+import type { Engine } from '../../engine/engine.ts'
+import { openExec } from '../../engine/exec-stream.ts'
+import { RUNNER_USER } from '../runner-connection.ts'
+import { RUNNER_FOLDER } from '../runner-scripts.ts'
+import { createRelayStream, type RelayStream } from './relay-stream.ts'
+
+/** Where programs in a sandbox find their proxy. Fixed, for it stands in the environment that a rebuilt sandbox must have too. */
+export const PROXY_PORT = 47_128
+
+const READY_MS = 20_000
+/** Said by the shell that starts the relay. */
+const NO_PERL = 'needs perl'
+const START = `command -v perl >/dev/null || { echo ${NO_PERL} >&2; exit 127; }; exec perl -e "$2" "$1"`
+
+export interface RelayPoolOptions extends Pick<EgressProxyOptions, 'log' | 'resolve' | 'dial' | 'limits'> {
+  engine: Engine
+}
+
+export interface RelayRequest {
+  /** Container name. */
+  name: string
+  allowedHosts: readonly string[]
+}
+
+/** The networks of this process's sandboxes: one relay in each, one proxy here for each. */
+export interface RelayPool {
+  /** Opens what is not open: a new sandbox, one of an earlier worker, one whose relay the agent has ended.
+   *  @throws LonghaulError `Sandbox.ImageUnsuitable`, `Sandbox.EngineUnavailable` */
+  ensure(request: RelayRequest): Promise<void>
+  /** Undefined where nothing happened. */
+  takeUse(name: string): NetworkUse | undefined
+  disconnect(name: string): void
+  dispose(): void
+}
+
+interface Relay {
+  stream: RelayStream
+  proxy: EgressProxy
+}
+
+export function createRelayPool({ engine, ...options }: RelayPoolOptions): RelayPool {
+  const relays = new Map<string, Relay>()
+  const opening = new Map<string, Promise<void>>()
+
+  const open = async ({ name, allowedHosts }: RelayRequest): Promise<void> => {
+    const script = await readFile(new URL('./relay.pl', import.meta.url), 'utf8')
+    const relay = script.replaceAll(/^ *#.*\n/gm, '')
+    const { socket } = await openExec({
+      container: engine.docker.getContainer(name),
+      // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
+      command: [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay],
+      user: RUNNER_USER,
+    })
+    const log: EgressProxyOptions['log'] = (message, facts) => options.log(message, { sandbox: name, ...facts })
+    const proxy = createEgressProxy({ ...options, log, allowed: allowedHosts })
+    const stream = createRelayStream({ socket, onConnection: (connection) => proxy.accept(connection) })
+    const timer = setTimeout(() => stream.close(), READY_MS)
+    try {
+      await stream.ready
+    } catch (error) {
+      proxy.close()
+      throw notOpened(name, error)
+    } finally {
+      clearTimeout(timer)
+    }
+    relays.set(name, { stream, proxy })
+  }
+
+  const disconnect = (name: string): void => {
+    const relay = relays.get(name)
+    relays.delete(name)
+    relay?.stream.close()
+    relay?.proxy.close()
+  }
+
+  return {
+    disconnect,
+    async ensure(request) {
+      const { name } = request
+      if (relays.get(name)?.stream.isOpen === true) return
+      disconnect(name)
+      const mine = opening.get(name) ?? open(request).finally(() => opening.delete(name))
+      opening.set(name, mine)
+      await mine
+    },
+    takeUse(name) {
+      const use = relays.get(name)?.proxy.takeUse()
+      return use === undefined || (use.opened === 0 && use.refused === 0) ? undefined : use
+    },
+    dispose() {
+      for (const name of relays.keys()) disconnect(name)
+    },
+  }
+}
+
+function notOpened(name: string, error: unknown): LonghaulError {
+  const reason = error instanceof Error ? error.message : String(error)
+  if (reason.includes(NO_PERL)) {
+    return new LonghaulError({
+      code: 'Sandbox.ImageUnsuitable',
+      message:
+        'The image lacks what a network needs: perl (perl-base of Debian is enough). Add it, or set sandbox.network: none',
+      details: { name },
+    })
+  }
+  return toSandboxError(error, { doing: 'opening the network of a sandbox', details: { name } })
+}

@@ -1,0 +1,165 @@
+import { Duplex } from 'node:stream'
+
+import { createDemultiplexer } from '../../engine/exec-stream.ts'
+
+/** A connection of a program in the sandbox, carried by frames over the stream of its relay (`relay.pl`). */
+export interface RelayStream {
+  /** Resolves when the relay listens. */
+  readonly ready: Promise<void>
+  readonly isOpen: boolean
+  close(): void
+}
+
+export interface RelayStreamInput {
+  /** Stream of the exec that the relay runs in. */
+  socket: Duplex
+  onConnection(connection: Duplex): void
+}
+
+const HEADER = 9
+/** What the relay reads at once: a longer one is not from it. */
+const MAX_PAYLOAD = 32 * 1024
+/** Connections that it may open at once, and how many more in a second: each costs the worker a parser and its timers. */
+const MAX_BURST = 256
+const MAX_A_SECOND = 64
+/** What waits to be read by the relay, beside the data of open connections. */
+const MAX_UNREAD = 16 * 1024 * 1024
+
+export function createRelayStream({ socket, onConnection }: RelayStreamInput): RelayStream {
+  const connections = new Map<number, RelayedConnection>()
+  const unread = new Set<RelayedConnection>()
+  const { promise: ready, resolve, reject } = Promise.withResolvers<void>()
+  ready.catch(() => undefined)
+  let open = true
+  let complaint = ''
+  let input: Buffer = Buffer.alloc(0)
+  let [mayOpen, countedAt] = [MAX_BURST, performance.now()]
+
+  const end = (reason: string): void => {
+    if (!open) return
+    open = false
+    socket.destroy()
+    reject(new Error(complaint === '' ? reason : complaint.trim()))
+    for (const connection of connections.values()) connection.destroy()
+    connections.clear()
+  }
+  const send = (kind: string, id: number, payload: Buffer, done: () => void): void => {
+    if (!open) return done()
+    const header = Buffer.alloc(HEADER)
+    header.write(kind, 'latin1')
+    header.writeUInt32BE(id, 1)
+    header.writeUInt32BE(payload.length, 5)
+    socket.write(Buffer.concat([header, payload]), () => done())
+    if (socket.writableLength > MAX_UNREAD) end('the relay does not read')
+  }
+  const isWithinRate = (): boolean => {
+    const now = performance.now()
+    mayOpen = Math.min(MAX_BURST, mayOpen + ((now - countedAt) / 1000) * MAX_A_SECOND)
+    countedAt = now
+    mayOpen -= 1
+    return mayOpen >= 0
+  }
+  const wire: Wire = {
+    send,
+    forget: (id) => connections.delete(id),
+    // One that is not read holds up the others: the stream of the relay is one.
+    hold(connection) {
+      unread.add(connection)
+      socket.pause()
+    },
+    release(connection) {
+      if (unread.delete(connection) && unread.size === 0) socket.resume()
+    },
+  }
+  const handle = (kind: string, id: number, payload: Buffer): void => {
+    if (kind === 'R') return resolve()
+    if (kind === 'O') {
+      if (connections.has(id)) return end('the relay spoke out of form')
+      if (!isWithinRate()) return end('the relay opened connections without end')
+      const connection = new RelayedConnection(id, wire)
+      connections.set(id, connection)
+      return onConnection(connection)
+    }
+    const connection = connections.get(id)
+    if (kind === 'D') connection?.receive(payload)
+    else if (kind === 'F') connection?.receive(null)
+    else if (kind === 'C') connection?.leave()
+    else end('the relay spoke out of form')
+  }
+  const demultiplex = createDemultiplexer((kind, payload) => {
+    if (kind === 'stderr') {
+      complaint = (complaint + payload.toString()).slice(-500)
+      return
+    }
+    input = Buffer.concat([input, payload])
+    while (input.length >= HEADER) {
+      const size = input.readUInt32BE(5)
+      if (size > MAX_PAYLOAD) return end('the relay spoke out of form')
+      if (!open || input.length < HEADER + size) return
+      const frame = input
+      input = input.subarray(HEADER + size)
+      handle(frame.toString('latin1', 0, 1), frame.readUInt32BE(1), frame.subarray(HEADER, HEADER + size))
+    }
+  })
+  socket.on('data', demultiplex)
+  socket.on('error', (error) => end(error.message))
+  socket.on('end', () => end('the relay has ended'))
+  socket.on('close', () => end('the stream of the relay was closed'))
+
+  return {
+    ready,
+    get isOpen() {
+      return open
+    },
+    close: () => end('closed by us'),
+  }
+}
+
+interface Wire {
+  send(kind: string, id: number, payload: Buffer, done: () => void): void
+  forget(id: number): void
+  hold(connection: RelayedConnection): void
+  release(connection: RelayedConnection): void
+}
+
+class RelayedConnection extends Duplex {
+  readonly #id: number
+  readonly #wire: Wire
+  #isGone = false
+
+  constructor(id: number, wire: Wire) {
+    super({ allowHalfOpen: true })
+    this.#id = id
+    this.#wire = wire
+  }
+
+  /** Null: the program will send no more. */
+  receive(payload: Buffer | null): void {
+    if (!this.push(payload) && payload !== null) this.#wire.hold(this)
+  }
+
+  /** The program has closed it; there is nobody to tell. */
+  leave(): void {
+    this.#isGone = true
+    this.destroy()
+  }
+
+  override _read(): void {
+    this.#wire.release(this)
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, callback: () => void): void {
+    this.#wire.send('D', this.#id, chunk, callback)
+  }
+
+  override _final(callback: () => void): void {
+    this.#wire.send('F', this.#id, Buffer.alloc(0), callback)
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.#wire.release(this)
+    this.#wire.forget(this.#id)
+    if (!this.#isGone) this.#wire.send('C', this.#id, Buffer.alloc(0), () => undefined)
+    callback(error)
+  }
+}

@@ -1,0 +1,71 @@
+import type { ToolSettings } from '../../../contracts/sandbox.types.ts'
+import type { FileToPack } from '../engine/tar.ts'
+
+/** The engine writes this file only where it manages the network, and tests open sockets on `localhost`. */
+export const HOSTS_FILE: FileToPack = {
+  name: 'etc/hosts',
+  body: Buffer.from('127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n'),
+  mode: 0o644,
+}
+
+export interface SandboxSettings {
+  tools: ToolSettings
+  repoDir: string
+  cpus: number
+  /** Port on loopback where a proxy leads outside; null without a network. */
+  proxyPort: number | null
+}
+
+/** What the tools of the sandbox are told, as shell assignments. */
+export function settingsText({ tools, repoDir }: SandboxSettings): string {
+  return [
+    `LH_WINDOW=${tools.windowLines} LH_OVERLAP=${tools.windowOverlap} LH_PATHS=${tools.pathForm}`,
+    `LH_REPO=${shellQuote(repoDir)}`,
+    '',
+  ].join('\n')
+}
+
+/** Set for every command: no pager, no prompt, no progress bar, and thread pools of the size of the CPU share. */
+export function environmentText({ cpus, proxyPort }: SandboxSettings): string {
+  const threads = String(Math.max(1, Math.floor(cpus)))
+  const fixed = {
+    PAGER: 'cat',
+    GIT_PAGER: 'cat',
+    MANPAGER: 'cat',
+    LESS: '-R',
+    TERM: 'dumb',
+    PIP_PROGRESS_BAR: 'off',
+    TQDM_DISABLE: '1',
+    PYTHONUNBUFFERED: '1',
+    DEBIAN_FRONTEND: 'noninteractive',
+    GIT_TERMINAL_PROMPT: '0',
+    LANG: 'C.UTF-8',
+  }
+  // Some runtimes count the host's processors and would start a thread for each.
+  const pools = ['OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'RAYON'].map((pool) => `${pool}_NUM_THREADS`)
+  const sized = [...pools, 'LOKY_MAX_CPU_COUNT', 'PYTEST_XDIST_AUTO_NUM_WORKERS', 'GOMAXPROCS']
+  const all = [...Object.entries(fixed), ...sized.map((name) => [name, threads] as const), ...proxyVariables(proxyPort)]
+  return `${all.map(([name, value]) => `export ${name}=${shellQuote(value)}`).join('\n')}\n`
+}
+
+/** Programs read one spelling or the other. */
+function proxyVariables(port: number | null): [name: string, value: string][] {
+  if (port === null) return []
+  const values = {
+    http_proxy: `http://127.0.0.1:${port}`,
+    https_proxy: `http://127.0.0.1:${port}`,
+    no_proxy: 'localhost,127.0.0.1,::1',
+  }
+  return Object.entries(values).flatMap(([name, value]) => [
+    [name, value],
+    [name.toUpperCase(), value],
+  ])
+}
+
+export function shellQuote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+export function textFile(name: string, text: string): FileToPack {
+  return { name, body: Buffer.from(text), mode: 0o600 }
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { test } from 'node:test'
+
+import { isLonghaulError } from '../../../contracts/errors.ts'
+import { answersRequest, isKnownReply, encodeTurn, parseCapture, parseTurn, sizeOfReply } from './runner-protocol.ts'
+
+const request = {
+  turn: 3,
+  after: { turn: 1, token: 'before' },
+  fence: 2,
+  token: 'tok',
+  timeoutMs: 1500.2,
+  maxOutputBytes: 100,
+}
+
+test('a command with every byte but NUL: one line without blanks, restored by printf %b', () => {
+  const command = Array.from({ length: 0x7f }, (_, index) => String.fromCodePoint(index + 1)).join('') + 'é\\0101\\n'
+  const line = encodeTurn({ ...request, command })
+  const fields = line.trimEnd().split(' ')
+  assert.deepEqual(fields.slice(0, 6), ['turn', '3', '2', 'tok', '1501', '100'])
+  assert.equal(fields[7], '1.before')
+  assert.equal(fields.length, 9)
+  assert.equal(execFileSync('sh', ['-c', 'printf %b "$1"', 'sh', fields[8] as string]).toString(), command)
+})
+
+test('an answered turn: output, omitted bytes and state are cut out of the body', () => {
+  const state = '#0022\n#/testbed/a b\nexport A="1\n2"\n'
+  const words = ['done', '1', 'exit', '100', '20', '0', '5', '1', String(state.length), '3', '2', '3.tok']
+  assert.deepEqual(sizeOfReply(words), { lines: 1, stateBytes: state.length, bodyBytes: 5 })
+  const body = Buffer.from('abcyz')
+  const result = parseTurn({ id: '', words, openFile: '/testbed/m.py', state: Buffer.from(state), body })
+  assert.equal(Buffer.from(result.head).toString(), 'abc')
+  assert.equal(Buffer.from(result.tail).toString(), 'yz')
+  assert.equal(result.omittedBytes, 95)
+  assert.deepEqual(result.state, {
+    cwd: '/testbed/a b',
+    environment: 'export A="1\n2"\n',
+    umask: '0022',
+    openFile: '/testbed/m.py',
+    windowTop: 5,
+    submitted: true,
+  })
+})
+
+test('refusals become the codes that callers act on', () => {
+  const codeFor = (...words: string[]): string | undefined => {
+    try {
+      parseTurn({ id: '', words, openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) })
+    } catch (error) {
+      return isLonghaulError(error) ? error.code : undefined
+    }
+    return undefined
+  }
+  assert.equal(codeFor('fenced', '5'), 'Sandbox.Fenced')
+  assert.equal(codeFor('conflict', 'command'), 'Sandbox.JournalConflict')
+  assert.equal(codeFor('lost', 'interrupted'), 'Sandbox.Ended')
+  assert.equal(codeFor('unsuitable', 'program', 'awk'), 'Sandbox.ImageUnsuitable')
+  assert.equal(codeFor('nonsense'), 'Sandbox.Ended')
+})
+
+test('no patch can be taken: an empty one with the reason', () => {
+  const words = ['uncaptured', 'fatal:', 'not', 'a', 'repository']
+  const { patch, failure } = parseCapture({
+    id: '',
+    words,
+    openFile: '',
+    state: Buffer.alloc(0),
+    body: Buffer.alloc(0),
+  })
+  assert.equal(patch.byteLength, 0)
+  assert.equal(failure, 'fatal: not a repository')
+})
+
+const DONE = ['done', '0', 'exit', '5', '20', '0', '1', '0', '=', '5', '0', '3.tok']
+
+/** An honest answer with one word changed. */
+const UNKNOWN: [string, number, string][] = [
+  ['an exit code beyond what a process has', 1, '256'],
+  ['a negative exit code', 1, '-1'],
+  ['a reason that is none', 2, 'resolved'],
+  ['a reason with a capital letter', 2, 'Exit'],
+  ['less output than it brings', 3, '4'],
+  ['output of more than any disk', 3, '9'.repeat(13)],
+  ['a time in words', 4, '1e3'],
+  ['a turn of a year', 4, '31536000000'],
+  ['a memory limit that was met twice', 5, '2'],
+  ['a window beyond all lines', 6, '1000000001'],
+  ['a submission that is half', 7, '0.5'],
+]
+
+test('an answer as the runner gives it is known', () => {
+  assert.ok(isKnownReply(DONE))
+  assert.ok(isKnownReply(['ready', 'a'.repeat(40), '0', '0', '17']))
+  assert.ok(isKnownReply(['lost', 'interrupted']))
+})
+
+for (const [name, index, word] of UNKNOWN) {
+  test(`${name}: no answer of ours`, () => {
+    assert.equal(isKnownReply(DONE.with(index, word)), false)
+  })
+}
+
+test('words too few or too many, another start commit, a word nobody says: no answer of ours', () => {
+  assert.equal(isKnownReply(DONE.slice(0, 11)), false)
+  assert.equal(isKnownReply([...DONE, '0']), false)
+  assert.equal(isKnownReply(['ready', 'HEAD', '0', '0', '17']), false)
+  assert.equal(isKnownReply(['ended']), false)
+})
+
+test('an answer names the turn and the token that were asked for, and only a turn has such an answer', () => {
+  const asked = encodeTurn({ ...request, command: 'true' })
+  assert.ok(answersRequest(asked, DONE))
+  assert.equal(answersRequest(asked, DONE.with(11, '4.tok')), false)
+  assert.equal(answersRequest(asked, DONE.with(11, '3.other')), false)
+  assert.equal(answersRequest('init\n', DONE), false)
+  assert.ok(answersRequest(asked, ['lost', 'interrupted']))
+})

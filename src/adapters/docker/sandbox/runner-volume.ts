@@ -1,0 +1,143 @@
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
+import { arch, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Readable } from 'node:stream'
+
+import type { Container } from 'dockerode'
+
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { buildLabels } from '../images/build-container.ts'
+import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
+import type { Engine } from '../engine/engine.ts'
+import { RUNNER_FOLDER, runnerScripts } from './runner-scripts.ts'
+import { packFiles } from '../engine/tar.ts'
+
+/** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
+const SOURCES = new URL('../../../../infra/runner/', import.meta.url)
+/** Written last: a volume without it was left half filled. */
+const COMPLETE = 'complete'
+/** Instead of the project's: what has that is removed with its owner, and this one has none. */
+export const RUNNER_LABEL = 'longhaul.runner'
+const COMPILERS = ['cc', 'gcc', 'clang']
+const FLAGS = ['-std=gnu17', '-O2', '-Wall', '-static', '-s']
+
+const run = promisify(execFile)
+const known = new WeakMap<Engine['docker'], Promise<string>>()
+
+export interface EnsureRunnerVolumeInput {
+  engine: Engine
+  /** Any image that the engine has: nothing of it runs. */
+  image: string
+}
+
+/** The engine's volume with the runner and its scripts, named by what they are made of. Sandboxes mount it read-only, so what
+ *  starts first in them is never the agent's, also when they start again. Filled once for an engine, by the first who asks.
+ *  @returns its name
+ *  @throws LonghaulError `Stack.SetupFailed` without a C compiler */
+export async function ensureRunnerVolume(input: EnsureRunnerVolumeInput): Promise<string> {
+  const { docker } = input.engine
+  const earlier = known.get(docker)
+  if (earlier !== undefined) return earlier
+  const volume = ensure(input)
+  known.set(docker, volume)
+  volume.catch(() => known.delete(docker))
+  return volume
+}
+
+async function ensure({ engine, image }: EnsureRunnerVolumeInput): Promise<string> {
+  const [sources, scripts] = await Promise.all([readSources(), runnerScripts()])
+  const name = `longhaul-runner-${hashOf({ ...sources, ...scripts })}`
+  await engine.docker.createVolume({ Name: name, Labels: { [RUNNER_LABEL]: 'true' } })
+  const container = await engine.docker.createContainer({
+    Image: image,
+    Entrypoint: [],
+    Cmd: [`${RUNNER_FOLDER}/runner`],
+    NetworkDisabled: true,
+    Labels: buildLabels(),
+    HostConfig: {
+      NetworkMode: 'none',
+      Mounts: [{ Type: 'volume', Source: name, Target: RUNNER_FOLDER, ReadOnly: false, VolumeOptions: NO_COPY }],
+    },
+  })
+  try {
+    if (await isComplete(container)) return name
+    const program = await compileRunner()
+    const files = [
+      ...Object.entries(scripts).map(([script, text]) => ({ name: script, body: Buffer.from(text), mode: 0o444 })),
+      { name: 'runner', body: program, mode: 0o555 },
+      { name: COMPLETE, body: Buffer.from('\n'), mode: 0o444 },
+    ]
+    await container.putArchive(await packFiles(files), { path: RUNNER_FOLDER })
+    return name
+  } finally {
+    // Without its volumes: this one stays.
+    await container.remove({ force: true }).catch(ignoreGone)
+  }
+}
+
+/** Nothing that an image has at that path belongs into the volume. */
+const NO_COPY = { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } }
+
+async function isComplete(container: Container): Promise<boolean> {
+  try {
+    const answer = await container.infoArchive({ path: `${RUNNER_FOLDER}/${COMPLETE}` })
+    // Nothing is in it, and while it is not read its connection keeps the process alive.
+    ;(answer as unknown as Readable).resume()
+    return true
+  } catch (error) {
+    if (isStatus(error, 404)) return false
+    throw error
+  }
+}
+
+async function readSources(): Promise<Record<string, string>> {
+  const names = (await readdir(SOURCES)).filter((name) => /\.[ch]$/.test(name)).toSorted()
+  const texts = await Promise.all(names.map(async (name) => [name, await readFile(new URL(name, SOURCES), 'utf8')]))
+  return Object.fromEntries(texts) as Record<string, string>
+}
+
+function hashOf(files: Record<string, string>): string {
+  return createHash('sha256')
+    .update(JSON.stringify([arch(), FLAGS, files]))
+    .digest('hex')
+    .slice(0, 12)
+}
+
+/** One static program: images have other C libraries, or none.
+ *  @throws LonghaulError `Stack.SetupFailed` */
+export async function compileRunner(): Promise<Buffer> {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-runner-'))
+  try {
+    const names = Object.keys(await readSources()).filter((name) => name.endsWith('.c'))
+    const output = join(folder, 'runner')
+    const files = names.map((name) => new URL(name, SOURCES).pathname)
+    for (const compiler of COMPILERS) {
+      try {
+        await run(compiler, [...FLAGS, '-o', output, ...files], { timeout: 120_000 })
+        return await readFile(output)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw notCompiled(compiler, error)
+      }
+    }
+    throw new LonghaulError({
+      code: 'Stack.SetupFailed',
+      message: 'The sandbox runner must be built, and no C compiler was found: apt-get install gcc libc6-dev',
+      details: { tried: COMPILERS.join(', ') },
+    })
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+function notCompiled(compiler: string, cause: unknown): LonghaulError {
+  const said = (cause as { stderr?: string }).stderr ?? ''
+  return new LonghaulError({
+    code: 'Stack.SetupFailed',
+    message: 'The sandbox runner could not be built; a static C library is needed: apt-get install gcc libc6-dev',
+    details: { compiler, said: said.slice(0, 500) },
+    cause,
+  })
+}

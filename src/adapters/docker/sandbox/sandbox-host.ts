@@ -1,0 +1,193 @@
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import type { SandboxHost } from '../../../contracts/sandbox.types.ts'
+import { attributeLoss } from '../container/attribute-loss.ts'
+import { createCpuPool } from '../container/cpu-pool.ts'
+import { createDiskWatch } from './disk-watch.ts'
+import { toSandboxError } from '../engine/engine-errors.ts'
+import type { Engine } from '../engine/engine.ts'
+import { GRADING_SLACK_MS, gradePatch } from '../grader/grade-patch.ts'
+import { createImageKeeper, type ImageKeeper } from '../images/image-keeper.ts'
+import { openSandbox } from './open-sandbox.ts'
+import { removeContainer } from '../container/remove-container.ts'
+import {
+  MAX_TREE_BYTES,
+  encodeCapture,
+  encodeInit,
+  encodeTree,
+  parseCapture,
+  parseReady,
+  parseTree,
+} from './runner-protocol.ts'
+import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
+import { createRunnerPool } from './runner-pool.ts'
+import { runTurn } from './run-turn.ts'
+import type { SandboxContext } from './sandbox-context.ts'
+import { createSlots } from '../../../platform/limiter.ts'
+
+export interface DockerSandboxHostOptions {
+  engine: Engine
+  /** Machine and its start; written into labels. */
+  hostId: string
+  hostQueue: string
+  /** Shared with whoever brings and removes images. @default one of its own below the temporary folder */
+  keeper?: ImageKeeper
+  /** Identity of the Temporal namespace that owners live in; without it a container is only ended by its maximum life.
+   *  @default '' */
+  namespaceId?: string
+  /** Containers that start at once. @default 4 */
+  maxStarting?: number
+  /** Containers that grade at once. @default 4 */
+  maxGrading?: number
+  /** How long a grading container may be silent after its own deadline. @default GRADING_SLACK_MS */
+  gradingSlackMs?: number
+  /** A container older than this is removed by the reaper, whatever its owner says. @default 6 hours */
+  maxLifeMs?: number
+  /** OCI runtime of containers whose recipe names none. @default the engine's own */
+  runtime?: string | null
+  /** Where refused connections of sandboxes with a network are told. @default nowhere */
+  log?: RelayPoolOptions['log']
+  /** How the proxies of sandboxes reach the world. @default the host's name server and TCP */
+  network?: Pick<RelayPoolOptions, 'resolve' | 'dial' | 'limits'>
+}
+
+export interface DockerSandboxHost extends SandboxHost {
+  readonly context: SandboxContext
+  /** Ends the connections of this process; sandboxes go on and are found again by any later host. */
+  dispose(): void
+}
+
+/** git on a big repository may take its time. */
+const CAPTURE_TIMEOUT_MS = 180_000
+const STATE_TIMEOUT_MS = 60_000
+/** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
+const MAX_PATCH_BYTES = 8 * 1024 * 1024
+
+export function createDockerSandboxHost(options: DockerSandboxHostOptions): DockerSandboxHost {
+  const {
+    engine,
+    hostId,
+    hostQueue,
+    keeper = createImageKeeper({ engine: options.engine, cacheDir: join(tmpdir(), 'longhaul-images') }),
+    namespaceId = '',
+    maxStarting = 4,
+    maxGrading = 4,
+    gradingSlackMs = GRADING_SLACK_MS,
+    maxLifeMs = 6 * 3_600_000,
+    runtime = null,
+    log = () => undefined,
+    network = {},
+  } = options
+  const runners = createRunnerPool({ engine })
+  const relays = createRelayPool({ engine, log, ...network })
+  const cpus = createCpuPool({ cpus: engine.cpus })
+  const disks = createDiskWatch({ engine, log })
+  const context: SandboxContext = {
+    engine,
+    keeper,
+    hostId,
+    hostQueue,
+    namespaceId,
+    starting: createSlots(maxStarting),
+    grading: createSlots(maxGrading),
+    gradingSlackMs,
+    runners,
+    relays,
+    cpus,
+    log,
+    runtime,
+    maxLifeMs,
+  }
+
+  const named = async <T>(
+    doing: string,
+    name: string,
+    signal: AbortSignal | null,
+    work: () => Promise<T>,
+  ): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      // A cancelled caller must see its own reason, not a failure of the engine.
+      if (signal?.aborted === true && error === signal.reason) throw error
+      disks.requireWithin(name)
+      throw toSandboxError(error, { doing, details: { name } })
+    }
+  }
+
+  /** Of a sandbox that is open: whose doing a loss is. */
+  const inside = <T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
+    named(doing, name, signal, async () => {
+      try {
+        return await work()
+      } catch (error) {
+        throw await attributeLoss(engine, name, error)
+      }
+    })
+
+  return {
+    context,
+    open: (input, signal) =>
+      named('opening a sandbox', input.episode, signal, async () => {
+        const sandbox = await openSandbox(context, input, signal)
+        await disks.add(sandbox.name)
+        return sandbox
+      }),
+    runTurn: (sandbox, request, signal) =>
+      inside('running a turn', sandbox.name, signal, async () => {
+        // Again, for a sandbox that another process opened.
+        await disks.add(sandbox.name)
+        return runTurn(context, sandbox, request, signal)
+      }),
+    renew: (sandbox, signal) =>
+      inside('renewing a lease', sandbox.name, signal, async () => {
+        // The runner renews with every request; this one only reports.
+        await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
+      }),
+    initialState: (sandbox, signal) =>
+      inside('reading the state', sandbox.name, signal, async () => {
+        const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
+        return parseReady(await runners.request(request)).state
+      }),
+    capture: (sandbox, { mode, after }, signal) =>
+      inside('capturing the patch', sandbox.name, signal, async () => {
+        const { startCommit } = sandbox
+        const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
+        const request = {
+          name: sandbox.name,
+          line,
+          timeoutMs: CAPTURE_TIMEOUT_MS,
+          maxBodyBytes: MAX_PATCH_BYTES,
+          signal,
+        }
+        return parseCapture(await runners.request(request))
+      }),
+    treeHash: (sandbox, after, signal) =>
+      inside('hashing the tree', sandbox.name, signal, async () => {
+        const line = encodeTree({ startCommit: sandbox.startCommit, after })
+        const request = {
+          name: sandbox.name,
+          line,
+          timeoutMs: CAPTURE_TIMEOUT_MS,
+          maxBodyBytes: MAX_TREE_BYTES,
+          signal,
+        }
+        return parseTree(await runners.request(request))
+      }),
+    close: ({ name }) =>
+      named('closing a sandbox', name, null, async () => {
+        runners.disconnect(name)
+        relays.disconnect(name)
+        disks.remove(name)
+        await removeContainer({ engine, name })
+        cpus.give(name)
+      }),
+    grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
+    dispose() {
+      disks.dispose()
+      runners.dispose()
+      relays.dispose()
+    },
+  }
+}

@@ -1,0 +1,95 @@
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { encodeSafetensors, type Tensor, type TensorType } from './safetensors.ts'
+import type { Trajectory } from './trajectory.ts'
+
+export interface TensorRow {
+  trajectory: Trajectory
+  advantage: number | null
+  /** Index into the manifest's table of trajectories. */
+  table: number
+}
+
+export interface EncodedTensors {
+  bytes: Uint8Array
+  /** What the manifest says about the file. */
+  tensors: Record<string, { dtype: TensorType; shape: number[] }>
+}
+
+export interface EncodeTensorsInput {
+  rows: readonly TensorRow[]
+  /** Versions in the manifest's order. */
+  policies: readonly string[]
+  withAdvantages: boolean
+  /** False where they were sampled after another prompt than the row's. */
+  withLogprobs: boolean
+}
+
+/** Context tokens were sampled by nobody. */
+const NOT_SAMPLED = -1
+
+/** All rows end to end, in the tensor order that the reader demands: 8-byte numbers, then 4-byte ones, then bytes. */
+export function encodeTensors({ rows, policies, withAdvantages, withLogprobs }: EncodeTensorsInput): EncodedTensors {
+  const tokens = rows.reduce((sum, { trajectory }) => sum + trajectory.ids.length, 0)
+  const offsets = new BigInt64Array(rows.length + 1)
+  const ids = new Int32Array(tokens)
+  const logprobs = new Float32Array(tokens)
+  const advantages = new Float32Array(withAdvantages ? tokens : 0)
+  const versions = new Int32Array(tokens).fill(NOT_SAMPLED)
+  const mask = new Uint8Array(tokens)
+  let at = 0
+  for (const [index, { trajectory, advantage }] of rows.entries()) {
+    ids.set(trajectory.ids, at)
+    mask.set(trajectory.lossMask, at)
+    logprobs.set(trajectory.logprobs, at)
+    if (withAdvantages) fillWhereTrained(advantages, trajectory.lossMask, at, advantage ?? 0)
+    fillVersions(versions, trajectory, at, policies)
+    at += trajectory.ids.length
+    offsets[index + 1] = BigInt(at)
+  }
+  const perToken = (name: string, dtype: TensorType, data: Tensor['data']): Tensor => ({
+    name,
+    dtype,
+    shape: [tokens],
+    data,
+  })
+  const tensors: Tensor[] = [
+    { name: 'row_offsets', dtype: 'I64', shape: [rows.length + 1], data: offsets },
+    { name: 'row_trajectory', dtype: 'I32', shape: [rows.length], data: Int32Array.from(rows, ({ table }) => table) },
+    perToken('input_ids', 'I32', ids),
+    ...(withLogprobs ? [perToken('behaviour_logprobs', 'F32', logprobs)] : []),
+    ...(withAdvantages ? [perToken('advantages', 'F32', advantages)] : []),
+    perToken('policy_version', 'I32', versions),
+    perToken('loss_mask', 'U8', mask),
+  ]
+  return {
+    bytes: encodeSafetensors(tensors),
+    tensors: Object.fromEntries(tensors.map(({ name, dtype, shape }) => [name, { dtype, shape }])),
+  }
+}
+
+function fillWhereTrained(target: Float32Array, mask: Uint8Array, from: number, value: number): void {
+  for (let at = 0; at < mask.length; at++) if (mask[at] === 1) target[from + at] = value
+}
+
+function fillVersions(
+  target: Int32Array,
+  { versions, record }: Trajectory,
+  from: number,
+  policies: readonly string[],
+): void {
+  let at = from
+  for (const { policy, tokens } of versions) {
+    if (policy !== null) target.fill(indexOfPolicy(policy, policies, record.episode), at, at + tokens)
+    at += tokens
+  }
+}
+
+function indexOfPolicy(policy: string, policies: readonly string[], episode: string): number {
+  const index = policies.indexOf(policy)
+  if (index >= 0) return index
+  throw new LonghaulError({
+    code: 'Trainer.BatchRefused',
+    message: 'Expected every sampled token to come from a listed policy',
+    details: { episode, policy, listed: policies.join(' ') },
+  })
+}

@@ -1,0 +1,123 @@
+import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { errnoOf } from '../../../platform/errno.ts'
+import type { ProcessIdentity } from '../../../platform/process-identity.ts'
+
+/** What the trainer said about its end; it outranks the process status. */
+export interface ExitReport {
+  code: number
+  class: string
+  message: string
+  [fact: string]: unknown
+}
+
+export function attemptDirectory(jobDirectory: string, fence: number): string {
+  return join(jobDirectory, 'attempts', String(fence))
+}
+
+/** Highest fence that anybody claimed; 0 when none. */
+export async function highestFence(jobDirectory: string): Promise<number> {
+  const specs = await namesIn(jobDirectory)
+  const leases = await namesIn(join(jobDirectory, 'leases'))
+  const fences = [
+    ...specs.map((name) => /^spec\.(\d+)\.json$/.exec(name)?.[1]),
+    ...leases.map((name) => /^(\d+)\.json$/.exec(name)?.[1]),
+  ]
+  return Math.max(0, ...fences.filter((fence) => fence !== undefined).map(Number))
+}
+
+/** Creating the spec file is the claim: of two launchers with the same fence one gets false. */
+export async function claimFence(input: {
+  jobDirectory: string
+  fence: number
+  spec: Record<string, unknown>
+}): Promise<boolean> {
+  const { jobDirectory, fence, spec } = input
+  await mkdir(attemptDirectory(jobDirectory, fence), { recursive: true })
+  try {
+    const file = await open(specPath(jobDirectory, fence), 'wx')
+    try {
+      await file.writeFile(`${JSON.stringify(spec, null, 1)}\n`)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    return true
+  } catch (error) {
+    if (errnoOf(error) === 'EEXIST') return false
+    throw error
+  }
+}
+
+/** The end of an attempt that will never begin. What the trainer itself says stays. */
+export async function withdrawClaim(input: { jobDirectory: string; fence: number; message: string }): Promise<void> {
+  const { jobDirectory, fence, message } = input
+  const report: ExitReport = { code: EX_UNAVAILABLE, class: NOT_LAUNCHED, message }
+  try {
+    await writeFile(exitPath(jobDirectory, fence), `${JSON.stringify(report)}\n`, { flag: 'wx' })
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST') throw error
+  }
+}
+
+/** In place of a trainer's own word on its end. */
+export const NOT_LAUNCHED = 'not-launched'
+
+/** As the trainer says it of itself. */
+const EX_UNAVAILABLE = 69
+
+function exitPath(jobDirectory: string, fence: number): string {
+  return join(attemptDirectory(jobDirectory, fence), 'exit.json')
+}
+
+export function specPath(jobDirectory: string, fence: number): string {
+  return join(jobDirectory, `spec.${fence}.json`)
+}
+
+/** When the fence was claimed, ms since 1970; null when it was not by a launcher. */
+export async function claimedAt(jobDirectory: string, fence: number): Promise<number | null> {
+  return (await stat(specPath(jobDirectory, fence)).catch(() => null))?.mtimeMs ?? null
+}
+
+/** The process that holds the fence, as it wrote itself; null before it did. */
+export async function leaseHolder(jobDirectory: string, fence: number): Promise<ProcessIdentity | null> {
+  const lease = await readJson(join(jobDirectory, 'leases', `${fence}.json`))
+  if (lease === null || typeof lease['pid'] !== 'number' || typeof lease['host'] !== 'string') return null
+  const { host, pid, boot_id: boot, pid_start: start } = lease
+  return {
+    host,
+    pid,
+    bootId: typeof boot === 'string' ? boot : null,
+    pidStart: typeof start === 'string' ? start : null,
+  }
+}
+
+export async function exitReport(jobDirectory: string, fence: number): Promise<ExitReport | null> {
+  const report = await readJson(exitPath(jobDirectory, fence))
+  return report !== null && typeof report['code'] === 'number' ? (report as ExitReport) : null
+}
+
+export async function progressAge(jobDirectory: string, fence: number, nowMs: number): Promise<number> {
+  const path = join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')
+  return nowMs - ((await stat(path).catch(() => null))?.mtimeMs ?? 0)
+}
+
+async function readJson(path: string): Promise<Record<string, unknown> | null> {
+  try {
+    const value: unknown = JSON.parse(await readFile(path, 'utf8'))
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+  } catch (error) {
+    // Being written: there is no answer yet.
+    if (error instanceof SyntaxError || errnoOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+async function namesIn(directory: string): Promise<string[]> {
+  try {
+    return await readdir(directory)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return []
+    throw error
+  }
+}

@@ -1,0 +1,123 @@
+import { LonghaulError } from '../../../contracts/errors.ts'
+import type { OptimizerRecipe, Recipe, ReinforceRecipe, ReinforceStageRecipe } from '../../../contracts/recipe.types.ts'
+
+export interface JobConfigInput {
+  recipe: Recipe
+  kind: 'rft' | 'dapo'
+  /** `rft`, or the name of a reinforce stage. */
+  stage: string
+  optimizerInit: 'fresh' | 'carry'
+  totalSteps: number
+}
+
+/** Bumped when the meaning of an objective changes: the job key then changes with it. */
+const LOSS_VERSION = 1
+
+/** Bounds of the corrections; recipes choose only the kind. */
+const TIS_CAP = 2.0
+const ICEPOP_RANGE = [0.5, 5.0]
+
+/**
+ * config.json: everything that changes the result of a job and nothing else, because its bytes are part of the job's key. Only
+ * fields that the mode uses are there: the trainer refuses a switch that it would ignore.
+ * @throws LonghaulError `Config.Invalid` when the recipe has no such stage
+ */
+export function jobConfig({ recipe, kind, stage, optimizerInit, totalSteps }: JobConfigInput): Record<string, unknown> {
+  const part = kind === 'rft' ? rftPart(recipe) : dapoPart(recipe, stage)
+  return {
+    schema: 'longhaul.config/1',
+    loss_version: LOSS_VERSION,
+    seed: recipe.seed,
+    stage: kind,
+    optimizer_init: optimizerInit,
+    ...part.fields,
+    optimizer: optimizerFields(part.optim),
+    schedule: scheduleFields(part.optim, totalSteps),
+    rope: ropeField(recipe),
+    ...loraField(recipe),
+    export: { dtype: recipe.trainer.exportDtype },
+  }
+}
+
+interface ConfigPart {
+  fields: Record<string, unknown>
+  optim: OptimizerRecipe
+}
+
+function rftPart({ rft }: Recipe): ConfigPart {
+  if (rft === null) throw withoutStage('rft')
+  return { optim: rft.optim, fields: { batch_size: rft.batch, epochs: rft.epochs } }
+}
+
+function dapoPart(recipe: Recipe, name: string): ConfigPart {
+  const { reinforce, stage } = reinforceStage(recipe, name)
+  return {
+    optim: reinforce.optim,
+    fields: {
+      batch_size: stage.batch,
+      epochs: reinforce.epochsPerIteration,
+      max_policy_lag: reinforce.maxPolicyLag,
+      objective: objectiveFields(reinforce, stage),
+    },
+  }
+}
+
+/** @throws LonghaulError `Config.Invalid` */
+export function reinforceStage(
+  { reinforce }: Recipe,
+  name: string,
+): { reinforce: ReinforceRecipe; stage: ReinforceStageRecipe; index: number } {
+  const index = reinforce?.stages.findIndex((stage) => stage.name === name) ?? -1
+  const stage = reinforce?.stages[index]
+  if (reinforce === null || stage === undefined) throw withoutStage(name)
+  return { reinforce, stage, index }
+}
+
+function objectiveFields(
+  { loss, oldLogprobs }: ReinforceRecipe,
+  { clip }: ReinforceStageRecipe,
+): Record<string, unknown> {
+  const correction = loss.behaviourCorrection
+  // Recipes stored by an older version do not have the key.
+  const mask = loss.sequenceMask ?? null
+  return {
+    // Every switch is spelled out below; the profile only names the family.
+    profile: correction === 'none' && loss.dualClip === null && mask === null ? 'paper' : 'safe',
+    prox: oldLogprobs === 'trainer' ? 'recompute' : 'behaviour',
+    correction,
+    ...(correction === 'tis' ? { tis_cap: TIS_CAP } : {}),
+    ...(correction === 'icepop' ? { icepop_range: ICEPOP_RANGE } : {}),
+    ...(mask === null ? { seq_mask: 'none' } : { seq_mask: 'geo', geo_range: [mask.low, mask.high] }),
+    dual_clip: loss.dualClip ?? 'none',
+    clip_low: clip.low,
+    clip_high: clip.high,
+  }
+}
+
+/** A default that was there before the switch is left out, so that the keys of older jobs stay what they were. */
+function optimizerFields(optim: OptimizerRecipe): Record<string, unknown> {
+  const { name, lr, betas, eps, weightDecay, gradClip, states } = optim
+  const moments = states === 'float32' ? {} : { states }
+  return { name, lr, betas, eps, weight_decay: weightDecay, grad_clip: gradClip, ...moments }
+}
+
+function loraField({ model: { lora } }: Recipe): Record<string, unknown> {
+  return lora === null ? {} : { lora: { rank: lora.rank, alpha: lora.alpha } }
+}
+
+function scheduleFields(
+  { schedule, warmupSteps, endLr }: OptimizerRecipe,
+  totalSteps: number,
+): Record<string, unknown> {
+  if (schedule === 'constant') return { kind: schedule, warmup_steps: warmupSteps }
+  // A tiny data set may have fewer steps than its warm-up: then there is nothing left to decay, and the ramp is cut.
+  return { kind: schedule, warmup_steps: Math.min(warmupSteps, totalSteps - 1), total_steps: totalSteps, end_lr: endLr }
+}
+
+function ropeField({ model: { rope } }: Recipe): Record<string, unknown> | null {
+  return rope === null ? null : { type: rope.type, factor: rope.factor, original_max: rope.originalMax }
+}
+
+function withoutStage(stage: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message: 'Expected a stage of the recipe', details: { stage } })
+}

@@ -1,0 +1,179 @@
+import { dirname } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { TrainingJobInput } from '../../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { policyKeys, runKeys } from '../../../contracts/keys.ts'
+import type { PolicyRef } from '../../../contracts/policy.types.ts'
+import type { Recipe, TrainerRecipe } from '../../../contracts/recipe.types.ts'
+import { sha256Of } from '../../artifacts/record-text.ts'
+import { JOB_PLAN, type JobPlanRecord } from '../batch/batch-writer.ts'
+import { jobConfig, reinforceStage } from './job-config.ts'
+
+/** A job as launchers run it: everything but attempt and fence, which each launch adds. */
+export interface LaunchedJob {
+  /** SHA-256 over the hashes of what goes in: the job's identity. */
+  key: string
+  jobId: string
+  /** spec.json without `attempt` and `fence`. */
+  spec: Record<string, unknown>
+  jobDirectory: string
+  /** Holds everything that the job reads and writes. */
+  artifactRoot: string
+  layout: { nodes: number; ranksPerNode: number; device: 'cpu' | 'cuda' }
+  limits: { timeoutMs: number; stallMs: number; graceMs: number }
+}
+
+/** A training job. */
+export interface PreparedJob extends LaunchedJob {
+  checkpoint: { directory: string; uri: string }
+  policy: { directory: string; uri: string; version: string }
+  /** Optimizer steps in the input, and those that this job adds. */
+  globalStep: number
+  steps: number
+}
+
+export interface PrepareJobInput {
+  store: ArtifactStore
+  recipe: Recipe
+  job: TrainingJobInput
+  /** CPU threads of the trainer. @default the trainer's own choice */
+  threads?: number
+}
+
+/** Time to save an inner checkpoint after SIGTERM before the process group is killed. */
+const GRACE_S = 30
+
+/**
+ * Stores config.json in the job's directory and describes the job. Repeatable: the same recipe, batch and policy give the same
+ * key, directory and version.
+ * @throws LonghaulError `Config.Invalid`, `Artifact.*`
+ */
+export async function prepareJob({ store, recipe, job, threads }: PrepareJobInput): Promise<PreparedJob> {
+  const { run, stage, kind, iteration, slice, batch, policy } = job
+  const minibatches = await countMinibatches(store, job)
+  const directory = runKeys.job(run, stage, iteration, slice)
+  const totalSteps = await readTotalSteps(store, batch.key)
+  const config = Buffer.from(
+    `${JSON.stringify(jobConfig({ recipe, kind, stage, optimizerInit: optimizerInit(recipe, job), totalSteps }))}\n`,
+  )
+  const configRef = await store.put(`${directory}/config.json`, config)
+  const input = jobInput(policy)
+  const key = jobKey({ input: input.manifest_sha256, batch: batch.sha256, config: configRef.sha256 })
+  const jobId = `${kind}-${key.slice(0, 16)}`
+  const steps = minibatches * epochsOf(recipe, kind)
+  const version = `v${String(policy.globalStep + steps).padStart(6, '0')}-${key.slice(0, 8)}`
+  const jobDirectory = store.path(directory)
+  const [checkpointKey, policyKey] = [policyKeys.checkpoint(version), policyKeys.directory(version)]
+  return {
+    key,
+    jobId,
+    jobDirectory,
+    artifactRoot: dirname(store.path('runs')),
+    ...placeOf(recipe.trainer),
+    checkpoint: { directory: store.path(checkpointKey), uri: store.uri(checkpointKey) },
+    policy: { directory: store.path(policyKey), uri: store.uri(policyKey), version },
+    globalStep: policy.globalStep,
+    steps,
+    spec: {
+      schema: 'longhaul.step/1',
+      job_id: jobId,
+      key,
+      stage: kind,
+      run: { id: run, iteration, global_step: policy.globalStep },
+      input,
+      batch: { uri: directoryUri(store, batch.key), manifest_sha256: batch.sha256 },
+      config: { uri: store.uri(configRef.key), sha256: configRef.sha256 },
+      output: {
+        checkpoint_uri: store.uri(checkpointKey),
+        policy_uri: store.uri(policyKey),
+        policy_version: version,
+      },
+      work: { job_dir: jobDirectory, scratch_dir: `${jobDirectory}/scratch` },
+      execution: executionOf(recipe.trainer, threads),
+    },
+  }
+}
+
+/** Where a job runs, and for how long. */
+export function placeOf({
+  nodes,
+  ranksPerNode,
+  device,
+  timeoutS,
+  stallS,
+}: TrainerRecipe): Pick<LaunchedJob, 'layout' | 'limits'> {
+  return {
+    layout: { nodes, ranksPerNode, device },
+    limits: { timeoutMs: timeoutS * 1000, stallMs: stallS * 1000, graceMs: GRACE_S * 1000 },
+  }
+}
+
+/** Hashes of file bytes only, so that no canonical form of JSON is shared between the two languages. */
+export function jobKey({ input, batch, config }: { input: string; batch: string; config: string }): string {
+  return sha256Of(`longhaul-step/1\n${input}\n${batch}\n${config}\n`)
+}
+
+function jobInput({ uri, manifestSha256, checkpointUri, checkpointSha256 }: PolicyRef) {
+  // The checkpoint holds fp32 weights and the optimizer; the exported policy is rounded and is no continuation.
+  if (checkpointUri !== null && checkpointSha256 !== null) {
+    return { kind: 'checkpoint', uri: checkpointUri, manifest_sha256: checkpointSha256 }
+  }
+  return { kind: 'hf', uri, manifest_sha256: manifestSha256 }
+}
+
+/** The optimizer is carried within fine-tuning and within reinforcement, never from one objective into the other. */
+function optimizerInit(recipe: Recipe, { kind, stage, iteration, slice, policy }: TrainingJobInput): 'fresh' | 'carry' {
+  if (policy.checkpointUri === null) return 'fresh'
+  if (slice > 0) return 'carry'
+  if (kind === 'rft') return 'fresh'
+  const { reinforce, index } = reinforceStage(recipe, stage)
+  const isFirst = index === 0 && iteration === 1
+  return isFirst || !reinforce.keepState ? 'fresh' : 'carry'
+}
+
+function epochsOf({ rft, reinforce }: Recipe, kind: 'rft' | 'dapo'): number {
+  return (kind === 'rft' ? rft?.epochs : reinforce?.epochsPerIteration) ?? 1
+}
+
+async function countMinibatches(store: ArtifactStore, { batch }: TrainingJobInput): Promise<number> {
+  const manifest = JSON.parse(Buffer.from(await store.get(batch)).toString('utf8')) as { minibatches: unknown[] }
+  return manifest.minibatches.length
+}
+
+async function readTotalSteps(store: ArtifactStore, batchKey: string): Promise<number> {
+  const key = `${directoryOf(batchKey)}/${JOB_PLAN}`
+  const plan = await store.readRecord<JobPlanRecord>(key)
+  if (plan !== null) return plan.totalSteps
+  throw new LonghaulError({
+    code: 'Artifact.Missing',
+    message: 'Expected the job plan beside the batch',
+    details: { key },
+  })
+}
+
+function directoryUri(store: ArtifactStore, batchKey: string): string {
+  return pathToFileURL(store.path(directoryOf(batchKey))).href
+}
+
+function directoryOf(key: string): string {
+  return key.slice(0, key.lastIndexOf('/'))
+}
+
+/** How a job is computed, for its spec. */
+export function executionOf(trainer: TrainerRecipe, threads: number | undefined): Record<string, unknown> {
+  return {
+    device: trainer.device,
+    nodes: trainer.nodes,
+    ranks_per_node: trainer.ranksPerNode,
+    cp: trainer.contextParallel,
+    deterministic: trainer.deterministic,
+    max_tokens_per_micro: trainer.maxTokensPerMicro,
+    ac: trainer.recompute,
+    offload: trainer.offload,
+    timeout_s: trainer.timeoutS,
+    stall_s: trainer.stallS,
+    grace_s: GRACE_S,
+    ...(threads === undefined ? {} : { threads }),
+  }
+}

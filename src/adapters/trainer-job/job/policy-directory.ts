@@ -1,0 +1,254 @@
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
+import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
+import { policyKeys } from '../../../contracts/keys.ts'
+import type { PolicyRef } from '../../../contracts/policy.types.ts'
+import { compareText } from '../../../domain/hash-order.ts'
+import { TEMP_DIRECTORY } from '../../artifacts/keys.ts'
+import { sha256Of } from '../../artifacts/record-text.ts'
+import { errnoOf } from '../../../platform/errno.ts'
+import { tempName } from '../../../platform/temp-files.ts'
+import { type Rope, stateRope } from './rope-statement.ts'
+
+export const MANIFEST = 'MANIFEST.json'
+export const COMMITTED = 'COMMITTED'
+
+/** Without these a directory can be neither sampled from nor trained. */
+const CONFIG = 'config.json'
+const NEEDED = [CONFIG, 'tokenizer.json']
+
+export interface ImportBasePolicyInput {
+  store: ArtifactStore
+  /** A Hugging Face model directory. */
+  directory: string
+  /** Stated in the policy's config.json, so that every reader of the policy has it; null: as the model states it itself. @default null */
+  rope?: Rope | null
+}
+
+/**
+ * Copies a model directory into the store as an immutable policy and writes its reference. The version is the hash of the
+ * manifest, so the same weights are the same policy wherever they were copied from, and a repetition finds what is there. With a
+ * rope it is another model and another version.
+ * @throws LonghaulError `Config.NotFound` no such directory, `Config.Invalid` no model in it, or none that can have the rope
+ */
+export async function importBasePolicy({ store, directory, rope = null }: ImportBasePolicyInput): Promise<PolicyRef> {
+  const source = await checkModelDirectory(resolve(directory))
+  const rewritten = rope === null ? {} : await configWithRope(source, rope)
+  const manifest = await describeDirectory(source, rewritten)
+  const manifestSha256 = sha256Of(manifest.bytes)
+  const version = `v000000-${manifestSha256.slice(0, 8)}`
+  const final = store.path(policyKeys.directory(version))
+  if (!(await isCommitted(final, manifestSha256))) {
+    const staging = join(store.path('policies'), '..', TEMP_DIRECTORY, tempName())
+    const { files, bytes } = manifest
+    await copyCommitted({ source, staging, final, files, rewritten, manifest: bytes, manifestSha256 })
+  }
+  const ref: PolicyRef = {
+    version,
+    uri: store.uri(policyKeys.directory(version)),
+    manifestSha256,
+    globalStep: 0,
+    checkpointUri: null,
+    checkpointSha256: null,
+  }
+  return writePolicyRef({ store, ref })
+}
+
+/** The published reference of a version; null when there is none. */
+export function readPolicyRef({
+  store,
+  version,
+}: {
+  store: ArtifactStore
+  version: string
+}): Promise<PolicyRef | null> {
+  return store.readRecord<PolicyRef>(policyKeys.ref(version))
+}
+
+/** Publishes a reference: resolvable by its version from then on. Idempotent. */
+export async function writePolicyRef({ store, ref }: { store: ArtifactStore; ref: PolicyRef }): Promise<PolicyRef> {
+  return (await store.claimRecord(policyKeys.ref(ref.version), ref)).record
+}
+
+/** True when the directory's marker names this manifest and the manifest has these bytes. */
+export async function isCommitted(directory: string, manifestSha256: string): Promise<boolean> {
+  return (await committedManifest(directory))?.sha256 === manifestSha256
+}
+
+/** Manifest of a committed directory; null when it is absent, never committed or torn. */
+export async function committedManifest(
+  directory: string,
+): Promise<{ sha256: string; manifest: Record<string, unknown> } | null> {
+  try {
+    const [bytes, marker] = await Promise.all([
+      readFile(join(directory, MANIFEST)),
+      readFile(join(directory, COMMITTED), 'utf8'),
+    ])
+    const sha256 = sha256Of(bytes)
+    if (marker.trim() !== sha256) return null
+    return { sha256, manifest: JSON.parse(bytes.toString('utf8')) as Record<string, unknown> }
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR' || error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
+async function checkModelDirectory(directory: string): Promise<string> {
+  const names = await readdir(directory).catch((cause: unknown) => {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: 'Expected model.base to be a directory with a Hugging Face model',
+      details: { directory },
+      cause,
+    })
+  })
+  const missing = NEEDED.find((name) => !names.includes(name))
+  const hasWeights = names.some((name) => name.endsWith('.safetensors'))
+  if (missing === undefined && hasWeights) return realpath(directory)
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected model.base to hold config.json, tokenizer.json and *.safetensors, found no ${missing ?? 'weights'}`,
+    details: { directory },
+  })
+}
+
+/** Files of a policy that differ from the source's, by path. */
+type Rewritten = Record<string, Buffer>
+
+async function configWithRope(directory: string, rope: Rope): Promise<Rewritten> {
+  const text = await readFile(join(directory, CONFIG), 'utf8')
+  try {
+    return { [CONFIG]: Buffer.from(stateRope(text, rope)) }
+  } catch (cause) {
+    if (isLonghaulError(cause)) {
+      const { code, message, details } = cause
+      throw new LonghaulError({ code, message, details: { ...details, directory }, cause })
+    }
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected config.json of model.base to be JSON',
+      details: { directory },
+      cause,
+    })
+  }
+}
+
+interface ListedFile {
+  path: string
+  bytes: number
+  sha256: string
+}
+
+/** The manifest of the trainer's own directories: sorted names, sizes and hashes, nothing about time or place. */
+async function describeDirectory(
+  directory: string,
+  rewritten: Rewritten,
+): Promise<{ bytes: Buffer; files: ListedFile[] }> {
+  const files: ListedFile[] = []
+  for (const path of (await listFiles(directory, '')).sort(compareText)) {
+    const file = join(directory, path)
+    const own = rewritten[path]
+    files.push(
+      own === undefined
+        ? { path, bytes: (await stat(file)).size, sha256: await hashFile(file) }
+        : { path, bytes: own.length, sha256: sha256Of(own) },
+    )
+  }
+  const manifest = { schema: 'longhaul.manifest/1', kind: 'policy', files }
+  return { bytes: Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`), files }
+}
+
+/** Files below a directory; links are followed, because hub caches are made of them. Hidden names and old seals are left out. */
+async function listFiles(root: string, below: string): Promise<string[]> {
+  const paths: string[] = []
+  for (const name of await readdir(join(root, below))) {
+    const path = below === '' ? name : `${below}/${name}`
+    if (name.startsWith('.') || path === MANIFEST || path === COMMITTED) continue
+    const isDirectory = (await stat(join(root, path))).isDirectory()
+    if (!isDirectory) paths.push(path)
+    // A linked directory may point back up; only real ones are walked.
+    else if ((await lstat(join(root, path))).isDirectory()) paths.push(...(await listFiles(root, path)))
+  }
+  return paths
+}
+
+async function hashFile(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
+  return hash.digest('hex')
+}
+
+interface CopyInput {
+  source: string
+  /** In the store's temporary directory, which is swept when its writer dies. */
+  staging: string
+  final: string
+  files: readonly ListedFile[]
+  rewritten: Rewritten
+  manifest: Uint8Array
+  manifestSha256: string
+}
+
+/** Staging in the same file system, everything synced, one rename, marker last: a cut leaves nothing that looks like a policy. */
+async function copyCommitted(input: CopyInput): Promise<void> {
+  const { source, staging, final, files, rewritten, manifest, manifestSha256 } = input
+  try {
+    for (const { path, sha256 } of files) {
+      const target = join(staging, path)
+      await mkdir(dirname(target), { recursive: true })
+      const own = rewritten[path]
+      if (own === undefined) {
+        await copyFile(join(source, path), target)
+        await syncPath(target)
+      } else await writeSynced(target, own)
+      if ((await hashFile(target)) !== sha256) throw changed(source, path)
+    }
+    await writeSynced(join(staging, MANIFEST), manifest)
+    await mkdir(dirname(final), { recursive: true })
+    await renameUnlessTaken(staging, final)
+    await writeSynced(join(final, COMMITTED), `${manifestSha256}\n`)
+    await syncPath(final)
+    await syncPath(dirname(final))
+  } finally {
+    await rm(staging, { recursive: true, force: true })
+  }
+}
+
+/** A taken name is the same content, because it is the content's hash: cut before its marker, or another importer's. */
+async function renameUnlessTaken(staging: string, final: string): Promise<void> {
+  try {
+    await rename(staging, final)
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOTEMPTY' && errnoOf(error) !== 'EEXIST') throw error
+  }
+}
+
+async function writeSynced(path: string, data: Uint8Array | string): Promise<void> {
+  const file = await open(path, 'w')
+  try {
+    await file.writeFile(data)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+async function syncPath(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+function changed(directory: string, file: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected model.base to stay as it is while it is imported, a file changed',
+    details: { directory, file },
+  })
+}

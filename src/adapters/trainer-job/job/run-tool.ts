@@ -1,0 +1,53 @@
+import { execFile } from 'node:child_process'
+import { LonghaulError } from '../../../contracts/errors.ts'
+
+export interface ToolResult {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+/** Schedulers answer within seconds, or are so busy that asking again later is better. */
+export const TOOL_DEADLINE_MS = 60_000
+
+/**
+ * Runs a scheduler's command to its end; a code other than 0 is for the caller to judge.
+ * @throws LonghaulError `Trainer.Unavailable` when it is not there or does not end
+ */
+export function runTool(tool: string, args: string[], input = ''): Promise<ToolResult> {
+  return new Promise((resolve, reject) => {
+    const child = execFile(
+      tool,
+      args,
+      { timeout: TOOL_DEADLINE_MS, maxBuffer: 16 * 1024 * 1024 },
+      (error, stdout, stderr) => {
+        const code = error === null ? 0 : error.code
+        if (typeof code === 'number') resolve({ code, stdout, stderr })
+        else reject(unavailable(tool, error === null ? '' : error.message, error))
+      },
+    )
+    // A tool that ends without reading says why by its code.
+    child.stdin?.on('error', () => undefined)
+    child.stdin?.end(input)
+  })
+}
+
+/** Runs it and refuses any code but 0. @throws LonghaulError `Trainer.Unavailable`, with `refused` where it surely did nothing */
+export async function askTool(tool: string, args: string[], input = ''): Promise<string> {
+  const { code, stdout, stderr } = await runTool(tool, args, input)
+  if (code === 0) return stdout
+  const refused = !UNCERTAIN.test(stderr)
+  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused })
+}
+
+/** The request may have come through all the same: what was asked for may be done. */
+const UNCERTAIN = /time(?:d)?[ -]?out|deadline|unable to contact|connection|unreachable|eof/i
+
+function unavailable(tool: string, why: string, cause?: unknown, details: { refused?: boolean } = {}): LonghaulError {
+  return new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected an answer from ${tool}: ${why}`,
+    details: { tool, ...details },
+    cause,
+  })
+}

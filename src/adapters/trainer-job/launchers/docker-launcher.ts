@@ -1,0 +1,163 @@
+import type Docker from 'dockerode'
+import { toLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
+import type { DockerLauncherRecipe } from '../../../contracts/recipe.types.ts'
+import { connectEngine, type Engine } from '../../docker/engine/engine.ts'
+import { trainerArguments } from './launch-command.ts'
+import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
+import type { TrainerCommand } from './process-launcher.ts'
+
+/** `docker ps --filter label=longhaul.trainer.job` lists them. Not the labels of sandboxes, which are swept by lease. */
+const LABEL = { job: 'longhaul.trainer.job', key: 'longhaul.trainer.key', fence: 'longhaul.trainer.fence' } as const
+const NOT_FOUND = 404
+const NOT_RUNNING = 304
+const CONFLICT = 409
+
+export interface DockerLauncherInput {
+  options: DockerLauncherRecipe
+  /** Only its environment is taken: the interpreter is the container's. */
+  command: TrainerCommand
+  /** @default the engine of DOCKER_HOST */
+  connect?: () => Promise<Engine>
+}
+
+/** A container on this machine's engine, named by the job: a second launch collides on the name. Ends stay readable until the next. */
+export function createDockerLauncher({ options, command, connect = connectEngine }: DockerLauncherInput): Launcher {
+  let engine: Promise<Engine> | null = null
+  const docker = async (): Promise<Docker> => {
+    engine ??= connect()
+    try {
+      return (await engine).docker
+    } catch (cause) {
+      engine = null
+      throw unavailable('Expected the engine that runs training jobs to answer', cause)
+    }
+  }
+  return {
+    isElsewhere: false,
+    pollMs: 500,
+    settleMs: 0,
+    // Four requests to the engine: look, removal of an ended container, creation, start.
+    launchMs: 4 * 60_000,
+    async launch(attempt) {
+      const client = await docker()
+      await removeEnded(client, attempt)
+      try {
+        const container = await client.createContainer(trainerContainer({ options, command, attempt }))
+        await container.start()
+      } catch (cause) {
+        // An engine that answers has said no; one that does not may still do it.
+        const refused = (cause as { statusCode?: number }).statusCode !== undefined
+        throw unavailable('Expected to start the container of a training job', cause, { refused })
+      }
+    },
+    look: async (attempt) => look(await docker(), attempt),
+    async stop(attempt, graceMs) {
+      const client = await docker()
+      if (isGone(await look(client, attempt))) return true
+      await ignoring(
+        [NOT_FOUND, NOT_RUNNING],
+        client.getContainer(nameOf(attempt)).stop({ t: Math.ceil(graceMs / 1000) }),
+      )
+      return isGone(await look(client, attempt))
+    },
+  }
+}
+
+/** Everything that the job reads and writes lies below the artifact root, at the same path inside. */
+export function trainerContainer(input: {
+  options: DockerLauncherRecipe
+  command: TrainerCommand
+  attempt: Attempt
+}): Docker.ContainerCreateOptions {
+  const { options, command, attempt } = input
+  const { job, fence } = attempt
+  const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0]
+  return {
+    name: nameOf(attempt),
+    Image: options.image,
+    Entrypoint: [],
+    Cmd: [options.python, ...trainerArguments(attempt)],
+    WorkingDir: job.jobDirectory,
+    // Files in the store belong to who runs the worker; home is a place that this user may write to.
+    User: `${uid}:${gid}`,
+    Env: Object.entries({
+      OMP_WAIT_POLICY: 'PASSIVE',
+      HOME: '/tmp',
+      ...command.env,
+      LONGHAUL_LAUNCHER_HANDLE: job.jobId,
+    }).map(([name, value]) => `${name}=${value}`),
+    Labels: { [LABEL.job]: job.jobId, [LABEL.key]: job.key, [LABEL.fence]: String(fence) },
+    StopSignal: 'SIGTERM',
+    HostConfig: {
+      Binds: [`${job.artifactRoot}:${job.artifactRoot}`, ...options.mounts.map((path) => `${path}:${path}:ro`)],
+      ShmSize: options.shmGiB * 1024 ** 3,
+      // Ranks of one machine speak through loopback; nothing outside is needed.
+      NetworkMode: 'none',
+      SecurityOpt: ['no-new-privileges:true'],
+      CapDrop: ['ALL'],
+      // The job writes into the store, and caches into its home.
+      ReadonlyRootfs: true,
+      Tmpfs: { '/tmp': 'rw,exec,nosuid,nodev,mode=1777' },
+      RestartPolicy: { Name: 'no' },
+      ...(options.gpus ? { DeviceRequests: [{ Driver: '', Count: -1, Capabilities: [['gpu']] }] } : {}),
+      LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '2' } },
+    },
+  }
+}
+
+/** The container of a lower fence is an earlier attempt's, which holds the name; that of a higher one has replaced this one. */
+async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
+  const found = await inspect(client, attempt)
+  if (found === null || fenceOf(found) < attempt.fence) return { kind: 'absent', how: 'gone with its container' }
+  if (fenceOf(found) > attempt.fence) return { kind: 'over', code: null, how: 'replaced by a newer container' }
+  const { State: state } = found
+  if (state.Running || state.Status === 'created') return { kind: 'alive' }
+  const how = state.OOMKilled ? 'killed for its memory' : `ended by status ${state.ExitCode}`
+  return { kind: 'over', code: state.ExitCode, how }
+}
+
+async function inspect(client: Docker, attempt: Attempt): Promise<Docker.ContainerInspectInfo | null> {
+  return ignoring([NOT_FOUND], client.getContainer(nameOf(attempt)).inspect())
+}
+
+async function removeEnded(client: Docker, attempt: Attempt): Promise<void> {
+  const found = await inspect(client, attempt)
+  if (found === null) return
+  if (found.State.Running || fenceOf(found) > attempt.fence) {
+    throw unavailable(
+      `Expected no other attempt in container ${nameOf(attempt)}, attempt ${fenceOf(found)} has it`,
+      undefined,
+      {
+        refused: true,
+      },
+    )
+  }
+  await ignoring([NOT_FOUND, CONFLICT], client.getContainer(found.Id).remove({ v: true }))
+}
+
+function fenceOf(found: Docker.ContainerInspectInfo): number {
+  return Number(found.Config.Labels[LABEL.fence])
+}
+
+function isGone({ kind }: AttemptState): boolean {
+  return kind === 'over' || kind === 'absent'
+}
+
+function nameOf({ job }: Attempt): string {
+  return `longhaul-${job.jobId}`
+}
+
+/** Null where the engine answered with one of the codes. @throws LonghaulError `Trainer.Unavailable` */
+async function ignoring<T>(codes: number[], work: Promise<T>): Promise<T | null> {
+  try {
+    return await work
+  } catch (cause) {
+    if (codes.includes((cause as { statusCode?: number }).statusCode ?? 0)) return null
+    throw unavailable('Expected the engine that runs training jobs to answer', cause)
+  }
+}
+
+function unavailable(message: string, cause?: unknown, details: { refused?: boolean } = {}): LonghaulError {
+  const why = cause === undefined ? '' : `: ${toLonghaulError(cause).message}`
+  return new LonghaulError({ code: 'Trainer.Unavailable', message: `${message}${why}`, details, cause })
+}

@@ -1,0 +1,163 @@
+/** The launcher and the real `kubectl`, before an API that speaks HTTP: what a cluster would do with a Job is told by hand. */
+import assert from 'node:assert/strict'
+import { readFile, writeFile } from 'node:fs/promises'
+import { after, afterEach, beforeEach, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  type KubernetesApi,
+  type KubernetesObject,
+  startKubernetesApi,
+  withoutKubectl,
+} from '../../../../test/support/kubernetes-api.ts'
+import { exampleAttempt, exampleOptions } from '../../../../test/support/launcher-examples.ts'
+import { freePort } from '../../../../test/support/loopback.ts'
+import { createKubernetesLauncher } from './kubernetes-launcher.ts'
+import { kubernetesManifest, kubernetesName } from './kubernetes-manifests.ts'
+import { HANG_MS } from '../../../../test/support/hang.ts'
+
+describe('kubernetes launcher', { skip: withoutKubectl }, () => {
+  const launcher = createKubernetesLauncher({ options: exampleOptions })
+  const first = exampleAttempt({ nodes: 1, ranksPerNode: 8 })
+  const second = { ...first, fence: 2 }
+  const third = { ...first, fence: 3 }
+  const name = kubernetesName(first)
+  const configBefore = process.env['KUBECONFIG']
+  let api: KubernetesApi
+
+  beforeEach(async () => {
+    api = await startKubernetesApi()
+    process.env['KUBECONFIG'] = api.config
+  })
+  afterEach(() => api.close())
+  after(() => {
+    if (configBefore === undefined) delete process.env['KUBECONFIG']
+    else process.env['KUBECONFIG'] = configBefore
+  })
+
+  test('an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence', async () => {
+    assert.deepEqual(await launcher.look(first), { kind: 'absent', how: 'unknown to Kubernetes' })
+    await launcher.launch(first)
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' })
+    await assertRefused(createKubernetesLauncher({ options: exampleOptions }).launch(first))
+    assert.deepEqual(api.changes, ['POST jobs'])
+  })
+
+  test('the network of a job is closed before its first pod, once for all attempts, and opened when it is stopped', async () => {
+    api.refusePolicies = true
+    await assert.rejects(launcher.launch(first), { code: 'Trainer.Unavailable', message: /NetworkPolicy: .*forbidden/ })
+    assert.deepEqual(api.changes, [], 'no pod without it')
+    api.refusePolicies = false
+    await launcher.launch(first)
+    assert.deepEqual([...api.policies.keys()], [`${name}-ranks`])
+    jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
+    await launcher.launch(second)
+    assert.deepEqual([...api.policies.keys()], [`${name}-ranks`])
+    assert.equal(await launcher.stop(second, 1000), true)
+    assert.equal(api.policies.size, 0)
+  })
+
+  /** The story: a worker is cut off, its Job trains on; others ask for the fences that they know. */
+  test('a Job of another fence is not the attempt that is asked for, and its own fence still is alive', async () => {
+    await launcher.launch(second)
+    assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how: 'replaced in Kubernetes' })
+    assert.deepEqual(await launcher.look(third), { kind: 'absent', how: 'unknown to Kubernetes' })
+    assert.deepEqual(await launcher.look(second), { kind: 'alive' })
+    assert.deepEqual(api.changes, ['POST jobs'])
+  })
+
+  test('a launch never takes the place of a living attempt, and an older one not that of a newer which has ended', async () => {
+    await launcher.launch(second)
+    for (const attempt of [first, third]) await assertRefused(launcher.launch(attempt))
+    jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
+    await assertRefused(launcher.launch(first))
+    assert.deepEqual(api.changes, ['POST jobs'])
+    await launcher.launch(third)
+    assert.equal(jobOf(name).metadata.labels?.['longhaul/fence'], '3')
+  })
+
+  test('a condition ends a Job only where it is true: complete, failed, and what it says of why', async () => {
+    await launcher.launch(first)
+    const job = jobOf(name)
+    for (const type of ['Complete', 'Failed', 'Suspended']) {
+      job.status = { conditions: [{ type, status: 'False' }] }
+      assert.deepEqual(await launcher.look(first), { kind: 'alive' }, `${type} is not true`)
+    }
+    job.status = { conditions: [{ type: 'Suspended', status: 'True' }] }
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'it only waits')
+    job.status.conditions.push({ type: 'Failed', status: 'True', reason: 'BackoffLimitExceeded', message: 'no more' })
+    const how = 'Failed for Kubernetes (BackoffLimitExceeded no more)'
+    assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how })
+    job.status = { conditions: [{ type: 'Complete', status: 'True' }] }
+    assert.equal((await launcher.look(first)).kind, 'over')
+  })
+
+  test('the next attempt takes the name of the dead one: it is deleted with its pods, then the new fence is there', async () => {
+    await launcher.launch(first)
+    jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
+    api.podsEnd = false
+    const launching = launcher.launch(second)
+    await until(() => jobOf(name).metadata.deletionTimestamp !== undefined)
+    // Its pods are still there, so nothing may be created beside them.
+    assert.deepEqual(api.changes, ['POST jobs', `DELETE jobs/${name} Foreground`])
+    api.finishDeletion(name)
+    await launching
+    assert.deepEqual(api.changes, ['POST jobs', `DELETE jobs/${name} Foreground`, 'POST jobs'])
+    assert.equal(jobOf(name).metadata.labels?.['longhaul/fence'], '2')
+    const { metadata, ...sent } = jobOf(name)
+    const wanted = kubernetesManifest({ options: exampleOptions, attempt: second })
+    assert.deepEqual(
+      { ...sent, metadata: { ...metadata, uid: undefined } },
+      { ...wanted, metadata: { ...(wanted['metadata'] as object), uid: undefined } },
+    )
+    assert.deepEqual(await launcher.look(second), { kind: 'alive' })
+    assert.equal((await launcher.look(first)).kind, 'over')
+  })
+
+  test('stopping ends where the Job is gone; one that may not be deleted is not said to be', async () => {
+    await launcher.launch(first)
+    api.refuseDeletion = 403
+    assert.equal(await launcher.stop(first, 0), false)
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' })
+    api.refuseDeletion = null
+    assert.equal(await launcher.stop(first, 0), true)
+    assert.equal(await launcher.stop(first, 0), true, 'already gone')
+    assert.equal(api.objects.size, 0)
+  })
+
+  test('several nodes: a JobSet, found and ended by its own kind and conditions', async () => {
+    const attempt = exampleAttempt({ nodes: 16, ranksPerNode: 8 })
+    await launcher.launch(attempt)
+    assert.deepEqual(api.changes, ['POST jobsets'])
+    assert.deepEqual(await launcher.look(attempt), { kind: 'alive' })
+    jobOf(name).status = { conditions: [{ type: 'Completed', status: 'True' }] }
+    assert.equal((await launcher.look(attempt)).kind, 'over')
+    assert.equal(await launcher.stop(attempt, 0), true)
+    assert.equal(api.changes.at(-1), `DELETE jobsets/${name} Foreground`)
+  })
+
+  test('an API that cannot be asked is unavailable: never a guess that the attempt is over', async () => {
+    await launcher.launch(first)
+    const config = JSON.parse(await readFile(api.config, 'utf8')) as { clusters: { cluster: { server: string } }[] }
+    for (const { cluster } of config.clusters) cluster.server = `http://127.0.0.1:${await freePort()}`
+    await writeFile(api.config, JSON.stringify(config))
+    for (const ask of [launcher.look, launcher.launch]) {
+      await assert.rejects(ask(first), { code: 'Trainer.Unavailable', retryable: true })
+    }
+    assert.deepEqual(api.changes, ['POST jobs'])
+  })
+
+  async function assertRefused(launching: Promise<void>): Promise<void> {
+    await assert.rejects(launching, (error: Error & { code?: string; details?: { refused?: boolean } }) => {
+      assert.deepEqual([error.code, error.details?.refused], ['Trainer.Unavailable', true])
+      return true
+    })
+  }
+
+  function jobOf(named: string): KubernetesObject {
+    return api.objects.get(named) ?? assert.fail(`there is no ${named}`)
+  }
+
+  async function until(isSo: () => boolean): Promise<void> {
+    for (const deadline = Date.now() + HANG_MS; !isSo(); await sleep(20)) assert.ok(Date.now() < deadline)
+  }
+})

@@ -1,0 +1,123 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdir, open } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { attemptDirectory, leaseHolder } from '../job/attempt-files.ts'
+import { readHandle, writeHandle } from '../job/attempt-handle.ts'
+import { trainerArguments } from './launch-command.ts'
+import type { Attempt, Launcher } from './launcher.types.ts'
+import { bootId, livenessOf, type ProcessIdentity, startTimeOf, stopGroup } from '../../../platform/process-identity.ts'
+
+export interface TrainerCommand {
+  /** Python interpreter of the trainer's environment. */
+  python: string
+  /** Added to the launcher's own environment; PYTHONPATH when the package is not installed there. */
+  env?: Record<string, string>
+}
+
+interface ProcessEnd {
+  code: number | null
+  signal: string | null
+}
+
+/** A claimed fence without a process: the launcher died in between, or the interpreter is still starting. */
+const START_WAIT_MS = 15_000
+
+/** A process of this machine, with torchrun around it where the job has several ranks. */
+export function createProcessLauncher(command: TrainerCommand): Launcher {
+  /** Of trainers that this process started: the status of another's child is not ours to read. */
+  const ends = new Map<string, Promise<ProcessEnd>>()
+  return {
+    isElsewhere: false,
+    pollMs: 200,
+    settleMs: 0,
+    launchMs: START_WAIT_MS,
+    async launch(attempt) {
+      const { identity, ended } = await launchTrainer(command, attempt)
+      ends.set(nameOf(attempt), ended)
+      await writeHandle(attempt, identity)
+    },
+    async look(attempt) {
+      const identity = await identityOf(attempt)
+      if (identity === null) return { kind: 'absent', how: 'never started' }
+      switch (await livenessOf(identity)) {
+        case 'alive':
+          return { kind: 'alive' }
+        case 'unknown':
+          return { kind: 'unknown', host: identity.host }
+        case 'dead':
+          return { kind: 'over', ...describe(await ends.get(nameOf(attempt))) }
+      }
+    },
+    async stop(attempt, graceMs) {
+      const identity = await identityOf(attempt)
+      return identity === null || stopGroup(identity, graceMs)
+    },
+  }
+}
+
+/** The handle names the parent, torchrun where there is one; the lease names the first rank, and stands in for a lost handle. */
+async function identityOf(attempt: Attempt): Promise<ProcessIdentity | null> {
+  return (await readHandle<ProcessIdentity>(attempt)) ?? leaseHolder(attempt.job.jobDirectory, attempt.fence)
+}
+
+function describe(end: ProcessEnd | undefined): { code: number | null; how: string } {
+  if (end === undefined) return { code: null, how: 'gone' }
+  return { code: end.code, how: end.signal === null ? `ended by status ${end.code}` : `ended by ${end.signal}` }
+}
+
+function nameOf({ job, fence }: Attempt): string {
+  return `${job.jobDirectory} ${fence}`
+}
+
+/**
+ * Starts one attempt in its own session, so that neither a worker's restart nor its death ends it. Output goes to a file for
+ * the same reason.
+ */
+async function launchTrainer(
+  { python, env = {} }: TrainerCommand,
+  attempt: Attempt,
+): Promise<{ identity: ProcessIdentity; ended: Promise<ProcessEnd> }> {
+  const { job, fence } = attempt
+  const directory = attemptDirectory(job.jobDirectory, fence)
+  await mkdir(directory, { recursive: true })
+  const output = await open(join(directory, 'stdout.log'), 'a')
+  try {
+    const child = spawn(python, trainerArguments(attempt), {
+      cwd: directory,
+      detached: true,
+      stdio: ['ignore', output.fd, output.fd],
+      env: { ...process.env, OMP_WAIT_POLICY: 'PASSIVE', ...env, LONGHAUL_LAUNCHER_HANDLE: job.jobId },
+    })
+    const ended = statusOf(child)
+    const pid = await startedPid(child, python)
+    child.unref()
+    return { ended, identity: { host: hostname(), bootId: bootId(), pid, pidStart: await startTimeOf(pid) } }
+  } finally {
+    await output.close()
+  }
+}
+
+function statusOf(child: ChildProcess): Promise<ProcessEnd> {
+  return new Promise((resolve) => {
+    child.once('exit', (code, signal) => resolve({ code, signal }))
+    child.once('error', () => resolve({ code: null, signal: null }))
+  })
+}
+
+function startedPid(child: ChildProcess, python: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    child.once('spawn', () => resolve(child.pid ?? 0))
+    child.once('error', (cause) =>
+      reject(
+        new LonghaulError({
+          code: 'Trainer.Unavailable',
+          message: 'Expected to start the trainer’s Python',
+          details: { python, refused: true },
+          cause,
+        }),
+      ),
+    )
+  })
+}

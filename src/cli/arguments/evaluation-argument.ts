@@ -1,0 +1,50 @@
+import { readFile } from 'node:fs/promises'
+import { readEvaluations } from '../../activities/evaluation/report-data.ts'
+import { openRecord } from '../../adapters/artifacts/record-text.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { isOfFurtherSuite, isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
+
+/**
+ * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
+ * evaluation record, `FILE.json`, such as a baseline kept beside the code.
+ * @throws LonghaulError `Config.NotFound` naming what there is, `Artifact.Corrupt` for an edited file
+ */
+export async function readEvaluationArgument(
+  openStore: () => Promise<ArtifactStore>,
+  text: string,
+): Promise<EvaluationRecord> {
+  if (text.endsWith('.json')) return readEvaluationFile(text)
+  const store = await openStore()
+  const [run = '', name] = text.split(':', 2)
+  const evaluations = run === '' ? [] : await readEvaluations(store, run)
+  const found =
+    name === undefined
+      ? (evaluations.findLast(({ name }) => !isOnTheWay(name) && !isOfFurtherSuite(name)) ?? evaluations.at(-1))
+      : evaluations.find((one) => one.name === name)
+  if (found !== undefined) return found
+  const names = evaluations.map((one) => one.name).join(', ')
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message:
+      names === ''
+        ? `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.path('runs')}; LONGHAUL_ARTIFACTS names another store`
+        : `Expected an evaluation of ${run}, one of ${names}; got ${JSON.stringify(name)}`,
+  })
+}
+
+async function readEvaluationFile(path: string): Promise<EvaluationRecord> {
+  let bytes: Uint8Array
+  try {
+    bytes = await readFile(path)
+  } catch (cause) {
+    throw new LonghaulError({ code: 'Config.NotFound', message: `Expected an evaluation record at ${path}`, cause })
+  }
+  const record = openRecord<EvaluationRecord>(path, bytes)
+  if (record.schema === 'longhaul.evaluation/2') return record
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected a record longhaul.evaluation/2 at ${path}, got ${JSON.stringify(record.schema)}`,
+  })
+}

@@ -1,0 +1,71 @@
+import type { GradeLogResult } from '../../grading/grade-log.ts'
+import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
+import type { EvalType, ListedTests } from '../../grading/resolution.ts'
+import { gradeWithin } from '../commands/grade-within.ts'
+
+/** One log to grade, as a line of a batch holds it; everything is looked at before it is used. */
+export interface GradeLogRequest {
+  id?: unknown
+  profile?: unknown
+  parser?: unknown
+  logBase64?: unknown
+  /** A row of swebench 5 names it. @default pass_and_fail */
+  evalType?: unknown
+  failToPass?: unknown
+  passToPass?: unknown
+}
+
+/** Its message is the answer to the request. */
+export class BadRequest extends Error {}
+
+/** @throws BadRequest for a request that is not of the stated shape */
+export async function gradeRequest(request: GradeLogRequest): Promise<GradeLogResult> {
+  const { profile, parser, logBase64 } = request
+  if (typeof profile !== 'string' || !isLogProfileName(profile)) {
+    throw new BadRequest(`expected profile to be one of ${Object.keys(LOG_PROFILES).join(', ')}, got ${shown(profile)}`)
+  }
+  if (typeof parser !== 'string') throw new BadRequest(`expected parser to be a name, got ${shown(parser)}`)
+  return gradeWithin({
+    profile,
+    parser,
+    log: decodeBase64(logBase64),
+    tests: listedTests(request),
+    evalType: evalType(request.evalType),
+  })
+}
+
+/** Null where neither list is given: then the parser alone answers. */
+export function listedTests({ failToPass, passToPass }: GradeLogRequest): ListedTests | null {
+  if (isAbsent(failToPass) && isAbsent(passToPass)) return null
+  return { failToPass: testNames('failToPass', failToPass), passToPass: testNames('passToPass', passToPass) }
+}
+
+export function testNames(what: string, value: unknown): string[] {
+  if (isAbsent(value)) return []
+  if (Array.isArray(value) && value.every((name) => typeof name === 'string')) return value
+  throw new BadRequest(`expected ${what} to be a list of test names, got ${shown(value)}`)
+}
+
+function evalType(value: unknown): EvalType {
+  if (isAbsent(value)) return 'pass_and_fail'
+  if (value === 'pass_and_fail' || value === 'fail_only') return value
+  throw new BadRequest(`expected evalType to be pass_and_fail or fail_only, got ${shown(value)}`)
+}
+
+/** Node passes over characters that do not belong there; such a log would be graded as another one. */
+function decodeBase64(value: unknown): Uint8Array {
+  if (typeof value !== 'string') throw new BadRequest(`expected logBase64 to be base64, got ${shown(value)}`)
+  const bytes = Buffer.from(value, 'base64')
+  const padding = value.endsWith('==') ? 2 : value.endsWith('=') ? 1 : 0
+  const isWhole = value.length % 4 === 0 && bytes.length === (value.length / 4) * 3 - padding
+  if (!isWhole) throw new BadRequest('expected logBase64 to be base64')
+  return bytes
+}
+
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null
+}
+
+function shown(value: unknown): string {
+  return (JSON.stringify(value) ?? 'nothing').slice(0, 80)
+}

@@ -1,0 +1,76 @@
+import { readFile } from 'node:fs/promises'
+import { basename, extname } from 'node:path'
+import { parse, stringify } from 'yaml'
+import { loadRecipe, type LoadedRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { packageFile } from '../../stack/package-root.ts'
+
+export interface RecipeOptions {
+  recipe: string
+  seed?: number
+  /** `key.path=value`, in order. */
+  set?: string[]
+}
+
+export interface RecipeArgument {
+  loaded: LoadedRecipe
+  /** What a workflow gets: a name that workers know, or the text of a file. */
+  request: { recipe: string; recipeText?: string; overrides?: Record<string, unknown> }
+}
+
+/** Reads and checks a recipe here, so that a mistake costs no run. @throws LonghaulError `Config.Invalid`, `Config.NotFound` */
+export async function readRecipeArgument({ recipe, seed, set = [] }: RecipeOptions): Promise<RecipeArgument> {
+  const overrides = parseSettings(set, seed)
+  const hasOverrides = Object.keys(overrides).length > 0
+  const given = hasOverrides ? { overrides } : {}
+  if (!isFile(recipe)) {
+    const loaded = await loadRecipe({ name: recipe, dirs: recipeDirs(), ...given })
+    return { loaded, request: { recipe, ...given } }
+  }
+  const name = basename(recipe, extname(recipe))
+  const text = await readText(recipe)
+  const loaded = await loadRecipe({ name, text, ...given })
+  // Without comments: what a history carries should be small.
+  return { loaded, request: { recipe: name, recipeText: stringify(parse(text)), ...given } }
+}
+
+/** Directories of LONGHAUL_RECIPES, then the package's own: the order that workers use. */
+export function recipeDirs(env: NodeJS.ProcessEnv = process.env): string[] {
+  return [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), packageFile('recipes')]
+}
+
+/** `rft.tasks=4` → `{ rft: { tasks: 4 } }`; values are YAML. */
+export function parseSettings(settings: readonly string[], seed?: number): Record<string, unknown> {
+  const overrides: Record<string, unknown> = seed === undefined ? {} : { seed }
+  for (const setting of settings) {
+    const at = setting.indexOf('=')
+    const path = setting.slice(0, at).split('.')
+    if (at < 1 || path.some((key) => !/^[A-Za-z][A-Za-z0-9]*$/.test(key))) {
+      throw new LonghaulError({
+        code: 'Config.Invalid',
+        message: `Expected -c key.path=value such as -c rft.tasks=4, got ${JSON.stringify(setting)}`,
+      })
+    }
+    let here = overrides
+    for (const key of path.slice(0, -1)) {
+      const next = here[key]
+      const child = typeof next === 'object' && next !== null ? (next as Record<string, unknown>) : {}
+      here[key] = child
+      here = child
+    }
+    here[path.at(-1) ?? ''] = parse(setting.slice(at + 1)) as unknown
+  }
+  return overrides
+}
+
+function isFile(recipe: string): boolean {
+  return recipe.includes('/') || /\.ya?ml$/.test(recipe)
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (cause) {
+    throw new LonghaulError({ code: 'Config.NotFound', message: `Expected a recipe file at ${path}`, cause })
+  }
+}

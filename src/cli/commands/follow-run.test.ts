@@ -1,0 +1,154 @@
+/**
+ * Leaving a run: the command line as a process of its own, against a real server in a namespace that no worker serves, so that
+ * the run waits for as long as the test needs.
+ */
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { after, before, test } from 'node:test'
+import { connectToOwnNamespace, eventually, needsServer } from '../../../test/support/own-namespace.ts'
+import { findRun, type LonghaulConnection, startTraining } from '../../client/index.ts'
+
+const bin = fileURLToPath(new URL('../../../bin/longhaul.mjs', import.meta.url))
+let connection: LonghaulConnection
+
+before(async () => {
+  if (needsServer === false) connection = await connectToOwnNamespace('cli-test')
+})
+
+after(async () => {
+  await connection?.close()
+})
+
+interface Started {
+  child: ChildProcess
+  output: { stdout: string; stderr: string }
+  /** Resolves once stderr matches; rejects when the process ends first. */
+  says(pattern: RegExp): Promise<void>
+  ended: Promise<number | null>
+}
+
+function longhaul(args: string[], env: Record<string, string> = {}): Started {
+  const child = spawn(process.execPath, [bin, ...args], {
+    env: { ...process.env, CI: '', LONGHAUL_NAMESPACE: connection.namespace, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const output = { stdout: '', stderr: '' }
+  child.stdout.on('data', (data) => (output.stdout += String(data)))
+  child.stderr.on('data', (data) => (output.stderr += String(data)))
+  return {
+    child,
+    output,
+    says: async (pattern) => {
+      while (!pattern.test(output.stderr)) {
+        assert.deepEqual([child.exitCode, child.signalCode], [null, null], output.stderr)
+        await Promise.race([once(child.stderr, 'data'), once(child, 'exit')])
+      }
+    },
+    ended: once(child, 'exit').then(([code]) => code as number | null),
+  }
+}
+
+const statusOf = async (run: string): Promise<string> => (await findRun({ connection, run })).status
+
+test('one Ctrl-C detaches: 130, the run goes on, and the way back is said', { skip: needsServer }, async () => {
+  const { child, output, says, ended } = longhaul(['train', '--recipe', 'mini', '--run', 'left-alone'])
+  await says(/started train\/left-alone/)
+  child.kill('SIGINT')
+  assert.equal(await ended, 130)
+  assert.match(output.stderr, /detached; train\/left-alone goes on\n.*longhaul run status left-alone --follow/)
+  assert.equal(output.stdout, '')
+  assert.equal(await statusOf('left-alone'), 'RUNNING')
+})
+
+test('a training, an evaluation and a gate share a name: the way back to each leads to no other', {
+  skip: needsServer,
+}, async () => {
+  const training = await startTraining({ connection, recipe: 'mini', run: 'same' })
+  const commands = { 'eval/same': ['evaluate', '--recipe', 'nightly'], 'gate/same': ['tasks', 'gate', 'demo'] }
+  for (const [workflowId, command] of Object.entries(commands)) {
+    const { child, output, says, ended } = longhaul([...command, '--run', 'same'])
+    await says(/started /)
+    child.kill('SIGINT')
+    assert.equal(await ended, 130)
+    const [, run = ''] = /longhaul run stop (\S+) --now/.exec(output.stderr) ?? []
+    assert.equal((await findRun({ connection, run })).workflowId, workflowId)
+    await connection.client.workflow.getHandle(workflowId).terminate('end of test')
+  }
+  await connection.client.workflow.getHandle(training.workflowId).terminate('end of test')
+})
+
+test('the same command joins the run; a second Ctrl-C cancels it', { skip: needsServer }, async () => {
+  const { child, says, ended } = longhaul(['train', '--recipe', 'mini', '--run', 'left-alone'])
+  await says(/joined train\/left-alone/)
+  child.kill('SIGINT')
+  await says(/detached/)
+  child.kill('SIGINT')
+  await says(/cancelling the run/)
+  // No worker serves this namespace, so nobody acts on the request: the server must hold it.
+  await eventually(async () => {
+    const { raw } = await connection.client.workflow.getHandle('train/left-alone').describe()
+    const { events } = await connection.client.workflow.getHandle('train/left-alone').fetchHistory()
+    assert.ok(raw.workflowExecutionInfo)
+    assert.ok(events?.some((event) => event.workflowExecutionCancelRequestedEventAttributes))
+  })
+  await connection.client.workflow.getHandle('train/left-alone').terminate('end of test')
+  assert.equal(await ended, 130)
+})
+
+test('in CI the first interrupt cancels, because nobody would come back', { skip: needsServer }, async () => {
+  const { child, says, ended, output } = longhaul(['evaluate', '--recipe', 'nightly', '--run', 'ci', '--json'], {
+    CI: 'true',
+  })
+  await says(/started eval\/ci/)
+  child.kill('SIGTERM')
+  await says(/cancelling the run/)
+  await connection.client.workflow.getHandle('eval/ci').terminate('end of test')
+  assert.equal(await ended, 130)
+  const records = output.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { event: string; exitCode?: number })
+  assert.equal(records[0]?.event, 'launch')
+  assert.deepEqual([records.at(-1)?.event, records.at(-1)?.exitCode], ['done', 130])
+})
+
+test('--detach prints the workflow id and ends with 0; status and stop find the run', {
+  skip: needsServer,
+}, async () => {
+  const started = longhaul(['train', '--recipe', 'mini', '--run', 'later', '--detach'])
+  assert.equal(await started.ended, 0)
+  assert.equal(started.output.stdout, 'train/later\n')
+  const status = longhaul(['run', 'status', 'later', '--json'])
+  assert.equal(await status.ended, 0)
+  assert.equal((JSON.parse(status.output.stdout) as { status: string }).status, 'RUNNING')
+  const stop = longhaul(['run', 'stop', 'later', '--now'])
+  assert.equal(await stop.ended, 0)
+  assert.equal(stop.output.stdout, 'cancelling train/later\n')
+  const unknown = longhaul(['run', 'status', 'nobody'])
+  assert.equal(await unknown.ended, 1)
+  assert.match(unknown.output.stderr, /^error Config\.NotFound/)
+})
+
+test('schedules by command: created, unchanged, listed, triggered, deleted', { skip: needsServer }, async () => {
+  const say = async (...args: string[]): Promise<string> => {
+    const { ended, output } = longhaul(['schedule', ...args])
+    assert.equal(await ended, 0, output.stderr)
+    return output.stdout
+  }
+  assert.match(
+    await say('create', 'nightly', '--recipe', 'nightly'),
+    /^created nightly: evaluate nightly, 0 2 \* \* \* UTC/,
+  )
+  assert.match(
+    await say('create', 'nightly', '--recipe', 'nightly', '--timezone', 'Europe/Berlin'),
+    /^updated nightly.*\n {2}timezone: UTC → Europe\/Berlin/,
+  )
+  assert.match(await say('trigger', 'nightly'), /^eval\/nightly-/)
+  await eventually(async () =>
+    assert.match(await say('list'), /^nightly: evaluate nightly.*\n.*next.*\n.*last.*eval\/nightly-/),
+  )
+  assert.equal(await say('delete', 'nightly'), 'deleted nightly\n')
+  assert.equal(await say('list'), 'no schedules\n')
+})

@@ -1,0 +1,72 @@
+import { isUtf8 } from 'node:buffer'
+import { answerMembers, errorMember } from '../output/grade-log-json.ts'
+import { BadRequest, type GradeLogRequest, gradeRequest } from '../arguments/grade-log-request.ts'
+import { readLines } from '../arguments/read-lines.ts'
+
+/** A request longer than this is answered with an error and never held whole. */
+const MAX_LINE_BYTES = 256 * 1024 * 1024
+/** Answers are written in pieces of about this size: one write for each would cost more than the grading. */
+const WRITE_CHARACTERS = 64 * 1024
+
+export interface GradeBatchInput {
+  input: AsyncIterable<Buffer>
+  /** Resolves when more may be written. */
+  write(text: string): Promise<void>
+}
+
+export interface GradeBatchResult {
+  graded: number
+  errors: number
+}
+
+/** One answer for each line that is not blank, in order; a line that cannot be graded is answered with an error. */
+export async function gradeBatch({ input, write }: GradeBatchInput): Promise<GradeBatchResult> {
+  const counts: GradeBatchResult = { graded: 0, errors: 0 }
+  let pending = ''
+  let number = 0
+  for await (const line of readLines({ input, maxBytes: MAX_LINE_BYTES })) {
+    number += 1
+    if (line !== null && line.every((byte) => byte === 0x20 || byte === 0x0d || byte === 0x09)) continue
+    const { text, isGraded } = await answerLine(line, number)
+    counts[isGraded ? 'graded' : 'errors'] += 1
+    pending += text
+    if (pending.length < WRITE_CHARACTERS) continue
+    await write(pending)
+    pending = ''
+  }
+  if (pending !== '') await write(pending)
+  return counts
+}
+
+async function answerLine(line: Buffer | null, number: number): Promise<{ text: string; isGraded: boolean }> {
+  let id: unknown
+  try {
+    const request = parseLine(line, number)
+    id = request.id
+    const result = await gradeRequest(request)
+    return { text: `{"id":${idText(id)},${answerMembers(result)}}\n`, isGraded: result.kind === 'graded' }
+  } catch (error) {
+    const message = error instanceof BadRequest ? error.message : `unexpected ${String(error)}`
+    return { text: `{"id":${idText(id)},${errorMember(message)}}\n`, isGraded: false }
+  }
+}
+
+function parseLine(line: Buffer | null, number: number): GradeLogRequest {
+  if (line === null) throw new BadRequest(`line ${number} is longer than ${MAX_LINE_BYTES} bytes`)
+  if (!isUtf8(line)) throw new BadRequest(`line ${number} is not UTF-8`)
+  let value: unknown
+  try {
+    value = JSON.parse(line.toString('utf8'))
+  } catch {
+    throw new BadRequest(`line ${number} is not JSON`)
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new BadRequest(`line ${number} is not an object`)
+  }
+  return value
+}
+
+/** As it was given; null where the line has none. */
+function idText(id: unknown): string {
+  return JSON.stringify(id) ?? 'null'
+}

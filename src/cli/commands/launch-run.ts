@@ -1,0 +1,60 @@
+import type { LonghaulConnection, RunHandle } from '../../client/index.ts'
+import type { CommandContext } from '../command-context.ts'
+import type { Console } from '../output/console.ts'
+import { describeFailure } from '../output/describe-failure.ts'
+import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
+import { announce, type Followed, followRun } from './follow-run.ts'
+import { withConnection } from '../local-stack.ts'
+import type { RunOptions } from '../arguments/options.ts'
+
+/** What every root is started with, whatever else it is asked for. */
+export interface LaunchRequest {
+  connection: LonghaulConnection
+  run?: string
+  fresh: boolean
+}
+
+/** Prints what a completed run found and says how the command ends; it is given 0, or 130 after a Ctrl-C. */
+export type Conclude<T> = (result: T, exitCode: ExitCode) => Promise<ExitCode>
+
+export interface LaunchInput<T> {
+  options: RunOptions
+  context: CommandContext
+  start: (request: LaunchRequest) => Promise<RunHandle<T>>
+  conclude: Conclude<T>
+}
+
+/** Starts a run on the stack and stays with it until it ends, or only says its id with `--detach`. */
+export async function launchRun<T>({ options, context, start, conclude }: LaunchInput<T>): Promise<void> {
+  const { console, exit } = context
+  const { run, onInterrupt } = options
+  const json = options.json === true
+  await withConnection(async (connection) => {
+    const handle = await start({ connection, ...(run === undefined ? {} : { run }), fresh: options.fresh === true })
+    if (options.detach === true) {
+      announce(handle, { console, json })
+      if (!json) console.out(handle.workflowId)
+      return
+    }
+    const followed = await followRun({ handle, console, json, onInterrupt })
+    exit(await concludeRun({ followed, console, json, conclude }))
+  })
+}
+
+export interface ConcludeInput<T> {
+  followed: Followed<T>
+  console: Console
+  json: boolean
+  conclude: Conclude<T>
+}
+
+/** How a command ends after a followed run: one that did not complete is told alike everywhere. */
+export async function concludeRun<T>({ followed, console, json, conclude }: ConcludeInput<T>): Promise<ExitCode> {
+  if (followed.kind === 'detached') return EXIT.interrupted
+  const { outcome, interrupted } = followed
+  const exitCode = interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
+  if (outcome.status === 'completed') return conclude(outcome.result, exitCode)
+  if (json) console.record({ event: 'done', exitCode, outcome })
+  console.err(describeFailure(outcome))
+  return exitCode
+}

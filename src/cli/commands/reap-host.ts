@@ -1,0 +1,33 @@
+import { connectEngine } from '../../adapters/docker/engine/engine.ts'
+import { reapLeftovers, type ReapReport } from '../../adapters/docker/reaper/reap-leftovers.ts'
+import { stackHostId } from '../../stack/environment.ts'
+import { stackPaths } from '../../stack/paths.ts'
+import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owners.ts'
+import { openStore, withConnection } from '../local-stack.ts'
+
+/** Many removals on a loaded engine; beyond this something hangs. */
+const TIMEOUT_MS = 120_000
+
+export interface ReapHostInput {
+  isDryRun: boolean
+  /** @default LONGHAUL_HOST_ID, else the local stack's name for this machine */
+  host?: string
+}
+
+/** One sweep of a host's leftovers by hand, with the same rules as the workers'. */
+export function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
+  return withConnection(async ({ client, namespace }) => {
+    const { connection } = client
+    const store = await openStore()
+    const engine = await connectEngine()
+    const name = host ?? (process.env['LONGHAUL_HOST_ID'] || stackHostId(stackPaths().name))
+    const report = await reapLeftovers({
+      engine,
+      reaper: { host: name, namespaceId: await namespaceIdOf(connection, namespace) },
+      owners: createOwnerRegistry({ connection, namespace, store }),
+      isDryRun,
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    })
+    return { host: name, report }
+  })
+}

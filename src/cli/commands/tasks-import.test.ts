@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict'
+import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { longhaul } from '../../../test/support/command-line.ts'
+import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
+import { rebench } from '../../../test/support/datasets/published-rows.ts'
+import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
+import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import { readRows } from '../../adapters/datasets/read-rows.ts'
+import { plainValue } from '../../adapters/datasets/plain-row.ts'
+import type { DataRecipe } from '../../contracts/recipe.types.ts'
+import type { SuiteFilter } from '../../contracts/suites.types.ts'
+import { showFilter } from '../../domain/gates/filter-words.ts'
+import { EXIT } from '../output/exit-codes.ts'
+
+const folder = await mkdtemp(join(tmpdir(), 'longhaul-tasks-import-'))
+after(() => rm(folder, { recursive: true }))
+
+const place = (name: string) => join(folder, name)
+const PAPER = { hiddenNames: 'drop', maxFiles: 7, maxLines: 499, dropLlmScore: 3, flakyTrials: 50 } as const
+const OFF = { hiddenNames: 'keep', maxFiles: null, maxLines: null, dropLlmScore: null, flakyTrials: null } as const
+const curated = async (name: string, filters: DataRecipe['filters'] = PAPER, limit: number | null = null) => {
+  const tasks = await loadTasks({ kind: 'rows', path: place(name), limit }, filters)
+  return tasks.map(({ taskId }) => taskId)
+}
+const jsonl = (rows: unknown[]) => rows.map((row) => `${JSON.stringify(plainValue(row))}\n`).join('')
+
+test('a file is imported, filtered and can be named by a recipe; its record says how it came about', async () => {
+  const rows = [rebench.row('owner__thing-1'), { ...rebench.row('owner__thing-2'), created_at: new Date('2025-07-01') }]
+  await writeFile(place('rows.parquet'), writeParquet({ schema: rebench.schema, rows }))
+  const output = place('suite.jsonl')
+  const args = ['tasks', 'import', place('rows.parquet'), '--filter', 'created>=2025-06-01', '--output', output]
+  const { exitCode, stdout } = await longhaul(...args)
+  assert.equal(exitCode, EXIT.ok)
+  assert.match(stdout, /created>=2025-06-01 +1 +1 +0/)
+  assert.match(stdout, /1 of 2 rows kept, 0 refused \(1 of fork-4\.0\.3\)/)
+  const [task] = await loadTasks({ kind: 'rows', path: output, limit: null })
+  assert.equal(task?.taskId, 'owner__thing-2')
+  const record = JSON.parse(await readFile(`${output}.suite.json`, 'utf8'))
+  assert.deepEqual(record.tasks, [{ taskId: 'owner__thing-2', rowHash: task?.rowHash }])
+  assert.equal(record.filters[0].kept, 1)
+})
+
+test('refused rows are all shown and nothing is written, unless they may be skipped', async () => {
+  const bad = { ...rebench.row('owner__thing-2'), FAIL_TO_PASS: [] }
+  await writeFile(place('bad.jsonl'), jsonl([bad, rebench.row('owner__thing-1'), { ...bad, instance_id: '../x' }]))
+  const output = place('from-bad.jsonl')
+  const refused = await longhaul('tasks', 'import', place('bad.jsonl'), '--output', output)
+  assert.equal(refused.exitCode, EXIT.usage)
+  assert.match(
+    refused.stdout,
+    /1 +line 1 +owner__thing-2 +FAIL_TO_PASS +Expected FAIL_TO_PASS to be a list of at least one/,
+  )
+  assert.match(refused.stdout, /3 +line 3 +\.\.\/x +instance_id/)
+  await assert.rejects(access(output))
+  const skipped = await longhaul('tasks', 'import', place('bad.jsonl'), '--output', output, '--skip-refused', '--json')
+  assert.equal(skipped.exitCode, EXIT.ok)
+  const { counts, written } = JSON.parse(skipped.stdout)
+  assert.deepEqual([counts, written], [{ rows: 3, refused: 2, accepted: 1, kept: 1 }, output])
+  assert.equal((await readRows(output)).length, 1)
+})
+
+test('the paper’s filters are counted one by one, with evidence from running the tasks', async () => {
+  await writeFile(place('paper.jsonl'), jsonl(['1', '2', '3'].map((number) => rebench.row(`owner__thing-${number}`))))
+  const log = "AttributeError: module 'm' has no attribute 'fresh_name'"
+  const evidence = [
+    {
+      instance_id: 'owner__thing-1',
+      emptyLog: 'FAILED',
+      goldRuns: Array.from({ length: 50 }, () => ({ x: 'PASSED' })),
+    },
+    { instance_id: 'owner__thing-2', emptyLog: log },
+  ]
+  await writeFile(place('evidence.jsonl'), jsonl(evidence))
+  const args = [
+    '--paper-filters',
+    '--evidence',
+    place('evidence.jsonl'),
+    '--output',
+    place('paper-suite.jsonl'),
+    '--json',
+  ]
+  const { stdout } = await longhaul('tasks', 'import', place('paper.jsonl'), ...args)
+  const { filters, tasks } = JSON.parse(stdout) as { filters: Record<string, number>[]; tasks: { taskId: string }[] }
+  assert.deepEqual(
+    filters.map(({ kept, dropped, lacking }) => [kept, dropped, lacking]),
+    [[1, 1, 1], ...[0, 1, 2, 3].map(() => [1, 0, 0])],
+  )
+  assert.deepEqual(
+    tasks.map(({ taskId }) => taskId),
+    ['owner__thing-1'],
+  )
+})
+
+/** A gold patch that adds `fresh_name` and changes so many lines of one file. */
+function patchOf(lines: number): string {
+  const added = Array.from({ length: lines }, (_, line) => (line === 0 ? '+fresh_name = 1' : `+line_${line} = ${line}`))
+  return ['diff --git a/m.py b/m.py', '--- a/m.py', '+++ b/m.py', `@@ -0,0 +1,${lines} @@`, ...added, ''].join('\n')
+}
+
+const SCORES = ['difficulty_score', 'issue_text_score', 'test_score']
+const GUESS = "AttributeError: module 'm' has no attribute 'fresh_name'"
+
+/** A row of the published columns at the edge of every filter of the paper, on the wrong side of those of `fails`. */
+function edgeRow(id: string, fails: readonly string[], place: number) {
+  const row = rebench.row(id)
+  const llm = Object.fromEntries(
+    SCORES.map((name, at) => [name, fails.includes('llm-score!=3') && at === place % 3 ? 3n : 2n]),
+  )
+  return {
+    row: {
+      ...row,
+      patch: patchOf(fails.includes('lines<=499') ? 500 : 499),
+      meta: { ...(row['meta'] as object), num_modified_files: fails.includes('files<=7') ? 8n : 7n, llm_score: llm },
+    },
+    evidence: {
+      instance_id: id,
+      emptyLog: fails.includes('hidden-names') ? GUESS : 'FAILED t.py::test_a - assert 1 == 2',
+      gold: { runs: 50, flipping: fails.includes('deterministic>=50') ? ['t.py::test_b'] : [] },
+    },
+  }
+}
+
+test('rows with the published columns at the edge of each filter of the paper: one command tells every class of rows', async () => {
+  const filters = ['hidden-names', 'files<=7', 'lines<=499', 'llm-score!=3', 'deterministic>=50']
+  const rows: Record<string, unknown>[] = []
+  const evidence: object[] = []
+  const expected: { dropped: string; lacking: string; tasks: number }[] = []
+  for (let set = 0; set < 2 ** filters.length; set++) {
+    const dropped = filters.filter((_, bit) => (set >> bit) % 2 === 1)
+    const tasks = 1 + (set % 3)
+    expected.push({ dropped: dropped.join(' '), lacking: '', tasks })
+    for (let copy = 0; copy < tasks; copy++) {
+      const made = edgeRow(`owner__set-${set}${copy}`, dropped, copy)
+      rows.push(made.row)
+      evidence.push(made.evidence)
+    }
+  }
+  // Nothing is kept on trust: never run, run too seldom, never judged by the quality model, no metadata at all.
+  const unrun = edgeRow('owner__unrun-1', [], 0)
+  const seldom = edgeRow('owner__seldom-1', [], 0)
+  const unjudged = edgeRow('owner__unjudged-1', [], 0)
+  const bare = edgeRow('owner__bare-1', [], 0)
+  rows.push(unrun.row, seldom.row, { ...unjudged.row, meta: { ...unjudged.row.meta, llm_score: null } })
+  rows.push({ ...bare.row, meta: null })
+  evidence.push({ ...seldom.evidence, gold: { runs: 49, flipping: [] } }, unjudged.evidence, bare.evidence)
+  expected.push({ dropped: '', lacking: 'hidden-names deterministic>=50', tasks: 1 })
+  expected.push(
+    { dropped: '', lacking: 'deterministic>=50', tasks: 1 },
+    { dropped: '', lacking: 'llm-score!=3', tasks: 2 },
+  )
+
+  await writeFile(place('edges.parquet'), writeParquet({ schema: rebench.schema, rows }))
+  await writeFile(place('edges-evidence.jsonl'), jsonl(evidence))
+  const command = ['tasks', 'import', place('edges.parquet'), '--paper-filters', '--output', place('edges.jsonl')]
+  const run = await longhaul(...command, '--evidence', place('edges-evidence.jsonl'), '--json')
+  assert.equal(run.exitCode, EXIT.ok, run.stderr)
+  const { classes, counts } = JSON.parse(run.stdout) as {
+    classes: { dropped: SuiteFilter[]; lacking: SuiteFilter[]; tasks: number }[]
+    counts: { accepted: number; kept: number }
+  }
+  const said = classes.map(({ dropped, lacking, tasks }) => ({
+    dropped: dropped.map(showFilter).join(' '),
+    lacking: lacking.map(showFilter).join(' '),
+    tasks,
+  }))
+  const byText = (a: object, b: object): number => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)
+  assert.deepEqual(said.toSorted(byText), expected.toSorted(byText))
+  assert.equal(
+    said.reduce((sum, { tasks }) => sum + tasks, 0),
+    counts.accepted,
+  )
+  assert.deepEqual([counts.accepted, counts.kept], [rows.length, 1])
+
+  const text = await longhaul(...command, '--evidence', place('edges-evidence.jsonl'))
+  assert.match(text.stdout, /Tasks by the filters that they fail/)
+  assert.match(text.stdout, /\(none: kept\)\s+–\s+1\n/)
+  assert.match(text.stdout, /files<=7 lines<=499\s+–\s+1\n/)
+})
+
+test('a data set of a hub is imported by name, revision and split', async () => {
+  const dataset = 'nebius/SWE-rebench-leaderboard'
+  const revision = 'ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b'
+  const bytes = writeParquet({ schema: rebench.schema, rows: [rebench.row()] })
+  await using hub = await startHubServer({ dataset, revision, files: { 'data/2025_05-00000-of-00001.parquet': bytes } })
+  const where = ['--revision', revision, '--split', '2025_05', '--hub-url', hub.url]
+  const { exitCode, stdout } = await longhaul(
+    'tasks',
+    'import',
+    dataset,
+    ...where,
+    '--output',
+    place('may.jsonl'),
+    '--json',
+  )
+  assert.equal(exitCode, EXIT.ok)
+  assert.deepEqual(JSON.parse(stdout).source, { kind: 'hub', dataset, revision, split: '2025_05' })
+  const unpinned = await longhaul('tasks', 'import', dataset, '--output', place('x.jsonl'))
+  assert.equal(unpinned.exitCode, EXIT.usage)
+  assert.match(unpinned.stderr, /--revision and --split/)
+})
+
+test('tasks of any harness can be named by a recipe; those whose logs nobody can read are refused, by name', async () => {
+  const path = place('classic.jsonl')
+  const { classic } = await import('../../../test/support/datasets/published-rows.ts')
+  await writeFile(path, jsonl([classic.row()]))
+  const [task] = await loadTasks({ kind: 'rows', path, limit: null })
+  assert.equal(task?.gradingProfile, 'swebench-4.1')
+  const unreadable = { ...classic.row('axios__axios-5892'), repo: 'axios/axios', version: '5892' }
+  await writeFile(path, jsonl([classic.row(), unreadable]))
+  await assert.rejects(loadTasks({ kind: 'rows', path, limit: null }), {
+    code: 'Config.Invalid',
+    message: /task=axios__axios-5892, .*parser=axios\/axios/,
+  })
+})
+
+test('filters of a recipe that rows alone can answer are applied when a run starts, before its limit', async () => {
+  const large = { ...(rebench.row()['meta'] as object), num_modified_files: 8 }
+  const rows = [
+    { ...rebench.row('owner__thing-1'), meta: large },
+    rebench.row('owner__thing-2'),
+    rebench.row('owner__thing-3'),
+  ]
+  await writeFile(place('recipe.jsonl'), jsonl(rows))
+  assert.deepEqual(await curated('recipe.jsonl', { ...OFF, maxFiles: 7 }, 1), ['owner__thing-2'])
+  assert.deepEqual(await curated('recipe.jsonl', OFF, 1), ['owner__thing-1'])
+  assert.deepEqual(await curated('recipe.jsonl', { ...OFF, maxLines: 2 }), [])
+})

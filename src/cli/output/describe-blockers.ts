@@ -1,0 +1,63 @@
+import type { Blocker, RunBlockers } from '../../client/index.ts'
+
+/** A short table: what, for whom, since, last error, what to do. */
+export function describeBlockers(look: RunBlockers, { all }: { all: boolean }): string {
+  const { blockers, waits, workflowId, workflows, notLookedAt } = look
+  const nowMs = Date.parse(look.at)
+  const lines = [
+    blockers.length === 0 ? `${workflowId}: nothing is blocked` : `${workflowId}: ${count(blockers.length, 'blocker')}`,
+    ...blockers.flatMap((blocker) => describeBlocker(blocker, nowMs)),
+  ]
+  if (all && waits.length > 0) {
+    lines.push('', 'within what it may take:', ...waits.flatMap((wait) => describeBlocker(wait, nowMs)))
+  } else if (waits.length > 0) {
+    const oldest = waits[0]
+    const what = oldest === undefined ? '' : `, the longest ${oldest.doing} since ${oldest.since}`
+    lines.push('', `${count(waits.length, 'wait')} within what it may take${what} (--all shows them)`)
+  }
+  const now = look.self?.waits.find(({ toDo }) => toDo === null)
+  if (now !== undefined) lines.push('', `now: ${now.doing}, since ${now.since}`)
+  if (notLookedAt > 0) lines.push('', `looked at ${workflows} open workflows, ${notLookedAt} more were not looked at`)
+  return lines.join('\n')
+}
+
+function describeBlocker(blocker: Blocker, nowMs: number): string[] {
+  const { on, doing, since, error, toDo } = blocker
+  const rows: [string, string][] = [
+    ['waits on', `${on.kind.replace('-', ' ')} ${on.name}`],
+    ['what', doing],
+    ['for', describeWhom(blocker)],
+    ['since', `${since} (${duration(nowMs - Date.parse(since))})`],
+    ...(error === null
+      ? []
+      : [['error', `${error.code === null ? '' : `${error.code}: `}${error.message}`] satisfies [string, string]]),
+    ['to do', toDo],
+  ]
+  return ['', ...rows.map(([name, value]) => `  ${name.padEnd(9)}${value}`)]
+}
+
+/** The run's own words first; the workflow's id, which the UI finds, last. */
+function describeWhom({ for: whom, count: many }: Blocker): string {
+  const { stage, iteration, task, episode, activity, attempt, workflowId } = whom
+  const place = [
+    ...(stage === null ? [] : [stage]),
+    ...(iteration === null ? [] : [`iteration ${iteration}`]),
+    ...(task === null ? [] : [`task ${task}`]),
+    ...(episode === null ? [] : [`episode ${episode}`]),
+    ...(activity === null ? [] : [attempt > 1 ? `${activity} (attempt ${attempt})` : activity]),
+  ]
+  const first = place.length === 0 ? workflowId : place.join(' · ')
+  return many === 1 ? first : `${count(many, 'activity', 'activities')}, the first: ${first}`
+}
+
+function count(number: number, one: string, many = `${one}s`): string {
+  return `${number} ${number === 1 ? one : many}`
+}
+
+function duration(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000))
+  if (seconds < 60) return `${seconds} s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`
+}

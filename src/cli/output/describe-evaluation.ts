@@ -1,0 +1,52 @@
+import { readEvaluations } from '../../activities/evaluation/report-data.ts'
+import type { StoredRecipe } from '../../activities/runtime/stored-recipe.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import { sayOrigin } from '../../report/suite-table.ts'
+import { isOfFurtherSuite } from '../../domain/statistics/evaluation-names.ts'
+import { contaminationLine } from '../../report/contamination-table.ts'
+
+/** What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read. */
+export async function describeEvaluation(store: ArtifactStore, record: EvaluationRecord): Promise<string[]> {
+  const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(record.run))
+  const cutoff = stored?.recipe.model.cutoff ?? null
+  const { origin } = record
+  return [
+    describeDoubt(record),
+    ...describeAudit(record),
+    ...(origin === undefined ? [] : [sayOrigin(origin)]),
+    ...(cutoff === null ? [] : [contaminationLine(record, cutoff)]),
+    ...describeCost(record),
+  ]
+}
+
+/** On the recipe's `evaluate.suites`; rules read the held-out score alone. */
+export async function furtherEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
+  return (await readEvaluations(store, run)).filter(({ name }) => isOfFurtherSuite(name))
+}
+
+function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {
+  const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
+  const bounds = interval === null ? '' : `95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}; `
+  return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
+}
+
+/** Nothing for evaluations of earlier versions. */
+function describeAudit({ audited }: EvaluationRecord): string[] {
+  if (audited === undefined) return []
+  const { resolved, paid, unaudited, differences } = audited
+  const counts = [...Map.groupBy(differences, ({ because }) => because)].map(([why, found]) => `${found.length} ${why}`)
+  const rest = counts.length === 0 ? '' : `; not paid: ${counts.join(', ')}`
+  const without = unaudited === 0 ? '' : `, ${unaudited} of them without an audit`
+  return [`audited: ${paid} of ${resolved} resolved attempts are paid${without}${rest}`]
+}
+
+/** Nothing where the recipe gives no price. */
+function describeCost({ cost }: EvaluationRecord): string[] {
+  if (cost === undefined) return []
+  const { attempt, graded, lost, unknown, prices } = cost
+  const mean = attempt === null ? '' : `, ${attempt.mean.toFixed(4)} ± ${attempt.sem.toFixed(4)} an attempt`
+  const uncounted = unknown === 0 ? '' : `; ${unknown} attempts were not counted`
+  return [`cost ${(graded + lost).toFixed(4)} ${prices.currency}${mean}${uncounted}`]
+}

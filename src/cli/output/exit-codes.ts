@@ -1,0 +1,66 @@
+import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import { FAILURE_CODES, type FailureCode } from '../../contracts/failure-codes.ts'
+import type { RunOutcome } from '../../client/index.ts'
+
+/** Documented and never reused. */
+export const EXIT = {
+  /** Work done, every requested threshold met. */
+  ok: 0,
+  /** Usage or configuration: nothing was started. */
+  usage: 1,
+  /** Infrastructure: nothing or too little was graded. */
+  infra: 2,
+  /** A threshold was missed with enough evidence. */
+  threshold: 3,
+  /** Worse than a baseline by more than is allowed, proven at the stated confidence. */
+  regression: 4,
+  /** SIGINT or SIGTERM. */
+  interrupted: 130,
+} as const
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+/** Ends a command with a code of its own; the message has been printed already. */
+export class ExitError extends Error {
+  readonly exitCode: ExitCode
+
+  constructor(exitCode: ExitCode) {
+    super(`exit ${exitCode}`)
+    this.name = 'ExitError'
+    this.exitCode = exitCode
+  }
+}
+
+/** The user's own mistakes are 1, everything else is 2. */
+export function exitCodeOfFailure(code: FailureCode): ExitCode {
+  return FAILURE_CODES[code].countsAs === 'user' ? EXIT.usage : EXIT.infra
+}
+
+export function exitCodeOfError(error: unknown): ExitCode {
+  if (error instanceof ExitError) return error.exitCode
+  return exitCodeOfFailure((isLonghaulError(error) ? error : toLonghaulError(error)).code)
+}
+
+/**
+ * A run that was started: a recipe that its first activity refuses is the user's mistake like on the command line; whatever
+ * fails later has used sandboxes or trainers and is 2, also where a task or a setting is to blame.
+ */
+export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
+  switch (outcome.status) {
+    case 'completed':
+      return EXIT.ok
+    case 'failed':
+      return outcome.code.startsWith('Config.') || outcome.code === 'Run.RecipeConflict' ? EXIT.usage : EXIT.infra
+    case 'cancelled':
+    case 'terminated':
+    case 'timed-out':
+      return EXIT.infra
+  }
+}
+
+/** 130 first, else the lowest that is not 0. */
+export function combineExitCodes(codes: readonly ExitCode[]): ExitCode {
+  if (codes.includes(EXIT.interrupted)) return EXIT.interrupted
+  const bad = codes.filter((code) => code !== EXIT.ok)
+  return bad.length === 0 ? EXIT.ok : (Math.min(...bad) as ExitCode)
+}

@@ -1,0 +1,16 @@
+import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import { ExitError } from './exit-codes.ts'
+import type { Console } from './console.ts'
+
+/** Code, what, how to fix: the messages say it. A stack only helps whoever debugs Longhaul itself. */
+export function printError(error: unknown, { console, json }: { console: Console; json: boolean }): void {
+  if (error instanceof ExitError) return
+  const known = isLonghaulError(error) ? error : toLonghaulError(error)
+  if (json) console.record({ event: 'error', code: known.code, message: known.message })
+  console.err(`error ${known.code}: ${known.message}`)
+  if ((process.env['LONGHAUL_DEBUG'] ?? '') !== '') {
+    for (let link: unknown = error; link instanceof Error; link = link.cause) console.err(link.stack ?? String(link))
+  } else if (known.code === 'Unexpected') {
+    console.err('      set LONGHAUL_DEBUG=1 to see where it came from')
+  }
+}

@@ -1,0 +1,23 @@
+import { rename, writeFile } from 'node:fs/promises'
+import type { ImportedSuite } from '../../contracts/suites.types.ts'
+
+/** Rows as JSON Lines, and the record of where they come from beside them. */
+export async function writeSuite({
+  output,
+  suite,
+  rows,
+}: {
+  output: string
+  suite: ImportedSuite
+  rows: readonly unknown[]
+}): Promise<void> {
+  await replaceFile(output, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
+  await replaceFile(`${output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
+}
+
+/** Whole or not at all: a reader never sees half a suite. */
+async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}.tmp`
+  await writeFile(temporary, text)
+  await rename(temporary, path)
+}

@@ -1,0 +1,320 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { AuditOutcome } from '../../contracts/audit.types.ts'
+import { gateRepeats, type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
+import { missedNameLines } from './hidden-names.ts'
+import { exceptionsIn } from './log-exceptions.ts'
+
+const gold = (repeat: number, change: Partial<GradedCheck> = {}): GradedCheck => ({
+  check: 'gold',
+  repeat,
+  verdict: 'resolved',
+  reason: null,
+  notPassed: {},
+  ...change,
+})
+const empty = (repeat: number, change: Partial<GradedCheck> = {}): GradedCheck => ({
+  ...gold(repeat, { verdict: 'unresolved', notPassed: { t1: 'FAILED' } }),
+  check: 'empty',
+  ...change,
+})
+const fails = { verdict: 'unresolved', notPassed: { t1: 'FAILED' } } as const
+
+test('a task passes only when every repeat of both checks holds', () => {
+  assert.equal(judgeGate({ checks: [gold(1), empty(1), gold(2), empty(2)], repeats: 2 }).outcome, 'passed')
+  const short = judgeGate({ checks: [gold(1), empty(1)], repeats: 2 })
+  assert.deepEqual([short.outcome, short.reason], ['could-not-gate', 'not every check was made'])
+})
+
+test('gold fails each time, or the empty patch resolves each time: said so, with the reason of the log', () => {
+  const failing = judgeGate({ checks: [gold(1, { ...fails, reason: 'no-results' }), empty(1)], repeats: 1 })
+  assert.deepEqual(
+    [failing.outcome, failing.reason],
+    ['gold-fails', 'the gold patch was unresolved (no-results), expected resolved'],
+  )
+  const open = judgeGate({ checks: [gold(1), empty(1, { verdict: 'resolved', notPassed: {} })], repeats: 1 })
+  assert.equal(open.outcome, 'empty-resolves')
+})
+
+test('a check that differs between repeats is flaky, and the tests that flip are named with their statuses', () => {
+  const checks = [gold(1), empty(1), gold(2, fails), empty(2), gold(3), empty(3)]
+  const judged = judgeGate({ checks, repeats: 3 })
+  assert.equal(judged.outcome, 'flaky')
+  assert.equal(judged.reason, 'the gold patch resolved 2 of 3 times: t1')
+  assert.deepEqual(judged.flips, [{ check: 'gold', test: 't1', statuses: { PASSED: 2, FAILED: 1 } }])
+})
+
+test('every repeat resolves, but a listed test ends once as an expected failure: flaky all the same', () => {
+  const judged = judgeGate({
+    checks: [gold(1), empty(1), gold(2, { notPassed: { t2: 'XFAIL' } }), empty(2)],
+    repeats: 2,
+  })
+  assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
+})
+
+test('the empty patch: a listed test that passes now and then is a coin, one that fails in two ways is only named', () => {
+  const fickle = (statuses: string[]) =>
+    judgeGate({
+      checks: statuses.flatMap((status, index) => [
+        gold(index + 1),
+        empty(index + 1, { notPassed: { t1: 'FAILED', ...(status === 'PASSED' ? {} : { t2: status }) } }),
+      ]),
+      repeats: statuses.length,
+    })
+  const coin = fickle(['FAILED', 'PASSED', 'FAILED'])
+  assert.deepEqual([coin.outcome, coin.reason], ['flaky', 'listed tests ended differently without the gold patch: t2'])
+  const named = fickle(['FAILED', 'ERROR'])
+  assert.equal(named.outcome, 'passed')
+  assert.deepEqual(named.flips, [{ check: 'empty', test: 't2', statuses: { FAILED: 1, ERROR: 1 } }])
+})
+
+test('one grading without a verdict leaves the task ungated, with its share and its reason', () => {
+  const lost = gold(2, { verdict: 'could-not-grade', reason: 'tests-timed-out', notPassed: {} })
+  const judged = judgeGate({ checks: [gold(1), empty(1), lost, empty(2)], repeats: 2 })
+  assert.deepEqual(
+    [judged.outcome, judged.reason],
+    ['could-not-gate', 'the gold patch could not be graded in 1 of 2 (tests-timed-out)'],
+  )
+})
+
+function play(repeats: number, result: (check: 'gold' | 'empty', repeat: number) => GradedCheck, stopAtFirst = false) {
+  const checks: GradedCheck[] = []
+  for (;;) {
+    const next = nextGateCheck({ checks, repeats, stopAtFirst })
+    if (next === null) return checks.map(({ check, repeat }) => `${check} ${repeat}`)
+    checks.push(result(next.check, next.repeat))
+  }
+}
+const good = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat) : empty(repeat))
+
+test('both patches are graded as often as asked up to three times; raised repeats ask for the missing ones only', () => {
+  assert.deepEqual(play(1, good), ['gold 1', 'empty 1'])
+  assert.equal(play(50, good).length, 53)
+  const three = [gold(1), empty(1), gold(2), empty(2), gold(3), empty(3)]
+  assert.deepEqual(nextGateCheck({ checks: three, repeats: 3, stopAtFirst: false }), null)
+  assert.deepEqual(nextGateCheck({ checks: three, repeats: 5, stopAtFirst: false }), { check: 'gold', repeat: 4 })
+  const four = [...three, gold(4)]
+  assert.deepEqual(nextGateCheck({ checks: four, repeats: 5, stopAtFirst: false }), { check: 'gold', repeat: 5 })
+  const two = [gold(1), empty(1)]
+  assert.deepEqual(nextGateCheck({ checks: [...two, gold(2)], repeats: 5, stopAtFirst: false }), {
+    check: 'empty',
+    repeat: 2,
+  })
+})
+
+test('what cannot end well is given up: a rejected patch at once, a check that failed three times in a row, and the first failure where that is enough', () => {
+  const rejected = (check: 'gold' | 'empty', repeat: number) =>
+    check === 'gold' ? gold(repeat, { verdict: 'could-not-grade', reason: 'patch-rejected' }) : empty(repeat)
+  assert.deepEqual(play(50, rejected), ['gold 1'])
+  const never = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat, fails) : empty(repeat))
+  assert.deepEqual(play(50, never), ['gold 1', 'empty 1', 'gold 2', 'empty 2', 'gold 3'])
+  assert.equal(
+    judgeGate({ checks: [gold(1, fails), gold(2, fails), gold(3, fails)], repeats: 50 }).outcome,
+    'gold-fails',
+  )
+  assert.deepEqual(play(3, never, true), ['gold 1'])
+  const once = (check: 'gold' | 'empty', repeat: number) =>
+    check === 'gold' && repeat === 1 ? gold(1, fails) : good(check, repeat)
+  assert.equal(play(50, once).length, 53, 'one failure is the beginning of a finding')
+  const solved = (check: 'gold' | 'empty', repeat: number) =>
+    check === 'gold' ? gold(repeat) : empty(repeat, { verdict: 'resolved', notPassed: {} })
+  assert.deepEqual(play(50, solved).at(-1), 'empty 3')
+})
+
+test('a log names its exceptions, bare and as pytest prints them, and the lines that name what was missed', () => {
+  const log = [
+    "E       AttributeError: 'Box' object has no attribute 'lid'",
+    "E       AttributeError: 'Box' object has no attribute 'lid'",
+    'some.module.OddError',
+    "ImportError: cannot import name 'open_box' from 'box'",
+    'the word ValueError: inside a sentence',
+    'tests/test_box.py:3: AttributeError',
+    'E       assert 5 == 7',
+    'tests/test_box.py:9: AssertionError',
+  ].join('\n')
+  assert.deepEqual(exceptionsIn(log), { AttributeError: 2, OddError: 1, ImportError: 1, AssertionError: 1 })
+  assert.deepEqual(missedNameLines(log), [
+    "E       AttributeError: 'Box' object has no attribute 'lid'",
+    "ImportError: cannot import name 'open_box' from 'box'",
+  ])
+  assert.deepEqual(missedNameLines('all good\n'), [])
+})
+
+test('fifty repeats: gold is graded fifty times, the empty patch three times, in turn and then gold alone', () => {
+  const checks: GradedCheck[] = []
+  for (;;) {
+    const next = nextGateCheck({ checks, repeats: 50, stopAtFirst: false })
+    if (next === null) break
+    checks.push(next.check === 'gold' ? gold(next.repeat) : empty(next.repeat))
+  }
+  assert.deepEqual(gateRepeats(50), { gold: 50, empty: 3 })
+  assert.deepEqual([checks.filter(({ check }) => check === 'gold').length, checks.length], [50, 53])
+  assert.deepEqual(
+    checks.slice(0, 8).map(({ check, repeat }) => `${check} ${repeat}`),
+    ['gold 1', 'empty 1', 'gold 2', 'empty 2', 'gold 3', 'empty 3', 'gold 4', 'gold 5'],
+  )
+  assert.equal(judgeGate({ checks, repeats: 50 }).outcome, 'passed')
+  assert.equal(judgeGate({ checks: checks.slice(0, 52), repeats: 50 }).reason, 'not every check was made')
+})
+
+test('fewer repeats than the proof needs: both patches are graded as often as asked', () => {
+  assert.deepEqual(
+    [gateRepeats(1), gateRepeats(2)],
+    [
+      { gold: 1, empty: 1 },
+      { gold: 2, empty: 2 },
+    ],
+  )
+  assert.equal(judgeGate({ checks: [gold(1), gold(2), empty(1)], repeats: 2 }).reason, 'not every check was made')
+})
+
+test('one of the three empty gradings passes a test that the others fail: a coin, whatever fifty gold runs say', () => {
+  const gradedGold = Array.from({ length: 50 }, (_, index) => gold(index + 1))
+  const graded = [empty(1), empty(2, { notPassed: { t1: 'FAILED', t2: 'FAILED' } }), empty(3)]
+  assert.match(
+    judgeGate({ checks: [...gradedGold, ...graded], repeats: 50 }).reason ?? '',
+    /without the gold patch: t2/,
+  )
+})
+
+test('only a gold patch that does not apply is hopeless at once: the same reason of the empty check is not', () => {
+  const checks = [gold(1), empty(1, { verdict: 'could-not-grade', reason: 'patch-rejected' })]
+  assert.deepEqual(nextGateCheck({ checks, repeats: 3, stopAtFirst: false }), { check: 'gold', repeat: 2 })
+})
+
+test('three failures of one check are counted for that check alone, and only where it never held', () => {
+  // Two failures of gold and one of the empty check are no three.
+  const mixed = [gold(1, fails), empty(1, { verdict: 'resolved', notPassed: {} }), gold(2, fails)]
+  assert.deepEqual(nextGateCheck({ checks: mixed, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 2 })
+  // It held once: the task is flaky, and how flaky is worth knowing.
+  const once = [gold(1), gold(2, fails), gold(3, fails), gold(4, fails)]
+  assert.deepEqual(nextGateCheck({ checks: once, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 1 })
+})
+
+test('a lost grading is told with the share of its own check', () => {
+  const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: {} } as const
+  const checks = [gold(1), empty(1, lost), gold(2, lost), empty(2), empty(3), gold(3)]
+  assert.equal(judgeGate({ checks, repeats: 3 }).reason, 'the empty patch could not be graded in 1 of 3 (image)')
+  assert.equal(
+    judgeGate({ checks: [gold(1, lost), empty(1), gold(2), empty(2)], repeats: 3 }).reason,
+    'the gold patch could not be graded in 1 of 2 (image)',
+  )
+})
+
+test('a check that failed every time has no coin: its reason is told, where the log gives one', () => {
+  const judged = judgeGate({ checks: [gold(1, fails), empty(1), gold(2, fails), empty(2)], repeats: 2 })
+  assert.deepEqual([judged.outcome, judged.reason], ['gold-fails', 'the gold patch was unresolved, expected resolved'])
+  const second = [gold(1, fails), gold(2, { ...fails, reason: 'no-results' })]
+  assert.match(judgeGate({ checks: second, repeats: 2 }).reason ?? '', /unresolved \(no-results\)/)
+  const open = { verdict: 'resolved', notPassed: {} } as const
+  assert.equal(
+    judgeGate({ checks: [gold(1), empty(1, open)], repeats: 1 }).reason,
+    'the empty patch was resolved, expected unresolved',
+  )
+})
+
+test('one side short of its repeats is not passed, whichever it is', () => {
+  assert.equal(judgeGate({ checks: [gold(1), empty(1), gold(2)], repeats: 2 }).outcome, 'could-not-gate')
+  assert.equal(judgeGate({ checks: [gold(1), empty(1), empty(2)], repeats: 2 }).outcome, 'could-not-gate')
+  assert.equal(judgeGate({ checks: [], repeats: 1 }).outcome, 'could-not-gate')
+})
+
+test('of many tests that flip three are named, and how many more there are', () => {
+  const notPassed = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`t${index}`, 'FAILED']))
+  const reason = (count: number) =>
+    judgeGate({
+      checks: [gold(1), empty(1), gold(2, { verdict: 'unresolved', notPassed: notPassed(count) }), empty(2)],
+      repeats: 2,
+    }).reason
+  assert.equal(reason(3), 'the gold patch resolved 1 of 2 times: t0, t1, t2')
+  assert.equal(reason(5), 'the gold patch resolved 1 of 2 times: t0, t1, t2 and 2 more')
+  assert.equal(reason(0), 'the gold patch resolved 1 of 2 times')
+})
+
+test('only tests of the check that flipped are named as its reason', () => {
+  const checks = [
+    gold(1),
+    empty(1),
+    gold(2, { verdict: 'unresolved', notPassed: { t9: 'FAILED' } }),
+    empty(2, { notPassed: { t1: 'FAILED', t2: 'ERROR' } }),
+  ]
+  const judged = judgeGate({ checks, repeats: 2 })
+  assert.equal(judged.reason, 'the gold patch resolved 1 of 2 times: t9')
+  assert.deepEqual(
+    judged.flips.map(({ check, test }) => `${check} ${test}`),
+    ['gold t9', 'empty t2'],
+  )
+})
+
+test('repeats without a verdict say nothing about tests: they flip none', () => {
+  const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: { t5: 'MISSING' } } as const
+  const judged = judgeGate({ checks: [gold(1), gold(2, lost), gold(3), empty(1)], repeats: 3 })
+  assert.deepEqual(judged.flips, [])
+  assert.deepEqual(judgeGate({ checks: [gold(1, lost), empty(1)], repeats: 1 }).flips, [])
+})
+
+test('an exception at the end of a line is found with blanks behind it, one in front of its name is no exception', () => {
+  assert.deepEqual(exceptionsIn('pkg.OddError   \r\nE   ValueError: x\n  KeyError\nE          TypeError'), {
+    OddError: 1,
+    ValueError: 1,
+  })
+})
+
+test('a lost grading names the side that it is of, where both sides were made unequally often', () => {
+  const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: {} } as const
+  const judged = (checks: GradedCheck[]) => judgeGate({ checks, repeats: 5 }).reason
+  assert.equal(
+    judged([gold(1, lost), empty(1), gold(2), gold(3)]),
+    'the gold patch could not be graded in 1 of 3 (image)',
+  )
+  assert.equal(
+    judged([gold(1), empty(1, lost), empty(2), empty(3), gold(2), empty(4)]),
+    'the empty patch could not be graded in 1 of 4 (image)',
+  )
+})
+
+test('with the gold patch every listed test that differs is a coin, one that never passed too', () => {
+  const checks = [
+    gold(1, { notPassed: { t2: 'XFAIL' } }),
+    empty(1),
+    gold(2, { notPassed: { t2: 'SKIPPED' } }),
+    empty(2),
+  ]
+  const judged = judgeGate({ checks, repeats: 2 })
+  assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
+})
+
+test('a check that fails beside one that never held is not given up for the other’s failures', () => {
+  // Gold failed twice of twice; the empty check failed once and held once: three failures, and none of them three of one.
+  const solved = { verdict: 'resolved', notPassed: {} } as const
+  const checks = [gold(1, fails), empty(1, solved), gold(2, fails), empty(2)]
+  assert.deepEqual(nextGateCheck({ checks, repeats: 9, stopAtFirst: false }), { check: 'gold', repeat: 3 })
+  const two = [gold(1, fails), empty(1, solved), gold(2, fails)]
+  assert.deepEqual(nextGateCheck({ checks: two, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 2 })
+})
+
+const audited = (outcome: AuditOutcome, detail: string | null = null): Partial<GradedCheck> => ({
+  audit: { outcome, reasons: outcome === 'void' ? ['no-honest-pass'] : [], detail, auditMs: 5 },
+})
+
+test('where only audited rewards are paid, a gold patch that no audit confirms refuses the task', () => {
+  const judged = (checks: GradedCheck[], needsAudit = true) => judgeGate({ checks, repeats: 2, needsAudit })
+  const empties = [empty(1), empty(2)]
+  const agreed = [gold(1, audited('agrees')), gold(2, audited('agrees')), ...empties]
+  assert.equal(judged(agreed).outcome, 'passed')
+  const split = [gold(1, audited('agrees')), gold(2, audited('void', 'tests/test_a.py::test_b')), ...empties]
+  assert.deepEqual(
+    [judged(split).outcome, judged(split).reason],
+    [
+      'not-auditable',
+      'the audit of the gold patch disagreed in 1 of 2 gradings (no-honest-pass: tests/test_a.py::test_b)',
+    ],
+  )
+  assert.equal(judged(split, false).outcome, 'passed')
+  const unsupported = [gold(1, audited('unsupported')), empty(1)]
+  assert.match(judged(unsupported).reason ?? '', /no audit exists for its test runner.*unauditedRewards: allow/)
+  assert.equal(nextGateCheck({ checks: unsupported, repeats: 2, stopAtFirst: false, needsAudit: true }), null)
+  assert.deepEqual(nextGateCheck({ checks: unsupported, repeats: 2, stopAtFirst: false }), { check: 'gold', repeat: 2 })
+  assert.match(judged([gold(1), gold(2), ...empties]).reason ?? '', /without an audit; gate the suite again/)
+})

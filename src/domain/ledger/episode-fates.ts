@@ -1,0 +1,109 @@
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
+import { type ExclusionReason, exclusionOf, isValidEpisode, type ValidEpisode } from './episode-rules.ts'
+import { type GroupDropReason, type GroupMember, type GroupRule, selectGroup } from '../rewards/group-selection.ts'
+import { compareText } from '../hash-order.ts'
+import { type RewardRule, rewardOf } from '../rewards/rewards.ts'
+import { type RftDropReason, selectForRft } from '../rewards/rft-selection.ts'
+
+export type DropReason =
+  | GroupDropReason
+  | RftDropReason
+  | 'zero-advantage'
+  /** Kept by the rules, left over by the recipe's step limit. */
+  | 'over-step-limit'
+  /** Every token it could have trained on was masked. */
+  | 'no-loss-token'
+
+/** What becomes of one episode of a training iteration. Exactly one of these, decided from records alone. */
+export type EpisodeFate =
+  | { kind: 'train'; episode: string; advantage: number | null }
+  | { kind: 'dropped'; episode: string; reason: DropReason }
+  | { kind: 'excluded'; episode: string; reason: ExclusionReason }
+
+/** One task's episodes as the batch manifest and the groups file tell them. */
+export interface ScoredGroup {
+  taskId: string
+  /** Valid siblings in index order. */
+  members: GroupMember[]
+  /** Siblings without a reward. */
+  infra: number
+  dropped: GroupDropReason | null
+  std: number
+}
+
+export interface ReinforceSelection {
+  groups: ScoredGroup[]
+  fates: EpisodeFate[]
+}
+
+export interface SelectForReinforceInput {
+  /** Every episode of the iteration, any order. */
+  records: readonly EpisodeRecord[]
+  reward: RewardRule
+  group: GroupRule
+}
+
+/** Scores the groups of an iteration and decides every episode. Groups by task id, episodes by index: the input order changes nothing. */
+export function selectForReinforce({ records, reward, group }: SelectForReinforceInput): ReinforceSelection {
+  const groups: ScoredGroup[] = []
+  const fates: EpisodeFate[] = []
+  for (const siblings of groupByTask(records)) {
+    const valid = siblings.filter(isValidEpisode)
+    const members = valid.map((record) => memberOf(record, reward))
+    const selection = selectGroup({ members, rule: group })
+    groups.push({
+      taskId: siblings[0]?.taskId ?? '',
+      members,
+      infra: siblings.length - valid.length,
+      dropped: selection.kind === 'dropped' ? selection.reason : null,
+      std: selection.std,
+    })
+    fates.push(...excluded(siblings))
+    if (selection.kind === 'dropped') {
+      const { reason } = selection
+      fates.push(...members.map(({ episode }): EpisodeFate => ({ kind: 'dropped', episode, reason })))
+      continue
+    }
+    for (const member of selection.members) {
+      fates.push(member.kind === 'kept' ? { ...member, kind: 'train' } : member)
+    }
+  }
+  return { groups, fates }
+}
+
+/** Fates of a rejection fine-tuning iteration. */
+export function selectFatesForRft({
+  records,
+  maxPerTask,
+  unaudited,
+}: {
+  records: readonly EpisodeRecord[]
+  maxPerTask: number | null
+  unaudited: UnauditedRewards
+}): EpisodeFate[] {
+  const kept = selectForRft({ episodes: records.filter(isValidEpisode), maxPerTask, unaudited })
+  return [
+    ...excluded(records),
+    ...kept.map((one): EpisodeFate => (one.kind === 'kept' ? { ...one, kind: 'train', advantage: null } : one)),
+  ]
+}
+
+function memberOf({ episode, ...facts }: ValidEpisode, rule: RewardRule): GroupMember {
+  const { outcome, reward } = rewardOf({ rule, ...facts })
+  return { episode, outcome, reward }
+}
+
+function excluded(records: readonly EpisodeRecord[]): EpisodeFate[] {
+  return records.flatMap((record) => {
+    const reason = exclusionOf(record)
+    return reason === null ? [] : [{ kind: 'excluded' as const, episode: record.episode, reason }]
+  })
+}
+
+function groupByTask(records: readonly EpisodeRecord[]): EpisodeRecord[][] {
+  const groups = new Map<string, EpisodeRecord[]>()
+  const sorted = [...records].sort((a, b) => compareText(a.taskId, b.taskId) || a.index - b.index)
+  for (const record of sorted) groups.set(record.taskId, [...(groups.get(record.taskId) ?? []), record])
+  return [...groups.values()]
+}

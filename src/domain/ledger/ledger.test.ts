@@ -1,0 +1,341 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { DISPOSITIONS, type EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { makeRecord } from '../../../test/support/episode-records.ts'
+import { type EpisodeFate, selectFatesForRft, selectForReinforce } from './episode-fates.ts'
+import type { GroupRule } from '../rewards/group-selection.ts'
+import { buildEvaluationLedger, buildTrainingLedger, type Ledger, sumTotals, totalsOf, unpaidIn } from './ledger.ts'
+import type { RewardRule } from '../rewards/rewards.ts'
+import { verifyLedger } from './verify-ledger.ts'
+
+const reward: RewardRule = {
+  pass: 1,
+  fail: 0,
+  unsubmitted: 0,
+  penalty: { start: 4, end: 6, min: -0.5 },
+  unaudited: 'allow',
+}
+const group: GroupRule = { on: 'shaped', alsoZeroAdvantage: true, minGroupStd: 1e-3, minGroupSize: 2, delta: 1e-6 }
+const head = { run: 'r', stage: 's', iteration: 1 }
+
+function makeIteration(): EpisodeRecord[] {
+  return [
+    makeRecord({ taskId: 'a', index: 0, verdict: 'resolved', turns: 4 }),
+    makeRecord({ taskId: 'a', index: 1, turns: 6 }),
+    makeRecord({ taskId: 'a', index: 2, disposition: 'infra', verdict: null, failure: 'Sandbox.Lost' }),
+    makeRecord({ taskId: 'b', index: 0 }),
+    makeRecord({ taskId: 'b', index: 1 }),
+    makeRecord({ taskId: 'c', index: 0, verdict: 'could-not-grade' }),
+    makeRecord({ taskId: 'c', index: 1, verdict: 'resolved' }),
+  ]
+}
+
+function trainAll(fates: readonly EpisodeFate[], batch = 'batch-00'): Map<string, string> {
+  return new Map(fates.flatMap((fate) => (fate.kind === 'train' ? [[fate.episode, batch] as const] : [])))
+}
+
+function makeLedger(records: EpisodeRecord[]) {
+  const { fates } = selectForReinforce({ records, reward, group })
+  return buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
+}
+
+test('an iteration with lost, equal and mixed groups: every episode has one fate and the totals add up', () => {
+  const ledger = makeLedger(makeIteration())
+  assert.deepEqual(ledger.totals, {
+    episodes: 7,
+    trained: 2,
+    evaluated: 0,
+    dropped: { std: 2, few: 1 },
+    excluded: { infra: 1, 'could-not-grade': 1 },
+  })
+})
+
+test('lost siblings leave mean, deviation and count of their group', () => {
+  const { fates, groups } = selectForReinforce({ records: makeIteration(), reward, group })
+  // Rewards 1 and −0.5: mean 0.25, sd 1.06066; advantages ±0.75 / 1.06066 = ±0.7071.
+  const advantages = fates.flatMap((fate) => (fate.kind === 'train' ? [fate.advantage ?? Number.NaN] : []))
+  assert.deepEqual(
+    advantages.map((advantage) => advantage.toFixed(4)),
+    ['0.7071', '-0.7071'],
+  )
+  assert.deepEqual(
+    groups.map(({ taskId, infra, dropped }) => [taskId, infra, dropped]),
+    [
+      ['a', 1, null],
+      ['b', 0, 'std'],
+      ['c', 1, 'few'],
+    ],
+  )
+})
+
+test('the order of the records changes nothing', () => {
+  const records = makeIteration()
+  assert.deepEqual(makeLedger([...records].reverse()), makeLedger(records))
+})
+
+test('any mix of endings: fates cover each episode exactly once and the ledger verifies clean', () => {
+  const anyRecord = fc.record({
+    taskId: fc.constantFrom('a', 'b', 'c'),
+    disposition: fc.constantFrom(...DISPOSITIONS),
+    verdict: fc.constantFrom('resolved' as const, 'unresolved' as const, 'could-not-grade' as const, null),
+    turns: fc.integer({ min: 1, max: 6 }),
+  })
+  fc.assert(
+    fc.property(fc.array(anyRecord, { maxLength: 30 }), fc.boolean(), (fields, rft) => {
+      const records = fields.map((field, index) => makeRecord({ ...field, index }))
+      const fates = rft
+        ? selectFatesForRft({ records, maxPerTask: 2, unaudited: 'allow' })
+        : selectForReinforce({ records, reward, group }).fates
+      assert.deepEqual(fates.map((fate) => fate.episode).sort(), records.map((record) => record.episode).sort())
+      const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
+      const batches = [{ key: 'batch-00', episodes: [...trainAll(fates).keys()] }]
+      assert.deepEqual(verifyLedger({ ledgers: [ledger], records, batches, derived: [ledger] }), [])
+    }),
+  )
+})
+
+test('every way to cook the books is listed', () => {
+  const records = makeIteration()
+  const ledger = makeLedger(records)
+  const [first, second] = ledger.entries.filter((entry) => entry.fate === 'trained').map((entry) => entry.episode)
+  assert.ok(first !== undefined && second !== undefined)
+  const batches = [{ key: 'batch-00', episodes: [first, second] }]
+  const kinds = (input: Partial<Parameters<typeof verifyLedger>[0]>) =>
+    verifyLedger({ ledgers: [ledger], records, batches, derived: [ledger], ...input }).map(({ kind }) => kind)
+
+  assert.deepEqual(kinds({}), [])
+  assert.deepEqual(kinds({ records: [...records, makeRecord({ taskId: 'z' })] }), ['missing'])
+  assert.deepEqual(kinds({ records: records.slice(0, -1) }), ['unknown-episode'])
+  assert.deepEqual(kinds({ batches: [{ key: 'batch-00', episodes: [first] }] }), ['not-in-batch'])
+  assert.deepEqual(kinds({ batches: [...batches, { key: 'batch-01', episodes: [first] }] }), [
+    'in-two-batches',
+    'trained-unledgered',
+  ])
+  const twice = { ...ledger, entries: [...ledger.entries, ...ledger.entries.slice(0, 1)] }
+  assert.deepEqual(kinds({ ledgers: [twice] }), ['duplicated', 'totals'])
+  const laundered = {
+    ...ledger,
+    entries: ledger.entries.map((entry) =>
+      entry.fate === 'excluded' && entry.because === 'infra'
+        ? { episode: entry.episode, fate: 'dropped' as const, because: 'std' as const }
+        : entry,
+    ),
+  }
+  assert.deepEqual(kinds({ ledgers: [laundered] }), ['other-fate', 'totals'])
+})
+
+test('one total of a ledger is off by one: found, whichever it is', () => {
+  const records = makeIteration()
+  const ledger = makeLedger(records)
+  const batches = [
+    {
+      key: 'batch-00',
+      episodes: [...ledger.entries].flatMap((entry) => (entry.fate === 'trained' ? [entry.episode] : [])),
+    },
+  ]
+  const { totals } = ledger
+  const wrong = [
+    { ...totals, episodes: totals.episodes + 1 },
+    { ...totals, trained: totals.trained - 1 },
+    { ...totals, evaluated: totals.evaluated + 1 },
+    { ...totals, dropped: { ...totals.dropped, std: 1 } },
+    { ...totals, dropped: { ...totals.dropped, unresolved: 1 } },
+    { ...totals, excluded: { infra: 1 } },
+  ]
+  for (const made of wrong) {
+    const found = verifyLedger({ ledgers: [{ ...ledger, totals: made }], records, batches, derived: [ledger] })
+    assert.deepEqual(found, [{ kind: 'totals', stage: 's', iteration: 1 }], JSON.stringify(made))
+  }
+})
+
+test('an evaluation trains nothing: valid episodes are evaluated, the others keep their reason', () => {
+  const ledger = buildEvaluationLedger({ ...head, records: makeIteration(), evaluation: 'eval-base' })
+  assert.deepEqual(sumTotals([ledger]), {
+    episodes: 7,
+    trained: 0,
+    evaluated: 5,
+    dropped: {},
+    excluded: { infra: 1, 'could-not-grade': 1 },
+  })
+})
+
+test('a kept episode that reached no batch is refused', () => {
+  const { fates } = selectForReinforce({ records: makeIteration(), reward, group })
+  assert.throws(() => buildTrainingLedger({ ...head, fates, batchOf: new Map() }), {
+    code: 'Ledger.Mismatch',
+    details: { episode: 'r/s/0001/a/00' },
+  })
+})
+
+test('the entries of a ledger stand in order of their episodes, whatever the order of the fates', () => {
+  const fates: EpisodeFate[] = ['e2', 'e10', 'e1'].map((episode) => ({ kind: 'train', episode, advantage: 1 }))
+  const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
+  assert.deepEqual(ledger, {
+    schema: 'longhaul.ledger/1',
+    ...head,
+    entries: ['e1', 'e10', 'e2'].map((episode) => ({ episode, fate: 'trained', batch: 'batch-00' })),
+    totals: { episodes: 3, trained: 3, evaluated: 0, dropped: {}, excluded: {} },
+  })
+})
+
+test('fates stand by task and then by index: what the batch holds is the same for any order of the records', () => {
+  const records = [
+    makeRecord({ taskId: 'b', index: 1 }),
+    makeRecord({ taskId: 'a', index: 2, verdict: 'resolved', turns: 4 }),
+    makeRecord({ taskId: 'b', index: 0, verdict: 'resolved', turns: 4 }),
+    makeRecord({ taskId: 'a', index: 10, turns: 6 }),
+  ]
+  const { fates, groups } = selectForReinforce({ records, reward, group })
+  assert.deepEqual(
+    fates.map(({ kind, episode }) => `${kind} ${episode.slice(-4)}`),
+    ['train a/02', 'train a/10', 'train b/00', 'train b/01'],
+  )
+  assert.deepEqual(
+    groups.map(({ members }) => members.map(({ episode }) => episode.slice(-4))),
+    [
+      ['a/02', 'a/10'],
+      ['b/00', 'b/01'],
+    ],
+  )
+})
+
+test('a member without an advantage is dropped out of a group that trains', () => {
+  const records = [4, 5, 6].map((turns, index) => makeRecord({ index, verdict: 'resolved', turns }))
+  // Rewards 1, 0.75, 0.5: the middle one is the mean.
+  const { fates } = selectForReinforce({ records, reward, group })
+  assert.deepEqual(
+    fates.map((fate) => [fate.kind, fate.kind === 'dropped' ? fate.reason : null]),
+    [
+      ['train', null],
+      ['dropped', 'zero-advantage'],
+      ['train', null],
+    ],
+  )
+})
+
+test('rejection fine-tuning: successes train without an advantage, the others keep their reason', () => {
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved' }),
+    makeRecord({ index: 1 }),
+    makeRecord({ index: 2, disposition: 'infra', verdict: null }),
+  ]
+  assert.deepEqual(selectFatesForRft({ records, maxPerTask: null, unaudited: 'allow' }), [
+    { kind: 'excluded', episode: records[2]?.episode, reason: 'infra' },
+    { kind: 'train', episode: records[0]?.episode, advantage: null },
+    { kind: 'dropped', episode: records[1]?.episode, reason: 'unresolved' },
+  ])
+})
+
+test('the ledger of an evaluation names the evaluation, and the reason of what is excluded', () => {
+  const records = [makeRecord({ index: 0 }), makeRecord({ index: 1, disposition: 'cancelled', verdict: null })]
+  const { entries } = buildEvaluationLedger({ ...head, records, evaluation: 'eval-base' })
+  assert.deepEqual(entries, [
+    { episode: records[0]?.episode, fate: 'evaluated', in: 'eval-base' },
+    { episode: records[1]?.episode, fate: 'excluded', because: 'cancelled' },
+  ])
+})
+
+test('each total is checked by itself, and a reason that only one side counts is a difference', () => {
+  const records = makeIteration()
+  const ledger = makeLedger(records)
+  const episodes = [...trainAll(selectForReinforce({ records, reward, group }).fates).keys()]
+  const batches = [{ key: 'batch-00', episodes }]
+  const found = (totals: Partial<typeof ledger.totals>) =>
+    verifyLedger({
+      ledgers: [{ ...ledger, totals: { ...ledger.totals, ...totals } }],
+      records,
+      batches,
+      derived: null,
+    })
+  assert.deepEqual(found({}), [])
+  const wrong = [{ kind: 'totals', stage: 's', iteration: 1 }]
+  assert.deepEqual(found({ episodes: 8 }), wrong)
+  assert.deepEqual(found({ trained: 3 }), wrong)
+  assert.deepEqual(found({ evaluated: 1 }), wrong)
+  assert.deepEqual(found({ dropped: { std: 2 } }), wrong)
+  assert.deepEqual(found({ dropped: { std: 2, few: 1, outcome: 1 } }), wrong)
+  assert.deepEqual(found({ excluded: {} }), wrong)
+  // Zero is the same as not there.
+  assert.deepEqual(found({ dropped: { std: 2, few: 1, outcome: 0 } }), [])
+})
+
+test('what the records say of an episode is told beside what the ledger says, batch and evaluation included', () => {
+  const records = [0, 1, 2].map((index) => makeRecord({ index }))
+  const [a, b, c] = records.map(({ episode }) => episode)
+  assert.ok(a !== undefined && b !== undefined && c !== undefined)
+  const ledgerOf = (entries: Ledger['entries']): Ledger => {
+    return { schema: 'longhaul.ledger/1', ...head, entries, totals: totalsOf(entries) }
+  }
+  const told = ledgerOf([
+    { episode: c, fate: 'evaluated', in: 'eval-base' },
+    { episode: a, fate: 'trained', batch: 'batch-00' },
+    { episode: b, fate: 'evaluated', in: 'eval-base' },
+  ])
+  const derived = ledgerOf([
+    { episode: a, fate: 'trained', batch: 'batch-01' },
+    { episode: b, fate: 'evaluated', in: 'eval-rl' },
+    { episode: c, fate: 'excluded', because: 'infra' },
+  ])
+  const batches = [{ key: 'batch-00', episodes: [a] }]
+  const mismatch = (episode: string, ledger: string, derived: string) => {
+    return { kind: 'other-fate', episode, ledger, derived }
+  }
+  // Sorted, so that two verifications of the same run say the same.
+  assert.deepEqual(verifyLedger({ ledgers: [told], records, batches, derived: [derived] }), [
+    mismatch(a, 'trained in batch-00', 'trained in batch-01'),
+    mismatch(b, 'evaluated in eval-base', 'evaluated in eval-rl'),
+    mismatch(c, 'evaluated in eval-base', 'excluded because infra'),
+  ])
+  // What the derivation does not know is told once, as unknown or missing.
+  assert.deepEqual(verifyLedger({ ledgers: [told], records, batches, derived: [] }), [])
+})
+
+test('a batch that trained an episode which the ledger gives to another one is named', () => {
+  const records = [makeRecord()]
+  const [{ episode }] = records as [EpisodeRecord]
+  const fates: EpisodeFate[] = [{ kind: 'train', episode, advantage: 1 }]
+  const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
+  assert.deepEqual(
+    verifyLedger({ ledgers: [ledger], records, batches: [{ key: 'batch-01', episodes: [episode] }], derived: null }),
+    [
+      { kind: 'not-in-batch', episode, batch: 'batch-00' },
+      { kind: 'trained-unledgered', episode, batch: 'batch-01' },
+    ],
+  )
+})
+
+test('what is resolved and not paid is marked, whatever became of it, and a ledger that leaves it out does not verify', () => {
+  const audit = (outcome: 'agrees' | 'void') => ({ audit: { outcome, reasons: [], detail: null } })
+  const records = [
+    makeRecord({ index: 0, verdict: 'resolved', ...audit('void') }),
+    makeRecord({ index: 1, verdict: 'resolved', ...audit('agrees') }),
+    makeRecord({ index: 2, verdict: 'resolved' }),
+    makeRecord({ index: 3, verdict: 'resolved', suspectedHack: true, ...audit('agrees') }),
+    makeRecord({ index: 4, verdict: 'resolved', disposition: 'infra' }),
+  ]
+  const unpaid = unpaidIn(records, { grading: { unauditedRewards: 'refuse' } })
+  assert.deepEqual([...unpaid.values()], ['audit-void', 'unaudited', 'suspected-hack'])
+  assert.equal(unpaidIn(records, {}).size, 0)
+  const evaluated = { ...head, records, evaluation: 'nightly' }
+  const ledger = buildEvaluationLedger({ ...evaluated, unpaid })
+  assert.deepEqual(ledger.totals.unpaid, { 'audit-void': 1, unaudited: 1, 'suspected-hack': 1 })
+  assert.deepEqual(
+    ledger.entries.map((entry) => entry.unpaid ?? null),
+    ['audit-void', null, 'unaudited', 'suspected-hack', null],
+  )
+  const silent = buildEvaluationLedger(evaluated)
+  assert.equal(Object.hasOwn(silent.totals, 'unpaid'), false)
+  const kinds = (derived: Ledger) =>
+    verifyLedger({ ledgers: [silent], records, batches: [], derived: [derived] }).map(({ kind }) => kind)
+  assert.deepEqual(kinds(ledger), ['other-fate', 'other-fate', 'other-fate'])
+  assert.deepEqual(kinds(silent), [])
+  const wrong = { ...ledger, totals: { ...ledger.totals, unpaid: { 'audit-void': 3 } } }
+  assert.deepEqual(
+    verifyLedger({ ledgers: [wrong], records, batches: [], derived: [ledger] }).map(({ kind }) => kind),
+    ['totals'],
+  )
+  const fates = selectFatesForRft({ records, maxPerTask: null, unaudited: 'refuse' })
+  const trained = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates), unpaid })
+  assert.deepEqual(trained.totals.unpaid, ledger.totals.unpaid)
+})

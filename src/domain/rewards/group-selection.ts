@@ -1,0 +1,72 @@
+import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
+import { groupAdvantages } from './advantages.ts'
+import { standardDeviation } from '../statistics/moments.ts'
+
+/** One valid sibling. */
+export interface GroupMember {
+  episode: string
+  outcome: 0 | 1
+  reward: number
+}
+
+export interface GroupRule {
+  /** `outcome`: groups whose outcomes are all equal go; `shaped`: only the spread of the shaped reward decides. */
+  on: 'outcome' | 'shaped'
+  alsoZeroAdvantage: boolean
+  /** Near-equal rewards give huge advantages: a spread below this carries noise, not signal. */
+  minGroupStd: number
+  minGroupSize: number
+  delta: number
+  /** @default groupStd */
+  scale?: 'groupStd' | 'none'
+}
+
+export type GroupDropReason = 'few' | 'outcome' | 'std'
+
+export type SelectedMember =
+  | { kind: 'kept'; episode: string; advantage: number }
+  | { kind: 'dropped'; episode: string; reason: 'zero-advantage' }
+
+export type GroupSelection =
+  | { kind: 'kept'; std: number; members: SelectedMember[] }
+  | { kind: 'dropped'; reason: GroupDropReason; std: number }
+
+/** Below this an advantage moves no weight and would only count in N. */
+const ZERO_ADVANTAGE = 1e-8
+
+export function groupRuleOf({ filter, advantage, minGroupSize }: ReinforceRecipe): GroupRule {
+  const { on, alsoZeroAdvantage, minGroupStd } = filter
+  return { on, alsoZeroAdvantage, minGroupStd, minGroupSize, delta: advantage.delta, ...scaleOf(advantage) }
+}
+
+function scaleOf({ scale }: ReinforceRecipe['advantage']): Pick<GroupRule, 'scale'> {
+  return scale === 'none' ? { scale } : {}
+}
+
+/** Decides one group. @param members valid siblings only, in index order; the result keeps that order */
+export function selectGroup({ members, rule }: { members: readonly GroupMember[]; rule: GroupRule }): GroupSelection {
+  const rewards = members.map((member) => member.reward)
+  const std = standardDeviation(rewards)
+  if (members.length < Math.max(2, rule.minGroupSize)) return { kind: 'dropped', reason: 'few', std }
+  if (rule.on === 'outcome' && hasOneOutcome(members)) return { kind: 'dropped', reason: 'outcome', std }
+  const { delta, scale = 'groupStd' } = rule
+  const advantages = groupAdvantages({ rewards, delta, scale })
+  if (std < rule.minGroupStd || advantages.every((advantage) => advantage === 0)) {
+    return { kind: 'dropped', reason: 'std', std }
+  }
+  return {
+    kind: 'kept',
+    std,
+    members: members.map(({ episode }, index) => decideMember(episode, advantages[index] ?? 0, rule)),
+  }
+}
+
+function hasOneOutcome(members: readonly GroupMember[]): boolean {
+  return members.every((member) => member.outcome === members[0]?.outcome)
+}
+
+function decideMember(episode: string, advantage: number, rule: GroupRule): SelectedMember {
+  // An advantage of exactly nothing has no gradient whatever the switch says; the switch widens that to "nearly".
+  const isZero = rule.alsoZeroAdvantage ? Math.abs(advantage) < ZERO_ADVANTAGE : advantage === 0
+  return isZero ? { kind: 'dropped', episode, reason: 'zero-advantage' } : { kind: 'kept', episode, advantage }
+}

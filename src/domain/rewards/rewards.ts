@@ -1,0 +1,129 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { EpisodeRecord, PolicyDisposition, VerdictKind } from '../../contracts/episodes.types.ts'
+import type { ReinforceRecipe, ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
+import { paymentOf } from './payment.ts'
+
+/** What one stage pays: the recipe's reward with the stage's numbers put in. */
+export interface RewardRule {
+  pass: number
+  fail: number
+  unsubmitted: number
+  penalty: TurnPenaltyRule
+  /** In tokens of the episode's context; null = they cost nothing. @default null */
+  context?: ContextPenaltyRule | null
+  /** Whether a resolved verdict is paid that no audit could look at. */
+  unaudited: UnauditedRewards
+}
+
+export interface TurnPenaltyRule {
+  /** L_thr: turns up to here are free. */
+  start: number
+  /** T_max: the penalty is `min` here. */
+  end: number
+  /** Lowest value, −1 in the paper. Its magnitude scales the term. */
+  min: number
+}
+
+/** The same line over tokens: free up to `start`, `min` at `end`, where the context is full. */
+export type ContextPenaltyRule = TurnPenaltyRule
+
+export interface RewardInput {
+  rule: RewardRule
+  verdict: Exclude<VerdictKind, 'could-not-grade'>
+  /** A suspected hack is paid as a failure, whatever the tests said, and so is what an audit does not agree with. */
+  suspectedHack: boolean
+  audit?: NonNullable<EpisodeRecord['audit']>
+  disposition: PolicyDisposition
+  /** |τ|: number of actions, format errors included. */
+  turns: number
+  /** Of prompts, replies and observations together; needed where the rule has a context penalty. */
+  contextTokens?: number | null
+}
+
+/** A list, so that step-level or verifier rewards can join without a new shape. */
+export interface RewardComponent {
+  name: 'verdict' | 'turn-penalty' | 'context-penalty'
+  value: number
+}
+
+export interface Reward {
+  /** Sum of the components. */
+  reward: number
+  /** 1 = the hidden tests passed by a repair, and the success is paid; what filters on `outcome` read. */
+  outcome: 0 | 1
+  components: RewardComponent[]
+}
+
+export function rewardRuleOf(
+  { reward }: Pick<ReinforceRecipe, 'reward'>,
+  stage: ReinforceStageRecipe,
+  unaudited: UnauditedRewards,
+): RewardRule {
+  const { pass, fail, unsubmitted, turnPenalty } = reward
+  // Recipes stored by an older version do not have the key.
+  const contextPenalty = reward.contextPenalty ?? null
+  const { context } = stage
+  return {
+    pass,
+    fail,
+    unsubmitted,
+    penalty: { start: stage.penaltyStart, end: stage.maxTurns, min: turnPenalty.min },
+    unaudited,
+    ...(contextPenalty === null
+      ? {}
+      : { context: { start: contextPenalty.start * context, end: context, min: contextPenalty.min } }),
+  }
+}
+
+/**
+ * Final reward of one valid episode, eq. 3. Lost and ungraded episodes have no reward: they never come here.
+ * @throws LonghaulError `Config.Invalid`   @see arXiv 2508.03501 §3.1, §4.3
+ */
+export function rewardOf(input: RewardInput): Reward {
+  const { rule, disposition, turns, contextTokens = null } = input
+  const resolved = paymentOf(input, rule.unaudited) === 'paid'
+  const value = resolved ? rule.pass : disposition === 'submitted' ? rule.fail : rule.unsubmitted
+  const penalty = turnPenalty({ rule: rule.penalty, turns })
+  const components: RewardComponent[] = [
+    { name: 'verdict', value },
+    { name: 'turn-penalty', value: penalty },
+  ]
+  const price = rule.context ?? null
+  if (price !== null) {
+    components.push({ name: 'context-penalty', value: contextPenalty({ rule: price, contextTokens }) })
+  }
+  return {
+    reward: components.reduce((sum, component) => sum + component.value, 0),
+    outcome: resolved ? 1 : 0,
+    components,
+  }
+}
+
+/** Grows with how full the context is, however many turns filled it. @throws LonghaulError `Config.Invalid` */
+function contextPenalty({ rule, contextTokens }: { rule: ContextPenaltyRule; contextTokens: number | null }): number {
+  if (contextTokens === null) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected a count of context tokens for reward.contextPenalty, the policy server gave none',
+    })
+  }
+  return linearPenalty(rule, contextTokens)
+}
+
+/** R_len, eq. 4: 0 up to `start`, falling linearly to `min` at `end` and never below it. @throws LonghaulError `Config.Invalid` */
+export function turnPenalty({ rule, turns }: { rule: TurnPenaltyRule; turns: number }): number {
+  const { start, end } = rule
+  if (end <= start) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected the turn penalty to start before the turn limit',
+      details: { start, end },
+    })
+  }
+  return linearPenalty(rule, turns)
+}
+
+function linearPenalty({ start, end, min }: TurnPenaltyRule, at: number): number {
+  if (at <= start || min === 0) return 0
+  return (Math.abs(min) * (start - Math.min(at, end))) / (end - start)
+}

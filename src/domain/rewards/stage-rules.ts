@@ -1,0 +1,76 @@
+import { mean } from '../statistics/moments.ts'
+
+/** Rollouts of one task so far, valid ones only: an infra episode is not an attempt. */
+export interface TaskRecord {
+  taskId: string
+  resolved: number
+  attempts: number
+}
+
+export interface ReselectInput {
+  pool: readonly string[]
+  records: readonly TaskRecord[]
+  rule: { dropSuccessAtLeast: number; dropNeverSolved: boolean; unseen: 'keep' | 'drop' }
+}
+
+export interface Reselection {
+  kept: string[]
+  dropped: { taskId: string; reason: 'solved-often' | 'never-solved' | 'unseen' }[]
+}
+
+/** The harder pool of a later stage: success means that the tests passed, pooled over every rollout of the earlier stage. */
+export function reselectPool({ pool, records, rule }: ReselectInput): Reselection {
+  const recordOf = new Map(records.map((record) => [record.taskId, record]))
+  const limit = asFraction(rule.dropSuccessAtLeast)
+  const result: Reselection = { kept: [], dropped: [] }
+  for (const taskId of pool) {
+    const reason = dropReason(recordOf.get(taskId), limit, rule)
+    if (reason === null) result.kept.push(taskId)
+    else result.dropped.push({ taskId, reason })
+  }
+  return result
+}
+
+function dropReason(
+  record: TaskRecord | undefined,
+  limit: Fraction,
+  rule: ReselectInput['rule'],
+): Reselection['dropped'][number]['reason'] | null {
+  if (record === undefined || record.attempts === 0) return rule.unseen === 'drop' ? 'unseen' : null
+  if (record.resolved === 0) return rule.dropNeverSolved ? 'never-solved' : null
+  return limit.denominator * record.resolved >= limit.numerator * record.attempts ? 'solved-often' : null
+}
+
+interface Fraction {
+  numerator: number
+  denominator: number
+}
+
+const LARGEST_DENOMINATOR = 20
+/** "0.6667" in a recipe means two thirds: four written digits are never further away than this. */
+const ROUNDING = 5.01e-5
+
+/** Compared as integers: 2 of 3 must count as two thirds however the recipe rounds it. */
+function asFraction(rate: number): Fraction {
+  for (let denominator = 1; denominator <= LARGEST_DENOMINATOR; denominator++) {
+    const numerator = Math.round(rate * denominator)
+    if (Math.abs(numerator / denominator - rate) < ROUNDING) return { numerator, denominator }
+  }
+  return { numerator: rate, denominator: 1 }
+}
+
+export interface PlateauInput {
+  /** The metric after each measured iteration, oldest first. */
+  series: readonly number[]
+  window: number
+  minGain: number
+}
+
+/** True when the mean of the last window is not `minGain` above the mean of the window before. Two windows must exist: noise
+ *  ends no stage early. */
+export function hasPlateaued({ series, window, minGain }: PlateauInput): boolean {
+  if (series.length < 2 * window) return false
+  const recent = series.slice(-window)
+  const before = series.slice(-2 * window, -window)
+  return mean(recent) - mean(before) < minGain
+}

@@ -1,0 +1,50 @@
+import type { TokenUsage } from '../../contracts/policy.types.ts'
+import type { PriceRecipe } from '../../contracts/recipe.types.ts'
+
+/** What of an attempt costs money. */
+export interface PaidFacts {
+  usage: TokenUsage | null
+  /** First prompt and last observation, Unix ms; null where it never got that far. */
+  startedMs: number | null
+  endedMs: number | null
+}
+
+const MILLION = 1_000_000
+const HOUR_MS = 3_600_000
+
+/**
+ * Money for each attempt, in order. Tokens at their price: cached ones at theirs, or as other input where none is given or the
+ * server does not say which were cached. Machines for as long as any attempt ran, shared out by the attempts' own time, so that
+ * the attempts of an evaluation add up to what was paid.
+ * @returns null for an attempt whose tokens nobody counted, where tokens have a price
+ */
+export function attemptCosts(facts: readonly PaidFacts[], prices: PriceRecipe): (number | null)[] {
+  const share = machineShare(facts, prices)
+  return facts.map((attempt) => {
+    const tokens = tokenCost(attempt.usage, prices.perMillionTokens)
+    return tokens === null ? null : tokens + share * durationMs(attempt)
+  })
+}
+
+function tokenCost(usage: TokenUsage | null, price: PriceRecipe['perMillionTokens']): number | null {
+  if (price === null) return 0
+  if (usage === null) return null
+  const cached = usage.cachedTokens ?? 0
+  const input = (usage.promptTokens - cached) * price.input + cached * (price.cachedInput ?? price.input)
+  return (input + usage.completionTokens * price.output) / MILLION
+}
+
+/** Money for each millisecond of an attempt. */
+function machineShare(facts: readonly PaidFacts[], { machines }: PriceRecipe): number {
+  const perHour = machines.reduce((sum, machine) => sum + machine.count * machine.perHour, 0)
+  const attemptsMs = facts.reduce((sum, attempt) => sum + durationMs(attempt), 0)
+  if (perHour === 0 || attemptsMs === 0) return 0
+  const starts = facts.flatMap(({ startedMs, endedMs }) => (endedMs === null || startedMs === null ? [] : [startedMs]))
+  const ends = facts.flatMap(({ startedMs, endedMs }) => (startedMs === null || endedMs === null ? [] : [endedMs]))
+  const spanMs = ends.reduce((a, b) => Math.max(a, b), 0) - starts.reduce((a, b) => Math.min(a, b), Infinity)
+  return ((spanMs / HOUR_MS) * perHour) / attemptsMs
+}
+
+function durationMs({ startedMs, endedMs }: PaidFacts): number {
+  return startedMs === null || endedMs === null ? 0 : Math.max(0, endedMs - startedMs)
+}

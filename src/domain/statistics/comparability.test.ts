@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import { checkComparability, gradedShare } from './comparability.ts'
+
+const CONDITIONS: EvaluationConditions = {
+  scaffold: 'paper',
+  demonstration: false,
+  sampling: {
+    temperature: 1,
+    topP: 1,
+    topK: -1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+  },
+  limits: {
+    maxTurns: 40,
+    contextTokens: 65_536,
+    maxTokensPerTurn: 4096,
+    commandTimeoutMs: 120_000,
+    episodeTimeoutMs: 3_600_000,
+    turnsPerStep: 8,
+  },
+  gradingProfiles: ['swebench-4.1'],
+}
+
+function evaluation(changes: Partial<EvaluationRecord> = {}): EvaluationRecord {
+  return { ...makeEvaluation({ tasks: [{ taskId: 'a', attempts: [1] }] }), conditions: CONDITIONS, ...changes }
+}
+
+test('equal settings, written in another order: no warning', () => {
+  const limits = Object.fromEntries(Object.entries(CONDITIONS.limits).toReversed()) as EvaluationConditions['limits']
+  assert.deepEqual(checkComparability(evaluation(), evaluation({ conditions: { ...CONDITIONS, limits } })), {
+    otherRows: [],
+    onlyBefore: [],
+    onlyAfter: [],
+    warnings: [],
+  })
+})
+
+test('each setting that differs is named with both its values', () => {
+  const conditions: EvaluationConditions = {
+    scaffold: 'demo',
+    demonstration: true,
+    sampling: { ...CONDITIONS.sampling, temperature: 0.7, minP: 0.1 },
+    limits: { ...CONDITIONS.limits, maxTurns: 80 },
+    gradingProfiles: ['swebench-4.1', 'swebench-5'],
+  }
+  assert.deepEqual(checkComparability(evaluation(), evaluation({ conditions })).warnings, [
+    'scaffold: "paper" against "demo"',
+    'demonstration: false against true',
+    'grading profiles: ["swebench-4.1"] against ["swebench-4.1","swebench-5"]',
+    'sampling.minP: 0 against 0.1',
+    'sampling.temperature: 1 against 0.7',
+    'limits.maxTurns: 40 against 80',
+  ])
+})
+
+test('a setting that only one side knows differs, whichever side it is', () => {
+  const { minP: _minP, ...older } = CONDITIONS.sampling
+  const old = evaluation({ conditions: { ...CONDITIONS, sampling: older as EvaluationConditions['sampling'] } })
+  assert.deepEqual(checkComparability(old, evaluation()).warnings, ['sampling.minP: undefined against 0'])
+  assert.deepEqual(checkComparability(evaluation(), old).warnings, ['sampling.minP: 0 against undefined'])
+})
+
+test('a side whose conditions nobody stored is compared by suite and attempts alone', () => {
+  const other = evaluation({ conditions: { ...CONDITIONS, scaffold: 'demo' } })
+  assert.deepEqual(checkComparability(evaluation({ conditions: null }), other).warnings, [])
+  assert.deepEqual(checkComparability(other, evaluation({ conditions: null, attempts: 3 })).warnings, [
+    'attempts a task: 1 against 3',
+  ])
+})
+
+test('the graded share is of the attempts that were asked for, and of no tasks it is nothing', () => {
+  const { tasks } = makeEvaluation({
+    tasks: [
+      { taskId: 'a', attempts: [1, 0] },
+      { taskId: 'b', attempts: [1, 'infra'] },
+    ],
+  })
+  assert.equal(gradedShare({ tasks, attempts: 2 }), 3 / 4)
+  assert.equal(gradedShare({ tasks: [], attempts: 2 }), 0)
+})

@@ -1,0 +1,170 @@
+import type { EvaluatedTask } from '../../contracts/evaluations.types.ts'
+import { BOOTSTRAP_DRAWS, type Interval, type PairedOutcomes } from './bootstrap.ts'
+import { compareText } from '../hash-order.ts'
+import { type McNemar, testMcNemar } from './mcnemar.ts'
+import { mean, standardError } from './moments.ts'
+import { type Pair, pairTasks, toOutcomes } from './pair-tasks.ts'
+import { hintPower, type PowerHint } from './power-hint.ts'
+import { differenceInterval, meanInterval } from './score-interval.ts'
+import { countResolved, type PassAt1, passAt1 } from './statistics.ts'
+
+/** One task that both sides attempted. */
+export interface ComparedTask {
+  taskId: string
+  before: { resolved: number; attempts: number }
+  after: { resolved: number; attempts: number }
+  /** Share resolved after − before. */
+  difference: number
+}
+
+/** Mean of after − before over tasks; `sem` is clustered by task. */
+export interface Difference {
+  mean: number
+  sem: number
+  interval: Interval | null
+  tasks: number
+}
+
+export interface Comparison {
+  level: number
+  seed: number
+  draws: number
+  tasks: number
+  before: PassAt1
+  after: PassAt1
+  difference: Difference
+  /** The same by what was paid; null where a side was evaluated by a version without audits. */
+  audited: { before: PassAt1; after: PassAt1; difference: Difference } | null
+  /** Exact test on the discordant tasks; null unless every task has one attempt on each side. */
+  mcnemar: McNemar | null
+  /** Tasks whose share went up, went down, or stayed. */
+  better: number
+  worse: number
+  same: number
+  /** What changed, largest change first. */
+  flips: ComparedTask[]
+  /** After − before; null where a side has no such records. */
+  effort: {
+    turns: Difference | null
+    sampledTokens: Difference | null
+    promptTokens: Difference | null
+    wallSeconds: Difference | null
+    /** Money, where both sides have prices in one currency. */
+    cost: Difference | null
+  }
+  power: PowerHint | null
+  /** Tasks of only one side; and tasks of both that one side could not score. Left out of everything above. */
+  onlyBefore: string[]
+  onlyAfter: string[]
+  unscored: string[]
+}
+
+export interface CompareInput {
+  before: readonly EvaluatedTask[]
+  after: readonly EvaluatedTask[]
+  /** @default 0.95 */
+  level?: number
+  /** @default 1: fixed, so that the same records give the same interval */
+  seed?: number
+  draws?: number
+  /** Costs are compared only then. @default false */
+  isSameCurrency?: boolean
+  /** What the difference should be told apart from, for the power hint. @default 0 */
+  line?: number
+}
+
+/** Compares two evaluations task by task. A difference needs both sides, so everything else is left out and listed. */
+export function compareEvaluations(input: CompareInput): Comparison {
+  const { before, after, level = 0.95, seed = 1, draws = BOOTSTRAP_DRAWS, line = 0 } = input
+  const { shared, ...left } = pairTasks(before, after)
+  const pairs = shared.map(toOutcomes)
+  const tasks = pairs.map(toComparedTask)
+  const differences = tasks.map(({ difference }) => difference)
+  const options = { seed, draws, level }
+  const single = pairs.every(({ before, after }) => before.length === 1 && after.length === 1)
+  const better = differences.filter((difference) => difference > 0).length
+  const worse = differences.filter((difference) => difference < 0).length
+  return {
+    level,
+    seed,
+    draws,
+    tasks: tasks.length,
+    before: passAt1(pairs.map(({ taskId, before }) => ({ taskId, outcomes: before }))),
+    after: passAt1(pairs.map(({ taskId, after }) => ({ taskId, outcomes: after }))),
+    difference: differenceOf(pairs, options),
+    audited: shared.every((pair) => pair.every(isAudited)) ? compareAudited(shared, options) : null,
+    mcnemar: single && tasks.length > 0 ? testMcNemar({ onlyBefore: worse, onlyAfter: better }) : null,
+    better,
+    worse,
+    same: tasks.length - better - worse,
+    flips: tasks
+      .filter(({ difference }) => difference !== 0)
+      .sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference) || compareText(a.taskId, b.taskId)),
+    effort: {
+      turns: effortDifference(shared, ({ turns }) => turns, level),
+      sampledTokens: effortDifference(shared, ({ sampledTokens }) => sampledTokens, level),
+      promptTokens: effortDifference(shared, ({ promptTokens = [] }) => promptTokens, level),
+      cost: input.isSameCurrency === true ? effortDifference(shared, ({ cost = [] }) => cost, level) : null,
+      wallSeconds: effortDifference(shared, ({ wallSeconds }) => wallSeconds, level),
+    },
+    power: hintPower({ tasks: pairs, line, level }),
+    ...left,
+  }
+}
+
+type DifferenceOptions = Required<Pick<CompareInput, 'seed' | 'draws' | 'level'>>
+
+function differenceOf(pairs: readonly PairedOutcomes[], options: DifferenceOptions): Difference {
+  const differences = pairs.map(({ before, after }) => mean(after) - mean(before))
+  return {
+    mean: mean(differences),
+    sem: standardError(differences),
+    interval: differenceInterval({ tasks: pairs, ...options }),
+    tasks: pairs.length,
+  }
+}
+
+function isAudited({ audited }: EvaluatedTask): boolean {
+  return audited !== undefined
+}
+
+function compareAudited(shared: readonly Pair[], options: DifferenceOptions): Comparison['audited'] {
+  const paid = (task: EvaluatedTask): EvaluatedTask => ({ ...task, outcomes: task.audited ?? [] })
+  const pairs = shared.map(([before, after]) => toOutcomes([paid(before), paid(after)]))
+  return {
+    before: passAt1(pairs.map(({ taskId, before }) => ({ taskId, outcomes: before }))),
+    after: passAt1(pairs.map(({ taskId, after }) => ({ taskId, outcomes: after }))),
+    difference: differenceOf(pairs, options),
+  }
+}
+
+function toComparedTask({ taskId, before, after }: PairedOutcomes): ComparedTask {
+  return {
+    taskId,
+    before: { resolved: countResolved(before), attempts: before.length },
+    after: { resolved: countResolved(after), attempts: after.length },
+    difference: mean(after) - mean(before),
+  }
+}
+
+function effortDifference(
+  shared: readonly Pair[],
+  valuesOf: (task: EvaluatedTask) => readonly (number | null)[],
+  level: number,
+): Difference | null {
+  const differences = shared.flatMap(([before, after]) => {
+    const [from, to] = [known(valuesOf(before)), known(valuesOf(after))]
+    return from.length === 0 || to.length === 0 ? [] : [mean(to) - mean(from)]
+  })
+  if (differences.length === 0) return null
+  return {
+    mean: mean(differences),
+    sem: standardError(differences),
+    interval: differences.length < 2 ? null : meanInterval({ values: differences, level, range: null }),
+    tasks: differences.length,
+  }
+}
+
+function known(values: readonly (number | null)[]): number[] {
+  return values.filter((value) => value !== null)
+}

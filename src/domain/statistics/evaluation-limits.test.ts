@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { evaluationLimits, haveEqualLimits, limitNames } from './evaluation-limits.ts'
+
+const recipe = {
+  evaluate: {
+    maxTurns: 80,
+    context: 131_072,
+    limits: { rft: { maxTurns: 30, context: 50 }, early: { maxTurns: 40, context: 60 } },
+  },
+  rft: {},
+  reinforce: { stages: [{ name: 'early' }, { name: 'late' }] },
+}
+const turns = (evaluation: string, of: Parameters<typeof evaluationLimits>[0] = recipe): number =>
+  evaluationLimits(of, evaluation).maxTurns
+
+test('a stage has limits of its own: they hold after it and inside it, on every suite; others have the common ones', () => {
+  assert.deepEqual(
+    ['rft', 'rft.may', 'early', 'early.may', 'early-0012'].map((name) => turns(name)),
+    [30, 30, 40, 40, 40],
+  )
+  assert.deepEqual(
+    ['base', 'base.may', 'late-0001', 'rl', 'rl.may', 'nightly', 'nightly.may'].map((name) => turns(name)),
+    [80, 80, 80, 80, 80, 80, 80],
+  )
+})
+
+test('the last stage has limits: they are those of rl, the evaluation after it', () => {
+  const one = { ...recipe, reinforce: { stages: [{ name: 'early' }] } }
+  assert.deepEqual(
+    ['early-0001', 'rl', 'rl.may', 'base'].map((name) => turns(name, one)),
+    [40, 40, 40, 80],
+  )
+})
+
+test('a recipe of before limits existed, or without stages: all evaluations are alike', () => {
+  const old = { evaluate: { maxTurns: 6, context: 640 }, rft: null, reinforce: null }
+  assert.deepEqual(
+    ['base', 'rl', 'dapo-1-0001', 'nightly'].map((name) => turns(name, old)),
+    [6, 6, 6, 6],
+  )
+})
+
+test('what may have limits is what a run of the recipe evaluates', () => {
+  assert.deepEqual(limitNames(recipe), ['base', 'rft', 'early', 'late'])
+  assert.deepEqual(limitNames({ rft: null, reinforce: null }), ['base'])
+})
+
+test('two evaluations have equal limits only where turns and context are both equal', () => {
+  const limited = (late: { maxTurns: number; context: number }) =>
+    ({ ...recipe, evaluate: { ...recipe.evaluate, limits: { late } } }) as unknown as Recipe
+  assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 131_072 }), 'base', 'rl'), true)
+  assert.equal(haveEqualLimits(limited({ maxTurns: 40, context: 131_072 }), 'base', 'rl'), false)
+  assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 65_536 }), 'base', 'rl'), false)
+})

@@ -1,0 +1,79 @@
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { LonghaulError } from '../contracts/errors.ts'
+
+export interface DirectoryLockInput {
+  path: string
+  /** @default 15 minutes, longer than any build that holds one */
+  timeoutMs?: number
+  signal?: AbortSignal | undefined
+}
+
+/** Runs `work` while no other process of this machine holds the same path. A holder that died is replaced: the lock
+ *  carries its pid and start time, and a reused pid has another start time.
+ *  @throws LonghaulError `Stack.SetupFailed` when the holder lives longer than `timeoutMs` */
+export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () => Promise<T>): Promise<T> {
+  const { path, timeoutMs = 15 * 60_000, signal } = input
+  const deadline = Date.now() + timeoutMs
+  while (!(await tryLock(path))) {
+    if (Date.now() > deadline) {
+      throw new LonghaulError({
+        code: 'Stack.SetupFailed',
+        message: 'Another process holds the lock',
+        details: { path },
+      })
+    }
+    await sleep(200, undefined, signal === undefined ? {} : { signal })
+  }
+  try {
+    return await work()
+  } finally {
+    await removeAtOnce(path)
+  }
+}
+
+/** Of this process: two of its callers may ask for one path at the same time. */
+let attempts = 0
+
+async function tryLock(path: string): Promise<boolean> {
+  const mine = await processMark(process.pid)
+  const prepared = `${path}.${process.pid}.${attempts++}`
+  await rm(prepared, { recursive: true, force: true })
+  await mkdir(prepared)
+  await writeFile(join(prepared, 'holder'), mine ?? '')
+  try {
+    // A rename onto a directory with a file in it fails: the lock and its owner's name appear in one step.
+    await rename(prepared, path)
+    return true
+  } catch {
+    await rm(prepared, { recursive: true, force: true })
+    await removeIfAbandoned(path)
+    return false
+  }
+}
+
+async function removeIfAbandoned(path: string): Promise<void> {
+  const holder = await readFile(join(path, 'holder'), 'utf8').catch(() => null)
+  if (holder === null || holder === (await processMark(Number(holder.split(' ')[0])))) return
+  await removeAtOnce(path)
+}
+
+/** In one step, as it came: emptied in its place, it could be the next holder's before it is gone. */
+async function removeAtOnce(path: string): Promise<void> {
+  const aside = `${path}.removed.${process.pid}.${attempts++}`
+  const moved = await rename(path, aside).then(
+    () => true,
+    () => false,
+  )
+  if (moved) await rm(aside, { recursive: true, force: true })
+}
+
+/** `pid starttime`, or null for a process that is gone. */
+async function processMark(pid: number): Promise<string | null> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => null)
+  // The command name in parentheses may hold spaces; fields are counted after it.
+  const fields = stat?.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return fields === undefined ? null : `${pid} ${fields[19] ?? ''}`
+}

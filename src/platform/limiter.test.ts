@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createSlots } from './limiter.ts'
+
+const never = new AbortController().signal
+
+test('one slot: work runs one after another, in order, and a failure gives its slot back', async () => {
+  const slots = createSlots(1)
+  const seen: string[] = []
+  const runs = ['a', 'b', 'c'].map((name) =>
+    slots.use(async () => {
+      seen.push(`${name} begins`)
+      await Promise.resolve()
+      seen.push(`${name} ends`)
+      if (name === 'a') throw new Error('a failed')
+    }, never),
+  )
+  const ends = await Promise.allSettled(runs)
+  assert.deepEqual(
+    ends.map(({ status }) => status),
+    ['rejected', 'fulfilled', 'fulfilled'],
+  )
+  assert.deepEqual(seen, ['a begins', 'a ends', 'b begins', 'b ends', 'c begins', 'c ends'])
+})
+
+test('work is aborted while it waits: it never begins, and the next in line still gets the slot', async () => {
+  const slots = createSlots(1)
+  const { promise: held, resolve: leave } = Promise.withResolvers<void>()
+  const first = slots.use(() => held, never)
+  const controller = new AbortController()
+  let hasBegun = false
+  const aborted = slots.use(async () => {
+    hasBegun = true
+  }, controller.signal)
+  const third = slots.use(async () => 'third', never)
+  const reason = new Error('cancelled')
+  controller.abort(reason)
+  // Before the slot is free: whoever cancels does not wait for the work of others.
+  await assert.rejects(aborted, (error) => error === reason)
+  leave()
+  await first
+  assert.equal(await third, 'third')
+  assert.equal(hasBegun, false)
+  assert.equal(await slots.use(async () => 'free again', never), 'free again')
+})
+
+test('work that is aborted already does not join the line', async () => {
+  const slots = createSlots(1)
+  await assert.rejects(
+    slots.use(async () => 'done', AbortSignal.abort(new Error('late'))),
+    /late/,
+  )
+  assert.equal(await slots.use(async () => 'done'), 'done')
+})

@@ -1,0 +1,64 @@
+import { randomUUID } from 'node:crypto'
+import { open, readdir, rm, stat } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { errnoOf } from './errno.ts'
+
+/** A file this old belongs to nobody, whatever host wrote it: writes take milliseconds, batches minutes. */
+const ABANDONED_MS = 24 * 60 * 60 * 1000
+
+const HOST = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-')
+
+/** A new name in the temporary directory: it says who writes, so that a sweep can ask whether the writer lives. */
+export function tempName(): string {
+  return `${HOST}.${process.pid}.${randomUUID()}`
+}
+
+/** Writes and syncs a new temporary file. */
+export async function writeTempFile(directory: string, bytes: Uint8Array): Promise<string> {
+  const path = join(directory, tempName())
+  const file = await open(path, 'wx')
+  try {
+    await file.writeFile(bytes)
+    await file.datasync()
+  } catch (error) {
+    await rm(path, { force: true })
+    throw error
+  } finally {
+    await file.close()
+  }
+  return path
+}
+
+/** Removes what dead writers left behind; files of live processes and of other hosts are kept until they are a day old. */
+export async function sweepTempFiles(directory: string, nowMs: number): Promise<number> {
+  let removed = 0
+  for (const name of await readdir(directory)) {
+    const path = join(directory, name)
+    if (!(await isAbandoned(path, name, nowMs))) continue
+    await rm(path, { force: true, recursive: true })
+    removed += 1
+  }
+  return removed
+}
+
+async function isAbandoned(path: string, name: string, nowMs: number): Promise<boolean> {
+  const [host, pid] = name.split('.')
+  if (host === HOST && Number(pid) !== process.pid && !isAlive(Number(pid))) return true
+  try {
+    return nowMs - (await stat(path)).mtimeMs > ABANDONED_MS
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false
+    throw error
+  }
+}
+
+function isAlive(pid: number): boolean {
+  if (!Number.isInteger(pid) || pid <= 0) return false
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return errnoOf(error) === 'EPERM'
+  }
+}

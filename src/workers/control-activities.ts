@@ -1,0 +1,67 @@
+import type { ControlActivities } from '../contracts/activities.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { gateKeys } from '../contracts/keys.ts'
+import { activity } from '../activities/runtime/activity-runtime.ts'
+import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
+import { openGrading } from '../activities/grading/open-grading.ts'
+import {
+  instanceAt,
+  type PlanReader,
+  recordUngraded as recordUngradedPatch,
+} from '../activities/grading/stored-plan.ts'
+import type { SuiteReader, TaskReader } from '../activities/runtime/stored-tasks.ts'
+import { closeGate } from '../activities/gate/close-gate.ts'
+import { gateWidth, type SandboxPollers } from '../activities/gate/gate-width.ts'
+import { judgePlateau } from '../activities/training/judge-plateau.ts'
+import { planIteration, readPlanPage } from '../activities/run/plan-iteration.ts'
+import { recallRun } from '../activities/run/recall-run.ts'
+import { type BaseImporter, promote, resolveForRun } from '../activities/training/policies.ts'
+import type { PublishedLoader } from '../activities/evaluation/prepare-published.ts'
+import { prepareSuite, type TaskLoader } from '../activities/evaluation/prepare-suite.ts'
+import { recordUngraded } from '../activities/grading/record-ungraded.ts'
+import { requireDisjoint } from '../activities/evaluation/require-disjoint.ts'
+import { type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
+
+export interface ControlDependencies {
+  store: ArtifactStore
+  recipes: RecipeReader
+  suites: SuiteReader
+  tasks: TaskReader
+  plans: PlanReader
+  loadRecipe: RecipeLoader
+  loadTasks: TaskLoader
+  published: PublishedLoader
+  importBase: BaseImporter
+  pollers: SandboxPollers
+}
+
+/** Short bookkeeping: names, plans, gates, promotions. */
+export function createControlActivities(deps: ControlDependencies): ControlActivities {
+  const { store } = deps
+  const withRecipe = async (run: string) => ({ ...deps, recipe: await deps.recipes(run) })
+  return {
+    resolveRecipe: activity(async (input) => {
+      const plan = await resolveRecipe(deps, input)
+      const recalled = await recallRun(await withRecipe(plan.run), { run: plan.run, kind: input.kind })
+      return { ...plan, ...(recalled === null ? {} : { recalled }) }
+    }),
+    prepareSuite: activity(async ({ run, which }) => {
+      const suite = await prepareSuite(await withRecipe(run), which)
+      const gated = await store.readRecord(gateKeys.gated(run, suite.suite))
+      return { ...suite, ...(gated === null ? {} : { gated: true as const }) }
+    }),
+    requireDisjoint: activity(async (input) => requireDisjoint(await withRecipe(input.run), input)),
+    gateWidth: activity(async ({ run }) => gateWidth(await withRecipe(run))),
+    closeGate: activity(async (input) => closeGate(await withRecipe(input.run), input)),
+    planIteration: activity(async (input) => planIteration(await withRecipe(input.run), input)),
+    readPlanPage: activity((input) => readPlanPage(store, input)),
+    judgePlateau: activity(async (input) => judgePlateau(await withRecipe(input.run), input)),
+    resolvePolicy: activity(async ({ run, policy }) => resolveForRun(await withRecipe(run), { run, policy })),
+    promote: activity((input) => promote(store, input)),
+    recordUngraded: activity((input) => recordUngraded(store, input)),
+    openGrading: activity((input) => openGrading(deps, input)),
+    recordUngradedPatch: activity(async ({ run, index, failure }) =>
+      recordUngradedPatch(store, run, instanceAt(await deps.plans(run), index), failure),
+    ),
+  }
+}

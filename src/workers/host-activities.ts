@@ -1,0 +1,66 @@
+import type { HostActivities } from '../contracts/activities.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type { CaptureRecord } from '../contracts/episodes.types.ts'
+import { LonghaulError } from '../contracts/errors.ts'
+import { episodeId, episodeKeys } from '../contracts/keys.ts'
+import type { SandboxHandle, SandboxHost } from '../contracts/sandbox.types.ts'
+import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
+import { activity, type ActivityOwner } from '../activities/runtime/activity-runtime.ts'
+import { lastRunBefore, readTurns } from '../activities/episode/transcript.ts'
+import { type AdvanceDependencies, advanceEpisode } from '../activities/episode/advance-episode.ts'
+import type { Samplers } from '../activities/episode/samplers.ts'
+
+export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler'> {
+  samplers: Samplers
+  store: ArtifactStore
+  sandbox: SandboxHost
+  recipes: RecipeReader
+}
+
+/** Activities of the machine that holds the sandbox. */
+export function createHostActivities(deps: HostDependencies): HostActivities {
+  return {
+    advanceEpisode: activity(async (input, scope) => {
+      requireOwnSandbox(input.sandbox, scope.owner)
+      return advanceEpisode({ ...deps, sampler: await deps.samplers(input.run) }, input, scope)
+    }),
+
+    captureSubmission: activity(async (input, { owner, signal }) => {
+      requireOwnSandbox(input.sandbox, owner)
+      const recipe = await deps.recipes(input.run)
+      const { capture } = recipe.scaffold.submit
+      const episode = episodeId(input)
+      const after = lastRunBefore(await readTurns(deps.store, episode), Number.POSITIVE_INFINITY)
+      const request = { mode: capture, after }
+      const { patch, lostFiles, failure } = await deps.sandbox.capture(input.sandbox, request, signal)
+      // The first capture is the submission: the bytes before the record, so that the record never names what is not there.
+      const patchRef = await deps.store.put(episodeKeys.patch(episode), patch)
+      await deps.store.claimRecord<CaptureRecord>(episodeKeys.capture(episode), {
+        schema: 'longhaul.capture/1',
+        episode,
+        mode: capture,
+        lostFiles,
+        failure: failure ?? null,
+        sha256OfPatch: patchRef.sha256,
+        bytes: patchRef.bytes,
+      })
+      return patchRef
+    }),
+
+    closeSandbox: activity(async ({ name }) => deps.sandbox.close({ name })),
+  }
+}
+
+/**
+ * A sandbox belongs to one execution of its episode. After a reset the next execution finds the handle in the history that it
+ * inherits, while attempts of the execution before may still be at work in that sandbox.
+ * @throws LonghaulError `Sandbox.Foreign`: the episode is placed anew
+ */
+function requireOwnSandbox({ name, ownerRun }: SandboxHandle, owner: ActivityOwner): void {
+  if (ownerRun === undefined || ownerRun === owner.ownerRun) return
+  throw new LonghaulError({
+    code: 'Sandbox.Foreign',
+    message: 'Expected a sandbox of this execution, it was opened by an earlier one of the same episode',
+    details: { name, openedBy: ownerRun, execution: owner.ownerRun },
+  })
+}

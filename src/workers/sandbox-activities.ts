@@ -1,0 +1,76 @@
+import { Context } from '@temporalio/activity'
+import type { SandboxActivities } from '../contracts/activities.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type { SandboxHost } from '../contracts/sandbox.types.ts'
+import { activity } from '../activities/runtime/activity-runtime.ts'
+import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
+import { gradePatch } from '../activities/grading/grade-patch.ts'
+import type { PlanReader } from '../activities/grading/stored-plan.ts'
+import type { SuiteReader, TaskReader } from '../activities/runtime/stored-tasks.ts'
+import { type GateDependencies, gateTask, mayExclude, recordUngated } from '../activities/gate/gate-task.ts'
+import { gradeSubmission } from '../activities/grading/grade-submission.ts'
+import { gradingFailed, isHostFailure } from '../activities/grading/grading-failures.ts'
+import { recordedEnding } from '../activities/episode/recorded-ending.ts'
+import { type EnsureImage, openSandbox } from '../activities/episode/open-sandbox.ts'
+import type { VerifyImage } from '../activities/gate/verify-image.ts'
+
+export interface SandboxDependencies {
+  store: ArtifactStore
+  sandbox: SandboxHost
+  recipes: RecipeReader
+  tasks: TaskReader
+  suites: SuiteReader
+  plans: PlanReader
+  hostId: string
+  leaseMs: number
+  ensureImage: EnsureImage
+  verifyImage: VerifyImage
+}
+
+/** Activities that any sandbox host can serve. */
+export function createSandboxActivities(deps: SandboxDependencies): SandboxActivities {
+  return {
+    openSandbox: activity(async (input, { owner, signal }) => {
+      const ending = await recordedEnding(deps.store, input)
+      if (ending !== null) return ending
+      return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
+    }),
+    gradeSubmission: activity(async (input, { owner, signal, attempt }) =>
+      gradeSubmission(
+        { ...deps, recipe: await deps.recipes(input.run) },
+        { ...input, ...owner, attempt, isLastAttempt: isLastAttempt() },
+        signal,
+      ),
+    ),
+    gradePatch: activity(async (input, { owner, signal, attempt }) =>
+      gradePatch(
+        { ...deps, recipe: await deps.recipes(input.run) },
+        { ...input, ...owner, attempt, isLastAttempt: isLastAttempt() },
+        signal,
+      ),
+    ),
+    gateTask: activity(async (input, { owner, signal, attempt }) => {
+      const gate: GateDependencies = {
+        ...deps,
+        recipe: await deps.recipes(input.run),
+        ...owner,
+        now: Date.now,
+      }
+      try {
+        return await gateTask(gate, input, signal)
+      } catch (error) {
+        if (signal.aborted) throw error
+        // Another host may have what this one lacks; after the last attempt the cause itself is the answer.
+        if (!isLastAttempt() && isHostFailure(error)) throw gradingFailed(error, { host: deps.hostId, attempt })
+        if (mayExclude(gate.recipe, error)) return recordUngated(gate, input, error)
+        throw error
+      }
+    }),
+  }
+}
+
+function isLastAttempt(): boolean {
+  const { attempt, retryPolicy } = Context.current().info
+  // 0 and nothing both mean: without end.
+  return attempt >= (retryPolicy?.maximumAttempts || Number.POSITIVE_INFINITY)
+}
