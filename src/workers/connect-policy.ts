@@ -8,8 +8,9 @@ import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
 import { noteTrouble } from '../activities/runtime/wait-board.ts'
 import { watchChat, watchPolicy } from '../activities/runtime/watch-policy.ts'
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
-import { createPolicyClient } from '../adapters/policy-server/client.ts'
+import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import type { PolicyClient } from '../contracts/policy.types.ts'
 import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -32,6 +33,15 @@ export function policyClientsOf(
       return watchPolicy({ client: interpose(client), url, servedWithinMs: timeouts.giveUpAfterMs })
     },
   })
+}
+
+/** One server outside of a worker, for `longhaul policy-server check`. */
+export function connectToOneServer(
+  server: Pick<PolicyClientOptions, 'kind' | 'url' | 'publish'>,
+  env: NodeJS.ProcessEnv = process.env,
+): PolicyClient {
+  const apiKey = env['LONGHAUL_POLICY_API_KEY']
+  return createPolicyClient({ ...server, ...(apiKey === undefined ? {} : { apiKey }) })
 }
 
 /** Endpoints have keys of their own, in the variable that the recipe names. */

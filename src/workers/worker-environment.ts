@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url'
+import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-headers.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 
 /** What a worker process is told by its environment; `longhaul up` sets all of it. */
@@ -37,7 +38,9 @@ export interface WorkerEnvironment {
   recipeDirs: string[]
 }
 
+/** @throws LonghaulError `Config.Invalid` */
 export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): WorkerEnvironment {
+  refuseCustomHeaders(env)
   const required = (name: string): string => {
     const value = env[name]
     if (value !== undefined && value !== '') return value

@@ -26,17 +26,18 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
   {
     pattern: /from 'node:https?'/,
     // The proxy of sandboxes bounds silence and length of each connection; assets of rows have a minute.
-    doors: [
-      'src/adapters/datasets/fetch-asset.ts',
-      'src/adapters/egress/egress-proxy.ts',
-      'src/adapters/policy-server/http-exchange.ts',
-    ],
+    doors: ['src/adapters/datasets/fetch-asset.ts', 'src/adapters/egress/egress-proxy.ts'],
     why: 'bound each exchange',
   },
   {
     pattern: /new Docker\(/,
     doors: ['src/adapters/docker/engine/engine.ts'],
     why: 'bounds each request to the engine',
+  },
+  {
+    pattern: /from '(?:openai|undici)/,
+    doors: ['src/adapters/policy-server/openai-transport.ts'],
+    why: 'ends each exchange at its time',
   },
 ]
 

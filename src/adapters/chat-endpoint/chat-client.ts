@@ -85,6 +85,6 @@ function withVersion(url: string): string {
 
 function withoutKey(error: LonghaulError, apiKey: string | undefined): LonghaulError {
   if (apiKey === undefined || apiKey === '' || !error.message.includes(apiKey)) return error
-  const { code, cause } = error
-  return new LonghaulError({ code, message: error.message.replaceAll(apiKey, '(the key)'), cause })
+  // Without the cause: it may quote the key too.
+  return new LonghaulError({ code: error.code, message: error.message.replaceAll(apiKey, '(the key)') })
 }

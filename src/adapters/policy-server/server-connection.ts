@@ -1,5 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exchange, type HttpAnswer, HttpFault } from './http-exchange.ts'
+import { createTransport, HttpFault } from './openai-transport.ts'
 import { retryUntilDone, type TryResult } from './retry.ts'
 import { decideOnError } from './server-errors.ts'
 
@@ -15,7 +15,7 @@ export interface ServerConnectionOptions {
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token. */
   apiKey?: string | undefined
-  /** @default as `exchange` has it */
+  /** @default as the transport has it */
   maxAnswerBytes?: number
   /** Told of each failed try that is followed by another. */
   onTrouble?: ((error: LonghaulError) => void) | undefined
@@ -50,32 +50,21 @@ export function connectToServer({
 }: ServerConnectionOptions): ServerConnection {
   const { requestMs = 600_000, giveUpAfterMs = 300_000 } = timeouts
   const base = parseBase(url)
-  const authorization: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
+  const exchange = createTransport({ base, apiKey, maxAnswerBytes })
 
   return ({ path, body, policy, headers = {}, timeoutMs = requestMs, signal, parse }) => {
-    const target = new URL(`${base.pathname.replace(/\/$/, '')}${path}`, base)
-    const route = { url: target, policy }
-    const method = body === undefined ? 'GET' : 'POST'
+    const target = `${base.origin}${base.pathname.replace(/\/$/, '')}${path}`
     return retryUntilDone({
       giveUpAfterMs,
       signal,
       onAgain: onTrouble,
       async attempt(tries) {
-        const ask = {
-          url: target,
-          method,
-          headers: { ...authorization, ...headers },
-          body,
-          timeoutMs,
-          ...(maxAnswerBytes === undefined ? {} : { maxAnswerBytes }),
-          signal,
-        } as const
-        const answer = await exchange(ask).catch((error: unknown) => {
+        const answer = await exchange({ path, headers, body, timeoutMs, signal }).catch((error: unknown) => {
           if (error instanceof HttpFault) return error
           throw error
         })
         if (answer instanceof HttpFault) return { kind: 'again', error: unreachable(answer, target), afterMs: null }
-        return answer.status === 200 ? read(answer, parse, tries) : decideOnError(answer, route, tries)
+        return 'error' in answer ? decideOnError(answer, { url: target, policy }, tries) : read(answer, parse, tries)
       },
     })
   }
@@ -84,7 +73,7 @@ export function connectToServer({
 /** The same seed gives the same answer: what is wrong four times will stay wrong. */
 const MOST_BAD_ANSWERS = 4
 
-function read<T>(answer: HttpAnswer, parse: (value: unknown) => T, tries: number): TryResult<T> {
+function read<T>(answer: { text: string }, parse: (value: unknown) => T, tries: number): TryResult<T> {
   try {
     return { kind: 'done', value: parse(JSON.parse(answer.text)) }
   } catch (error) {
@@ -94,7 +83,7 @@ function read<T>(answer: HttpAnswer, parse: (value: unknown) => T, tries: number
   }
 }
 
-function notJson({ text }: HttpAnswer, cause: unknown): LonghaulError {
+function notJson({ text }: { text: string }, cause: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Model.BadResponse',
     message: 'Expected JSON from the policy server',
@@ -103,11 +92,11 @@ function notJson({ text }: HttpAnswer, cause: unknown): LonghaulError {
   })
 }
 
-function unreachable(fault: HttpFault, url: URL): LonghaulError {
+function unreachable(fault: HttpFault, url: string): LonghaulError {
   return new LonghaulError({
     code: 'Model.Unavailable',
     message: `Expected an answer from the policy server: ${fault.message}`,
-    details: { url: url.href },
+    details: { url },
     cause: fault,
   })
 }

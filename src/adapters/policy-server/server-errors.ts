@@ -1,10 +1,11 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
-import type { HttpAnswer } from './http-exchange.ts'
+import { isObject } from './answer.ts'
+import type { HttpRefusal } from './openai-transport.ts'
 import { parseRetryAfter, type TryResult } from './retry.ts'
 
 export interface Route {
-  url: URL
+  url: string
   /** Policy that the request names; null where it names none. */
   policy: string | null
 }
@@ -13,9 +14,9 @@ export interface Route {
 const MOST_INTERNAL_ERRORS = 4
 
 /** Turns an answer that is not 200 into a decision, most specific reason first. */
-export function decideOnError(answer: HttpAnswer, route: Route, tries: number): TryResult<never> {
-  const { status } = answer
-  const fault = readFault(answer.text)
+export function decideOnError(refusal: HttpRefusal, route: Route, tries: number): TryResult<never> {
+  const { status } = refusal
+  const fault = readFault(refusal)
   // Waiting brings no credit.
   if (status === 429 && fault.code === 'insufficient_quota') {
     return failed('Config.Invalid', 'an account with credit left')
@@ -27,6 +28,10 @@ export function decideOnError(answer: HttpAnswer, route: Route, tries: number): 
   if (status >= 500) {
     const wish = 'the policy server to answer, it met an internal error'
     return tries < MOST_INTERNAL_ERRORS ? again('Model.Unavailable', wish) : failed('Model.Unavailable', wish)
+  }
+  if (status >= 300 && status < 400) {
+    const target = (refusal.location ?? 'an unnamed address').slice(0, 200)
+    return failed('Config.Invalid', `the policy server's own address, this one redirects to ${target}`)
   }
   if (isContextOverflow(fault)) return failed('Model.ContextOverflow', 'prompt and reply to fit into the context')
   if (status === 409 && fault.code === 'busy') return failed('Model.Busy', 'a free place on the policy server')
@@ -43,13 +48,13 @@ export function decideOnError(answer: HttpAnswer, route: Route, tries: number): 
     return { kind: 'failed', error: errorOf(code, wish) }
   }
   function again(code: FailureCode, wish: string): TryResult<never> {
-    return { kind: 'again', error: errorOf(code, wish), afterMs: parseRetryAfter(answer.retryAfter, Date.now()) }
+    return { kind: 'again', error: errorOf(code, wish), afterMs: parseRetryAfter(refusal.retryAfter, Date.now()) }
   }
   function errorOf(code: FailureCode, wish: string): LonghaulError {
     return new LonghaulError({
       code,
       message: `Expected ${wish}: ${fault.message}`,
-      details: { status, url: route.url.href, policy: route.policy },
+      details: { status, url: route.url, policy: route.policy },
     })
   }
 }
@@ -61,15 +66,13 @@ interface Fault {
   isRouteMissing: boolean
 }
 
-/** `{"error": {message, code}}` (OpenAI), `{message, code}` (older vLLM) or `{"detail": …}` (the web framework). */
-function readFault(text: string): Fault {
-  const body = parseObject(text)
-  const error = isObject(body['error']) ? body['error'] : body
-  const code =
-    typeof error['code'] === 'string' ? error['code'] : typeof error['type'] === 'string' ? error['type'] : null
-  const told = error['message'] ?? body['detail'] ?? text
-  const message = (typeof told === 'string' ? told : JSON.stringify(told)).slice(0, 500)
-  return { code, message, isRouteMissing: body['detail'] === 'Not Found' }
+/** `{message, code}` (OpenAI, and older vLLM) or `{"detail": …}` (the web framework). */
+function readFault({ error, text }: HttpRefusal): Fault {
+  const told = isObject(error) ? error : {}
+  const code = [told['code'], told['type']].find((word) => typeof word === 'string') ?? null
+  const said = told['message'] ?? told['detail'] ?? text
+  const message = (typeof said === 'string' ? said : JSON.stringify(said)).slice(0, 500)
+  return { code, message, isRouteMissing: told['detail'] === 'Not Found' }
 }
 
 /** As OpenAI, vLLM, SGLang, Anthropic, llama.cpp and Ollama say it. */
@@ -81,17 +84,4 @@ function isContextOverflow({ code, message }: Fault): boolean {
       message,
     )
   )
-}
-
-function parseObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : {}
-  } catch {
-    return {}
-  }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

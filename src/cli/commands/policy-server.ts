@@ -101,10 +101,9 @@ function addCheck(server: Command, { console }: CommandContext): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul policy-server check v000012-1a2b3c4d --kind vllm --url http://gpu-1:8000'))
     .action(async (policy: string, { kind, url, publish, tolerance, json }: CheckOptions) => {
-      const { createPolicyClient } = await import('../../adapters/policy-server/client.ts')
+      const { connectToOneServer } = await import('../../workers/connect-policy.ts')
       const { selfCheck } = await import('../../adapters/policy-server/self-check.ts')
-      const apiKey = process.env['LONGHAUL_POLICY_API_KEY']
-      const client = createPolicyClient({ kind, url, publish, ...(apiKey === undefined ? {} : { apiKey }) })
+      const client = connectToOneServer({ kind, url, publish })
       const signal = AbortSignal.timeout(600_000)
       const figures = await selfCheck({ client, policy, tolerance, signal })
       if (json === true) console.record({ policy, url, ...figures })

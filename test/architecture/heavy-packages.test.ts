@@ -1,0 +1,64 @@
+/**
+ * Packages that take long to load (`openai` with `undici`: a quarter of a second and 40 MB) have one importer each, and are loaded
+ * where a worker is composed: not by the command line, not by the package's program interface. Imports are read from the text;
+ * `import type` loads nothing, and `import()` only when it is called.
+ */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { test } from 'node:test'
+
+const root = join(import.meta.dirname, '../..')
+const DOOR = 'src/adapters/policy-server/openai-transport.ts'
+/** The folders that may be between a composition and the door. */
+const BEHIND_COMPOSITION = /^src\/adapters\/(policy-server|chat-endpoint)\//
+
+const imports = new Map(
+  readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
+    .map((name) => `src/${name}`)
+    .map((file) => [file, importsOf(file, readFileSync(join(root, file), 'utf8'))]),
+)
+
+function importsOf(file: string, text: string): string[] {
+  return [...text.matchAll(/^(?:import|export)\s+(?!type\b)(?:[^'"]*?\sfrom\s+)?['"]([^'"]+)['"]/gm)].map(
+    ([, name = '']) => (name.startsWith('.') ? relative(root, join(root, dirname(file), name)) : name),
+  )
+}
+
+function reachedFrom(file: string, reached = new Set<string>()): Set<string> {
+  if (reached.has(file)) return reached
+  reached.add(file)
+  for (const next of imports.get(file) ?? []) reachedFrom(next, reached)
+  return reached
+}
+
+test('openai and undici have one importer', () => {
+  const importers = [...imports].filter(([, names]) => names.some((name) => /^(?:openai|undici)(?:\/|$)/.test(name)))
+  assert.deepEqual(
+    importers.map(([file]) => file),
+    [DOOR],
+  )
+})
+
+test('neither the command line nor the program interface nor a workflow loads them', () => {
+  for (const entry of ['src/cli/main.ts', 'src/client/index.ts', 'src/workflows/index.ts', 'src/stack/supervise.ts']) {
+    const reached = reachedFrom(entry)
+    assert.ok(reached.size > 5, `${entry} imports ${reached.size} modules: the search is broken`)
+    assert.ok(!reached.has(DOOR), entry)
+  }
+})
+
+test('the composition of workers is the only way to them', () => {
+  const ways = [...imports.keys()].filter((file) => !BEHIND_COMPOSITION.test(file) && reachedFrom(file).has(DOOR))
+  assert.ok(ways.includes('src/workers/connect-policy.ts'))
+  assert.deepEqual(
+    ways.filter((file) => !file.startsWith('src/workers/')),
+    [],
+  )
+})
+
+test('the search sees imports of all forms, and no types', () => {
+  const text = `import { a } from 'a'\nimport 'b'\nexport * from './c.ts'\nimport {\n  d,\n} from '../d.ts'\nimport type { E } from 'e'\n`
+  assert.deepEqual(importsOf('src/x/y.ts', text), ['a', 'b', 'src/x/c.ts', 'src/d.ts'])
+})
