@@ -62,6 +62,7 @@ const retryAfter: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
   test: 'Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again',
 }
+const transport = (test: string): Witness => ({ file: 'src/adapters/policy-server/openai-transport.test.ts', test })
 const group = (test: string): Witness => ({ file: 'test/workflows/prompt-group.test.ts', test })
 const bounded = group('replacements end at the bound: the group is short, not endless')
 const trainerTest = (file: string, test: string): Witness => ({ file: `trainer/tests/${file}.py`, test })
@@ -670,7 +671,7 @@ export const PLANTS: Plant[] = [
   {
     name: 'Retry-After is obeyed: it is not read',
     file: 'src/adapters/policy-server/server-errors.ts',
-    replace: 'afterMs: parseRetryAfter(answer.retryAfter, Date.now())',
+    replace: 'afterMs: parseRetryAfter(refusal.retryAfter, Date.now())',
     by: 'afterMs: parseRetryAfter(null, Date.now())',
     seenBy: retryAfter,
   },
@@ -680,6 +681,20 @@ export const PLANTS: Plant[] = [
     replace: 'return Math.min(LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)',
     by: 'return Math.min(jittered, LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)',
     seenBy: retryAfter,
+  },
+  {
+    name: 'a key goes to no other server: redirects are followed',
+    file: 'src/adapters/policy-server/openai-transport.ts',
+    replace: "      redirect: 'manual',\n",
+    by: '',
+    seenBy: transport('a redirect is an answer: neither request nor key follow it'),
+  },
+  {
+    name: 'answers are bounded: what is unpacked is not counted',
+    file: 'src/adapters/policy-server/openai-transport.ts',
+    replace: 'bytes += chunk.byteLength',
+    by: 'bytes += 0',
+    seenBy: transport('no answer is larger than its bound: announced, in chunks, as an error, and unpacked'),
   },
   {
     name: 'maxReplacements is the bound: one more is drawn',
