@@ -20,7 +20,7 @@ import type { FileResult } from './support/runner/file-result.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
-import { TEST_GLOBS } from './support/runner/test-globs.ts'
+import { APART_GLOBS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
 /** Only a file that hangs takes as long: the slowest needs five minutes alone on two cores, and others may load them. */
 const FILE_TIMEOUT_MS = 60 * 60_000
@@ -55,9 +55,7 @@ async function runAll(results: FileResult[]): Promise<string | null> {
   const trainerPaths = chosen.length === 0 ? ['trainer'] : chosen.filter(isTrainer)
   const patterns = chosen.filter((path) => !isTrainer(path))
   const batches =
-    chosen.length === 0
-      ? await Promise.all([findTestFiles(root, TEST_GLOBS.units), findTestFiles(root, TEST_GLOBS.system)])
-      : [patterns.length === 0 ? [] : await findTestFiles(root, patterns)]
+    chosen.length === 0 ? await allBatches() : [patterns.length === 0 ? [] : await findTestFiles(root, patterns)]
 
   const home = await mkdtemp(join(tmpdir(), 'longhaul-test-'))
   let stack: RunningStack | null = null
@@ -70,13 +68,15 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       Object.assign(process.env, stack.environment)
     }
     process.env['TMPDIR'] = scratch
-    const runFiles = async (files: string[]): Promise<void> => {
+    const runFiles = async (files: string[], lane = 0): Promise<void> => {
       const areUnits = files.every((file) => !file.startsWith('test'))
       const found = await runTestFiles({
         root,
         files,
-        // Whole-system tests share one stack and two cores: side by side they would only wait for each other.
+        // Whole-system tests share one stack and two cores: side by side they would wait for each other, and see each other's
+        // containers. Those that bring their own parts are a second lane.
         concurrency: areUnits ? availableParallelism() : 1,
+        live: !areUnits && lane === 0,
         fileTimeoutMs: FILE_TIMEOUT_MS,
         signal: interrupt.signal,
         print: (text) => process.stdout.write(text),
@@ -92,8 +92,8 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     }
     const [first = [], ...others] = batches
     await runFiles(first)
-    // The trainer's tests need one core and nothing of the stack; whole-system tests mostly wait. Neither failing may leave the
-    // other running while the stack is taken down.
+    // The trainer's tests need one core and nothing of the stack; whole-system tests mostly wait. None that fails may leave the
+    // others running while the stack is taken down.
     const ends = await Promise.allSettled([...others.map(runFiles), runTrainer()])
     const broken = ends.find((end) => end.status === 'rejected')
     if (broken !== undefined) throw broken.reason
@@ -102,4 +102,12 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     await stack?.stop()
     await rm(home, { recursive: true, force: true })
   }
+}
+
+/** Units first, then the system's files in two lanes. */
+async function allBatches(): Promise<string[][]> {
+  const [units, system, apart] = await Promise.all(
+    [TEST_GLOBS.units, TEST_GLOBS.system, APART_GLOBS].map((patterns) => findTestFiles(root, patterns)),
+  )
+  return [units ?? [], (system ?? []).filter((file) => apart?.includes(file) !== true), apart ?? []]
 }

@@ -13,12 +13,14 @@ export interface RunTestFilesInput {
   /** Only the tests with one of these in their title. @default all */
   only?: readonly string[]
   concurrency: number
+  /** Whether text is printed as it comes, for one file at a time. @default concurrency is 1 */
+  live?: boolean
   /** A file that runs longer hangs: it is killed with everything that it started, and fails. */
   fileTimeoutMs: number
   /** Between TERM and KILL. @default 10_000: a test that started a stack of its own may take it down */
   graceMs?: number
   signal: AbortSignal
-  /** A piece of text of a file: as it comes where one file runs at a time, after the file's end otherwise. */
+  /** A piece of text of a file: as it comes where `live`, after the file's end otherwise. */
   print: (text: string) => void
 }
 
@@ -57,11 +59,20 @@ export async function runTestFiles(input: RunTestFilesInput): Promise<FileResult
 }
 
 async function runFile(file: string, input: RunTestFilesInput): Promise<FileResult> {
-  const { root, only = [], concurrency, fileTimeoutMs, graceMs = 10_000, signal, print } = input
+  const {
+    root,
+    only = [],
+    concurrency,
+    live = concurrency === 1,
+    fileTimeoutMs,
+    graceMs = 10_000,
+    signal,
+    print,
+  } = input
   const startedMs = performance.now()
   const texts: string[] = []
   const say = (text: string): void => {
-    if (concurrency === 1) print(text)
+    if (live) print(text)
     else texts.push(text)
   }
   say(`▶ ${file}\n`)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { REVIEWED_SKIPS } from '../../reviewed-skips.ts'
 import { findTestFiles } from './run-test-files.ts'
-import { TEST_GLOBS } from './test-globs.ts'
+import { APART_GLOBS, TEST_GLOBS } from './test-globs.ts'
 
 const root = join(import.meta.dirname, '../../..')
 
@@ -24,6 +24,20 @@ test('every file that defines tests is found by npm test', async () => {
   }
   assert.deepEqual(lost, [])
   assert.ok(defining > 100, `only ${defining} files define tests: this search is broken`)
+})
+
+test('every file that runs apart is one of the system tests, and plays no recipe on the shared stack', async () => {
+  const system = new Set(await findTestFiles(root, TEST_GLOBS.system))
+  const apart = await findTestFiles(root, APART_GLOBS)
+  assert.deepEqual(
+    apart.filter((file) => !system.has(file)),
+    [],
+  )
+  const sharing: string[] = []
+  for (const file of apart) {
+    if (/^import .*attachWorld/m.test(await readFile(join(root, file), 'utf8'))) sharing.push(file)
+  }
+  assert.deepEqual(sharing, [])
 })
 
 test('every reviewed skip names a test that exists', async () => {
