@@ -126,8 +126,14 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
   let mayFail = cells.filter(({ cell }) => cell.fault.name.startsWith('reset:')).length
   let handle: Followed = await startFirst(input)
   for (;;) {
-    const end = await endOf(handle, { until, signal: endings.signal })
+    let lost: unknown = null
+    const end = await endOf(handle, { until, signal: endings.signal }).catch((error: unknown) => {
+      lost = error
+      return null
+    })
     const isDue = await endings.isDue()
+    // While a database is lost the server knows no run of this name.
+    if (!isDue && lost !== null) throw lost
     if (!isDue && end === null) return endLate(stack, workflowId, LIMIT_MS[kind])
     // The limit on the first execution may pass before the struck phase comes: the run is started again, and its cell is missed.
     const cameEarly = !isDue && end?.status === 'timed-out' && limitMs !== null && input.restarts.length === 0
