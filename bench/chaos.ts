@@ -69,9 +69,9 @@ const reports: SeedReport[] = kept
 const done = new Set(reports.map(({ seed }) => seed))
 let engine = kept[0]?.engine ?? 'none'
 const failures: { seed: number; message: string }[] = []
-// A request that a fault left without anybody to tell is no reason to lose the seeds that were played.
+// A fault can leave a rejected promise without a handler. Recording it keeps the results of the seeds played so far.
 process.on('unhandledRejection', (error) => {
-  failures.push({ seed: -1, message: `nobody waited for this: ${String(error)}` })
+  failures.push({ seed: -1, message: `unhandled rejection: ${String(error)}` })
   console.error(failures.at(-1)?.message)
 })
 const startedMs = Date.now()

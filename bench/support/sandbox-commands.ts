@@ -18,7 +18,7 @@ export interface RecordedCommand {
   expected: Expected
 }
 
-/** What a command must have done, whoever ran it: a refused or half-run command is fast, and no figure. */
+/** What a command must have done in every implementation: a refused or incomplete command is fast, but its time is no result. */
 export interface Expected {
   /** `timeout`: it was ended at its deadline. */
   exit: number | 'timeout'

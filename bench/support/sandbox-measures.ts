@@ -206,7 +206,7 @@ interface ContainerStats {
   memory_stats: { stats?: { total_rss?: number; anon?: number } }
 }
 
-/** Anonymous memory only: files that were written stay in the page cache until somebody needs the room. */
+/** Anonymous memory only: written files stay in the page cache until the kernel needs the memory. */
 function usage({ cpu_stats: cpu, memory_stats: memory }: ContainerStats): { cpuS: number; memory: number } {
   return { cpuS: cpu.cpu_usage.total_usage / 1e9, memory: memory.stats?.total_rss ?? memory.stats?.anon ?? 0 }
 }

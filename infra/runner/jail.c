@@ -1,6 +1,6 @@
-/* Everything that is not ours runs in a user namespace of its own. Root there is root: it has every user and group of the image and
- * the capabilities of the container but one user, ours, which has no number there. So nothing there may signal, trace or slow
- * us down, nor change what belongs to us, whatever it runs as. */
+/* Processes of the agent run in a user namespace of their own. Root there has every user and group of the image and the
+ * capabilities of the container. The one exception is the runner's user, which the namespace does not map: no process there
+ * can signal, trace or slow down the runner, nor change its files, as any user. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -44,11 +44,11 @@ void become_runner(void) {
   if (setgroups(0, NULL) != 0 || setresgid(RUNNER_ID, RUNNER_ID, RUNNER_ID) != 0) fail("group of the runner");
   if (setresuid(RUNNER_ID, RUNNER_ID, RUNNER_ID) != 0) fail("user of the runner");
   set_capabilities();
-  /* Our own files below /proc must be ours. Nobody else can be this user. */
+  /* The runner's files below /proc must belong to the runner. No other process can become this user. */
   if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) fail("dumpable");
 }
 
-/* Ours is cut out of whatever this container may use; on an engine with user namespaces of its own that is less than all. */
+/* Maps all ids that this container may use except the runner's. On an engine with user-namespace remapping that is not every id. */
 static void write_map(pid_t pid, const char *which) {
   char path[64], line[128], text[4096] = "";
   snprintf(path, sizeof path, "/proc/self/%s", which);

@@ -289,14 +289,14 @@ bool write_record(const char *turn, const char *token, struct record *record, co
     if (is_written) break;
     cut_off(turns, name);
     if (!free_disk()) break;
-    /* Whatever wrote before us found no room either. */
+    /* The disk is full: earlier writers failed as well. */
     if (!is_told) add_notice(record, notice, most);
     is_told = true;
   }
   return is_written;
 }
 
-/* Whoever writes to a name of its own output opens the file anew, so it belongs to root of the commands. */
+/* A command may open its own output by name (/dev/stdout), so the file belongs to root of the commands' namespace. */
 int open_output(const char *turn, const char *token, int *reading) {
   char name[200];
   record_name(name, sizeof name, turn, token, "out");

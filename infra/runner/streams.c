@@ -102,7 +102,7 @@ void accept_stream(void) {
   if (connection < 0) return;
   struct ucred peer;
   socklen_t length = sizeof peer;
-  /* Anybody in the container can knock; only who the engine started can be this user. */
+  /* Every process in the container can connect; only one that the engine started can have this user. */
   if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != RUNNER_ID) {
     close(connection);
     return;

@@ -59,7 +59,7 @@ pid_t start_in_jail(char *const words[], char *const environment[], int in, int 
   sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGPIPE, SIG_DFL);
   setsid();
-  /* A copy of us, until the program begins: for nobody's eyes, also where the kernel is set to be generous. */
+  /* Until exec this is a copy of the runner: other processes must not trace it, even where the kernel's settings would let them. */
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   enter_jail();
   /* Out of the way first: a source may have the number of a target. */
@@ -203,7 +203,7 @@ void leader_ended(pid_t pid, int status) {
   work.status = status;
 }
 
-/* Nobody waits for its end any more; what was begun goes on. */
+/* The stream has no reader any more; work that has begun continues. */
 void forget_stream(struct stream *stream) { (void)stream; }
 
 static void begin(enum kind kind, long long timeout_ms) {

@@ -1,4 +1,4 @@
-/** `engines` is a promise to whoever installs the package: no dependency may need more, and what we run on is what it says. */
+/** `engines` is a promise to users who install the package: no dependency may need a newer Node than it states, and we run on that version. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -63,7 +63,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
     await launcher.launch({ job, fence: 1 })
     const [container] = await containersOf(job)
     assert.equal(container?.Labels['longhaul.trainer.key'], job.key)
-    // This one launched nothing: it finds the container of fence 1 and follows it until somebody kills it.
+    // The second worker launches nothing: it finds the container of fence 1 and follows it until the test kills it.
     const onProgress = ({ event }: { event: string }) =>
       event === 'opt_step' &&
       void engine.docker

@@ -47,7 +47,7 @@ test("the store's disk is full: Artifact.OutOfDisk, tried again, nothing half wr
   assert.match(adviceFor({ kind: 'artifact-store', name: artifactsDir }, 'Artifact.OutOfDisk'), /free disk/)
 })
 
-test('whatever an engine was doing when its disk was full: Sandbox.OutOfDisk', () => {
+test('the disk is full during any operation of an engine: Sandbox.OutOfDisk', () => {
   for (const said of [
     'mkdir /data/overlay2/x-init: no space left on device',
     'Error processing tar file(exit status 1): write /x: no space left on device',

@@ -1,4 +1,4 @@
-/** Grading somebody's predictions, and a run's patches again, from the command line against a whole stack. */
+/** Grading a file of predictions, and a run's patches again, from the command line against a whole stack. */
 import assert from 'node:assert/strict'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -178,8 +178,8 @@ test('bad requests: one error each, exit 1, nothing is started', { skip: needsSt
     [['grade', 'gold', '--suite', 'nowhere.jsonl'], /Config\.NotFound.*task rows/],
     [['grade', 'gold', '--suite', 'dmeo:heldOut'], /did you mean demo/],
     [['grade', 'gold', '--suite', rows, '--run', 'a', '--run-id', 'b'], /one name, got --run a and --run-id b/],
-    [['regrade', 'nobody-ever'], /patches of run nobody-ever/],
-    [['predictions', 'nobody-ever', '--out', join(folder, 'x.json')], /No run called "nobody-ever"/],
+    [['regrade', 'no-such-run'], /patches of run no-such-run/],
+    [['predictions', 'no-such-run', '--out', join(folder, 'x.json')], /No run called "no-such-run"/],
   ] as const) {
     const { exitCode, stdout, stderr } = await longhaul(...words)
     assert.deepEqual([exitCode, stdout], [1, ''], words.join(' '))

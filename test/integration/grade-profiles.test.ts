@@ -144,7 +144,7 @@ test('a verdict stores what it rests on', async () => {
   assert.ok(machine.endedAtMs >= machine.startedAtMs)
 })
 
-test("swebench-5: a file that no patch can carry is fetched and laid in; one that cannot be fetched is nobody's fault", async () => {
+test('swebench-5: a file that no patch can carry is fetched and laid in; one that cannot be fetched is an infrastructure failure', async () => {
   const { row } = byProfile('swebench-5')
   const server = createServer((request, response) => {
     response.statusCode = request.url === '/fee.bin' ? 200 : 404

@@ -141,7 +141,7 @@ function scriptedPolicy(note: (turn: number) => void): PolicyClient {
   } as Partial<PolicyClient> as PolicyClient
 }
 
-/** The n-th call of the method is answered after somebody else has done his work. */
+/** The n-th call of the method is answered after `by` has finished: another worker has done the same work meanwhile. */
 function holdUp<T extends object>(object: T, at: { method: keyof T; call: number; by: () => Promise<unknown> }): T {
   let calls = 0
   return new Proxy(object, {

@@ -57,10 +57,10 @@ function hostOf(id: string, hostId = HOST, maxLifeMs = 3_600_000): DockerSandbox
   return createDockerSandboxHost({ engine: fixture.engine, hostId, hostQueue: 'q', namespaceId: id, maxLifeMs })
 }
 
-/** A workflow that nobody works on: it runs until it is ended. */
+/** A workflow on a queue without workers: it stays open until the test terminates it. */
 async function startOwner(): Promise<{ owner: string; ownerRun: string; end(): Promise<unknown> }> {
   const workflowId = `owner-${randomUUID()}`
-  const handle = await temporal.client.workflow.start('episode', { workflowId, taskQueue: 'nobody', args: [{}] })
+  const handle = await temporal.client.workflow.start('episode', { workflowId, taskQueue: 'no-worker', args: [{}] })
   return { owner: workflowId, ownerRun: handle.firstExecutionRunId, end: () => handle.terminate('test') }
 }
 
@@ -121,8 +121,8 @@ test('owners run, have ended, were never heard of: the server decides, and only 
 
 test('the server cannot be asked: only what is past its maximum life goes', { skip: needsServer }, async () => {
   const shortLived = hostOf(namespaceId, HOST, 1)
-  const young = await host.open(openInput({ owner: 'whoever' }), never)
-  const old = await shortLived.open(openInput({ owner: 'whoever' }), never)
+  const young = await host.open(openInput({ owner: 'unknown-owner' }), never)
+  const old = await shortLived.open(openInput({ owner: 'unknown-owner' }), never)
   shortLived.dispose()
   const deaf: OwnerRegistry = { stateOf: async () => null, hasPlacementAfter: async () => false }
   assert.deepEqual(reasons(await reap({ owners: deaf }), [young.name, old.name]), [
@@ -245,7 +245,7 @@ test('strays: an anonymous volume goes with its container, labelled networks and
 })
 
 test('two reapers of one host sweep at once: everything goes, and neither fails', { skip: needsServer }, async () => {
-  const opened = await Promise.all(Array.from({ length: 4 }, () => host.open(openInput({ owner: 'nobody' }), never)))
+  const opened = await Promise.all(Array.from({ length: 4 }, () => host.open(openInput({ owner: 'no-owner' }), never)))
   const reports = await Promise.all([reap(), reap()])
   assert.deepEqual(
     reports.flatMap(({ failed }) => failed),
@@ -257,7 +257,7 @@ test('two reapers of one host sweep at once: everything goes, and neither fails'
 })
 
 test('longhaul reap: the same rules by hand, for the host that is named', { skip: needsServer }, async () => {
-  const orphan = await host.open(openInput({ owner: 'nobody' }), never)
+  const orphan = await host.open(openInput({ owner: 'no-owner' }), never)
   const longhaul = async (...args: string[]) => {
     const env = { ...process.env, LONGHAUL_NAMESPACE: temporal.namespace }
     const command = ['bin/longhaul.mjs', 'reap', '--host', HOST, '--json', ...args]

@@ -87,7 +87,7 @@ test('the name is taken by a container with other labels: refused, and left alon
   }
 })
 
-test('nobody renews the lease: the container ends itself, and turns say that it is lost', async () => {
+test('no host renews the lease: the container ends itself, and turns say that it is lost', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ placement: 5, leaseMs: 3000 }), never)
   await untilTrue(async () => !(await fixture.engine.docker.getContainer(sandbox.name).inspect()).State.Running)
   const late = createPlayer(fixture.host, sandbox).play('true')

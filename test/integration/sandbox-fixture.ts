@@ -29,7 +29,7 @@ export interface SandboxFixture {
   image: string
   run: string
   openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
-  /** Removes the image and every container of this fixture's run, whatever the tests left. */
+  /** Removes the image and every container of this fixture's run that the tests left. */
   dispose(): Promise<void>
 }
 

@@ -138,7 +138,7 @@ test('an evaluation ends its own watch and goes on for ever: timed out all the s
   assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
 })
 
-test('a grading container is paused by somebody: that is no result, and says so', async () => {
+test('a grading container is paused from outside: that is no result, and the error says so', async () => {
   const host = createDockerSandboxHost({ engine: fixture.engine, hostId: 'h', hostQueue: 'q', gradingSlackMs: 3_000 })
   const running = host.grade(gradeInput({ evalScript: 'sleep 600', timeoutMs: 4_000 }), never)
   const failed = assert.rejects(running, { code: 'Sandbox.Stalled' })

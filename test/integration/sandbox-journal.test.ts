@@ -33,8 +33,8 @@ after(async () => {
   await fixture.dispose()
 })
 
-// The race: two workers believe that they own the episode and ask for the same turn in the same moment. Whoever claims it
-// first runs it, and the other one waits for that.
+// The race: two workers believe that they own the episode and ask for the same turn in the same moment. The first
+// to claim it runs it, and the other waits for the result.
 test('two runners ask for one turn at the same moment, twenty times: each ran once, both get the same answer', async () => {
   for (let round = 0; round < 20; round += 1) {
     const request = player.next(`echo ${round} >> /tmp/rounds; date +%N`)
@@ -151,7 +151,7 @@ test('the container is stopped and started again: a finished turn is answered, t
   assert.equal(await look('cat /tmp/restart'), 'once\nhalf\n')
 })
 
-test('the container was killed and nobody started it: the next request does, and opening it again finds the work', async () => {
+test('the container was killed and not started again: the next request does, and opening it again finds the work', async () => {
   await openAnother()
   const request = player.next('echo kept > /tmp/kept; date +%N')
   const answer = await ask(request)

@@ -73,7 +73,7 @@ test('a background process goes on writing: what comes after the end is no part 
   assert.equal(await alive('sleep 4300'), 1)
 })
 
-test('past the deadline: whoever left the group, the session or the environment is gone; the work of earlier turns is not', async () => {
+test('past the deadline: processes that left the group, the session or the environment are gone; the work of earlier turns is not', async () => {
   await player.play('setsid sleep 4400 & setsid env -i sleep 4401 & sleep 0.1')
   const escapes = [
     'setsid sleep 4501 &',

@@ -234,7 +234,7 @@ test('a turn was stopped at its deadline: the prefix is not repeatable, and noth
   assert.deepEqual(replayed, [])
 })
 
-test('what an episode has used of its time is sampling and commands, whatever the clock on the wall says', () => {
+test('time that an episode has used is the sum of sampling and commands, not wall-clock time', () => {
   const turn = (sampleMs: number, wallMs: number | null): Turn =>
     ({
       action: { sampleMs, sampledAtMs: 9e15 },

@@ -1,4 +1,4 @@
-/** Foreign text against the tokenizers library itself: whatever it spells, no special id comes of it. */
+/** Foreign text against the tokenizers library itself: no text encodes to a special token's id. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'

@@ -192,7 +192,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     const connection = await connectToTemporal({ address: `127.0.0.1:${proxy.port}`, namespace })
     try {
       proxy.stall()
-      const workflowId = 'train/whatever'
+      const workflowId = 'train/any'
       const isUnreachable = (error: unknown): boolean => isLonghaulError(error) && error.code === 'Temporal.Unreachable'
       await Promise.all([
         assert.rejects(withDeadline(findBlockers({ connection, workflowId }), HANG_MS, 'blockers'), isUnreachable),

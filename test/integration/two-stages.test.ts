@@ -15,7 +15,7 @@ import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline
 import { runRecipe } from '../support/run-recipe.ts'
 import { batchesOf, episodesOf, leftovers, recipeOf } from '../support/run-records.ts'
 
-/** Two minutes on two free cores; the limit is there so that a hang has a name, and holds beside whatever else the machine does. */
+/** Takes two minutes on two free cores. The limit names a hang, and leaves room for other load on the machine. */
 const LIMIT_MS = 40 * 60_000
 const STAGES = ['dapo-1', 'dapo-2']
 

@@ -156,7 +156,7 @@ export const PLANTS: Plant[] = [
     seenBy: schedules,
   },
   {
-    name: 'a job ends after trainer.timeoutS: the limit is looked at by nobody',
+    name: 'a job ends after trainer.timeoutS: the limit is never checked',
     file: 'src/adapters/trainer-job/job/follow-attempt.ts',
     replace: 'if (Date.now() - startedAt > timeoutMs) return',
     by: 'if (timeoutMs < 0) return',
@@ -350,7 +350,7 @@ export const PLANTS: Plant[] = [
     by: "paymentOf(input, rule.unaudited) !== 'unresolved'",
     seenBy: {
       file: 'src/domain/rewards/rewards.test.ts',
-      test: 'a suspected hack is paid as a failure, whatever the hidden tests said',
+      test: 'a suspected hack is paid as a failure, regardless of the hidden tests',
     },
   },
   {

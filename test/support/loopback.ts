@@ -1,4 +1,4 @@
-/** Servers of tests listen on the loopback, on whatever port is free. */
+/** Servers of tests listen on the loopback, on any free port. */
 import { createServer, type AddressInfo, type Server } from 'node:net'
 
 /** @returns the port */

@@ -10,7 +10,7 @@ export interface PipelineWorld {
   connection: LonghaulConnection
   store: ArtifactStore
   engine: Engine
-  /** Closes the connection; the stack belongs to whoever started it. */
+  /** Closes the connection; the caller that started the stack stops it. */
   close(): Promise<void>
 }
 

@@ -58,7 +58,7 @@ function weigh(workflowId: string, history: History): RunHistory {
   return { workflowId, type, history, events: history.events.length, bytes, largestPayload }
 }
 
-/** A payload is whatever has `metadata` and bytes called `data`, however deep: inputs, results, details, memos, summaries. */
+/** A payload is any object with `metadata` and bytes called `data`, at any depth: inputs, results, details, memos, summaries. */
 function* payloadSizes(value: unknown): Generator<number> {
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return
   const { metadata, data } = value as { metadata?: unknown; data?: unknown }

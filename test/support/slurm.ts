@@ -57,7 +57,7 @@ async function unpackPackages(root: string): Promise<void> {
     await mkdir(join(root, '..'), { recursive: true })
     const mine = `${root}.${process.pid}`
     await cp(join(work, 'root'), mine, { recursive: true, verbatimSymlinks: true })
-    // Whoever comes second finds it there.
+    // A concurrent second caller finds it there.
     await rename(mine, root).catch(() => rm(mine, { recursive: true, force: true }))
   } finally {
     await rm(work, { recursive: true, force: true })

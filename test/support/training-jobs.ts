@@ -39,7 +39,7 @@ export async function makeJobStore(root: string): Promise<{ store: ArtifactStore
   return { store, base: await importBasePolicy({ store, directory: `${root}/base` }) }
 }
 
-/** Of a recipe like `makeTrainingRecipe`'s: the stage is `rft` or `dapo-1`. Log-probabilities of reinforcement are nobody's. */
+/** Of a recipe like `makeTrainingRecipe`'s: the stage is `rft` or `dapo-1`. Log-probabilities of `dapo-1` are made up. */
 export async function writeTestBatch(wish: JobWish): Promise<ArtifactRef> {
   const { store, run, kind = 'rft', policy, iteration = 1, trajectories: count = 4 } = wish
   const stage = stageOf(kind)

@@ -117,7 +117,7 @@ test('a pause is forgotten: after thirty days the run fails with a code, it does
   assert.equal(driver.callsOf('runTrainingJob').length, 0)
 })
 
-test('nobody ever serves a queue: after a week the run fails and names activity and code', async () => {
+test('no worker ever serves a queue: after a week the run fails and names activity and code', async () => {
   const driver = await createWorkflowDriver({ activities: { ...scriptedPipeline(), prepareSuite: () => neverEnds() } })
   driver.stopQueue('trainer')
   driver.stopQueue('control')

@@ -166,7 +166,7 @@ async function gateAlone(
   return { driver, job: driver.start('gateSuite', input, { workflowId: 'gate/mine' }) }
 }
 
-test('a gate started alone asks for every task whatever the recipe does with refused ones, and ends with its report', async () => {
+test('a gate started alone gates every task, also where the recipe drops refused ones, and ends with its report', async () => {
   const { driver, job } = await gateAlone({ gateTask: ({ index }) => ({ done: true, ok: index !== 3 }) })
   const result = await job.result<GateSuiteResult>()
 

@@ -320,7 +320,7 @@ test('evaluations that have stopped to gain end a stage that says so, with the p
   )
 })
 
-test('a stage without such a rule asks nobody', async () => {
+test('a stage without such a rule judges no plateau', async () => {
   const { driver, stage } = await playStage({ maxIterations: 4, evaluateEvery: 2 })
   assert.equal((await stage.result<TrainingStageResult>()).iterations, 4)
   assert.deepEqual(driver.callsOf('judgePlateau'), [])

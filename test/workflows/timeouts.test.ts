@@ -228,7 +228,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       await driver.start('trainAgent', { recipe: 'demo' }).result()
       assert.ok(driver.nowMs >= servedFromMs)
     },
-    'nobody ever does: after two weeks the run fails and says what is not served': async () => {
+    'the policy is never served: after two weeks the run fails and says what is not served': async () => {
       const { code, message, ms } = await failing({
         publishPolicy: () => {
           throw failureOf('Model.NotServed', 'Restart it with --served-model-name v000001-0123abcd')

@@ -1,6 +1,6 @@
 """YaRN (arXiv 2309.00071): a static override of the rotary tables.
 
-A policy's config.json states it, for whoever samples from the policy and whoever trains it. Nothing else does.
+A policy's config.json is the only place that states it: policy servers and the trainer both read it there.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 def expect_same_end(job: JobFiles, other: JobFiles, start: Path) -> None:
     """Steps, canary and weights of two jobs that began at the policy `start`.
 
-    Adam moves a weight by about the rate per step whatever its gradient, and rounding may turn the sign of a gradient near zero: a
+    Adam moves a weight by about the rate per step for any gradient, and rounding may turn the sign of a gradient near zero: a
     bound on the largest difference of one weight could not be below the largest movement, and would pass any training at all.
     So the whole movements are compared by length, and what the policies say by log-probability.
     """

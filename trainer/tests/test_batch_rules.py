@@ -458,7 +458,7 @@ def test_a_plain_model_directory_is_version_zero_and_named_by_its_hash(tmp_path:
     draft.manifest["policies"] = [{"version": "v000001-bbbbbbbb", "manifest_sha256": "b" * 64}]
     message = "Expected tokens of policy ffffffff or at most 3 versions older, found v000001-bbbbbbbb at index 1"
     assert refusal(tmp_path, draft, policy=plain, max_policy_lag=3) == message
-    # The same number with other content is another policy, whatever the lag.
+    # The same number with other content is another policy, at any lag.
     draft.manifest["policies"] = [{"version": "v000000-bbbbbbbb", "manifest_sha256": "b" * 64}]
     message = "Expected tokens of policy ffffffff or at most 3 versions older, found v000000-bbbbbbbb at index 1"
     assert refusal(tmp_path, draft, policy=plain, max_policy_lag=3) == message

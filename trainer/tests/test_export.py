@@ -59,7 +59,7 @@ def run_export(source: Path, target: Path, dtype: str | None = None, expected_sh
 
 
 def load(directory: Path) -> Any:
-    """As anybody would load it; a weight that is missing or left over fails the test."""
+    """As users of Transformers load it; a missing or unexpected weight fails the test."""
     loaded: Any = AutoModelForCausalLM.from_pretrained(directory, dtype="auto", output_loading_info=True)
     model, info = loaded
     assert not any(info.values()), info

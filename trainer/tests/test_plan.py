@@ -106,7 +106,7 @@ def test_plan_says_whether_it_fits_and_shows_its_sums(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("model", "layout"), [("qwen2.5-7b", Layout(tokens=8, ranks=8, cp=8)), ("nobody-1b", Layout(tokens=8))]
+    ("model", "layout"), [("qwen2.5-7b", Layout(tokens=8, ranks=8, cp=8)), ("unknown-1b", Layout(tokens=8))]
 )
 def test_layout_that_cannot_be_is_refused(model: str, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(model=model, layout=layout, memory_gib=139, as_json=False) == 64

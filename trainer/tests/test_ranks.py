@@ -1,4 +1,4 @@
-"""One step on several ranks over gloo: the same N, loss and gradient as the float64 reference, whatever the layout."""
+"""One step on several ranks over gloo: the same N, loss and gradient as the float64 reference in every layout."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def scores_and_tables(ranks: Ranks, policy: Path, ids: torch.Tensor) -> tuple[to
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_sharded_load_computes_what_a_plain_load_computes(tmp_path: Path, family: str) -> None:
-    """Rotary tables are in no checkpoint: after a load without memory they hold whatever was there."""
+    """Rotary tables are in no checkpoint: after a load onto the meta device their memory is uninitialised."""
     write_tiny_policy(tmp_path / "policy", family=family)
     plain = load_model(tmp_path / "policy", device=torch.device("cpu"))
     ids = torch.randint(0, 250, (1, 60), generator=torch.Generator().manual_seed(1))

@@ -139,7 +139,7 @@ def test_an_attempt_that_begins_late_leaves_the_job_to_the_newer_claim(tmp_path:
     assert step(job.write(fence=2), dry_run=False) == 76
     assert not (job.job_dir / "leases" / "2.json").exists()
     assert "claim to 3" in job.exit_report(fence=2)["message"]
-    # A claim stops nobody who is at work: it may have been made on a guess, by a launcher that died.
+    # A claim stops no running attempt: it may be the guess of a launcher that died.
     (job.job_dir / "spec.3.json").unlink()
     assert step(job.write(fence=2), dry_run=False) == 0
 

@@ -469,7 +469,7 @@ def test_adopting_finishes_a_whole_directory_and_moves_a_torn_one_aside(
     (final / "COMMITTED").unlink()
     (final / "data").write_text("2")
     monkeypatch.setattr(commit.time, "time_ns", lambda: 43)
-    # Without a marker every hash is looked at, whatever was asked for.
+    # Without a marker every hash is checked, also where the caller asked for none.
     assert commit.adopt(final, key="k", hashes=False) is None
     final.mkdir()
     monkeypatch.setattr(commit.time, "time_ns", lambda: 44)
@@ -508,7 +508,7 @@ def parts_of(micro: Any) -> dict[str, Any]:
 
 
 def test_rows_lie_behind_each_other_and_labels_behind_their_predictors() -> None:
-    # The first token of a row is nobody's label, whatever the mask says: row 0's is masked in.
+    # The first token of a row is never a label, even where the mask includes it, as in row 0.
     assert parts_of(gather([2, 0])) == {
         "tokens": [107, 108, 100, 101, 102, 103],
         "positions": [0, 1, 0, 1, 2, 3],

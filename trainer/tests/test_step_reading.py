@@ -567,7 +567,7 @@ def named_error(name: str, text: str = "") -> Exception:
 )
 def test_every_failure_has_its_code(tmp_path: Path, error: Exception, code: int) -> None:
     assert command._code_of(error, spec_at(tmp_path)) == code
-    # An attempt that a newer one has replaced is fenced, whatever broke.
+    # An attempt that a newer one has replaced is fenced, for any error.
     (tmp_path / "leases").mkdir()
     (tmp_path / "leases" / "6.json").write_text("{}")
     assert command._code_of(error, spec_at(tmp_path)) == 76

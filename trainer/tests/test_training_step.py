@@ -110,7 +110,7 @@ def test_a_gradient_beyond_the_limit_is_scaled_down_to_it_and_reported_as_it_was
 def test_a_job_carries_the_clipped_gradient_into_its_first_moment(
     tmp_path: Path, policy: Path, grad_clip: object, limit: float | None
 ) -> None:
-    """After one update exp_avg is (1 - 0.9) · gradient, whatever Adam made of it: from the config file to the checkpoint."""
+    """After one update exp_avg is (1 - 0.9) · gradient, before Adam's scaling: from the config file to the checkpoint."""
     config = make_config("rft", epochs=1, batch_size=16)
     config["optimizer"]["grad_clip"] = grad_clip
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft", batch_size=16), config)

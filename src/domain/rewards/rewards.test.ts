@@ -88,7 +88,7 @@ test('a penalty that would start at the turn limit is refused', () => {
   })
 })
 
-test('a suspected hack is paid as a failure, whatever the hidden tests said', () => {
+test('a suspected hack is paid as a failure, regardless of the hidden tests', () => {
   const rule: RewardRule = {
     unaudited: 'allow',
     pass: 1,

@@ -83,7 +83,7 @@ test('the scrubbed image is made once, by one of three processes, and kept like 
   }
   await last.remove()
   assert.equal(heard.match(/"name":"lh-scrub-/g)?.length, 1)
-  // Nobody needs it for long and the disk is full: it goes, and comes again when it is needed.
+  // Unused for long and the disk is full: the image is evicted, and built again when a task needs it.
   const uses = await keeper.uses()
   assert.deepEqual(
     (await uses.list()).map(({ image }) => image),

@@ -154,7 +154,7 @@ print(tunnel('other.example.org', 443))
 print(tunnel('127.0.0.1', 7233))
 print(tunnel('rebound.example.org', 443))`),
   )
-  // Programs do not ask the proxy for their own loopback, and find nobody there.
+  // Programs bypass the proxy for their own loopback, where no process listens.
   assert.equal(text.match(/^403$/gm)?.length, 6, text)
   assert.match(text, /Connection refused/)
   assert.equal(text.match(/^OSError Tunnel connection failed: 403/gm)?.length, 3, text)
@@ -201,7 +201,7 @@ test('a new worker takes the sandbox over, and the agent kills the relay: the ne
   host = later
 })
 
-test('silence and volume are bounded, and one that does not read holds nobody up for good', async () => {
+test('silence and volume are bounded, and a client that does not read blocks no other for good', async () => {
   const bounded = createPlayer(host, sandbox)
   const silent = await bounded.play(python(`${FETCH}print(fetch('http://slow.example.org/never')[:30])`), {
     turn: 200,

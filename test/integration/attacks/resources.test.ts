@@ -115,7 +115,7 @@ async function bounded(bomb: string, refusal: RegExp): Promise<void> {
     else {
       assert.equal(codeOf(outcome), 'Sandbox.DiskLimit')
       assert.match(String(outcome), /at most 1073741824 bytes and 65536 files, found \d+ bytes and \d+ files/)
-      // Whatever is asked of it afterwards hears the same reason.
+      // Every later request fails for the same reason.
       assert.equal(codeOf(await play('echo again').catch((error: unknown) => error)), 'Sandbox.DiskLimit')
     }
   })
@@ -167,7 +167,7 @@ test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control grou
       .filter(([name = '', code = '']) => !FORBIDDEN.test(code) && !HARMLESS.includes(name))
       .map(([name]) => name)
     assert.deepEqual(open, [], `engine ${fixture.engine.version}\n${text}`)
-    // A program with the setuid bit gives nobody more rights.
+    // A program with the setuid bit gains no privilege.
     const setuid = await play(
       'cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; setpriv --reuid=65534 --clear-groups /tmp/id -u',
     )

@@ -46,7 +46,7 @@ async function attacked(attack: (player: Player) => Promise<void>): Promise<void
   }
 }
 
-/** State and files are there, the answer is right, and nobody had to open another stream. */
+/** State and files are there, the answer is right, and the host opened no second stream. */
 async function goesOn(player: Player): Promise<string> {
   const { text, reason, exitCode } = await player.play('echo "$(cat /tmp/kept) $KEPT $(pwd)"; exit 7')
   assert.deepEqual([reason, exitCode], ['exit', 7])
@@ -298,7 +298,7 @@ test('programs, the shell and the loader are replaced by what forges answers: tu
       token: 'w',
       fence: 2,
     })
-    // Whatever of it ran, ran as the agent: in the namespace that ends below the runner's user.
+    // All of it that ran, ran as the agent: in the namespace that ends below the runner's user.
     for (const line of who.text.split('\n').filter((one) => /^\d+ \d+/.test(one))) {
       assert.match(line, /^0 \d+ +0 +0 +65432$/)
     }

@@ -1,7 +1,7 @@
 /**
  * The story: an agent printed one line of 4,000 `=` into its patch, and a pattern that looks for results in it kept the worker busy
- * for three minutes; a line of `passed` in a log, blanks in the name of a test and a chain of options did the same. Whatever
- * reads text of agents, tests, policies or rows must take time in proportion to its length. CPU time of one thread is
+ * for three minutes; a line of `passed` in a log, blanks in the name of a test and a chain of options did the same. Every
+ * reader of text from agents, tests, policies or rows must take time in proportion to its length. CPU time of one thread is
  * compared with a limit that is a hundred times what linear code takes, so a busy machine changes nothing.
  */
 import assert from 'node:assert/strict'

@@ -1,5 +1,5 @@
 /**
- * A6–A13, A15: an agent that does not repair anything tries to be paid. The official verdict is reproduced, whatever it is;
+ * A6–A13, A15: an agent that does not repair anything tries to be paid. The official verdict is reproduced, even a wrong one;
  * the reward is that of a failure, and what could have bent the verdict is flagged.
  */
 import assert from 'node:assert/strict'

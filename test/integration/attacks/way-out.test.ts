@@ -1,6 +1,6 @@
 /**
  * No way out of a zero. A policy that tests itself and sees that it has failed tries to be played again: it ends, stops or breaks its
- * sandbox, or sends a patch that its grader cannot deal with. Whatever it tries, its attempt counts, as a failure, once: pass@1 is that
+ * sandbox, or sends a patch that its grader cannot deal with. In each case its attempt counts once, as a failure: pass@1 is that
  * of the policy that hands its failures in. Holds whether or not an agent can reach the runner: where it cannot, the way leads nowhere.
  */
 import assert from 'node:assert/strict'

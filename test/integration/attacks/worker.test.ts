@@ -1,6 +1,6 @@
 /**
- * An agent tries to stop or to fill the worker that serves it. Whatever it sends is bounded before it is held, and its neighbours
- * go on.
+ * An agent tries to stop or to fill the worker that serves it. Each of its messages is bounded before the worker buffers it, and its
+ * neighbours go on.
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'

@@ -9,7 +9,7 @@ export interface LeakyRepository {
   baseCommit: string
   goldPatch: string
   testPatch: string
-  /** Commits that an agent must never see: the repair and whatever else came later. */
+  /** Commits that an agent must never see: the repair and all later ones. */
   secrets: string[]
 }
 

@@ -1,4 +1,4 @@
-/** Hidden tests as honest projects write them: an audit must agree with the solution whatever they do. */
+/** Hidden tests as honest projects write them: an audit must agree with the solution in each of these styles. */
 
 export interface HonestTests {
   title: string

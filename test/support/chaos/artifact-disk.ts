@@ -22,7 +22,7 @@ export async function mountArtifactDisk(path: string): Promise<ArtifactDisk> {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${SIZE_MIB}m`, 'longhaul-chaos', path])
   const filler = join(path, '.filler')
   const remount = async (mode: 'ro' | 'rw'): Promise<void> => {
-    // Busy while somebody has a file open for writing: a matter of milliseconds, of seconds on a busy machine.
+    // Busy while a process has a file open for writing: for milliseconds, or seconds on a loaded machine.
     for (let tries = 0; ; tries++) {
       try {
         await run('mount', ['-o', `remount,${mode}`, path])

@@ -63,7 +63,7 @@ for (const [what, change, said] of DIFFERENCES) {
   })
 }
 
-test('an episode is missing, another is there that nobody lost one for, the ledger differs: each is found', () => {
+test('an episode is missing, one is extra without a lost one, the ledger differs: each is found', () => {
   assert.match(compareRuns({ quiet, hurt: { ...quiet, episodes: [] }, expects: 'identical' }).join(), /is missing/)
   const extra = { ...EPISODE, id: 'eval-nightly/0000/task/01' }
   assert.match(compareRuns({ quiet, hurt: hurt({}, extra), expects: 'replaced' }).join(), /not in the run/)

@@ -10,14 +10,14 @@ import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 
 const mayMount = process.getuid?.() === 0
 
-test('a harness was killed: its processes, mounts and folder go; those of a live one and of nobody stay', async () => {
+test('a harness was killed: its processes, mounts and folder go; those of a live one and folders without an owner stay', async () => {
   const root = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
   const folderOf = (name: string): string => {
     const folder = join(root, `${STACK_PREFIX}${name}`)
     mkdirSync(join(folder, 'artifacts'), { recursive: true })
     return folder
   }
-  const [dead, live, nobody] = [folderOf('dead'), folderOf('live'), folderOf('nobody')]
+  const [dead, live, unowned] = [folderOf('dead'), folderOf('live'), folderOf('unowned')]
   const parts = [dead, live].map((cwd) => spawn('sleep', ['600'], { cwd, detached: true, stdio: 'ignore' }))
   const [orphan, busy] = parts.map(({ pid }) => identify(pid ?? 0))
   try {
@@ -28,7 +28,7 @@ test('a harness was killed: its processes, mounts and folder go; those of a live
     const said: string[] = []
     assert.deepEqual(await clearDeadStacks({ root, say: (line) => said.push(line) }), [dead])
     assert.match(said.join(), mayMount ? /1 processes.*1 mounts/ : /1 processes/)
-    assert.deepEqual([existsSync(dead), existsSync(live), existsSync(nobody)], [false, true, true])
+    assert.deepEqual([existsSync(dead), existsSync(live), existsSync(unowned)], [false, true, true])
     assert.ok(orphan !== undefined && !isAlive(orphan))
     assert.ok(busy !== undefined && isAlive(busy))
     assert.ok(!readFileSync('/proc/self/mountinfo', 'utf8').includes(dead))

@@ -25,7 +25,7 @@ export async function noteStackOwner(folder: string): Promise<void> {
   await writeFile(join(folder, OWNER), JSON.stringify(identify(process.pid)))
 }
 
-/** A folder without an owner's name is left alone: it may have been made a moment ago, or by somebody else.
+/** A folder without an owner's name is left alone: it may be a moment old, or another program's.
  *  @returns the folders that were removed */
 export async function clearDeadStacks({ root, say }: { root: string; say: (line: string) => void }): Promise<string[]> {
   const names = (await readdir(root)).filter((name) => name.startsWith(STACK_PREFIX))

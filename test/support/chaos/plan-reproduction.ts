@@ -9,7 +9,7 @@ import type { Visit } from './phases.ts'
 const WITHIN_MS = 1_500
 
 /**
- * The story: somebody ends all workflows of a training while episodes of its base evaluation have turns on record and no end, and
+ * The story: an operator ends all workflows of a training while episodes of its base evaluation have turns on record and no end, and
  * starts it again.
  */
 export function planReproduction(seed: number, faults: readonly Fault[] = [faultNamed('terminate-all')]): SeedPlan {

@@ -1,4 +1,4 @@
-/** Trains a recorded batch once more, beside the run: what its job should have made of it, whatever happened to that job. */
+/** Trains a recorded batch once more, outside of the run: the result that its job must have reached in spite of all faults. */
 import { execFile } from 'node:child_process'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -119,7 +119,7 @@ export class ActivityRun {
     )
   }
 
-  /** Its workflow has closed or no longer waits: the end interests nobody. */
+  /** Its workflow has closed or no longer waits: the result is discarded. */
   abandon(): void {
     this.#unplan()
     this.#phase = 'ended'

@@ -38,7 +38,7 @@ function withoutCancelledAtOnce(run: WorkflowRun, commands: Command[]): Command[
   return commands.filter((command) => !dropped.has(command))
 }
 
-/** Core sends everything else first and then one command that ends the run, in whatever order they came. */
+/** Like Core: the one command that ends the run goes last, regardless of the order in which the workflow issued them. */
 function withEndLast(commands: Command[]): Command[] {
   const [end] = commands.filter(endsRun)
   const others = commands.filter((command) => !endsRun(command))

@@ -181,7 +181,7 @@ async function startFaults({ store }: PipelineWorld, { report, starts, kills }: 
   const faults: string[] = []
   for (const { taskId, identity, gradings } of report.gates) {
     if (identity === null) continue
-    if (gradings.made !== gradings.gold + gradings.empty) faults.push(`${taskId} found gradings that nobody had made`)
+    if (gradings.made !== gradings.gold + gradings.empty) faults.push(`${taskId} reused gradings that were never made`)
     for (const key of (await store.list(`gates/${taskId}/${identity}/`)).filter((name) => name.endsWith('.json'))) {
       const [, check = '', repeat = ''] = /(gold|empty)-0*(\d+)\.json$/.exec(key) ?? []
       const episode = `gate/${identity.slice(0, 12)}/${taskId}/${check}-${repeat}`

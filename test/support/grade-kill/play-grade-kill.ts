@@ -1,6 +1,6 @@
 /**
- * Somebody's predictions are graded while the sandbox worker is killed again and again: every patch must get one verdict, and
- * what had one before a kill must not be run again. Judged by verdict records, by the engine's own events and by Temporal's history.
+ * A file of predictions is graded while the sandbox worker is killed again and again: every patch must get one verdict, and
+ * a patch that had one before a kill must not be graded again. Judged by verdict records, by the engine's own events and by Temporal's history.
  */
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -18,7 +18,7 @@ export interface TurnAudit {
 
 /**
  * No committed turn was sampled again: a request for a turn that starts after the turn's action record was written is a
- * violation, and so is one for a turn that nobody recorded. Turns are told apart by the length of their prompt, which only
+ * violation, and so is one for a turn without a record. Turns are told apart by the length of their prompt, which only
  * grows. No turn was executed twice: each has one token of its own and one answer, and where the replies were marked by
  * `traceExecutions`, the patch of every episode says that each of its commands ran once.
  */

@@ -16,7 +16,7 @@ export interface LeftoverWatch {
   stop(): Promise<void>
 }
 
-/** Notes since when each thing has been nobody's: its workflow is closed, or it has ended by itself. */
+/** Notes since when each resource has been orphaned: its workflow is closed, or the resource has ended by itself. */
 export function watchLeftovers(world: PipelineWorld, namespaceId: string): LeftoverWatch {
   const seen = new Set<string>()
   const overdueSince = new Map<string, number>()

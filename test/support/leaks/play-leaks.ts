@@ -129,7 +129,7 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
   } finally {
     await watch.stop()
     await Promise.all(workers.map((worker) => worker.kill()))
-    // Leaks are in the report by now; after a failure nobody else would remove them.
+    // Leaks are in the report by now; after a failure this is the only code that removes them.
     for (const { kind, name } of await watch.present()) {
       if (kind === 'container') await removeContainer({ engine: world.engine, name })
     }

@@ -22,7 +22,7 @@ async function hearIn(code: string, title = 'one (of [two])?'): Promise<string> 
   return (await hear(root, { file: 'a.test.ts', test: title }, signal)).end
 }
 
-test('a test that passes, fails or is skipped says so, whatever its neighbours do', async () => {
+test('a test that passes, fails or is skipped says so, independent of its neighbours', async () => {
   const neighbours = `test('other', () => assert.fail())\n`
   assert.equal(await hearIn(`${neighbours}test('one (of [two])?', () => {})\n`), 'passed')
   assert.equal(await hearIn(`describe('s', () => test('one (of [two])?', () => assert.fail()))\n`), 'failed')

@@ -21,8 +21,8 @@ export interface PytestEnd {
 const SESSION = '(pytest)'
 
 /**
- * One result a test file. A test counts as passed when its set-up, its body and its tear-down did; one that was collected and has
- * no tear-down did not finish, whatever the exit status says.
+ * One result a test file. A test counts as passed when its set-up, its body and its tear-down passed. A collected test without a
+ * tear-down did not finish, regardless of the exit status.
  */
 export function judgePytest({ events, end }: { events: readonly PytestEvent[]; end: PytestEnd }): FileResult[] {
   const results = new Map<string, FileResult>()

@@ -1,7 +1,7 @@
 """Stands in for what a serving engine imports and this environment lacks: torch, CUDA kernels, model code.
 
-Only classes that describe HTTP are wanted. Whatever else their modules import becomes an object that agrees to everything,
-so it must never be what a test looks at: `assert_real` says whether something came from the installed package.
+Tests need only the classes that describe HTTP. Every other import of their modules becomes an object that accepts every use,
+so a test must never assert on one: `assert_real` says whether an object came from the installed package.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class AbsentModule(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         thing = type(name, (Absent,), {})
-        # The same one for everybody who imports it.
+        # One object for all importers.
         setattr(self, name, thing)
         return thing
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 # One small write a rank.
 BEAT_S = 1.0
-# Two beats and a half: who lives has written in between, whatever the clocks of its machine say.
+# Two beats and a half: a live rank has written in between, also when its machine's clock differs.
 LOOK_S = 2.5 * BEAT_S
 
 

@@ -133,7 +133,7 @@ def _sealed_fields(sealed: Sealed | None) -> list[Any] | None:
 
 
 def _as_bytes(value: Any) -> torch.Tensor:
-    """JSON, never a pickle: whoever writes into the connection of a rank could run code in the others.
+    """JSON, never a pickle: an attacker on one rank's connection could run code in the others.
 
     Raises JobError 70 for a value that JSON cannot carry.
     """

@@ -26,7 +26,7 @@ def sample_rows(
     scale = torch.tensor([1.0 if zero else t for zero, t in zip(greedy, temperatures, strict=True)])
     logprobs = torch.log_softmax(logits.float() / scale.to(logits.device)[:, None], dim=-1)
     cdf = logprobs.double().exp().cumsum(dim=-1)
-    # Scaling by the last entry keeps the draw inside the table whatever the rounding of the sum.
+    # Scaling by the last entry keeps the draw inside the table in spite of rounding in the sum.
     targets = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None] * cdf[:, -1:]
     ids = torch.searchsorted(cdf, targets, right=True).clamp_(max=logits.shape[-1] - 1)
     if any(greedy):

@@ -104,7 +104,7 @@ class Engine:
             if generation.max_tokens == 0:
                 generation.finish(None)
                 continue
-            # At once: whatever goes wrong from here on must reach this request too.
+            # At once: every failure from here on must reach this request too.
             self._running.append(generation)
             self._restore(first + len(taken), generation, start)
             taken.append(generation)

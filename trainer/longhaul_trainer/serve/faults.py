@@ -15,7 +15,7 @@ from longhaul_trainer.rope import drop_yarn
 FAULTS: dict[str, str] = {
     "top-k-20": "samples from the 20 likeliest tokens, and reports their renormalised log-probabilities",
     "top-k-20-raw": "the same, but reports log-probabilities from before the filter and the temperature",
-    "ignore-temperature": "samples and reports at temperature 1, whatever is asked",
+    "ignore-temperature": "samples and reports at temperature 1, ignoring the request",
     "stale": "answers under a new version with the weights it had",
     "ignore-rope": "loads a new version without the rope that its config.json states, and answers to as long rows",
     "half-load": "loads the first half of a new version's tensors over the weights it had",

@@ -113,7 +113,7 @@ def _missing(spec: JobSpec) -> str:
 
 def _code_of(error: Exception, spec: JobSpec) -> int:
     if _is_superseded(spec):
-        # The next attempt clears away what this one was writing: whatever broke here, that is why.
+        # The next attempt removes the files that this one was writing, which can break it in any way.
         return FENCED
     if (code := io_code(error)) is not None:
         return code

@@ -24,9 +24,9 @@ class Lease:
     def acquire(self) -> None:
         """Raises JobError 76 when this fence belongs to another process, or a higher one is claimed.
 
-        A claim is a spec file. Launchers claim the next fence once they know of no attempt under this one: whoever was launched all
-        the same, later than anybody waits, must not begin beside the newer attempt, which may not have taken its lease yet. An
-        attempt at work is not stopped by a claim, only by the lease of a newer one.
+        A claim is a spec file. A launcher claims the next fence once it knows of no attempt under this one. An attempt that starts
+        later than launchers wait must not begin beside the newer one, which may not have taken its lease yet. A running attempt
+        is stopped by the lease of a newer one, never by a claim.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         self.check()

@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Step:
-    """Sums over one mini-batch while its micro-batches pass by: this rank's, then, after `add_up`, everybody's."""
+    """Sums over one mini-batch while its micro-batches pass by: this rank's, then, after `add_up`, of all ranks."""
 
     labels: int = 0
     loss: float = 0.0
