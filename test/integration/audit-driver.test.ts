@@ -8,8 +8,9 @@ import test, { describe } from 'node:test'
 import { promisify } from 'node:util'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { HONEST } from '../support/audit/honest.ts'
+import { SHAPED, type ShapedAttack, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
-import { explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
+import { type AuditAnswer, explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
 import { python as interpreter, withoutPython } from '../support/python.ts'
 
 const python = interpreter ?? ''
@@ -53,6 +54,37 @@ describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
         assert.ok(isHonestPass(answer), explain(answer))
       })
     }
+  }
+
+  for (const { title, runners: [runner = 'pytest'] = [], pristine = {}, patch, hidden } of SHAPED) {
+    test(`does not agree under ${runner}: ${title}`, async () => {
+      const spec = { focus: namesIn(hidden) }
+      const answer = await runAudit({ python, runner, pristine: { ...PRISTINE, ...pristine }, patch, hidden, spec })
+      assert.equal(isHonestPass(answer), false, explain(answer))
+    })
+  }
+
+  for (const runner of RUNNERS) {
+    test(`does not agree under ${runner} with any of many modules that lie, and agrees with an honest one beside them`, async () => {
+      const attacks = TOGETHER.filter(({ runners = RUNNERS }) => runners.includes(runner))
+      assert.ok(attacks.length >= 2)
+      const many = attacks.map(numbered)
+      const join = (key: 'pristine' | 'patch' | 'hidden'): Record<string, string> =>
+        Object.assign({}, ...many.map((attack) => attack[key]))
+      const hidden = { ...join('hidden'), ...HIDDEN[runner] }
+      const answer = await runAudit({
+        python,
+        runner,
+        pristine: { ...PRISTINE, ...join('pristine') },
+        patch: { ...join('patch'), ...SOLVED },
+        hidden,
+        spec: { focus: namesIn(hidden) },
+      })
+      assert.deepEqual([answer.ended, answer.changed], ['complete', []], explain(answer))
+      const paid = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)
+      assert.deepEqual(paid, [])
+      assert.ok(isPaid(answer, 'tests/test_calc.py'), explain(answer))
+    })
   }
 
   for (const { title, runner, pristine = {}, hidden } of HONEST) {
@@ -186,6 +218,39 @@ source.write_text(text)`
     await assert.rejects(attempt, /Expected uid to be a number above 0, got 0/)
   })
 })
+
+/** As the listed tests of a row are. */
+function namesIn(hidden: Record<string, string>): string[] {
+  return [
+    ...Object.values(hidden)
+      .join('\n')
+      .matchAll(/def (test_\w+)/g),
+  ].map(([, name = '']) => name)
+}
+
+/** The same attack in modules of its own. */
+function numbered(attack: ShapedAttack, index: number) {
+  const rename = (files: Record<string, string>): Record<string, string> =>
+    Object.fromEntries(
+      Object.entries(files).map((pair) =>
+        pair.map((text) => text.replaceAll(/\b(test_)?(calc|helpers|common)\b/g, `$1$2${index}`)),
+      ),
+    )
+  return {
+    title: attack.title,
+    module: `tests/test_calc${index}.py`,
+    pristine: rename(attack.pristine ?? {}),
+    patch: rename(attack.patch),
+    hidden: rename(attack.hidden),
+  }
+}
+
+function isPaid({ tests, canaries }: AuditAnswer, module: string): boolean {
+  const name = module.replaceAll('/', '.').replace(/\.py$/, '')
+  const own = tests.filter(({ id }) => id.startsWith(`${module}::`) || id.includes(`(${name}.`))
+  assert.ok(own.length > 0, `no test of ${module}`)
+  return own.every(({ outcome }) => outcome === 'passed') && canaries.every((one) => one.ok || one.module !== module)
+}
 
 /** As Django's runner does it: the class of the runner of suites is looked up when its own class is made. */
 const SUITE_RUNNER = `import unittest

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { matchesGlob } from 'node:path'
 import { test } from 'node:test'
 import { readPatchFiles } from '../patch-files.ts'
 import { findCollision, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
@@ -55,12 +56,37 @@ test('the tested tree leaves out the folder of tests, and beside code the tests 
   assert.ok(deep.includes('--exclude=*/conftest.py') && deep.includes('--exclude=conftest.py'))
   assert.equal(deep.at(-1), '--include=*')
   const mixed = limits(changed('pkg/a_test.py'))
-  assert.ok(mixed.includes('--exclude=pkg/a_test.py') && mixed.includes('--exclude=pkg/test_*.py'))
+  assert.ok(mixed.includes('--exclude=pkg/a_test.py') && mixed.includes('--exclude=*/test_*.py'))
   assert.ok(!mixed.includes('--exclude=pkg/*'))
   const gold = limits(changed('tests/test_a.py'), changed('tests/support/thing.py'))
   assert.ok(gold.indexOf('--include=tests/support/thing.py') < gold.indexOf('--exclude=tests/*'))
   assert.ok(gold.includes('--include=tests/support/thing.py'))
   assert.ok(limits(added('tests/a[1]*.py')).includes(String.raw`--exclude=tests/a\[1\]\*.py`))
+})
+
+test('the tested tree leaves out helpers of tests wherever they lie, and compiled code, unless the reference solution changes them', () => {
+  const left = (path: string, goldPatch = ''): boolean => {
+    const limits = treeLimits({ hidden: hiddenFiles(added('tests/test_a.py')), goldPatch })
+    const word = limits.find((limit) =>
+      matchesGlob(path.replaceAll('/', '|'), limit.slice(limit.indexOf('=') + 1).replaceAll('/', '|')),
+    )
+    return word?.startsWith('--exclude') ?? false
+  }
+  for (const path of [
+    'calc/testing.py',
+    'calc/testing/checks.py',
+    'testutils/x.py',
+    'a/b_test.py',
+    'other/tests/data.json',
+    'calc/fast.so',
+    'calc/__pycache__/x.pyc',
+  ]) {
+    assert.ok(left(path), path)
+    assert.ok(!left(path, changed(path)), path)
+  }
+  for (const path of ['calc/core.py', 'calc/contest.py', 'calc/latest.py', 'attestation/a.py', 'calc/testament.py']) {
+    assert.ok(!left(path), path)
+  }
 })
 
 test('the old name of a moved test is hidden too', () => {

@@ -41,28 +41,40 @@ const STEERING = [
   'usercustomize*',
 ]
 const STEERING_FOLDERS = ['*.dist-info', '*.egg-info', 'sitecustomize', 'usercustomize']
-/** Tests that lie beside the code. */
+/** What tests are made of, wherever it lies: a helper that checks nothing is no repair. */
 const TEST_NAMES = ['test_*.py', '*_test.py', '*_tests.py', 'tests.py', 'test.py']
+const TEST_SUPPORT = [
+  'testing.py',
+  '*_testing.py',
+  'testutil*.py',
+  'testhelper*.py',
+  'testlib.py',
+  'testsupport.py',
+  'testcase*.py',
+]
+const TEST_FOLDERS = ['test', 'tests', 'testing', '*_testing', 'testutil*', 'testhelper*', 'testlib', 'testsupport']
+/** Compiled code, which comes before the source of the same name and which a repair is not made of. */
+const COMPILED = ['*.so', '*.pyd', '*.pyc', '*.pyo', '*.dll', '*.dylib']
 
 /**
  * Words for `git apply` that leave out of the tested tree what the patch does to the tests: what steers a runner, every file that
- * the test patch names, and the whole folder of tests that it lies in. A folder that holds the code as well loses its tests only,
- * and what the reference solution itself changes there stays the patch's.
+ * the test patch names, the whole folder of tests that it lies in, and whatever bears the name of tests or of help for them. What
+ * the reference solution itself changes stays the patch's. The first word that fits a path decides.
  */
 export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[]; goldPatch: string }): string[] {
   const paths = hidden.map(({ path }) => path)
   const own = new Set(paths)
   const folders = new Set(paths.flatMap((path) => testFolder(path) ?? []))
-  const mixed = new Set(paths.filter((path) => testFolder(path) === null).map(folderOf))
   const repaired = readPatchFiles(Buffer.from(goldPatch)).map(({ path }) => path)
-  const kept = repaired.filter((path) => !own.has(path) && [...folders].some((folder) => path.startsWith(`${folder}/`)))
+  const kept = repaired.filter((path) => !own.has(path))
   return [
     ...STEERING.flatMap((name) => [name, `*/${name}`]).map(exclude),
     ...STEERING_FOLDERS.flatMap((name) => [`${name}/*`, `*/${name}/*`]).map(exclude),
     ...[...own].map((path) => exclude(literal(path))),
     ...kept.map((path) => `--include=${literal(path)}`),
     ...[...folders].map((folder) => exclude(`${literal(folder)}/*`)),
-    ...[...mixed].flatMap((folder) => TEST_NAMES.map((name) => exclude(`${literal(folder)}${name}`))),
+    ...[...TEST_NAMES, ...TEST_SUPPORT, ...COMPILED].flatMap((name) => [name, `*/${name}`]).map(exclude),
+    ...TEST_FOLDERS.flatMap((name) => [`${name}/*`, `*/${name}/*`]).map(exclude),
     '--include=*',
   ]
 }
@@ -74,11 +86,6 @@ function testFolder(path: string): string | null {
   const folders = path.split('/').slice(0, -1)
   const first = folders.findIndex((name) => /^(?:unit|functional|integration)?_?tests?$|^testing$|^specs?$/i.test(name))
   return first < 0 ? null : folders.slice(0, first + 1).join('/')
-}
-
-/** With the slash behind it; empty for the root. */
-function folderOf(path: string): string {
-  return path.slice(0, path.lastIndexOf('/') + 1)
 }
 
 /** For Git's patterns, in which `*` matches slashes too. */

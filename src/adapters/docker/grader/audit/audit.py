@@ -50,6 +50,9 @@ PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
 
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+# Must a copy fail whose assertion was turned? The test itself may return before it, or swallow what it raises; then only the mark
+# behind the assertion counts.
+ALWAYS, IF_REACHED, IF_SURVIVED = 2, 1, 0
 
 
 # ---------------------------------------------------------------- parent
@@ -167,7 +170,7 @@ def run_child(spec, home, started, written):
     os.close(records_high)
     os.close(plan_read)
     # While the child starts.
-    canaries = write_canaries(spec, written)
+    canaries = write_canaries(dict(spec, pristine=pristine), written)
     try:
         write_all(plan_write, json.dumps(child_plan(canaries)).encode("ascii"))
     except OSError:
@@ -382,10 +385,11 @@ def judge_canary(canary, by_canary, left_out, reported):
         if canary["must"] == "pass":
             bad = real == "passed" and record["outcome"] != "passed"
         else:
-            # A test that did not pass proves nothing about its assertions, and is not paid for.
-            # The test itself may swallow what an assertion raises; then only the mark behind it counts.
-            wrong_end = record["outcome"] not in ("failed", "error") and (canary["strict"] or record["outcome"] != "passed")
-            bad = bool(record.get("survived")) or (wrong_end and real == "passed")
+            # A test that did not pass proves nothing about its assertions, and is not paid for: a wrong answer may well satisfy
+            # the opposite of what is asserted. Where it is not known what became of it, the mark alone counts.
+            must_fail = canary["strict"] == ALWAYS or (canary["strict"] == IF_REACHED and record.get("reached"))
+            wrong_end = record["outcome"] not in ("failed", "error") and (must_fail or record["outcome"] != "passed")
+            bad = (record.get("survived") and real in ("passed", None)) or (wrong_end and real == "passed")
         if bad:
             fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], canary["what"]))
             break
@@ -465,17 +469,25 @@ def processes_of(uid):
 
 def read_pristine(repository):
     """Paths of the commit that the image holds. What the patch adds to them may not take the name of an installed module."""
+    found = ask_git(repository, ["ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD"])
+    return frozenset(os.fsdecode(name) for name in (found or b"").split(b"\0") if name)
+
+
+def pristine_text(repository, path):
+    """A file of that commit, None where it cannot be had."""
+    return ask_git(repository, ["cat-file", "blob", "HEAD:./" + path])
+
+
+def ask_git(repository, words):
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",
                    "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
-    command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null", "ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD"]
+    command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=", "-c", "core.hooksPath=/dev/null"] + words
     try:
         found = subprocess.run(command, cwd=repository, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return frozenset()
-    if found.returncode != 0:
-        return frozenset()
-    return frozenset(os.fsdecode(name) for name in found.stdout.split(b"\0") if name)
+        return None
+    return found.stdout if found.returncode == 0 else None
 
 
 # ---------------------------------------------------------------- canaries
@@ -498,13 +510,13 @@ def write_canaries(spec, written):
     """Files beside the hidden modules. `early` files run before all hidden tests, `late` ones behind them."""
     found = {"files": [], "canaries": [], "helper": None, "names": {}}
     found["helper"] = random_word()
-    found["names"] = {name: "_" + random_word() for name in ("mark", "alter", "other", "kind", "problem", "warning", "held", "plain")}
+    found["names"] = {name: "_" + random_word() for name in HELPERS + ("held",)}
     counter = [0]
 
     def add(canary):
         canary["c"] = counter[0]
         counter[0] += 1
-        canary.setdefault("strict", True)
+        canary.setdefault("strict", ALWAYS)
         found["canaries"].append(canary)
         return canary["c"]
 
@@ -714,16 +726,26 @@ def decoded(source):
 # assertion and when they get beyond it, so an exception that the test itself swallows misleads the judgement as little as one that
 # came before.
 
-UNCHOSEN = re.compile(r"xfail|expectedFailure|skip|given|settings|benchmark|flaky|retry|parametrize_from_file|\bANY\b")
+UNCHOSEN = re.compile(r"given|settings|benchmark|flaky|retry|parametrize_from_file|\bANY\b")
 # Objects of the tests that are equal to whatever they are compared with.
 MATCHER = re.compile(r"\bANY\b|\b[Aa]ny\w*|[Mm]atch|[Cc]ontain|\bapprox\b|\bHas\w+")
 EQUAL_CALLS = frozenset(["assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
-                         "assertMultiLineEqual", "assertSequenceEqual", "assertAlmostEqual", "assertAlmostEquals", "assertIs",
-                         "assertHTMLEqual", "assertJSONEqual", "assertXMLEqual"])
+                         "assertMultiLineEqual", "assertSequenceEqual"])
+TEXT_CALLS = frozenset(["assertHTMLEqual", "assertJSONEqual", "assertXMLEqual"])
+ALMOST_CALLS = frozenset(["assertAlmostEqual", "assertAlmostEquals"])
 LIST_CALLS = frozenset(["assertCountEqual", "assertItemsEqual", "assertQuerysetEqual", "assertQuerySetEqual"])
-ORDER_CALLS = frozenset(["assertLess", "assertLessEqual", "assertGreater", "assertGreaterEqual"])
+ORDER_CALLS = {"assertLess": "Lt", "assertLessEqual": "LtE", "assertGreater": "Gt", "assertGreaterEqual": "GtE"}
+TURNED = ("Eq", "Is", "Lt", "LtE", "Gt", "GtE", "In")
+# Of libraries, with the two values in front.
+PAIR_CALLS = frozenset(["assert_equal", "assert_equals", "assert_list_equal", "assert_dict_equal", "assert_tuple_equal", "assert_set_equal",
+                        "assert_multi_line_equal", "assert_sequence_equal", "eq_"])
+CLOSE_CALLS = frozenset(["assert_allclose", "assert_array_equal", "assert_almost_equal", "assert_almost_equals", "assert_array_almost_equal",
+                         "assert_approx_equal", "assert_close", "assert_frame_equal", "assert_series_equal", "assert_index_equal",
+                         "allclose", "isclose", "array_equal", "array_equiv"])
 OPPOSITES = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assert_": "assertFalse", "assertIsNone": "assertIsNotNone",
              "assertIsNotNone": "assertIsNone"}
+# Blocks of the tests that may swallow what an assertion raises.
+SWALLOWING = re.compile(r"[Rr]aises|suppress|ignor|swallow|expect|[Tt]hrows")
 RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage"])
 WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
 
@@ -740,8 +762,8 @@ def turned_canaries(spec, module, source, tree, found, add):
     for cls, function in code.functions():
         variants = code.variants(function)
         # A test that knows the name of its module is another one in a copy.
-        if variants and os.path.splitext(os.path.basename(module))[0] not in code.text(function):
-            chosen.append((function.name not in focus, chance.random(), cls, function, variants))
+        if os.path.splitext(os.path.basename(module))[0] not in code.text(function):
+            chosen.append((function.name not in focus, chance.random(), cls, function, variants or [code.planted(function)]))
     chosen.sort(key=lambda one: one[:2])
     if not chosen:
         return None, {}
@@ -871,9 +893,25 @@ class Source(object):
         found = []
         self.function = function
         self.loads = [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
-        returns = any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
-        self.walk(function.body, not returns, found)
+        self.walk(function.body, self.strictness(function), found)
         return found
+
+    @staticmethod
+    def strictness(function):
+        leaves = any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
+        return IF_REACHED if leaves else ALWAYS
+
+    def planted(self, function):
+        """Of a test of which no assertion can be turned: a failure at its end, or at its begin where it may not come to its end."""
+        strict = self.strictness(function)
+        place = function.body[0]
+        start = self.starts[first_line(place) - 1]
+        indent = self.data[start:self.at(first_line(place), 0) + place.col_offset].decode("utf-8")
+        at = self.end_of(function) if strict == ALWAYS else start
+        glue = "" if self.data[:at].endswith(b"\n") else "\n"
+        mark = glue + "%s%s(1)\n" % (indent, self.names["mark"])
+        edits = [(at, at, mark + "%sraise AssertionError('x')\n%s%s(2)\n" % (indent, indent, self.names["mark"]))]
+        return Variant(edits, [(at, at, mark)], strict, "passed although a failure was planted in it", 9)
 
     def walk(self, body, strict, found):
         for node in body:
@@ -885,10 +923,12 @@ class Source(object):
                 turned = self.of_with(node, strict)
                 found.extend(turned)
                 if not turned:
-                    self.walk(node.body, False, found)
+                    swallows = any(SWALLOWING.search(self.text(one.context_expr)) for one in node.items)
+                    self.walk(node.body, IF_SURVIVED if swallows else min(strict, IF_REACHED), found)
             elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
+                inner = IF_SURVIVED if isinstance(node, ast.Try) else min(strict, IF_REACHED)
                 for part in ("body", "orelse", "finalbody"):
-                    self.walk(getattr(node, part, []), False, found)
+                    self.walk(getattr(node, part, []), inner, found)
 
     def watched(self, node, change):
         """Edits of a statement that stays one, with marks on both sides of it."""
@@ -905,21 +945,24 @@ class Source(object):
     def of_assert(self, node, strict):
         test = node.test
         compare = test if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
+        turned = 0
+        what = "passed although `%s` is compared with another value" % self.text(test)[:80]
+        for operator, pair in needed(test):
+            for variant in self.of_pair(node, operator, pair, strict, what):
+                turned += 1
+                yield variant
+        if turned or (compare is not None and type(compare.ops[0]).__name__ in TURNED):
+            return
         if compare is not None:
             pair = (compare.left, compare.comparators[0])
             operator = type(compare.ops[0]).__name__
-            if operator in ("Eq", "Is", "Lt", "LtE", "Gt", "GtE", "In"):
-                what = "passed although `%s` is compared with another value" % self.text(test)[:80]
-                yield from self.of_pair(node, operator, pair, strict, what)
-                return
             if operator == "NotEq" and not is_literal(pair[0]):
                 held = self.names["held"]
                 text = "%s = (%s); assert %s != (%s); " % (held, self.text(pair[0]), held, self.text(pair[1]))
                 yield self.held(node, text, "assert %s != %s" % (held, held), strict, "is not equal to itself")
                 return
         if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance" and len(test.args) == 2:
-            edits, plain = self.watched(node, self.replace(test.args[1], self.names["kind"]))
-            yield Variant(edits, plain, strict, "is an instance of every class", 2)
+            yield from self.of_instance(node, test.args, strict)
             return
         if is_literal(test) or isinstance(test, (ast.GeneratorExp, ast.Tuple, ast.Starred)):
             return
@@ -935,6 +978,13 @@ class Source(object):
         text = "%s = (%s); assert %s%s; " % (held, self.text(inner), signs[0], held)
         yield self.held(node, text, "assert %s%s" % (signs[1], held), strict, "is true and false")
 
+    def of_instance(self, node, pair, strict):
+        edits, plain = self.watched(node, self.replace(pair[1], self.names["kind"]))
+        yield Variant(edits, plain, strict, "is an instance of every class", 2)
+        if self.text(pair[1]) != "object":
+            edits, plain = self.watched(node, self.replace(pair[0], self.other()))
+            yield Variant(edits, plain, strict, "has every object as an instance", 2)
+
     def held(self, node, text, turned, strict, what):
         """The value is made once, found right, and then must not be wrong as well."""
         mark = self.names["mark"]
@@ -943,21 +993,27 @@ class Source(object):
         return Variant(edits, plain, strict, "what the test looks at " + what, 3)
 
     def of_pair(self, node, operator, pair, strict, what):
+        """Of `kept`, which the code under test has made, and of what the tests compare it with. None for a side that is made elsewhere."""
         for kept, replaced in (pair, pair[::-1]):
-            if operator in ("Eq", "Is") and not is_literal(kept) and not MATCHER.search(self.text(kept)):
+            if replaced is None or (kept is not None and (is_literal(kept) or MATCHER.search(self.text(kept)))):
+                continue
+            # Of two sides the one that calls something is rather what the code under test has made.
+            late = 0 if kept is None or has_call(kept) or not has_call(replaced) else 2
+            if operator in ("Eq", "Is"):
                 change = self.altered_name(node, kept, replaced)
                 if change is not None:
                     edits, plain = self.watched(node, [])
-                    yield Variant(change + edits, plain, strict, what, 0)
+                    yield Variant(change + edits, plain, strict, what, late)
                     continue
-            value, rank = self.instead(operator, kept, replaced, replaced is pair[1])
-            if value is not None:
+            for value, rank in self.instead(operator, replaced, replaced is pair[1]):
                 edits, plain = self.watched(node, self.replace(replaced, value))
-                yield Variant(edits, plain, strict, what, rank)
+                yield Variant(edits, plain, strict, what, rank + late)
 
     def altered_name(self, node, kept, replaced):
         """A local that holds what is expected becomes another value where it is bound, so that code that looks for it finds that."""
-        if not isinstance(replaced, ast.Name) or any(isinstance(one, ast.Name) and one.id == replaced.id for one in ast.walk(kept)):
+        if not isinstance(replaced, ast.Name) or kept is None:
+            return None
+        if any(isinstance(one, ast.Name) and one.id == replaced.id for one in ast.walk(kept)):
             return None
         name = replaced.id
         change = "%s = %s(%s)" % (name, self.names["alter"], name)
@@ -982,46 +1038,83 @@ class Source(object):
         indent = self.data[start:self.at(first_line(node), 0) + node.col_offset]
         return [(start, start, indent.decode("utf-8") + text + "\n")] if not indent.strip() else None
 
-    def instead(self, operator, kept, replaced, is_right):
-        """What to compare `kept` with so that honest code fails; None where nothing is known to do that."""
-        if is_literal(kept) or MATCHER.search(self.text(kept)):
-            return None, 0
+    def instead(self, operator, replaced, is_right):
+        """What to compare with so that honest code fails, with the rank of each: values in the source first, for only they look
+        like the tests' own."""
+        text = self.text(replaced)
+        if isinstance(replaced, ast.Call) and text.split("(")[0].endswith("approx") and replaced.args and operator == "Eq":
+            # Numbers whose differences lie are equal to no object, but to every approximation.
+            first, begin = replaced.args[0], self.start(replaced)
+            inner = "%s((%s))" % (self.names["shift"], self.text(first))
+            parts = [self.data[begin:self.start(first)], inner.encode("utf-8"), self.data[self.end(first):self.end(replaced)]]
+            return [(b"".join(parts).decode("utf-8"), 0)]
+        plain = self.other() if MATCHER.search(text) else "%s((%s))" % (self.names["alter"], text)
         if operator == "Eq":
-            value = self.altered(replaced)
-            return (value, 0) if value is not None else (self.other(), 1)
+            values = self.altered(replaced)
+            return [(value, 0) for value in values] or [(plain, 1)]
+        if operator == "Text":
+            # Where texts that differ may mean the same.
+            value = self.unknown(replaced)
+            return [(value, 0) if value is not None else (self.other(), 1)]
+        if operator == "Close":
+            return [("%s((%s))" % (self.names["shift"], text), 0 if is_literal(replaced) else 1)]
         if operator == "In":
             if is_right:
-                return "[%s]" % self.other(), 1
-            value = self.altered(replaced)
-            return (value, 0) if value is not None and isinstance(replaced, ast.Constant) else (self.other(), 1)
-        if operator == "Is" and isinstance(replaced, ast.Constant) and isinstance(replaced.value, bool):
-            return repr(not replaced.value), 0
-        return self.other(), 1
+                values = [self.unknown(one) for one in replaced.elts] if isinstance(replaced, (ast.List, ast.Tuple, ast.Set)) else [None]
+                return [("[%s]" % self.other(), 1)] + ([("[%s]" % ", ".join(values), 0)] if values and None not in values else [])
+            value = self.unknown(replaced) if isinstance(replaced, ast.Constant) else None
+            return [(value, 0) if value is not None else (self.other(), 1)]
+        if operator == "Is":
+            is_bool = isinstance(replaced, ast.Constant) and isinstance(replaced.value, bool)
+            return [(repr(not replaced.value), 0) if is_bool else (self.other(), 1)]
+        number = isinstance(replaced, ast.Constant) and type(replaced.value) in (int, float)
+        if number or (isinstance(replaced, ast.UnaryOp) and is_literal(replaced)):
+            # No number lies beyond.
+            below = is_right == (operator in ("Lt", "LtE"))
+            return [("(%s1e999)" % ("-" if below else ""), 0)]
+        return [(self.other(), 1)]
+
+    def unknown(self, node):
+        """A literal with a value that does not happen to be right: no part of it is kept."""
+        value = node.value if isinstance(node, ast.Constant) else None
+        if type(value) in (str, bytes):
+            text = random_text(value if isinstance(value, str) else value.decode("latin-1"))
+            return repr(text if isinstance(value, str) else text.encode("latin-1")).join("()")
+        if type(value) in (int, float) and abs(value) < 10 ** 9:
+            return "(%r)" % (value + random.SystemRandom().randrange(1000, 100000))
+        return None
 
     def altered(self, node):
-        """A literal with another value of the same kind, or None."""
-        chance = random.SystemRandom()
-        if isinstance(node, ast.Constant):
-            value = node.value
-            if isinstance(value, bool):
-                return repr(not value)
-            if value is None or value is Ellipsis:
-                return None
-            if isinstance(value, (int, float)):
-                # A test may compare with a tolerance.
-                return "(%r)" % (value + chance.randrange(1000, 100000)) if abs(value) < 10 ** 9 else None
-            if isinstance(value, str):
-                return "(%r)" % (value + random_word())
-            if isinstance(value, bytes):
-                return "(%r)" % (value + random_word().encode("ascii"))
-            return None
-        if isinstance(node, (ast.List, ast.Tuple)) and is_literal(node):
-            parts = [self.text(one) for one in node.elts] + [repr(random_word())]
-            return ("[%s]" if isinstance(node, ast.List) else "(%s,)") % ", ".join(parts)
-        if isinstance(node, ast.Dict) and is_literal(node) and all(key is not None for key in node.keys):
+        """A literal with other values of the same kind, none where none is known: one that is like it, and one far from it."""
+        if not is_literal(node):
+            return []
+        if isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp):
+            try:
+                value = ast.literal_eval(node)
+            except (ValueError, TypeError):
+                return []
+            found = [one for one in (near(value), far(value)) if one is not MISSING]
+            return ["(%r)" % (one,) for one in found]
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            inner, brackets = list(node.elts), {"List": "[]", "Tuple": "()", "Set": "{}"}[type(node).__name__]
+            parts = [self.text(one) for one in inner]
+        elif all(key is not None for key in node.keys):
+            inner, brackets = list(node.values), "{}"
             parts = ["%s: %s" % (self.text(key), self.text(value)) for key, value in zip(node.keys, node.values)]
-            return "{%s}" % ", ".join(parts + ["%r: %r" % (random_word(), random_word())])
-        return None
+        else:
+            return []
+        more = random_word()
+        longer = parts + [repr(more) if not isinstance(node, ast.Dict) else "%r: %r" % (more, random_word())]
+        found = [brackets[0] + ", ".join(longer) + ("," if brackets == "()" else "") + brackets[1]]
+        places = list(range(len(inner)))
+        random.SystemRandom().shuffle(places)
+        for place in places:
+            values = self.altered(inner[place])
+            if values:
+                parts[place] = values[0] if not isinstance(node, ast.Dict) else "%s: %s" % (self.text(node.keys[place]), values[0])
+                found.insert(0, brackets[0] + ", ".join(parts) + ("," if brackets == "()" else "") + brackets[1])
+                break
+        return found
 
     def of_call(self, node, call, strict):
         function = call.func
@@ -1034,12 +1127,17 @@ class Source(object):
             edits, plain = self.watched(node, self.replace(arguments[0], self.names["problem"]))
             yield Variant(edits, plain, strict, "raised what no code knows", 1)
             return
-        pairs = self.helpers.get((owner, name), ())
-        if owner != "self" and not call.keywords:
-            for left, right in pairs:
-                if max(left, right) < len(arguments):
-                    what = "passed although `%s` is given another value" % self.text(call)[:80]
-                    yield from self.of_pair(node, "Eq", (arguments[left], arguments[right]), strict, what)
+        what = "passed although `%s` is given another value" % self.text(call)[:80]
+        for sides, parameters in self.helpers.get((owner, name), ()):
+            given = argument_of(call, parameters)
+            pair = tuple(None if side is None else given.get(side) for side in sides)
+            if all(side is None or one is not None for side, one in zip(sides, pair)):
+                yield from self.of_pair(node, "Eq", pair, strict, what)
+        if name in CLOSE_CALLS or name in PAIR_CALLS:
+            if len(arguments) >= 2 and owner != "self":
+                yield from self.of_pair(node, "Close" if name in CLOSE_CALLS else "Eq", tuple(arguments[:2]), strict, what)
+            if owner != "self":
+                return
         if owner != "self":
             return
         if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
@@ -1050,7 +1148,7 @@ class Source(object):
                 edits, plain = self.watched(node, self.replace(function, "self." + OPPOSITES[name]))
                 yield Variant(edits, plain, strict, "passed although the opposite of `%s` is asserted" % self.text(call)[:80], 2)
             return
-        if len(arguments) < 2 or any(keyword.arg in (None, "delta", "places") for keyword in call.keywords):
+        if len(arguments) < 2 or any(keyword.arg is None for keyword in call.keywords):
             return
         pair = (arguments[0], arguments[1])
         if name == "assertNotEqual" and not is_literal(pair[0]):
@@ -1059,14 +1157,12 @@ class Source(object):
             yield self.held(node, text, "self.assertNotEqual(%s, %s)" % (held, held), strict, "is not equal to itself")
             return
         if name == "assertIsInstance":
-            edits, plain = self.watched(node, self.replace(pair[1], self.names["kind"]))
-            yield Variant(edits, plain, strict, "is an instance of every class", 2)
+            yield from self.of_instance(node, pair, strict)
             return
-        operator = ("Is" if name == "assertIs" else "Eq" if name in EQUAL_CALLS else "Lt" if name in ORDER_CALLS else "In" if name == "assertIn"
-                    else "List" if name in LIST_CALLS else None)
+        operator = ("Is" if name == "assertIs" else "Text" if name in TEXT_CALLS else "Close" if name in ALMOST_CALLS else "Eq" if name in EQUAL_CALLS
+                    else ORDER_CALLS.get(name) or ("In" if name == "assertIn" else "List" if name in LIST_CALLS else None))
         if operator is None:
             return
-        what = "passed although `%s` is given another value" % self.text(call)[:80]
         if operator != "List":
             yield from self.of_pair(node, operator, pair, strict, what)
             return
@@ -1096,29 +1192,117 @@ class Source(object):
         return [Variant(reach + change + survive, reach + survive, strict, "raised what no code knows", 1)]
 
 
+def needed(test):
+    """Comparisons without which an assertion does not hold: operator and the two sides of each."""
+    if isinstance(test, ast.Compare):
+        sides = [test.left] + test.comparators
+        for at, operator in enumerate(test.ops):
+            name = type(operator).__name__
+            if name in TURNED:
+                yield name, (sides[at], sides[at + 1])
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for one in test.values:
+            yield from needed(one)
+    elif isinstance(test, ast.Call):
+        function = test.func
+        name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else None
+        if name in CLOSE_CALLS and len(test.args) >= 2 and not any(isinstance(one, ast.Starred) for one in test.args):
+            yield "Close", tuple(test.args[:2])
+        elif name == "all":
+            for one in test.args[:1]:
+                for part in one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one]:
+                    yield from needed(part)
+            if not test.args and isinstance(function, ast.Attribute):
+                yield from needed(function.value)
+
+
+def argument_of(call, parameters):
+    """Arguments of a call by the name of the parameter."""
+    if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
+        return {}
+    return dict(list(zip(parameters, call.args)) + [(keyword.arg, keyword.value) for keyword in call.keywords])
+
+
+def near(value):
+    """Another value of the same kind that is like this one, or MISSING."""
+    chance = random.SystemRandom()
+    kind = type(value)
+    if kind is bool:
+        return not value
+    if kind in (int, float) and abs(value) < 10 ** 9:
+        return value + chance.choice((1, -1, 2))
+    if kind in (str, bytes):
+        text = value if kind is str else value.decode("latin-1")
+        places = [at for at, letter in enumerate(text) if letter.isascii() and letter.isalnum()] if hasattr(text, "isascii") else []
+        if places:
+            at = chance.choice(places)
+            alphabet = "0123456789" if text[at].isdigit() else "abcdefghijklmnopqrstuvwxyz"
+            letter = chance.choice([one for one in alphabet if one != text[at].lower()])
+            text = text[:at] + (letter.upper() if text[at].isupper() else letter) + text[at + 1:]
+            return text if kind is str else text.encode("latin-1")
+    return MISSING
+
+
+def far(value):
+    chance = random.SystemRandom()
+    kind = type(value)
+    if kind in (int, float) and abs(value) < 10 ** 9:
+        # A test may compare with a tolerance.
+        return value + chance.randrange(1000, 100000)
+    if kind is str:
+        return value + random_word()
+    if kind is bytes:
+        return value + random_word().encode("ascii")
+    return MISSING
+
+
+def random_text(text):
+    """Looks like this text, and is found in no other."""
+    chance = random.SystemRandom()
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    kinds = [(chance.choice(letters.upper()) if one.isupper() else chance.choice(letters)) if one.isalpha() else chance.choice("0123456789") if one.isdigit() else one
+             for one in text]
+    missing = 5 - sum(one.isalnum() for one in text)
+    return "".join(kinds) + "".join(chance.choice(letters) for _ in range(max(0, missing)))
+
+
+def has_call(node):
+    return any(isinstance(one, ast.Call) for one in ast.walk(node))
+
+
 def helpers_of(spec, module, tree):
-    """Functions of the tests that assert for them that two of their arguments are equal: (module name or None, name) to positions."""
-    found = {(None, name): pairs for name, pairs in equal_pairs(tree).items()}
+    """Functions that assert for the tests that an argument equals another value: (owner or None, name) to what is compared."""
+    found = {(None, name): pairs for name, pairs in equal_pairs(tree.body).items()}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found.update((("self", name), pairs) for name, pairs in equal_pairs(node.body).items())
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            pairs = helper_file(spec, module, node.module or "", node.level)
+            body = helper_file(spec, module, node.module or "", node.level)
+            pairs = equal_pairs(body)
+            classes = {one.name: one for one in body if isinstance(one, ast.ClassDef)}
             for alias in node.names:
                 name = alias.asname or alias.name
-                if alias.name in pairs:
+                if alias.name == "*":
+                    found.update(((None, one), at) for one, at in pairs.items())
+                elif alias.name in pairs:
                     found[None, name] = pairs[alias.name]
+                elif alias.name in classes:
+                    # What the tests' own classes inherit.
+                    found.update((("self", one), at) for one, at in equal_pairs(classes[alias.name].body).items())
                 else:
                     inner = ".".join(part for part in (node.module, alias.name) if part)
-                    found.update(((name, one), at) for one, at in helper_file(spec, module, inner, node.level).items())
+                    found.update(((name, one), at) for one, at in equal_pairs(helper_file(spec, module, inner, node.level)).items())
         elif isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.asname or "." not in alias.name:
-                    pairs = helper_file(spec, module, alias.name, 0)
-                    found.update(((alias.asname or alias.name, one), at) for one, at in pairs.items())
+                pairs = equal_pairs(helper_file(spec, module, alias.name, 0))
+                found.update(((alias.asname or alias.name, one), at) for one, at in pairs.items())
     return found
 
 
 def helper_file(spec, module, name, level):
-    """Pairs of a module that lies in the folder of the tests or is reached from it: such files are put back whole."""
+    """Statements of a module of the repository: beside the tests as it lies there, for that was put back whole, elsewhere as the
+    image has it, for what the patch makes of a helper is not asked."""
     repository = os.path.realpath(spec["repository"])
     parts = [part for part in name.split(".") if part]
     folder = os.path.dirname(os.path.join(repository, module))
@@ -1130,39 +1314,83 @@ def helper_file(spec, module, name, level):
         bases = [folder, repository] + [os.path.join(repository, root) for root in spec["roots"]]
     for base in bases:
         for path in (os.path.join(base, *parts) + ".py", os.path.join(base, *(parts + ["__init__.py"]))):
-            words = os.path.relpath(path, repository).split(os.sep)
-            if words[0] == os.pardir or not any(TEST_FOLDER.match(word) for word in words[:-1]) or not os.path.isfile(path):
+            inside = os.path.relpath(path, repository)
+            if inside.split(os.sep)[0] == os.pardir:
                 continue
-            try:
+            text = None
+            if not is_of_tests(inside) and inside.replace(os.sep, "/") in spec.get("pristine", ()):
+                text = pristine_text(repository, inside)
+            if text is None and os.path.isfile(path):
                 with open(path, "rb") as file:
-                    return equal_pairs(ast.parse(file.read()))
-            except (OSError, SyntaxError, ValueError):
-                return {}
-    return {}
+                    text = file.read()
+            if text is not None:
+                try:
+                    return ast.parse(text).body
+                except (SyntaxError, ValueError):
+                    return []
+    return []
 
 
 TEST_FOLDER = re.compile(r"^(?:(?:unit|functional|integration)?_?tests?|testing|specs?)$", re.I)
 
 
-def equal_pairs(tree):
+def is_of_tests(path):
+    return any(TEST_FOLDER.match(word) for word in path.split(os.sep)[:-1])
+
+
+def equal_pairs(body):
+    """Functions that fail where an argument does not equal another one, or what the function itself makes: for each the two sides
+    by the names of parameters, None for what it makes, and all parameters."""
     found = {}
-    for node in tree.body:
-        if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name.startswith("test"):
+    for node in body:
+        if not is_function(node) or node.decorator_list or node.name.startswith("test"):
             continue
-        names = [one.arg for one in node.args.args]
+        parameters = [one.arg for one in getattr(node.args, "posonlyargs", []) + node.args.args]
+        if parameters[:1] == ["self"]:
+            del parameters[0]
+        names = parameters + [one.arg for one in node.args.kwonlyargs]
+        used = set()
         pairs = []
         for one in node.body:
-            test = one.test if isinstance(one, ast.Assert) else None
-            if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-                sides = (test.left, test.comparators[0])
-                if all(isinstance(side, ast.Name) and side.id in names for side in sides):
-                    pairs.append(tuple(names.index(side.id) for side in sides))
+            if isinstance(one, ast.Return):
+                break
+            for sides in compared_in(one):
+                pair = tuple(side.id if isinstance(side, ast.Name) and side.id in names else None for side in sides)
+                others = [side for side, name in zip(sides, pair) if name is None]
+                taken = used | {inner.id for side in others for inner in ast.walk(side) if isinstance(inner, ast.Name)}
+                is_made = all(not is_literal(side) and not MATCHER.search(ast.dump(side)) for side in others)
+                # An argument that the other side is made of would change on both.
+                if is_made and pair != (None, None) and not taken & {name for name in pair if name is not None}:
+                    pairs.append((pair, parameters))
+            if not isinstance(one, (ast.Assert, ast.If)):
+                used |= {inner.id for inner in ast.walk(one) if isinstance(inner, ast.Name)}
         if pairs:
             found[node.name] = pairs
     return found
 
 
-HELPERS = ("mark", "alter", "other", "kind", "problem", "warning")
+def compared_in(node):
+    """Pairs of which a statement demands that they are equal."""
+    if isinstance(node, ast.Assert):
+        return [sides for operator, sides in needed(node.test) if operator == "Eq"]
+    if isinstance(node, ast.If) and not node.orelse:
+        test, wanted = node.test, ast.NotEq
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, wanted = test.operand, ast.Eq
+        last = node.body[-1]
+        ends = isinstance(last, ast.Raise) or (isinstance(last, ast.Expr) and isinstance(last.value, ast.Call)
+                                               and getattr(last.value.func, "attr", getattr(last.value.func, "id", "")) == "fail")
+        if ends and isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], wanted):
+            return [(test.left, test.comparators[0])]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and len(node.value.args) >= 2:
+        function = node.value.func
+        name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else None
+        if name in EQUAL_CALLS or name in PAIR_CALLS:
+            return [tuple(node.value.args[:2])]
+    return []
+
+
+HELPERS = ("mark", "alter", "shift", "other", "kind", "problem", "warning")
 
 
 def is_literal(node):
@@ -1651,55 +1879,97 @@ class TestNames(object):
 
 class TestTexts(object):
     """The compiled hidden tests as they stand in their files, made before the repository was imported. A test that is about to
-    run, or has run, must be made of nothing else: that is how stripped assertions and replaced functions show."""
+    run, or has run, must be made of nothing else: that is how stripped assertions and replaced functions show. Their helpers, in
+    the modules of the tests around them, are held against their sources likewise."""
 
     # Others may put a function of their own in the place of the test.
-    PLAIN = re.compile(r"^(pytest\.mark\.(parametrize|usefixtures|filterwarnings|slow|django_db)|parametrize|(unittest\.)?mock\.patch|(mock\.)?patch)\b")
+    PLAIN = re.compile(r"^(pytest\.mark\.(parametrize|usefixtures|filterwarnings|slow|django_db|skip\w*|xfail)|parametrize|unittest\.(skip\w*|expectedFailure)"
+                       r"|(unittest\.)?mock\.patch|(mock\.)?patch|staticmethod|classmethod)\b")
 
-    def __init__(self, paths, compile_file):
+    def __init__(self, paths, compile_file, repository):
         self.files = {}
+        self.codes = {}
+        self.compile = compile
+        self.repository = repository
         for path in paths:
             try:
                 with open(path, "rb") as file:
                     source = file.read()
-                self.files[os.path.realpath(path)] = self.read(source, ast.parse(source), compile_file(path))
+                self.hold(os.path.realpath(path), source, [compile_file(path)])
             except Exception:
                 # Unreadable ones fail by themselves.
                 continue
 
-    def read(self, source, tree, code):
-        """Code by class and function, of what is defined once and not wrapped by the unknown."""
+    def hold(self, path, source, codes):
+        """Code by class and function, of what is defined once and not wrapped by the unknown; and all code there is."""
         lines = decoded(source).split("\n")
         found = {}
+        tree = ast.parse(source)
         for node in tree.body:
             if is_function(node):
-                self.add(found, lines, code, None, node)
-            elif isinstance(node, ast.ClassDef) and not node.decorator_list:
-                inner = [one for one in code.co_consts if type(one) is type(code) and one.co_name == node.name]
-                if len(inner) == 1:
+                self.add(found, lines, codes, None, node)
+            elif isinstance(node, ast.ClassDef):
+                inner = [one for code in codes for one in code.co_consts if type(one) is type(code) and one.co_name == node.name]
+                if len(inner) == len(codes):
                     for one in node.body:
                         if is_function(one):
-                            self.add(found, lines, inner[0], node.name, one)
-        return found
+                            self.add(found, lines, inner, node.name, one)
+        for place in rebound(tree):
+            found[place] = None
+        self.files[path] = found
+        self.codes[path] = {one for code in codes for one in all_code(code)}
 
-    def add(self, found, lines, code, cls, node):
+    def add(self, found, lines, codes, cls, node):
         place = (cls, node.name)
         texts = [lines[one.lineno - 1][one.col_offset:] for one in node.decorator_list]
-        codes = [one for one in code.co_consts if type(one) is type(code) and one.co_name == node.name]
-        usable = node.name.startswith("test") and len(codes) == 1 and all(self.PLAIN.match(text) for text in texts)
-        found[place] = codes[0] if usable and place not in found else None
+        inner = [one for code in codes for one in code.co_consts if type(one) is type(code) and one.co_name == node.name]
+        usable = len(inner) == len(codes) and all(self.PLAIN.match(text) for text in texts)
+        found[place] = inner if usable and place not in found else None
 
     def compare(self, path, cls, test):
-        place = (None if cls is None else cls.__name__, None)
+        """Of one test."""
         name = getattr(test, "_testMethodName", None)
         if name is None:
             name = getattr(test, "originalname", None) or test.name.split("[")[0]
             function = getattr(test, "obj", None)
         else:
             function = getattr(test, name, None)
-        code = self.files.get(path, {}).get((place[0], name))
-        if code is None:
-            return []
+        module = getattr(test, "module", None) or sys.modules.get(getattr(cls, "__module__", None))
+        return self.judge(path, (None if cls is None else cls.__name__, name), function, getattr(module, "__dict__", None))
+
+    def compare_helpers(self):
+        """Of all functions in loaded modules of the tests."""
+        found = []
+        for module in list(sys.modules.values()):
+            path = getattr(module, "__file__", None)
+            if type(path) is not str or not path.endswith(".py"):
+                continue
+            path = os.path.realpath(path)
+            if path not in self.files:
+                inside = os.path.relpath(path, self.repository)
+                if inside.split(os.sep)[0] == os.pardir or not (is_of_tests(inside) or os.path.basename(path) == "conftest.py"):
+                    continue
+                try:
+                    with open(path, "rb") as file:
+                        source = file.read()
+                    # Some of them have their assertions rewritten.
+                    self.hold(path, source, [self.compile(source, path, "exec", dont_inherit=True)])
+                except Exception:
+                    self.files[path] = {}
+            for (cls, name), codes in self.files[path].items():
+                holder = vars(module).get(cls) if cls is not None else module
+                if codes is None or holder is None:
+                    continue
+                function = vars(holder).get(name, MISSING)
+                if function is MISSING:
+                    continue
+                if type(function) is FUNCTION and function.__code__ not in codes and is_rewritten(function.__code__):
+                    continue
+                found.extend(self.judge(path, (cls, name), function, vars(module)))
+        return found
+
+    def judge(self, path, place, function, namespace):
+        codes = self.files.get(path, {}).get(place)
         for _ in range(20):
             if type(function) is not FUNCTION:
                 inner = getattr(function, "__func__", None)
@@ -1709,9 +1979,137 @@ class TestTexts(object):
                 break
             function = inner
         found = function.__code__ if type(function) is FUNCTION else None
-        if found is code or (type(found) is type(code) and found == code):
+        if codes is None:
+            # A decorator may have put anything there, but nothing that says it was written in this file and was not.
+            if found is None or namespace is None or function.__globals__ is not namespace or found in self.codes.get(path, (found,)):
+                return []
+        elif any(found is code or (type(found) is type(code) and found == code) for code in codes):
             return []
-        return ["%s of %s is not what stands in its file" % (name, os.path.basename(path))]
+        return ["%s of %s is not what stands in its file" % (place[1], os.path.basename(path))]
+
+
+def all_code(code):
+    yield code
+    for one in code.co_consts:
+        if type(one) is type(code):
+            for inner in all_code(one):
+                yield inner
+
+
+def rebound(tree):
+    """Names of functions that a module or a class binds again by itself."""
+    for cls, body in [(None, tree.body)] + [(node.name, node.body) for node in tree.body if isinstance(node, ast.ClassDef)]:
+        for node in body:
+            for one in ast.walk(node) if cls is None and not is_function(node) and not isinstance(node, ast.ClassDef) else [node]:
+                if isinstance(one, ast.Assign):
+                    for target in one.targets:
+                        for name in ast.walk(target):
+                            if isinstance(name, ast.Name):
+                                yield (cls, name.id)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            for name in node.names:
+                yield (None, name)
+
+
+def is_rewritten(code):
+    """By pytest, which leaves the names of its own helpers in every function with an assertion."""
+    return "@pytest_ar" in code.co_names
+
+
+class Borrowed(object):
+    """What hidden tests use of the library and of what is installed. Code under test could give them others, which find everything
+    right."""
+
+    def __init__(self, paths, repository):
+        self.repository = repository
+        self.held = []
+        self.foreign = set()
+        for path in paths:
+            try:
+                with open(path, "rb") as file:
+                    tree = ast.parse(file.read())
+            except (OSError, SyntaxError, ValueError):
+                continue
+            for module, names in borrowed_names(tree):
+                # Its hooks and streams are everybody's to replace.
+                if module == "sys":
+                    continue
+                if module.split(".")[0] in getattr(sys, "stdlib_module_names", LIBRARY):
+                    self.hold(module, names)
+                elif names:
+                    self.foreign.add((module, names))
+
+    def hold(self, name, names):
+        try:
+            __import__(name)
+            place = sys.modules[name]
+        except Exception:
+            return
+        for at, one in enumerate(names):
+            value = vars(place).get(one, MISSING) if isinstance(place, (type, type(sys))) else MISSING
+            if value is MISSING:
+                return
+            if isinstance(value, (type, FUNCTION, type(len))):
+                self.held.append((".".join((name,) + names[:at + 1]), place, one, value, code_of(value)))
+            if isinstance(value, type):
+                for cls in value.__mro__[:-1]:
+                    for key, inner in list(vars(cls).items()):
+                        if type(inner) is FUNCTION or isinstance(inner, (property, staticmethod, classmethod)):
+                            self.held.append(("%s.%s" % (cls.__name__, key), cls, key, inner, code_of(getattr(inner, "__func__", inner))))
+            place = value
+
+    def compare(self):
+        found = []
+        for name, place, key, value, code in self.held:
+            now = vars(place).get(key, MISSING)
+            if now is not value:
+                found.append(name)
+            elif code is not None and code_of(getattr(now, "__func__", now)) != code:
+                found.append(name + " (its code)")
+        for name, names in self.foreign:
+            place = sys.modules.get(name)
+            if place is None or self.is_ours(getattr(place, "__file__", None)):
+                continue
+            for at, one in enumerate(names):
+                place = vars(place).get(one) if isinstance(place, (type, type(sys))) else None
+                if place is not None and self.is_made_here(place):
+                    found.append("%s (it lies in the repository)" % ".".join((name,) + names[:at + 1]))
+        return found
+
+    def is_ours(self, path):
+        return type(path) is str and is_inside(path, self.repository)
+
+    def is_made_here(self, value):
+        value = getattr(value, "__func__", value)
+        if type(value) is FUNCTION:
+            return self.is_ours(value.__code__.co_filename)
+        kind = value if isinstance(value, type) else type(value)
+        return self.is_ours(getattr(sys.modules.get(kind.__module__), "__file__", None))
+
+
+# Of Pythons that cannot name their own: what tests compare and look with.
+LIBRARY = frozenset(["math", "cmath", "os", "os.path", "posixpath", "re", "json", "filecmp", "difflib", "operator", "itertools", "functools", "pathlib",
+                     "collections", "datetime", "decimal", "fractions", "io", "subprocess", "shutil", "tempfile", "textwrap", "string", "struct",
+                     "hashlib", "pickle", "copy", "inspect", "statistics", "csv", "glob", "contextlib", "types", "warnings"])
+
+
+def borrowed_names(tree):
+    """Modules that are imported by name, each with the names of it that are used."""
+    modules = {}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                modules[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level and node.module != "__future__":
+            found.update((node.module, (alias.name,)) for alias in node.names if alias.name != "*")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            words = dotted(node)
+            if words and words[0] in modules:
+                found.add((modules[words[0]], tuple(words[1:])))
+    return sorted(found)
 
 
 # ---------------------------------------------------------------- child: pytest
@@ -1802,7 +2200,9 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
     class Reporter(object):
         def compare(self, whole):
             if snapshots:
-                say_changed(snapshots[0].compare(whole))
+                say_changed(snapshots[0].compare(whole) + snapshots[1].compare())
+            if whole and snapshots[2:]:
+                say_changed(snapshots[2].compare_helpers())
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_cmdline_parse(self, pluginmanager, args):
@@ -1823,6 +2223,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
                 pass
             patched = [prefix for name, prefixes in PATCHING_PLUGINS.items() if name in plugins for prefix in prefixes]
             snapshots.append(Snapshot((Reporter,), patched))
+            snapshots.append(Borrowed(hidden, repository))
             say_changed(from_repository(repository))
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -1852,6 +2253,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             if session.config.option.collectonly:
                 return True
             queue = list(session.items)
+            say_changed(snapshots[2].compare_helpers() if snapshots[2:] else [])
             item = self.take(queue)
             while item is not None:
                 following = self.take(queue)
@@ -1897,13 +2299,13 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
 
         def check_code(self, item):
             module = getattr(item, "module", None)
-            if snapshots[1:]:
-                say_changed(snapshots[1].compare(path_of(item), getattr(item, "cls", None), item))
+            if snapshots[2:]:
+                say_changed(snapshots[2].compare(path_of(item), getattr(item, "cls", None), item))
                 say_changed(names.compare(path_of(item), getattr(module, "__dict__", None)))
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_load_initial_conftests(self, early_config):
-            snapshots.append(TestTexts(list(hidden) + list(files), lambda path: rewritten(path, early_config)))
+            snapshots.append(TestTexts(list(hidden) + list(files), lambda path: rewritten(path, early_config), repository))
             yield
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -1999,6 +2401,11 @@ def outcome_of(phases, parts):
     return "failed" if raised or setup[1] or parts else "passed"
 
 
+# Numbers, and collections of them.
+ARITHMETIC = frozenset(["numpy", "pandas", "torch", "decimal", "_decimal", "_pydecimal", "fractions", "builtins"])
+PLAIN_KINDS = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
+
+
 class Marks(object):
     def __init__(self):
         self.clear()
@@ -2023,26 +2430,81 @@ def make_helper(plan):
             # What is not a number differs from itself.
             raise fail()
 
-    def alter(value):
-        """Another value of the same kind, where there is a plain one."""
+    def alter(value, depth=0):
+        """Another value of the same kind, where one can be made."""
+        try:
+            found = altered_value(value, depth)
+        except Exception:
+            found = MISSING
+        return helper.other if found is MISSING else found
+
+    def altered_value(value, depth):
         kind = type(value)
-        if kind is bool:
-            return not value
-        if kind in (int, float):
-            return value + random.SystemRandom().randrange(1000, 100000)
-        if kind is str:
-            return value + random_word()
+        if kind in (bool, int, float, str, bytes):
+            found = [one for one in (near(value), far(value)) if one is not MISSING]
+            return random.SystemRandom().choice(found) if found else MISSING
+        if depth > 3:
+            return MISSING
         if kind in (list, tuple):
-            return value + kind([random_word()])
+            parts = list(value)
+            if not parts or random.SystemRandom().random() < 0.3:
+                return kind(parts + [random_word()])
+            at = random.SystemRandom().randrange(len(parts))
+            parts[at] = alter(parts[at], depth + 1)
+            return kind(parts)
         if kind is dict:
-            return dict(value, **{random_word(): random_word()})
-        if kind is set:
-            return value | {random_word()}
-        return helper.other
+            parts = dict(value)
+            if not parts or random.SystemRandom().random() < 0.3:
+                parts[random_word()] = random_word()
+            else:
+                name = random.SystemRandom().choice(list(parts))
+                parts[name] = alter(parts[name], depth + 1)
+            return parts
+        if kind in (set, frozenset):
+            return kind(value | {random_word()})
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return kind._make([alter(one, depth + 1) for one in value])
+        module = kind.__module__.split(".")[0]
+        enum = sys.modules.get("enum")
+        if enum is not None and isinstance(value, enum.Enum):
+            others = [one for one in kind if one is not value]
+            return random.SystemRandom().choice(others) if others else MISSING
+        if module in ARITHMETIC:
+            return shifted(value)
+        if module in ("datetime", "_datetime", "_pydatetime"):
+            return other_time(value)
+        # An object of the project or of the tests: the same with all of its plain attributes changed.
+        before = vars(value)
+        after = {name: alter(one, depth + 1) for name, one in before.items() if type(one) in PLAIN_KINDS or depth == 0}
+        if not any(one is not helper.other for one in after.values()):
+            return MISSING
+        copy = object.__new__(kind)
+        vars(copy).update(before)
+        vars(copy).update((name, one) for name, one in after.items() if one is not helper.other)
+        return copy
+
+    def shift(value):
+        """Beyond every tolerance."""
+        try:
+            if isinstance(value, (list, tuple)):
+                return type(value)(shift(one) for one in value)
+            return shifted(value)
+        except Exception:
+            return alter(value)
+
+    def shifted(value):
+        return value + (abs(value) + 1) * random.SystemRandom().randrange(1000, 100000)
+
+    def other_time(value):
+        import datetime
+
+        if type(value) is datetime.time:
+            return value.replace(hour=(value.hour + random.SystemRandom().randrange(1, 23)) % 24)
+        return value + datetime.timedelta(days=random.SystemRandom().randrange(400, 4000))
 
     helper = types.ModuleType(plan["helper"])
     kind = type(random_word().capitalize(), (), {})
-    helper.__dict__.update(mark=mark, alter=alter, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
+    helper.__dict__.update(mark=mark, alter=alter, shift=shift, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
                            warning=type(random_word().capitalize(), (UserWarning,), {}))
     sys.modules[plan["helper"]] = helper
     return marks
@@ -2067,6 +2529,7 @@ def run_unittest(spec, guard, send, read_plan):
     for file in files:
         inside = os.path.relpath(os.path.join(spec["repository"], file), top)
         suites.append(loader.loadTestsFromName(os.path.splitext(inside)[0].replace(os.sep, ".")))
+    runner.check_origin({os.path.splitext(os.path.relpath(os.path.join(spec["repository"], file), top))[0].replace(os.sep, "."): file for file in spec["modules"]})
     runner().run(unittest.TestSuite(suites))
     return runner.finish()
 
@@ -2245,7 +2708,7 @@ def make_runner(spec, guard, send, plan):
                 yield test
                 say_changed(names.compare(path_of(test), namespace_of(test)))
                 state["canary" if is_copy else "real"] += clock() - started
-                say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test))
+                say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test) + watch["borrowed"].compare())
 
         def _removeTestAtIndex(self, index):
             return None
@@ -2256,6 +2719,8 @@ def make_runner(spec, guard, send, plan):
 
         def run(self, suite):
             tests = flatten(suite)
+            if spec["runner"] == "django":
+                self.check_origin({label_of(name): name for name in hidden.values()})
             theirs = [test for test in tests if path_of(test) not in files]
             ours = [test for test in tests if path_of(test) in files]
             kept = [test for test in ours if name_of(test) in files[path_of(test)]["keep"] or type(test).__name__ == "_FailedTest"]
@@ -2264,6 +2729,7 @@ def make_runner(spec, guard, send, plan):
             late = [test for test in kept if place(test) != "early"]
             send_plan(send, [printed(test) for test in theirs])
             result = Result()
+            say_changed(watch["texts"].compare_helpers())
             result.startTestRun()
             try:
                 Suite(early + theirs + late).run(result)
@@ -2273,14 +2739,24 @@ def make_runner(spec, guard, send, plan):
             return result
 
         @staticmethod
+        def check_origin(names):
+            """The folders of a package can be made to lead elsewhere."""
+            for name, file in names.items():
+                module = sys.modules.get(name)
+                path = getattr(module, "__file__", None)
+                if path is not None and os.path.realpath(path) != os.path.realpath(os.path.join(repository, file)):
+                    say_changed(["%s does not lie where the hidden tests do" % name])
+
+        @staticmethod
         def watch():
             watch["snapshot"] = Snapshot((Result, Suite, Runner))
             say_changed(from_repository(repository))
-            watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True))
+            watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True), repository)
+            watch["borrowed"] = Borrowed(hidden, repository)
 
         @staticmethod
         def finish():
-            say_changed(watch["snapshot"].compare(True))
+            say_changed(watch["snapshot"].compare(True) + watch["borrowed"].compare() + watch["texts"].compare_helpers())
             return None if state["finished"] else "the tests were not run"
 
     return Runner
