@@ -157,6 +157,21 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
     },
   },
   {
+    title: 'sub-tests of unittest under pytest',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import add
+
+class SumTest(unittest.TestCase):
+    def test_sub(self):
+        for n in range(3):
+            with self.subTest(n=n):
+                self.assertEqual(add(n, 1), n + 1)
+`,
+    },
+  },
+  {
     title: 'a folder of tests that is named as a module of the library is',
     runner: 'pytest',
     pristine: { 'test/__init__.py': '', 'test/helper.py': 'FIVE = 5\n' },

@@ -2315,9 +2315,10 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             if item is not runs["item"]:
                 runs["twice"] = report.when
                 return
-            if report.when in runs["phases"]:
-                runs["twice"] = report.when
-            runs["phases"][report.when] = (report.outcome, call.excinfo is not None, hasattr(report, "wasxfail"))
+            phase = (report.outcome, call.excinfo is not None, hasattr(report, "wasxfail"))
+            before = runs["phases"].get(report.when)
+            # Parts of a test are reported as the test is, and may not hide one another.
+            runs["phases"][report.when] = phase if before is None or repeats else worse(before, phase)
 
         def pytest_runtest_logreport(self, report):
             # Parts of a test have reports of their own.
@@ -2380,6 +2381,11 @@ def mixed(items):
             chance.shuffle(found)
         result.extend(item for group in found for item in group)
     return result
+
+
+def worse(one, two):
+    order = ("failed", "skipped", "passed")
+    return min(one[0], two[0], key=order.index), one[1] or two[1], one[2] or two[2]
 
 
 def outcome_of(phases, parts):
