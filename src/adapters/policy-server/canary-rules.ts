@@ -20,12 +20,18 @@ export interface CanaryFigures {
 }
 
 export type CanaryVerdict = CanaryFigures & {
-  /** `indistinguishable`: old and new differ by less than the engine's noise; only version and checksum speak then. */
-  kind: 'verified' | 'indistinguishable' | 'stale' | 'wrong'
+  /**
+   * `indistinguishable`: old and new differ by less than the engine's noise; only version and checksum speak then. `partial`: the
+   * answers lie between those of the old and the new weights.
+   */
+  kind: 'verified' | 'indistinguishable' | 'stale' | 'partial' | 'wrong'
 }
 
 /** Half-way between old and new weights. */
 const LEAST_PROJECTION = 0.5
+/** What the projection on the new weights may be off by beside noise; and noise, in deviations. */
+const PROJECTION_MARGIN = 0.1
+const NOISE_DEVIATIONS = 3
 
 export function judgeCanary({
   served,
@@ -48,10 +54,14 @@ export function judgeCanary({
   // Written so that NaN, too, is wrong.
   const isClose = medianDifference <= tolerance
   const isTellable = Math.sqrt(movedSquare / Math.max(1, positions.length)) > tolerance
-  if (isTellable && isClose && projection > LEAST_PROJECTION) return { kind: 'verified', medianDifference, projection }
   if (!isTellable && isClose) return { kind: 'indistinguishable', medianDifference, projection }
+  // Independent noise of the size of the tolerance moves the projection by tolerance / ‖new − old‖.
+  const margin = Math.min(LEAST_PROJECTION, PROJECTION_MARGIN + (NOISE_DEVIATIONS * tolerance) / Math.sqrt(movedSquare))
+  const isNew = isTellable && isClose && Math.abs(projection - 1) < margin
+  if (isNew) return { kind: 'verified', medianDifference, projection }
   const isOld = Math.abs(projection) < LEAST_PROJECTION && isTellable
-  return { kind: isOld ? 'stale' : 'wrong', medianDifference, projection }
+  const isBetween = isTellable && isClose && projection < 1
+  return { kind: isOld ? 'stale' : isBetween ? 'partial' : 'wrong', medianDifference, projection }
 }
 
 export interface WindowFigures extends CanaryFigures {

@@ -2,10 +2,11 @@ import assert from 'node:assert/strict'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { encodeSafetensors } from '../trainer-job/batch/safetensors.ts'
+import { judgeCanary } from './canary-rules.ts'
 import { verifyCanary } from './canary.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'canary-'))
@@ -82,4 +83,34 @@ test('no file: nothing to compare; a broken file is corrupt', async () => {
     verify((at) => -at),
     { code: 'Artifact.Corrupt' },
   )
+})
+
+describe('a server that holds a part of the new weights, inside the engine’s noise at every position', () => {
+  /** 256 positions that moved by 0.05, up and down, under noise of 0.01. */
+  const positions = Array.from({ length: 256 }, (_, at) => ({
+    index: at + 1,
+    oldLogprob: -1,
+    newLogprob: -1 + (at % 2 === 0 ? 0.05 : -0.05),
+  }))
+  const judge = (share: number) =>
+    judgeCanary({
+      served: positions.map(
+        ({ oldLogprob, newLogprob }, at) =>
+          oldLogprob + share * (newLogprob - oldLogprob) + (at % 4 < 2 ? 0.01 : -0.01),
+      ),
+      positions,
+      tolerance: 0.02,
+    })
+
+  for (const [share, kind] of [
+    [1, 'verified'],
+    [0.95, 'verified'],
+    [0.8, 'partial'],
+    [0.67, 'partial'],
+    [0, 'stale'],
+  ] as const) {
+    test(`${share} of the movement is ${kind}`, () => {
+      assert.equal(judge(share).kind, kind)
+    })
+  }
 })

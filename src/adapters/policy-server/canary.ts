@@ -56,10 +56,7 @@ export async function verifyCanaryRows({
   if (verdict.kind === 'verified' || verdict.kind === 'indistinguishable') return verdict
   throw new LonghaulError({
     code: 'Model.CanaryMismatch',
-    message:
-      verdict.kind === 'stale'
-        ? 'Expected the server to answer with the new weights, its answers are those of the old ones'
-        : 'Expected the server’s log-probabilities to be those of the trainer',
+    message: MISMATCHES[verdict.kind],
     details: {
       policy,
       medianDifference: verdict.medianDifference,
@@ -68,6 +65,13 @@ export async function verifyCanaryRows({
     },
   })
 }
+
+const MISMATCHES = {
+  stale: 'Expected the server to answer with the new weights, its answers are those of the old ones',
+  partial:
+    'Expected the server to answer with the new weights, its answers lie between those of the old and the new ones: some weights were not loaded',
+  wrong: 'Expected the server’s log-probabilities to be those of the trainer',
+} as const
 
 export interface VerifyWindowInput {
   client: Pick<PolicyClient, 'score'>

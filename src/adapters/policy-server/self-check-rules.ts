@@ -34,6 +34,9 @@ export function judgeSamples({
   return { figures, problem }
 }
 
+/** Draws of one position, and whether they tell a server that heeds the temperature from one that does not. */
+export type SlopeVerdict = Pick<SelfCheckFigures, 'draws' | 'slopeError'> & { kind: 'right' | 'wrong' | 'untold' }
+
 /** At one position log p_T(a) − log p_T(b) is (log p(a) − log p(b)) / T, whatever the normaliser. */
 export function judgeSlopes({
   draws,
@@ -43,16 +46,19 @@ export function judgeSlopes({
   draws: readonly { told: number; scored: number }[]
   temperature: number
   tolerance: number
-}): { figures: Pick<SelfCheckFigures, 'draws' | 'slopeError'>; problem: string | null } {
+}): SlopeVerdict {
   const [first, ...others] = draws
-  if (first === undefined || others.length === 0)
-    return { figures: { draws: draws.length, slopeError: null }, problem: null }
+  if (first === undefined || others.length === 0) return { kind: 'untold', draws: draws.length, slopeError: null }
   const errors = others.map(({ told, scored }) => Math.abs(told - first.told - (scored - first.scored) / temperature))
   const slopeError = errors.some(Number.isNaN) ? Number.NaN : Math.max(...errors)
   // Four log-probabilities enter, two of them divided by the temperature.
-  const isRight = slopeError <= tolerance * (2 + 2 / temperature)
-  const problem = isRight
-    ? null
-    : 'Expected log-probabilities after the temperature; the server reports raw ones, or samples at another temperature'
-  return { figures: { draws: draws.length, slopeError }, problem }
+  const limit = tolerance * (2 + 2 / temperature)
+  const facts = { draws: draws.length, slopeError }
+  // Written so that NaN, too, is wrong.
+  if (!(slopeError <= limit)) return { kind: 'wrong', ...facts }
+  // What a server that ignores the temperature would be off by. Tokens of about the same probability show nothing.
+  const whatRawWouldShow = Math.max(
+    ...others.map(({ scored }) => Math.abs((scored - first.scored) * (1 - 1 / temperature))),
+  )
+  return { kind: whatRawWouldShow > 2 * limit ? 'right' : 'untold', ...facts }
 }

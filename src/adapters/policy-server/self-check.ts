@@ -1,7 +1,7 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyVersion, SampleRequest } from '../../contracts/policy.types.ts'
-import { judgeSlopes, judgeSamples, type SelfCheckFigures } from './self-check-rules.ts'
+import { judgeSlopes, judgeSamples, type SelfCheckFigures, type SlopeVerdict } from './self-check-rules.ts'
 
 export interface SelfCheckInput {
   client: Pick<PolicyClient, 'sample' | 'score' | 'tokenize'>
@@ -16,48 +16,90 @@ export interface SelfCheckInput {
 /** Any text will do: what counts is that the server's own two answers about it agree. */
 const PROMPT = 'def solve(values):\n    '
 const MOST_TRIES = 16
-/** A hot and a cold draw of one position tell whether the temperature reached both the draw and what is said about it. */
-const TEMPERATURE = 0.5
+/** The first is the coldest that tells. A policy that is certain of every token is drawn from at the hotter ones. */
+const TEMPERATURES = [0.5, 2, 8] as const
+/** Positions that are drawn from at each temperature, the most uncertain first. */
+const POSITIONS = 4
 const SLOPE_DRAWS = 12
+
+const BIASES = {
+  wrong:
+    'Expected log-probabilities after the temperature; the server reports raw ones, or samples at another temperature',
+  untold:
+    'Expected two different tokens at one position even at a high temperature; the server seems to ignore the temperature',
+} as const
 
 /**
  * Whether a server samples from the policy's own distribution and says so truly, asked through the same requests that training
  * sends. Samples are scored again: a filter (top-k, top-p, a penalty, a logits processor) makes what was said of a sample larger
  * than its score. Draws of one position at another temperature show whether the temperature is heeded, and whether
- * log-probabilities are those after it: raw ones would hide a filter from the first check.
+ * log-probabilities are those after it: raw ones would hide a filter from the first check. A server whose draws show neither is
+ * refused.
  * @throws LonghaulError `Model.Biased`, `Model.*`
  */
 export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures> {
   const { client, policy, tolerance, tokens = 128, signal } = input
   const promptIds = await client.tokenize({ policy, text: PROMPT }, signal)
-  const ask = (seed: number, changes: { maxTokens: number; temperature: number }) =>
-    client.sample({ ...neutralRequest(policy, promptIds), seed, ...sampleOptions(changes) }, signal)
+  const ask = (prefix: number[], seed: number, changes: { maxTokens: number; temperature: number }) =>
+    client.sample({ ...neutralRequest(policy, prefix), seed, ...sampleOptions(changes) }, signal)
 
   const pairs: [told: number, scored: number][] = []
+  const positions: Position[] = []
   for (let seed = 1; pairs.length < tokens && seed <= MOST_TRIES; seed++) {
-    const { ids, logprobs } = await ask(seed, { maxTokens: Math.min(64, tokens - pairs.length), temperature: 1 })
+    const { ids, logprobs } = await ask(promptIds, seed, {
+      maxTokens: Math.min(64, tokens - pairs.length),
+      temperature: 1,
+    })
     const scores = await client.score({ policy, ids: [...promptIds, ...ids] }, signal)
-    pairs.push(...logprobs.map((told, at): [number, number] => [told, scores[promptIds.length - 1 + at] ?? Number.NaN]))
+    logprobs.forEach((told, at) => {
+      pairs.push([told, scores[promptIds.length - 1 + at] ?? Number.NaN])
+      positions.push({ prefix: [...promptIds, ...ids.slice(0, at)], told })
+    })
   }
   const samples = judgeSamples({ pairs, tolerance })
-
-  const draws = new Map<number, { told: number; scored: number }>()
-  for (let seed = 1; seed <= SLOPE_DRAWS && draws.size < 3; seed++) {
-    const { ids, logprobs } = await ask(seed, { maxTokens: 1, temperature: TEMPERATURE })
-    const id = ids[0] ?? -1
-    if (draws.has(id)) continue
-    const scores = await client.score({ policy, ids: [...promptIds, id] }, signal)
-    draws.set(id, { told: logprobs[0] ?? Number.NaN, scored: scores[promptIds.length - 1] ?? Number.NaN })
+  const drawAt = async (prefix: number[], temperature: number): Promise<SlopeVerdict> => {
+    const draws = new Map<number, { told: number; scored: number }>()
+    for (let seed = 1; seed <= SLOPE_DRAWS && draws.size < 3; seed++) {
+      const { ids, logprobs } = await ask(prefix, seed, { maxTokens: 1, temperature })
+      const id = ids[0] ?? -1
+      if (draws.has(id)) continue
+      const scores = await client.score({ policy, ids: [...prefix, id] }, signal)
+      draws.set(id, { told: logprobs[0] ?? Number.NaN, scored: scores[prefix.length - 1] ?? Number.NaN })
+    }
+    return judgeSlopes({ draws: [...draws.values()], temperature, tolerance })
   }
-  const slopes = judgeSlopes({ draws: [...draws.values()], temperature: TEMPERATURE, tolerance })
-  const figures = { ...samples.figures, ...slopes.figures }
-  const problem = samples.problem ?? slopes.problem
+  // A token that was unlikely and still drawn shows where the policy is uncertain.
+  const uncertain = positions.toSorted((one, other) => one.told - other.told).slice(0, POSITIONS)
+  const slopes = await firstTelling(uncertain, drawAt)
+  const { draws, slopeError } = slopes
+  const figures = { ...samples.figures, draws, slopeError }
+  const problem = samples.problem ?? (slopes.kind === 'right' ? null : BIASES[slopes.kind])
   if (problem === null) return figures
   throw new LonghaulError({
     code: 'Model.Biased',
     message: `${problem}. Start the server with the flags of \`longhaul policy-server command\``,
     details: { policy, ...figures },
   })
+}
+
+/** What comes before a sampled token, and what the server said of the token. */
+interface Position {
+  prefix: number[]
+  told: number
+}
+
+async function firstTelling(
+  positions: readonly Position[],
+  drawAt: (prefix: number[], temperature: number) => Promise<SlopeVerdict>,
+): Promise<SlopeVerdict> {
+  let slopes: SlopeVerdict = { kind: 'untold', draws: 0, slopeError: null }
+  for (const temperature of TEMPERATURES) {
+    for (const { prefix } of positions) {
+      slopes = await drawAt(prefix, temperature)
+      if (slopes.kind !== 'untold') return slopes
+    }
+  }
+  return slopes
 }
 
 function sampleOptions({ maxTokens, temperature }: { maxTokens: number; temperature: number }) {

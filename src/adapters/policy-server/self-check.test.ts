@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { randomFrom } from '../datasets/synthetic/random.ts'
+import { selfCheck, type SelfCheckInput } from './self-check.ts'
+
+type Logits = (prefix: readonly number[]) => number[]
+
+const PROMPT_IDS = [1, 2, 3]
+/** Certain of token 0 after the prompt, of two minds about every token after that. */
+const certainAtFirst: Logits = (prefix) => (prefix.length === PROMPT_IDS.length ? [30, 0, 0, 0] : [1, 0.5, 0, -1])
+const certainAlways: Logits = () => [14, 0, -1, 0]
+
+interface Lies {
+  /** Says log-probabilities from before the temperature. */
+  raw?: boolean
+  ignoresTemperature?: boolean
+}
+
+function logSoftmax(logits: readonly number[], temperature: number): number[] {
+  const scaled = logits.map((one) => one / temperature)
+  const total = Math.log(scaled.reduce((sum, one) => sum + Math.exp(one), 0))
+  return scaled.map((one) => one - total)
+}
+
+/** A server of a language model that is a function. */
+function serverOf(logits: Logits, { raw = false, ignoresTemperature = false }: Lies = {}): SelfCheckInput['client'] {
+  return {
+    tokenize: async () => PROMPT_IDS,
+    score: async ({ ids }) =>
+      ids.slice(1).map((id, at) => logSoftmax(logits(ids.slice(0, at + 1)), 1)[id] ?? Number.NEGATIVE_INFINITY),
+    sample: async ({ promptIds, maxTokens, seed, sampling, policy }) => {
+      const temperature = ignoresTemperature ? 1 : sampling.temperature
+      const random = randomFrom(`self-check/${seed}`)
+      const ids: number[] = []
+      const logprobs: number[] = []
+      while (ids.length < maxTokens) {
+        const now = logits([...promptIds, ...ids])
+        const drawn = logSoftmax(now, temperature)
+        let left = random.below(1_000_000) / 1_000_000
+        const id = drawn.findIndex((one) => (left -= Math.exp(one)) <= 0)
+        ids.push(id)
+        logprobs.push((raw ? logSoftmax(now, 1) : drawn)[id] ?? Number.NaN)
+      }
+      return { policy, ids, logprobs, text: '', finishReason: 'length' }
+    },
+  }
+}
+
+const check = (client: SelfCheckInput['client']) =>
+  selfCheck({ client, policy: 'v000001-01234567', tolerance: 0.02, signal: new AbortController().signal })
+
+for (const [title, logits] of [
+  ['certain where its prompt ends', certainAtFirst],
+  ['certain everywhere', certainAlways],
+] as const) {
+  test(`a right server passes with a policy that is ${title}`, async () => {
+    const { draws, slopeError } = await check(serverOf(logits))
+    assert.ok(draws >= 2, `${draws} draws`)
+    assert.ok(slopeError !== null && slopeError < 1e-6, String(slopeError))
+  })
+
+  for (const lies of [{ raw: true }, { ignoresTemperature: true }, { raw: true, ignoresTemperature: true }]) {
+    test(`a server with ${JSON.stringify(lies)} is refused with a policy that is ${title}`, async () => {
+      await assert.rejects(check(serverOf(logits, lies)), { code: 'Model.Biased', message: /temperature/ })
+    })
+  }
+}
