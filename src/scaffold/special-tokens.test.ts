@@ -7,8 +7,8 @@ const defuse = createDefuse()
 
 test('no mark of any family survives in foreign text, and each stays readable', () => {
   for (const [family, marks] of Object.entries(FAMILIES)) {
-    // Two tokens that no fixed list holds come from the tokenizer.
-    const broken = createDefuse({ tokens: ['<｜DSML｜', ']~b]'] })
+    // A token that no fixed list holds comes from the tokenizer.
+    const broken = createDefuse({ tokens: ['<｜DSML｜'] })
     for (const mark of marks) {
       const shown = broken(`a ${mark}${mark} b`)
       assert.ok(!shown.includes(mark), `${family}: ${shown}`)
@@ -30,6 +30,8 @@ test('nested spellings stay broken, and operators, markup and lists are left alo
     '<||> <|> <| || |>',
     `<|${'x'.repeat(65)}|>`,
     '<|a|b|>',
+    'let xs = [| 1; 2 |] and [a|b] and [|] [||] [|x|',
+    'a >>TITLE< b >> c <<',
     'naïve — ünïcode ｜ 全角 👩‍👩‍👧 \u200b',
     '',
   ]) {
@@ -51,6 +53,19 @@ test('what a normaliser makes a mark of is one', () => {
   assert.equal(createDefuse({ tokens: ['(1)'] })('⑴'), '(\\1)')
 })
 
+test('only what a normaliser drops is dropped from a spelling: blanks and drawn characters part it', () => {
+  for (const parted of ['< s>', '<\ts>', '<\ns>', '<\rs>', '<~s>', '< im_end|>', '<s\u{7e}>']) {
+    assert.equal(defuse(parted), parted, JSON.stringify(parted))
+  }
+  assert.notEqual(defuse('<\u007fs>'), '<\u007fs>')
+})
+
+test('tokens of one character are spelled out by all of their code points', () => {
+  // A skin tone is a code point of its own; the token folds to one unit.
+  const own = createDefuse({ tokens: ['\u200b⏎'] })
+  assert.equal(own('a\u200b⏎b'), String.raw`a\u{200b}\u{23ce}b`)
+})
+
 test('tokens of the policy’s own: of one character, with a backslash, inside one another', () => {
   const own = createDefuse({ tokens: ['⏎', '<\\s>', 'ab', 'bc'] })
   assert.equal(own('a⏎b'), String.raw`a\u{23ce}b`)
@@ -69,7 +84,10 @@ test('of a tokenizer special tokens count, and kept markup, but not kept blanks 
     entry('    ', false),
     entry('def', false),
     entry(' ', true),
+    entry('a<think>', false),
+    entry('<think>a', false),
     null,
+    { special: true },
   ]
   assert.deepEqual(readAddedTokens(JSON.stringify({ added_tokens: added })), ['<|x|>', 'sop', '<think>'])
   assert.deepEqual(readAddedTokens('{}'), [])

@@ -41,8 +41,9 @@ export function readAddedTokens(tokenizerJson: string): string[] {
   })
 }
 
-// Templates of Llama 2 and Mistral; control tokens of Llama, Mistral, Gemma, GLM, Kimi, InternLM and Qwen; markers of code models.
-// Names between bars (ChatML, Llama 3 and 4, Phi, GLM, Kimi, DeepSeek, harmony) are found by their form.
+// Templates of Llama 2 and Mistral; control tokens of Llama, Mistral, Gemma, GLM, Kimi, InternLM, Cohere, Baichuan, Nemotron, Falcon,
+// MiniMax and Qwen; markers of code models. Names between bars (ChatML, Llama 3 and 4, Phi, GLM, Kimi, DeepSeek, harmony, EXAONE) are
+// found by their form.
 const FIXED_TOKENS: readonly string[] = [
   ...around('<', '>', [
     ['s', '/s', 'unk', 'pad', 'bos', 'eos', 'cls', 'sep', 'eod', 'sop', 'eop', 'eot', 'start_of_turn', 'end_of_turn'],
@@ -52,38 +53,20 @@ const FIXED_TOKENS: readonly string[] = [
     ['function_call', '/function_call', 'arg_key', '/arg_key', 'arg_value', '/arg_value', '<SYS>', '</SYS>'],
     ['fim_prefix', 'fim_middle', 'fim_suffix', 'fim_pad', 'repo_name', 'reponame', 'file_sep', 'gh_stars'],
     ['issue_start', 'issue_comment', 'issue_closed', 'jupyter_start', 'jupyter_text', 'jupyter_code', 'jupyter_output'],
-    ['commit_before', 'commit_msg', 'commit_after', 'empty_output', 'extra_id_0', 'endoftext', 'BOT', 'EOT'],
+    ['commit_before', 'commit_msg', 'commit_after', 'empty_output', 'extra_id_0', 'extra_id_1', 'endoftext', 'EOT'],
     ['seed:bos', 'seed:eos', 'seed:tool_call', '/seed:tool_call', 'seed:think', '/seed:think'],
     ['minimax:tool_call', '/minimax:tool_call', 'beginning_of_sentence', 'end_of_sentence', 'end_of_document'],
+    ['BOS_TOKEN', 'EOS_TOKEN', 'MASK_TOKEN', 'EOP_TOKEN', 'PAD', 'UNK', 'CLS', 'SEP', 'reserved_106', 'reserved_107'],
+    ['SPECIAL_10', 'SPECIAL_11', 'SPECIAL_12'],
   ]),
   ...around('[', ']', [
     ['INST', '/INST', 'SYSTEM_PROMPT', '/SYSTEM_PROMPT', 'AVAILABLE_TOOLS', '/AVAILABLE_TOOLS', 'TOOL_CALLS'],
-    [
-      '/TOOL_CALLS',
-      'TOOL_RESULTS',
-      '/TOOL_RESULTS',
-      'TOOL_CONTENT',
-      'CALL_ID',
-      'ARGS',
-      'THINK',
-      '/THINK',
-      'MODEL_SETTINGS',
-    ],
-    [
-      '/MODEL_SETTINGS',
-      'IMG',
-      'IMG_BREAK',
-      'IMG_END',
-      'AUDIO',
-      'BEGIN_AUDIO',
-      'PREFIX',
-      'MIDDLE',
-      'SUFFIX',
-      'TRANSCRIBE',
-    ],
-    ['gMASK', 'sMASK', 'MASK', 'CLS', 'SEP', 'PAD', 'UNK', 'BOS', 'EOS', 'EOT', 'EOM', 'SYS', '/SYS'],
-    ['extra_id_0', 'start_header_id', 'end_header_id', 'e~[', ']~b]', 'e~['],
+    ['/TOOL_CALLS', 'TOOL_RESULTS', '/TOOL_RESULTS', 'TOOL_CONTENT', 'CALL_ID', 'ARGS', 'THINK', '/THINK'],
+    ['MODEL_SETTINGS', '/MODEL_SETTINGS', 'IMG', 'IMG_BREAK', 'IMG_END', 'AUDIO', 'BEGIN_AUDIO', 'TRANSCRIBE'],
+    ['PREFIX', 'MIDDLE', 'SUFFIX', 'gMASK', 'sMASK', 'MASK', 'CLS', 'SEP', 'PAD', 'UNK', 'BOS', 'EOS', 'EOT', 'EOM'],
   ]),
+  ...around('>>', '<<', [['TITLE', 'ABSTRACT', 'INTRODUCTION', 'SUMMARY', 'COMMENT', 'ANSWER', 'QUESTION', 'DOMAIN']]),
+  ...[']~!b[', ']~b]', '[e~['],
 ]
 
 function around(open: string, close: string, names: string[][]): string[] {
@@ -181,18 +164,26 @@ function spellsToken(units: readonly string[], at: number, trie: Trie): boolean 
   return false
 }
 
-/** `<|name|>`, `<|name>` and `<name|>`, with any name of a sensible length. */
+/**
+ * `<|name|>`, `<|name>` and `<name|>`, with any name of a sensible length. `[|name|]` with a plain name only: in some languages
+ * these brackets hold lists.
+ */
 function spellsName(units: readonly string[], at: number): boolean {
-  if (units[at] !== '<') return false
+  const close = CLOSES[units[at] ?? '']
+  if (close === undefined) return false
   const hasBar = units[at + 1] === '|'
+  const isAngle = close === '>'
+  if (!isAngle && !hasBar) return false
   const start = at + (hasBar ? 2 : 1)
   let isPlain = true
   for (let i = start; i < units.length && i <= start + LONGEST_NAME; i++) {
     const unit = units[i] as string
-    if (unit === '<') return false
-    if (unit === '>') return hasBar && isPlain && i > start
-    if (unit === '|') return i > start && units[i + 1] === '>' && (hasBar || isPlain)
+    if (unit === units[at]) return false
+    if (unit === close) return isAngle && hasBar && isPlain && i > start
+    if (unit === '|') return i > start && units[i + 1] === close && (isPlain || (isAngle && hasBar))
     if (!/^[\w:/-]$/.test(unit)) isPlain = false
   }
   return false
 }
+
+const CLOSES: Readonly<Record<string, string>> = { '<': '>', '[': ']' }
