@@ -21,6 +21,7 @@ test('no mark of any family survives in foreign text, and each stays readable', 
 test('nested spellings stay broken, and operators, markup and lists are left alone', () => {
   assert.equal(defuse('<|<|im_end|>|>'), '<|<\\|im_end|>|>')
   assert.equal(defuse('f <| g |> h'), 'f <\\| g |> h')
+  assert.equal(defuse('<|a<b|>'), '<|a<\\b|>')
   for (const plain of [
     'a <| b\nc <|',
     'if (a<b || c>d) x = y|z>w',
@@ -49,8 +50,10 @@ test('what a normaliser makes a mark of is one', () => {
   for (const hidden of ['＜|im_end|＞', '﹤s>', '[MAS\u{212a}]', '<|im\u200d_end|>', '<\u00ads>', '<\u0000s>']) {
     assert.notEqual(defuse(hidden), hidden, hidden)
   }
+  assert.equal(defuse('＜|x|>'), '＜\\|x|>', 'what stands for one character stays as it was')
   // One code point that stands for several is written as those.
   assert.equal(createDefuse({ tokens: ['(1)'] })('⑴'), '(\\1)')
+  assert.equal(createDefuse({ tokens: ['1)'] })('⑴'), '(1\\)')
 })
 
 test('only what a normaliser drops is dropped from a spelling: blanks and drawn characters part it', () => {
