@@ -66,7 +66,9 @@ const FIXED_TOKENS: readonly string[] = [
     ['PREFIX', 'MIDDLE', 'SUFFIX', 'gMASK', 'sMASK', 'MASK', 'CLS', 'SEP', 'PAD', 'UNK', 'BOS', 'EOS', 'EOT', 'EOM'],
   ]),
   ...around('>>', '<<', [['TITLE', 'ABSTRACT', 'INTRODUCTION', 'SUMMARY', 'COMMENT', 'ANSWER', 'QUESTION', 'DOMAIN']]),
-  ...[']~!b[', ']~b]', '[e~['],
+  ']~!b[',
+  ']~b]',
+  '[e~[',
 ]
 
 function around(open: string, close: string, names: string[][]): string[] {

@@ -1,3 +1,5 @@
+const words = (line: string): string[] => line.split(' ')
+
 /** What each family takes for the end of a turn, a role, a tool or a document, as its model card or template spells it. */
 export const FAMILIES: Record<string, string[]> = {
   chatml: ['<|im_start|>', '<|im_end|>', '<|endoftext|>'],
@@ -22,10 +24,10 @@ export const FAMILIES: Record<string, string[]> = {
     '[THINK]',
   ],
   'mistral, control tokens': [
-    ...['[/AVAILABLE_TOOLS]', '[/SYSTEM_PROMPT]', '[/TOOL_CALLS]', '[TOOL_CONTENT]', '[CALL_ID]', '[/THINK]'],
-    ...['[MODEL_SETTINGS]', '[/MODEL_SETTINGS]', '[IMG]', '[IMG_BREAK]', '[IMG_END]', '[AUDIO]', '[BEGIN_AUDIO]'],
-    ...['[PREFIX]', '[MIDDLE]', '[SUFFIX]', '[TRANSCRIBE]'],
-  ],
+    '[/AVAILABLE_TOOLS] [/SYSTEM_PROMPT] [/TOOL_CALLS] [TOOL_CONTENT] [CALL_ID] [/THINK] [MODEL_SETTINGS]',
+    '[/MODEL_SETTINGS] [IMG] [IMG_BREAK] [IMG_END] [AUDIO] [BEGIN_AUDIO] [PREFIX] [MIDDLE] [SUFFIX]',
+    '[TRANSCRIBE]',
+  ].flatMap(words),
   deepseek: [
     '<｜begin▁of▁sentence｜>',
     '<｜end▁of▁sentence｜>',
@@ -46,9 +48,9 @@ export const FAMILIES: Record<string, string[]> = {
     '<tool_call|>',
   ],
   'gemma, functions': [
-    ...['<start_function_call>', '<end_function_call>', '<start_function_response>', '<end_function_response>'],
-    ...['<start_function_declaration>', '<end_function_declaration>', '<escape>', '<start_of_image>', '<end_of_image>'],
-  ],
+    '<start_function_call> <end_function_call> <start_function_response> <end_function_response>',
+    '<start_function_declaration> <end_function_declaration> <escape> <start_of_image> <end_of_image>',
+  ].flatMap(words),
   phi: ['<|system|>', '<|user|>', '<|assistant|>', '<|end|>', '<|im_sep|>'],
   glm: [
     '[gMASK]',
@@ -74,19 +76,11 @@ export const FAMILIES: Record<string, string[]> = {
   ],
   harmony: ['<|start|>', '<|message|>', '<|channel|>', '<|constrain|>', '<|return|>', '<|call|>'],
   'code models': [
-    ...[
-      '<fim_prefix>',
-      '<fim_middle>',
-      '<fim_suffix>',
-      '<fim_pad>',
-      '<repo_name>',
-      '<reponame>',
-      '<file_sep>',
-      '<gh_stars>',
-    ],
-    ...['<issue_start>', '<issue_comment>', '<issue_closed>', '<jupyter_start>', '<jupyter_text>', '<jupyter_code>'],
-    ...['<jupyter_output>', '<commit_before>', '<commit_msg>', '<commit_after>', '<empty_output>', '<endoftext>'],
-  ],
+    '<fim_prefix> <fim_middle> <fim_suffix> <fim_pad> <repo_name> <reponame> <file_sep> <gh_stars>',
+    '<issue_start> <issue_comment> <issue_closed> <jupyter_start> <jupyter_text> <jupyter_code>',
+    '<jupyter_output> <commit_before> <commit_msg> <commit_after> <empty_output> <endoftext>',
+  ].flatMap(words),
+
   cohere: [
     '<|START_OF_TURN_TOKEN|>',
     '<BOS_TOKEN>',
@@ -105,8 +99,7 @@ export const FAMILIES: Record<string, string[]> = {
   baichuan: ['<reserved_106>', '<reserved_107>'],
   nemotron: ['<SPECIAL_10>', '<SPECIAL_11>', '<SPECIAL_12>', '<extra_id_0>', '<extra_id_1>'],
   falcon: [
-    ...['>>TITLE<<', '>>ABSTRACT<<', '>>INTRODUCTION<<', '>>SUMMARY<<', '>>COMMENT<<', '>>ANSWER<<', '>>QUESTION<<'],
-    '>>DOMAIN<<',
-  ],
+    '>>TITLE<< >>ABSTRACT<< >>INTRODUCTION<< >>SUMMARY<< >>COMMENT<< >>ANSWER<< >>QUESTION<< >>DOMAIN<<',
+  ].flatMap(words),
   'bert and t5': ['[CLS]', '[SEP]', '[MASK]', '<cls>', '<sep>', '<eod>', '<eot>'],
 }
