@@ -6,8 +6,8 @@ import { stackPaths } from '../stack/paths.ts'
 import { stackStatus } from '../stack/status.ts'
 
 /**
- * Points this process at the local stack where the environment names no Temporal server: a stack that is up knows its own
- * addresses, and nobody should have to export them. Called before anything reads the environment.
+ * Points this process at the local stack where the environment names no Temporal server: a running stack knows its own
+ * addresses, so users need not export them. Called before anything reads the environment.
  */
 export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Promise<void> {
   if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || isSet(env['TEMPORAL_ADDRESS'])) return

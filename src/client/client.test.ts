@@ -95,7 +95,7 @@ test('a named run: the same request joins it, another one is refused', { skip: n
   assert.equal(await codeOf(startTraining({ connection, recipe: 'named', run: 'mine', fresh: true })), 'Config.Invalid')
   const found = await findRun({ connection, run: 'mine' })
   assert.deepEqual([found.workflowId, found.type, found.status], ['train/mine', 'trainAgent', 'RUNNING'])
-  assert.equal(await codeOf(findRun({ connection, run: 'nobody' })), 'Config.NotFound')
+  assert.equal(await codeOf(findRun({ connection, run: 'absent' })), 'Config.NotFound')
 })
 
 test('an evaluation has ids of its own', { skip: needsServer }, async () => {

@@ -10,7 +10,7 @@ export type RunOutcome<T> =
   | { status: 'terminated'; message: string }
   | { status: 'timed-out'; message: string }
 
-/** @throws whatever is not the end of a workflow: a lost connection says nothing about the run */
+/** @throws every error that is not the end of a workflow: a lost connection says nothing about the run */
 export async function toOutcome<T>(result: Promise<T>): Promise<RunOutcome<T>> {
   try {
     return { status: 'completed', result: await result }

@@ -61,7 +61,7 @@ export interface AuditedTests {
   labels: string[]
   /** Folders in the repository that the row's command puts on the path of imports. */
   roots: string[]
-  /** Tests that the patch makes pass: their canaries run whatever they cost. */
+  /** Tests that the patch makes pass: their canaries always run, at any cost. */
   focus: string[]
   timeoutMs: number
 }

@@ -216,9 +216,9 @@ export interface VerdictRecord {
   passToPass: { passed: number; total: number }
   gradeMs: number
   image: string
-  /** What patch and log show of seeking the reward by other means. The verdict stands whatever they say. */
+  /** Evidence of reward hacking in patch and log. It does not change the verdict. */
   signs: HackSign[]
-  /** Whether every listed test passed, whatever else did: beside the verdict of `rebench-v2`, which asks for equal lists, and
+  /** Whether every listed test passed, regardless of others: beside the verdict of `rebench-v2`, which asks for equal lists, and
    *  never in its place. */
   subset?: boolean
   /** The suite that the task is of, its data set and what pins that; absent in older records. */
@@ -232,7 +232,7 @@ export interface VerdictRecord {
 export interface VerdictSuite {
   hash: string
   dataset: string
-  /** Commit of the data set, SHA-256 of the file of rows; null where nobody knows it. */
+  /** Commit of the data set, SHA-256 of the file of rows; null where unknown. */
   revision: string | null
 }
 
@@ -284,7 +284,7 @@ export interface EpisodeRecord extends EpisodeIdentity {
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null
-  /** The flag beside the disposition: the episode counts as failed wherever rewards are made, whatever its verdict. */
+  /** The flag beside the disposition: rewards treat the episode as failed, with any verdict. */
   suspectedHack: boolean
   /** Signs in patch, log and commands. */
   signs: HackSign[]

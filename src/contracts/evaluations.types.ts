@@ -41,7 +41,7 @@ export interface EvaluationCost {
   /** Graded attempts, and those that gave no outcome: both were paid for. */
   graded: number
   lost: number
-  /** Attempts whose tokens nobody counted: the sums leave them out. */
+  /** Attempts without token counts: the sums leave them out. */
   unknown: number
 }
 

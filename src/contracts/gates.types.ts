@@ -7,8 +7,8 @@ import type { GradingProfile } from './tasks.types.ts'
 export type GateCheck = 'gold' | 'empty'
 
 /**
- * One grading of the gold patch, or of none. It belongs to no run and no suite: whoever gates the same row in the same image
- * under the same limits finds it.
+ * One grading of the gold patch, or of none. It belongs to no run and no suite: later gates of the same row in the same image
+ * under the same limits reuse it.
  */
 export interface GateRecord {
   schema: 'longhaul.gate/2'

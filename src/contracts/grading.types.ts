@@ -1,4 +1,4 @@
-/** Grading of patches that exist already: somebody's predictions, or the stored patches of a run. */
+/** Grading of patches that exist already: a file of predictions, or the stored patches of a run. */
 import type { ArtifactRef } from './artifacts.types.ts'
 import type { VerdictKind } from './episodes.types.ts'
 import type { StoredInterval } from './evaluations.types.ts'

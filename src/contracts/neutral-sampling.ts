@@ -1,8 +1,8 @@
 import type { SamplingOptions } from './episodes.types.ts'
 
 /**
- * The policy's own distribution, neither truncated nor re-weighted: what training samples from, since anything else would make
- * its importance ratios wrong, and what a field means that nobody sets.
+ * The policy's own distribution, neither truncated nor re-weighted. Training samples from it, since any other distribution would
+ * make its importance ratios wrong. It is also the default of every sampling field.
  */
 export const NEUTRAL_SAMPLING = Object.freeze({
   temperature: 1,

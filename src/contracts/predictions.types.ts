@@ -1,4 +1,4 @@
-/** Patches that somebody proposes for tasks, in the formats that the official harnesses read. */
+/** Predicted patches for tasks, in the formats that the official harnesses read. */
 import type { ArtifactRef } from './artifacts.types.ts'
 
 /** `swebench`: `instance_id`, `model_name_or_path`, `model_patch`; `rebench-v2`: `instance_id`, `patch`; `gold`: the data set's own. */

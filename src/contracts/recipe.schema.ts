@@ -272,7 +272,7 @@ const alarms = z.strictObject({
   onAlarm: z
     .enum(['pause', 'warn'])
     .default('pause')
-    .describe('pause: the run waits before its next iteration until somebody resumes it; warn: the report says it'),
+    .describe('pause: the run waits before its next iteration until an operator resumes it; warn: the report shows it'),
   kl: positive().nullable().default(0.1).describe('Largest |k1| and |k3| between trainer and sampler, nats a token'),
   logprobGap: positive().nullable().default(null).describe('Largest |Δ log p| of one token'),
   importanceMean: z

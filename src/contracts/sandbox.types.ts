@@ -38,7 +38,7 @@ export interface OpenSandboxInput {
   /** Tool settings of the scaffold profile. */
   tools: ToolSettings
   limits: SandboxLimits
-  /** What the host must have free for the sandbox to be admitted; it may use up to its limits. @default admitted whatever is free */
+  /** What the host must have free for the sandbox to be admitted; it may use up to its limits. @default admitted to a full host */
   request?: { cpus: number; memoryMiB: number }
   /** Hosts that programs inside reach through a proxy of the worker's, as `pypi.org`, `*.example.org:8443`. @default no network */
   allowedHosts?: readonly string[]
@@ -48,7 +48,7 @@ export interface OpenSandboxInput {
   ownerRun?: string
   /** The container ends itself after this long without any turn. */
   leaseMs: number
-  /** Nobody needs it for longer, whatever its owner says. @default the host's own limit */
+  /** The reaper removes it after this long, even while its owner runs. @default the host's own limit */
   maxLifeMs?: number
 }
 
@@ -147,7 +147,7 @@ export interface GradeRunInput {
   patchPath?: string
   /** Commands tried in order, run without a shell in `repoDir`: the first that succeeds applies the patch. None: as applied. */
   applyCommands: string[][]
-  /** Run before every attempt but the first, whatever it says. */
+  /** Run before every attempt but the first; its exit code is ignored. */
   resetCommand?: string[]
   /** Success after every attempt failed counts as applied. */
   lastCheck?: string[]

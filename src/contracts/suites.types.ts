@@ -112,7 +112,7 @@ export interface SuiteOrigin {
   /** Commit of the hub; seed of synthesised tasks; null for a file, whose hash it is that pins it. */
   revision: string | null
   split: string | null
-  /** The files that were read; `sha256` may be the hub's own id of one, and is null where nobody knows it. */
+  /** The files that were read; `sha256` may be the hub's own id of one, and is null where unknown. */
   files: { name: string; sha256: string | null }[]
   /** In the words of `--filter`, in order; `kept` is null where only rows and no counts are left. */
   filters: { filter: string; kept: number | null }[]

@@ -1,7 +1,7 @@
 /** What is waited for: as activities say it in their heartbeats, as workflows say it in a query, as a client reads it. */
 import type { FailureCode } from './failure-codes.ts'
 
-/** Whom somebody waits for. */
+/** The dependency that an activity or a workflow waits for. */
 export interface Dependency {
   kind: 'policy-server' | 'engine' | 'host' | 'trainer' | 'artifact-store' | 'worker' | 'workflow' | 'person'
   /** Address, queue, directory or id: enough to go and look. */

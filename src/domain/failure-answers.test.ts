@@ -13,7 +13,7 @@ test('what an agent can do to its sandbox may be its own doing; what the host sa
   for (const code of SUSPECTED) assert.deepEqual(answerToFailure(code), { kind: 're-place' }, code)
 })
 
-test('one loss is placed again, whoever did it', () => {
+test('one loss is placed again, for every suspect', () => {
   for (const code of [...SUSPECTED, 'Sandbox.Lost', 'Sandbox.OutOfDisk'] as const) {
     assert.equal(judgeLosses([code]), 'place-again', code)
   }

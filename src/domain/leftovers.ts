@@ -52,8 +52,8 @@ export type OwnerState = { kind: 'running'; runId: string } | { kind: 'closed' }
 const BUILD_LIFE_MS = 20 * 60_000
 
 /**
- * First half of the decision: what can be said without asking the owner. Something of another stack or host is never
- * touched, whatever its age: a server that is not theirs knows nothing of their owners.
+ * First half of the decision: what follows without asking the owner. A resource of another stack or host is never touched, at
+ * any age: our Temporal server cannot tell whether its owner is open.
  */
 export function judgeLeftover(facts: LeftoverFacts, reaper: Reaper): LeftoverDecision | { kind: 'ask-owner' } {
   const { namespaceId, host, role, ageMs, leaseMs, maxLifeMs } = facts

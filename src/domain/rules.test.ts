@@ -116,7 +116,7 @@ test('work that was submitted and reached no grader is not judged', () => {
   assert.deepEqual(ungradedVerdict('agent-gave-up'), { verdict: 'unresolved', reason: 'sandbox-ended' })
 })
 
-test('endings nobody knows are refused, not guessed', () => {
+test('unknown endings are refused, not guessed', () => {
   assert.throws(() => isValidEpisode(makeRecord({ disposition: 'vanished' as EpisodeRecord['disposition'] })))
 })
 
@@ -130,7 +130,7 @@ test('a failure of the infrastructure that no retry helps asks for another sandb
   for (const code of ended) assert.deepEqual(answerToFailure(code), { kind: 'end', disposition: 'infra' }, code)
 })
 
-test('a suspected hack never trains, whatever the tests said', () => {
+test('a suspected hack never trains, regardless of the tests', () => {
   const episodes = [
     makeRecord({ index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
     makeRecord({ index: 1, verdict: 'resolved' }),

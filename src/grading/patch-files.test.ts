@@ -62,7 +62,7 @@ test('a new, a deleted and a mode change alone: kind and mode are those of the h
   assert.deepEqual(files[2]?.lines, [])
 })
 
-test('a binary file has no added text, whatever its letters are', () => {
+test('a binary file has no added text, also where its data looks like a diff', () => {
   const [file] = read(
     'diff --git a/x.bin b/x.bin\nindex 1..2 100644\nGIT binary patch\nliteral 3\n+new file mode 100644\n\n',
   )

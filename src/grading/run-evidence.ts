@@ -23,7 +23,7 @@ const EXIT_CODE = new RegExp(`>>>>> Test Exit Code:${SPACE}*(-?${DIGIT}+)`, 'u')
 
 /**
  * swebench 5 believes a log without results only where a runner says that tests ran, and results without a failure only where
- * the test command did not say that it failed. The first exit code in the log counts, whoever wrote it.
+ * the test command did not say that it failed. The first exit code in the log counts, even one that the tests printed.
  */
 export function describesItsRun(text: string, statuses: StatusMap): boolean {
   if (statuses.size === 0) {

@@ -24,7 +24,7 @@ export interface Verdict {
   passToPass: { passed: number; total: number }
   /** Null where no results were found; the official report leaves the lists out then. */
   tests: TestLists | null
-  /** `rebench-v2` only: whether every listed test passed, whatever else did. */
+  /** `rebench-v2` only: whether every listed test passed, regardless of others. */
   subset: boolean | null
   /** One repetition on the same image may end differently; after it the reason stands. */
   mayRepeat: boolean

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** SHA-256 of a JSON value with sorted keys: the same row hashes the same, whatever wrote it. */
+/** SHA-256 of a JSON value with sorted keys: the hash does not depend on the writer's order of keys. */
 export function canonicalHash(value: unknown): string {
   return createHash('sha256')
     .update(JSON.stringify(sortKeys(value)) ?? 'null')

@@ -35,7 +35,7 @@ test('work is aborted while it waits: it never begins, and the next in line stil
   const third = slots.use(async () => 'third', never)
   const reason = new Error('cancelled')
   controller.abort(reason)
-  // Before the slot is free: whoever cancels does not wait for the work of others.
+  // Before the slot is free: a cancelled caller does not wait for the work of others.
   await assert.rejects(aborted, (error) => error === reason)
   leave()
   await first

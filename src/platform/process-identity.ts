@@ -44,7 +44,7 @@ export async function startTimeOf(pid: number): Promise<string | null> {
 }
 
 const POLL_MS = 50
-/** A killed process that is still there after this long hangs in the kernel; nobody here can help it. */
+/** A killed process that still exists after this long hangs in the kernel, and no signal can end it. */
 const KILL_WAIT_MS = 10_000
 
 /** TERM to the group, then KILL to what is left after `graceMs`. True when the leader is gone. */

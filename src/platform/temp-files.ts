@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { errnoOf } from './errno.ts'
 
-/** A file this old belongs to nobody, whatever host wrote it: writes take milliseconds, batches minutes. */
+/** A file this old is abandoned, on any host: writes take milliseconds, batches minutes. */
 const ABANDONED_MS = 24 * 60 * 60 * 1000
 
 const HOST = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-')

@@ -202,7 +202,7 @@ export function effortTable({ evaluations }: ReportData): Table {
       ]
     }),
     notes: [
-      'Graded attempts only; means over tasks. Wall time runs from the first prompt to the last observation, waits included. Tokens read: over all samples of an attempt, each of which reads the whole conversation. Tokens per resolved: all sampled tokens over resolved attempts. – where nobody counted.',
+      'Graded attempts only; means over tasks. Wall time runs from the first prompt to the last observation, waits included. Tokens read: over all samples of an attempt, each of which reads the whole conversation. Tokens per resolved: all sampled tokens over resolved attempts. – where the server reported no counts.',
     ],
   }
 }

@@ -45,7 +45,7 @@ export function gateTables({ gates }: GateReport): Table[] {
       title: 'Names that only the gold patch brings and tests miss without it',
       columns: [text('task'), text('names')],
       rows: hidden.map(({ taskId, hiddenNames }) => [taskId, hiddenNames.join(', ')]),
-      notes: ['Nobody can guess them from the statement: the filter hidden-names drops these tasks.'],
+      notes: ['No agent can guess them from the statement: the filter hidden-names drops these tasks.'],
     },
     slowestTable(gates),
   ]

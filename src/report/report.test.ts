@@ -228,7 +228,7 @@ test('a page of several attempts shows pass@k, flaky tasks and both sides of the
   assert.match(cells, /\|base\|1\.000 \(one task: no SEM\) \([^|]*\|1\|0\.333 \(one task/)
 })
 
-test('property: whatever texts say, the page has no markup of theirs and the table no control characters', () => {
+test('property: for any text the page has no markup of it and the table no control characters', () => {
   const plain = renderHtmlReport(report({ refused: [{ taskId: 'x', reason: 'x' }] }))
   const tags = (html: string): string[] => html.match(/<[^>]*>/g) ?? []
   const hostile = fc.oneof(

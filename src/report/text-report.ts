@@ -21,7 +21,7 @@ export function renderTextReport(data: ReportData): string {
   return `${[...sections.map(renderTable), ...unproven(data)].join('\n\n')}\n`
 }
 
-/** Says in words what the figures do not show, so that nobody has to compare them with their errors. */
+/** States which gains are not proven, so that readers need not compare figures with their errors. */
 export function unproven({ paired }: ReportData): string[] {
   const doubtful = paired.filter((pair) => ['not-proven', 'too-little'].includes(judgeGain(pair)))
   const losses = paired.filter((pair) => judgeGain(pair) === 'loss')

@@ -9,7 +9,7 @@ export interface DefuseOptions {
   tokens?: readonly string[]
 }
 
-/** Linear in the text, whatever the number of tokens. */
+/** Takes linear time in the text, for any number of tokens. */
 export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
   const all = [...FIXED_TOKENS, ...tokens]
   const trie = buildTrie(all)
@@ -28,8 +28,8 @@ export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
 }
 
 /**
- * The tokens of a `tokenizer.json` that text can spell. Words and runs of blanks that a tokenizer merely keeps whole are no marks of a
- * format; special tokens count whatever they look like.
+ * The tokens of a `tokenizer.json` that text can spell. Added words and runs of blanks that a tokenizer merely keeps whole are not
+ * part of a chat format and are left out; every special token counts.
  */
 export function readAddedTokens(tokenizerJson: string): string[] {
   const { added_tokens: added } = JSON.parse(tokenizerJson) as { added_tokens?: unknown }

@@ -7,7 +7,7 @@ export interface ChoosePortInput {
   taken: Set<number>
 }
 
-/** The first preferred port that nobody listens on, else any free one. */
+/** The first preferred port that is free, else any free one. */
 export async function choosePort({ preferred, taken }: ChoosePortInput): Promise<number> {
   for (const port of preferred) {
     if (taken.has(port) || !(await isFree(port))) continue

@@ -14,7 +14,7 @@ export interface StartStackInput {
   /** Home of the stack's data, as LONGHAUL_HOME. */
   home: string
   roles?: readonly WorkerRole[]
-  /** @default true, whatever LONGHAUL_POLICY_URL says */
+  /** @default true, even where LONGHAUL_POLICY_URL is set */
   policyServer?: boolean
   /** @default false: set-up lines go to stderr */
   quiet?: boolean

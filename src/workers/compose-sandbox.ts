@@ -155,7 +155,7 @@ export function ownSandboxesWorker(
   }
 }
 
-/** Written into every container's labels: without it nobody could tell later whose they are. */
+/** Written into every container's labels: the reaper finds a container's owner by it. */
 async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
   const id = await namespaceIdOf(connection, namespace)
   if (id !== null) return id

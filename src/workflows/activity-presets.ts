@@ -9,8 +9,8 @@ import { ActivityCancellationType, type ActivityOptions } from '@temporalio/comm
 import { QUEUES } from '../contracts/workflow-ids.ts'
 
 /**
- * A backlog on a shared queue is normal, and so is a weekend without a worker: both are named by the run's blockers and wait.
- * After a week nobody is coming.
+ * A backlog on a shared queue is normal, and so is a weekend without a worker: the run waits, and its blockers name both.
+ * After a week without a worker the run fails.
  */
 const SHARED_QUEUE_WAIT = '7 days'
 
@@ -39,8 +39,8 @@ export const SLOW_CONTROL = {
 } as const satisfies ActivityOptions
 
 /**
- * Placement: any host. A sandbox waits for a place as long as others have all of them, which may be as long as their episodes last:
- * whatever else an opening does has deadlines of its own, and a worker that dies is noticed by its heartbeat.
+ * Placement: any host. A sandbox waits for capacity as long as other episodes occupy the hosts. The other steps of opening one
+ * have deadlines of their own, and a missing heartbeat reveals a dead worker.
  */
 export const PLACEMENT = {
   taskQueue: QUEUES.placement,
@@ -124,8 +124,8 @@ export const TRAINING = {
 /**
  * Publishing waits for people: one restarts the servers on the new policy, another run gives a full server back. Two weeks of short
  * attempts, so that a look at the pending activity says at any moment what is missing; then the last one's code ends the run.
- * What is nobody's restart ends earlier by itself: `endOfWaiting`. An attempt may have to compute what the servers are held against,
- * which is a job of the trainer.
+ * Failures that no restart can repair end earlier: `endOfWaiting`. An attempt may first have to compute the reference
+ * log-probabilities that the servers are compared with, which is a job of the trainer.
  */
 export const PUBLISHING = {
   taskQueue: QUEUES.trainer,

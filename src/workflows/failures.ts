@@ -94,7 +94,7 @@ function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFail
   }
 }
 
-/** Nobody polled the queue: Temporal's own message names neither the activity nor what to do. */
+/** No worker took the activity in time. Temporal's own message names neither the activity nor what to do. */
 function isNotStarted(error: unknown): error is ActivityFailure {
   return (
     error instanceof ActivityFailure &&

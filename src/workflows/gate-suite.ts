@@ -61,7 +61,7 @@ async function prepare(
   return { plan, suite, from: 0, refused: 0 }
 }
 
-/** Whoever asks for a gate alone wants to know of every task, whatever the recipe does with refused ones. */
+/** A gate that is started alone reports on every task, also where the recipe refuses a suite with failing ones. */
 function withoutRefusing(overrides: Record<string, unknown> = {}): Record<string, unknown> {
   const data = objectAt(overrides, 'data')
   return { ...overrides, data: { ...data, gate: { ...objectAt(data, 'gate'), refused: 'exclude' } } }

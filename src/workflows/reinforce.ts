@@ -43,7 +43,7 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
   })
   let policy = input.policy
   let iteration = input.iteration ?? 1
-  /** The policy was found in records: whoever samples with it publishes it first. */
+  /** The policy was found in records: it must be published before the next rollout or evaluation. */
   let unpublished = input.unpublished ?? false
   try {
     for (; iteration <= lastIteration(stage.maxIterations, steering); iteration++) {

@@ -4,7 +4,7 @@ import type { RecalledRun, ResolvedRun } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
 import { attributes } from './search-attributes.ts'
 
-/** What tells this root from every other, whatever its id was chosen to be: for the put-if-absent of a run's name. */
+/** Identifies this root workflow uniquely, also where the user chose its id: for the put-if-absent of a run's name. */
 export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstExecutionRunId' | 'date'> {
   const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
   return { workflowId, firstExecutionRunId, date: startTime.toISOString().slice(0, 10) }

@@ -21,8 +21,8 @@ export interface RunBoardInput {
 }
 
 /**
- * What people see of a run that can be steered: its current details in the Temporal UI, and what it answers to `progress` and
- * `blockers`. Phases are shown as they are entered; `done` is the last one and waits for nobody.
+ * What users see of a run that can be steered: its current details in the Temporal UI, and its answers to `progress` and
+ * `blockers`. A phase is shown when it is entered; `done` is the last one and has no wait.
  */
 export class RunBoard {
   readonly #input: RunBoardInput
@@ -119,7 +119,10 @@ export class RunBoard {
     const run = this.#run ?? workflowInfo().workflowId
     const resume = `longhaul run resume ${run}`
     return {
-      on: { kind: 'person', name: this.#alarm === null ? 'whoever paused it' : 'whoever judges the alarm' },
+      on: {
+        kind: 'person',
+        name: this.#alarm === null ? 'the operator who paused it' : 'the operator who judges the alarm',
+      },
       doing: this.#alarm === null ? `paused, ${this.#doing()}` : `paused by an alarm, ${this.#alarm}`,
       since: since.toISOString(),
       toDo:

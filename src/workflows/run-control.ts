@@ -45,7 +45,7 @@ export async function holdForAlarm(control: RunControl, alarm: RunAlarm): Promis
   try {
     await getExternalWorkflowHandle(parent.workflowId).signal(alarmSignal, alarm)
   } catch (error) {
-    // Nobody could resume what nobody knows of: the stage goes on, the report has the alarm.
+    // The run does not know of the pause, so no operator could resume the stage: it goes on, and the report has the alarm.
     control.paused = false
     log.warn('alarm not delivered to the run', { error: String(error) })
   }

@@ -173,7 +173,7 @@ test('an alarm of a training job pauses the run before its next iteration, by na
   assert.equal(driver.callsOf('runTrainingJob').length, 1, 'the second iteration waits')
   assert.equal((await job.query<RunProgress>('progress')).paused, true)
   const { waits } = await job.query<WorkflowWaits>('blockers')
-  assert.deepEqual(waits[0]?.on, { kind: 'person', name: 'whoever judges the alarm' })
+  assert.deepEqual(waits[0]?.on, { kind: 'person', name: 'the operator who judges the alarm' })
   assert.match(waits[0]?.doing ?? '', /paused by an alarm, dapo-1, iteration 1: k3 is 0.23/)
   assert.match(waits[0]?.toDo ?? '', /longhaul run resume/)
   assert.match(await job.currentDetails(), /waits for a person.*by an alarm/)

@@ -28,7 +28,7 @@ test('a second execution of an episode begins with placement 1 of its own: its n
   assert.equal(await claim('a', 'third', 1), 4)
 })
 
-test('an attempt is repeated: it finds the number that it claimed, whatever was claimed since', async () => {
+test('an attempt is repeated: it finds the number that it claimed, also after later claims', async () => {
   assert.equal(await claim('b', 'first', 1), 1)
   assert.equal(await claim('b', 'first', 2), 2)
   assert.equal(await claim('b', 'second', 1), 3)

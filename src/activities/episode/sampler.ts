@@ -27,8 +27,8 @@ export interface SampleInput {
   seed: number
   signal: AbortSignal
   /**
-   * The turn as another worker has recorded it meanwhile, else null. Asked last, right before the policy is: whoever stood still may
-   * have been replaced, and a second sample of a recorded turn is paid for nothing.
+   * The turn as another worker has recorded it meanwhile, else null. Read right before the request to the policy server: a worker
+   * that was suspended may have been replaced, and a second sample of a recorded turn is wasted.
    */
   recorded(): Promise<SampledTurn | null>
 }

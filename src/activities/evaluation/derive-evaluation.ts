@@ -26,8 +26,8 @@ export interface EvaluationPlace {
 }
 
 /**
- * The record of an evaluation from its plan and its episodes' records, and from nothing else: made once when it ends, and again
- * whenever somebody wants to see that its numbers follow from the artifacts.
+ * The record of an evaluation, derived from its plan and its episodes' records alone. Written when the evaluation ends; a
+ * verification derives it again and compares.
  * @throws LonghaulError `Group.TooSmall` when no episode was graded
  */
 export async function deriveEvaluation(

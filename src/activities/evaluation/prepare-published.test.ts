@@ -153,8 +153,8 @@ test('a filter that needs tasks to have been run asks for the evidence before it
     `${JSON.stringify({ instance_id: 'owner__thing-2', goldRuns: runs })}\n`,
   )
   const source = hub({ evidence: 'evidence.jsonl' })
-  const nobody = await prepare(source, server.url, { filters: { flakyTrials: 3 } })
-  assert.equal(nobody.tasks, 0)
+  const empty = await prepare(source, server.url, { filters: { flakyTrials: 3 } })
+  assert.equal(empty.tasks, 0)
 })
 
 test('a published file of this machine becomes the same suite, in its own name', async () => {
@@ -183,7 +183,7 @@ test('a quick task that the held-out suite does not have is refused when it is p
   assert.equal((await prepare(hub(), server.url, { which: 'train', quick })).tasks, 3)
 })
 
-test('a further suite is prepared by its name: whole, whatever is evaluated of the held-out one; an unknown name is refused', async () => {
+test('an additional suite is prepared by its name: whole, independent of the held-out limits; an unknown name is refused', async () => {
   await using server = await serve()
   const suites = { may: hub({ filters: ['created<2025-07-01'] }) }
   const may = await prepare(hub(), server.url, { which: 'may', suites, tasks: 1, quick: ['owner__thing-1'] })

@@ -36,8 +36,8 @@ export type GateDependencies = GradingDependencies & {
 
 /**
  * Some minutes of one task's gate: the image is verified, then gold and empty patch are graded until every repeat has its
- * record. Each grading is a record of its own, so whatever dies costs the grading that was under way, and a gate of the same
- * task in another run or suite finds them.
+ * record. Each grading is a record of its own: a crash costs only the grading that was under way, and later gates of the same
+ * task, in any run or suite, reuse the others.
  */
 export async function gateTask(deps: GateDependencies, input: GateInput, signal: AbortSignal): Promise<GateStep> {
   const { run, suite } = input

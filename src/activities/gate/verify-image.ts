@@ -28,7 +28,7 @@ async function looking<T>(image: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** What was found in an image once; its digest stands for its bytes, so nobody looks twice. */
+/** What the check found in an image. Keyed by digest, so each image is checked once. */
 interface ImageRecord {
   schema: 'longhaul.image-check/1'
   image: string

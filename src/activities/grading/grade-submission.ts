@@ -14,7 +14,7 @@ import { sandboxLimits } from '../episode/open-sandbox.ts'
 import { gradeToVerdict } from './grade-to-verdict.ts'
 import type { Graded, GradingDependencies } from './run-grading.ts'
 
-/** No repair is larger; beyond it a patch is an attack on whoever stores, applies and reads it. */
+/** No repair is larger. A larger patch is an attack on the store, the grading container or the report. */
 export const MAX_PATCH_BYTES = 5_000_000
 
 export interface SubmissionInput extends EpisodeInput {
@@ -52,7 +52,7 @@ export async function gradeSubmission(
   })
 }
 
-/** The first to be stored counts, whoever makes it. */
+/** The first verdict to be stored counts; concurrent attempts return that one. */
 async function firstVerdict(
   deps: GradeDependencies,
   input: SubmissionInput,

@@ -69,7 +69,7 @@ function attemptOf(name: string, endings: Ending[]) {
   return { attempt, keyOf, runs }
 }
 
-test('tests that never end run twice, on whatever host, and are a verdict: unresolved, with a reward of nothing', async () => {
+test('tests that never end run twice, on any host, and are a verdict: unresolved, with a reward of nothing', async () => {
   const { attempt, keyOf, runs } = attemptOf('endless', ['never-ends', 'never-ends'])
   await assert.rejects(attempt(1), (error) => {
     assert.ok(error instanceof LonghaulError)

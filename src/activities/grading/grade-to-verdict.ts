@@ -16,8 +16,8 @@ export interface GradeToVerdictInput extends Omit<RunGradingInput, 'logKey' | 't
 /**
  * Grades to a verdict that may count. Tests over their limit are run once more, by the next attempt and so on any host: a machine
  * may have been slow. Over it again they are the policy's own doing, since the gold patch ended within the limit: unresolved. The
- * same holds for tests that end their own grading. That the first time was is a record, so whatever dies in between, such tests run
- * twice and not more. Whatever else a patch does to its grading is a verdict at once.
+ * same holds for tests that end their own grading. The first time is recorded, so such tests run at most twice, even across crashes.
+ * Any other effect of a patch on its grading is a verdict at once.
  * @throws LonghaulError `Grading.Failed`, `Grading.Ended` after the first time
  */
 export async function gradeToVerdict(
@@ -52,7 +52,7 @@ export async function gradeToVerdict(
   if (first !== null) return { ...graded, kind: 'unresolved' }
   const { gradeMs } = graded
   await remember(gradeMs)
-  // Nobody is left to run them again, and one time proves nothing about the policy.
+  // No attempt is left to run them again, and one overrun proves nothing about the policy.
   if (isLastAttempt) return graded
   throw new LonghaulError({
     code: 'Grading.Failed',

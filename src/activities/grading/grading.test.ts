@@ -147,8 +147,8 @@ test('the same request finds its run, a name that is taken by other patches is r
     fails('Config.Invalid', /predictions and suite, or regrade/),
   )
   await assert.rejects(
-    openGrading(deps(), { regrade: 'nobody', workflowId: 'w', firstExecutionRunId: 'r', date: '2026-01-01' }),
-    fails('Config.NotFound', /patches of run nobody/),
+    openGrading(deps(), { regrade: 'no-such-run', workflowId: 'w', firstExecutionRunId: 'r', date: '2026-01-01' }),
+    fails('Config.NotFound', /patches of run no-such-run/),
   )
 })
 
@@ -171,7 +171,7 @@ test('a run ends: verdicts, patches without one, empty ones and missing tasks ar
   ])
   const { run } = await openGrading(deps(), request('counted', file))
   const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
-  // What is not run comes last, whatever the order of the file.
+  // Instances that are not run come last, regardless of the order in the file.
   assert.deepEqual(
     plan.instances.map(({ taskId }) => taskId),
     [at(0), at(1), at(2), at(3)],

@@ -21,7 +21,7 @@ export interface ResolvedSuite {
 }
 
 /**
- * The tasks that somebody's words name, stored: the hash of a stored suite, a file of rows as `longhaul tasks import` writes
+ * The tasks that a `--suite` argument names, stored: the hash of a stored suite, a file of rows as `longhaul tasks import` writes
  * it, or `RECIPE:train` or `RECIPE:heldOut` (`RECIPE` alone: its held-out tasks). A recipe's suite is whole: neither filters nor the number of
  * tasks that it evaluates leave any out.
  * @throws LonghaulError `Config.NotFound`, `Config.Invalid`, `Task.Invalid`

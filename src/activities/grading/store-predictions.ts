@@ -22,7 +22,7 @@ const NAMED = 5
 
 /**
  * Predictions for a suite, stored once by their content.
- * @throws LonghaulError `Config.Invalid` for ids that the suite does not have, and for whatever is wrong with the file
+ * @throws LonghaulError `Config.Invalid` for ids that the suite does not have, and for a malformed file
  */
 export async function storePredictions(input: StorePredictionsInput): Promise<PredictionSet> {
   const { store, predictions, suite } = input

@@ -38,7 +38,7 @@ export function identityOf(run: string, { taskId, profile, episode, patch }: Gra
   return { run, taskId, profile, episode, patchSha256: patch?.sha256 ?? sha256Hex('') }
 }
 
-/** What is known of a patch: its verdict, why it has none, or null where nobody has said anything yet. */
+/** What is known of a patch: its verdict, why it has none, or null before it was graded. */
 export async function readVerdict(
   store: ArtifactStore,
   run: string,
@@ -53,7 +53,7 @@ export async function readVerdict(
   return ungraded === null ? null : { kind: 'could-not-grade', reason: ungraded.reason }
 }
 
-/** The first word on a patch that nobody could grade. */
+/** Records why a patch could not be graded, unless a record exists. */
 export async function recordUngraded(
   store: ArtifactStore,
   run: string,

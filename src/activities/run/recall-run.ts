@@ -49,7 +49,7 @@ function evaluationsOf({ rft, reinforce, evaluate }: Recipe, kind: RunKind): str
   return names.flatMap((name) => [name, ...suites.map((suite) => evaluationName(name, suite))])
 }
 
-/** The last stage is what the run ends with, whatever its name. */
+/** The evaluation after the last stage is called `rl`, for any name of that stage. */
 function evaluationAfter(stage: string, isLast: boolean): string {
   return isLast ? 'rl' : stage
 }

@@ -87,7 +87,7 @@ function startBeating(context: Context, board: WaitBoard): Heart {
       send()
     },
     failed({ type, message }, error) {
-      // Sent with the failure itself: the next attempt, and whoever asks meanwhile, know since when it goes on like this.
+      // Sent with the failure itself: the next attempt and `run blockers` read from it since when the activity has been failing.
       const same = earlier?.code === type ? earlier : null
       failing = {
         code: type as Failing['code'],

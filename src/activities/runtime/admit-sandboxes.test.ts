@@ -50,7 +50,7 @@ test('a host is full: the wait is named with what is asked for and what there is
   assert.equal(board.current(), null)
 })
 
-test('a sandbox that asks for nothing is opened whatever is free', async () => {
+test('a sandbox without a request is opened on a full host', async () => {
   const opened: string[] = []
   const admission = createAdmission({ capacity: half, list: () => Promise.resolve([]) })
   const host = admitSandboxes({ host: makeHost(opened), admission, hostId: 'x' })

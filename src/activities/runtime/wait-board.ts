@@ -16,7 +16,7 @@ export interface WaitInput {
   /** In the present: `sampling`. */
   doing: string
   on: Dependency
-  /** How long it may take without anybody asking: the deadline of a command or of tests. */
+  /** The wait is no blocker before this long: the deadline of a command or of tests. */
   expectedMs?: number
   /** Asked at each heartbeat: what a look at the dependency found, null where it is well. */
   inspect?: () => Trouble | null
@@ -24,7 +24,7 @@ export interface WaitInput {
 
 /** To report on a wait while it lasts. */
 export interface WaitHandle {
-  /** The dependency moved: whoever asks learns since when it has not. @param atMs ms since 1970 */
+  /** The dependency made progress; `run blockers` shows the time since. @param atMs ms since 1970 */
   progressed(atMs: number): void
 }
 

@@ -4,7 +4,7 @@ import type { EnsureImage } from '../episode/open-sandbox.ts'
 import type { VerifyImage } from '../gate/verify-image.ts'
 import { waitingFor } from './wait-board.ts'
 
-/** Whether a sandbox engine is alive while somebody waits for it. */
+/** Whether a sandbox engine is alive while an activity waits for it. */
 export interface Pulse {
   /** Last answer, ms since 1970, where a question has gone unanswered since; null while it answers. */
   silentSinceMs(): number | null

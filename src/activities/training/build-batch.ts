@@ -143,7 +143,7 @@ async function readTrajectory(
   return assembleTrajectory({ record, actions, trainFormatErrors, ...(firstPrompt === null ? {} : { firstPrompt }) })
 }
 
-/** Text is never tokenised again to make up for ids that nobody returned. */
+/** Where the server returned no token ids, the batch is refused: text is never re-tokenised. */
 function refuseChat(episode: string, actions: readonly ActionRecord[]): void {
   if (actions.every(({ chat }) => chat === undefined)) return
   throw new LonghaulError({

@@ -59,7 +59,7 @@ test('a stage goes on while its evaluations gain, and ends when they do not; the
   assert.deepEqual(await judge(5), { plateau: true })
 })
 
-test('both windows need an evaluation, whatever lies before them', () => {
+test('both windows need an evaluation; earlier ones do not count', () => {
   const find = (scores: IterationScore[], iteration: number) =>
     findPlateau({ scores, iteration, window: 10, minGain: 0.01 })
   const at = (iteration: number, passAt1: number): IterationScore => ({ iteration, passAt1 })

@@ -96,7 +96,7 @@ test('each group without a spread draws one further problem that the iteration h
   assert.deepEqual([groups.length, fates.length, records.length], [7, 14, 14])
 })
 
-test('a round that is asked for again draws the same, whatever was played since', async () => {
+test('a round that is asked for again draws the same, also after later rounds were played', async () => {
   const { taskIds, play, refillRound } = await begin('again')
   await play(outcomesOf(taskIds, [flat]))
   const first = await refillRound(1)

@@ -20,8 +20,8 @@ export interface Promotion {
 export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
 
 /**
- * What a name stands for in a run, decided once: a run that is started again a week later goes on with the policy that it began with,
- * whatever has been promoted since.
+ * Resolves a policy name once per run: a run that is started again a week later continues with the policy that it began with,
+ * regardless of later promotions.
  */
 export async function resolveForRun(
   deps: Parameters<typeof resolvePolicy>[0],

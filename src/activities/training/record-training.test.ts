@@ -46,7 +46,7 @@ test('a job of fine-tuning whose gradient explodes holds the run, and one that o
   assert.equal(kept?.alarms.length, 1)
 })
 
-test('entropy is compared with the first job of its stage, whatever trained nothing in between', async () => {
+test('entropy is compared with the first job of its stage, also after iterations that trained nothing', async () => {
   const limits = { entropyShare: 0.5 }
   assert.equal(await record({ run: 'd', kind: 'dapo', iteration: 2 }, [CALM, { ...CALM, entropy: 0.5 }], limits), null)
   // Half of 0.8; the job's own first step, 0.42, would find nothing.

@@ -209,6 +209,6 @@ test('the check finds an endpoint without a list of models good, and none at all
   await client.check(never)
   const unlisted = createChatClient({ url: `${url}/elsewhere`, model: 'm', settings })
   await unlisted.check(never)
-  const nobody = createChatClient({ url: 'http://127.0.0.1:9/v1', model: 'm', settings, giveUpAfterMs: 300 })
-  assert.equal((await refusal(nobody.check(never))).code, 'Model.Unavailable')
+  const refusing = createChatClient({ url: 'http://127.0.0.1:9/v1', model: 'm', settings, giveUpAfterMs: 300 })
+  assert.equal((await refusal(refusing.check(never))).code, 'Model.Unavailable')
 })

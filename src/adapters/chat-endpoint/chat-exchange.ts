@@ -36,8 +36,8 @@ export function chatBody({
 }
 
 /**
- * Endings that are the policy's own. A filter that cuts in, or a tool that was called, leaves whatever text there is: without a
- * command in it the turn is a format error. Every other word (`error`, `abort`) says that the endpoint gave up: asked again.
+ * Finish reasons that are the policy's own. A content filter or a native tool call may leave partial text: without a command in it
+ * the turn is a format error. Every other reason (`error`, `abort`) is a failure of the endpoint and is retried.
  */
 const ENDINGS = ['stop', 'length', 'content_filter', 'tool_calls', 'function_call', 'end_turn', 'eos'] as const
 

@@ -108,7 +108,7 @@ test('every refused row is listed with number, column and reason, and the good o
     { ...rebench.row('owner__thing-9'), created_at: 'yesterday' },
     { ...rebench.row('owner__thing-10'), test_patch: 'no diff' },
     { ...rebenchV2.row('owner__thing-11'), repo: 'owner/..' },
-    { ...classic.row('owner__thing-12'), repo: 'nobody/nothing' },
+    { ...classic.row('owner__thing-12'), repo: 'unknown/nothing' },
     { ...rebenchV2.row('owner__thing-13'), image_name: 'docker.io/swerebenchv2/owner-thing:13-fedcba9' },
   ]
   const { suite } = await importFile(await save('bad.jsonl', `${jsonl(rows)}{"instance_id":\n`))

@@ -77,7 +77,7 @@ async function loadRows(
   return kept.slice(0, limit ?? kept.length).map(({ task }) => runnable(task))
 }
 
-/** A name that upstream knows and this version does not: its tests could be run, but nobody could read what they print. */
+/** A parser name that upstream knows and this version does not: the tests could run, but Longhaul could not parse their log. */
 function runnable(task: Task): Task {
   const { taskId, gradingProfile, installConfig } = task
   if (hasParser(gradingProfile, installConfig.logParser)) return task

@@ -1,5 +1,5 @@
 /**
- * A value of any reader as JSON knows it, so that one row hashes the same whatever it was read from: 64-bit integers become
+ * A value of any reader as plain JSON, so that one row has one hash in every file format: 64-bit integers become
  * numbers (text where a number would round them), timestamps ISO text, typed arrays lists.
  */
 export function plainValue(value: unknown): unknown {

@@ -46,7 +46,7 @@ export async function identityOfImport(
 /**
  * Imports what a recipe names of a published data set: every row checked, filtered by the source's filters and then by the recipe's
  * curation, cut to the source's limit.
- * @throws LonghaulError `Config.Invalid` for a filter that nobody could apply, before anything is fetched; `Task.Invalid` for refused
+ * @throws LonghaulError `Config.Invalid` for a filter that cannot be applied, before anything is fetched; `Task.Invalid` for refused
  *   rows unless the source excludes them; `Suite.Unreachable` where the hub does not answer
  */
 export async function importPublished(

@@ -12,7 +12,7 @@ export interface EgressProxyOptions extends UpstreamOptions {
 }
 
 /** A forward proxy (RFC 9110: CONNECT, and requests with a whole address) for the connections of one sandbox. It listens nowhere:
- *  whoever has a connection hands it over. */
+ *  the relay hands each connection over. */
 export interface EgressProxy {
   accept(connection: Duplex): void
   /** What was counted since it was last asked. */
@@ -140,7 +140,7 @@ function forward({ request, response, target, upstream }: ForwardInput): void {
     try {
       response.writeHead(incoming.statusCode ?? 502, head)
     } catch (error) {
-      // Whatever the parser lets through and no answer may hold: a status of 099, a header with a control character.
+      // The parser accepts more than a response may hold: a status of 099, a header with a control character.
       incoming.destroy()
       return answer(response, 502, `the answer cannot be passed on: ${String(error)}`)
     }

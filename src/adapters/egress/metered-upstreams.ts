@@ -58,7 +58,7 @@ export class MeteredUpstreams {
     }
   }
 
-  /** Both directions counted and bounded; whatever ends one side ends the other. `sent`: where the client's bytes come from. */
+  /** Counts and bounds both directions; when one side ends, the other is ended. `sent`: where the client's bytes come from. */
   join(client: Duplex, upstream: Socket, sent: Readable): void {
     this.#use.opened += 1
     const stop = (): void => {

@@ -18,7 +18,7 @@ const CLOSED_V4 = [
   ['224.0.0.0', 3],
 ] as const
 
-/** Within 2000::/3, the only global unicast: documentation, and what carries an IPv4 address that nobody has checked. */
+/** Within 2000::/3, the only global unicast: documentation, and ranges that embed an unchecked IPv4 address. */
 const CLOSED_V6 = [
   ['2001::', 23],
   ['2001:db8::', 32],

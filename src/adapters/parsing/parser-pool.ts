@@ -12,7 +12,7 @@ export type ParseAnswer =
   | { kind: 'too-large' }
   | { kind: 'failed'; error: unknown }
 
-/** Parsing took more time or memory than honest text takes: the doing of whoever wrote the text. */
+/** Parsing took more time or memory than honest text takes: the fault of the text's author, not of the infrastructure. */
 export class ParserOverrun extends Error {}
 
 export interface ParserPoolOptions {

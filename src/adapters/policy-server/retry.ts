@@ -48,7 +48,7 @@ export function delayBefore(tries: number, afterMs: number | null, random: () =>
   const ceiling = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (tries - 2))
   const jittered = ceiling * (0.5 + random() / 2)
   if (afterMs === null) return jittered
-  // At the named moment at the earliest, spread over a tenth: everybody was told the same moment.
+  // `Retry-After` at the earliest, spread over a tenth: the server told all clients the same moment.
   return Math.min(LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)
 }
 

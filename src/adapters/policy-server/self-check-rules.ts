@@ -37,7 +37,7 @@ export function judgeSamples({
 /** Draws of one position, and whether they tell a server that heeds the temperature from one that does not. */
 export type SlopeVerdict = Pick<SelfCheckFigures, 'draws' | 'slopeError'> & { kind: 'right' | 'wrong' | 'untold' }
 
-/** At one position log p_T(a) − log p_T(b) is (log p(a) − log p(b)) / T, whatever the normaliser. */
+/** At one position log p_T(a) − log p_T(b) is (log p(a) − log p(b)) / T; the normaliser cancels. */
 export function judgeSlopes({
   draws,
   temperature,

@@ -13,7 +13,7 @@ export interface StartCommandInput {
   /** What the trainer exports. */
   dtype: 'bfloat16' | 'float32'
   publish: 'restart' | 'reload'
-  /** Same seed, same tokens, whatever else is in the batch. Costs speed; SGLang heeds seeds only so. */
+  /** Same seed, same tokens, independent of the batch. Costs speed; SGLang honours seeds only with it. */
   deterministic: boolean
   port: number
   /** Address to listen on. One that other machines reach needs a key. @default 127.0.0.1 */

@@ -53,8 +53,8 @@ function label(): Exchange<PolicyVersion[]> {
 }
 
 /**
- * The label goes first and comes back last: whatever breaks in between, the server answers under a name that nobody asks for,
- * and the next attempt begins again. Pausing empties the prefix cache; requests in flight are given up and sampled again.
+ * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,
+ * and the next attempt starts over. Pausing empties the prefix cache; requests in flight are aborted and sampled again.
  */
 async function reloadInPlace({ policy }: LoadAsk, send: Send): Promise<void> {
   const { version } = policy

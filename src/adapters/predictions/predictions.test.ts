@@ -29,10 +29,7 @@ const HARD = 'diff --git a/x b/x\r\n+caf\u00e9 \u{1F600}\u2028 \u0000\f\t \n\n+n
 
 for (const [what, path] of [
   ['a list', file(JSON.stringify([one('a', HARD), one('b', '')]))],
-  [
-    'an object whose values count, whatever its keys say',
-    file(JSON.stringify({ x: one('a', HARD), a: one('b', null) })),
-  ],
+  ['an object whose values count, not its keys', file(JSON.stringify({ x: one('a', HARD), a: one('b', null) }))],
   [
     'JSON Lines, with blank lines',
     file(`${JSON.stringify(one('a', HARD))}\n\n${JSON.stringify(one('b', ''))}\n`, 'jsonl'),

@@ -205,7 +205,7 @@ function sandboxSizes({ sandbox }: Settings): RecipeProblem[] {
     )
 }
 
-/** Said, because a sandbox without the network that somebody meant to give it would look like the agent's failure. */
+/** Refused, because a sandbox without the network that the recipe's author intended would look like the agent's failure. */
 function network({ sandbox }: Settings): RecipeProblem[] {
   const { network: kind, allow } = sandbox
   if (kind === 'proxy' && allow.length === 0) {

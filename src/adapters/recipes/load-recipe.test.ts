@@ -277,7 +277,7 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['an end of a rate that stays', { reinforce: { optim: { endLr: 1e-5 } } }, 'reinforce.optim.endLr'],
   ['adapters of no size', { model: { train: 'lora' } }, 'model.lora'],
   ['adapters that nothing trains', { model: { lora: { rank: 8, alpha: 16 } } }, 'model.lora'],
-  ['activations moved that nobody keeps', { trainer: { offload: 'both' } }, 'trainer.offload'],
+  ['offloaded activations that are not kept', { trainer: { offload: 'both' } }, 'trainer.offload'],
   ['an optimizer moved from the host to the host', { trainer: { offload: 'optimizer' } }, 'trainer.offload'],
   ['one process for two ranks', { trainer: { ranksPerNode: 2 } }, 'trainer.launcher'],
   ['torchrun over two machines', { trainer: { launcher: 'torchrun', nodes: 2 } }, 'trainer.nodes'],

@@ -151,7 +151,7 @@ for (const [name, create, submit, look] of [
   })
 }
 
-test('Slurm: jobs of one name never run side by side, whatever launchers do: the scheduler itself holds the second', async () => {
+test('Slurm: two launchers race: the scheduler holds the second job of one name until the first has ended', async () => {
   await claim(1)
   await slurm().launch({ job, fence: 1 })
   await claim(2)

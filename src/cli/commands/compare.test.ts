@@ -120,13 +120,13 @@ test('unknown names say what there is', async () => {
   const evaluation = await compare('one:sft', 'one:rl')
   assert.equal(evaluation.exitCode, 1)
   assert.match(evaluation.stderr, /one of base, dapo-1-0003, rl; got "sft"/)
-  const run = await compare('nobody', 'one:rl')
+  const run = await compare('absent', 'one:rl')
   assert.equal(run.exitCode, 1)
   assert.match(run.stderr, /no evaluation of such a run/)
   assert.match((await compare(':rl', 'one')).stderr, /Expected RUN, RUN:EVALUATION or FILE\.json, got ":rl"/)
-  const report = await longhaul('report', 'nobody')
+  const report = await longhaul('report', 'absent')
   assert.equal(report.exitCode, 1)
-  assert.match(report.stderr, /No run called "nobody" is in the artifact store/)
+  assert.match(report.stderr, /No run called "absent" is in the artifact store/)
 })
 
 test('HTML and Markdown hold the same verdict, without script and without markup from names', async () => {

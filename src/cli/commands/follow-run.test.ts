@@ -86,7 +86,7 @@ test('the same command joins the run; a second Ctrl-C cancels it', { skip: needs
   await says(/detached/)
   child.kill('SIGINT')
   await says(/cancelling the run/)
-  // No worker serves this namespace, so nobody acts on the request: the server must hold it.
+  // No worker serves this namespace, so the request has no effect yet: the server must hold it.
   await eventually(async () => {
     const { raw } = await connection.client.workflow.getHandle('train/left-alone').describe()
     const { events } = await connection.client.workflow.getHandle('train/left-alone').fetchHistory()
@@ -97,7 +97,7 @@ test('the same command joins the run; a second Ctrl-C cancels it', { skip: needs
   assert.equal(await ended, 130)
 })
 
-test('in CI the first interrupt cancels, because nobody would come back', { skip: needsServer }, async () => {
+test('in CI the first interrupt cancels, because no user would come back', { skip: needsServer }, async () => {
   const { child, says, ended, output } = longhaul(['evaluate', '--recipe', 'nightly', '--run', 'ci', '--json'], {
     CI: 'true',
   })
@@ -126,7 +126,7 @@ test('--detach prints the workflow id and ends with 0; status and stop find the 
   const stop = longhaul(['run', 'stop', 'later', '--now'])
   assert.equal(await stop.ended, 0)
   assert.equal(stop.output.stdout, 'cancelling train/later\n')
-  const unknown = longhaul(['run', 'status', 'nobody'])
+  const unknown = longhaul(['run', 'status', 'absent'])
   assert.equal(await unknown.ended, 1)
   assert.match(unknown.output.stderr, /^error Config\.NotFound/)
 })

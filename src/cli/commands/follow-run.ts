@@ -15,7 +15,7 @@ export interface FollowInput<T> {
   handle: RunHandle<T>
   console: Console
   json: boolean
-  /** @default cancel in CI, where nobody would ever come back; detach elsewhere */
+  /** @default cancel in CI, where no user would come back to the run; detach elsewhere */
   onInterrupt?: OnInterrupt | undefined
 }
 
@@ -49,7 +49,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   }
   const signals = ['SIGINT', 'SIGTERM'] as const
   for (const signal of signals) process.on(signal, interrupted)
-  // Only now: whoever reads the announcement may press Ctrl-C at once.
+  // Announced after the handlers are set: a user who reads the announcement may press Ctrl-C at once.
   announce(handle, { console, json })
   const over = new AbortController()
   // Not waited for at the end: a look that is under way may take as long as the server's silence.

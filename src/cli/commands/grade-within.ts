@@ -2,7 +2,7 @@ import { parse, type ParserPool, ParserOverrun } from '../../adapters/parsing/pa
 import { gradeLog, type GradeLogInput, type GradeLogResult } from '../../grading/grade-log.ts'
 import { LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 
-/** A shorter log is read at once, whatever it holds; a thread for each would cost a fifth of its grading. */
+/** A shorter log is parsed in this thread; starting a worker thread would cost a fifth of its grading. */
 const THREADED_BYTES = 32 * 1024
 
 /** As `gradeLog`, but a log that takes too much time or memory is refused. */

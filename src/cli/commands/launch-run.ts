@@ -7,7 +7,7 @@ import { announce, type Followed, followRun } from './follow-run.ts'
 import { withConnection } from '../local-stack.ts'
 import type { RunOptions } from '../arguments/options.ts'
 
-/** What every root is started with, whatever else it is asked for. */
+/** Options that every kind of run is started with. */
 export interface LaunchRequest {
   connection: LonghaulConnection
   run?: string

@@ -39,7 +39,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
       ),
     )
     .action(async (id: string, { recipe, action, cron, timezone, json }: CreateOptions) => {
-      // A schedule that fails every night helps nobody: the recipe is checked now.
+      // A faulty recipe would fail every night: it is checked now.
       await readRecipeArgument({ recipe })
       const change = await withConnection((connection) =>
         createSchedule({ connection, id, recipe, action, cron, timezone }),

@@ -70,8 +70,8 @@ test('without --stage every graded attempt counts; kept ids are written, one a l
 })
 
 test('a run without attempts, and a rate that is none, are usage mistakes', async () => {
-  const missing = await longhaul('tasks', 'difficulty', 'nobody')
+  const missing = await longhaul('tasks', 'difficulty', 'absent')
   assert.equal(missing.exitCode, 1)
-  assert.match(missing.stderr, /No attempt of nobody matches/)
+  assert.match(missing.stderr, /No attempt of absent matches/)
   assert.equal((await longhaul('tasks', 'difficulty', 'one', '--drop-solved', '3/2')).exitCode, 1)
 })

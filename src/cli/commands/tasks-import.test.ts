@@ -202,7 +202,7 @@ test('a data set of a hub is imported by name, revision and split', async () => 
   assert.match(unpinned.stderr, /--revision and --split/)
 })
 
-test('tasks of any harness can be named by a recipe; those whose logs nobody can read are refused, by name', async () => {
+test('tasks of any harness can be named by a recipe; those without a known log parser are refused, by name', async () => {
   const path = place('classic.jsonl')
   const { classic } = await import('../../../test/support/datasets/published-rows.ts')
   await writeFile(path, jsonl([classic.row()]))

@@ -42,8 +42,8 @@ export function exitCodeOfError(error: unknown): ExitCode {
 }
 
 /**
- * A run that was started: a recipe that its first activity refuses is the user's mistake like on the command line; whatever
- * fails later has used sandboxes or trainers and is 2, also where a task or a setting is to blame.
+ * Exit code of a run that was started. A recipe that its first activity refuses is a usage error, as on the command line. A later
+ * failure has used sandboxes or trainers and is 2, also where a task or a setting is to blame.
  */
 export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
   switch (outcome.status) {

@@ -2,7 +2,7 @@ import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { ExitError } from './exit-codes.ts'
 import type { Console } from './console.ts'
 
-/** Code, what, how to fix: the messages say it. A stack only helps whoever debugs Longhaul itself. */
+/** Prints the code and the message, which says what failed and how to fix it. The stack trace only helps developers of Longhaul. */
 export function printError(error: unknown, { console, json }: { console: Console; json: boolean }): void {
   if (error instanceof ExitError) return
   const known = isLonghaulError(error) ? error : toLonghaulError(error)

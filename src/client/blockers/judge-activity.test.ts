@@ -75,11 +75,11 @@ test('a worker has not beaten for three quarters of the timeout and the patience
   assert.match(finding?.error?.message ?? '', /12@host-1 has given no sign of life since 2026-11-21T11:59:10/)
 })
 
-test('an activity waits on a queue that nobody polls: the queue is named, with the last worker', () => {
+test('an activity waits on a queue without a poller: the queue is named, with the last worker', () => {
   const queued = { state: 'queued', startedMs: null, lastHeartbeatMs: null, heartbeat: null, worker: null } as const
-  const nobody = judge(queued, {})
-  assert.deepEqual([nobody?.on, nobody?.isBlocker], [{ kind: 'worker', name: 'sandbox.host-1.abc' }, true])
-  assert.equal(nobody?.error?.message, 'no worker polls queue sandbox.host-1.abc')
+  const unserved = judge(queued, {})
+  assert.deepEqual([unserved?.on, unserved?.isBlocker], [{ kind: 'worker', name: 'sandbox.host-1.abc' }, true])
+  assert.equal(unserved?.error?.message, 'no worker polls queue sandbox.host-1.abc')
   const gone = judge(queued, { lastPollMs: before(90), lastWorker: '12@host-1' })
   assert.match(gone?.error?.message ?? '', /since 2026-11-21T11:58:30.*12@host-1/)
 })
@@ -130,14 +130,14 @@ test('an activity works by itself for long: a wait, no blocker', () => {
   assert.equal(judge({ heartbeat: beat(null), startedMs: before(120) })?.isBlocker, false)
 })
 
-test('somebody paused an activity in Temporal: a person is waited for', () => {
+test('an operator paused an activity in Temporal: a person is waited for', () => {
   assert.deepEqual(judge({ state: 'paused' })?.on.kind, 'person')
 })
 
-test('nobody takes a workflow task: no control worker; taken again and again: the code is broken', () => {
+test('no worker takes a workflow task: no control worker; taken again and again: the code is broken', () => {
   const task = { workflowId: 'train/demo-a', queue: 'control', sinceMs: before(60), attempt: 1 }
-  const nobody = judgeWorkflowTask(task, { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
-  assert.deepEqual(nobody?.on, { kind: 'worker', name: 'control' })
+  const untaken = judgeWorkflowTask(task, { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
+  assert.deepEqual(untaken?.on, { kind: 'worker', name: 'control' })
   const broken = judgeWorkflowTask(
     { ...task, attempt: 9 },
     { lastPollMs: before(1), lastWorker: 'w', isBusy: false },
@@ -154,6 +154,6 @@ test('a run does not answer: no control worker polls, or one that polls is only 
     judgeSilence('train/demo-a', polled(90), clock)?.error?.message ?? '',
     /no worker polls queue control since/,
   )
-  const nobody = judgeSilence('train/demo-a', { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
-  assert.equal(nobody?.on.name, 'control')
+  const unpolled = judgeSilence('train/demo-a', { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
+  assert.equal(unpolled?.on.name, 'control')
 })

@@ -43,7 +43,7 @@ function judgeByState(activity: PendingActivity, queue: QueueState | null, clock
   switch (activity.state) {
     case 'paused':
       return found(activity, {
-        on: { kind: 'person', name: 'whoever paused the activity in Temporal' },
+        on: { kind: 'person', name: 'the operator who paused the activity in Temporal' },
         doing: `${activity.activity}, paused`,
         sinceMs: activity.scheduledMs,
       })
@@ -59,7 +59,7 @@ function judgeByState(activity: PendingActivity, queue: QueueState | null, clock
 function judgeQueued(activity: PendingActivity, queue: QueueState | null): Finding {
   const { scheduledMs, attempt, lastFailure, lastHeartbeatMs } = activity
   const isServed = queue !== null && (queue.isBusy || (queue.lastPollMs ?? 0) >= scheduledMs)
-  // A worker that died took its heartbeat with it: that was the last sign of life, not the retry that nobody takes.
+  // After a worker has died the wait counts from its last heartbeat, not from the retry, which no worker has taken.
   const sinceMs = attempt > 1 && !isServed ? (lastHeartbeatMs ?? scheduledMs) : scheduledMs
   return found(activity, {
     on: { kind: 'worker', name: activity.queue },
@@ -122,7 +122,7 @@ function judgeFailing(activity: PendingActivity): Finding {
   })
 }
 
-/** A workflow's own turn that nobody ends: no control worker, or code that throws. */
+/** A workflow task that does not complete: there is no control worker, or the workflow code throws. */
 export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState | null, clock: Clock): Finding | null {
   const { nowMs, longerThanMs } = clock
   if (nowMs - task.sinceMs <= longerThanMs) return null
@@ -140,7 +140,7 @@ export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState |
   }
 }
 
-/** The root did not answer its own query: nobody runs workflows, or who does is only slow and still polls. */
+/** The root did not answer its own query: no worker runs workflows, or a slow one that still polls. */
 export function judgeSilence(workflowId: string, queue: QueueState | null, clock: Clock): Finding | null {
   const sinceMs = queue?.lastPollMs ?? clock.nowMs - clock.longerThanMs
   if (clock.nowMs - sinceMs < clock.longerThanMs) return null

@@ -4,7 +4,7 @@ import { millis } from './run-picture.ts'
 
 /** Who polls a task queue, as the server remembers it for some minutes. */
 export interface QueueState {
-  /** ms since 1970; null: nobody that the server remembers. */
+  /** ms since 1970; null: the server remembers no poller. */
   lastPollMs: number | null
   /** `pid@host` of the last to poll. */
   lastWorker: string | null

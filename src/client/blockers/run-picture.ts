@@ -30,7 +30,7 @@ export interface FailureFacts {
   message: string
 }
 
-/** A workflow task that nobody has ended yet. */
+/** A workflow task that is not completed yet. */
 export interface PendingWorkflowTask {
   workflowId: string
   queue: string

@@ -168,7 +168,7 @@ test('fewer repeats than the proof needs: both patches are graded as often as as
   assert.equal(judgeGate({ checks: [gold(1), gold(2), empty(1)], repeats: 2 }).reason, 'not every check was made')
 })
 
-test('one of the three empty gradings passes a test that the others fail: a coin, whatever fifty gold runs say', () => {
+test('one of the three empty gradings passes a test that the others fail: a flaky test, in spite of fifty equal gold runs', () => {
   const gradedGold = Array.from({ length: 50 }, (_, index) => gold(index + 1))
   const graded = [empty(1), empty(2, { notPassed: { t1: 'FAILED', t2: 'FAILED' } }), empty(3)]
   assert.match(

@@ -5,8 +5,8 @@ const MISSING_NAMES = [
 ]
 
 /**
- * Names that tests missed and that the gold patch alone brings: nobody could guess them from the statement. A name that stands
- * in unchanged or removed lines of the patch, or in none of it, is not its invention.
+ * Names that tests missed and that only the gold patch introduces: no agent could guess them from the statement. A name that
+ * also stands in unchanged or removed lines of the patch, or in none of it, was not introduced by it.
  * @param log of the tests, run without the gold patch
  */
 export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string }): string[] {

@@ -1,6 +1,6 @@
 /**
- * Whether text matches the patterns one behind the other, whatever stands between them. One pattern with a star between two
- * words takes squared time where the first occurs often and the second never; this looks for each of them once.
+ * Whether the patterns match in this order, with any text between them. One pattern with a star between two words takes quadratic
+ * time where the first occurs often and the second never; this searches for each pattern once.
  */
 export function standsInOrder(text: string, ...patterns: readonly RegExp[]): boolean {
   let from = 0

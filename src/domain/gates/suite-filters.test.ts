@@ -300,7 +300,7 @@ test('one run of many that differs is enough to drop a task', () => {
 })
 
 test('lines are counted until both sides of a hunk are complete', () => {
-  // Two added and one kept line: the header of the next file is no content, whatever it begins with.
+  // Two added and one kept line: the header of the next file is no content, although it begins with + or -.
   const patch = '@@ -1,1 +1,3 @@\n+a+\n+b\n c\n+++ b/next\n--- a/next\n'
   assert.equal(changedLines(patch), 2)
   assert.equal(changedLines('@@ -1,3 +1,1 @@\n-a\n-b\n c\n--- a/next\n+++ b/next\n'), 2)

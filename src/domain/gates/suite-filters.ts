@@ -34,8 +34,8 @@ export function applyFilters<T extends FilterableTask>(
 }
 
 /**
- * Tasks by the set of filters that they fail, each filter asked about every task: what the counts above, which see only what
- * earlier filters left, cannot say. The class that fails none is what is kept, in whatever order filters stand.
+ * Tasks grouped by the set of filters that they fail, with each filter applied to every task. The counts above cannot say this,
+ * because each filter there sees only what earlier ones left. The class that fails none is kept, in any order of filters.
  * @returns the largest class first
  */
 export function classifyTasks(

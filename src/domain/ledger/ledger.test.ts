@@ -168,7 +168,7 @@ test('a kept episode that reached no batch is refused', () => {
   })
 })
 
-test('the entries of a ledger stand in order of their episodes, whatever the order of the fates', () => {
+test('the entries of a ledger stand in order of their episodes, not of the fates', () => {
   const fates: EpisodeFate[] = ['e2', 'e10', 'e1'].map((episode) => ({ kind: 'train', episode, advantage: 1 }))
   const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
   assert.deepEqual(ledger, {
@@ -305,7 +305,7 @@ test('a batch that trained an episode which the ledger gives to another one is n
   )
 })
 
-test('what is resolved and not paid is marked, whatever became of it, and a ledger that leaves it out does not verify', () => {
+test('a resolved episode without a reward is marked with any fate, and a ledger that leaves it out does not verify', () => {
   const audit = (outcome: 'agrees' | 'void') => ({ audit: { outcome, reasons: [], detail: null } })
   const records = [
     makeRecord({ index: 0, verdict: 'resolved', ...audit('void') }),

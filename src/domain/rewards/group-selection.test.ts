@@ -14,7 +14,7 @@ test('an all-failed group of differing lengths is dropped by outcome and kept by
   assert.equal(shaped.kind, 'kept')
 })
 
-test('fewer valid siblings than the minimum: few, and a singleton is few whatever the minimum says', () => {
+test('fewer valid siblings than the minimum: few, and a singleton is few with any minimum', () => {
   const three = makeGroup([1, 1], [0, 0], [0, 0])
   assert.equal(reasonOf(selectGroup({ members: three, rule })), 'few')
   assert.equal(reasonOf(selectGroup({ members: three.slice(0, 1), rule: { ...rule, minGroupSize: 1 } })), 'few')

@@ -66,7 +66,7 @@ function hasOneOutcome(members: readonly GroupMember[]): boolean {
 }
 
 function decideMember(episode: string, advantage: number, rule: GroupRule): SelectedMember {
-  // An advantage of exactly nothing has no gradient whatever the switch says; the switch widens that to "nearly".
+  // An advantage of exactly 0 has no gradient and is always dropped; the switch also drops those near 0.
   const isZero = rule.alsoZeroAdvantage ? Math.abs(advantage) < ZERO_ADVANTAGE : advantage === 0
   return isZero ? { kind: 'dropped', episode, reason: 'zero-advantage' } : { kind: 'kept', episode, advantage }
 }

@@ -30,7 +30,7 @@ export type ContextPenaltyRule = TurnPenaltyRule
 export interface RewardInput {
   rule: RewardRule
   verdict: Exclude<VerdictKind, 'could-not-grade'>
-  /** A suspected hack is paid as a failure, whatever the tests said, and so is what an audit does not agree with. */
+  /** A suspected hack is paid as a failure, regardless of the tests, and so is a verdict that its audit contradicts. */
   suspectedHack: boolean
   audit?: NonNullable<EpisodeRecord['audit']>
   disposition: PolicyDisposition

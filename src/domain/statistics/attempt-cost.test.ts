@@ -21,7 +21,7 @@ test('tokens: cached input has its own price', () => {
   assert.deepEqual(attemptCosts([{ usage: { ...usage, cachedTokens: null }, ...none }], TOKENS), [3.3])
 })
 
-test('an attempt that nobody counted has no cost where tokens have a price', () => {
+test('an attempt without token counts has no cost where tokens have a price', () => {
   assert.deepEqual(attemptCosts([{ usage: null, ...none }], TOKENS), [null])
 })
 

@@ -16,7 +16,7 @@ const HOUR_MS = 3_600_000
  * Money for each attempt, in order. Tokens at their price: cached ones at theirs, or as other input where none is given or the
  * server does not say which were cached. Machines for as long as any attempt ran, shared out by the attempts' own time, so that
  * the attempts of an evaluation add up to what was paid.
- * @returns null for an attempt whose tokens nobody counted, where tokens have a price
+ * @returns null for an attempt without token counts, where tokens have a price
  */
 export function attemptCosts(facts: readonly PaidFacts[], prices: PriceRecipe): (number | null)[] {
   const share = machineShare(facts, prices)

@@ -66,7 +66,7 @@ test('a setting that only one side knows differs, whichever side it is', () => {
   assert.deepEqual(checkComparability(evaluation(), old).warnings, ['sampling.minP: 0 against undefined'])
 })
 
-test('a side whose conditions nobody stored is compared by suite and attempts alone', () => {
+test('a side without stored conditions is compared by suite and attempts alone', () => {
   const other = evaluation({ conditions: { ...CONDITIONS, scaffold: 'demo' } })
   assert.deepEqual(checkComparability(evaluation({ conditions: null }), other).warnings, [])
   assert.deepEqual(checkComparability(other, evaluation({ conditions: null, attempts: 3 })).warnings, [

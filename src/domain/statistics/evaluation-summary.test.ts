@@ -200,7 +200,7 @@ const PRICES: PriceRecipe = {
   machines: [],
 }
 
-test('money: what graded attempts cost and what lost ones cost, and how many nobody counted', () => {
+test('money: what graded attempts cost and what lost ones cost, and how many have no token counts', () => {
   // One unit of money a token.
   const usage = (tokens: number) => ({ usage: { promptTokens: tokens, cachedTokens: 0, completionTokens: 0 } })
   const facts = [
@@ -243,7 +243,7 @@ test('verdicts that the gate gave are counted apart', () => {
   assert.equal(found.gradedByGate, 1)
 })
 
-test('an attempt whose start or length nobody knows pays for no machine', () => {
+test('an attempt of unknown start or length pays for no machine', () => {
   const prices = { ...PRICES, perMillionTokens: null, machines: [{ name: 'host', count: 1, perHour: 3600 }] }
   const [first, second, third] = played('a', [1, 0, 1], { turns: 5 })
   assert.ok(first !== undefined && second !== undefined && third !== undefined)

@@ -139,8 +139,8 @@ function toClustered({ taskId, repo, outcomes }: EvaluatedTask): ClusteredOutcom
 }
 
 /**
- * Official harnesses know no lost attempt: whatever has no verdict is unresolved, also where another attempt took its place, and every
- * planned task counts.
+ * Official harnesses know no lost attempt: an attempt without a verdict is unresolved, also where another attempt replaced it, and
+ * every planned task counts.
  */
 function officialScore(
   tasks: readonly EvaluatedTask[],

@@ -11,7 +11,7 @@ export interface JudgedPatch {
   kind: VerdictKind
 }
 
-/** Tasks that nobody proposed a patch for. */
+/** A task without a prediction. */
 export interface MissingTask {
   taskId: string
   repo: string

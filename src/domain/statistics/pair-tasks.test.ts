@@ -5,7 +5,7 @@ import { pairTasks, toOutcomes } from './pair-tasks.ts'
 
 const side = (...ids: string[]) => makeEvaluation({ tasks: ids.map((taskId) => ({ taskId, attempts: [1] })) }).tasks
 
-test('pairs stand in order of their task ids, whatever the order of either side', () => {
+test('pairs stand in order of their task ids, in any order of either side', () => {
   const { shared } = pairTasks(side('c', 'a', 'b'), side('b', 'c', 'a'))
   assert.deepEqual(
     shared.map(([before, after]) => [before.taskId, after.taskId]),

@@ -6,7 +6,7 @@ type CountedAction = Pick<ActionRecord, 'promptDelta' | 'ids' | 'chat'>
 /**
  * Tokens read and written over all samples of an episode: each sample reads the whole conversation before it. Ids are counted, a chat
  * endpoint's own counts are summed; nothing is estimated.
- * @returns null where an endpoint did not count; `cachedTokens` null where nobody said
+ * @returns null where an endpoint reported no counts; `cachedTokens` null where it did not report those
  */
 export function usageOf(actions: readonly CountedAction[]): TokenUsage | null {
   let context = 0

@@ -20,7 +20,7 @@ interface Finding {
   detail: string | null
 }
 
-/** The second opinion on one grading: void for whatever was found, else what the tests say. */
+/** The second opinion on one grading: void if there is any finding, else the result of the tests. */
 export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAuditInput): AuditVerdict {
   const found: Finding[] = [...planned.voids, ...readRun({ patch, run, isCaptured })]
   const isTested = planned.plan.tests !== null && run.kind !== 'read' && run.kind !== 'untestable'
@@ -89,7 +89,7 @@ const ENDINGS: Record<AuditAnswer['ended'], AuditReason | null> = {
   noise: 'results-forged',
 }
 
-/** Each listed test must have passed, and whatever else the row's parser takes for the same test must have as well. */
+/** Each listed test must have passed, and so must every result that the row's parser maps to the same test. */
 function missing(task: AuditedTask, runner: AuditRunner, tests: AuditAnswer['tests']): Finding[] {
   const passed = namesOf(
     task,

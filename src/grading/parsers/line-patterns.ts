@@ -51,8 +51,8 @@ const DURATION = new RegExp(`^\\(${DIGIT}+(?:\\.${DIGIT}+)?s\\)$`, 'u')
 const FIRST_TWO = /^[^>][^\n]/u
 
 /**
- * `Class > test PASSED (0.1s)`, the time optional. Upstream's pattern lets a name begin with two characters whatever they are, the
- * second of which may be a blank before the status; it takes squared time on a line of blanks, so the line is read from its end.
+ * `Class > test PASSED (0.1s)`, the time optional. In upstream's pattern a name begins with any two characters, the second of which
+ * may be a blank before the status; it takes quadratic time on a line of blanks, so the line is read from its end.
  */
 export const parseGradle: LogParser = (log) =>
   readLines(log, (line) => {

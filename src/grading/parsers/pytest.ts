@@ -2,7 +2,7 @@ import { pythonItem, pythonSplit } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
 
 /**
- * Summary lines of pytest as the official parsers read them, faults included: the status is the first word whatever it is,
+ * Summary lines of pytest as the official parsers read them, faults included: the status is the first word, known or not,
  * ids end at the first blank. Required ids of the data sets were made by these rules, so a better parser agrees less.
  */
 export interface SummaryRules {

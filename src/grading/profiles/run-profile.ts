@@ -12,7 +12,7 @@ export interface RunPlan {
   patchPath: string
   /** Tried in order without a shell, in the repository; the first that succeeds applies the patch. */
   applyCommands: string[][]
-  /** Run before every attempt but the first, whatever it says. */
+  /** Run before every attempt but the first; its exit code is ignored. */
   resetCommand: string[] | null
   /** After every attempt failed: success counts as applied. */
   lastCheck: string[] | null

@@ -35,7 +35,7 @@ export function evalScript({ taskId, repo, baseCommit, testPatch, harness }: Eva
   })
 }
 
-/** Whatever looks like a file header anywhere in the text, deleted files too; names that Git quotes are not seen. */
+/** Reads every line that looks like a file header anywhere in the text, deleted files too; names that Git quotes are missed. */
 export function testDirectives(repo: string, testPatch: string): string[] {
   const paths = [...testPatch.matchAll(/diff --git a\/[^\n]* b\/([^\n]*)/g)].map(([, path]) => path ?? '')
   return testWords(repo, paths)

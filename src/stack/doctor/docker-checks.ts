@@ -24,7 +24,7 @@ export const DOCKER_CHECKS: readonly CheckDefinition[] = [
   {
     group: 'docker',
     name: 'leftovers',
-    why: 'what nobody owns takes memory and disk from the next run',
+    why: 'orphaned containers and volumes take memory and disk from the next run',
     run: (paths) => withEngine(paths, findLeftovers),
   },
   {

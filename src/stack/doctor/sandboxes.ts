@@ -9,7 +9,7 @@ const TIMEOUT_MS = 10_000
 /** A container's own files and a turn's records do not fit any more. */
 const FULL_BYTES = 64 * 1024 ** 2
 
-/** What is overdue whoever its owner is: a sandbox worker of its stack would have removed it within half a minute. */
+/** Finds overdue resources of any owner: a sandbox worker of their stack would have removed them within half a minute. */
 export async function findLeftovers(engine: Engine): Promise<Finding> {
   const all = await listLeftovers({ engine, now: Date.now(), signal: AbortSignal.timeout(TIMEOUT_MS) })
   const overdue = all.filter((thing) => judgeLeftover(thing, thing).kind === 'remove')

@@ -79,7 +79,7 @@ export async function noteEngineUser({ files, user }: { files: EngineFiles; user
   await writeFileAtomically(join(files.usersDir, `${user.key}.json`), JSON.stringify(user.owner))
 }
 
-/** Stops the engine when nobody else uses it. Safe to repeat, also after a crash of either side. */
+/** Stops the engine when no other stack uses it. Safe to repeat, also after a crash of either side. */
 export async function releasePrivateEngine(input: {
   files: EngineFiles
   key: string

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 
 import { isOlder, pinnedCliVersion } from './temporal-build.ts'
 
-test('Go versions: compared as numbers, whatever stands before them', () => {
+test('Go versions: compared as numbers, with or without a prefix', () => {
   assert.equal(isOlder('go1.26.4', '1.26.4'), false)
   assert.equal(isOlder('go1.26.10', '1.26.4'), false)
   assert.equal(isOlder('go1.27', '1.26.4'), false)

@@ -11,7 +11,7 @@ import type { StepContext } from '../steps.ts'
 /** All that workflow code may import (the boundary test proves it). */
 const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
 
-/** Bundles kept; the newest of each state of the sources. Older ones are of states that nobody runs. */
+/** Bundles kept, one for each state of the sources, newest first. Processes use only recent ones. */
 const KEEP = 8
 
 export interface EnsureWorkflowBundleInput {

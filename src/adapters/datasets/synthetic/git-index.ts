@@ -11,8 +11,8 @@ const FIXED_BYTES = 62
 const REGULAR_FILE = 0o100644
 
 /**
- * `.git/index`, version 2. Times and inode stay zero: Git then compares contents once and finds the files unchanged,
- * whatever the file system made of them. Sizes must be right, or Git would trust the difference.
+ * `.git/index`, version 2. Times and inode stay zero: Git then compares contents once and finds the files unchanged
+ * on any file system. Sizes must be right: Git takes a different size for a change without reading the file.
  */
 export function indexFile(entries: IndexEntry[]): Uint8Array {
   const header = Buffer.alloc(12)

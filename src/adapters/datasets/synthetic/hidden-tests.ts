@@ -13,8 +13,8 @@ export interface HiddenTests {
 
 /**
  * One file with a test for each function: one import of the package and one collection, so that grading stays cheap. Names follow from
- * the task's seed by a hash and from nothing that stands in the repository: a file of the agent's cannot be in their place, whatever
- * rule a policy learns from what it sees.
+ * the task's seed by a hash and from nothing in the repository: no rule that a policy learns from the repository predicts them, so no
+ * file of the agent's can take their place.
  */
 export function hiddenTests({ modules, target }: ComposedTask, source: SyntheticSource): HiddenTests {
   const path = `tests/test_${nameOf(source, 'file')}.py`

@@ -16,7 +16,7 @@ import { compileRunner } from '../sandbox/runner-volume.ts'
 
 const ALL_LIMITS = { MemoryLimit: true, SwapLimit: true, PidsLimit: true, CPUSet: true, CpuCfsQuota: true }
 
-/** `/info` of engines, without the fields that nobody reads. */
+/** `/info` of engines, without the fields that Longhaul does not read. */
 const ENGINES: { name: string; info: EngineInfo; facts: ReturnType<typeof engineFacts>; countsDisk: boolean }[] = [
   {
     name: '20.10 on version 1, ext4',

@@ -175,7 +175,7 @@ test('nothing that was not asked for may be there, known to us or not', () => {
 
 test('user, command, image, network switch, volumes of the image and labels are compared too', () => {
   const other = {
-    User: 'nobody',
+    User: 'daemon',
     Tty: true,
     OpenStdin: true,
     Cmd: ['/bin/true'],

@@ -7,7 +7,7 @@ export interface CpuPool {
   give(name: string): void
 }
 
-/** How many processors a limit pins: a part of one is pinned to a whole one, and nobody gets more than there are. */
+/** How many processors a limit pins: rounded up to whole ones, and at most as many as the machine has. */
 export function pinnedCpus(limit: number, available: number): number {
   return Math.max(1, Math.min(Math.ceil(limit), available))
 }

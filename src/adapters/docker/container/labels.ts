@@ -9,7 +9,7 @@ export const LABELS = {
   /** Milliseconds since 1970. */
   created: 'longhaul.created',
   leaseMs: 'longhaul.lease-ms',
-  /** After this long it is removed whatever its owner says. */
+  /** After this long the reaper removes it, even while its owner runs. */
   maxLifeMs: 'longhaul.max-life-ms',
   owner: 'longhaul.owner',
   host: 'longhaul.host',

@@ -6,7 +6,7 @@ export interface RemoveContainerInput {
   name: string
 }
 
-/** With its volumes, running or not. One that is gone, or that somebody else is removing, counts as removed. */
+/** Removes a container, running or not, with its volumes. One that is gone or being removed counts as removed. */
 export async function removeContainer({ engine, name }: RemoveContainerInput): Promise<void> {
   await engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
 }

@@ -2,9 +2,9 @@ import type { Container, ContainerInspectInfo } from 'dockerode'
 
 import { isStatus } from '../engine/engine-errors.ts'
 
-/** Whether a container that does not run may run again: its disk is whole and its journal says what was done, so only the
- *  processes are gone. An engine or a machine that restarts ends the main process by a signal. By itself that ends
- *  with 0, when nobody renewed the lease: such a sandbox stays ended. */
+/** Whether a stopped container may be started again: disk and journal are intact, only the processes are gone. A restart of the
+ *  engine or the machine ends the main process by a signal. When the lease expires the main process exits with 0: such a
+ *  sandbox stays ended. */
 export function mayStartAgain({ Status: status, ExitCode: exitCode }: ContainerInspectInfo['State']): boolean {
   return status === 'exited' && exitCode !== 0
 }

@@ -19,9 +19,9 @@ const TRANSFER_MS = 5 * 60_000
 const IMAGE_MS = 30 * 60_000
 
 /**
- * Bounds every request to the engine: its client has no deadlines of its own, and a frozen engine accepts connections for
- * ever. Three kinds are left to their callers, who bound them: `wait` lasts as long as the container, an upgraded exec stream
- * as long as the sandbox, events come as long as somebody listens.
+ * Bounds every request to the engine: its client has no deadlines of its own, and a frozen engine still accepts connections.
+ * The callers bound three kinds themselves: `wait` lasts as long as the container, an upgraded exec stream as long as the
+ * sandbox, and events come until the subscriber closes the stream.
  */
 export function boundEngineRequests(
   docker: Docker,

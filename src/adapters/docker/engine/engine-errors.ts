@@ -12,7 +12,7 @@ export function isStatus(error: unknown, ...statuses: number[]): boolean {
   return status !== null && statuses.includes(status)
 }
 
-/** 404: it is gone. 409 on removal: somebody else is removing it already. */
+/** 404: it is gone. 409 on removal: another process is removing it already. */
 export function ignoreGone(error: unknown): void {
   if (!isStatus(error, 404, 409)) throw error
 }
@@ -22,7 +22,7 @@ export interface EngineErrorContext {
   details: Record<string, string | number | boolean | null>
 }
 
-/** Whatever the engine was doing: it, a container's disk limit aside, has one disk. */
+/** A full disk has one code for every operation: apart from disk limits of containers the engine has one disk. */
 function codeOf(status: number | null, reason: string): FailureCode {
   if (/no space left on device|disk quota exceeded/i.test(reason)) return 'Sandbox.OutOfDisk'
   return status === 404 ? 'Sandbox.Lost' : 'Sandbox.EngineUnavailable'

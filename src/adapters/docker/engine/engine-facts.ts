@@ -3,7 +3,7 @@ export interface EngineFacts {
   /** Name of the seccomp profile that containers get by default; null where there is none. */
   seccomp: string | null
   cgroupVersion: 1 | 2
-  /** Limits that this kernel does not enforce, whatever a container asks for. */
+  /** Limits that this kernel does not enforce, also where a container requests them. */
   unenforced: ('memory' | 'swap' | 'pids' | 'cpuset' | 'cpu')[]
   defaultRuntime: string
   storageDriver: string

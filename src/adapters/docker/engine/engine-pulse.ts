@@ -10,12 +10,12 @@ export interface EnginePulse {
 }
 
 const EVERY_MS = 5_000
-/** A question or a timer that takes longer: the machine does not serve anybody in time, sandboxes neither. */
+/** When a ping or a timer takes longer, the machine is overloaded, and so are its sandboxes. */
 const LONG_MS = 10_000
 
 /**
- * Tells a slow command from an engine that has stopped answering (frozen, swapped out, gone): the two look alike to whoever
- * waits for the command. Nothing is asked while nobody waits.
+ * Tells a slow command from an engine that has stopped answering (frozen, swapped out, gone): to the caller that waits for
+ * the command the two look alike. The engine is pinged only while a caller waits.
  */
 export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
   let waiting = 0
@@ -52,7 +52,7 @@ export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
     async during(work) {
       waiting += 1
       if (waiting === 1) {
-        // Nobody asked while nobody waited: silence is counted from here.
+        // Without callers there were no pings: silence is counted from here.
         if (!isSilent) lastAnswerMs = Date.now()
         lastTickMs = Date.now()
         timer = setInterval(() => void ask(), EVERY_MS)

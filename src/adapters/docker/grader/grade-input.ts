@@ -9,8 +9,8 @@ const MAX_INLINE_BYTES = 64 * 1024
 /** What `printf %s` gives back as it is. */
 const PLAIN = /^[\t\n\x20-\x7e]*$/
 
-/** Main process of a grading container. Its text comes by its input: an upload costs the engine 57 ms of CPU, whatever is in it.
- *  Some versions of `head` read more of a pipe than they were asked for, so nothing may follow. */
+/** Main process of a grading container. It reads its script from stdin: an upload of any size costs the engine 57 ms of CPU.
+ *  Some versions of `head` read beyond the requested bytes of a pipe, so nothing may follow the script. */
 export function gradeCommand(seconds: number): string[] {
   return ['/bin/sh', '-c', 'read -r lh_bytes && eval "$(head -c "$lh_bytes")"', 'grade', String(seconds)]
 }

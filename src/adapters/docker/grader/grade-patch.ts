@@ -104,7 +104,7 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
       role: input.role,
       fence: 1,
       leaseMs: input.leaseMs,
-      // Nothing renews it and its own deadline ends it: after that nobody waits for it any more.
+      // Nothing renews it. Its own deadline ends it, and after that no activity waits for it.
       maxLifeMs: Math.max(input.leaseMs, gradingTimeoutMs(input) + context.gradingSlackMs),
       owner: input.owner,
       ownerRun: input.ownerRun,

@@ -48,7 +48,7 @@ async function ensureArchive(
   const started = Date.now()
   const temporary = `${archive}.new`
   const folder = join(input.cacheDir, `debian-base-${identity.hash}.rootfs`)
-  // The lock is ours, so whatever lies here was left by a build that was killed.
+  // We hold the lock, so a folder found here is left from a killed build.
   await rm(folder, { recursive: true, force: true })
   try {
     await buildRootFilesystem({

@@ -22,7 +22,7 @@ export interface ImageKeeper {
   /** Notes the use, and makes the image where it is missing. Callers who ask at once share one making, which a cancelled
    *  one of them does not end. */
   ensure(input: { image: string; make: (signal: AbortSignal) => Promise<void>; signal: AbortSignal }): Promise<void>
-  /** Runs `work` while nobody of this machine makes or removes the image. */
+  /** Runs `work` while no process of this machine builds or removes the image. */
   withImage<T>(image: string, work: (uses: ImageUses) => Promise<T>): Promise<T>
   uses(): Promise<ImageUses>
   /** Ends what is being made. */

@@ -44,7 +44,7 @@ export function imageKey(image: string): string {
   return createHash('sha256').update(image).digest('hex').slice(0, 32)
 }
 
-/** A file that cannot be read belongs to nobody's image: it evicts nothing. */
+/** An unreadable file names no image and so evicts none. */
 async function readUse(path: string): Promise<ImageUse | null> {
   try {
     const { image, usedAtMs } = JSON.parse(await readFile(path, 'utf8')) as Partial<ImageUse>

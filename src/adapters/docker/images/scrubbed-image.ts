@@ -31,7 +31,7 @@ const MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
  * The image that agents get: the same files and the same HEAD, but a repository without any other history. Made once per
- * image digest and engine by one process of the machine; whoever asks meanwhile waits for it. It is kept like a task's image:
+ * image digest and engine by one process of the machine; concurrent callers wait for it. It is kept like a task's image:
  * the longest unused one goes when the disk is full.
  * @throws LonghaulError `Sandbox.ImageUnsuitable` where there is no repository, or something of its history is left
  */
@@ -46,7 +46,7 @@ export async function scrubbedImage(input: ScrubbedImageInput): Promise<string> 
 async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: string }): Promise<void> {
   const { engine, tag, script } = input
   const name = `lh-scrub-${createHash('sha256').update(tag).digest('hex').slice(0, 16)}`
-  // What a killed attempt left behind is in nobody's way.
+  // A killed attempt may have left a container of this name.
   await removeContainer({ engine, name })
   const container = await createScrubber(input, name)
   try {

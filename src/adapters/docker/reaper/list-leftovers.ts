@@ -4,7 +4,7 @@ import type { Engine } from '../engine/engine.ts'
 import { type LabelFacts, PROJECT_FILTER, readLabels } from '../container/labels.ts'
 import { listSandboxes } from '../container/list-sandboxes.ts'
 
-/** Anything of ours in the engine that somebody has to remove one day. */
+/** A container, network or volume of ours in the engine: its owner or the reaper must remove it. */
 export interface Leftover extends LeftoverFacts, LabelFacts {
   id: string
   name: string
@@ -29,7 +29,7 @@ async function listContainers({ engine, now, signal }: ListLeftoversInput): Prom
   return Promise.all(
     sandboxes.map(async (sandbox): Promise<Leftover> => {
       const end = sandbox.state === 'ended' ? await endOf(engine, sandbox.containerId, { now, signal }) : NOT_ENDED
-      // The lease loop is the main process of an agent's container, and ends it with 0 when nobody renews.
+      // The lease loop is the main process of an agent's container, and exits with 0 when the lease expires.
       const endedByLease = sandbox.role === 'agent' && end.exitCode === 0
       return { ...sandbox, kind: 'container', id: sandbox.containerId, endedForMs: end.forMs, endedByLease }
     }),

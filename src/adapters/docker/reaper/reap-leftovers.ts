@@ -50,8 +50,8 @@ export interface ReapReport {
   failed: (ReapedThing & { why: RemoveReason; error: string })[]
 }
 
-/** Removes what nobody will close, with its volumes. Only what carries our project label is ever looked at, and two
- *  reapers at once do not disturb each other: what is gone counts as removed. */
+/** Removes orphaned resources with their volumes. Considers only those with our project label. Two reapers may run at once:
+ *  a resource that is already gone counts as removed. */
 export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapReport> {
   const { engine, isDryRun = false, now = Date.now(), signal } = input
   const report: ReapReport = { removed: [], kept: [], failed: [] }

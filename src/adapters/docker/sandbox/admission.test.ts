@@ -55,7 +55,7 @@ test('sandboxes are admitted while the sum of what they ask for fits, and the ne
 
 test('processors are counted like memory: four whole ones are taken, a tenth of one waits', async () => {
   const { open } = world({ capacity: { cpus: 4, memoryMiB: 1_000_000 } })
-  // 40 × 0.1 is 4, whatever floating point says of the sum.
+  // 40 × 0.1 is 4, although the floating-point sum differs.
   for (let index = 0; index < 40; index++) await open(`e${index}`, { cpus: 0.1, memoryMiB: 1 })
   assert.equal(await isPending(open('one more', { cpus: 0.1, memoryMiB: 1 })), true)
 })

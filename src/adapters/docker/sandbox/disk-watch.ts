@@ -21,7 +21,7 @@ export interface DiskWatch {
 export interface DiskWatchOptions {
   engine: Engine
   log(message: string, facts: Record<string, string | number>): void
-  /** How often the file system is asked how full it is, one call whatever the number of containers. @default 2000 */
+  /** How often free space is read: one call for all containers. @default 2000 */
   everyMs?: number
 }
 
@@ -109,7 +109,7 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
     Object.assign(one, { held, written, countedAtMs: Date.now() })
     if (written.bytes <= one.limit.bytes && written.files <= one.limit.files) return
     watched.delete(one.name)
-    // Noted first: whoever waits for an answer of this sandbox hears of its end at once.
+    // Noted before the kill: a request that waits for this sandbox then fails with the reason.
     exceeded.set(one.name, { written, limit: one.limit })
     log('disk watch: past its limit, killed', { sandbox: one.name, ...written })
     await engine.docker.getContainer(one.name).kill({ signal: 'SIGKILL' })

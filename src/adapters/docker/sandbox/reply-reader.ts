@@ -21,9 +21,9 @@ export interface ReplyReader {
 const MAX_UNANNOUNCED_BYTES = 2 * (MAX_LINE_BYTES + 1)
 
 /**
- * Collects payloads until an answer is whole. Commands never write to this stream, but whatever runs as root in the sandbox can:
- * lengths are compared with what was asked for before a byte of it is held, so a runner costs the worker what an honest
- * one does, in one buffer, however small its payloads are.
+ * Collects payloads until an answer is complete. Commands never write to this stream, but processes that run as root in the sandbox
+ * can. So lengths are compared with the request before a byte is buffered: a hostile runner costs the worker no more memory
+ * than an honest one, in one buffer, however small its payloads are.
  */
 export function createReplyReader(): ReplyReader {
   let buffer = Buffer.alloc(0)

@@ -37,7 +37,7 @@ export async function connectRunner({ container }: { container: Container }): Pr
 
 export interface AttachRunnerInput {
   container: Container
-  /** Goes out ahead, which saves the way there and back; whoever asks it first gets its answer. */
+  /** Sent with the connection, which saves a round trip; the first `ask` of the same request gets its answer. */
   request: string
 }
 

@@ -9,7 +9,7 @@ import { mayStartAgain, startOnce } from '../container/start-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-protocol.ts'
 
-/** A runner that nobody reaches after so many tries: the sandbox is of no use. */
+/** After so many failed connections to its runner a sandbox is given up. */
 const MAX_CONNECTIONS_PER_REQUEST = 4
 
 export interface RunnerRequest {
@@ -90,7 +90,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     const sinceMs = Date.now()
     signal.addEventListener('abort', onAbort, { once: true })
     const answer = pulse.during(() => askUntilAnswered(request))
-    // Its own rejection after an interruption has nobody left to tell.
+    // After an interruption no caller waits for `answer`: its rejection is ignored.
     answer.catch(() => undefined)
     try {
       return await Promise.race([answer, interrupted])

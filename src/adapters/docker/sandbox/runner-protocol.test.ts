@@ -101,7 +101,7 @@ for (const [name, index, word] of UNKNOWN) {
   })
 }
 
-test('words too few or too many, another start commit, a word nobody says: no answer of ours', () => {
+test('words too few or too many, another start commit, an unknown word: no answer of ours', () => {
   assert.equal(isKnownReply(DONE.slice(0, 11)), false)
   assert.equal(isKnownReply([...DONE, '0']), false)
   assert.equal(isKnownReply(['ready', 'HEAD', '0', '0', '17']), false)

@@ -31,7 +31,7 @@ export interface DockerSandboxHostOptions {
   /** Machine and its start; written into labels. */
   hostId: string
   hostQueue: string
-  /** Shared with whoever brings and removes images. @default one of its own below the temporary folder */
+  /** Shared with the preparation and eviction of images. @default one of its own below the temporary folder */
   keeper?: ImageKeeper
   /** Identity of the Temporal namespace that owners live in; without it a container is only ended by its maximum life.
    *  @default '' */
@@ -42,7 +42,7 @@ export interface DockerSandboxHostOptions {
   maxGrading?: number
   /** How long a grading container may be silent after its own deadline. @default GRADING_SLACK_MS */
   gradingSlackMs?: number
-  /** A container older than this is removed by the reaper, whatever its owner says. @default 6 hours */
+  /** The reaper removes a container older than this, even while its owner runs. @default 6 hours */
   maxLifeMs?: number
   /** OCI runtime of containers whose recipe names none. @default the engine's own */
   runtime?: string | null

@@ -24,7 +24,7 @@ export interface EncodeTensorsInput {
   withLogprobs: boolean
 }
 
-/** Context tokens were sampled by nobody. */
+/** The policy version of context tokens: no policy sampled them. */
 const NOT_SAMPLED = -1
 
 /** All rows end to end, in the tensor order that the reader demands: 8-byte numbers, then 4-byte ones, then bytes. */

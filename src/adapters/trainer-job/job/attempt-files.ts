@@ -15,7 +15,7 @@ export function attemptDirectory(jobDirectory: string, fence: number): string {
   return join(jobDirectory, 'attempts', String(fence))
 }
 
-/** Highest fence that anybody claimed; 0 when none. */
+/** Highest claimed fence; 0 when none is. */
 export async function highestFence(jobDirectory: string): Promise<number> {
   const specs = await namesIn(jobDirectory)
   const leases = await namesIn(join(jobDirectory, 'leases'))

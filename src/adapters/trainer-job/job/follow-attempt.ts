@@ -111,7 +111,7 @@ async function endOf(
   return { code, message: `the trainer is ${state.how}, without a report; see ${log}` }
 }
 
-/** Nobody may start the next attempt while this one might still write. */
+/** No launcher may start the next attempt while this one might still write. */
 async function stopSurely({ launcher, job, fence }: FollowAttemptInput): Promise<void> {
   const attempt: Attempt = { job, fence }
   if (await launcher.stop(attempt, job.limits.graceMs)) return

@@ -103,7 +103,7 @@ async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): 
   }
 }
 
-/** A claim whose launch was refused outright says so, and nobody waits for its attempt. Any other failure leaves it open. */
+/** Withdraws the claim of a refused launch, so that no launcher waits for its attempt. Any other failure leaves the claim open. */
 async function launchOrWithdraw(launcher: Launcher, attempt: Attempt): Promise<void> {
   try {
     await launcher.launch(attempt)
@@ -121,8 +121,8 @@ type NewestAttempt = { fence: number } & ({ kind: 'over' | 'alive' | 'starting' 
 type ClaimWatch = (fence: number) => boolean
 
 /**
- * By our own clock, from the moment at which the claim was first seen: file times are another machine's. Whoever dies between claim
- * and launch costs the next launcher that wait, once.
+ * By our own clock, from the moment at which the claim was first seen: file times are another machine's. A launcher that dies
+ * between claim and launch costs the next one this wait, once.
  */
 function watchClaims({ launchMs }: Launcher): ClaimWatch {
   const seenAt = new Map<number, number>()
@@ -135,8 +135,8 @@ function watchClaims({ launchMs }: Launcher): ClaimWatch {
 }
 
 /**
- * From the newest claim down. One that was never launched says nothing about the attempt before it, which may be at work: its
- * launcher was slow, and whoever claimed next has died, or was refused the place that it holds.
+ * From the newest claim down. A claim that was never launched says nothing about the attempt before it, which may be running: its
+ * launcher was slow, and the next one died or was refused the resources that this attempt holds.
  */
 async function newestAttempt(
   { job, launcher }: RunJobInput<LaunchedJob>,

@@ -58,7 +58,7 @@ test('a pod is no root, gains nothing, writes to its volumes alone and has the r
   }
 })
 
-test('ranks of a job are reached by each other alone; those of one node by nobody', () => {
+test('ranks of a job are reached by each other alone; those of a single node from nowhere', () => {
   const ofJob = { podSelector: { matchLabels: { 'longhaul/job': 'dapo-0123456789abcdef' } } }
   assert.deepEqual(alone['spec'], { ...ofJob, policyTypes: ['Ingress', 'Egress'], ingress: [], egress: [] })
   const { ingress, egress, podSelector } = together['spec'] as Record<string, unknown>

@@ -9,7 +9,7 @@ export interface Attempt {
 export type AttemptState =
   /** It runs or waits for its place in a queue. */
   | { kind: 'alive' }
-  /** Nothing is known of it: it was never launched, or whoever claimed it is at it just now. */
+  /** The launcher knows no such attempt: it was never launched, or the launcher that claimed it is starting it now. */
   | { kind: 'absent'; how: string }
   /** Gone for good. `code` is what the launcher saw; the trainer's own report outranks it. */
   | { kind: 'over'; code: number | null; how: string }
@@ -28,7 +28,7 @@ export interface Launcher {
   readonly launchMs: number
   /** @throws LonghaulError `Trainer.Unavailable` when it cannot be started now; with `refused: true` where it surely was not */
   launch(attempt: Attempt): Promise<void>
-  /** @throws LonghaulError `Trainer.Unavailable` when nobody can be asked: never a guess */
+  /** @throws LonghaulError `Trainer.Unavailable` when the scheduler or engine does not answer: never a guess */
   look(attempt: Attempt): Promise<AttemptState>
   /** TERM, and KILL after `graceMs`. True once it is surely gone. */
   stop(attempt: Attempt, graceMs: number): Promise<boolean>

@@ -24,7 +24,7 @@ describe('slurm launcher', { skip }, () => {
     options: null,
     command: { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } },
     pollMs: 200,
-    // sbatch takes seconds where everything else runs too; whoever waits less starts a second job, which stops itself.
+    // sbatch takes seconds on a loaded machine; a launcher that waits less starts a second job, which stops itself.
     settleMs: 20_000,
   })
   let root = ''

@@ -727,7 +727,7 @@ def decoded(source):
 # came before.
 
 UNCHOSEN = re.compile(r"given|settings|benchmark|flaky|retry|parametrize_from_file|\bANY\b")
-# Objects of the tests that are equal to whatever they are compared with.
+# Objects of the tests that compare equal to every value.
 MATCHER = re.compile(r"\bANY\b|\b[Aa]ny\w*|[Mm]atch|[Cc]ontain|\bapprox\b|\bHas\w+")
 EQUAL_CALLS = frozenset(["assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
                          "assertMultiLineEqual", "assertSequenceEqual"])
@@ -1566,7 +1566,7 @@ def top_of(spec):
 
 
 class Guard(object):
-    """Finds the standard library and what is installed where they are, whatever the repository calls its own files.
+    """Finds the standard library and what is installed where they are, even if files of the repository have the same names.
 
     A name that the repository had before the patch stays the repository's: it is the project that is installed, or a folder
     of tests that shares its name with one of the library's."""

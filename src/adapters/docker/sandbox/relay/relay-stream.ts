@@ -138,7 +138,7 @@ class RelayedConnection extends Duplex {
     if (!this.push(payload) && payload !== null) this.#wire.hold(this)
   }
 
-  /** The program has closed it; there is nobody to tell. */
+  /** The program has closed the stream, so no message goes to the other end. */
   leave(): void {
     this.#isGone = true
     this.destroy()

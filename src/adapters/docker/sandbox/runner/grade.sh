@@ -4,8 +4,8 @@
 exec 5>&1 </dev/null >/dev/null 2>&1
 cd "$(cat /.lh/repository)" || exit 1
 
-# finish KIND EXIT_CODE: the answer goes to whoever attached. The evaluation could write there as well, so it is ended first, and
-# has never heard of the mark.
+# finish KIND EXIT_CODE: writes the answer to the attached stream. The evaluation could write there as well, so it is killed first,
+# and it never learns the mark.
 finish() {
   lh_now
   # Of the whole container: cgroup v2 where the kernel keeps it (5.19), v1; else nothing.
@@ -64,7 +64,7 @@ evaluation=$!
     if [ "$left" -gt 2 ]; then nap=2; else nap=$left; fi
     sleep "$nap"
     left=$((left - nap))
-    # A flood ends here: its log has no end marker, so it proves nothing, and the disk is everybody's.
+    # A flood ends here: its log has no end marker, so it proves nothing, and all sandboxes share the disk.
     size=$(ls -lnL /proc/self/fd/3 /proc/self/fd/4 | awk '{ sum += $5 } END { print sum }')
     if [ "$size" -gt 16777216 ]; then kill -s KILL "$evaluation"; exit; fi
   done

@@ -113,7 +113,7 @@ class Tree:
         return True
 
     def guard(self):
-        """What is everybody's to write would let a test rewrite the next one; what only root may enter would hide its modules."""
+        """A world-writable file would let a test rewrite the next one; a folder that only root may enter would hide its modules."""
         found = os.path.join(self.folder, b"open")
         command = [b"find", self.repository, b"-xdev", b"!", b"-type", b"l", b"-perm", b"-002", b"-print0"]
         spawn(command, os.environb, None, b"/", found)
