@@ -13,7 +13,7 @@ import { NativeConnection, Runtime, DefaultLogger, Worker } from '@temporalio/wo
 import type { EpisodeProgress } from '../src/contracts/activities.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../src/contracts/workflows.types.ts'
 import { QUEUES } from '../src/contracts/workflow-ids.ts'
-import { buildWorkflowBundle } from '../src/workers/workflow-bundle.ts'
+import { buildWorkflowBundle } from '../src/workers/compose-control.ts'
 import { cpuSecondsOf, startBareServer } from './support/bare-server.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'

@@ -1,8 +1,8 @@
-import type { Command } from 'commander'
+import { Command } from 'commander'
 import type { CommandContext } from './command-context.ts'
 import { addCompare } from './commands/compare.ts'
 import { addDemo } from './commands/demo.ts'
-import { addDoctor } from './commands/doctor.ts'
+import { addDoctor, addStack, addWorker } from './commands/stack.ts'
 import { addEvaluate } from './commands/evaluate.ts'
 import { addGrade } from './commands/grade.ts'
 import { addGradeLog } from './commands/grade-log.ts'
@@ -15,11 +15,9 @@ import { addRegrade } from './commands/regrade.ts'
 import { addReport } from './commands/report.ts'
 import { addRun } from './commands/run.ts'
 import { addSchedule } from './commands/schedule.ts'
-import { addStack } from './commands/stack.ts'
 import { addTasks } from './commands/tasks.ts'
 import { addTrain } from './commands/train.ts'
-import { addWorker } from './commands/worker.ts'
-import { createRootCommand } from './root-command.ts'
+import { packageVersion } from '../platform/package-version.ts'
 
 /** Commands in the order in which a newcomer needs them. */
 export function createProgram(context: CommandContext): Command {
@@ -48,4 +46,20 @@ export function createProgram(context: CommandContext): Command {
     add(program, context)
   }
   return program
+}
+
+const EXIT_CODES = `
+Exit codes: 0 done; 1 usage or configuration, nothing was started; 2 infrastructure, nothing or too little was graded;
+            3 a threshold was missed; 4 a regression is proven; 130 interrupted (the run goes on, unless it was cancelled).
+
+A run is durable: Ctrl-C leaves it running. Results go to stdout, progress to stderr.
+`
+
+/** `longhaul` without its commands. */
+export function createRootCommand(): Command {
+  return new Command('longhaul')
+    .description('train and evaluate software-engineering agents with reinforcement learning, durably on Temporal')
+    .version(packageVersion())
+    .showHelpAfterError('(add --help for the options)')
+    .addHelpText('after', EXIT_CODES)
 }

@@ -31,7 +31,7 @@ export async function runCli({
 async function loadProgram([name]: string[], context: CommandContext): Promise<Command> {
   if (name !== 'grade-log') return (await import('./program.ts')).createProgram(context)
   const [{ createRootCommand }, { addGradeLog }] = await Promise.all([
-    import('./root-command.ts'),
+    import('./program.ts'),
     import('./commands/grade-log.ts'),
   ])
   const program = createRootCommand()

@@ -9,7 +9,7 @@ import { NativeConnection, Worker } from '@temporalio/worker'
 import { connectToOwnNamespace, eventually, needsServer } from '../../test/support/own-namespace.ts'
 import { isLonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
-import { buildWorkflowBundle } from '../workers/workflow-bundle.ts'
+import { buildWorkflowBundle } from '../workers/compose-control.ts'
 import { connect, type LonghaulConnection } from './connect.ts'
 import {
   cancelRun,

@@ -2,7 +2,13 @@
 import { z } from 'zod'
 import type { SamplingOptions } from './episodes.types.ts'
 import { NEUTRAL_SAMPLING } from './neutral-sampling.ts'
-import type { OptimizerRecipe } from './recipe.types.ts'
+import type {
+  OptimizerRecipe,
+  RftRecipe,
+  DockerLauncherRecipe,
+  KubernetesLauncherRecipe,
+  SlurmLauncherRecipe,
+} from './recipe.types.ts'
 
 /** An integer ≥ 1. */
 export const count = () => z.int().min(1)
@@ -34,3 +40,70 @@ export const optimizerSchema = z.strictObject({
   states: z.enum(['float32', 'bfloat16']).default('float32').describe('How both moments are kept between updates'),
   endLr: z.number().min(0).default(0).describe('Where a linear or cosine schedule ends'),
 }) satisfies z.ZodType<OptimizerRecipe>
+
+/** Rejection fine-tuning as a recipe states it. */
+export const rftSchema = z.strictObject({
+  tasks: count().nullable().default(null).describe('Tasks sampled from the training suite; null = all'),
+  rolloutsPerTask: count(),
+  demonstration: z.boolean().default(false).describe('Show the scaffold’s worked example while collecting'),
+  trainWithDemonstration: z.boolean().default(false),
+  maxTurns: count(),
+  context: count(),
+  keep: z.literal('resolved').default('resolved'),
+  maxPerTask: count().nullable().default(null),
+  mask: z
+    .strictObject({
+      observations: z.literal(0).default(0),
+      formatErrorTurns: z.union([z.literal(0), z.literal(1)]).default(0),
+      toolErrorTurns: z.literal(1).default(1),
+    })
+    .prefault({}),
+  optim: optimizerSchema,
+  epochs: count().default(1),
+  batch: count().describe('Trajectories per optimizer step'),
+  maxSteps: count().nullable().default(null),
+  stepsPerJob: count().default(50).describe('Optimizer steps of one training job'),
+}) satisfies z.ZodType<RftRecipe>
+
+/** Options of the launchers that run training jobs elsewhere than in a process of the trainer worker. */
+
+const path = () => z.string().startsWith('/')
+const word = () => z.string().regex(/^[\w.@/-]+$/)
+
+export const dockerLauncher = z.strictObject({
+  image: z.string().min(1),
+  python: z.string().min(1).default('python3').describe('Interpreter inside the container'),
+  mounts: z.array(path()).default([]).describe('Directories of the host at the same path, read-only'),
+  gpus: z.boolean().default(false),
+  shmGiB: positive().default(1),
+}) satisfies z.ZodType<DockerLauncherRecipe>
+
+export const slurmLauncher = z.strictObject({
+  partition: word().nullable().default(null),
+  account: word().nullable().default(null),
+  qos: word().nullable().default(null),
+  gpusPerNode: count().nullable().default(null),
+  cpusPerTask: count().nullable().default(null),
+  memory: word().nullable().default(null).describe("Per node, in sbatch's words, as 500G"),
+  python: path().nullable().default(null).describe("Null: the worker's own interpreter, on a shared file system"),
+  extra: z
+    .array(z.string().regex(/^--[^\n]+$/))
+    .default([])
+    .describe('Further options of sbatch'),
+}) satisfies z.ZodType<SlurmLauncherRecipe>
+
+export const kubernetesLauncher = z.strictObject({
+  namespace: word().default('default'),
+  image: z.string().min(1),
+  python: z.string().min(1).default('python3'),
+  claim: z.string().min(1).describe('PersistentVolumeClaim, ReadWriteMany, that holds the artifacts'),
+  mountPath: path().describe('Where the claim is mounted: the artifact directory or one above it'),
+  gpusPerNode: z.int().min(0).default(0),
+  cpus: positive().default(4),
+  memoryGiB: positive().default(16),
+  shmGiB: positive().default(8),
+  serviceAccount: z.string().nullable().default(null),
+  runAsUser: count().default(1000).describe('Never root; must be able to write where the workers write'),
+  runAsGroup: count().default(1000).describe('Owns the claim too, where the volume can be given to a group'),
+  nodeSelector: z.record(z.string(), z.string()).default({}),
+}) satisfies z.ZodType<KubernetesLauncherRecipe>

@@ -6,10 +6,16 @@
 import { z } from 'zod'
 import { ALLOWED_HOST } from './allowed-host.ts'
 import type { Recipe } from './recipe.types.ts'
-import { dockerLauncher, kubernetesLauncher, slurmLauncher } from './recipe-launchers.schema.ts'
+import {
+  dockerLauncher,
+  kubernetesLauncher,
+  slurmLauncher,
+  rftSchema,
+  count,
+  positive,
+  samplingSchema,
+} from './recipe-parts.schema.ts'
 import { reinforceSchema } from './recipe-reinforce.schema.ts'
-import { rftSchema } from './recipe-rft.schema.ts'
-import { count, positive, samplingSchema } from './recipe-parts.schema.ts'
 
 const publishedPart = {
   filters: z

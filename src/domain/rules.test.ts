@@ -4,7 +4,7 @@ import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
 import { exclusionOf, isValidEpisode, ungradedVerdict } from './ledger/episode-rules.ts'
 import { answerToFailure } from './failure-answers.ts'
-import { selectForRft } from './rewards/rft-selection.ts'
+import { selectForRft } from './rewards/group-selection.ts'
 import { hasPlateaued, reselectPool } from './rewards/stage-rules.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
 

@@ -23,7 +23,7 @@ import {
   WORD_EDGE,
 } from './parsers/python-text.ts'
 import { patchSigns } from './patch-signs.ts'
-import { describesItsRun } from './run-evidence.ts'
+import { describesItsRun } from './grade-log.ts'
 import { withoutTiming } from './test-names.ts'
 import { readPatchedFiles } from './test-patch.ts'
 

@@ -1,6 +1,5 @@
 import type { LogDecoding } from './log-slice.ts'
 import { PARSERS_4, PARSERS_5, PARSERS_FORK, PARSERS_V2, type ParserTable } from './parsers/names.ts'
-import { UNPORTED_4, UNPORTED_5, UNPORTED_FORK, UNPORTED_V2 } from './parsers/unported.ts'
 import { RESOLUTION_4, RESOLUTION_5, type ResolutionRules } from './resolution.ts'
 
 /** Between markers, then by lists of tests; what the SWE-bench harness and its fork do. */
@@ -20,6 +19,44 @@ export interface LogProfile {
   unported: ReadonlySet<string>
   /** `equal-lists`: the passed tests of the whole log are exactly the listed ones. */
   grading: MarkedGrading | { kind: 'equal-lists' }
+}
+
+/**
+ * Names that upstream knows and Longhaul does not: such rows are refused as unsupported, so that they can be counted, while
+ * any other name is an error upstream too.
+ */
+const OF_SWEBENCH =
+  'redis jq doctest micropython_test googletest gotest maven ant gradle_custom calypso chart_js marked p5js react_pdf jest jest_json vitest karma tap immutable_js phpunit minitest cucumber ruby_unit rspec_transformed_json jekyll cargo'
+
+const OF_SWEBENCH_5 = 'bpmn_js carbon eslint grommet highlightjs lighthouse next openlayers prismjs quarto_cli'
+
+const REPOSITORIES_OF_SWEBENCH_4 = `redis/redis jqlang/jq nlohmann/json micropython/micropython valkey-io/valkey fmtlib/fmt
+  caddyserver/caddy hashicorp/terraform prometheus/prometheus gohugoio/hugo gin-gonic/gin google/gson apache/druid
+  javaparser/javaparser projectlombok/lombok apache/lucene reactivex/rxjava Automattic/wp-calypso chartjs/Chart.js
+  markedjs/marked processing/p5.js diegomura/react-pdf babel/babel vuejs/core facebook/docusaurus immutable-js/immutable-js
+  mrdoob/three.js preactjs/preact axios/axios phpoffice/phpspreadsheet laravel/framework php-cs-fixer/php-cs-fixer
+  briannesbitt/carbon jekyll/jekyll fluent/fluentd fastlane/fastlane jordansissel/fpm faker-ruby/faker rubocop/rubocop
+  burntsushi/ripgrep sharkdp/bat astral-sh/ruff tokio-rs/tokio uutils/coreutils nushell/nushell tokio-rs/axum`
+
+const OF_REBENCH_V2 = `redis jq doctest micropython_test googletest minitest cucumber ruby_unit rspec_transformed_json phpunit ant
+  calypso chart_js marked p5js react_pdf jest_json karma tap elixir ruby_v1 ruby_v2 cpp cpp_v2 cpp_v3 cpp_v4 lua_nvim
+  java_mvn_v2 php_v1 haskell haskell_v2 js js_2 js_3 js_4 gradlew_v1 julia npx r r_v2 lein dart dart_v2 dart_v3 scala scala_v2
+  scala_v3 ocaml ocaml_v2 ocaml_v3 ocaml_v4 ocaml_v5 sbt junit r_junit kotlin_junit swift csharp`
+
+const ODD_NAMES_OF_REBENCH_V2 =
+  'parse_combined_test_reports parse_test_report parse_lue_nvim parse_lua_nvim parse_java_mvn_v2 parse_logs_r_junit parse_logs_kotlin_junit'
+
+const UNPORTED_FORK: ReadonlySet<string> = new Set(words(REPOSITORIES_OF_SWEBENCH_4))
+const UNPORTED_4: ReadonlySet<string> = new Set([...UNPORTED_FORK, ...functions(OF_SWEBENCH)])
+const UNPORTED_5: ReadonlySet<string> = new Set([...functions(OF_SWEBENCH), ...functions(OF_SWEBENCH_5)])
+const UNPORTED_V2: ReadonlySet<string> = new Set([...functions(OF_REBENCH_V2), ...words(ODD_NAMES_OF_REBENCH_V2)])
+
+function words(text: string): string[] {
+  return text.split(/\s+/)
+}
+
+function functions(names: string): string[] {
+  return words(names).map((name) => `parse_log_${name}`)
 }
 
 export const LOG_PROFILES = {

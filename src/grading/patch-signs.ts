@@ -1,5 +1,5 @@
 import { type HackSign, sortSigns } from '../contracts/hack-signs.ts'
-import { standsInOrder } from '../domain/gates/stands-in-order.ts'
+import { standsInOrder } from '../domain/gates/command-signs.ts'
 import { type PatchFile, readPatchFiles } from './patch-files.ts'
 
 export interface PatchSignsInput {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { access, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { access, mkdir, readFile, rename, writeFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /** Readers see the old text or the new one, never half of it. */
@@ -36,4 +36,13 @@ export function sha256(...parts: (string | Uint8Array)[]): string {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(part).update('\0')
   return hash.digest('hex')
+}
+
+const MAX_BYTES = 20_000_000
+
+/** Keeps one older file beside a log that grew too large; called before a process opens it. */
+export async function rotateLog(path: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true })
+  const size = (await stat(path).catch(() => null))?.size ?? 0
+  if (size > MAX_BYTES) await rename(path, `${path}.1`)
 }

@@ -1,11 +1,14 @@
 /** The tables of a comparison as plain text cells. */
 import type { Comparison, Difference } from '../domain/statistics/comparison.ts'
 import type { PassAt1 } from '../domain/statistics/statistics.ts'
-import { type ComparedEvaluation, type ComparisonData, nameOf } from './comparison-data.ts'
 import { requireMean, showInterval, showMean, showSigned } from './means.ts'
 import { number, type Table, text } from './tables.ts'
+import { escapeHtml, renderPage, renderHtmlTable } from './html-page.ts'
+import { renderTable } from './text-report.ts'
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { Comparability } from '../domain/statistics/comparability.ts'
 
-export function sideTable({ before, after, comparison }: ComparisonData): Table {
+function sideTable({ before, after, comparison }: ComparisonData): Table {
   const row = (side: string, evaluation: ComparedEvaluation, score: PassAt1): string[] => {
     const { mean, sem, semOver, tasks, attempts } = score
     const shown = requireMean(nameOf(evaluation), { mean, sem, tasks, attempts: Math.ceil(attempts / tasks) })
@@ -77,7 +80,7 @@ export function changeTable({ comparison }: Pick<ComparisonData, 'comparison'>):
   }
 }
 
-export function effortChangeTable({ comparison, after }: ComparisonData): Table {
+function effortChangeTable({ comparison, after }: ComparisonData): Table {
   const { turns, sampledTokens, promptTokens, wallSeconds, cost } = comparison.effort
   const rows: [string, Difference | null, number][] = [
     ['turns', turns, 1],
@@ -122,7 +125,7 @@ export function flipTable({ comparison: { flips } }: Pick<ComparisonData, 'compa
 }
 
 /** What the tables leave out, what could explain the difference, and what more work would show. */
-export function saidBelow({ comparison, comparability }: ComparisonData): string[] {
+function saidBelow({ comparison, comparability }: ComparisonData): string[] {
   const { onlyBefore, onlyAfter, unscored, audited } = comparison
   const left = onlyBefore.length + onlyAfter.length + unscored.length
   const paid = audited?.difference ?? null
@@ -165,4 +168,70 @@ function showDifference({ mean, sem, tasks }: Difference, digits = 3): string {
 
 function percent(share: number): string {
   return `${Number((share * 100).toFixed(2))} %`
+}
+
+function tablesOf(data: ComparisonData): Table[] {
+  return [sideTable, changeTable, effortChangeTable, flipTable]
+    .map((make) => make(data))
+    .filter(({ rows }) => rows.length > 0)
+}
+
+export function renderTextComparison(data: ComparisonData): string {
+  return [...tablesOf(data).map(renderTable), saidBelow(data).join('\n'), data.verdicts.join('\n')]
+    .filter((part) => part !== '')
+    .join('\n\n')
+}
+
+/** For a job summary: tables, then words, then the verdict. */
+export function renderMarkdownComparison(data: ComparisonData): string {
+  const words = [...saidBelow(data), ...data.verdicts.map((verdict) => `**${verdict}**`)]
+  return `${[...tablesOf(data).map(renderMarkdownTable), ...words].join('\n\n')}\n`
+}
+
+/** One static file: no script, nothing fetched, the same bytes for the same data. */
+export function renderHtmlComparison(data: ComparisonData): string {
+  const title = `${nameOf(data.after)} against ${nameOf(data.before)}`
+  const words = [...data.verdicts, ...saidBelow(data)].map((line) => `<p class="words">${escapeHtml(line)}</p>`)
+  return renderPage({
+    title,
+    body: [`<header><h1>${escapeHtml(title)}</h1></header>`, ...words, ...tablesOf(data).map(renderHtmlTable)],
+  })
+}
+
+type ComparedEvaluation = Pick<EvaluationRecord, 'run' | 'name' | 'suite' | 'score' | 'cost'>
+
+/** Everything that a comparison shows. */
+export interface ComparisonData {
+  before: ComparedEvaluation
+  after: ComparedEvaluation
+  comparison: Comparison
+  comparability: Comparability
+  /** What the rules of the caller say, one line each; the exit code follows from the same. */
+  verdicts: string[]
+}
+
+/** `base of demo-2026-11-20-a`. */
+function nameOf({ run, name }: ComparedEvaluation): string {
+  return `${name} of ${run}`
+}
+
+/** A heading, the table and its notes. Cells are hostile text: nothing in them may start markup or end the cell. */
+function renderMarkdownTable({ title, columns, rows, notes }: Table): string {
+  const line = (cells: readonly string[]): string => `| ${cells.map(escapeMarkdown).join(' | ')} |`
+  return [
+    `### ${escapeMarkdown(title)}`,
+    '',
+    line(columns.map(({ name }) => name)),
+    `|${columns.map(({ numeric }) => (numeric ? '---:' : '---')).join('|')}|`,
+    ...rows.map(line),
+    ...notes.flatMap((note) => ['', escapeMarkdown(note)]),
+  ].join('\n')
+}
+
+function escapeMarkdown(text: string): string {
+  return text
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '�')
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll(/[\\`*_[\]|~]/g, (character) => `\\${character}`)
 }

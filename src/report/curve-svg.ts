@@ -1,4 +1,4 @@
-import { escapeHtml } from './escape.ts'
+import { escapeHtml } from './html-page.ts'
 import { requireMean, showMean } from './means.ts'
 import type { CurvePoint } from './report-data.ts'
 

@@ -1,7 +1,10 @@
 import type { GradingRecord, GradingScore } from '../contracts/grading.types.ts'
 import { isChanged } from '../domain/grading-rules.ts'
 import { requireMean, showInterval, showMean } from './means.ts'
-import { type Table, text } from './tables.ts'
+import { type Table, text, number } from './tables.ts'
+import type { VerdictComparison } from '../domain/statistics/compare-verdicts.ts'
+import type { PassAt1 } from '../domain/statistics/statistics.ts'
+import { changeTable, flipTable } from './comparison-tables.ts'
 
 /** The end of a grading run in a terminal: counts, and both denominators, each mean with its interval. */
 export function gradingLines({ counts, graded, official, source, suite, instances }: GradingRecord): string[] {
@@ -53,4 +56,28 @@ function notGraded(instances: GradingRecord['instances']): string[] {
   return [...reasons]
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .map(([reason, of]) => `not graded: ${reason}  ${of.length}, such as ${of[0]?.episode ?? of[0]?.taskId}`)
+}
+
+/** First verdicts against new ones, with the figures of every other comparison. */
+export function regradeTables(compared: VerdictComparison): Table[] {
+  const { comparison } = compared
+  return [sideTable(compared), changeTable({ comparison }), flipTable({ comparison })].filter(
+    ({ rows }) => rows.length > 0,
+  )
+}
+
+function sideTable({ comparison: { before, after }, unpaired }: VerdictComparison): Table {
+  const row = (side: string, { mean, sem, semOver, tasks, attempts }: PassAt1): string[] => {
+    const shown = requireMean(`${side} verdicts`, { mean, sem, tasks, attempts: Math.ceil(attempts / tasks) })
+    return [side, showMean(shown), semOver, String(tasks), String(attempts)]
+  }
+  return {
+    title: 'Resolved, of patches with both verdicts',
+    columns: [text('verdicts'), number('resolved ± SEM'), text('SEM over'), number('tasks'), number('patches')],
+    rows: [row('first', before), row('now', after)],
+    notes:
+      unpaired === 0
+        ? []
+        : [`${unpaired} ${unpaired === 1 ? 'patch' : 'patches'} without a verdict on one side: left out of both.`],
+  }
 }

@@ -1,7 +1,6 @@
 import { renderCurve } from './curve-svg.ts'
 import { contaminationTable } from './contamination-table.ts'
-import { escapeHtml } from './escape.ts'
-import { renderPage } from './html-page.ts'
+import { escapeHtml, renderPage, renderHtmlTable } from './html-page.ts'
 import type { ReportData } from './report-data.ts'
 import {
   costTable,
@@ -14,7 +13,6 @@ import {
   passAtKTable,
   verdictTable,
 } from './evaluation-tables.ts'
-import { renderHtmlTable } from './html-table.ts'
 import {
   durationTable,
   ledgerTable,

@@ -1,7 +1,10 @@
 /** Where the tasks come from: what has to be named beside a score for anyone to repeat it. */
-import type { SuiteOrigin } from '../contracts/suites.types.ts'
+import type { SuiteOrigin, FilterClass, ImportedSuite, SuiteFilter } from '../contracts/suites.types.ts'
 import type { ReportData } from './report-data.ts'
 import { number, type Table, text } from './tables.ts'
+import { showFilter } from '../domain/gates/filter-words.ts'
+import type { CurationDecision, TaskDifficulty } from '../domain/statistics/task-difficulty.ts'
+import { showInterval } from './means.ts'
 
 export function suiteTable({ suites }: Pick<ReportData, 'suites'>): Table {
   return {
@@ -50,4 +53,102 @@ function showFile({ name, sha256 }: SuiteOrigin['files'][number]): string {
 
 function showKept({ filter, kept }: SuiteOrigin['filters'][number]): string {
   return kept === null ? filter : `${filter} (${kept} left)`
+}
+
+/** What each filter left, then every refused row; tables without rows are left out. */
+export function importTables({ counts, filters, refused }: ImportedSuite, classes: readonly FilterClass[]): Table[] {
+  const filterTable: Table = {
+    title: 'Filters, in order',
+    columns: [text('filter'), number('kept'), number('dropped'), number('without its data')],
+    rows: [
+      ['(rows that can be graded)', String(counts.accepted), String(counts.refused), '0'],
+      ...filters.map(({ filter, kept, dropped, lacking }) => [
+        showFilter(filter),
+        String(kept),
+        String(dropped),
+        String(lacking),
+      ]),
+    ],
+    notes: ['A task without the data that a filter reads is left out: nothing is kept on trust.'],
+  }
+  const classTable: Table = {
+    title: 'Tasks by the filters that they fail',
+    columns: [text('fail'), text('lack the data of'), number('tasks')],
+    rows: classes.map(({ dropped, lacking, tasks }) => [
+      dropped.length + lacking.length === 0 ? '(none: kept)' : showAll(dropped),
+      showAll(lacking),
+      String(tasks),
+    ]),
+    notes: ['Each filter was asked about every task: what is kept does not depend on the order of filters.'],
+  }
+  const refusedTable: Table = {
+    title: 'Refused rows',
+    columns: [number('row'), text('at'), text('task'), text('column'), text('reason')],
+    rows: refused.map(({ row, at, taskId, column, reason }) => [String(row), at, taskId ?? '–', column, reason]),
+    notes: [],
+  }
+  return [
+    ...(filters.length === 0 ? [] : [filterTable]),
+    ...(filters.length < 2 ? [] : [classTable]),
+    ...(refused.length === 0 ? [] : [refusedTable]),
+  ]
+}
+
+function showAll(filters: readonly SuiteFilter[]): string {
+  return filters.length === 0 ? '–' : filters.map(showFilter).join(' ')
+}
+
+export function sayImport({ hash, counts, profiles, unsupported }: ImportedSuite, output: string | null): string {
+  const kinds = Object.entries(profiles).map(([profile, tasks]) => `${tasks} of ${profile}`)
+  return [
+    `${counts.kept} of ${counts.rows} rows kept, ${counts.refused} refused${kinds.length === 0 ? '' : ` (${kinds.join(', ')})`}`,
+    ...(unsupported === 0 ? [] : [`${unsupported} kept tasks have a log parser that this version does not have`]),
+    output === null
+      ? 'Nothing was written: --skip-refused makes a suite without the refused rows'
+      : `suite ${hash.slice(0, 12)} in ${output}`,
+  ].join('\n')
+}
+
+type CuratedTask = TaskDifficulty & { decision: CurationDecision }
+
+/** Hardest first. */
+export function curationTable(tasks: readonly CuratedTask[]): Table {
+  return {
+    title: 'Difficulty of tasks, from stored attempts',
+    columns: [
+      text('task'),
+      number('resolved'),
+      number('rate'),
+      number('95 % interval'),
+      number('lost'),
+      number('runs'),
+      number('policies'),
+      text('second stage'),
+    ],
+    rows: tasks
+      .toSorted((a, b) => a.rate - b.rate || (a.taskId < b.taskId ? -1 : 1))
+      .map(({ taskId, resolved, attempts, rate, interval, lost, runs, policies, decision }) => [
+        taskId,
+        `${resolved} of ${attempts}`,
+        attempts === 0 ? '–' : rate.toFixed(3),
+        showInterval(interval),
+        String(lost),
+        String(runs.length),
+        String(policies.length),
+        decision,
+      ]),
+    notes: [
+      'Wilson’s interval of the solve rate, as if every attempt were of one policy; lost: attempts without an outcome, which count nowhere.',
+    ],
+  }
+}
+
+export function sayCuration(tasks: readonly CuratedTask[]): string {
+  const count = (decision: CurationDecision): number => tasks.filter((task) => task.decision === decision).length
+  const attempts = tasks.reduce((sum, task) => sum + task.attempts, 0)
+  const rows = tasks.length - new Set(tasks.map(({ taskId }) => taskId)).size
+  return [
+    `${count('kept')} of ${tasks.length} tasks kept: ${count('solved-often')} solved too often, ${count('never-solved')} never (${attempts} graded attempts)`,
+    ...(rows === 0 ? [] : [`${rows} ids stand for more than one row of the data set: each row is listed by itself`]),
+  ].join('\n')
 }

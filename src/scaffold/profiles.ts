@@ -1,8 +1,7 @@
 import { LonghaulError } from '../contracts/errors.ts'
 import type { ScaffoldProfile } from '../contracts/scaffold.types.ts'
 import { DEMONSTRATION } from './prompts/demonstration.ts'
-import { BRIEF_SYSTEM_PROMPT } from './prompts/system-brief.ts'
-import { FULL_SYSTEM_PROMPT } from './prompts/system-full.ts'
+import { BRIEF_SYSTEM_PROMPT, FULL_SYSTEM_PROMPT } from './prompts/system.ts'
 
 /** Window, overlap and paths as in the scaffold of arXiv 2508.03501 where it states them, SWE-agent's elsewhere. */
 const paper: ScaffoldProfile = {

@@ -1,21 +1,18 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { connectEngine } from '../adapters/docker/engine/engine.ts'
 import { LABELS } from '../adapters/docker/container/labels.ts'
 import { stackHostId } from './environment.ts'
-import { engineUserKey } from './engine-user.ts'
+import { engineUserKey, engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
 import { stackPaths, type StackPaths } from './paths.ts'
-import { isAlive, stopProcess } from '../platform/processes.ts'
-import { engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
-import { stopTrainingJobs } from './stop-training-jobs.ts'
+import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
 
 /** The longest grace time of a service, twice (workers, then Temporal), and a little for the supervisor itself. */
 const SUPERVISOR_GRACE_MS = 90_000
 
-export interface DownOptions {
+interface DownOptions {
   name?: string | undefined
   home?: string | undefined
 }
@@ -38,7 +35,7 @@ export async function down(options: DownOptions = {}): Promise<DownResult> {
   return withDirectoryLock({ path: join(paths.dataDir, 'up.lock') }, () => stopStack({ paths }))
 }
 
-export interface StopStackInput {
+interface StopStackInput {
   paths: StackPaths
   /** For a restart that needs the engine again at once. */
   keepEngine?: boolean
@@ -95,4 +92,22 @@ async function removeContainers(record: StackRecord): Promise<number> {
   const volumes = ((await engine.docker.listVolumes({ filters })).Volumes as { Name: string }[] | null) ?? []
   await Promise.allSettled(volumes.map(({ Name }) => engine.docker.getVolume(Name).remove()))
   return removed.filter(({ status }) => status === 'fulfilled').length
+}
+
+/** A training job commits at its next optimizer step after TERM, a few seconds on the demo's model. */
+const GRACE_MS = 20_000
+
+/** The training jobs of a stack, recognised by the spec file on their command line, which lies below its artifacts. */
+export function listTrainingJobs({ artifactsDir }: { artifactsDir: string }): RunningProcess[] {
+  return listProcesses().filter(
+    ({ command }) => / longhaul_trainer step /.test(command) && command.includes(`${artifactsDir}/`),
+  )
+}
+
+/** Training jobs run in sessions of their own, so that a killed worker does not take them along; a stopped stack must.
+ *  @returns how many were stopped */
+async function stopTrainingJobs({ artifactsDir }: { artifactsDir: string }): Promise<number> {
+  const jobs = listTrainingJobs({ artifactsDir })
+  await Promise.all(jobs.map((identity) => stopProcess({ identity, graceMs: GRACE_MS })))
+  return jobs.length
 }

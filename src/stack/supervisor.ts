@@ -1,13 +1,14 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
-
-import { writeFileAtomically } from '../platform/files.ts'
+import { writeFileAtomically, rotateLog } from '../platform/files.ts'
 import { identify, type ProcessIdentity, stopProcess } from '../platform/processes.ts'
-import { isReady } from './readiness.ts'
-import { rotateLog } from './rotate-log.ts'
-import type { Service } from './services.ts'
+import type { Service, Readiness } from './services.ts'
 import type { ServiceRecord, StackPlan, StackRecord } from './stack-record.ts'
+import { Connection } from '@temporalio/client'
+import type { StackFacts } from './environment.ts'
+import { accepts } from './ports.ts'
+import { hasPoller } from './temporal-namespace.ts'
 
 /** First pause before a restart; doubles up to the last. A worker that was killed should be back within a second. */
 const FIRST_PAUSE_MS = 300
@@ -156,4 +157,37 @@ export class Supervisor {
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+interface ReadinessInput {
+  ready: Readiness
+  facts: StackFacts
+  pid: number
+}
+
+/** One question, answered within seconds; never throws. */
+async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> {
+  switch (ready.kind) {
+    case 'tcp':
+      return accepts(ready.host, ready.port)
+    case 'http':
+      return fetch(ready.url, { signal: AbortSignal.timeout(3_000) }).then(
+        (response) => response.ok,
+        () => false,
+      )
+    case 'poller':
+      return polls(facts, ready.queue, pid)
+  }
+}
+
+async function polls({ temporalAddress, namespace }: StackFacts, queue: string, pid: number): Promise<boolean> {
+  let connection: Connection | undefined
+  try {
+    connection = await Connection.connect({ address: temporalAddress, connectTimeout: 3_000 })
+    return await hasPoller(connection, { namespace, queue, pid })
+  } catch {
+    return false
+  } finally {
+    await connection?.close()
+  }
 }

@@ -1,31 +1,28 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { join, relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
-import { tailOf, writeFileAtomically } from '../platform/files.ts'
-import { codeFingerprint } from './fingerprint.ts'
+import { tailOf, writeFileAtomically, sha256, rotateLog } from '../platform/files.ts'
 import { planStack } from './plan.ts'
 import { stackPaths, type StackPaths } from './paths.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
-import { rotateLog } from './rotate-log.ts'
 import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
-import { engineFiles, noteEngineUser, releasePrivateEngine } from './setup/private-engine.ts'
+import { engineFiles, noteEngineUser, releasePrivateEngine, engineUserKey } from './setup/private-engine.ts'
 import { setUp, type StackPart } from './setup/set-up.ts'
-import { engineUserKey } from './engine-user.ts'
 import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
+import { isCheckout, PACKAGE_ROOT } from './package-root.ts'
 
 /** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
 const READY_TIMEOUT_MS = 120_000
 /** A service that ended this often before it was ready once is broken, not slow. */
 const MAX_EARLY_EXITS = 3
 
-export interface UpOptions {
+interface UpOptions {
   name?: string | undefined
   /** Where stacks keep their data. @default LONGHAUL_HOME or the user's data directory */
   home?: string | undefined
@@ -38,7 +35,7 @@ export interface UpOptions {
   signal?: AbortSignal | undefined
 }
 
-export interface UpResult {
+interface UpResult {
   /** False when everything ran already. */
   changed: boolean
   stack: StackRecord
@@ -194,4 +191,24 @@ async function supervisorDied(paths: StackPaths): Promise<LonghaulError> {
 
 function printToStderr(line: string): void {
   process.stderr.write(`${line}\n`)
+}
+
+/** Of everything the stack's processes run from this package, so that `up` after an edit does not leave old code running. */
+async function codeFingerprint(): Promise<string> {
+  const parts: string[] = []
+  for (const folder of [isCheckout() ? 'src' : 'dist', 'trainer/longhaul_trainer', 'package-lock.json']) {
+    for (const file of await codeFiles(join(PACKAGE_ROOT, folder))) {
+      parts.push(relative(PACKAGE_ROOT, file), await readFile(file, 'utf8').catch(() => ''))
+    }
+  }
+  return sha256(...parts).slice(0, 16)
+}
+
+async function codeFiles(path: string): Promise<string[]> {
+  const entries = await readdir(path, { recursive: true, withFileTypes: true }).catch(() => null)
+  if (entries === null) return [path]
+  return entries
+    .filter((entry) => entry.isFile() && /\.(ts|js|py|sh)$/.test(entry.name) && !entry.name.includes('.test.'))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .sort()
 }

@@ -1,11 +1,23 @@
-import { createArtifactActivities } from './artifact-activities.ts'
-import { createRecipeReader } from '../activities/runtime/stored-recipe.ts'
-import { createSuiteReader, createTaskReader } from '../activities/runtime/stored-tasks.ts'
+import { createRecipeReader, type RecipeReader } from '../activities/runtime/stored-recipe.ts'
+import {
+  createSuiteReader,
+  createTaskReader,
+  type SuiteReader,
+  type TaskReader,
+} from '../activities/runtime/stored-tasks.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore } from './connect-store.ts'
-import type { Interposers } from './interposers.ts'
+import { connectStore, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import type { ArtifactActivities } from '../contracts/activities.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { activity } from '../activities/runtime/activity-runtime.ts'
+import { closeGrading } from '../activities/grading/close-grading.ts'
+import { buildBatch } from '../activities/training/build-batch.ts'
+import { planRefill } from '../activities/training/plan-refill.ts'
+import { summarizeEvaluation } from '../activities/evaluation/derive-evaluation.ts'
+import { writeGateReport } from '../activities/gate/close-gate.ts'
+import { writeReport } from '../activities/evaluation/write-report.ts'
 
 /** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
 export async function composeArtifacts(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
@@ -19,5 +31,25 @@ export async function composeArtifacts(environment: WorkerEnvironment, between: 
   return {
     workers: [{ taskQueue: QUEUES.artifacts, maxConcurrentActivityTaskExecutions: 4, activities }],
     dispose: async () => {},
+  }
+}
+
+interface ArtifactDependencies {
+  store: ArtifactStore
+  recipes: RecipeReader
+  tasks: TaskReader
+  suites: SuiteReader
+}
+
+/** What reads many records and writes few. */
+function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
+  const { store, recipes, tasks } = deps
+  return {
+    planRefill: activity(async (input) => planRefill({ store, recipe: await recipes(input.run) }, input)),
+    buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
+    summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
+    closeGrading: activity((input) => closeGrading(deps, input)),
+    writeGateReport: activity((input) => writeGateReport(store, input)),
+    writeReport: activity((input) => writeReport({ store }, input)),
   }
 }

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
-import type { NativeConnection } from '@temporalio/worker'
+import { type NativeConnection, bundleWorkflowCode, type WorkflowBundleOption } from '@temporalio/worker'
 import { createControlActivities } from './control-activities.ts'
 import { createRecipeReader } from '../activities/runtime/stored-recipe.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
@@ -10,11 +10,9 @@ import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../adapters/trainer-job/job/policy-directory.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore } from './connect-store.ts'
-import type { Interposers } from './interposers.ts'
-import { sandboxPollers } from './sandbox-pollers.ts'
+import { connectStore, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
-import { loadWorkflowBundle } from './workflow-bundle.ts'
+import { fileURLToPath } from 'node:url'
 
 /** All workflows and their short bookkeeping. */
 export async function composeControl(
@@ -70,4 +68,43 @@ function findModel(base: string, recipeDirs: readonly string[]): string {
 function findBeside(path: string, recipeDirs: readonly string[]): string | null {
   if (isAbsolute(path)) return path
   return recipeDirs.map((dir) => resolve(dir, path)).find((candidate) => existsSync(candidate)) ?? null
+}
+
+type Connection = Pick<NativeConnection, 'workflowService' | 'withDeadline'>
+type QueueType = NonNullable<Parameters<Connection['workflowService']['describeTaskQueue']>[0]['taskQueueType']>
+
+/** `temporal.api.enums.v1.TaskQueueType`, whose package is none of the worker's. */
+const ACTIVITY = 2 as unknown as QueueType
+
+const CALL_TIMEOUT_MS = 5_000
+
+/** Who polls for work on sandboxes, as the server remembers it for some minutes. Null where it does not answer. */
+async function sandboxPollers(connection: Connection, namespace: string): Promise<string[] | null> {
+  try {
+    const { pollers } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      connection.workflowService.describeTaskQueue({
+        namespace,
+        taskQueue: { name: QUEUES.sandbox },
+        taskQueueType: ACTIVITY,
+      }),
+    )
+    return (pollers ?? []).flatMap(({ identity }) => (identity ? [identity] : []))
+  } catch {
+    return null
+  }
+}
+
+/** Prebuilt where the package is installed or the stack has built it; made on the spot while developing. */
+export async function loadWorkflowBundle(codePath: string | null): Promise<WorkflowBundleOption> {
+  if (codePath !== null) return { codePath }
+  const packed = fileURLToPath(new URL('../workflow-bundle.js', import.meta.url))
+  if (existsSync(packed)) return { codePath: packed }
+  return buildWorkflowBundle()
+}
+
+/** Works on the sources (`.ts`) and on the compiled package (`.js`) alike. */
+export async function buildWorkflowBundle(): Promise<{ code: string }> {
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+  const workflowsPath = fileURLToPath(new URL(`../workflows/index.${extension}`, import.meta.url))
+  return bundleWorkflowCode({ workflowsPath })
 }

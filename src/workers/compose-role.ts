@@ -4,7 +4,7 @@ import { composeArtifacts } from './compose-artifacts.ts'
 import { composeControl } from './compose-control.ts'
 import { composeSandbox } from './compose-sandbox.ts'
 import { composeTrainer } from './compose-trainer.ts'
-import type { Interposers } from './interposers.ts'
+import type { Interposers } from './connect.ts'
 import type { Role } from './run-worker.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 

@@ -17,7 +17,7 @@ import { NEUTRAL_SAMPLING } from '../contracts/neutral-sampling.ts'
 import type { PolicyClient } from '../contracts/policy.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { ownSandboxesWorker } from './compose-sandbox.ts'
-import { PASS_THROUGH } from './interposers.ts'
+import { PASS_THROUGH } from './connect.ts'
 
 const LEASE_MS = 300
 /** Rounds without a renewal after which the container ends, as its lease loop counts them. */

@@ -1,8 +1,7 @@
 import { type NativeConnection, Runtime } from '@temporalio/worker'
 import { createHostActivities } from './host-activities.ts'
-import { createSettingResolver, turnSeed } from '../activities/episode/episode-setting.ts'
-import { createDefuseFor } from '../activities/episode/policy-tokens.ts'
-import { createSamplers } from '../activities/episode/samplers.ts'
+import { createSettingResolver, turnSeed } from '../activities/episode/episode-spec.ts'
+import { createDefuseFor, createSamplers } from '../activities/episode/samplers.ts'
 import { createSandboxActivities } from './sandbox-activities.ts'
 import { createImageProvider } from '../activities/gate/task-images.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
@@ -10,23 +9,21 @@ import { createImageVerifier } from '../activities/gate/verify-image.ts'
 import { createRecipeReader } from '../activities/runtime/stored-recipe.ts'
 import { createSuiteReader, createTaskReader } from '../activities/runtime/stored-tasks.ts'
 import { admitSandboxes } from '../activities/runtime/admit-sandboxes.ts'
-import { watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch-sandbox.ts'
-import { createAdmission } from '../adapters/docker/sandbox/admission.ts'
+import { watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
+import { createAdmission, listHeld } from '../adapters/docker/sandbox/admission.ts'
 import { connectEngine } from '../adapters/docker/engine/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
-import { listHeld } from '../adapters/docker/sandbox/list-held.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore } from './connect-store.ts'
-import { chatClientsOf, policyClientsOf } from './connect-policy.ts'
-import { hostIdentity } from './host-identity.ts'
-import type { Interposers } from './interposers.ts'
-import { startHostReaper } from './start-host-reaper.ts'
+import { connectStore, chatClientsOf, policyClientsOf, type Interposers } from './connect.ts'
+import { startHostReaper } from './reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { namespaceIdOf } from './workflow-owners.ts'
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 
 /** Containers that start or grade at once: on few cores more of them only wait for each other. */
 const MAX_STARTING = 4
@@ -163,4 +160,21 @@ async function requireNamespaceId(connection: NativeConnection, namespace: strin
     code: 'Temporal.Unreachable',
     message: `Expected the Temporal server to know the namespace ${namespace}; set LONGHAUL_NAMESPACE, or make it`,
   })
+}
+
+/**
+ * The queue of this machine start. The kernel's boot id, not the worker process's: a restarted worker finds its sandboxes,
+ * a rebooted host (whose containers are gone) gets no stale tasks. Elsewhere than on Linux the process start stands in.
+ */
+function hostIdentity(hostId: string | null): { hostId: string; hostQueue: string } {
+  const id = (hostId ?? hostname()).replaceAll(/[^A-Za-z0-9-]/g, '-').slice(0, 40)
+  return { hostId: id, hostQueue: QUEUES.sandboxHost(id, bootId()) }
+}
+
+function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim().slice(0, 8)
+  } catch {
+    return `pid${process.pid}`
+  }
 }

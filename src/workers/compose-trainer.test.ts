@@ -25,7 +25,7 @@ import { runKeys } from '../contracts/keys.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { PolicyServerRecipe, Recipe } from '../contracts/recipe.types.ts'
 import { composeTrainer } from './compose-trainer.ts'
-import { PASS_THROUGH } from './interposers.ts'
+import { PASS_THROUGH } from './connect.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
 
 describe('trainer worker', { skip: withoutPython }, () => {

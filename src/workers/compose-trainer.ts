@@ -3,9 +3,7 @@ import { createRecipeReader } from '../activities/runtime/stored-recipe.ts'
 import { createTrainerActivities } from '../activities/training/trainer-activities.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore } from './connect-store.ts'
-import { chatClientsOf, policyClientsOf } from './connect-policy.ts'
-import type { Interposers } from './interposers.ts'
+import { connectStore, chatClientsOf, policyClientsOf, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
 /** Jobs wait for each other inside the process; further slots keep publishing and releasing from waiting for a job of hours. */

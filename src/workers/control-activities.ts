@@ -18,7 +18,7 @@ import { recallRun } from '../activities/run/recall-run.ts'
 import { type BaseImporter, promote, resolveForRun } from '../activities/training/policies.ts'
 import type { PublishedLoader } from '../activities/evaluation/prepare-published.ts'
 import { prepareSuite, type TaskLoader } from '../activities/evaluation/prepare-suite.ts'
-import { recordUngraded } from '../activities/grading/record-ungraded.ts'
+import { recordUngraded } from '../activities/grading/grade-submission.ts'
 import { requireDisjoint } from '../activities/evaluation/require-disjoint.ts'
 import { type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
 

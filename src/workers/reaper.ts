@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-
-import type { ReapReport } from '../adapters/docker/reaper/reap-leftovers.ts'
+import { type ReapReport, reapLeftovers } from '../adapters/docker/reaper/reap-leftovers.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
+import { Runtime } from '@temporalio/worker'
+import type { Engine } from '../adapters/docker/engine/engine.ts'
+import { evictImages } from '../adapters/docker/images/evict-images.ts'
+import type { ImageKeeper } from '../adapters/docker/images/image-keeper.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { createOwnerRegistry, type ServerConnection } from './workflow-owners.ts'
 
 /** Twice within the minute that a leftover may outlive its lease. */
 const INTERVAL_MS = 30_000
@@ -9,7 +14,7 @@ const INTERVAL_MS = 30_000
 /** A frozen engine must not hold a sweep for ever; the next one tries again. */
 const SWEEP_TIMEOUT_MS = 20_000
 
-export interface ReaperOptions {
+interface ReaperOptions {
   sweep: (signal: AbortSignal) => Promise<ReapReport>
   log: ReaperLog
   /** @default 30_000 */
@@ -18,12 +23,12 @@ export interface ReaperOptions {
   timeoutMs?: number
 }
 
-export interface ReaperLog {
+interface ReaperLog {
   info(message: string, facts: Record<string, unknown>): void
   warn(message: string, facts: Record<string, unknown>): void
 }
 
-export interface RunningReaper {
+interface RunningReaper {
   /** Resolves when no request of the reaper is under way any more. */
   stop(): Promise<void>
 }
@@ -85,4 +90,51 @@ function tellOnce(before: string | null, now: string, log: ReaperLog): string | 
   }
   if (now !== before) log.warn('leftovers could not be removed', { reason: now })
   return now
+}
+
+interface HostReaperInput {
+  engine: Engine
+  hostId: string
+  namespaceId: string
+  namespace: string
+  connection: ServerConnection
+  store: ArtifactStore
+  keeper: ImageKeeper
+  minFreeBytes: number
+  /** @default 30_000 */
+  intervalMs?: number
+}
+
+/** The reaper of a sandbox worker. Several workers of one host each have one: they find the same things and agree. */
+export function startHostReaper(input: HostReaperInput): RunningReaper {
+  const { engine, hostId, namespaceId, namespace, connection, store, keeper, minFreeBytes, intervalMs } = input
+  const owners = createOwnerRegistry({ connection, namespace, store })
+  const now = createSteadyClock()
+  const { logger, metricMeter } = Runtime.instance()
+  const removed = metricMeter.createCounter('longhaul_leftovers_removed', 'things', 'containers, networks, volumes')
+  return startReaper({
+    log: logger,
+    ...(intervalMs === undefined ? {} : { intervalMs }),
+    async sweep(signal) {
+      const report = await reapLeftovers({
+        engine,
+        reaper: { host: hostId, namespaceId },
+        owners,
+        now: now(),
+        signal,
+      })
+      // After the containers: images are free with them.
+      const images = await evictImages({ engine, keeper, minFreeBytes, signal })
+      if (images.length > 0) logger.info('removed images for room', { images })
+      for (const { kind, why } of report.removed) removed.add(1, { kind, why })
+      return report
+    },
+  })
+}
+
+/** Milliseconds since 1970 as of its start, going on by a counter that no one sets: ages measured by it survive a clock
+ *  that jumps an hour, and nothing is reaped for it. */
+function createSteadyClock(startMs: number = Date.now()): () => number {
+  const started = performance.now()
+  return () => startMs + (performance.now() - started)
 }

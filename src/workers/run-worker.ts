@@ -1,16 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { NativeConnection, Worker, type WorkerOptions } from '@temporalio/worker'
+import { NativeConnection, Worker, type WorkerOptions, DefaultLogger, type LogEntry, Runtime } from '@temporalio/worker'
 import { LonghaulError } from '../contracts/errors.ts'
 import { composeRole, type Composed } from './compose-role.ts'
-import { type Interposers, PASS_THROUGH } from './interposers.ts'
+import { type Interposers, PASS_THROUGH } from './connect.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
 import { surviveStrayErrors } from './last-resort.ts'
-import { installRuntime } from './worker-log.ts'
 
 export const ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
 export type Role = (typeof ROLES)[number]
 
-export interface RunWorkerOptions {
+interface RunWorkerOptions {
   /** `all` serves every role in one process, for a laptop. */
   role: Role | 'all'
   /** @default from the process environment */
@@ -90,5 +89,26 @@ async function connect({ temporalAddress }: WorkerEnvironment): Promise<NativeCo
         cause,
       })
     }
+  }
+}
+
+/** One JSON line an entry on stderr: what a log collector of a cluster reads. Call before the first connection. */
+function installRuntime(role: string): void {
+  Runtime.install({
+    logger: new DefaultLogger('INFO', (entry) => process.stderr.write(`${JSON.stringify(logLine(role, entry))}\n`)),
+    telemetryOptions: { logging: { forward: {}, filter: { core: 'WARN', other: 'WARN' } } },
+  })
+}
+
+function logLine(role: string, { level, message, meta, timestampNanos }: LogEntry): Record<string, unknown> {
+  const { error, ...rest } = meta ?? {}
+  const failure = error instanceof Error ? { error: error.message, stack: error.stack } : { error }
+  return {
+    time: new Date(Number(timestampNanos / 1_000_000n)).toISOString(),
+    level,
+    role,
+    message,
+    ...rest,
+    ...(error === undefined ? {} : failure),
   }
 }

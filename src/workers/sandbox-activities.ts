@@ -9,9 +9,8 @@ import type { PlanReader } from '../activities/grading/stored-plan.ts'
 import type { SuiteReader, TaskReader } from '../activities/runtime/stored-tasks.ts'
 import { type GateDependencies, gateTask, mayExclude, recordUngated } from '../activities/gate/gate-task.ts'
 import { gradeSubmission } from '../activities/grading/grade-submission.ts'
-import { gradingFailed, isHostFailure } from '../activities/grading/grading-failures.ts'
-import { recordedEnding } from '../activities/episode/recorded-ending.ts'
-import { type EnsureImage, openSandbox } from '../activities/episode/open-sandbox.ts'
+import { gradingFailed, isHostFailure } from '../activities/grading/grade-to-verdict.ts'
+import { recordedEnding, type EnsureImage, openSandbox } from '../activities/episode/open-sandbox.ts'
 import type { VerifyImage } from '../activities/gate/verify-image.ts'
 
 export interface SandboxDependencies {

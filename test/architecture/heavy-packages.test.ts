@@ -51,7 +51,7 @@ test('neither the command line nor the program interface nor a workflow loads th
 
 test('the composition of workers is the only way to them', () => {
   const ways = [...imports.keys()].filter((file) => !BEHIND_COMPOSITION.test(file) && reachedFrom(file).has(DOOR))
-  assert.ok(ways.includes('src/workers/connect-policy.ts'))
+  assert.ok(ways.includes('src/workers/connect.ts'))
   assert.deepEqual(
     ways.filter((file) => !file.startsWith('src/workers/')),
     [],

@@ -10,7 +10,7 @@ import { TEST_TIMEOUT_MS } from '../../src/activities/grading/run-grading.ts'
 import { limitOfRequest } from '../../src/adapters/docker/engine/engine-deadlines.ts'
 import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grade-patch.ts'
 import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/images/image-keeper.ts'
-import { MOST_S } from '../../src/adapters/recipes/time-limits.ts'
+import { MOST_S } from '../../src/adapters/recipes/combination.ts'
 import { QUEUE_MS } from '../../src/adapters/trainer-job/job/follow-attempt.ts'
 import * as presets from '../../src/workflows/activity-presets.ts'
 
@@ -188,9 +188,9 @@ test('the longest replay, the turns of a step and the longest last turn fit into
   // A pool asks its servers for so long, then the last of them is away for one attempt's patience and answers one request.
   const askMs =
     at('adapters/policy-server/pool.ts LAST_SERVER_AFTER_MS') +
-    at('workers/connect-policy.ts MOST_PATIENT_ATTEMPT_MS') +
+    at('workers/connect.ts MOST_PATIENT_ATTEMPT_MS') +
     600_000
-  const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/sandbox/run-turn.ts OUTER_SLACK_MS')
+  const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/sandbox/sandbox-host.ts OUTER_SLACK_MS')
   const wholeMs = MOST_S.episode * 1000 + at('activities/episode/advance-episode.ts STEP_BUDGET_MS') + turnMs
   assert.ok(ms(presets.HOST.startToCloseTimeout) > wholeMs, `${wholeMs / 60_000} minutes`)
 })

@@ -9,7 +9,7 @@ import { after, before, test } from 'node:test'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { toSandboxError } from '../../src/adapters/docker/engine/engine-errors.ts'
 import type { LonghaulError } from '../../src/contracts/errors.ts'
-import { adviceFor } from '../../src/client/blockers/advice.ts'
+import { adviceFor } from '../../src/client/blockers/blocker.ts'
 import { WORK_CHECKS } from '../../src/stack/doctor/work-checks.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 

@@ -5,12 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
-
 import { evictImages } from '../../src/adapters/docker/images/evict-images.ts'
 import { createImageKeeper, type ImageKeeper } from '../../src/adapters/docker/images/image-keeper.ts'
-import { imageExists } from '../../src/adapters/docker/images/images.ts'
-import { pullImage } from '../../src/adapters/docker/images/pull-image.ts'
-import { requireImage } from '../../src/adapters/docker/images/require-image.ts'
+import { imageExists, pullImage, requireImage } from '../../src/adapters/docker/images/images.ts'
 import { startTestRegistry, type TestRegistry } from '../support/test-registry.ts'
 import { codeOf, createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
 

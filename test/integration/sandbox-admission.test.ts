@@ -1,11 +1,9 @@
 /** Places on a host, with real containers: what a request admits, what a new worker finds, what ends without being closed. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-
 import { admitSandboxes } from '../../src/activities/runtime/admit-sandboxes.ts'
-import { createAdmission } from '../../src/adapters/docker/sandbox/admission.ts'
-import { listHeld } from '../../src/adapters/docker/sandbox/list-held.ts'
-import { removeContainer } from '../../src/adapters/docker/container/remove-container.ts'
+import { createAdmission, listHeld } from '../../src/adapters/docker/sandbox/admission.ts'
+import { removeContainer } from '../../src/adapters/docker/container/create-container.ts'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { SandboxHandle, SandboxHost } from '../../src/contracts/sandbox.types.ts'
 import { createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'

@@ -13,7 +13,7 @@ import { promisify } from 'node:util'
 
 import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
-import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-recipe.ts'
+import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-rootfs.ts'
 import type { OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
 import { startTestEngine, type TestEngine } from '../support/chaos/private-test-engine.ts'
 import { codeOf, createPlayer, LIMITS, never, repositoryTar, SMALL_WINDOW } from './sandbox-fixture.ts'

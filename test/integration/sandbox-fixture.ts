@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { type Engine, connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
-import { removeContainer } from '../../src/adapters/docker/container/remove-container.ts'
+import { removeContainer } from '../../src/adapters/docker/container/create-container.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { type DockerSandboxHost, createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type {

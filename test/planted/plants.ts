@@ -314,14 +314,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'suspected hacks never fine-tune: the selection forgets them',
-    file: 'src/domain/rewards/rft-selection.ts',
+    file: 'src/domain/rewards/group-selection.ts',
     replace: "if (payment !== 'paid') return",
     by: "if (payment === 'unresolved') return",
     seenBy: rules,
   },
   {
     name: 'suspected hacks never fine-tune: only where a task has a limit',
-    file: 'src/domain/rewards/rft-selection.ts',
+    file: 'src/domain/rewards/group-selection.ts',
     replace: "if (payment !== 'paid') return",
     by: "if (payment === 'unresolved' || (payment !== 'paid' && maxPerTask !== null)) return",
     seenBy: batch,

@@ -6,7 +6,7 @@ import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord, ObservationRecord } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
-import { listTrainingJobs } from '../../src/stack/stop-training-jobs.ts'
+import { listTrainingJobs } from '../../src/stack/down.ts'
 import type { PipelineWorld } from './pipeline-world.ts'
 
 export async function recipeOf(store: ArtifactStore, run: string): Promise<Recipe> {

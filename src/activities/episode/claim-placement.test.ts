@@ -7,7 +7,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import { createOwnerRegistry } from '../../workers/workflow-owners.ts'
 import { claimPlacement } from './claim-placement.ts'
-import { recordedEnding } from './recorded-ending.ts'
+import { recordedEnding } from './open-sandbox.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>

@@ -9,7 +9,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
-import { recordUngraded } from '../grading/record-ungraded.ts'
+import { recordUngraded } from '../grading/grade-submission.ts'
 import { recordOutcome } from './episode-result.ts'
 
 let folder: string

@@ -1,4 +1,4 @@
-import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ArtifactStore, ArtifactRef } from '../../contracts/artifacts.types.ts'
 import type {
   EpisodeRecord,
   EpisodeSpec,
@@ -18,8 +18,11 @@ import type { StoredRecipe } from '../runtime/stored-recipe.ts'
 import { readOrThrow, type TaskReader } from '../runtime/stored-tasks.ts'
 import { readIfWhole } from '../runtime/whole-record.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { StageScore } from '../../contracts/workflows.types.ts'
+import { buildEvaluationLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
 
-export interface EvaluationPlace {
+interface EvaluationPlace {
   run: string
   name: string
   stage: string
@@ -111,4 +114,25 @@ async function readConditions(
   const { scaffold, demonstration, sampling, limits } = spec
   const profiles = new Set(attempts.flatMap(({ verdict }) => (verdict === null ? [] : [verdict.profile])))
   return { scaffold, demonstration, sampling, limits, gradingProfiles: [...profiles].sort() }
+}
+
+interface SummarizeInput {
+  run: string
+  name: string
+  stage: string
+  policy: PolicyRef
+  suite: string
+}
+
+/** The score of an evaluation, its record and its ledger, all derived from the episodes' records. */
+export async function summarizeEvaluation(
+  deps: { store: ArtifactStore; tasks: TaskReader },
+  { run, name, stage }: SummarizeInput,
+): Promise<{ score: StageScore; evaluation: ArtifactRef }> {
+  const { store } = deps
+  const { evaluation, records, recipe } = await deriveEvaluation(deps, { run, name, stage })
+  const unpaid = unpaidIn(records, recipe)
+  const ledger = buildEvaluationLedger({ run, stage, iteration: 0, records, evaluation: name, unpaid })
+  await store.putRecord(runKeys.ledger(run, stage, 0), ledger)
+  return { score: evaluation.score, evaluation: await store.putRecord(runKeys.evaluation(run, name), evaluation) }
 }

@@ -5,7 +5,7 @@ import type { RowsFile } from '../../contracts/suites.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
-import { storeSuite } from './store-suite.ts'
+import { storeSuite } from './suite-origin.ts'
 import { type PublishedLoader, preparePublished } from './prepare-published.ts'
 import { suiteName } from '../run/resolve-recipe.ts'
 

@@ -10,10 +10,9 @@ import { gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { OverlapRecord, SuiteOrigin } from '../../contracts/suites.types.ts'
 import type { SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
-import { storeSuite } from './store-suite.ts'
+import { storeSuite } from './suite-origin.ts'
 import { createSuiteReader, readOrThrow } from '../runtime/stored-tasks.ts'
-import type { IterationPlan } from '../run/plan-iteration.ts'
-import { planIteration } from '../run/plan-iteration.ts'
+import { type IterationPlan, planIteration } from '../run/plan-iteration.ts'
 import { requireDisjoint } from './require-disjoint.ts'
 
 let store: ArtifactStore

@@ -2,8 +2,9 @@ import type { VerdictSuite } from '../../contracts/episodes.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { ImportedSuite, SuiteOrigin } from '../../contracts/suites.types.ts'
-import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import type { SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 
 /**
  * Where a suite's rows come from: as recorded when it was made, else what its manifest and its import still tell. Suites of earlier
@@ -30,4 +31,22 @@ export async function verdictSuite(store: ArtifactStore, suite: string): Promise
   if (origin === null) return null
   const { dataset, revision, files } = origin
   return { hash: suite, dataset, revision: revision ?? files[0]?.sha256 ?? null }
+}
+
+/**
+ * Stores tasks as a suite under its hash: source and row hashes, so that an equal suite of another run finds the same tasks,
+ * images and gates. Where it comes from is written beside it, once.
+ */
+export async function storeSuite(
+  store: ArtifactStore,
+  { name, source, tasks, origin }: { name: string; source: SuiteSource; tasks: readonly Task[]; origin: SuiteOrigin },
+): Promise<SuiteManifest> {
+  const hash = sha256Hex(JSON.stringify([source, tasks.map(({ taskId, rowHash }) => [taskId, rowHash])]))
+  await claimSuiteOrigin(store, hash, origin)
+  const stored = await store.readRecord<SuiteManifest>(suiteKeys.manifest(hash))
+  if (stored !== null) return stored
+  // The manifest comes last: a suite that has one is whole.
+  for (const task of tasks) await store.putRecord(suiteKeys.task(hash, task.taskId), task)
+  const manifest: SuiteManifest = { hash, name, source, taskIds: tasks.map(({ taskId }) => taskId) }
+  return (await store.claimRecord<SuiteManifest>(suiteKeys.manifest(hash), manifest)).record
 }

@@ -5,10 +5,11 @@ import type { GradedInstance, GradingCounts, GradingPlan, GradingRecord } from '
 import { gradingKeys } from '../../contracts/keys.ts'
 import { type MissingTask, scoreGrading } from '../../domain/statistics/grading-summary.ts'
 import { isChanged } from '../../domain/grading-rules.ts'
-import { readOrThrow, type SuiteReader, type TaskReader } from '../runtime/stored-tasks.ts'
+import { readOrThrow, type SuiteReader, type TaskReader, createTaskReader } from '../runtime/stored-tasks.ts'
 import { readVerdict } from './stored-plan.ts'
+import { compareVerdicts, type VerdictComparison } from '../../domain/statistics/compare-verdicts.ts'
 
-export interface CloseDependencies {
+interface CloseDependencies {
   store: ArtifactStore
   tasks: TaskReader
   suites: SuiteReader
@@ -84,4 +85,21 @@ function countVerdicts(instances: readonly GradedInstance[], incomplete: number)
     empty: count(({ reason }) => reason === 'empty-patch'),
     incomplete,
   }
+}
+
+/**
+ * What a run that graded stored patches again changed, from its records alone, so that it can be said of every such run.
+ * @returns null for predictions, which have no first verdicts, and where no patch was judged twice
+ */
+export async function compareGradings(store: ArtifactStore, record: GradingRecord): Promise<VerdictComparison | null> {
+  if (record.source.kind !== 'run') return null
+  const { instances: planned } = await readOrThrow<GradingPlan>(store, gradingKeys.plan(record.run))
+  const readTask = createTaskReader(store)
+  const patches = []
+  // The record lists the plan's instances in the plan's order.
+  for (const [place, { taskId, before, kind }] of record.instances.entries()) {
+    const { repo } = await readTask({ suite: planned[place]?.suite ?? '', taskId })
+    patches.push({ taskId, repo, before: before?.kind ?? null, kind })
+  }
+  return compareVerdicts(patches)
 }

@@ -1,4 +1,4 @@
-import type { ArtifactRef } from '../../contracts/artifacts.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Disposition, GradingAttemptRecord, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
@@ -9,15 +9,16 @@ import { recordOutcome } from '../episode/episode-result.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
 import type { TaskReader } from '../runtime/stored-tasks.ts'
 import { gatedDigest } from '../gate/gated-digest.ts'
-import { gradingFailed, isHostFailure, reasonOf } from './grading-failures.ts'
+import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-to-verdict.ts'
 import { sandboxLimits } from '../episode/open-sandbox.ts'
-import { gradeToVerdict } from './grade-to-verdict.ts'
 import type { Graded, GradingDependencies } from './run-grading.ts'
+import { isPolicyDisposition, ungradedVerdict } from '../../domain/ledger/episode-rules.ts'
+import { readIfWhole } from '../runtime/whole-record.ts'
 
 /** No repair is larger. A larger patch is an attack on the store, the grading container or the report. */
 export const MAX_PATCH_BYTES = 5_000_000
 
-export interface SubmissionInput extends EpisodeInput {
+interface SubmissionInput extends EpisodeInput {
   disposition: Disposition
   patch: ArtifactRef | null
   owner: string
@@ -168,4 +169,24 @@ function fromGate(task: Task, reason: string): Graded {
     image: task.image,
     signs: [],
   }
+}
+
+/**
+ * The last word on an episode whose grading never ended: what was submitted and could not be graded has no reward, counts in
+ * no mean, and enters the ledger as excluded. A grader that died after its verdict has been heard all the same.
+ */
+export async function recordUngraded(
+  store: ArtifactStore,
+  input: EpisodeInput & { disposition: Disposition; failure: string | null },
+): Promise<EpisodeResult> {
+  const { disposition, failure } = input
+  const graded = isPolicyDisposition(disposition)
+    ? await readIfWhole<VerdictRecord>(store, episodeKeys.verdict(episodeId(input)))
+    : null
+  const { verdict, reason } =
+    graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }
+  const verdictReason = verdict === 'could-not-grade' && graded === null ? (failure ?? reason) : reason
+  const signs = graded?.signs ?? []
+  const audit = graded?.audit
+  return recordOutcome(store, input, { disposition, failure, verdict, verdictReason, signs, audit, patchBytes: 0 })
 }

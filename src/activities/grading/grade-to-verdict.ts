@@ -4,8 +4,9 @@ import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { asItCounts } from '../../grading/verdict.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { type Graded, type GradingDependencies, runGrading, type RunGradingInput } from './run-grading.ts'
+import { FAILURE_CODES, type FailureCode } from '../../contracts/failure-codes.ts'
 
-export interface GradeToVerdictInput extends Omit<RunGradingInput, 'logKey' | 'timeOut'> {
+interface GradeToVerdictInput extends Omit<RunGradingInput, 'logKey' | 'timeOut'> {
   /** Of a file that belongs to this grading, whichever attempt writes it. */
   keyOf: (file: string) => string
   hostId: string
@@ -82,4 +83,26 @@ async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 
 function noneOfOverrun(error: unknown): [] {
   if (error instanceof ParserOverrun) return []
   throw error
+}
+
+/** A failure at one machine's grading, which another machine may not have. The store's failures are no host's, and the
+ *  user's are the same everywhere. */
+export function isHostFailure(error: unknown): error is LonghaulError {
+  if (!isLonghaulError(error)) return false
+  return FAILURE_CODES[error.code].countsAs !== 'user' && /^(Sandbox|Grading)\./.test(error.code)
+}
+
+/** The same failure as one that any host may try again: a missing image would not be retried under its own code. */
+export function gradingFailed(cause: LonghaulError, at: { host: string; attempt: number }): LonghaulError {
+  return new LonghaulError({
+    code: 'Grading.Failed',
+    message: `Expected host ${at.host} to grade: ${cause.message}`,
+    details: { ...at, failure: cause.code },
+    cause,
+  })
+}
+
+/** Why an episode has no verdict, as its record says it. */
+export function reasonOf(code: FailureCode): string {
+  return code === 'Sandbox.ImageMissing' || code === 'Sandbox.ImageMismatch' ? 'image' : code
 }

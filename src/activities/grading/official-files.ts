@@ -2,13 +2,13 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
-import type { GradingInstance, GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
+import type { GradingInstance, GradingPlan, GradingRecord, ShortVerdict } from '../../contracts/grading.types.ts'
 import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { PredictionSet } from '../../contracts/predictions.types.ts'
-import type { GradingProfile, SuiteManifest } from '../../contracts/tasks.types.ts'
+import type { GradingProfile, SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { officialInstanceReport } from '../../report/official/instance-report.ts'
-import { rebenchV2Report } from '../../report/official/rebench-v2-report.ts'
+import { rebenchV2Report, type V2Outcome } from '../../report/official/rebench-v2-report.ts'
 import {
   officialModelName,
   type OfficialPrediction,
@@ -19,7 +19,7 @@ import { parse } from '../../adapters/parsing/parser-pool.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
 import { evalScriptOf } from './eval-script.ts'
 import { identityOf } from './stored-plan.ts'
-import { type GradedFacts, outcomesOfV2, type WriteFile } from './v2-outcomes.ts'
+import { withoutTiming, withoutTimings } from '../../grading/test-names.ts'
 
 export interface OfficialFilesInput {
   store: ArtifactStore
@@ -168,4 +168,63 @@ function describeInstance({
     ...(applyLog === null ? [] : ['what applying the patch said:', Buffer.from(applyLog).toString()]),
     '',
   ].join('\n')
+}
+
+/** What is read of one instance to write its harness's files. */
+interface GradedFacts {
+  instance: GradingInstance
+  task: Task
+  verdict: ShortVerdict
+  /** Null where no container ended. */
+  log: Uint8Array | null
+  record: VerdictRecord | null
+}
+
+/** @returns where it was written */
+type WriteFile = (path: string, content: string | Uint8Array) => Promise<string>
+
+/** What SWE-rebench-V2's script would say of every task of the set; writes the logs that it would have left. */
+async function outcomesOfV2({
+  tasks,
+  graded,
+  write,
+}: {
+  tasks: readonly Task[]
+  graded: readonly GradedFacts[]
+  write: WriteFile
+}): Promise<V2Outcome[]> {
+  const byTask = new Map(graded.map((one) => [one.task.taskId, one]))
+  const outcomes: V2Outcome[] = []
+  for (const task of tasks) outcomes.push(await outcomeOf(byTask.get(task.taskId), task, write))
+  return outcomes
+}
+
+/** Tasks without a prediction are errors there: the gold patch is never taken for them. */
+async function outcomeOf(graded: GradedFacts | undefined, task: Task, write: WriteFile): Promise<V2Outcome> {
+  const { taskId } = task
+  const lists = {
+    taskId,
+    failToPass: task.failToPass.map(withoutTiming),
+    passToPass: task.passToPass.map(withoutTiming),
+  }
+  if (graded === undefined) return { ...lists, result: null, error: `Task ${taskId} has no prediction.` }
+  const { instance, log, record } = graded
+  if (instance.patch === null) {
+    const error = instance.fault ?? `Task ${taskId} missing patch/test_patch.`
+    return { ...lists, result: null, error }
+  }
+  if (log === null) return { ...lists, result: null, error: graded.verdict.reason ?? 'not graded' }
+  const read = await parse('gradeNamedLog', {
+    profile: 'rebench-v2',
+    parser: task.installConfig.logParser,
+    log,
+    tests: task,
+  })
+  if (read.kind === 'refused') return { ...lists, result: null, error: read.message }
+  const logPath = `logs/${taskId}_log.txt`
+  // Python translates line ends when it reads a program's output as text.
+  await write(logPath, Buffer.from(log).toString().replaceAll(/\r\n?/g, '\n'))
+  const passed = [...withoutTimings(read.statuses)].flatMap(([name, status]) => (status === 'PASSED' ? [name] : []))
+  const exitCode = record?.provenance?.exitCode ?? null
+  return { ...lists, result: { passed, matches: read.resolved === true, exitCode, logPath }, error: '' }
 }

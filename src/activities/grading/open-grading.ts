@@ -1,18 +1,22 @@
 import type { OpenGradingInput } from '../../contracts/activities.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { GradingInstance, GradingPlan } from '../../contracts/grading.types.ts'
-import { gradingKeys, runKeys } from '../../contracts/keys.ts'
+import type { GradingInstance, GradingPlan, ShortVerdict } from '../../contracts/grading.types.ts'
+import { gradingKeys, runKeys, episodeKeys } from '../../contracts/keys.ts'
 import type { OpenedGrading } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { allocateRun, requireRunName } from '../run/run-names.ts'
 import type { StoredRecipe } from '../runtime/stored-recipe.ts'
 import { readOrThrow, type TaskReader } from '../runtime/stored-tasks.ts'
-import { collectPatches } from './collect-patches.ts'
 import { profileFor } from './eval-script.ts'
 import { resolveSuite, type SuiteDependencies } from './resolve-suite.ts'
 import { storePredictions } from './store-predictions.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { readIterationPlans } from '../evaluation/played-tasks.ts'
+import { readVerdict } from './stored-plan.ts'
 
-export type OpenDependencies = SuiteDependencies & { tasks: TaskReader }
+type OpenDependencies = SuiteDependencies & { tasks: TaskReader }
 
 /** A plan without the run that it gets, and whose limits its containers have. */
 interface Planned {
@@ -113,4 +117,55 @@ async function loadLimits(
 function ordered(instances: GradingInstance[]): Pick<GradingPlan, 'instances' | 'runnable'> {
   const run = instances.filter(({ patch }) => patch !== null)
   return { instances: [...run, ...instances.filter(({ patch }) => patch === null)], runnable: run.length }
+}
+
+interface StoredPatch {
+  suite: string
+  taskId: string
+  /** Policy of an episode, model of a prediction. */
+  model: string
+  patch: ArtifactRef
+  episode: string | null
+  before: ShortVerdict | null
+}
+
+/** Every patch of a run that can be graded again, with its first verdict: of its episodes, or of its predictions. */
+async function collectPatches(
+  store: ArtifactStore,
+  { run, stages }: { run: string; stages: readonly string[] },
+): Promise<StoredPatch[]> {
+  const graded = await store.readRecord<GradingPlan>(gradingKeys.plan(run))
+  return graded === null ? ofEpisodes(store, run, stages) : ofPlan(store, graded)
+}
+
+async function ofPlan(store: ArtifactStore, { run, instances }: GradingPlan): Promise<StoredPatch[]> {
+  const patches: StoredPatch[] = []
+  for (const instance of instances) {
+    const { suite, taskId, model, patch, episode } = instance
+    if (patch === null) continue
+    patches.push({ suite, taskId, model, patch, episode, before: await readVerdict(store, run, instance) })
+  }
+  return patches
+}
+
+async function ofEpisodes(store: ArtifactStore, run: string, stages: readonly string[]): Promise<StoredPatch[]> {
+  const patches: StoredPatch[] = []
+  for (const plan of await readIterationPlans(store, run)) {
+    if (stages.length > 0 && !stages.includes(plan.stage)) continue
+    for (const record of await readEpisodeRecords(store, plan)) {
+      const patch = await patchOf(store, record)
+      if (patch === null) continue
+      const { taskId, policy, episode, verdict, verdictReason: reason } = record
+      const before = verdict === null ? null : { kind: verdict, reason }
+      patches.push({ suite: plan.suite, taskId, model: policy, patch, episode, before })
+    }
+  }
+  return patches
+}
+
+/** Null where nothing was submitted, or nothing was in it: there is nothing to run. */
+async function patchOf(store: ArtifactStore, { episode }: EpisodeRecord): Promise<ArtifactRef | null> {
+  const key = episodeKeys.patch(episode)
+  const bytes = await store.read(key)
+  return bytes === null || bytes.length === 0 ? null : { key, sha256: sha256Hex(bytes), bytes: bytes.length }
 }

@@ -6,7 +6,7 @@ import type { SuiteManifest, SuiteSource } from '../../contracts/tasks.types.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
 import type { TaskLoader } from '../evaluation/prepare-suite.ts'
 import { type RecipeLoader, suiteName } from '../run/resolve-recipe.ts'
-import { storeSuite } from '../evaluation/store-suite.ts'
+import { storeSuite } from '../evaluation/suite-origin.ts'
 
 export interface SuiteDependencies {
   store: ArtifactStore

@@ -1,4 +1,4 @@
-import { type ReadPredictions, readPredictions } from '../../adapters/predictions/read-predictions.ts'
+import { type ReadPredictions, readPredictions } from '../../adapters/predictions/predictions.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { predictionKeys } from '../../contracts/keys.ts'

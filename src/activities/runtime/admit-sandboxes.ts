@@ -1,5 +1,4 @@
-import type { Admission } from '../../adapters/docker/sandbox/admission.ts'
-import { placeKey } from '../../adapters/docker/sandbox/list-held.ts'
+import { type Admission, placeKey } from '../../adapters/docker/sandbox/admission.ts'
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import { waitingFor } from './wait-board.ts'
 

@@ -2,7 +2,7 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import type { RefusedRow } from '../../contracts/suites.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { normalizeRow } from './normalize-row.ts'
-import type { LabelledRow } from './read-rows.ts'
+import type { LabelledRow } from './read-source.ts'
 
 export interface AcceptedRow {
   task: Task

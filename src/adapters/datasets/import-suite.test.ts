@@ -9,7 +9,7 @@ import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
 import { classic, ODD_PATCH, rebench, rebenchV2, v5 } from '../../../test/support/datasets/published-rows.ts'
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
 import { importSuite } from './import-suite.ts'
-import { plainValue } from './plain-row.ts'
+import { plainValue } from './read-source.ts'
 
 const REVISION = 'ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b'
 let folder: string

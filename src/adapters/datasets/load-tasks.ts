@@ -1,17 +1,16 @@
 import { assertNever, LonghaulError } from '../../contracts/errors.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
-import type { RowsFile } from '../../contracts/suites.types.ts'
+import type { RowsFile, ImportedSuite, SuiteFilter } from '../../contracts/suites.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
-import { recipeFilters } from '../../domain/gates/filter-words.ts'
+import { recipeFilters, showFilter } from '../../domain/gates/filter-words.ts'
 import { applyFilters } from '../../domain/gates/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
 import { metaOf } from './check-rows.ts'
 import { normalizeRow } from './normalize-row.ts'
 import type { PublishedSource, PublishedSuite, SuitePlaces } from './published-suite.ts'
-import { readRows } from './read-rows.ts'
-import { readRowsFile } from './read-rows-file.ts'
-import { requireFiltered } from './require-filtered.ts'
+import { readRows, readRowsFile } from './read-source.ts'
 import { synthesizeSuite } from './synthetic/synthesize.ts'
+import { readFile } from 'node:fs/promises'
 
 /**
  * The tasks that a recipe's suite source names, in order.
@@ -87,4 +86,34 @@ function runnable(task: Task): Task {
       'Expected tasks with a log parser that this version has; `longhaul tasks import` counts the others as unsupported',
     details: { task: taskId, profile: gradingProfile, parser: installConfig.logParser },
   })
+}
+
+/**
+ * Filters that need tasks to be run were applied when rows were imported, or not at all: the record beside the rows says so.
+ * @throws LonghaulError `Config.Invalid` with the filters that were not
+ */
+async function requireFiltered({ path, filters }: { path: string; filters: SuiteFilter[] }): Promise<void> {
+  if (filters.length === 0) return
+  const applied = await readApplied(`${path}.suite.json`)
+  const missing = filters.filter((filter) => !applied.some((other) => isAsStrict(other, filter)))
+  if (missing.length === 0) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected rows imported with ${missing.map(showFilter).join(' and ')}, which data.filters asks for: longhaul tasks import … --filter … --evidence FILE`,
+    details: { file: path },
+  })
+}
+
+function isAsStrict(applied: SuiteFilter, wanted: SuiteFilter): boolean {
+  if (applied.kind === 'deterministic' && wanted.kind === 'deterministic') return applied.trials >= wanted.trials
+  return applied.kind === wanted.kind
+}
+
+async function readApplied(path: string): Promise<SuiteFilter[]> {
+  try {
+    const { filters } = JSON.parse(await readFile(path, 'utf8')) as ImportedSuite
+    return filters.map(({ filter }) => filter)
+  } catch {
+    return []
+  }
 }

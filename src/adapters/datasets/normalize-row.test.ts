@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { classic, rebench, rebenchV2, v5 } from '../../../test/support/datasets/published-rows.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { normalizeRow } from './normalize-row.ts'
-import { readRows } from './read-rows.ts'
+import { readRows } from './read-source.ts'
 import { synthesizeTask } from './synthetic/synthesize.ts'
 
 const row = () => synthesizeTask({ family: 'one-wrong-line', seed: 1, split: 'train', index: 3 }).row

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TaskEvidence } from '../../contracts/suites.types.ts'
-import { readRows } from './read-rows.ts'
+import { readRows } from './read-source.ts'
 
 /**
  * What running tasks showed, one JSON object a line.

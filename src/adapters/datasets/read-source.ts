@@ -1,14 +1,20 @@
-import { asyncBufferFromFile } from 'hyparquet'
+import {
+  asyncBufferFromFile,
+  type AsyncBuffer,
+  type FileMetaData,
+  parquetMetadataAsync,
+  parquetReadObjects,
+} from 'hyparquet'
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { stat, readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { LonghaulError } from '../../contracts/errors.ts'
-import type { ImportedFile, ImportSource } from '../../contracts/suites.types.ts'
+import { LonghaulError, isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import type { ImportedFile, ImportSource, ImportedSuite, RowsFile } from '../../contracts/suites.types.ts'
 import { findHubFiles } from './hub-files.ts'
-import { readParquet } from './read-parquet.ts'
-import { type LabelledRow, scanRows } from './read-rows.ts'
+import { compressors } from 'hyparquet-compressors'
+import type { Task } from '../../contracts/tasks.types.ts'
 
 export interface SourceRows {
   rows: LabelledRow[]
@@ -52,5 +58,178 @@ async function describeFile(path: string): Promise<ImportedFile> {
       details: { file: path },
       cause,
     })
+  }
+}
+
+export interface LabelledRow {
+  row: unknown
+  /** Where it stands: `line 3` or `item 3`, counted from 1. */
+  label: string
+  /** Why there is no row. */
+  broken?: LonghaulError
+}
+
+/**
+ * Rows of a file: a JSON array, or JSON Lines (one object per line, blank lines skipped).
+ * @throws LonghaulError `Config.NotFound` when there is no such file, `Task.Invalid` when it is not JSON
+ */
+export async function readRows(path: string): Promise<LabelledRow[]> {
+  const rows = await scanRows(path)
+  const broken = rows.find((row) => row.broken !== undefined)?.broken
+  if (broken !== undefined) throw broken
+  return rows
+}
+
+/** The same, with each line that is no JSON in its place among the rows. */
+async function scanRows(path: string): Promise<LabelledRow[]> {
+  const text = (await readText(path)).replace(/^\uFEFF/, '')
+  if (text.trimStart().startsWith('[')) return readArray(path, text)
+  return text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [readLine(path, line, index)]))
+}
+
+function readLine(path: string, line: string, index: number): LabelledRow {
+  const label = `line ${index + 1}`
+  try {
+    return { row: parse(path, line, label), label }
+  } catch (error) {
+    if (isLonghaulError(error)) return { row: null, label, broken: error }
+    throw error
+  }
+}
+
+function readArray(path: string, text: string): LabelledRow[] {
+  const rows = parse(path, text, 'whole file') as unknown[]
+  return rows.map((row, index) => ({ row, label: `item ${index + 1}` }))
+}
+
+function parse(path: string, text: string, label: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Task.Invalid',
+      message: `Expected JSON, got ${cause instanceof Error ? cause.message : String(cause)}`,
+      details: { file: path, row: label },
+      cause,
+    })
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return decodeText(await readFile(path))
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `Expected a file of task rows, but it cannot be read`,
+      details: { file: path },
+      cause,
+    })
+  }
+}
+
+interface ReadParquetInput {
+  file: AsyncBuffer
+  /** Named in labels and messages. */
+  name: string
+}
+
+/**
+ * Rows of a Parquet file in order, one row group after another, so that only those that are asked for are fetched.
+ * @throws LonghaulError `Task.Invalid` when it is not a Parquet file that can be read
+ */
+async function* readParquet({ file, name }: ReadParquetInput): AsyncGenerator<LabelledRow> {
+  const metadata = await named(name, () => parquetMetadataAsync(file))
+  let rowStart = 0
+  for (const group of metadata.row_groups) {
+    const rowEnd = rowStart + Number(group.num_rows)
+    const rows = await named(name, () => readRange({ file, metadata, rowStart, rowEnd }))
+    for (const [index, row] of rows.entries()) {
+      yield { row: plainValue(row), label: `${name} row ${rowStart + index + 1}` }
+    }
+    rowStart = rowEnd
+  }
+}
+
+interface RangeInput {
+  file: AsyncBuffer
+  metadata: FileMetaData
+  rowStart: number
+  rowEnd: number
+}
+
+function readRange(input: RangeInput): Promise<Record<string, unknown>[]> {
+  // The reader's own decoder drops byte order marks and replaces bytes that are no UTF-8.
+  const parsers = { stringFromBytes: (bytes: Uint8Array | undefined) => bytes && decodeText(bytes) }
+  return parquetReadObjects({ ...input, compressors, parsers, utf8: false })
+}
+
+async function named<T>(name: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read()
+  } catch (cause) {
+    const known = toLonghaulError(cause)
+    if (known.code !== 'Unexpected') throw known
+    throw new LonghaulError({
+      code: 'Task.Invalid',
+      message: `Expected a Parquet file, got ${known.message}`,
+      details: { file: name },
+      cause,
+    })
+  }
+}
+
+/**
+ * What a file of rows is: its name, its hash, and the record of the import that wrote it. A record that does not list every task of
+ * the file is of other rows, and says nothing.
+ */
+export async function readRowsFile(path: string, tasks: readonly Task[]): Promise<RowsFile> {
+  const sha256 = createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex')
+  const record = await readImport(`${path}.suite.json`)
+  const known = new Set((record?.tasks ?? []).map(({ taskId, rowHash }) => `${taskId} ${rowHash}`))
+  const isOfTheseRows = tasks.every(({ taskId, rowHash }) => known.has(`${taskId} ${rowHash}`))
+  return { name: basename(path), sha256, imported: isOfTheseRows ? record : null }
+}
+
+async function readImport(path: string): Promise<ImportedSuite | null> {
+  try {
+    const record = JSON.parse(await readFile(path, 'utf8')) as ImportedSuite
+    return record.schema === 'longhaul.imported-suite/1' ? record : null
+  } catch {
+    return null
+  }
+}
+
+/**
+ * A value of any reader as plain JSON, so that one row has one hash in every file format: 64-bit integers become
+ * numbers (text where a number would round them), timestamps ISO text, typed arrays lists.
+ */
+export function plainValue(value: unknown): unknown {
+  if (value === undefined || value === null) return null
+  if (typeof value === 'bigint') return isSafe(value) ? Number(value) : value.toString()
+  if (typeof value !== 'object') return value
+  if (value instanceof Date) return value.toISOString()
+  if (ArrayBuffer.isView(value)) return Array.from(value as Uint8Array, plainValue)
+  if (Array.isArray(value)) return value.map(plainValue)
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, plainValue(entry)]))
+}
+
+function isSafe(value: bigint): boolean {
+  return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER)
+}
+
+const STRICT = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/**
+ * UTF-8 as it is, with a leading byte order mark kept. Bytes that are no UTF-8 come out as lone surrogates, as Python's
+ * `surrogateescape` has them: no text of a row may hold one, so that such a row is refused by the column it is in.
+ */
+function decodeText(bytes: Uint8Array): string {
+  try {
+    return STRICT.decode(bytes)
+  } catch {
+    return Array.from(bytes, (byte) => String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)).join('')
   }
 }

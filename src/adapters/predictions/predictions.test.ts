@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { Prediction } from '../../contracts/predictions.types.ts'
-import { readPredictions } from './read-predictions.ts'
-import { PREDICTION_LAYOUTS, writePredictions } from './write-predictions.ts'
+import { readPredictions, PREDICTION_LAYOUTS, writePredictions } from './predictions.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-predictions-'))
 after(() => rmSync(folder, { recursive: true }))

@@ -1,6 +1,6 @@
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource } from '../../contracts/tasks.types.ts'
-import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
+import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
 /** A recipe before it has its file's name. */
 export type Settings = Omit<Recipe, 'name'>
@@ -29,4 +29,21 @@ export function contextRoom(
 export function suiteSize(source: SuiteSource): number | null {
   if (source.kind === 'synthetic') return source.count
   return source.limit
+}
+
+/** In seconds. A replay may take as long as the episode; a last turn samples and runs one command. */
+export const MOST_S = { episode: 4 * 3_600, command: 1_800, trainingJob: 6 * 86_400 } as const
+
+export function timeLimits({ scaffold, rollout, trainer }: Settings): RecipeProblem[] {
+  return [
+    ...atMost(['scaffold', 'limits', 'commandTimeoutS'], scaffold.limits.commandTimeoutS, MOST_S.command),
+    ...atMost(['rollout', 'episodeTimeoutS'], rollout.episodeTimeoutS, MOST_S.episode),
+    ...atMost(['trainer', 'timeoutS'], trainer.timeoutS, MOST_S.trainingJob),
+  ]
+}
+
+function atMost(path: KeyPath, seconds: number, most: number): RecipeProblem[] {
+  if (seconds <= most) return []
+  const message = `expected at most ${most} s, got ${seconds}`
+  return [problem(path, message, 'the activity that does this work is ended soon after; docs/timeouts.md says by what')]
 }

@@ -1,7 +1,6 @@
 import type { z } from 'zod'
-import { nearestName } from './nearest-name.ts'
-import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
 import { describeExpectation, keysAt, schemaAt } from './schema-map.ts'
+import type { RecipeText } from './recipe-text.ts'
 
 type Issue = z.core.$ZodIssue
 
@@ -83,4 +82,119 @@ function valueAt(value: unknown, path: KeyPath): unknown {
 function show(value: unknown): string {
   const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value))
   return text.length > 60 ? `${text.slice(0, 57)}…` : text
+}
+
+interface FormatInput {
+  problems: readonly (RecipeProblem & { position?: TextPosition })[]
+  file: RecipeText
+  label: string
+  overrides: Record<string, unknown>
+}
+
+/**
+ * ```
+ * recipes/nightly.yaml:14:9 error recipe/range evaluate.attempts: expected an integer ≥ 1, got 0
+ *   14 |   attempts: 0
+ *      hint: k: episodes per task
+ * ```
+ */
+export function formatProblems({ problems, file, label, overrides }: FormatInput): string {
+  const located = problems.map((problem) => ({
+    problem,
+    position: problem.position ?? (isIn(overrides, problem.path) ? null : file.locate(problem.path, problem.at)),
+  }))
+  const sorted = located.toSorted((a, b) => (a.position?.line ?? 0) - (b.position?.line ?? 0))
+  const texts = sorted.map(({ problem, position }) => {
+    const place =
+      position === null ? whereElse(problem, label, overrides) : `${label}:${position.line}:${position.column}`
+    const key = showPath(problem.path)
+    const head = `${place} error recipe/${problem.rule} ${key === '' ? '' : `${key}: `}${problem.message}`
+    const line = position === null ? undefined : file.lines[position.line - 1]
+    return [
+      head,
+      ...(position === null || line === undefined ? [] : [`  ${position.line} | ${line.trimEnd()}`]),
+      ...(problem.hint === null ? [] : [`     hint: ${problem.hint}`]),
+    ].join('\n')
+  })
+  const count = `${problems.length} problem${problems.length === 1 ? '' : 's'}`
+  return `The recipe has ${count}\n${texts.join('\n')}`
+}
+
+function whereElse({ path }: RecipeProblem, label: string, overrides: Record<string, unknown>): string {
+  return isIn(overrides, path) ? 'overrides' : `${label}:1:1`
+}
+
+/** True where the overrides themselves said it. */
+function isIn(overrides: Record<string, unknown>, path: RecipeProblem['path']): boolean {
+  let here: unknown = overrides
+  for (const key of path) {
+    if (typeof here !== 'object' || here === null || !Object.hasOwn(here, key)) return false
+    here = (here as Record<string | number, unknown>)[key]
+  }
+  return path.length > 0
+}
+
+/** The candidate a person most likely meant; null where none is close. */
+export function nearestName(name: string, candidates: readonly string[]): string | null {
+  const wanted = name.toLowerCase()
+  let best: { candidate: string; distance: number } | null = null
+  for (const candidate of candidates) {
+    const distance = editDistance(wanted, candidate.toLowerCase())
+    if (best === null || distance < best.distance) best = { candidate, distance }
+  }
+  // A third of the letters may be wrong: more is another word.
+  return best !== null && best.distance <= Math.max(1, Math.floor(wanted.length / 3)) ? best.candidate : null
+}
+
+/** Insertions, deletions, substitutions and swapped neighbours. */
+function editDistance(from: string, to: string): number {
+  let older: number[] = []
+  let previous = Array.from({ length: to.length + 1 }, (_, column) => column)
+  for (let row = 1; row <= from.length; row++) {
+    const current = [row]
+    for (let column = 1; column <= to.length; column++) {
+      const substitution = cell(previous, column - 1) + (from[row - 1] === to[column - 1] ? 0 : 1)
+      const swapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1]
+      current[column] = Math.min(
+        substitution,
+        cell(previous, column) + 1,
+        cell(current, column - 1) + 1,
+        swapped && row > 1 && column > 1 ? cell(older, column - 2) + 1 : Number.POSITIVE_INFINITY,
+      )
+    }
+    older = previous
+    previous = current
+  }
+  return cell(previous, to.length)
+}
+
+function cell(row: readonly number[], column: number): number {
+  return row[column] ?? Number.POSITIVE_INFINITY
+}
+
+/** A key path into a recipe: names and list positions. */
+export type KeyPath = (string | number)[]
+
+export interface RecipeProblem {
+  rule: 'syntax' | 'missing' | 'type' | 'range' | 'choice' | 'unknown-key' | 'combination'
+  path: KeyPath
+  /** What was expected and what came, without the path. */
+  message: string
+  hint: string | null
+  /** Which key to point at: the value (default) or, for unknown keys, the key itself. */
+  at: 'value' | 'key'
+}
+
+export interface TextPosition {
+  /** 1-based. */
+  line: number
+  column: number
+}
+
+/** `evaluate.attempts`, `reinforce.stages[0].clip`. */
+function showPath(path: KeyPath): string {
+  return path.reduce<string>(
+    (text, key) => (typeof key === 'number' ? `${text}[${key}]` : text === '' ? key : `${text}.${key}`),
+    '',
+  )
 }

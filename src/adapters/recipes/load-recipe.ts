@@ -1,16 +1,15 @@
-import { relative } from 'node:path'
+import { relative, join, dirname, resolve } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { chatSchema, recipeFileSchema } from '../../contracts/recipe.schema.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { canonicalHash } from '../../platform/canonical-hash.ts'
 import { checkCombinations } from './combinations.ts'
-import { explainIssues } from './explain-issues.ts'
-import { findRecipe } from './find-recipe.ts'
-import { formatProblems } from './format-problems.ts'
-import { readModelSampling } from './model-sampling.ts'
-import { mergeOverrides } from './overrides.ts'
-import type { RecipeProblem } from './recipe-problem.ts'
+import { explainIssues, formatProblems, type RecipeProblem, nearestName } from './explain-issues.ts'
 import { parseRecipeText } from './recipe-text.ts'
+import { readdir, readFile } from 'node:fs/promises'
+import { z } from 'zod'
+import type { SamplingOptions } from '../../contracts/episodes.types.ts'
+import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
 export interface LoadRecipeInput {
   /** File name without extension; part of run names. */
@@ -64,4 +63,113 @@ export async function loadRecipe({ name, text, dirs = [], overrides = {} }: Load
 function shortPath(path: string): string {
   const short = relative(process.cwd(), path)
   return short.startsWith('..') ? path : short
+}
+
+const EXTENSION = '.yaml'
+
+/**
+ * A recipe by name: the first of `dirs` that has `<name>.yaml`.
+ * @throws LonghaulError `Config.NotFound` with the names there are, `Config.Invalid` for a name that could leave the directory
+ */
+async function findRecipe({
+  name,
+  dirs,
+}: {
+  name: string
+  dirs: readonly string[]
+}): Promise<{ text: string; path: string }> {
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/.test(name)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected the name of a recipe (letters, digits, ".", "_", "-"), got ${JSON.stringify(name)}`,
+    })
+  }
+  for (const dir of dirs) {
+    const path = join(dir, `${name}${EXTENSION}`)
+    const text = await readFile(path, 'utf8').catch(notThere)
+    if (text !== null) return { text, path }
+  }
+  const names = await recipeNames(dirs)
+  const near = nearestName(name, names)
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message:
+      `No recipe is called ${JSON.stringify(name)}${near === null ? '' : `; did you mean ${near}?`} ` +
+      `Known recipes: ${names.join(', ') || 'none'} (in ${dirs.join(', ') || 'no directory'})`,
+  })
+}
+
+async function recipeNames(dirs: readonly string[]): Promise<string[]> {
+  const listed = await Promise.all(dirs.map((dir) => readdir(dir).catch(() => [])))
+  const names = listed.flat().filter((file) => file.endsWith(EXTENSION))
+  return [...new Set(names.map((file) => file.slice(0, -EXTENSION.length)))].toSorted()
+}
+
+function notThere(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected to read the recipe, got ${error.message}`,
+    cause: error,
+  })
+}
+
+/** Mappings merge key by key; everything else, lists included, replaces what was there. Neither argument changes. */
+function mergeOverrides(base: unknown, overrides: unknown): unknown {
+  if (!isMapping(base) || !isMapping(overrides)) return overrides
+  const merged = new Map(Object.entries(base))
+  for (const [key, value] of Object.entries(overrides)) {
+    merged.set(key, merged.has(key) ? mergeOverrides(merged.get(key), value) : value)
+  }
+  // fromEntries defines own properties, so a key like __proto__ stays data.
+  return Object.fromEntries(merged)
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Only the fields that decide decoding; a published file says much more. */
+const generationConfig = z.object({
+  temperature: z.number().nullish(),
+  top_p: z.number().nullish(),
+  top_k: z.number().nullish(),
+  min_p: z.number().nullish(),
+  repetition_penalty: z.number().nullish(),
+})
+
+/**
+ * The decoding that a base model publishes in its `generation_config.json`, with neutral values for what it leaves out.
+ * @returns null where the base is not a directory with such a file
+ */
+async function readModelSampling({
+  base,
+  recipePath,
+}: {
+  base: string
+  recipePath: string | null
+}): Promise<SamplingOptions | null> {
+  const directory = recipePath === null ? resolve(base) : resolve(dirname(recipePath), base)
+  const text = await readFile(resolve(directory, 'generation_config.json'), 'utf8').catch(() => null)
+  if (text === null) return null
+  const parsed = generationConfig.safeParse(parseJson(text))
+  if (!parsed.success) return null
+  const { temperature, top_p, top_k, min_p, repetition_penalty } = parsed.data
+  return {
+    ...NEUTRAL_SAMPLING,
+    temperature: temperature ?? NEUTRAL_SAMPLING.temperature,
+    topP: top_p ?? NEUTRAL_SAMPLING.topP,
+    // Hugging Face writes 0 for "off", servers want −1.
+    topK: top_k === undefined || top_k === null || top_k === 0 ? NEUTRAL_SAMPLING.topK : top_k,
+    minP: min_p ?? NEUTRAL_SAMPLING.minP,
+    repetitionPenalty: repetition_penalty ?? NEUTRAL_SAMPLING.repetitionPenalty,
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
 }

@@ -1,5 +1,5 @@
 import { type Document, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
-import type { KeyPath, RecipeProblem, TextPosition } from './recipe-problem.ts'
+import type { KeyPath, RecipeProblem, TextPosition } from './explain-issues.ts'
 
 /** YAML that remembers where its keys stand. */
 export interface RecipeText {

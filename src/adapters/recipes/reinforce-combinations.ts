@@ -1,6 +1,6 @@
 import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
-import type { KeyPath, RecipeProblem } from './recipe-problem.ts'
+import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
 /** What the recipe's schema fills in. */
 const DEFAULT_DELTA = 1e-6

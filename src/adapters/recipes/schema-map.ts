@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { recipeFileSchema } from '../../contracts/recipe.schema.ts'
-import type { KeyPath } from './recipe-problem.ts'
+import type { KeyPath } from './explain-issues.ts'
 
 /** The part of JSON Schema that zod writes for recipes. */
 export interface SchemaNode {

@@ -1,5 +1,5 @@
 import { problem, type Settings } from './combination.ts'
-import type { RecipeProblem } from './recipe-problem.ts'
+import type { RecipeProblem } from './explain-issues.ts'
 
 /** A launcher that cannot start so many ranks, ranks that sequences cannot be cut over, savings that save nothing. */
 export function trainerShape({ trainer }: Settings): RecipeProblem[] {

@@ -1,7 +1,7 @@
-import type { GradeLogResult } from '../../grading/grade-log.ts'
-import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { type GradeLogResult, gradeLog, type GradeLogInput } from '../../grading/grade-log.ts'
+import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 import type { EvalType, ListedTests } from '../../grading/resolution.ts'
-import { gradeWithin } from '../commands/grade-within.ts'
+import { parse, type ParserPool, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 
 /** One log to grade, as a line of a batch holds it; everything is looked at before it is used. */
 export interface GradeLogRequest {
@@ -35,7 +35,7 @@ export async function gradeRequest(request: GradeLogRequest): Promise<GradeLogRe
 }
 
 /** Null where neither list is given: then the parser alone answers. */
-export function listedTests({ failToPass, passToPass }: GradeLogRequest): ListedTests | null {
+function listedTests({ failToPass, passToPass }: GradeLogRequest): ListedTests | null {
   if (isAbsent(failToPass) && isAbsent(passToPass)) return null
   return { failToPass: testNames('failToPass', failToPass), passToPass: testNames('passToPass', passToPass) }
 }
@@ -68,4 +68,36 @@ function isAbsent(value: unknown): boolean {
 
 function shown(value: unknown): string {
   return (JSON.stringify(value) ?? 'nothing').slice(0, 80)
+}
+
+/**
+ * The answer's members as JSON text, without the braces. Written from the map itself, because an object would put names that
+ * look like numbers first.
+ */
+export function answerMembers(result: GradeLogResult): string {
+  if (result.kind === 'refused') return errorMember(result.message)
+  const entries: string[] = []
+  for (const [name, status] of result.statuses) entries.push(`${JSON.stringify(name)}:${JSON.stringify(status)}`)
+  return `"statusMap":{${entries.join(',')}},"resolved":${String(result.resolved)}`
+}
+
+export function errorMember(message: string): string {
+  return `"error":${JSON.stringify(message)}`
+}
+
+/** A shorter log is parsed in this thread; starting a worker thread would cost a fifth of its grading. */
+const THREADED_BYTES = 32 * 1024
+
+/** As `gradeLog`, but a log that takes too much time or memory is refused. */
+export async function gradeWithin(
+  { profile, ...input }: Omit<GradeLogInput, 'profile'> & { profile: LogProfileName },
+  pool: Pick<ParserPool, 'parse'> = { parse },
+): Promise<GradeLogResult> {
+  if (input.log.length < THREADED_BYTES) return gradeLog({ profile: LOG_PROFILES[profile], ...input })
+  try {
+    return await pool.parse('gradeNamedLog', { profile, ...input })
+  } catch (error) {
+    if (!(error instanceof ParserOverrun)) throw error
+    return { kind: 'refused', reason: 'deadline', message: error.message }
+  }
 }

@@ -7,7 +7,7 @@ import { type Attempt, makeEvaluation } from '../../../test/support/evaluation-r
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { compareEvaluations } from '../../domain/statistics/comparison.ts'
-import { judgeComparison } from '../output/judge-comparison.ts'
+import { judgeComparison } from '../output/compare-evaluations.ts'
 
 let root: string
 let store: ArtifactStore

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { renderHtmlComparison, renderMarkdownComparison, renderTextComparison } from '../../report/comparison-report.ts'
+import { renderHtmlComparison, renderMarkdownComparison, renderTextComparison } from '../../report/comparison-tables.ts'
 import type { CommandContext } from '../command-context.ts'
 import { compareAndJudge } from '../output/compare-evaluations.ts'
 import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'

@@ -1,20 +1,24 @@
 import { isUtf8 } from 'node:buffer'
-import { answerMembers, errorMember } from '../output/grade-log-json.ts'
-import { BadRequest, type GradeLogRequest, gradeRequest } from '../arguments/grade-log-request.ts'
-import { readLines } from '../arguments/read-lines.ts'
+import {
+  answerMembers,
+  errorMember,
+  BadRequest,
+  type GradeLogRequest,
+  gradeRequest,
+} from '../arguments/grade-log-request.ts'
 
 /** A request longer than this is answered with an error and never held whole. */
 const MAX_LINE_BYTES = 256 * 1024 * 1024
 /** Answers are written in pieces of about this size: one write for each would cost more than the grading. */
 const WRITE_CHARACTERS = 64 * 1024
 
-export interface GradeBatchInput {
+interface GradeBatchInput {
   input: AsyncIterable<Buffer>
   /** Resolves when more may be written. */
   write(text: string): Promise<void>
 }
 
-export interface GradeBatchResult {
+interface GradeBatchResult {
   graded: number
   errors: number
 }
@@ -69,4 +73,39 @@ function parseLine(line: Buffer | null, number: number): GradeLogRequest {
 /** As it was given; null where the line has none. */
 function idText(id: unknown): string {
   return JSON.stringify(id) ?? 'null'
+}
+
+const LINE_END = 0x0a
+
+interface ReadLinesInput {
+  input: AsyncIterable<Buffer>
+  /** Of one line, without its end. */
+  maxBytes: number
+}
+
+/** Lines of a stream as bytes, without their ends; null for one that is too long, of which no more than that is held. */
+export async function* readLines({ input, maxBytes }: ReadLinesInput): AsyncGenerator<Buffer | null> {
+  let parts: Buffer[] = []
+  let length = 0
+  const add = (part: Buffer): void => {
+    length += part.length
+    if (length <= maxBytes) parts.push(part)
+    else parts = []
+  }
+  const take = (): Buffer | null => {
+    const line = length > maxBytes ? null : parts.length === 1 ? (parts[0] ?? null) : Buffer.concat(parts)
+    parts = []
+    length = 0
+    return line
+  }
+  for await (const chunk of input) {
+    let from = 0
+    for (let end = chunk.indexOf(LINE_END); end >= 0; end = chunk.indexOf(LINE_END, from)) {
+      add(chunk.subarray(from, end))
+      from = end + 1
+      yield take()
+    }
+    if (from < chunk.length) add(chunk.subarray(from))
+  }
+  if (length > 0) yield take()
 }

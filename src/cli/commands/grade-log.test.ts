@@ -4,10 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Console } from '../output/console.ts'
-import { gradeBatch } from './grade-batch.ts'
+import { gradeBatch, readLines } from './grade-batch.ts'
 import { createParserPool } from '../../adapters/parsing/parser-pool.ts'
-import { gradeWithin } from './grade-within.ts'
-import { readLines } from '../arguments/read-lines.ts'
+import { gradeWithin } from '../arguments/grade-log-request.ts'
 import { runCli } from '../run-cli.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-grade-'))

@@ -9,9 +9,7 @@ import type { ListedTests } from '../../grading/resolution.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { gradeBatch } from './grade-batch.ts'
-import { answerMembers } from '../output/grade-log-json.ts'
-import { BadRequest, testNames } from '../arguments/grade-log-request.ts'
-import { gradeWithin } from './grade-within.ts'
+import { answerMembers, BadRequest, testNames, gradeWithin } from '../arguments/grade-log-request.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 
 interface GradeLogOptions {

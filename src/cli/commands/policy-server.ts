@@ -101,7 +101,7 @@ function addCheck(server: Command, { console }: CommandContext): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul policy-server check v000012-1a2b3c4d --kind vllm --url http://gpu-1:8000'))
     .action(async (policy: string, { kind, url, publish, tolerance, json }: CheckOptions) => {
-      const { connectToOneServer } = await import('../../workers/connect-policy.ts')
+      const { connectToOneServer } = await import('../../workers/connect.ts')
       const { selfCheck } = await import('../../adapters/policy-server/self-check.ts')
       const client = connectToOneServer({ kind, url, publish })
       const signal = AbortSignal.timeout(600_000)

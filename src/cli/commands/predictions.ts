@@ -1,11 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { predictionsOfRun } from '../../activities/grading/run-predictions.ts'
-import {
-  PREDICTION_LAYOUTS,
-  type PredictionLayout,
-  writePredictions,
-} from '../../adapters/predictions/write-predictions.ts'
+import { PREDICTION_LAYOUTS, type PredictionLayout, writePredictions } from '../../adapters/predictions/predictions.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'

@@ -14,7 +14,7 @@ import {
 import { makeRunHandle } from '../../client/run-handle.ts'
 import type { CommandContext } from '../command-context.ts'
 import { describeBlockers } from '../output/describe-blockers.ts'
-import { describeFailure } from '../output/describe-failure.ts'
+import { describeFailure } from '../output/print-error.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
 import { uiLink, withConnection } from '../local-stack.ts'

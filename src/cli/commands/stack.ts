@@ -2,8 +2,10 @@ import { type Command, Option } from 'commander'
 import type { DownResult } from '../../stack/down.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
-import { untilInterrupted } from './interrupts.ts'
+import { untilInterrupted } from '../output/console.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { adoptLocalStack } from '../local-stack.ts'
 
 /** The local stack: up and down. */
 export function addStack(program: Command, { console }: CommandContext): void {
@@ -67,4 +69,41 @@ export function describeFacts(facts: {
     `policies    ${facts.policyUrl}`,
     `artifacts   ${facts.artifactsDir}`,
   ]
+}
+
+export function addDoctor(program: Command, { console, exit }: CommandContext): void {
+  program
+    .command('doctor')
+    .description('look for what would keep a run from working here; changes nothing')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul doctor', 'longhaul doctor --json | jq .level'))
+    .action(async ({ json }: { json?: true }) => {
+      const { doctor, doctorLines } = await import('../../stack/doctor/doctor.ts')
+      const result = await doctor()
+      if (json === true) console.record(result)
+      else console.out(doctorLines(result).join('\n'))
+      if (result.level === 'fail') exit(EXIT.infra)
+    })
+}
+
+/** As `src/workers/run-worker.ts` names them; repeated here so that help needs no native module. */
+const ROLES = ['control', 'sandbox', 'trainer', 'artifacts', 'all'] as const
+
+export function addWorker(program: Command, _context: CommandContext): void {
+  program
+    .command('worker')
+    .description('run a worker until SIGTERM; longhaul up starts them on one machine, a cluster starts them itself')
+    .addOption(new Option('--role <role>', 'what it serves').choices(ROLES).makeOptionMandatory())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul worker --role control',
+        'TEMPORAL_ADDRESS=temporal:7233 LONGHAUL_ARTIFACTS=/mnt/longhaul longhaul worker --role sandbox',
+      ),
+    )
+    .action(async ({ role }: { role: (typeof ROLES)[number] }) => {
+      await adoptLocalStack()
+      const { runWorker } = await import('../../workers/run-worker.ts')
+      await runWorker({ role })
+    })
 }

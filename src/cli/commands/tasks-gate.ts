@@ -15,7 +15,7 @@ import { type GateSourceOptions, readGateSource } from '../arguments/gate-source
 import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, integer, type RunOptions, withRunOptions } from '../arguments/options.ts'
-import { writePassedRows } from '../output/passed-rows.ts'
+import { writePassedRows } from '../output/write-suite.ts'
 
 interface GateOptions extends GateSourceOptions, RunOptions {
   evidence?: string

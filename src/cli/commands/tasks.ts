@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import type { CommandContext } from '../command-context.ts'
-import { untilInterrupted } from './interrupts.ts'
+import { untilInterrupted } from '../output/console.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'

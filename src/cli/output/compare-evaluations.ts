@@ -1,12 +1,11 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { checkComparability, type Comparability } from '../../domain/statistics/comparability.ts'
-import { compareEvaluations } from '../../domain/statistics/comparison.ts'
-import type { ComparisonData } from '../../report/comparison-data.ts'
-import type { ExitCode } from './exit-codes.ts'
-import { type ComparisonRules, judgeComparison } from './judge-comparison.ts'
+import { checkComparability, type Comparability, gradedShare } from '../../domain/statistics/comparability.ts'
+import { compareEvaluations, type Comparison } from '../../domain/statistics/comparison.ts'
+import type { ComparisonData } from '../../report/comparison-tables.ts'
+import { type ExitCode, EXIT } from './exit-codes.ts'
 
-export interface CompareOptions extends ComparisonRules {
+interface CompareOptions extends ComparisonRules {
   before: EvaluationRecord
   after: EvaluationRecord
   /** Share of such intervals that hold the true difference. */
@@ -44,4 +43,84 @@ function refuseOtherTasks({ otherRows, onlyBefore, onlyAfter }: Comparability, i
     code: 'Config.Invalid',
     message: `Expected the same tasks on both sides; ${onlyBefore.length} are only before, ${onlyAfter.length} only after. --intersect compares what both have`,
   })
+}
+
+interface ComparisonRules {
+  /** Largest loss of pass@1 that is allowed; null = not judged. */
+  maxRegression: number | null
+  /** The lower bound of the difference must reach this; null = not judged. */
+  minDifference: number | null
+  /** A regression that cannot be excluded is a missed threshold. */
+  strict: boolean
+  /** Below this share of graded attempts on either side nothing is judged. */
+  minGraded: number
+}
+
+interface JudgedComparison {
+  codes: ExitCode[]
+  /** One line a rule, with both numbers and the rule itself. */
+  verdicts: string[]
+}
+
+/** The only place that turns a comparison into words and exit codes, so that the two never disagree. Bounds decide, never the mean. */
+export function judgeComparison(
+  { before, after, comparison }: { before: EvaluationRecord; after: EvaluationRecord; comparison: Comparison },
+  rules: ComparisonRules,
+): JudgedComparison {
+  const { interval } = comparison.difference
+  if (interval === null)
+    return { codes: [EXIT.infra], verdicts: ['nothing to compare: no task was scored on both sides'] }
+  const poor = [before, after].find((side) => gradedShare(side) < rules.minGraded)
+  if (poor !== undefined) {
+    const share = `${(gradedShare(poor) * 100).toFixed(1)} % < ${(rules.minGraded * 100).toFixed(1)} %`
+    const verdict = `too little was graded in ${poor.name} of ${poor.run}: ${share}; no verdict`
+    return { codes: [EXIT.infra], verdicts: [verdict] }
+  }
+  const facts = `difference ${show(comparison.difference.mean)}, ${Number((comparison.level * 100).toFixed(2))} % interval ${show(interval.low)} to ${show(interval.high)}`
+  const judged = [judgeRegression(interval, rules, facts), judgeGain(interval, rules, facts)].filter(
+    (one) => one !== null,
+  )
+  return { codes: judged.map(({ code }) => code), verdicts: judged.map(({ verdict }) => verdict) }
+}
+
+interface Judged {
+  code: ExitCode
+  verdict: string
+}
+
+type Bounds = { low: number; high: number }
+
+function judgeRegression(
+  { low, high }: Bounds,
+  { maxRegression, strict }: ComparisonRules,
+  facts: string,
+): Judged | null {
+  if (maxRegression === null) return null
+  const limit = -maxRegression
+  if (high < limit) {
+    return {
+      code: EXIT.regression,
+      verdict: `regression proven: delta.upper ${show(high)} < ${show(limit)} (${facts})`,
+    }
+  }
+  if (low >= limit) {
+    return { code: EXIT.ok, verdict: `no such regression: delta.lower ${show(low)} ≥ ${show(limit)} (${facts})` }
+  }
+  return {
+    code: strict ? EXIT.threshold : EXIT.ok,
+    verdict: `cannot exclude a regression of more than ${maxRegression}: delta.lower ${show(low)} < ${show(limit)} (${facts}${strict ? '; strict' : ''})`,
+  }
+}
+
+function judgeGain({ low }: Bounds, { minDifference }: ComparisonRules, facts: string): Judged | null {
+  if (minDifference === null) return null
+  const met = low >= minDifference
+  return {
+    code: met ? EXIT.ok : EXIT.threshold,
+    verdict: `threshold ${met ? 'met' : 'missed'}: delta.lower ${show(low)} ${met ? '≥' : '<'} ${minDifference} (${facts})`,
+  }
+}
+
+function show(value: number): string {
+  return `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(3)}`
 }

@@ -1,3 +1,5 @@
+import { EXIT, ExitError } from './exit-codes.ts'
+
 /** Where commands print. stdout carries the result and nothing else; progress and errors go to stderr. */
 export interface Console {
   /** One line, or several, of the result. */
@@ -36,4 +38,19 @@ export function isCi(env: NodeJS.ProcessEnv = process.env): boolean {
 
 function ended(text: string): string {
   return text.endsWith('\n') ? text : `${text}\n`
+}
+
+/** Runs work that can be aborted; Ctrl-C or SIGTERM aborts it, and the command ends with 130 once it has tidied up. */
+export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const abort = new AbortController()
+  const interrupted = (): void => abort.abort(new ExitError(EXIT.interrupted))
+  const signals = ['SIGINT', 'SIGTERM'] as const
+  for (const signal of signals) process.once(signal, interrupted)
+  try {
+    return await work(abort.signal)
+  } catch (error) {
+    throw abort.signal.aborted ? new ExitError(EXIT.interrupted) : error
+  } finally {
+    for (const signal of signals) process.off(signal, interrupted)
+  }
 }

@@ -1,5 +1,7 @@
 import { rename, writeFile } from 'node:fs/promises'
 import type { ImportedSuite } from '../../contracts/suites.types.ts'
+import { importSuite } from '../../adapters/datasets/import-suite.ts'
+import type { GateReport } from '../../contracts/gates.types.ts'
 
 /** Rows as JSON Lines, and the record of where they come from beside them. */
 export async function writeSuite({
@@ -20,4 +22,19 @@ async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = `${path}.${process.pid}.tmp`
   await writeFile(temporary, text)
   await rename(temporary, path)
+}
+
+/** The rows of a file whose tasks passed, as published and in order, as a suite of their own with the record of an import. */
+export async function writePassedRows({
+  path,
+  report,
+  output,
+}: {
+  path: string
+  report: GateReport
+  output: string
+}): Promise<void> {
+  const ids = report.gates.filter(({ outcome }) => outcome === 'passed').map(({ taskId }) => taskId)
+  const { suite, kept } = await importSuite({ source: { kind: 'file', path }, filters: [{ kind: 'ids', ids }] })
+  await writeSuite({ output, suite, rows: kept.map(({ row }) => row) })
 }

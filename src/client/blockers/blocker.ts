@@ -1,6 +1,5 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
-import { placeOfWorkflow, type WorkflowPlace } from '../../contracts/workflow-ids.ts'
-import { adviceFor } from './advice.ts'
+import { placeOfWorkflow, type WorkflowPlace, QUEUES } from '../../contracts/workflow-ids.ts'
 import type { Finding } from './judge-activity.ts'
 
 /** One thing that a run waits for. */
@@ -43,4 +42,52 @@ function toBlocker(findings: Finding[]): Blocker {
     error,
     toDo: adviceFor(on, error?.code ?? null),
   }
+}
+
+/** Failures whose remedy is not that of their dependency. */
+const BY_CODE: Readonly<Record<string, string>> = {
+  'Artifact.OutOfDisk': 'free disk in the artifact store (df); the operation is tried again by itself',
+  'Model.Busy':
+    'another run holds the server: wait for it, stop it (longhaul run stop), or give this run a server of its own',
+  'Model.RateLimited': 'wait, lower the number of open groups in the recipe, or raise the limit of the server',
+  'Model.NotServed': 'serve the policy that the message names; longhaul up serves all of them',
+  'Sandbox.OutOfDisk': 'free disk on the host (docker system df), then the next attempt goes on',
+  'Trainer.Stalled':
+    'nothing: it is continued from its last step. If it stalls again, look at stdout.log of the job, or raise trainer.stallS',
+  'Trainer.OutOfMemory': 'lower trainer.maxTokensPerMicro in the recipe, or use a bigger machine',
+  'Trainer.Unavailable':
+    'see that the interpreter named by LONGHAUL_PYTHON starts, or stop the trainer on the other host',
+}
+
+/** What a person can do about a wait; one line. */
+export function adviceFor(on: Dependency, code: string | null): string {
+  return BY_CODE[code ?? ''] ?? byDependency(on)
+}
+
+function byDependency({ kind, name }: Dependency): string {
+  switch (kind) {
+    case 'policy-server':
+      return `see whether ${name} answers (curl ${name.replace(/\/$/, '')}/v1/models) and restart it; the run goes on by itself`
+    case 'engine':
+      return 'see whether the engine answers (docker version on that host) and restart it; episodes go on by themselves'
+    case 'host':
+      return 'nothing: it goes on when another sandbox ends. More hosts, a smaller sandbox.request or a smaller rollout.maxOpenEpisodes end such waits'
+    case 'trainer':
+      return 'look at stdout.log and progress.jsonl of the job; past trainer.stallS it is stopped and resumed from its last step'
+    case 'artifact-store':
+      return 'look at the disk or mount (df, dmesg); the operation is tried again by itself'
+    case 'worker':
+      return `start a worker for it: ${workerCommand(name)}`
+    case 'person':
+      return 'decide'
+    case 'workflow':
+      return 'look at the workflow in the Temporal UI and at the log of the control worker'
+  }
+}
+
+/** Of a queue, `longhaul worker --role …`; the queue of one host is served by the sandbox role there. */
+function workerCommand(queue: string): string {
+  const [role, host] = queue.split('.')
+  if (host === undefined) return `longhaul worker --role ${role === QUEUES.placement ? 'sandbox' : role}`
+  return `longhaul worker --role sandbox on ${host}; after two minutes without it the episode is placed on another host`
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { AuditOutcome } from '../../contracts/audit.types.ts'
 import { gateRepeats, type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
 import { missedNameLines } from './hidden-names.ts'
-import { exceptionsIn } from './log-exceptions.ts'
+import { exceptionsIn } from '../../grading/gate-log.ts'
 
 const gold = (repeat: number, change: Partial<GradedCheck> = {}): GradedCheck => ({
   check: 'gold',

@@ -1,10 +1,16 @@
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { type ExclusionReason, exclusionOf, isValidEpisode, type ValidEpisode } from './episode-rules.ts'
-import { type GroupDropReason, type GroupMember, type GroupRule, selectGroup } from '../rewards/group-selection.ts'
+import {
+  type GroupDropReason,
+  type GroupMember,
+  type GroupRule,
+  selectGroup,
+  type RftDropReason,
+  selectForRft,
+} from '../rewards/group-selection.ts'
 import { compareText } from '../hash-order.ts'
 import { type RewardRule, rewardOf } from '../rewards/rewards.ts'
-import { type RftDropReason, selectForRft } from '../rewards/rft-selection.ts'
 
 export type DropReason =
   | GroupDropReason

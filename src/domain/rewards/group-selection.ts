@@ -1,6 +1,9 @@
-import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
+import type { ReinforceRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { groupAdvantages } from './advantages.ts'
 import { standardDeviation } from '../statistics/moments.ts'
+import type { ValidEpisode } from '../ledger/episode-rules.ts'
+import { compareText } from '../hash-order.ts'
+import { paymentOf, type Unpaid } from './payment.ts'
 
 /** One valid sibling. */
 export interface GroupMember {
@@ -23,11 +26,11 @@ export interface GroupRule {
 
 export type GroupDropReason = 'few' | 'outcome' | 'std'
 
-export type SelectedMember =
+type SelectedMember =
   | { kind: 'kept'; episode: string; advantage: number }
   | { kind: 'dropped'; episode: string; reason: 'zero-advantage' }
 
-export type GroupSelection =
+type GroupSelection =
   | { kind: 'kept'; std: number; members: SelectedMember[] }
   | { kind: 'dropped'; reason: GroupDropReason; std: number }
 
@@ -69,4 +72,32 @@ function decideMember(episode: string, advantage: number, rule: GroupRule): Sele
   // An advantage of exactly 0 has no gradient and is always dropped; the switch also drops those near 0.
   const isZero = rule.alsoZeroAdvantage ? Math.abs(advantage) < ZERO_ADVANTAGE : advantage === 0
   return isZero ? { kind: 'dropped', episode, reason: 'zero-advantage' } : { kind: 'kept', episode, advantage }
+}
+
+export type RftDropReason = 'unresolved' | Unpaid | 'over-task-limit'
+
+type RftSelection = { kind: 'kept'; episode: string } | { kind: 'dropped'; episode: string; reason: RftDropReason }
+
+interface SelectForRftInput {
+  /** Valid episodes of the whole iteration, any order. */
+  episodes: readonly ValidEpisode[]
+  /** Successes of one task that may train; null = all of them, as the paper does. */
+  maxPerTask: number | null
+  unaudited: UnauditedRewards
+}
+
+/** Keeps what the hidden tests confirmed and an audit too, and nothing puts in doubt. Of too many successes the lowest indices stay, so that the choice repeats. */
+export function selectForRft({ episodes, maxPerTask, unaudited }: SelectForRftInput): RftSelection[] {
+  const keptOfTask = new Map<string, number>()
+  return [...episodes]
+    .sort((a, b) => compareText(a.taskId, b.taskId) || a.index - b.index)
+    .map((record): RftSelection => {
+      const { episode, taskId } = record
+      const payment = paymentOf(record, unaudited)
+      if (payment !== 'paid') return { kind: 'dropped', episode, reason: payment }
+      const kept = keptOfTask.get(taskId) ?? 0
+      if (maxPerTask !== null && kept >= maxPerTask) return { kind: 'dropped', episode, reason: 'over-task-limit' }
+      keptOfTask.set(taskId, kept + 1)
+      return { kind: 'kept', episode }
+    })
 }

@@ -1,6 +1,5 @@
 import { compareText } from '../hash-order.ts'
 import { mean } from './moments.ts'
-import { seededRandom } from './random.ts'
 import type { TaskOutcomes } from './statistics.ts'
 
 /** A task and the cluster it belongs to, usually its repository: tasks of one repository are alike. */
@@ -103,4 +102,15 @@ function quantile(sorted: Float64Array, share: number): number {
   const below = sorted[Math.floor(at)] ?? Number.NaN
   const above = sorted[Math.ceil(at)] ?? Number.NaN
   return part < 0.5 ? below + (above - below) * part : above - (above - below) * (1 - part)
+}
+
+/** Uniform numbers in [0, 1), the same for the same seed on every machine (mulberry32). For resampling, never for secrets. */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
 }

@@ -1,7 +1,7 @@
 import type { EvaluatedTask } from '../../contracts/evaluations.types.ts'
 import { BOOTSTRAP_DRAWS, type Interval, type PairedOutcomes } from './bootstrap.ts'
 import { compareText } from '../hash-order.ts'
-import { type McNemar, testMcNemar } from './mcnemar.ts'
+import { type McNemar, testMcNemar } from './proportions.ts'
 import { mean, standardError } from './moments.ts'
 import { type Pair, pairTasks, toOutcomes } from './pair-tasks.ts'
 import { hintPower, type PowerHint } from './power-hint.ts'

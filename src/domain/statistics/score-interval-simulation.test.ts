@@ -1,8 +1,7 @@
 /** A thousand simulated evaluations: apart from the unit tests, because it costs a hundred times as much as all of them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { PairedOutcomes } from './bootstrap.ts'
-import { seededRandom } from './random.ts'
+import { type PairedOutcomes, seededRandom } from './bootstrap.ts'
 import { differenceInterval } from './score-interval.ts'
 
 const repeat = <T>(count: number, make: (index: number) => T): T[] =>

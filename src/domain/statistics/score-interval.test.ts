@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ClusteredOutcomes, type PairedOutcomes, pairedBootstrapInterval } from './bootstrap.ts'
-import { exactInterval } from './proportions.ts'
+import { exactInterval, testMcNemar } from './proportions.ts'
 import { differenceInterval, meanInterval, scoreInterval } from './score-interval.ts'
-import { testMcNemar } from './mcnemar.ts'
 
 const task = (index: number, outcomes: (0 | 1)[], cluster = `r${index}`): ClusteredOutcomes => {
   return { taskId: `t${index}`, cluster, outcomes }

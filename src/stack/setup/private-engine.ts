@@ -3,14 +3,12 @@ import { closeSync, openSync } from 'node:fs'
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { readJson, tailOf, writeFileAtomically } from '../../platform/files.ts'
+import { readJson, tailOf, writeFileAtomically, sha256, rotateLog } from '../../platform/files.ts'
 import type { StackPaths } from '../paths.ts'
 import { identify, isAlive, type ProcessIdentity, stopProcess } from '../../platform/processes.ts'
-import { rotateLog } from '../rotate-log.ts'
 import { clearEngineRemains } from './engine-remains.ts'
 import { findProgram, SYSTEM_PATH } from './system-packages.ts'
 
@@ -53,7 +51,7 @@ export interface EngineUser {
   owner: ProcessIdentity
 }
 
-export interface AcquirePrivateEngineInput {
+interface AcquirePrivateEngineInput {
   files: EngineFiles
   user: EngineUser
   log: (line: string) => void
@@ -169,4 +167,9 @@ async function notStarted(files: EngineFiles, why: string): Promise<LonghaulErro
       'It needs root with mount and cgroup rights. Where this machine cannot give them, point DOCKER_HOST at an engine.',
     ].join('\n'),
   })
+}
+
+/** Names a stack among all that share a private engine: two may have one name in different data directories. */
+export function engineUserKey({ name, dataDir }: Pick<StackPaths, 'name' | 'dataDir'>): string {
+  return `${name}-${sha256(dataDir).slice(0, 8)}`
 }

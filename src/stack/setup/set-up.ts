@@ -1,19 +1,21 @@
 import { stackPaths, type StackPaths } from '../paths.ts'
-import { StepRunner, type StepTiming } from '../steps.ts'
-import { ensureEngine, type StackEngine } from './engine.ts'
-import { missingPackages } from './missing-packages.ts'
+import { StepRunner, type StepTiming, type StepContext } from '../steps.ts'
+import { ensureEngine, type StackEngine, findEngine } from './engine.ts'
 import type { EngineUser } from './private-engine.ts'
-import { ensurePythonEnv } from './python-env.ts'
-import { ensureSandboxImage } from './sandbox-image.ts'
-import { installPackages, mayInstallPackages } from './system-packages.ts'
+import { ensurePythonEnv, findPython } from './python-env.ts'
+import { installPackages, mayInstallPackages, findProgram, readDistribution } from './system-packages.ts'
 import { ensureTemporalCli } from './temporal-cli.ts'
 import type { TemporalCli } from './temporal-inspect.ts'
 import { ensureWorkflowBundle } from './workflow-bundle.ts'
+import { join } from 'node:path'
+import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
+import { connectEngine } from '../../adapters/docker/engine/engine.ts'
+import { ensureRunnerVolume } from '../../adapters/docker/sandbox/runner-volume.ts'
 
 export type StackPart = 'temporal' | 'engine' | 'python' | 'bundle'
-export const STACK_PARTS: readonly StackPart[] = ['temporal', 'engine', 'python', 'bundle']
+const STACK_PARTS: readonly StackPart[] = ['temporal', 'engine', 'python', 'bundle']
 
-export interface SetUpOptions {
+interface SetUpOptions {
   paths?: StackPaths
   /** @default all */
   parts?: readonly StackPart[]
@@ -113,4 +115,49 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
 
 function hasOwnServer(): boolean {
   return (process.env['TEMPORAL_ADDRESS'] ?? '') !== ''
+}
+
+/** Distribution packages without which a later step could not do its work; asked once, so that apt runs once. */
+async function missingPackages({
+  forEngine,
+  forPython,
+}: {
+  forEngine: boolean
+  forPython: boolean
+}): Promise<string[]> {
+  const packages: string[] = []
+  if (forEngine) {
+    if (findProgram('dockerd') === null && (await findEngine()) === null) {
+      // tini is the init helper that the engine gives to containers; Debian ships it apart.
+      packages.push('docker.io', 'tini')
+    }
+    if (findProgram('debootstrap') === null) {
+      packages.push('debootstrap')
+      if ((await readDistribution()) === 'ubuntu') packages.push('debian-archive-keyring')
+    }
+    if (findProgram('git') === null) packages.push('git')
+    // The runner of sandboxes is one static C program.
+    if (['cc', 'gcc', 'clang'].every((compiler) => findProgram(compiler) === null)) packages.push('gcc', 'libc6-dev')
+  }
+  if (forPython && (await findPython())?.hasVenv !== true) packages.push('python3', 'python3-venv')
+  return packages
+}
+
+interface EnsureSandboxImageInput {
+  dockerHost: string
+  cacheDir: string
+  context: StepContext
+}
+
+/** @returns tag of the base image in that engine */
+async function ensureSandboxImage(input: EnsureSandboxImageInput): Promise<{ value: string; did: string }> {
+  const engine = await connectEngine({ host: input.dockerHost })
+  const { tag, did } = await ensureBaseImage({
+    engine,
+    cacheDir: join(input.cacheDir, 'images'),
+    log: input.context.log,
+    signal: input.context.signal,
+  })
+  await ensureRunnerVolume({ engine, image: tag })
+  return { value: tag, did: did === 'nothing' ? 'present' : did }
 }

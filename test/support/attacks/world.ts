@@ -12,7 +12,7 @@ import { ensureBaseImage } from '../../../src/adapters/docker/images/base-image.
 import { connectEngine, type Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { buildTaskImage } from '../../../src/adapters/docker/images/images.ts'
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
-import { removeContainer } from '../../../src/adapters/docker/container/remove-container.ts'
+import { removeContainer } from '../../../src/adapters/docker/container/create-container.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'

@@ -27,7 +27,7 @@ import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 import { ManagedProcess } from './managed-process.ts'
 import { startTestEngine, type TestEngine } from './private-test-engine.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
-import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { startVisits, type Visits } from './visits.ts'
 
 export type ChaosRole = Role | 'sandbox-b' | 'sandbox-spare'

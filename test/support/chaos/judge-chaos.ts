@@ -17,7 +17,7 @@ import { auditWorlds, type CommandTurns } from './audit-worlds.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { judgeRestarts, type Restart } from './judge-restarts.ts'
 import { openWorkflows } from './restart-faults.ts'
-import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import { listTrainingJobs } from '../../../src/stack/down.ts'
 
 export interface ChaosJudgement {
   episodes: number

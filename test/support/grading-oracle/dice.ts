@@ -1,4 +1,4 @@
-import { seededRandom } from '../../../src/domain/statistics/random.ts'
+import { seededRandom } from '../../../src/domain/statistics/bootstrap.ts'
 
 /** Random choices that a seed repeats. */
 export interface Dice {

@@ -1,6 +1,6 @@
 import { commandSigns } from '../../../src/domain/gates/command-signs.ts'
 import { hiddenNames, missedNameLines } from '../../../src/domain/gates/hidden-names.ts'
-import { exceptionsIn } from '../../../src/domain/gates/log-exceptions.ts'
+import { exceptionsIn } from '../../../src/grading/gate-log.ts'
 import { gradeLog } from '../../../src/grading/grade-log.ts'
 import { isInconsistentLog } from '../../../src/grading/log-signs.ts'
 import { LOG_PROFILES } from '../../../src/grading/log-profiles.ts'

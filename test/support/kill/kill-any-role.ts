@@ -1,9 +1,9 @@
 /** SIGKILL to a random part of a stack, again and again, until the run is over. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { seededRandom } from '../../../src/domain/statistics/random.ts'
+import { seededRandom } from '../../../src/domain/statistics/bootstrap.ts'
 import { signalGroup } from '../../../src/platform/processes.ts'
 import type { RunningStack } from '../../../src/stack/start-stack.ts'
-import { listTrainingJobs } from '../../../src/stack/stop-training-jobs.ts'
+import { listTrainingJobs } from '../../../src/stack/down.ts'
 
 export interface RoleKilled {
   /** Service name, or `training-job`. */

@@ -5,8 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WorkflowNotFoundError } from '@temporalio/client'
-import { removeContainer } from '../../../src/adapters/docker/container/remove-container.ts'
-import { seededRandom } from '../../../src/domain/statistics/random.ts'
+import { removeContainer } from '../../../src/adapters/docker/container/create-container.ts'
+import { seededRandom } from '../../../src/domain/statistics/bootstrap.ts'
 import type { LonghaulConnection } from '../../../src/client/index.ts'
 import { namespaceIdOf } from '../../../src/workers/workflow-owners.ts'
 import { HANG_MS } from '../hang.ts'

@@ -8,10 +8,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
-
-import { mayLimitDisk } from './disk-limit.ts'
-import { type EngineInfo, engineFacts } from '../engine/engine-facts.ts'
-import type { Engine } from '../engine/engine.ts'
+import { mayLimitDisk } from './container-spec.ts'
+import { type EngineInfo, engineFacts, type Engine } from '../engine/engine.ts'
 import { compileRunner } from '../sandbox/runner-volume.ts'
 
 const ALL_LIMITS = { MemoryLimit: true, SwapLimit: true, PidsLimit: true, CPUSet: true, CpuCfsQuota: true }

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-
 import type { ContainerInspectInfo } from 'dockerode'
-
 import { deviationsOf } from './container-check.ts'
 import { containerSpec } from './container-spec.ts'
-import { engineFacts } from '../engine/engine-facts.ts'
-import type { Engine } from '../engine/engine.ts'
+import { engineFacts, type Engine } from '../engine/engine.ts'
 
 const facts = engineFacts({
   SecurityOptions: ['name=seccomp,profile=default'],

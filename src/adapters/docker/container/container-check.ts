@@ -1,6 +1,6 @@
 import type { ContainerCreateOptions, ContainerInspectInfo, MountSettings } from 'dockerode'
 
-import type { EngineFacts } from '../engine/engine-facts.ts'
+import type { EngineFacts } from '../engine/engine.ts'
 
 /** One way in which a created container is not what was asked for. */
 export interface Deviation {

@@ -1,12 +1,10 @@
 import type Docker from 'dockerode'
-
 import type { SandboxLimits } from '../../../contracts/sandbox.types.ts'
-import { mayLimitDisk } from './disk-limit.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LABELS, PROJECT, showRequest } from './labels.ts'
 import { RUNNER_FOLDER } from '../sandbox/runner-scripts.ts'
 
-export interface ContainerSpecInput {
+interface ContainerSpecInput {
   engine: Engine
   name: string
   image: string
@@ -24,7 +22,7 @@ export interface ContainerSpecInput {
   stdin?: boolean
 }
 
-export interface ContainerLabels {
+interface ContainerLabels {
   run: string
   episode: string
   role: string
@@ -161,4 +159,25 @@ function labelsOf(labels: ContainerLabels): Record<string, string> {
     [LABELS.image]: labels.imageDigest,
     ...(labels.request === undefined ? {} : { [LABELS.request]: showRequest(labels.request) }),
   }
+}
+
+/** Engines that answered that they cannot count what a container writes. */
+const refusing = new WeakSet<Engine>()
+
+/** Drivers that count by themselves. The snapshots of containerd (`overlayfs`, the default of fresh engines from 29) do not. */
+const COUNTING = ['btrfs', 'zfs', 'devicemapper']
+
+/** overlay2 counts per container only on xfs mounted with project quotas; whether it is, only the engine can say. */
+export function mayLimitDisk(engine: Engine): boolean {
+  const { storageDriver, backingFilesystem } = engine.facts
+  if (refusing.has(engine)) return false
+  return COUNTING.includes(storageDriver) || (storageDriver === 'overlay2' && backingFilesystem === 'xfs')
+}
+
+/** @returns whether the refusal was about the disk limit: the caller leaves it out from now on */
+export function noteDiskLimitRefused(engine: Engine, error: unknown): boolean {
+  const text = error instanceof Error ? error.message : ''
+  if (!/storage-opt|pquota|quota/i.test(text)) return false
+  refusing.add(engine)
+  return true
 }

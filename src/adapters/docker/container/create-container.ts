@@ -1,23 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-
 import type { Container, ContainerCreateOptions, ContainerInspectInfo } from 'dockerode'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { type Deviation, describeDeviations, deviationsOf } from './container-check.ts'
-import { noteDiskLimitRefused } from './disk-limit.ts'
-import { isStatus } from '../engine/engine-errors.ts'
+import { noteDiskLimitRefused } from './container-spec.ts'
+import { isStatus, ignoreGone } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LABELS } from './labels.ts'
-import { removeContainer } from './remove-container.ts'
 
-export interface CreateContainerInput {
+interface CreateContainerInput {
   engine: Engine
   spec: ContainerCreateOptions
   /** What else a new container needs before its start, done while the engine is asked about it. */
   equip?: () => Promise<void>
 }
 
-export interface CreatedContainer {
+interface CreatedContainer {
   container: Container
   /** Present where an earlier attempt had created it already. */
   existing: ContainerInspectInfo | null
@@ -157,4 +154,28 @@ function imageMissing(image: string, cause: unknown): LonghaulError {
     details: { image },
     cause,
   })
+}
+
+/** Whether a stopped container may be started again: disk and journal are intact, only the processes are gone. A restart of the
+ *  engine or the machine ends the main process by a signal. When the lease expires the main process exits with 0: such a
+ *  sandbox stays ended. */
+export function mayStartAgain({ Status: status, ExitCode: exitCode }: ContainerInspectInfo['State']): boolean {
+  return status === 'exited' && exitCode !== 0
+}
+
+export async function startOnce(container: Container): Promise<void> {
+  await container.start().catch((error: unknown) => {
+    // 304: an attempt beside us was faster.
+    if (!isStatus(error, 304)) throw error
+  })
+}
+
+interface RemoveContainerInput {
+  engine: Engine
+  name: string
+}
+
+/** Removes a container, running or not, with its volumes. One that is gone or being removed counts as removed. */
+export async function removeContainer({ engine, name }: RemoveContainerInput): Promise<void> {
+  await engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
 }

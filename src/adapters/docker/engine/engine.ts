@@ -1,9 +1,6 @@
 import { readFile } from 'node:fs/promises'
-
 import Docker from 'dockerode'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { type EngineFacts, type EngineInfo, engineFacts } from './engine-facts.ts'
 import { boundEngineRequests } from './engine-deadlines.ts'
 
 /** The newest Engine API this adapter was written against; an older engine is spoken to in its own version. */
@@ -11,7 +8,7 @@ const NEWEST_API = '1.47'
 /** Below this an engine's default seccomp profile breaks current C libraries (clone3). */
 const OLDEST_ENGINE = '20.10.10'
 
-export interface ConnectEngineInput {
+interface ConnectEngineInput {
   /** `unix:///path`, `tcp://host:port`, … @default DOCKER_HOST, else the default socket */
   host?: string
   /** How long the engine may take to answer the first question. @default 10_000 */
@@ -145,4 +142,92 @@ function compareVersions(a: string, b: string): number {
     if (difference !== 0) return difference
   }
   return 0
+}
+
+/** What the engine's kernel and settings enforce, from its own answer to `/info`. */
+export interface EngineFacts {
+  /** Name of the seccomp profile that containers get by default; null where there is none. */
+  seccomp: string | null
+  cgroupVersion: 1 | 2
+  /** Limits that this kernel does not enforce, also where a container requests them. */
+  unenforced: ('memory' | 'swap' | 'pids' | 'cpuset' | 'cpu')[]
+  defaultRuntime: string
+  storageDriver: string
+  /** File system below the storage driver; null where the engine does not tell. */
+  backingFilesystem: string | null
+}
+
+/** The fields that are read; engines differ in the rest. */
+export interface EngineInfo {
+  InitBinary?: string
+  NCPU?: number
+  MemTotal?: number
+  SecurityOptions?: string[] | null
+  CgroupVersion?: string
+  MemoryLimit?: boolean
+  SwapLimit?: boolean
+  PidsLimit?: boolean
+  CPUSet?: boolean
+  CpuCfsQuota?: boolean
+  DefaultRuntime?: string
+  Driver?: string
+  DriverStatus?: [string, string][] | null
+}
+
+export function engineFacts(info: EngineInfo): EngineFacts {
+  const limits = {
+    memory: info.MemoryLimit,
+    swap: info.SwapLimit,
+    pids: info.PidsLimit,
+    cpuset: info.CPUSet,
+    cpu: info.CpuCfsQuota,
+  }
+  return {
+    seccomp: seccompProfile(info.SecurityOptions ?? []),
+    cgroupVersion: info.CgroupVersion === '2' ? 2 : 1,
+    // An engine that says nothing of a limit is taken at its word about the container: only a plain "no" counts.
+    unenforced: (Object.keys(limits) as (keyof typeof limits)[]).filter((name) => limits[name] === false),
+    defaultRuntime: info.DefaultRuntime ?? '',
+    storageDriver: info.Driver ?? '',
+    backingFilesystem: info.DriverStatus?.find(([name]) => name === 'Backing Filesystem')?.[1] ?? null,
+  }
+}
+
+/** `name=seccomp,profile=default` (20.10) or `…,profile=builtin` (newer); absent where the kernel has no seccomp. */
+function seccompProfile(options: string[]): string | null {
+  const option = options.find((text) => text.startsWith('name=seccomp'))
+  if (option === undefined) return null
+  return /profile=([^,]+)/.exec(option)?.[1] ?? 'default'
+}
+
+/** Where an engine keeps its images, and what they must be made for. */
+interface EnginePlace {
+  /** Stays the same over restarts; tells two engines of one machine apart. */
+  id: string
+  rootDir: string
+  /** As images spell it: `amd64`, `arm64`. */
+  architecture: string
+}
+
+const places = new WeakMap<Engine, Promise<EnginePlace>>()
+
+/** Asked once: none of it changes while an engine is the same. */
+export function enginePlace(engine: Engine): Promise<EnginePlace> {
+  const known = places.get(engine)
+  if (known !== undefined) return known
+  const asked = askPlace(engine)
+  places.set(engine, asked)
+  asked.catch(() => places.delete(engine))
+  return asked
+}
+
+async function askPlace({ docker, host }: Engine): Promise<EnginePlace> {
+  const info = (await docker.info()) as { ID?: string; DockerRootDir?: string; Architecture?: string }
+  return { id: info.ID ?? host, rootDir: info.DockerRootDir ?? '', architecture: imageName(info.Architecture ?? '') }
+}
+
+/** The engine reports what the kernel calls the machine. */
+function imageName(machine: string): string {
+  if (machine === 'x86_64') return 'amd64'
+  return machine === 'aarch64' ? 'arm64' : machine
 }

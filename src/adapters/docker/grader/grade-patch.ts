@@ -1,9 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateSync } from 'node:zlib'
-
 import type { Container, ContainerInspectInfo } from 'dockerode'
-
 import type { AuditRun } from '../../../contracts/audit.types.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../../contracts/sandbox.types.ts'
@@ -11,7 +9,7 @@ import { endedFromInside } from '../container/container-end.ts'
 import { containerName } from '../container/container-name.ts'
 import { containerSpec } from '../container/container-spec.ts'
 import { readAuditScript } from './audit/audit-script.ts'
-import { createOrAdopt } from '../container/create-container.ts'
+import { createOrAdopt, removeContainer } from '../container/create-container.ts'
 import type { Engine } from '../engine/engine.ts'
 import { encodeGradeInput, gradeCommand } from './grade-input.ts'
 import {
@@ -22,8 +20,7 @@ import {
   type GradingAnswer,
   type GradingStream,
 } from './grade-output.ts'
-import { removeContainer } from '../container/remove-container.ts'
-import { requireImage } from '../images/require-image.ts'
+import { requireImage } from '../images/images.ts'
 import { HOSTS_FILE, shellQuote, textFile } from '../sandbox/runner-files.ts'
 import { readScript } from '../sandbox/runner-scripts.ts'
 import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'

@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
-import type { BaseImageRecipe } from './base-image-recipe.ts'
+import { createHash } from 'node:crypto'
 
-export interface BuildRootFilesystemInput {
+interface BuildRootFilesystemInput {
   recipe: BaseImageRecipe
   /** Must not exist; left behind for the caller to remove. */
   folder: string
@@ -108,4 +107,31 @@ function run({ command, args, log, signal }: RunInput): Promise<void> {
 
 function failed(message: string, cause?: unknown): LonghaulError {
   return new LonghaulError({ code: 'Stack.SetupFailed', message, cause })
+}
+
+/** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
+const RECIPE_FILE = new URL('../../../../infra/images/debian-base/recipe.json', import.meta.url)
+
+/** What the base image is made of; its hash is the image's tag, so a change makes a new image. */
+interface BaseImageRecipe {
+  suite: string
+  variant: string
+  packages: string[]
+  /** Globs below the root that are emptied after the installation. */
+  remove: string[]
+  directories: string[]
+  /** Raised by hand where the build script itself changes the result. */
+  revision: number
+}
+
+export interface BaseImageIdentity {
+  recipe: BaseImageRecipe
+  hash: string
+  tag: string
+}
+
+export async function readBaseImageRecipe(): Promise<BaseImageIdentity> {
+  const recipe = JSON.parse(await readFile(RECIPE_FILE, 'utf8')) as BaseImageRecipe
+  const hash = createHash('sha256').update(JSON.stringify(recipe)).digest('hex').slice(0, 12)
+  return { recipe, hash, tag: `longhaul/debian-base:${hash}` }
 }

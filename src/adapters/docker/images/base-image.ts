@@ -1,10 +1,8 @@
 import { createReadStream } from 'node:fs'
 import { access, mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { type BaseImageIdentity, readBaseImageRecipe } from './base-image-recipe.ts'
-import { buildRootFilesystem } from './base-image-rootfs.ts'
+import { type BaseImageIdentity, readBaseImageRecipe, buildRootFilesystem } from './base-image-rootfs.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'

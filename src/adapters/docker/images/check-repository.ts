@@ -8,7 +8,7 @@ import { readArchivedFile } from './archived-file.ts'
 import { buildContainerSpec } from './build-container.ts'
 import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { removeContainer } from '../container/remove-container.ts'
+import { removeContainer } from '../container/create-container.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { packFiles } from '../engine/tar.ts'
 

@@ -1,8 +1,6 @@
 import { statfs } from 'node:fs/promises'
-
 import { isStatus } from '../engine/engine-errors.ts'
-import { enginePlace } from '../engine/engine-place.ts'
-import type { Engine } from '../engine/engine.ts'
+import { enginePlace, type Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from './image-keeper.ts'
 
 /** Between the agent's container and the grader's an image has neither for a moment; this is much longer. */

@@ -1,17 +1,14 @@
 import { createHash } from 'node:crypto'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
-import { enginePlace } from '../engine/engine-place.ts'
-import type { Engine } from '../engine/engine.ts'
-import { createImageUses, imageKey, type ImageUses } from './image-uses.ts'
+import { enginePlace, type Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
 
 /** Longer than an image may take to come, shorter than an activity that waits for it. */
 export const LOCK_TIMEOUT_MS = 60 * 60_000
 
-export interface ImageKeeperOptions {
+interface ImageKeeperOptions {
   engine: Engine
   /** Shared by all workers of the machine: locks and last uses lie there. */
   cacheDir: string
@@ -89,5 +86,57 @@ async function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void
     await Promise.race([work, aborted])
   } finally {
     signal.removeEventListener('abort', onAbort)
+  }
+}
+
+/** When an image was last needed. Engines do not know that, and a worker's memory does not survive it. */
+interface ImageUse {
+  image: string
+  /** Milliseconds since 1970. */
+  usedAtMs: number
+}
+
+interface ImageUses {
+  note(use: ImageUse): Promise<void>
+  /** Null for an image that was never needed here. */
+  read(image: string): Promise<ImageUse | null>
+  /** Longest unused first. */
+  list(): Promise<ImageUse[]>
+  forget(image: string): Promise<void>
+}
+
+/** One small file an image: several workers of a host write side by side, and each write is whole or not there. */
+function createImageUses({ directory }: { directory: string }): ImageUses {
+  const pathOf = (image: string): string => join(directory, `${imageKey(image)}.json`)
+  return {
+    async note(use) {
+      await mkdir(directory, { recursive: true })
+      const path = pathOf(use.image)
+      const temporary = `${path}.${process.pid}.tmp`
+      await writeFile(temporary, JSON.stringify(use))
+      await rename(temporary, path)
+    },
+    read: (image) => readUse(pathOf(image)),
+    async list() {
+      const names = await readdir(directory).catch(() => [])
+      const files = names.filter((name) => name.endsWith('.json'))
+      const uses = await Promise.all(files.map((name) => readUse(join(directory, name))))
+      return uses.filter((use) => use !== null).toSorted((one, other) => one.usedAtMs - other.usedAtMs)
+    },
+    forget: (image) => rm(pathOf(image), { force: true }),
+  }
+}
+
+function imageKey(image: string): string {
+  return createHash('sha256').update(image).digest('hex').slice(0, 32)
+}
+
+/** An unreadable file names no image and so evicts none. */
+async function readUse(path: string): Promise<ImageUse | null> {
+  try {
+    const { image, usedAtMs } = JSON.parse(await readFile(path, 'utf8')) as Partial<ImageUse>
+    return typeof image === 'string' && typeof usedAtMs === 'number' ? { image, usedAtMs } : null
+  } catch {
+    return null
   }
 }

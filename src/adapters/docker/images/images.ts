@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
-
 import { buildLabels, WITHOUT_BUILD_LABELS } from './build-container.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
-import type { Engine } from '../engine/engine.ts'
+import { type Engine, enginePlace } from '../engine/engine.ts'
 import { createSlots } from '../../../platform/limiter.ts'
+import { LonghaulError } from '../../../contracts/errors.ts'
 
 /** More commits at once make the engine slower, not faster (measured on 2 cores). */
 const buildSlots = createSlots(4)
 
-export interface ImageInput {
+interface ImageInput {
   engine: Engine
   image: string
 }
@@ -22,7 +22,7 @@ export async function imageDigest(input: ImageInput): Promise<string | null> {
   return (await imageFacts(input))?.digest ?? null
 }
 
-export interface ImageFacts {
+interface ImageFacts {
   /** Registry digest where the image has one, else its content id. */
   digest: string
   /** Every digest a registry knows it by; none for an image that was made here. */
@@ -42,7 +42,7 @@ export async function imageFacts({ engine, image }: ImageInput): Promise<ImageFa
   }
 }
 
-export interface BuildTaskImageInput {
+interface BuildTaskImageInput {
   engine: Engine
   base: string
   /** `name:tag` of the new image. */
@@ -54,7 +54,7 @@ export interface BuildTaskImageInput {
   repoDir?: string
 }
 
-export interface BuildTaskImageResult {
+interface BuildTaskImageResult {
   image: string
   digest: string
 }
@@ -106,4 +106,81 @@ async function createBuildContainer({ engine, base, tag }: { engine: Engine; bas
     await engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
     return create()
   }
+}
+
+/** Task images are published for it alone; another one would run under emulation, several times slower. */
+const PLATFORM = 'linux/amd64'
+
+interface PullImageInput {
+  engine: Engine
+  /** `name:tag` or `name@sha256:…`. */
+  image: string
+  log: (line: string) => void
+  signal: AbortSignal
+}
+
+/** Pulls an image from its registry. An interrupted pull is gone on with by the next: the engine keeps whole layers.
+ *  @throws LonghaulError `Sandbox.ImageMissing` where the registry has no such image, `Sandbox.PullFailed` for the rest */
+export async function pullImage({ engine, image, log, signal }: PullImageInput): Promise<void> {
+  const started = Date.now()
+  log(`pulling ${image}`)
+  // Without a tag the engine would pull every one there is.
+  const reference = /[:@][^/]*$/.test(image) ? image : `${image}:latest`
+  try {
+    const progress = await engine.docker.pull(reference, { platform: PLATFORM, abortSignal: signal })
+    await new Promise<void>((resolve, reject) => {
+      engine.docker.modem.followProgress(progress, (error) => (error === null ? resolve() : reject(error)))
+    })
+  } catch (error) {
+    if (signal.aborted) throw error
+    throw pullFailed(image, error)
+  }
+  log(`pulled ${image} in ${((Date.now() - started) / 1000).toFixed(1)} s`)
+}
+
+/** What registries and engines say about a name that is not there, or not for us. */
+const MISSING = /not found|manifest unknown|does not exist|no matching manifest|pull access denied|name unknown/i
+
+function pullFailed(image: string, cause: unknown): LonghaulError {
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  const isMissing = isStatus(cause, 404) || MISSING.test(reason)
+  return new LonghaulError({
+    code: isMissing ? 'Sandbox.ImageMissing' : 'Sandbox.PullFailed',
+    message: isMissing ? 'The registry does not have the image' : 'The image could not be pulled',
+    details: { image, reason: reason.slice(0, 300) },
+    cause,
+  })
+}
+
+interface RequireImageInput {
+  engine: Engine
+  image: string
+  /** What the task was gated with. Images that were built on a host have no digest of a registry, and are not compared. */
+  expectedDigest?: string | undefined
+}
+
+/** The image as it must be before anything is run in it: there, of this machine's kind, and the very bytes that were asked for.
+ *  @returns its digest
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.ImageMismatch` */
+export async function requireImage({ engine, image, expectedDigest }: RequireImageInput): Promise<string> {
+  const facts = await imageFacts({ engine, image })
+  if (facts === null) {
+    const message = 'The engine does not have the image'
+    throw new LonghaulError({ code: 'Sandbox.ImageMissing', message, details: { image } })
+  }
+  const { architecture } = await enginePlace(engine)
+  if (facts.architecture !== architecture) {
+    // It might run under emulation, many times slower: its time-outs and crashes would say nothing about a patch.
+    throw mismatch('Expected an image for this machine', { image, wanted: architecture, found: facts.architecture })
+  }
+  const { digest, registryDigests } = facts
+  for (const wanted of [image.split('@')[1], expectedDigest]) {
+    if (wanted === undefined || registryDigests.length === 0 || registryDigests.includes(wanted)) continue
+    throw mismatch('Expected the image that the task was gated with', { image, wanted, found: digest })
+  }
+  return digest
+}
+
+function mismatch(message: string, details: Record<string, string>): LonghaulError {
+  return new LonghaulError({ code: 'Sandbox.ImageMismatch', message, details })
 }

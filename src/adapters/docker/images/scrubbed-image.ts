@@ -9,7 +9,7 @@ import { buildContainerSpec, WITHOUT_BUILD_LABELS } from './build-container.ts'
 import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from './image-keeper.ts'
-import { removeContainer } from '../container/remove-container.ts'
+import { removeContainer } from '../container/create-container.ts'
 import { packFiles } from '../engine/tar.ts'
 
 export interface ScrubbedImageInput {

@@ -1,3 +1,6 @@
+import type { Engine } from '../engine/engine.ts'
+import { listSandboxes } from '../container/list-sandboxes.ts'
+
 /** What a sandbox asks for, and what a host has for all of them. */
 export interface Resources {
   cpus: number
@@ -13,7 +16,7 @@ export interface Held {
   name: string | null
 }
 
-export interface AdmissionOptions {
+interface AdmissionOptions {
   /** What the sandboxes of this host may ask for together. */
   capacity: Resources
   /** Sandboxes that the engine knows to be alive. */
@@ -25,7 +28,7 @@ export interface AdmissionOptions {
   now?: () => number
 }
 
-export interface AdmitInput<T> {
+interface AdmitInput<T> {
   key: string
   request: Resources
   signal: AbortSignal
@@ -163,6 +166,21 @@ function describe(request: Resources, capacity: Resources, sandboxes: number): s
   return `a place for ${show(request)}: ${sandboxes} sandboxes hold what this host has, ${show(capacity)}`
 }
 
-export function show({ cpus, memoryMiB }: Resources): string {
+function show({ cpus, memoryMiB }: Resources): string {
   return `${Number(cpus.toFixed(3))} CPU and ${Number((memoryMiB / 1024).toFixed(2))} GiB`
+}
+
+/** Sandboxes that hold a place on this machine, whichever worker of the same Temporal namespace opened them. */
+export async function listHeld({ engine, namespaceId }: { engine: Engine; namespaceId: string }): Promise<Held[]> {
+  const sandboxes = await listSandboxes({ engine })
+  return sandboxes.flatMap(({ episode, fence, request, name, state, namespaceId: owners }) =>
+    request === null || state === 'ended' || owners !== namespaceId
+      ? []
+      : [{ key: placeKey(episode, fence), request, name }],
+  )
+}
+
+/** An episode has one place for each of its placements. */
+export function placeKey(episode: string, placement: number): string {
+  return `${episode}#${placement}`
 }

@@ -1,17 +1,15 @@
 import type { ContainerInspectInfo } from 'dockerode'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../../contracts/sandbox.types.ts'
 import { containerName } from '../container/container-name.ts'
 import { containerSpec } from '../container/container-spec.ts'
-import { createOrAdopt } from '../container/create-container.ts'
-import { requireImage } from '../images/require-image.ts'
+import { createOrAdopt, mayStartAgain, startOnce } from '../container/create-container.ts'
+import { requireImage } from '../images/images.ts'
 import { PROXY_PORT } from './relay/relay-pool.ts'
 import { encodeInit, parseReady } from './runner-protocol.ts'
 import { runnerCommand } from './runner-scripts.ts'
 import { ensureRunnerVolume } from './runner-volume.ts'
 import { scrubbedImage } from '../images/scrubbed-image.ts'
-import { mayStartAgain, startOnce } from '../container/start-container.ts'
 import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 
 /** Engines under load take their time; a sandbox that is not ready by then is given up. */

@@ -5,7 +5,7 @@ import { endedFromInside, wasLeftAlone } from '../container/container-end.ts'
 import { createEnginePulse, type EnginePulse } from '../engine/engine-pulse.ts'
 import { ignoreGone, isStatus, toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { mayStartAgain, startOnce } from '../container/start-container.ts'
+import { mayStartAgain, startOnce } from '../container/create-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-protocol.ts'
 

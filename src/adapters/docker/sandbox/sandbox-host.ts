@@ -1,8 +1,7 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-
-import type { SandboxHost } from '../../../contracts/sandbox.types.ts'
-import { attributeLoss } from '../container/attribute-loss.ts'
+import type { SandboxHost, SandboxHandle, TurnRequest, TurnResult } from '../../../contracts/sandbox.types.ts'
+import { attributeLoss } from '../container/container-end.ts'
 import { createCpuPool } from '../container/cpu-pool.ts'
 import { createDiskWatch } from './disk-watch.ts'
 import { toSandboxError } from '../engine/engine-errors.ts'
@@ -10,7 +9,7 @@ import type { Engine } from '../engine/engine.ts'
 import { GRADING_SLACK_MS, gradePatch } from '../grader/grade-patch.ts'
 import { createImageKeeper, type ImageKeeper } from '../images/image-keeper.ts'
 import { openSandbox } from './open-sandbox.ts'
-import { removeContainer } from '../container/remove-container.ts'
+import { removeContainer } from '../container/create-container.ts'
 import {
   MAX_TREE_BYTES,
   encodeCapture,
@@ -19,14 +18,15 @@ import {
   parseCapture,
   parseReady,
   parseTree,
+  encodeTurn,
+  parseTurn,
 } from './runner-protocol.ts'
 import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
 import { createRunnerPool } from './runner-pool.ts'
-import { runTurn } from './run-turn.ts'
 import type { SandboxContext } from './sandbox-context.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
-export interface DockerSandboxHostOptions {
+interface DockerSandboxHostOptions {
   engine: Engine
   /** Machine and its start; written into labels. */
   hostId: string
@@ -189,5 +189,33 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       runners.dispose()
       relays.dispose()
     },
+  }
+}
+
+/** TERM to KILL takes 5 s in the sandbox; the rest is for a machine under load. */
+const OUTER_SLACK_MS = 45_000
+
+async function runTurn(
+  context: SandboxContext,
+  sandbox: SandboxHandle,
+  request: TurnRequest,
+  signal: AbortSignal,
+): Promise<TurnResult> {
+  const line = encodeTurn(request)
+  await connectNetwork(context, sandbox)
+  const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
+  const maxBodyBytes = request.maxOutputBytes
+  const result = parseTurn(await context.runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal }))
+  const network = context.relays.takeUse(sandbox.name)
+  return network === undefined ? result : { ...result, network }
+}
+
+/** It was open when the sandbox was: where it cannot be opened again, the agent has broken it, or the engine says so itself. */
+async function connectNetwork({ relays, log }: SandboxContext, { name, allowedHosts }: SandboxHandle): Promise<void> {
+  if (allowedHosts === undefined) return
+  try {
+    await relays.ensure({ name, allowedHosts })
+  } catch (error) {
+    log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
   }
 }

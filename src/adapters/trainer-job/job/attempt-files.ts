@@ -1,10 +1,11 @@
-import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, stat, writeFile, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errnoOf } from '../../../platform/errno.ts'
 import type { ProcessIdentity } from '../../../platform/process-identity.ts'
+import type { Attempt } from '../launchers/launcher.types.ts'
 
 /** What the trainer said about its end; it outranks the process status. */
-export interface ExitReport {
+interface ExitReport {
   code: number
   class: string
   message: string
@@ -120,4 +121,24 @@ async function namesIn(directory: string): Promise<string[]> {
     if (errnoOf(error) === 'ENOENT') return []
     throw error
   }
+}
+
+/** What a launcher must know to find its attempt again: a process, a container, a job number. Null before it was written. */
+export async function readHandle<T>({ job, fence }: Attempt): Promise<T | null> {
+  try {
+    return JSON.parse(await readFile(handlePath(job.jobDirectory, fence), 'utf8')) as T
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+export async function writeHandle({ job, fence }: Attempt, handle: unknown): Promise<void> {
+  const path = handlePath(job.jobDirectory, fence)
+  await writeFile(`${path}.tmp`, `${JSON.stringify(handle)}\n`)
+  await rename(`${path}.tmp`, path)
+}
+
+function handlePath(jobDirectory: string, fence: number): string {
+  return join(attemptDirectory(jobDirectory, fence), 'handle.json')
 }

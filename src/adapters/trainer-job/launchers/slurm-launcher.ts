@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { SlurmLauncherRecipe } from '../../../contracts/recipe.types.ts'
-import { readHandle, writeHandle } from '../job/attempt-handle.ts'
+import { readHandle, writeHandle } from '../job/attempt-files.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
 import { askTool, runTool, TOOL_DEADLINE_MS } from '../job/run-tool.ts'

@@ -4,7 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { ActivityWait } from '../../contracts/waits.types.ts'
 import type { PolicyClient, SampleRequest } from '../../contracts/policy.types.ts'
 import { createWaitBoard } from './wait-board.ts'
-import { watchPolicy } from './watch-policy.ts'
+import { watchPolicy } from './watch.ts'
 
 const notServed = new LonghaulError({ code: 'Model.NotServed', message: 'Expected the policy to be served' })
 const request = { policy: 'v000001-aaaaaaaa' } as SampleRequest

@@ -2,10 +2,14 @@ import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Trouble } from '../../contracts/waits.types.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
 import type { VerifyImage } from '../gate/verify-image.ts'
-import { waitingFor } from './wait-board.ts'
+import { waitingFor, noteTrouble } from './wait-board.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import type { ChatClient, PolicyClient } from '../../contracts/policy.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 
 /** Whether a sandbox engine is alive while an activity waits for it. */
-export interface Pulse {
+interface Pulse {
   /** Last answer, ms since 1970, where a question has gone unanswered since; null while it answers. */
   silentSinceMs(): number | null
   /** Asks the engine from time to time while `work` lasts. */
@@ -26,7 +30,7 @@ const HASHING_MS = 2 * 60_000
 /** Of a real task it may have to come over the network. */
 const IMAGE_MS = 10 * 60_000
 
-export interface WatchedEngine {
+interface WatchedEngine {
   /** Address and host. */
   name: string
   pulse: Pulse
@@ -99,4 +103,68 @@ function waitingForEngine<T>(
     return { code: 'Sandbox.EngineUnavailable', message, sinceMs, tries: 1 }
   }
   return waitingFor({ ...wait, on: { kind: 'engine', name }, inspect }, () => pulse.during(work))
+}
+
+interface WatchPolicyInput {
+  client: PolicyClient
+  url: string
+  /** How long a server that serves another policy amid an episode is waited for: a person restarts it on the right one.
+   *  @default 0 */
+  servedWithinMs?: number
+  /** @default 10_000 */
+  askEveryMs?: number
+}
+
+/** A policy client whose calls are named in the heartbeats of the activity that waits for them. */
+export function watchPolicy({ client, url, servedWithinMs = 0, askEveryMs = 10_000 }: WatchPolicyInput): PolicyClient {
+  const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
+    waitingFor({ doing, on: { kind: 'policy-server', name: url } }, work)
+  const onceServed = <T>(doing: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
+    during(doing, async () => {
+      for (const untilMs = Date.now() + servedWithinMs; ; ) {
+        try {
+          return await work()
+        } catch (error) {
+          if (!isLonghaulError(error) || error.code !== 'Model.NotServed' || Date.now() >= untilMs) throw error
+          noteTrouble(error)
+          await sleep(askEveryMs, undefined, { signal }).catch(() => signal.throwIfAborted())
+        }
+      }
+    })
+  return {
+    sample: (request, signal) =>
+      onceServed(`sampling from ${request.policy}`, signal, () => client.sample(request, signal)),
+    tokenize: (request, signal) => onceServed('tokenizing', signal, () => client.tokenize(request, signal)),
+    load: (request, signal) => during(`loading ${request.policy.version}`, () => client.load(request, signal)),
+    score: (request, signal) => during(`scoring with ${request.policy}`, () => client.score(request, signal)),
+    release: (request) => during('giving leases back', () => client.release(request)),
+    served: (signal) => during('asking for the served policies', () => client.served(signal)),
+  }
+}
+
+/** The same for an endpoint that answers with text. */
+export function watchChat({ client, url, model }: { client: ChatClient; url: string; model: string }): ChatClient {
+  const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
+    waitingFor({ doing, on: { kind: 'policy-server', name: url } }, work)
+  return {
+    reply: (request, signal) => during(`asking ${model}`, () => client.reply(request, signal)),
+    check: (signal) => during(`asking whether ${model} can be used`, () => client.check(signal)),
+  }
+}
+
+/** The store of an activity worker: each operation is named in the heartbeats of the activity that waits for it. */
+export function watchStore({ store, name }: { store: ArtifactStore; name: string }): ArtifactStore {
+  const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
+    waitingFor({ doing, on: { kind: 'artifact-store', name } }, work)
+  return {
+    put: (key, bytes) => during(`writing ${key}`, () => store.put(key, bytes)),
+    get: (ref) => during(`reading ${ref.key}`, () => store.get(ref)),
+    read: (key) => during(`reading ${key}`, () => store.read(key)),
+    putRecord: (key, record) => during(`writing ${key}`, () => store.putRecord(key, record)),
+    claimRecord: (key, record) => during(`writing ${key}`, () => store.claimRecord(key, record)),
+    readRecord: (key) => during(`reading ${key}`, () => store.readRecord(key)),
+    list: (prefix) => during(`listing ${prefix}`, () => store.list(prefix)),
+    path: (key) => store.path(key),
+    uri: (key) => store.uri(key),
+  }
 }

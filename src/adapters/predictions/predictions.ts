@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Prediction, PredictionFormat } from '../../contracts/predictions.types.ts'
-import { parsePythonJson } from './python-json.ts'
 
 export interface ReadPredictions {
   format: PredictionFormat
@@ -140,4 +139,47 @@ async function readText(path: string): Promise<string> {
 
 function invalid(file: string, place: string, message: string, cause?: unknown): LonghaulError {
   return new LonghaulError({ code: 'Config.Invalid', message, details: { file, place }, cause })
+}
+
+/** How a file of predictions is laid out. */
+export const PREDICTION_LAYOUTS = ['json', 'jsonl', 'preds', 'rebench-v2'] as const
+export type PredictionLayout = (typeof PREDICTION_LAYOUTS)[number]
+
+/**
+ * A file that the official harnesses read: `json` a list, `jsonl` one object a line, `preds` the object of mini-swe-agent,
+ * `rebench-v2` a list of ids and patches. Characters beyond ASCII are kept as they are; all of them read UTF-8.
+ */
+export function writePredictions(predictions: readonly Prediction[], layout: PredictionLayout): string {
+  const swebench = predictions.map(({ taskId, model, patch }) => ({
+    model_name_or_path: model,
+    instance_id: taskId,
+    model_patch: patch,
+  }))
+  switch (layout) {
+    case 'json':
+      return `${JSON.stringify(swebench, null, 2)}\n`
+    case 'jsonl':
+      return swebench.map((one) => `${JSON.stringify(one)}\n`).join('')
+    case 'preds':
+      return `${JSON.stringify(Object.fromEntries(swebench.map((one) => [one.instance_id, one])), null, 2)}\n`
+    case 'rebench-v2':
+      return `${JSON.stringify(
+        predictions.map(({ taskId, patch }) => ({ instance_id: taskId, patch })),
+        null,
+        2,
+      )}\n`
+  }
+}
+
+const STRINGS_AND_WORDS = /"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/gs
+
+/** JSON as Python reads it: its writer puts NaN and Infinity where JSON has no word. Nothing here reads those fields. */
+function parsePythonJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch (error) {
+    const without = text.replace(STRINGS_AND_WORDS, (found) => (found.startsWith('"') ? found : 'null'))
+    if (without === text) throw error
+    return JSON.parse(without) as unknown
+  }
 }

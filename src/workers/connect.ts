@@ -6,13 +6,15 @@ import {
 } from '../activities/runtime/policy-clients.ts'
 import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
 import { noteTrouble } from '../activities/runtime/wait-board.ts'
-import { watchChat, watchPolicy } from '../activities/runtime/watch-policy.ts'
+import { watchChat, watchPolicy, watchStore } from '../activities/runtime/watch.ts'
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
 import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'
-import type { PolicyClient } from '../contracts/policy.types.ts'
-import type { Interposers } from './interposers.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type { PolicyClient } from '../contracts/policy.types.ts'
+import type { SandboxHost } from '../contracts/sandbox.types.ts'
 
 /** Longer waits are made of several attempts of an activity, so that the Temporal UI shows what is waited for. */
 const MOST_PATIENT_ATTEMPT_MS = 5 * 60_000
@@ -65,4 +67,22 @@ function readKey(name: string | null, env: NodeJS.ProcessEnv): { apiKey?: string
     code: 'Config.Invalid',
     message: `Expected the key of the chat endpoint in ${name}, as policyServer.chat.apiKeyVariable says, but the worker has no such variable: export it before longhaul up, or in the service of the sandbox and trainer workers`,
   })
+}
+
+/** The artifact store of this worker; activities that wait for it, or for what stands before it, say so. */
+export function connectStore({ artifacts }: WorkerEnvironment, between: Interposers): ArtifactStore {
+  return watchStore({ store: between.store(createDirectoryStore({ root: artifacts })), name: artifacts })
+}
+
+/** What stands between a worker's activities and the outside world. The product lets everything through. */
+export interface Interposers {
+  store(store: ArtifactStore): ArtifactStore
+  sandbox(host: SandboxHost): SandboxHost
+  policy(client: PolicyClient): PolicyClient
+}
+
+export const PASS_THROUGH: Interposers = {
+  store: (store) => store,
+  sandbox: (host) => host,
+  policy: (client) => client,
 }

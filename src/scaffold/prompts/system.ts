@@ -85,3 +85,6 @@ const ADVICE = `ADVICE
 7. Run the existing tests near the change, then submit.`
 
 export const FULL_SYSTEM_PROMPT: string = [ROLE, TOOLS, RESPONSES, ANSWERS, TESTS, ADVICE].join('\n\n')
+
+/** For policies too small to read a manual: they know the tools from training, and the manual would outweigh the episode. */
+export const BRIEF_SYSTEM_PROMPT = 'Fix the bug. One command per turn.'
