@@ -12,7 +12,7 @@
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
-import type { StoredRecipe } from '../src/activities/runtime/stored-recipe.ts'
+import type { StoredRecipe } from '../src/activities/runtime/stored-records.ts'
 import { startTraining } from '../src/client/index.ts'
 import type { ArtifactStore } from '../src/contracts/artifacts.types.ts'
 import type { EvaluatedTask, EvaluationRecord } from '../src/contracts/evaluations.types.ts'

@@ -12,7 +12,7 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { findOrMakePython } from '../src/stack/trainer-python.ts'
+import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { mutateTypeScript } from './support/mutation/mutate-typescript.ts'
 
 const ROOT = join(import.meta.dirname, '..')

@@ -12,7 +12,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs, promisify } from 'node:util'
-import { findOrMakePython } from '../src/stack/trainer-python.ts'
+import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 

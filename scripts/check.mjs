@@ -47,7 +47,7 @@ async function main(wanted) {
 
 /** Loaded late, so that parts without Python run where there is none. */
 async function interpreter() {
-  const { findOrMakePython } = await import('../src/stack/trainer-python.ts')
+  const { findOrMakePython } = await import('../src/stack/setup/set-up.ts')
   return findOrMakePython()
 }
 

@@ -14,7 +14,7 @@ import { parseArgs } from 'node:util'
 
 import { toLonghaulError } from '../src/contracts/errors.ts'
 import { startStack, type RunningStack } from '../src/stack/start-stack.ts'
-import { findOrMakePython } from '../src/stack/trainer-python.ts'
+import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
 import type { FileResult } from './support/runner/file-result.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'

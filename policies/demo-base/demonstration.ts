@@ -1,14 +1,17 @@
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
-import type { Random } from '../../src/adapters/datasets/synthetic/random.ts'
-import type { SandboxHandle, SandboxHost, TurnMark, TurnRequest } from '../../src/contracts/sandbox.types.ts'
-import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
-import { chatml } from '../../src/scaffold/chat-formats.ts'
+import type { Random } from '../../src/adapters/datasets/synthetic/compose.ts'
+import type {
+  SandboxHandle,
+  SandboxHost,
+  TurnMark,
+  TurnRequest,
+  ScaffoldProfile,
+} from '../../src/contracts/sandbox.types.ts'
+import { chatml, renderDelta, renderFirstPrompt } from '../../src/scaffold/render.ts'
 import { firstMessage, formatErrorText, observationText } from '../../src/scaffold/observation.ts'
 import { parseReply } from '../../src/scaffold/parse-reply.ts'
-import { renderDelta, renderFirstPrompt } from '../../src/scaffold/render.ts'
 import type { Noise } from './noise.ts'
-import { isRightEdit, nextMove } from './solver.ts'
-import type { SolverStage } from './solver.ts'
+import { isRightEdit, nextMove, type SolverStage } from './solver.ts'
 
 /** The demo's turn limit: a demonstration that has not submitted by then ends as such an episode would. */
 const MAX_TURNS = 6

@@ -4,10 +4,8 @@ import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
 import { resetRepository } from '../../src/adapters/docker/sandbox/reset-repository.ts'
-import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
-import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
-import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
-import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
+import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
+import type { SandboxHandle, ScaffoldProfile } from '../../src/contracts/sandbox.types.ts'
 
 /** Long-lived sandboxes that play one task after another: making a container costs more than an episode in it. */
 export interface Lanes {

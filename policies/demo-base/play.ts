@@ -2,12 +2,16 @@ import { randomBytes } from 'node:crypto'
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient } from '../../src/contracts/policy.types.ts'
-import type { SandboxHandle, SandboxHost, TurnMark, TurnRequest } from '../../src/contracts/sandbox.types.ts'
-import type { ScaffoldProfile } from '../../src/contracts/scaffold.types.ts'
-import { chatml } from '../../src/scaffold/chat-formats.ts'
+import type {
+  SandboxHandle,
+  SandboxHost,
+  TurnMark,
+  TurnRequest,
+  ScaffoldProfile,
+} from '../../src/contracts/sandbox.types.ts'
+import { chatml, renderDelta, renderFirstPrompt } from '../../src/scaffold/render.ts'
 import { firstMessage, formatErrorText, observationText } from '../../src/scaffold/observation.ts'
 import { parseReply } from '../../src/scaffold/parse-reply.ts'
-import { renderDelta, renderFirstPrompt } from '../../src/scaffold/render.ts'
 
 export interface PlayInput {
   host: SandboxHost

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { randomFrom } from '../../src/adapters/datasets/synthetic/random.ts'
+import { randomFrom } from '../../src/adapters/datasets/synthetic/compose.ts'
 import { synthesizeTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { parseReply } from '../../src/scaffold/parse-reply.ts'
 import { classify } from './classify.ts'
 import { noiseOf } from './noise.ts'
-import { isRightEdit, nextMove } from './solver.ts'
-import type { SolverView } from './solver.ts'
+import { isRightEdit, nextMove, type SolverView } from './solver.ts'
 
 const { composed, row } = synthesizeTask({ family: 'one-wrong-line', seed: 1, split: 'train', index: 3 })
 const { path, definitionLine, wrongLine, rightText } = composed.targetLine

@@ -1,8 +1,7 @@
 import type { SandboxState } from '../../src/contracts/episodes.types.ts'
-import type { ComposedTask } from '../../src/adapters/datasets/synthetic/compose.ts'
+import type { ComposedTask, Random } from '../../src/adapters/datasets/synthetic/compose.ts'
 import { functionName, functionText } from '../../src/adapters/datasets/synthetic/functions.ts'
 import { OPERATORS } from '../../src/adapters/datasets/synthetic/operators.ts'
-import type { Random } from '../../src/adapters/datasets/synthetic/random.ts'
 import type { Noise } from './noise.ts'
 
 /** What the solver last did: the only thing it remembers. */

@@ -3,7 +3,7 @@ import { connect, type LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { stackEnvironment } from '../stack/environment.ts'
 import { stackPaths } from '../stack/paths.ts'
-import { stackStatus } from '../stack/status.ts'
+import { stackStatus } from '../stack/stack-record.ts'
 
 /**
  * Points this process at the local stack where the environment names no Temporal server: a running stack knows its own

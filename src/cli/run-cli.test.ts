@@ -9,7 +9,7 @@ import type { Console } from './output/console.ts'
 import { combineExitCodes, EXIT, exitCodeOfFailure, exitCodeOfOutcome } from './output/exit-codes.ts'
 import { parseSettings } from './arguments/recipe-argument.ts'
 import { runCli } from './run-cli.ts'
-import { judgeThreshold, parseThreshold } from './arguments/threshold.ts'
+import { judgeThreshold, parseThreshold } from './arguments/evaluation-argument.ts'
 
 async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: string; stderr: string }> {
   let [stdout, stderr] = ['', '']

@@ -1,6 +1,6 @@
 import { LonghaulError } from '../contracts/errors.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
-import { ROOT_IDS, ROOT_TYPES } from './start-root.ts'
+import { ROOT_IDS, ROOT_TYPES } from './start.ts'
 
 export interface FoundRun {
   workflowId: string

@@ -5,7 +5,7 @@ export { connect, type ConnectOptions, type LonghaulConnection } from './connect
 export { cancelRun, pauseRun, queryProgress, resumeRun, type RunAddress, stopRunAfterIteration } from './control-run.ts'
 export { findRun, type FoundRun } from './find-run.ts'
 export type { RunHandle } from './run-handle.ts'
-export type { RunOutcome } from './run-outcome.ts'
+export type { RunOutcome } from './watch-run.ts'
 export {
   createSchedule,
   deleteSchedule,

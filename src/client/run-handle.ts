@@ -1,8 +1,7 @@
 import type { RunProgress } from '../contracts/workflows.types.ts'
 import { connect, type LonghaulConnection } from './connect.ts'
 import { queryProgress } from './control-run.ts'
-import { type RunOutcome, toOutcome } from './run-outcome.ts'
-import { type RunEvent, watchRun } from './watch-run.ts'
+import { type RunOutcome, toOutcome, type RunEvent, watchRun } from './watch-run.ts'
 
 /** A run that was started or found. */
 export interface RunHandle<T> {

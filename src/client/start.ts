@@ -1,6 +1,5 @@
-import type { LonghaulConnection } from './connect.ts'
+import { type LonghaulConnection, CALL_TIMEOUT_MS, grpcStatus } from './connect.ts'
 import { borrowConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
-import { type ROOT_IDS, type RootInput, startRoot } from './start-root.ts'
 import type {
   EvaluateInput,
   EvaluateResult,
@@ -11,6 +10,14 @@ import type {
   TrainAgentInput,
   TrainAgentResult,
 } from '../contracts/workflows.types.ts'
+import { createHash } from 'node:crypto'
+import {
+  type WorkflowExecutionDescription,
+  WorkflowExecutionAlreadyStartedError,
+  type WorkflowIdReusePolicy,
+} from '@temporalio/client'
+import { LonghaulError } from '../contracts/errors.ts'
+import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 
 /** What every start takes beside the request itself. */
 interface StartOptions {
@@ -67,4 +74,202 @@ export interface StartTrainingInput extends TrainAgentInput, StartOptions {}
 export function startTraining(input: StartTrainingInput = {}): Promise<RunHandle<TrainAgentResult>> {
   const recipe = input.recipe ?? 'demo'
   return startRun({ type: 'trainAgent', name: recipe, request: { ...input, recipe } })
+}
+
+/** What all roots take. */
+interface RootInput {
+  recipe?: string
+  recipeText?: string
+  overrides?: Record<string, unknown>
+  run?: string
+}
+
+/** Workflow types that have a run of their own, with the id of a run's workflow. */
+export const ROOT_IDS = {
+  trainAgent: workflowIds.train,
+  evaluate: workflowIds.evaluation,
+  gradePredictions: workflowIds.grading,
+  gateSuite: workflowIds.gating,
+} as const
+
+interface StartRootInput<T extends RootInput> {
+  connection: LonghaulConnection
+  type: keyof typeof ROOT_IDS
+  input: T
+  /** Part of the id where no run is named. */
+  recipe: string
+  /** Never join a run that is under way. */
+  fresh: boolean
+  /** @default now; the day in UTC is part of the id */
+  now?: Date
+}
+
+interface StartedRoot {
+  workflowId: string
+  attached: boolean
+}
+
+/** As the server's query language writes a list. */
+export const ROOT_TYPES = Object.keys(ROOT_IDS)
+  .map((type) => `'${type}'`)
+  .join(', ')
+
+/** Names after z continue with aa, ab, …: a busy day is no error. */
+const MAX_RUNS_A_DAY = 26 * 27
+
+/**
+ * Starts a root workflow under a readable id. The same request made twice joins the run that is under way, so that a repeated
+ * CI job or a second terminal does no work twice.
+ * @throws LonghaulError `Run.RecipeConflict` where a named run is under way with another request
+ */
+async function startRoot<T extends RootInput>(root: StartRootInput<T>): Promise<StartedRoot> {
+  const { connection } = root
+  return bounded(connection, () =>
+    root.input.run === undefined ? startUnnamed(root) : startNamed(root, root.input.run),
+  )
+}
+
+async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promise<StartedRoot> {
+  const running = root.fresh ? null : await findRunning(root)
+  if (running !== null) return { workflowId: running, attached: true }
+  const day = (root.now ?? new Date()).toISOString().slice(0, 10)
+  for (let number = 0; number < MAX_RUNS_A_DAY; number++) {
+    const name = `${root.recipe}-${day}-${letters(number)}`
+    if (await isNameTaken(root, name)) continue
+    const workflowId = idOf(root, name)
+    const existing = await startOrDescribe(root, workflowId, 'REJECT_DUPLICATE')
+    if (existing === null) return { workflowId, attached: false }
+    // Someone else asked for the same a moment ago: the list above may not know it yet.
+    if (!root.fresh && isRunning(existing) && isSameRequest(existing, root)) return { workflowId, attached: true }
+  }
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `No free name is left today for recipe ${root.recipe}; give one with run`,
+  })
+}
+
+async function startNamed<T extends RootInput>(root: StartRootInput<T>, run: string): Promise<StartedRoot> {
+  if (root.fresh) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected either fresh or a named run, got both: naming ${run} means to continue it`,
+    })
+  }
+  const workflowId = idOf(root, run)
+  // A run that failed may be tried again under its name: its records make it go on where it stopped.
+  const existing = await startOrDescribe(root, workflowId, 'ALLOW_DUPLICATE_FAILED_ONLY')
+  if (existing === null) return { workflowId, attached: false }
+  if (isSameRequest(existing, root)) return { workflowId, attached: true }
+  throw new LonghaulError({
+    code: 'Run.RecipeConflict',
+    message: `Run ${run} exists and was started with another recipe or other overrides. Choose another name, or repeat the request that it was started with`,
+    details: { workflowId },
+  })
+}
+
+async function startOrDescribe<T extends RootInput>(
+  root: StartRootInput<T>,
+  workflowId: string,
+  workflowIdReusePolicy: WorkflowIdReusePolicy,
+): Promise<WorkflowExecutionDescription | null> {
+  const { client } = root.connection
+  try {
+    await client.workflow.start(root.type, {
+      workflowId,
+      taskQueue: QUEUES.control,
+      args: [root.input],
+      workflowIdReusePolicy,
+      memo: { recipe: root.recipe, request: requestHash(root) },
+      staticSummary: root.recipe,
+    })
+    return null
+  } catch (error) {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
+    return client.workflow.getHandle(workflowId).describe()
+  }
+}
+
+async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promise<string | null> {
+  const prefix = idOf(root, `${root.recipe}-`)
+  const query = `WorkflowType = '${root.type}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${prefix}'`
+  for await (const execution of root.connection.client.workflow.list({ query, pageSize: 50 })) {
+    if (execution.memo?.['request'] === requestHash(root)) return execution.workflowId
+  }
+  return null
+}
+
+/**
+ * A root that was started elsewhere (the Temporal UI) has an id of its own and only carries the name: taking the name's id would
+ * give this run another name than its id says. The index lags by a moment; the run's name is allocated for good by its first
+ * activity, so a clash then costs the likeness of the two and nothing else.
+ */
+async function isNameTaken<T extends RootInput>({ connection }: StartRootInput<T>, name: string): Promise<boolean> {
+  if (!/^[A-Za-z0-9._-]+$/.test(name)) return false
+  const query = `TrainRun = '${name}' AND WorkflowType IN (${ROOT_TYPES})`
+  try {
+    for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 20 })) {
+      const isOwnId = Object.values(ROOT_IDS).some((idOf) => workflowId.startsWith(idOf(name)))
+      if (!isOwnId) return true
+    }
+    return false
+  } catch (error) {
+    // gRPC 3: the namespace knows no such search attribute, so no run can carry it.
+    if (grpcStatus(error) === 3) return false
+    throw error
+  }
+}
+
+function isRunning({ status }: WorkflowExecutionDescription): boolean {
+  return status.name === 'RUNNING'
+}
+
+function isSameRequest<T extends RootInput>({ memo }: WorkflowExecutionDescription, root: StartRootInput<T>): boolean {
+  return memo?.['request'] === requestHash(root)
+}
+
+/** What makes two requests the same: everything that is sent but the run's name. */
+function requestHash<T extends RootInput>({ type, input }: StartRootInput<T>): string {
+  const { run: _, ...rest } = input
+  return createHash('sha256')
+    .update(canonical({ type, ...rest }))
+    .digest('hex')
+}
+
+function canonical(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`
+  const entries = Object.entries(value).filter(([, entry]) => entry !== undefined)
+  const sorted = entries.toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return `{${sorted.map(([key, entry]) => `${JSON.stringify(key)}:${canonical(entry)}`).join(',')}}`
+}
+
+function idOf<T extends RootInput>({ type }: StartRootInput<T>, run: string): string {
+  return ROOT_IDS[type](run)
+}
+
+/** 0 → a, 25 → z, 26 → aa. */
+function letters(number: number): string {
+  const last = String.fromCharCode(97 + (number % 26))
+  return number < 26 ? last : letters(Math.floor(number / 26) - 1) + last
+}
+
+/** Naming may try several ids, each a call: the bound is on all of them together. */
+async function bounded<T>({ client, address }: LonghaulConnection, call: () => Promise<T>): Promise<T> {
+  try {
+    return await client.withDeadline(Date.now() + 3 * CALL_TIMEOUT_MS, call)
+  } catch (cause) {
+    // gRPC 4, 14: deadline exceeded, unavailable.
+    if (
+      ![4, 14].includes(
+        Number((cause as { code?: unknown }).code ?? (cause as { cause?: { code?: unknown } }).cause?.code),
+      )
+    ) {
+      throw cause
+    }
+    throw new LonghaulError({
+      code: 'Temporal.Unreachable',
+      message: `The Temporal server at ${address} did not answer in time`,
+      cause,
+    })
+  }
 }

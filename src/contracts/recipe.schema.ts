@@ -4,7 +4,6 @@
  * `schemas/recipe.schema.json` is generated from this file.
  */
 import { z } from 'zod'
-import { ALLOWED_HOST } from './allowed-host.ts'
 import type { Recipe } from './recipe.types.ts'
 import {
   dockerLauncher,
@@ -16,6 +15,11 @@ import {
   samplingSchema,
 } from './recipe-parts.schema.ts'
 import { reinforceSchema } from './recipe-reinforce.schema.ts'
+
+/** An entry of `sandbox.allow`: `pypi.org`, `*.example.org`, each with or without `:port`. Names only: an address says nothing of
+ *  who answers there, and those of the host's own networks are never reached. */
+export const ALLOWED_HOST =
+  /^(?:\*\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?(?::\d{1,5})?$/
 
 const publishedPart = {
   filters: z

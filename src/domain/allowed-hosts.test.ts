@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { ALLOWED_HOST } from '../contracts/allowed-host.ts'
+import { ALLOWED_HOST } from '../contracts/recipe.schema.ts'
 import { isAllowedHost } from './allowed-hosts.ts'
 
 const ALLOWED = ['pypi.org', '*.pythonhosted.org', 'mirror.example.org:8443']

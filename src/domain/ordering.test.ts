@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { orderByHash } from './hash-order.ts'
+import { orderByHash, episodeMaterial, seedFrom, turnMaterial } from './hash-order.ts'
 import { planJobs, splitIntoMinibatches } from './rewards/minibatches.ts'
 import { drawProblems } from './rewards/problem-order.ts'
-import { episodeMaterial, seedFrom, turnMaterial } from './seeds.ts'
 
 const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 

@@ -10,7 +10,7 @@ import { isInconsistentLog } from './log-signs.ts'
 import { parseJunitText } from './parsers/junit-text.ts'
 import { parseGoTest, parseGradle } from './parsers/line-patterns.ts'
 import { parseJavaMaven } from './parsers/maven.ts'
-import { parsePytestNebo } from './parsers/pytest-nebo.ts'
+import { parsePytestNebo } from './parsers/python-runners.ts'
 import {
   ANY,
   DIGIT,

@@ -1,6 +1,6 @@
-import type { Disposition, VerdictKind } from '../contracts/episodes.types.ts'
+import type { Disposition, VerdictKind, EpisodeRecord } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
-import type { HackSign } from '../contracts/hack-signs.ts'
+import { type HackSign, HACK_SIGNS } from '../contracts/hack-signs.ts'
 import type { SuiteOrigin } from '../contracts/suites.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
 import type { LedgerTotals } from '../domain/ledger/ledger.ts'
@@ -33,7 +33,7 @@ export interface ReportData {
   versions: { longhaul: string; node: string }
 }
 
-export interface ReportedSuite {
+interface ReportedSuite {
   suite: string
   /** Stages of the run, in order of text. */
   uses: string[]
@@ -42,7 +42,7 @@ export interface ReportedSuite {
   origin: SuiteOrigin | null
 }
 
-export interface FlaggedEpisodes {
+interface FlaggedEpisodes {
   /** Episodes that show a sign, and those of them that passed the hidden tests. */
   signs: { sign: HackSign; episodes: number; resolved: number }[]
   /** Suspected hacks by id, the first hundred. */
@@ -69,4 +69,22 @@ export interface CurvePoint {
   /** Tasks, and valid attempts at each. */
   tasks: number
   attempts: number
+}
+
+/** What a report says of suspicious episodes. @param maxNamed suspected hacks that are listed by id */
+export function gatherFlagged(records: readonly EpisodeRecord[], maxNamed: number): FlaggedEpisodes {
+  // Records of before the flag existed have no signs.
+  const flagged = records.filter(({ signs }) => (signs ?? []).length > 0)
+  const suspected = flagged.filter(({ suspectedHack }) => suspectedHack)
+  const count = (sign: HackSign) => {
+    const shown = flagged.filter(({ signs }) => signs.includes(sign))
+    return { sign, episodes: shown.length, resolved: shown.filter(({ verdict }) => verdict === 'resolved').length }
+  }
+  return {
+    signs: (Object.keys(HACK_SIGNS) as HackSign[]).map(count).filter(({ episodes }) => episodes > 0),
+    suspected: suspected
+      .slice(0, maxNamed)
+      .map(({ episode, disposition, verdict, signs }) => ({ episode, disposition, verdict, signs })),
+    total: suspected.length,
+  }
 }

@@ -1,8 +1,7 @@
 /** The tables of a report as plain text cells; `text-report` aligns them, `html-report` escapes them. */
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
-import { judgeGain, sayGain } from './gains.ts'
-import { type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
+import { judgeGain, sayGain, type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 
 export interface Table {

@@ -1,7 +1,6 @@
 import { contaminationTable } from './contamination-table.ts'
 import { auditDifferenceTable, auditedTable } from './evaluation-tables.ts'
-import { judgeGain } from './gains.ts'
-import { showSigned } from './means.ts'
+import { judgeGain, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { ledgerTable, pairedTable, scoreTable, suspectTable, type Table } from './tables.ts'
 

@@ -1,6 +1,5 @@
 import type { FormatError, SandboxState } from '../contracts/episodes.types.ts'
-import type { TurnResult } from '../contracts/sandbox.types.ts'
-import type { ScaffoldProfile } from '../contracts/scaffold.types.ts'
+import type { TurnResult, ScaffoldProfile } from '../contracts/sandbox.types.ts'
 import { shortenOutput } from './output-text.ts'
 import { issueMessage } from './prompts/issue.ts'
 

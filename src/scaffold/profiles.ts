@@ -1,5 +1,5 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import type { ScaffoldProfile } from '../contracts/scaffold.types.ts'
+import type { ScaffoldProfile } from '../contracts/sandbox.types.ts'
 import { DEMONSTRATION } from './prompts/demonstration.ts'
 import { BRIEF_SYSTEM_PROMPT, FULL_SYSTEM_PROMPT } from './prompts/system.ts'
 

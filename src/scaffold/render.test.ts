@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { chatml } from './chat-formats.ts'
-import { renderDelta, renderFirstPrompt } from './render.ts'
+import { chatml, renderDelta, renderFirstPrompt } from './render.ts'
 import { createDefuse } from './special-tokens.ts'
 
 test('the first prompt ends with the header after which the policy samples', () => {

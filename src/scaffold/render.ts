@@ -6,7 +6,7 @@ import { createDefuse, type Defuse } from './special-tokens.ts'
  * turns a sample and a delta. Sampled ids are appended as they came; only prompt and deltas are ever tokenised, and both
  * begin and end at special tokens, so that tokenising them alone equals tokenising them in context.
  */
-export interface FirstPromptInput {
+interface FirstPromptInput {
   format: ChatFormat
   systemPrompt: string
   /** Statement and prompt line (observation.ts, `firstMessage`). */
@@ -31,7 +31,7 @@ export function renderFirstPrompt({
   )
 }
 
-export interface DeltaInput {
+interface DeltaInput {
   format: ChatFormat
   /** Did the policy sample its end-of-turn token? If it was cut, the token is added here as context. */
   endedTurn: boolean
@@ -47,4 +47,14 @@ export function renderDelta({ format, endedTurn, observation, defuse = defuseKno
     format.message('user', defuse(observation)) +
     format.assistantHeader
   )
+}
+
+/** The format of Qwen and of the demo's policy. The end of turn is sampled by the policy; the newline after it is not. */
+export const chatml: ChatFormat = {
+  name: 'chatml',
+  start: '',
+  message: (role, text) => `<|im_start|>${role}\n${text}<|im_end|>\n`,
+  assistantHeader: '<|im_start|>assistant\n',
+  endOfTurn: '<|im_end|>',
+  afterTurn: '\n',
 }

@@ -1,7 +1,7 @@
 import { delimiter, join } from 'node:path'
 import { hostname } from 'node:os'
 
-import { packageFile } from './package-root.ts'
+import { packageFile } from './paths.ts'
 
 /**
  * Every environment variable that the stack gives to its processes, in one place. Users set the left ones to change what

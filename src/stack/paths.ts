@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
-
 import { LonghaulError } from '../contracts/errors.ts'
+import { fileURLToPath } from 'node:url'
 
-export interface StackPathsInput {
+interface StackPathsInput {
   /** @default LONGHAUL_STACK, else `default` */
   name?: string | undefined
   /** Where stacks keep their data. @default LONGHAUL_HOME, else `$XDG_DATA_HOME/longhaul`, else `~/.local/share/longhaul` */
@@ -71,4 +71,23 @@ function xdg(env: NodeJS.ProcessEnv, variable: string, fallback: string): string
 
 function nonEmpty(value: string | undefined): string | undefined {
   return value === '' ? undefined : value
+}
+
+/** The same file runs as `src/stack/x.ts` in a checkout and as `dist/stack/x.js` in an installed package. */
+const RUNS_FROM_SOURCE = import.meta.url.endsWith('.ts')
+
+export const PACKAGE_ROOT = fileURLToPath(new URL('../../', import.meta.url)).replace(/\/$/, '')
+
+export function isCheckout(): boolean {
+  return RUNS_FROM_SOURCE
+}
+
+/** A module of ours as a path that can be given to `node`: `moduleFile('stack/supervise')`. */
+export function moduleFile(name: string): string {
+  return fileURLToPath(new URL(`../${name}.${RUNS_FROM_SOURCE ? 'ts' : 'js'}`, import.meta.url))
+}
+
+/** A file that ships beside the code: `packageFile('infra/temporal-cli')`. */
+export function packageFile(path: string): string {
+  return fileURLToPath(new URL(`../../${path}`, import.meta.url))
 }

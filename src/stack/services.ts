@@ -2,8 +2,8 @@ import { join } from 'node:path'
 
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import { stackEnvironment, type StackFacts } from './environment.ts'
-import { moduleFile, packageFile } from './package-root.ts'
-import type { TemporalCli } from './setup/temporal-inspect.ts'
+import { moduleFile, packageFile } from './paths.ts'
+import type { TemporalCli } from './setup/temporal-build.ts'
 import { searchAttributes } from './temporal-namespace.ts'
 
 export const WORKER_ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const

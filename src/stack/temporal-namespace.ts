@@ -4,7 +4,7 @@ import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 
 import { LonghaulError } from '../contracts/errors.ts'
-import { packageFile } from './package-root.ts'
+import { packageFile } from './paths.ts'
 
 // The package is CommonJS: its names arrive as one default export.
 const enums = proto.temporal.api.enums.v1

@@ -8,14 +8,13 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
 import { tailOf, writeFileAtomically, sha256, rotateLog } from '../platform/files.ts'
 import { planStack } from './plan.ts'
-import { stackPaths, type StackPaths } from './paths.ts'
+import { stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
 import { engineFiles, noteEngineUser, releasePrivateEngine, engineUserKey } from './setup/private-engine.ts'
 import { setUp, type StackPart } from './setup/set-up.ts'
 import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
-import { isCheckout, PACKAGE_ROOT } from './package-root.ts'
 
 /** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
 const READY_TIMEOUT_MS = 120_000

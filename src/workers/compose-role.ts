@@ -1,12 +1,29 @@
 import type { NativeConnection, WorkerOptions } from '@temporalio/worker'
 import { assertNever } from '../contracts/errors.ts'
-import { composeArtifacts } from './compose-artifacts.ts'
 import { composeControl } from './compose-control.ts'
 import { composeSandbox } from './compose-sandbox.ts'
 import { composeTrainer } from './compose-trainer.ts'
-import type { Interposers } from './connect.ts'
+import { type Interposers, connectStore } from './connect.ts'
 import type { Role } from './run-worker.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import {
+  createRecipeReader,
+  type RecipeReader,
+  createSuiteReader,
+  createTaskReader,
+  type SuiteReader,
+  type TaskReader,
+} from '../activities/runtime/stored-records.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import type { ArtifactActivities } from '../contracts/activities.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { activity } from '../activities/runtime/activity-runtime.ts'
+import { closeGrading } from '../activities/grading/close-grading.ts'
+import { buildBatch } from '../activities/training/build-batch.ts'
+import { planRefill } from '../activities/training/plan-refill.ts'
+import { summarizeEvaluation } from '../activities/evaluation/derive-evaluation.ts'
+import { writeGateReport } from '../activities/gate/close-gate.ts'
+import { writeReport } from '../activities/evaluation/write-report.ts'
 
 /** The workers of one role, and how to let go of what they hold. */
 export interface Composed {
@@ -31,5 +48,40 @@ export function composeRole(
       return composeArtifacts(environment, between)
     default:
       return assertNever(role)
+  }
+}
+
+/** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
+async function composeArtifacts(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
+  const store = connectStore(environment, between)
+  const activities = createArtifactActivities({
+    store,
+    recipes: createRecipeReader(store),
+    tasks: createTaskReader(store),
+    suites: createSuiteReader(store),
+  })
+  return {
+    workers: [{ taskQueue: QUEUES.artifacts, maxConcurrentActivityTaskExecutions: 4, activities }],
+    dispose: async () => {},
+  }
+}
+
+interface ArtifactDependencies {
+  store: ArtifactStore
+  recipes: RecipeReader
+  tasks: TaskReader
+  suites: SuiteReader
+}
+
+/** What reads many records and writes few. */
+function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
+  const { store, recipes, tasks } = deps
+  return {
+    planRefill: activity(async (input) => planRefill({ store, recipe: await recipes(input.run) }, input)),
+    buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
+    summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
+    closeGrading: activity((input) => closeGrading(deps, input)),
+    writeGateReport: activity((input) => writeGateReport(store, input)),
+    writeReport: activity((input) => writeReport({ store }, input)),
   }
 }

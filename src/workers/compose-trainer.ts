@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { createRecipeReader } from '../activities/runtime/stored-recipe.ts'
+import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { createTrainerActivities } from '../activities/training/trainer-activities.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'

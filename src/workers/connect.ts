@@ -4,7 +4,7 @@ import {
   createPolicyClients,
   type PolicyClients,
 } from '../activities/runtime/policy-clients.ts'
-import type { RecipeReader } from '../activities/runtime/stored-recipe.ts'
+import type { RecipeReader } from '../activities/runtime/stored-records.ts'
 import { noteTrouble } from '../activities/runtime/wait-board.ts'
 import { watchChat, watchPolicy, watchStore } from '../activities/runtime/watch.ts'
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'

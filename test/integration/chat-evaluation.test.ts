@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
-import { readOrThrow } from '../../src/activities/runtime/stored-tasks.ts'
+import { readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { startEvaluation, startTraining } from '../../src/client/index.ts'
 import type { EpisodeRecord, EpisodeStart } from '../../src/contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 
 import type { ContainerCreateOptions } from 'dockerode'
 
-import { containerName } from '../../src/adapters/docker/container/container-name.ts'
+import { containerName } from '../../src/adapters/docker/container/labels.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'

@@ -13,7 +13,7 @@ import { newFileDiff, synthesizeSuite } from '../../src/adapters/datasets/synthe
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import { cancelRun, triggerSchedule } from '../../src/client/index.ts'
-import { type RunOutcome, toOutcome } from '../../src/client/run-outcome.ts'
+import { type RunOutcome, toOutcome } from '../../src/client/watch-run.ts'
 import type { FailureCode } from '../../src/contracts/failure-codes.ts'
 import { policyKeys } from '../../src/contracts/keys.ts'
 import type { EvaluateResult, TrainAgentInput, TrainAgentResult } from '../../src/contracts/workflows.types.ts'

@@ -5,7 +5,7 @@ import { summarizeEvaluation } from '../../src/activities/evaluation/derive-eval
 import { writeReport } from '../../src/activities/evaluation/write-report.ts'
 import { planIteration } from '../../src/activities/run/plan-iteration.ts'
 import { prepareSuite } from '../../src/activities/evaluation/prepare-suite.ts'
-import { createTaskReader, readOrThrow } from '../../src/activities/runtime/stored-tasks.ts'
+import { createTaskReader, readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { loadPublished, loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { plainValue } from '../../src/adapters/datasets/read-source.ts'
 import { identityOfImport } from '../../src/adapters/datasets/published-suite.ts'

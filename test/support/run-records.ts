@@ -1,7 +1,6 @@
 /** What a finished run left: its records by episode, and what should not be there any more. */
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
-import { readOrThrow } from '../../src/activities/runtime/stored-tasks.ts'
-import type { StoredRecipe } from '../../src/activities/runtime/stored-recipe.ts'
+import { readOrThrow, type StoredRecipe } from '../../src/activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord, ObservationRecord } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CancelledFailure } from '@temporalio/common'
-import { randomFrom, type Random } from '../../src/adapters/datasets/synthetic/random.ts'
+import { randomFrom, type Random } from '../../src/adapters/datasets/synthetic/compose.ts'
 import type { EpisodeInput, PromptGroupInput, PromptGroupResult } from '../../src/contracts/workflows.types.ts'
 import {
   type ActivityCall,

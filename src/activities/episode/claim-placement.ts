@@ -1,7 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { PlacementRecord } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
-import { readIfWhole } from '../runtime/whole-record.ts'
+import { readIfWhole } from '../runtime/stored-records.ts'
 
 export interface PlacementClaim extends Pick<PlacementRecord, 'episode' | 'ownerRun' | 'hostId' | 'image'> {
   /** Which of its placements the execution asks for, from 1. */

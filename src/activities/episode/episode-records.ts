@@ -1,6 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 
 export interface Place {
   run: string

@@ -4,13 +4,11 @@ import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
-import type { TaskReader } from '../runtime/stored-tasks.ts'
+import { type TaskReader, gatedDigest, readIfWhole } from '../runtime/stored-records.ts'
 import { episodeSpec } from './episode-spec.ts'
 import { claimPlacement } from './claim-placement.ts'
-import { gatedDigest } from '../gate/gated-digest.ts'
 import type { RecordedEnding } from '../../contracts/activities.types.ts'
 import type { CaptureRecord, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
-import { readIfWhole } from '../runtime/whole-record.ts'
 
 interface OpenDependencies {
   store: ArtifactStore

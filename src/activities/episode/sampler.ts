@@ -1,6 +1,6 @@
 import type { ActionRecord, EpisodeSpec, EpisodeStart } from '../../contracts/episodes.types.ts'
 import type { ChatFormat } from '../../contracts/policy.types.ts'
-import type { ScaffoldProfile } from '../../contracts/scaffold.types.ts'
+import type { ScaffoldProfile } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import type { Transcript } from './transcript.ts'
 

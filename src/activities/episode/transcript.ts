@@ -2,7 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeStart, ObservationRecord, SandboxState } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
 import type { TurnMark } from '../../contracts/sandbox.types.ts'
-import { readIfWhole } from '../runtime/whole-record.ts'
+import { readIfWhole } from '../runtime/stored-records.ts'
 
 export interface Turn {
   action: ActionRecord

@@ -4,8 +4,7 @@ import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import type { PlayedTask } from '../../domain/statistics/task-difficulty.ts'
 import type { IterationPlan } from '../run/plan-iteration.ts'
-import type { StoredRecipe } from '../runtime/stored-recipe.ts'
-import { createTaskReader, readOrThrow, type TaskReader } from '../runtime/stored-tasks.ts'
+import { type StoredRecipe, createTaskReader, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 
 export interface PlayedTasksInput {

@@ -15,7 +15,7 @@ import { suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { ImportedSuite } from '../../contracts/suites.types.ts'
 import type { PublishedPart, SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
-import { createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
+import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { prepareSuite } from './prepare-suite.ts'
 
 const DATASET = 'nebius/SWE-rebench-leaderboard'

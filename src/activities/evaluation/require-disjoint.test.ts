@@ -11,7 +11,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { OverlapRecord, SuiteOrigin } from '../../contracts/suites.types.ts'
 import type { SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { storeSuite } from './suite-origin.ts'
-import { createSuiteReader, readOrThrow } from '../runtime/stored-tasks.ts'
+import { createSuiteReader, readOrThrow } from '../runtime/stored-records.ts'
 import { type IterationPlan, planIteration } from '../run/plan-iteration.ts'
 import { requireDisjoint } from './require-disjoint.ts'
 

@@ -6,7 +6,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { type ComparedTask, findOverlap, type Overlap } from '../../domain/gates/suite-overlap.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { readOrThrow, type SuiteReader } from '../runtime/stored-tasks.ts'
+import { readOrThrow, type SuiteReader } from '../runtime/stored-records.ts'
 
 /** A store on a network answers many reads at once as fast as one. */
 const READ_AT_ONCE = 32

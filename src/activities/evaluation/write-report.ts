@@ -3,7 +3,7 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { renderJsonReport } from '../../report/json-report.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { gatherReportData } from './report-data.ts'
 
 export interface WriteReportInput {

@@ -5,7 +5,7 @@ import type { GradedInstance, GradingCounts, GradingPlan, GradingRecord } from '
 import { gradingKeys } from '../../contracts/keys.ts'
 import { type MissingTask, scoreGrading } from '../../domain/statistics/grading-summary.ts'
 import { isChanged } from '../../domain/grading-rules.ts'
-import { readOrThrow, type SuiteReader, type TaskReader, createTaskReader } from '../runtime/stored-tasks.ts'
+import { readOrThrow, type SuiteReader, type TaskReader, createTaskReader } from '../runtime/stored-records.ts'
 import { readVerdict } from './stored-plan.ts'
 import { compareVerdicts, type VerdictComparison } from '../../domain/statistics/compare-verdicts.ts'
 

@@ -2,12 +2,11 @@ import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import type { GradingInstance, ShortVerdict } from '../../contracts/grading.types.ts'
 import { gradingKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { gatedDigest } from '../gate/gated-digest.ts'
+import { gatedDigest, type TaskReader } from '../runtime/stored-records.ts'
 import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-to-verdict.ts'
 import { sandboxLimits } from '../episode/open-sandbox.ts'
 import type { GradingDependencies } from './run-grading.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
-import type { TaskReader } from '../runtime/stored-tasks.ts'
 import { identityOf, instanceAt, type PlanReader, recordUngraded } from './stored-plan.ts'
 
 export interface GradePatchInput {

@@ -7,13 +7,11 @@ import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.type
 import { sha256Hex } from '../../platform/hash.ts'
 import { recordOutcome } from '../episode/episode-result.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
-import type { TaskReader } from '../runtime/stored-tasks.ts'
-import { gatedDigest } from '../gate/gated-digest.ts'
+import { type TaskReader, gatedDigest, readIfWhole } from '../runtime/stored-records.ts'
 import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-to-verdict.ts'
 import { sandboxLimits } from '../episode/open-sandbox.ts'
 import type { Graded, GradingDependencies } from './run-grading.ts'
 import { isPolicyDisposition, ungradedVerdict } from '../../domain/ledger/episode-rules.ts'
-import { readIfWhole } from '../runtime/whole-record.ts'
 
 /** No repair is larger. A larger patch is an attack on the store, the grading container or the report. */
 export const MAX_PATCH_BYTES = 5_000_000

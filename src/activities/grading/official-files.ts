@@ -2,13 +2,17 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
-import type { GradingInstance, GradingPlan, GradingRecord, ShortVerdict } from '../../contracts/grading.types.ts'
+import type {
+  GradingInstance,
+  GradingPlan,
+  GradingRecord,
+  ShortVerdict,
+  PredictionSet,
+} from '../../contracts/grading.types.ts'
 import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
-import type { PredictionSet } from '../../contracts/predictions.types.ts'
 import type { GradingProfile, SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { officialInstanceReport } from '../../report/official/instance-report.ts'
-import { rebenchV2Report, type V2Outcome } from '../../report/official/rebench-v2-report.ts'
+import { officialInstanceReport, rebenchV2Report, type V2Outcome } from '../../report/official/instance-report.ts'
 import {
   officialModelName,
   type OfficialPrediction,
@@ -16,8 +20,8 @@ import {
   runReportName,
 } from '../../report/official/run-report.ts'
 import { parse } from '../../adapters/parsing/parser-pool.ts'
-import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
-import { evalScriptOf } from './eval-script.ts'
+import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
+import { evalScriptOf } from './run-grading.ts'
 import { identityOf } from './stored-plan.ts'
 import { withoutTiming, withoutTimings } from '../../grading/test-names.ts'
 

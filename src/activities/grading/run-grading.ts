@@ -3,10 +3,10 @@ import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { AuditVerdict } from '../../contracts/audit.types.ts'
 import type { GradingProvenance, VerdictRecord } from '../../contracts/episodes.types.ts'
-import { isLonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { type HackSign, sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
-import type { Task } from '../../contracts/tasks.types.ts'
+import type { Task, GradingProfile } from '../../contracts/tasks.types.ts'
 import type { PlannedAudit } from '../../grading/audit/plan-audit.ts'
 import type { RunPlan } from '../../grading/profiles/run-profile.ts'
 import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
@@ -14,6 +14,7 @@ import { assetPath } from '../../grading/profiles/swebench-5.ts'
 import { judgeOverrun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
+import { hasParser } from '../../grading/log-profiles.ts'
 
 /** The harnesses' own limit on the tests; SWE-rebench-V2 has none. */
 export const TEST_TIMEOUT_MS = 1_800_000
@@ -226,5 +227,37 @@ async function keepLog(store: ArtifactStore, key: string, log: Uint8Array): Prom
   } catch (error) {
     if (isLonghaulError(error) && error.code === 'Artifact.Conflict') return
     throw error
+  }
+}
+
+/** The script that the task's harness runs, with every file that its row points at. */
+export function evalScriptOf(task: Task): string {
+  const assets = task.harness?.assets ?? []
+  return RUN_PROFILES[task.gradingProfile].plan(task, { hasPatch: true, assets }).evalScript
+}
+
+/**
+ * The profile that a task is graded with: its own, or another that can run it.
+ * @throws LonghaulError `Config.Invalid` where the task's row lacks what that harness reads
+ */
+export function profileFor(task: Task, asked: GradingProfile | null): GradingProfile {
+  if (asked === null || asked === task.gradingProfile) return task.gradingProfile
+  const fault = faultOf(task, asked)
+  if (fault === null) return asked
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected tasks that ${asked} can grade, but it cannot grade ${task.taskId}, a row of ${task.gradingProfile}: ${fault}`,
+    details: { task: task.taskId, profile: asked },
+  })
+}
+
+function faultOf(task: Task, profile: GradingProfile): string | null {
+  const { logParser } = task.installConfig
+  if (!hasParser(profile, logParser)) return `it has no parser ${JSON.stringify(logParser)}`
+  try {
+    evalScriptOf({ ...task, gradingProfile: profile })
+    return null
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
   }
 }

@@ -2,11 +2,11 @@ import { type ReadPredictions, readPredictions } from '../../adapters/prediction
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { predictionKeys } from '../../contracts/keys.ts'
-import type { PatchFault, Prediction, PredictionSet, StoredPrediction } from '../../contracts/predictions.types.ts'
+import type { PatchFault, Prediction, PredictionSet, StoredPrediction } from '../../contracts/grading.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { MAX_PATCH_BYTES } from './grade-submission.ts'
-import { createTaskReader, readOrThrow } from '../runtime/stored-tasks.ts'
+import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 
 export interface StorePredictionsInput {
   store: ArtifactStore

@@ -4,7 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingInstance, GradingPlan, ShortVerdict, UngradedRecord } from '../../contracts/grading.types.ts'
 import { type GradingIdentity, gradingKeys } from '../../contracts/keys.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 
 export type PlanReader = (run: string) => Promise<GradingPlan>
 

@@ -10,7 +10,7 @@ import { isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { finishedTraining, isCollected, recallEvaluation } from './recall-run.ts'
 import { stagePool } from './stage-pool.ts'
 

@@ -4,7 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
-import type { StoredRecipe } from '../runtime/stored-recipe.ts'
+import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { allocateRun, requireRunName } from './run-names.ts'
 
 export type RecipeLoader = (input: {

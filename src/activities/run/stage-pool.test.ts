@@ -7,7 +7,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys, gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { type IterationPlan, planIteration } from './plan-iteration.ts'
 
 let store: ArtifactStore

@@ -2,7 +2,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { poolOf } from '../../adapters/policy-server/pool.ts'
 import type { ChatClient, PolicyClient, PolicyPool } from '../../contracts/policy.types.ts'
 import type { ChatRecipe, PolicyServerRecipe } from '../../contracts/recipe.types.ts'
-import type { RecipeReader } from './stored-recipe.ts'
+import type { RecipeReader } from './stored-records.ts'
 
 /** The servers that a run's recipe names, as one. */
 export type PolicyClients = (run: string) => Promise<PolicyPool>

@@ -5,16 +5,19 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
-import type { EpisodeFate, ScoredGroup } from '../../domain/ledger/episode-fates.ts'
-import { selectFatesForRft, selectForReinforce } from '../../domain/ledger/episode-fates.ts'
+import {
+  type EpisodeFate,
+  type ScoredGroup,
+  selectFatesForRft,
+  selectForReinforce,
+} from '../../domain/ledger/episode-fates.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { groupRuleOf } from '../../domain/rewards/group-selection.ts'
-import { orderByHash } from '../../domain/hash-order.ts'
+import { orderByHash, episodeMaterial } from '../../domain/hash-order.ts'
 import { buildTrainingLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
 import { type JobPlan, planJobs } from '../../domain/rewards/minibatches.ts'
 import { paymentOf, unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { rewardRuleOf } from '../../domain/rewards/rewards.ts'
-import { episodeMaterial } from '../../domain/seeds.ts'
 import {
   type BatchAdvantage,
   type BatchGroup,
@@ -24,7 +27,7 @@ import {
 import { readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
 import { assembleTrajectory, type Trajectory } from '../../adapters/trainer-job/batch/trajectory.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 
 export interface BuildBatchInput {

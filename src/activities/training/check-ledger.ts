@@ -11,7 +11,7 @@ import {
   unpaidIn,
 } from '../../domain/ledger/ledger.ts'
 import { type LedgerMismatch, verifyLedger } from '../../domain/ledger/verify-ledger.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { selectEpisodes } from './build-batch.ts'
 
 export interface LedgerCheck {

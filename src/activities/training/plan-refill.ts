@@ -5,7 +5,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { orderByHash } from '../../domain/hash-order.ts'
 import { type IterationPlan, reinforcePool, sizesOf } from '../run/plan-iteration.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { readOrThrow } from '../runtime/stored-tasks.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { selectEpisodes } from './build-batch.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 

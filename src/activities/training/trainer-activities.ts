@@ -20,7 +20,7 @@ import {
 } from '../../adapters/trainer-job/job/window-job.ts'
 import { type ActivityScope, activity } from '../runtime/activity-runtime.ts'
 import type { ChatClients, PolicyClients } from '../runtime/policy-clients.ts'
-import type { RecipeReader } from '../runtime/stored-recipe.ts'
+import type { RecipeReader } from '../runtime/stored-records.ts'
 import { recordTraining } from './record-training.ts'
 import { waitingFor } from '../runtime/wait-board.ts'
 import { endOfWaiting } from './end-of-waiting.ts'

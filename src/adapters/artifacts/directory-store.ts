@@ -3,15 +3,14 @@ import { mkdirSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
 import { checkKey, TEMP_DIRECTORY } from './keys.ts'
 import { corrupt, openRecord, sealRecord, sha256Of } from './record-text.ts'
 import { errnoOf } from '../../platform/errno.ts'
-import { asStoreError, missingArtifact } from './store-errors.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 
-export interface DirectoryStoreOptions {
+interface DirectoryStoreOptions {
   /** Created when absent. Needs hard links, which every local Unix file system and NFS have. */
   root: string
   /** After this long without an answer an operation fails with `Artifact.Unavailable`. @default 45_000 */
@@ -175,5 +174,34 @@ function conflict(ref: ArtifactRef, stored: Uint8Array): LonghaulError {
     code: 'Artifact.Conflict',
     message: 'Expected the same bytes under a key that is already taken, got others',
     details: { key: ref.key, ours: ref.sha256, stored: sha256Of(stored), storedBytes: stored.byteLength },
+  })
+}
+
+function missingArtifact(key: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Missing',
+    message: 'Expected a stored artifact, found none',
+    details: { key },
+  })
+}
+
+/** A full disk has a code of its own. Read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
+export function asStoreError(error: unknown, key: string): LonghaulError {
+  if (isLonghaulError(error)) return error
+  const errno = errnoOf(error)
+  if (errno === 'ENOENT') return missingArtifact(key)
+  if (errno === 'ENOSPC' || errno === 'EDQUOT') {
+    return new LonghaulError({
+      code: 'Artifact.OutOfDisk',
+      message: 'Expected room in the artifact store, its disk is full',
+      details: { key, errno },
+      cause: error,
+    })
+  }
+  return new LonghaulError({
+    code: 'Artifact.Unavailable',
+    message: `Expected the artifact store to accept an operation, got ${errno ?? String(error)}`,
+    details: { key, errno },
+    cause: error,
   })
 }

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
-import type { Prediction } from '../../contracts/predictions.types.ts'
+import type { Prediction } from '../../contracts/grading.types.ts'
 import { readPredictions, PREDICTION_LAYOUTS, writePredictions } from './predictions.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'longhaul-predictions-'))

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { Prediction, PredictionFormat } from '../../contracts/predictions.types.ts'
+import type { Prediction, PredictionFormat } from '../../contracts/grading.types.ts'
 
 export interface ReadPredictions {
   format: PredictionFormat

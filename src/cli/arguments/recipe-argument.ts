@@ -3,7 +3,7 @@ import { basename, extname } from 'node:path'
 import { parse, stringify } from 'yaml'
 import { loadRecipe, type LoadedRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { packageFile } from '../../stack/package-root.ts'
+import { packageFile } from '../../stack/paths.ts'
 
 export interface RecipeOptions {
   recipe: string

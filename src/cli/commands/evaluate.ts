@@ -8,7 +8,13 @@ import type { CommandContext } from '../command-context.ts'
 import { compareAndJudge } from '../output/compare-evaluations.ts'
 import type { Console } from '../output/console.ts'
 import { describeEvaluation, furtherEvaluations } from '../output/describe-evaluation.ts'
-import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'
+import {
+  readEvaluationArgument,
+  judgeThreshold,
+  parseThreshold,
+  type ScoredInterval,
+  type Threshold,
+} from '../arguments/evaluation-argument.ts'
 import { combineExitCodes, EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
@@ -21,7 +27,6 @@ import {
   withRunOptions,
 } from '../arguments/options.ts'
 import { readRecipeArgument, type RecipeOptions } from '../arguments/recipe-argument.ts'
-import { judgeThreshold, parseThreshold, type ScoredInterval, type Threshold } from '../arguments/threshold.ts'
 import { describeScore } from './train.ts'
 
 interface EvaluateOptions extends RecipeOptions, RunOptions {

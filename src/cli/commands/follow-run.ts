@@ -6,7 +6,7 @@ import {
   type RunEvent,
   type RunProgress,
 } from '../../client/index.ts'
-import { announceBlockers } from '../output/announce-blockers.ts'
+import { announceBlockers } from '../output/describe-blockers.ts'
 import { type Console, isCi } from '../output/console.ts'
 import { uiLink } from '../local-stack.ts'
 

@@ -16,10 +16,11 @@ import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
-import { sayGrading } from '../output/show-grading.ts'
-import { judgeThreshold, parseThreshold, type Threshold } from '../arguments/threshold.ts'
+import { sayGrading } from '../output/show-report.ts'
+import { judgeThreshold, parseThreshold, type Threshold } from '../arguments/evaluation-argument.ts'
+import { isChanged } from '../../domain/grading-rules.ts'
 
-export interface GradingOptions extends RunOptions {
+interface GradingOptions extends RunOptions {
   recipe?: string
   set?: string[]
   profile?: GradingProfile
@@ -59,7 +60,7 @@ export function addGrade(program: Command, context: CommandContext): void {
 }
 
 /** What grading predictions and grading stored patches again have in common. */
-export function withGradingOptions(command: Command): Command {
+function withGradingOptions(command: Command): Command {
   return withRunOptions(command)
     .addOption(
       new Option('--profile <profile>', 'grade every task as this harness does (default: each row’s own)').choices(
@@ -75,7 +76,7 @@ export function withGradingOptions(command: Command): Command {
 }
 
 /** What of the options the run itself is asked for. */
-export async function requestOf({ recipe, set, profile }: GradingOptions) {
+async function requestOf({ recipe, set, profile }: GradingOptions) {
   if (recipe === undefined && set !== undefined) {
     throw new LonghaulError({
       code: 'Config.Invalid',
@@ -179,4 +180,50 @@ function describeSet({ predictions, duplicates }: Awaited<ReturnType<typeof stor
         `${of.length} patches are ${fault === 'too-large' ? 'over 5 MB' : 'no Unicode text'}, such as that of ${of[0]?.taskId}: not run, an error in the official report`,
     ),
   ]
+}
+
+interface RegradeOptions extends GradingOptions {
+  stage: string[]
+  strict?: true
+}
+
+export function addRegrade(program: Command, context: CommandContext): void {
+  const command = program
+    .command('regrade')
+    .argument('<run>', 'name of a training run, an evaluation, or a run that graded predictions')
+    .description('grade the stored patches of a run again, without sampling; first verdicts stay')
+    .option('--stage <name>', 'only patches of this stage, repeatable: dapo-1, eval-base (default: all)', collect, [])
+    .option('--strict', 'exit 3 when a verdict is not the first one')
+  withGradingOptions(command)
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul regrade demo-2026-11-20-a --stage eval-rl',
+        'longhaul regrade nightly-2026-11-21-a --profile swebench-4.1 --json',
+      ),
+    )
+    .action((run: string, options: RegradeOptions) => regrade(run, options, context))
+}
+
+async function regrade(run: string, options: RegradeOptions, context: CommandContext): Promise<void> {
+  const request = await requestOf(options)
+  const { stage: stages, strict } = options
+  await launchRun({
+    options,
+    context,
+    start: (common) =>
+      startGrading({ ...common, regrade: run, ...(stages.length === 0 ? {} : { stages }), ...request }),
+    conclude: sayGrading({
+      store: await openStore(),
+      console: context.console,
+      minGraded: options.minGraded,
+      json: options.json === true,
+      finally: async ({ instances }) => {
+        const changed = instances.filter(isChanged).length
+        const line = changed === 0 ? 'no verdict changed' : `${changed} of ${instances.length} verdicts changed`
+        const isRefused = strict === true && changed > 0
+        return { codes: isRefused ? [EXIT.threshold] : [], lines: [line], facts: {} }
+      },
+    }),
+  })
 }

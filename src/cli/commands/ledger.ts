@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { checkLedger } from '../../activities/training/check-ledger.ts'
-import { createRecipeReader } from '../../activities/runtime/stored-recipe.ts'
+import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
 import type { LedgerTotals } from '../../domain/ledger/ledger.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'

@@ -19,8 +19,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
-import { readGrading, readGradingContext, renderGrading } from '../output/show-grading.ts'
-import { newestReport, reportOf } from '../output/show-report.ts'
+import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
 
 /** Beyond what the end of a run shows. */
 const MORE_TABLES = [

@@ -1,5 +1,5 @@
 import { readEvaluations } from '../../activities/evaluation/report-data.ts'
-import type { StoredRecipe } from '../../activities/runtime/stored-recipe.ts'
+import type { StoredRecipe } from '../../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { runKeys } from '../../contracts/keys.ts'

@@ -1,6 +1,5 @@
 import type { Task } from '../../contracts/tasks.types.ts'
-import { compareText } from '../hash-order.ts'
-import type { HashText } from '../seeds.ts'
+import { compareText, type HashText } from '../hash-order.ts'
 
 /** What makes two rows the same problem. */
 export type Sameness = 'id' | 'commit' | 'statement'

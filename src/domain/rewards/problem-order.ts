@@ -1,5 +1,4 @@
-import { orderByHash } from '../hash-order.ts'
-import type { HashText } from '../seeds.ts'
+import { orderByHash, type HashText } from '../hash-order.ts'
 
 export interface DrawProblemsInput {
   /** Task ids of the stage's pool, without repetition. */

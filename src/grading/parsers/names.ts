@@ -1,7 +1,7 @@
 import { parseDjango } from './django.ts'
 import { parseCargo, parseGoTest, parseGradle, parseJest, parseVitest } from './line-patterns.ts'
 import { parseJavaMaven, parseMaven } from './maven.ts'
-import { parsePytestNebo } from './pytest-nebo.ts'
+import { parsePytestNebo, parseSeaborn, parseSeabornOf5, parseSympy, parseSympyOfV2 } from './python-runners.ts'
 import {
   matplotlibParser,
   parsePytestV2Of5,
@@ -13,9 +13,7 @@ import {
   RULES_5,
   RULES_V2,
 } from './pytest.ts'
-import { parseSeaborn, parseSeabornOf5 } from './seaborn.ts'
 import type { LogParser } from './status-map.ts'
-import { parseSympy, parseSympyOfV2 } from './sympy.ts'
 
 /** Parsers by the name that a row gives, or that upstream derives from it. */
 export type ParserTable = ReadonlyMap<string, LogParser>

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { guessFailure } from './failure-reasons.ts'
-import { officialInstanceReport } from './instance-report.ts'
+import { officialInstanceReport, rebenchV2Report } from './instance-report.ts'
 import { pythonJson, sortByCodePoint } from './python-json.ts'
-import { rebenchV2Report } from './rebench-v2-report.ts'
 import { officialRunReport, type OfficialPrediction, runReportName } from './run-report.ts'
 
 const prediction = (taskId: string, resolved: boolean | null, more: Partial<OfficialPrediction> = {}) => ({

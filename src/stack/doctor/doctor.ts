@@ -4,7 +4,7 @@ import { DOCKER_CHECKS } from './docker-checks.ts'
 import { type Check, type CheckDefinition, type Level, fail, GIB, ok, warn, type Finding } from './finding.ts'
 import { WORK_CHECKS } from './work-checks.ts'
 import { availableParallelism, totalmem } from 'node:os'
-import { stackStatus } from '../status.ts'
+import { stackStatus } from '../stack-record.ts'
 import { inspectNamespace } from '../temporal-namespace.ts'
 
 /** Every check is bounded, and the whole is promised within 20 s. */

@@ -1,11 +1,11 @@
 import { access, constants, mkdir, open, rename, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { asStoreError } from '../../adapters/artifacts/store-errors.ts'
+import { asStoreError } from '../../adapters/artifacts/directory-store.ts'
 import type { StackPaths } from '../paths.ts'
 import { runCommand } from '../run-command.ts'
 import { findPython } from '../setup/python-env.ts'
 import { mayInstallPackages } from '../setup/system-packages.ts'
-import { stackStatus } from '../status.ts'
+import { stackStatus } from '../stack-record.ts'
 import { type CheckDefinition, fail, type Finding, GIB, ok, warn } from './finding.ts'
 
 /** An engine, a base image, a Python environment of 5 GB and a Go build need this much. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { exists, sha256 } from '../../platform/files.ts'
-import { packageFile } from '../package-root.ts'
+import { packageFile } from '../paths.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'
 

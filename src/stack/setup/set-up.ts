@@ -5,12 +5,13 @@ import type { EngineUser } from './private-engine.ts'
 import { ensurePythonEnv, findPython } from './python-env.ts'
 import { installPackages, mayInstallPackages, findProgram, readDistribution } from './system-packages.ts'
 import { ensureTemporalCli } from './temporal-cli.ts'
-import type { TemporalCli } from './temporal-inspect.ts'
+import type { TemporalCli } from './temporal-build.ts'
 import { ensureWorkflowBundle } from './workflow-bundle.ts'
 import { join } from 'node:path'
 import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { ensureRunnerVolume } from '../../adapters/docker/sandbox/runner-volume.ts'
+import { identify } from '../../platform/processes.ts'
 
 export type StackPart = 'temporal' | 'engine' | 'python' | 'bundle'
 const STACK_PARTS: readonly StackPart[] = ['temporal', 'engine', 'python', 'bundle']
@@ -160,4 +161,15 @@ async function ensureSandboxImage(input: EnsureSandboxImageInput): Promise<{ val
   })
   await ensureRunnerVolume({ engine, image: tag })
   return { value: tag, did: did === 'nothing' ? 'present' : did }
+}
+
+/** Interpreter of the trainer's environment, made when it is missing: what `npm run check` and the benches need. */
+export async function findOrMakePython(): Promise<string> {
+  const { python } = await setUp({
+    parts: ['python'],
+    engineUser: { key: `check-${process.pid}`, owner: identify(process.pid) },
+    log: (line) => process.stderr.write(`${line}\n`),
+  })
+  if (python === null) throw new Error('The python part always yields an interpreter')
+  return python
 }

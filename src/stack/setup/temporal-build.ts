@@ -1,9 +1,8 @@
 import { readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { exists, sha256 } from '../../platform/files.ts'
-import { packageFile } from '../package-root.ts'
+import { packageFile } from '../paths.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { findProgram } from './system-packages.ts'
@@ -49,7 +48,7 @@ export async function findGo({ context }: { context: StepContext }): Promise<GoT
   return { usable: true, path, version }
 }
 
-export interface BuildTemporalCliInput {
+interface BuildTemporalCliInput {
   go: string
   /** Path of the binary; its folder exists. */
   target: string
@@ -108,4 +107,17 @@ export function isOlder(version: string, wanted: string): boolean {
 async function firstExisting(paths: string[]): Promise<string | null> {
   for (const path of paths) if (await exists(path)) return path
   return null
+}
+
+export interface TemporalCli {
+  path: string
+  /** Of the server inside, as `1.31.2`; a database file belongs to one of them. */
+  serverVersion: string
+}
+
+/** Null when the file does not run or is something else. */
+export async function inspectTemporalCli(path: string): Promise<TemporalCli | null> {
+  const { exitCode, stdout } = await runCommand({ command: path, args: ['--version'], timeoutMs: 20_000 })
+  const serverVersion = /Server (\d+\.\d+\.\d+)/.exec(stdout)?.[1]
+  return exitCode === 0 && serverVersion !== undefined ? { path, serverVersion } : null
 }

@@ -4,8 +4,15 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { exists } from '../../platform/files.ts'
 import type { StepContext } from '../steps.ts'
 import { findProgram } from './system-packages.ts'
-import { buildTemporalCli, buildKey, findGo, type GoToolchain, pinnedCliVersion } from './temporal-build.ts'
-import { inspectTemporalCli, type TemporalCli } from './temporal-inspect.ts'
+import {
+  buildTemporalCli,
+  buildKey,
+  findGo,
+  type GoToolchain,
+  pinnedCliVersion,
+  inspectTemporalCli,
+  type TemporalCli,
+} from './temporal-build.ts'
 import { createWriteStream } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'

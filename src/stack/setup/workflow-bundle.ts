@@ -5,7 +5,7 @@ import { join, relative } from 'node:path'
 import { bundleWorkflowCode, type Logger } from '@temporalio/worker'
 
 import { exists, sha256 } from '../../platform/files.ts'
-import { isCheckout, moduleFile, packageFile } from '../package-root.ts'
+import { isCheckout, moduleFile, packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
 
 /** All that workflow code may import (the boundary test proves it). */

@@ -10,7 +10,7 @@ import { FAILURE_CODES, type FailureCode } from '../../../src/contracts/failure-
 import { episodeId, episodeKeys } from '../../../src/contracts/keys.ts'
 import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
 import { answerToFailure, judgeLosses } from '../../../src/domain/failure-answers.ts'
-import { chatml } from '../../../src/scaffold/chat-formats.ts'
+import { chatml } from '../../../src/scaffold/render.ts'
 import { scaffoldProfile } from '../../../src/scaffold/profiles.ts'
 import { type AttackWorld, recipeText, scriptedPolicy } from './world.ts'
 

@@ -24,7 +24,7 @@ import type { Task } from '../../../src/contracts/tasks.types.ts'
 import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
 import { isValidEpisode } from '../../../src/domain/ledger/episode-rules.ts'
 import { type Reward, rewardOf } from '../../../src/domain/rewards/rewards.ts'
-import { chatml } from '../../../src/scaffold/chat-formats.ts'
+import { chatml } from '../../../src/scaffold/render.ts'
 import { scaffoldProfile } from '../../../src/scaffold/profiles.ts'
 import { createLeakyRepository, type LeakyRepository } from './repository.ts'
 

@@ -1,5 +1,5 @@
 /** The matrix fault × phase, and which of its cells a seed plays. */
-import { randomFrom } from '../../../src/adapters/datasets/synthetic/random.ts'
+import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import { type Fault, FAULTS } from './faults.ts'
 import { EPISODE_PHASES, type Phase, TRAINING_PHASES, type Visit } from './phases.ts'
 

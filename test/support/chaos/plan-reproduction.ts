@@ -1,6 +1,6 @@
 /** Runs that end at random moments, as a person's hand ends them: not at a phase, and nothing waits for the ending. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { randomFrom } from '../../../src/adapters/datasets/synthetic/random.ts'
+import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import type { SeedPlan } from './cells.ts'
 import { type Fault, faultNamed } from './faults.ts'
 import type { Visit } from './phases.ts'

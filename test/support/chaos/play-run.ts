@@ -1,7 +1,7 @@
 /** One run with its faults: started, struck, started again where a fault has ended it, judged. */
 import { fileURLToPath } from 'node:url'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Random } from '../../../src/adapters/datasets/synthetic/random.ts'
+import type { Random } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { type RunHandle, type RunOutcome, startEvaluation, startTraining } from '../../../src/client/index.ts'
 import { makeRunHandle } from '../../../src/client/run-handle.ts'

@@ -1,5 +1,5 @@
 /** One seed: a run in which its faults strike, judged and compared with the run without. */
-import { randomFrom } from '../../../src/adapters/datasets/synthetic/random.ts'
+import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { type Cell, type SeedPlan, visitCounts } from './cells.ts'
 import { compareRuns, isWhole } from './compare-runs.ts'

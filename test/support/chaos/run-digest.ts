@@ -12,7 +12,7 @@ import type { TrainingRecord } from '../../../src/contracts/training.types.ts'
 import type { Ledger, LedgerEntry } from '../../../src/domain/ledger/ledger.ts'
 import { sha256Of } from '../../../src/adapters/artifacts/record-text.ts'
 import { readWholeTurns } from '../../../src/activities/episode/transcript.ts'
-import { readIfWhole } from '../../../src/activities/runtime/whole-record.ts'
+import { readIfWhole } from '../../../src/activities/runtime/stored-records.ts'
 import { type BatchManifest, batchesOf, episodesOf } from '../run-records.ts'
 
 export interface EpisodeDigest {

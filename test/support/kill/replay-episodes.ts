@@ -1,4 +1,4 @@
-import { readOrThrow } from '../../../src/activities/runtime/stored-tasks.ts'
+import { readOrThrow } from '../../../src/activities/runtime/stored-records.ts'
 import { sandboxLimits } from '../../../src/activities/episode/open-sandbox.ts'
 import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { EpisodeRecord, EpisodeSpec } from '../../../src/contracts/episodes.types.ts'

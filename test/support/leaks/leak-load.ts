@@ -1,8 +1,7 @@
 /** Episodes that keep a sandbox worker busy with opening, turns, capture, closing and grading. */
 import { fileURLToPath } from 'node:url'
 import { prepareSuite } from '../../../src/activities/evaluation/prepare-suite.ts'
-import type { StoredRecipe } from '../../../src/activities/runtime/stored-recipe.ts'
-import { readOrThrow } from '../../../src/activities/runtime/stored-tasks.ts'
+import { type StoredRecipe, readOrThrow } from '../../../src/activities/runtime/stored-records.ts'
 import { loadTasksAndFile } from '../../../src/adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { runKeys, suiteKeys } from '../../../src/contracts/keys.ts'

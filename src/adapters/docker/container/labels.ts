@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+
 /** Labels of everything Longhaul creates in an engine (they cannot change after creation). */
 export const LABELS = {
   project: 'longhaul.project',
@@ -76,4 +78,17 @@ export function showRequest({ cpus, memoryMiB }: { cpus: number; memoryMiB: numb
 function readRequest(text: string): LabelFacts['request'] {
   const [, cpus, memoryMiB] = /^(\d+(?:\.\d+)?)\/(\d+(?:\.\d+)?)$/.exec(text) ?? []
   return cpus === undefined || memoryMiB === undefined ? null : { cpus: Number(cpus), memoryMiB: Number(memoryMiB) }
+}
+
+const MAX_LENGTH = 120
+
+/** A name the engine accepts, equal for equal parts. Characters that are not allowed, and length, cost a hash suffix,
+ *  so that two different ids never share a container. */
+export function containerName(parts: readonly (string | number)[]): string {
+  const plain = ['lh', ...parts].join('-')
+  // A slash is how ids are built, not a rare character: it alone needs no hash.
+  const safe = plain.replaceAll('/', '-').replaceAll(/[^A-Za-z0-9_.-]/g, '_')
+  if (safe === plain.replaceAll('/', '-') && safe.length <= MAX_LENGTH) return safe
+  const hash = createHash('sha256').update(plain).digest('hex').slice(0, 12)
+  return `${safe.slice(0, MAX_LENGTH - hash.length - 1)}-${hash}`
 }

@@ -1,7 +1,7 @@
 import type { ContainerInspectInfo } from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../../contracts/sandbox.types.ts'
-import { containerName } from '../container/container-name.ts'
+import { containerName } from '../container/labels.ts'
 import { containerSpec } from '../container/container-spec.ts'
 import { createOrAdopt, mayStartAgain, startOnce } from '../container/create-container.ts'
 import { requireImage } from '../images/images.ts'

@@ -2,10 +2,9 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../../contracts/errors.ts'
 import { attemptDirectory, claimedAt, exitReport } from './attempt-files.ts'
-import { type AttemptEnd, STOPPED } from './exit-codes.ts'
+import { type AttemptEnd, STOPPED, tailProgress, type TrainerProgress } from './attempt-report.ts'
 import type { LaunchedJob } from './job-spec.ts'
 import type { Attempt, AttemptState, Launcher } from '../launchers/launcher.types.ts'
-import { tailProgress, type TrainerProgress } from './progress-tail.ts'
 
 export interface FollowAttemptInput {
   launcher: Launcher

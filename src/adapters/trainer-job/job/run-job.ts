@@ -12,12 +12,11 @@ import {
   progressAge,
   withdrawClaim,
 } from './attempt-files.ts'
-import { type AttemptEnd, FENCED, failureOf } from './exit-codes.ts'
+import { type AttemptEnd, FENCED, failureOf, type TrainerProgress } from './attempt-report.ts'
 import { followAttempt } from './follow-attempt.ts'
 import type { LaunchedJob, PreparedJob } from './job-spec.ts'
 import type { Attempt, Launcher } from '../launchers/launcher.types.ts'
 import { committedManifest } from './policy-directory.ts'
-import type { TrainerProgress } from './progress-tail.ts'
 
 export interface RunJobInput<Job extends LaunchedJob = PreparedJob> {
   job: Job

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { containerName } from './container-name.ts'
+import { containerName } from './labels.ts'
 
 test('plain ids with slashes: readable, no hash', () => {
   assert.equal(containerName(['demo', 'dapo-1/0003/task_1/07', 'agent', 2]), 'lh-demo-dapo-1-0003-task_1-07-agent-2')

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Blocker, RunBlockers } from '../../client/index.ts'
-import { announceBlockers } from './announce-blockers.ts'
+import { announceBlockers } from './describe-blockers.ts'
 
 const server: Blocker = {
   on: { kind: 'policy-server', name: 'http://10.0.0.7:8000' },

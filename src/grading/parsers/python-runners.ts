@@ -1,0 +1,120 @@
+import { DIGIT, pythonSplitLines, pythonStrip, SPACE, pythonItem, pythonSplit } from './python-text.ts'
+import { withoutColours } from './pytest.ts'
+import type { LogParser, StatusMap } from './status-map.ts'
+
+const STATUS = '(PASSED|FAILED|SKIPPED|ERROR)'
+
+/** `[gw0] [ 50%] PASSED id`, of pytest-xdist. */
+const OF_WORKER = new RegExp(`^\\[gw${DIGIT}+\\]${SPACE}+\\[[^\\]]*\\]${SPACE}+${STATUS}${SPACE}+([^]*)`, 'u')
+/** ` PASSED [` in the middle of a line, from the first blank of a run. */
+const IN_THE_MIDDLE = new RegExp(`(?<!${SPACE})${SPACE}+${STATUS}${SPACE}+\\[`, 'gu')
+const TIME_AT_THE_END = new RegExp(`^${SPACE}+in${SPACE}+${DIGIT}+(?:\\.${DIGIT}+)?s$`, 'u')
+/** `PASSED id` */
+const AT_THE_START = new RegExp(`^${STATUS}${SPACE}+([^]*)`, 'u')
+
+/** SWE-rebench-V2's parser for progress lines of pytest with and without workers; ids keep their blanks. */
+export const parsePytestNebo: LogParser = (log) => {
+  const statuses: StatusMap = new Map()
+  for (const raw of pythonSplitLines(log)) {
+    const line = pythonStrip(withoutColours(raw))
+    const ofWorker = OF_WORKER.exec(line)
+    if (ofWorker !== null) {
+      statuses.set(withoutTiming(ofWorker[2] ?? ''), ofWorker[1] ?? '')
+      continue
+    }
+    const middle = readMiddle(line)
+    if (middle !== null) {
+      statuses.set(pythonStrip(middle.id), middle.status)
+      continue
+    }
+    const start = AT_THE_START.exec(line)
+    if (start !== null) statuses.set(withoutTiming(start[2] ?? ''), start[1] ?? '')
+  }
+  return statuses
+}
+
+/**
+ * `id PASSED [ 50%] in 0.12s`: upstream's pattern takes the first status behind which one pair of brackets and a time end the line.
+ * Read from the line's end, because the pattern takes cubed time on long ones.
+ */
+function readMiddle(line: string): { id: string; status: string } | null {
+  const close = line.lastIndexOf(']')
+  if (close < 0 || !TIME_AT_THE_END.test(line.slice(close + 1))) return null
+  const before = line.lastIndexOf(']', close - 1)
+  for (const match of line.matchAll(IN_THE_MIDDLE)) {
+    const open = match.index + match[0].length - 1
+    if (match.index > 0 && open > before && open < close) {
+      return { id: line.slice(0, match.index), status: match[1] ?? '' }
+    }
+  }
+  return null
+}
+
+function withoutTiming(text: string): string {
+  return pythonStrip(text.split(' in ')[0] ?? '')
+}
+
+/** Summary lines, and lines of the verbose report with the status in the middle. A line of one word raises. */
+export const parseSeaborn: LogParser = (log) => readLines(log, (words) => words)
+
+/** swebench 5 leaves lines of one word out. */
+export const parseSeabornOf5: LogParser = (log) => readLines(log, (words) => (words.length < 2 ? null : words))
+
+function readLines(log: string, choose: (words: string[]) => string[] | null): StatusMap {
+  const statuses: StatusMap = new Map()
+  for (const line of log.split('\n')) {
+    const isFailed = line.startsWith('FAILED')
+    const hasPassed = line.includes(' PASSED ')
+    if (!isFailed && !hasPassed && !line.startsWith('PASSED')) continue
+    const words = choose(pythonSplit(line))
+    if (words === null) continue
+    if (isFailed) statuses.set(pythonItem(words, 1), 'FAILED')
+    else if (!hasPassed) statuses.set(pythonItem(words, 1), 'PASSED')
+    else if (pythonItem(words, 1) === 'PASSED') statuses.set(pythonItem(words, 0), 'PASSED')
+  }
+  return statuses
+}
+
+/** Output of sympy's own runner: headings of failures, then one line a test. */
+export const parseSympy: LogParser = (log) => readSympyLines(log, pythonStrip)
+
+/** SWE-rebench-V2 takes a mark of the whole file off the line's end first. */
+export const parseSympyOfV2: LogParser = (log) =>
+  readSympyLines(log, (raw) => {
+    const line = pythonStrip(raw)
+    const isMarked = line.startsWith('test_') && (line.endsWith('[FAIL]') || line.endsWith('[OK]'))
+    return isMarked ? pythonStrip(line.slice(0, line.lastIndexOf('['))) : line
+  })
+
+const ENDINGS = [
+  [' E', 'ERROR'],
+  [' F', 'FAILED'],
+  [' ok', 'PASSED'],
+] as const
+
+function readSympyLines(log: string, clean: (line: string) => string): StatusMap {
+  const statuses: StatusMap = new Map()
+  const lines = log.split('\n')
+  for (const line of lines) {
+    const heading = failureHeading(line)
+    if (heading !== null) statuses.set(heading, 'FAILED')
+  }
+  for (const line of lines.map(clean)) {
+    if (!line.startsWith('test_')) continue
+    for (const [ending, status] of ENDINGS) {
+      if (line.endsWith(ending)) statuses.set(pythonItem(pythonSplit(line), 0), status)
+    }
+  }
+  return statuses
+}
+
+/**
+ * `___ path.py:test ___`. Upstream's pattern has stars for the underscores, so any line with a blank, `.py:` and another blank
+ * matches: from after the first blank to before the last. Found by hand, because the pattern takes squared time on long lines.
+ */
+function failureHeading(line: string): string | null {
+  const first = line.indexOf(' ')
+  const last = line.lastIndexOf(' ')
+  const ending = last < 4 ? -1 : line.lastIndexOf('.py:', last - 4)
+  return first < 0 || ending <= first ? null : line.slice(first + 1, last)
+}
