@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { LonghaulError } from '../contracts/errors.ts'
+import { identify, isAlive } from './processes.ts'
 
 export interface DirectoryLockInput {
   path: string
@@ -38,11 +39,11 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
 let attempts = 0
 
 async function tryLock(path: string): Promise<boolean> {
-  const mine = await processMark(process.pid)
+  const { pid, startTime } = identify(process.pid)
   const prepared = `${path}.${process.pid}.${attempts++}`
   await rm(prepared, { recursive: true, force: true })
   await mkdir(prepared)
-  await writeFile(join(prepared, 'holder'), mine ?? '')
+  await writeFile(join(prepared, 'holder'), `${pid} ${startTime}`)
   try {
     // A rename onto a directory with a file in it fails: the lock and its owner's name appear in one step.
     await rename(prepared, path)
@@ -56,7 +57,9 @@ async function tryLock(path: string): Promise<boolean> {
 
 async function removeIfAbandoned(path: string): Promise<void> {
   const holder = await readFile(join(path, 'holder'), 'utf8').catch(() => null)
-  if (holder === null || holder === (await processMark(Number(holder.split(' ')[0])))) return
+  if (holder === null) return
+  const [pid, startTime = ''] = holder.split(' ')
+  if (isAlive({ pid: Number(pid), startTime })) return
   await removeAtOnce(path)
 }
 
@@ -68,12 +71,4 @@ async function removeAtOnce(path: string): Promise<void> {
     () => false,
   )
   if (moved) await rm(aside, { recursive: true, force: true })
-}
-
-/** `pid starttime`, or null for a process that is gone. */
-async function processMark(pid: number): Promise<string | null> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => null)
-  // The command name in parentheses may hold spaces; fields are counted after it.
-  const fields = stat?.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return fields === undefined ? null : `${pid} ${fields[19] ?? ''}`
 }

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { access, mkdir, readFile, rename, writeFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
@@ -30,12 +29,6 @@ export async function readJson<T>(path: string): Promise<T | null> {
 export async function tailOf(path: string, lines = 15): Promise<string> {
   const text = await readFile(path, 'utf8').catch(() => '')
   return text.trimEnd().split('\n').slice(-lines).join('\n')
-}
-
-export function sha256(...parts: (string | Uint8Array)[]): string {
-  const hash = createHash('sha256')
-  for (const part of parts) hash.update(part).update('\0')
-  return hash.digest('hex')
 }
 
 const MAX_BYTES = 20_000_000

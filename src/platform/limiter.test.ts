@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createSlots } from './limiter.ts'
+import { createKeyedQueue, createSlots } from './limiter.ts'
 
 const never = new AbortController().signal
 
@@ -51,4 +51,21 @@ test('work that is aborted already does not join the line', async () => {
     /late/,
   )
   assert.equal(await slots.use(async () => 'done'), 'done')
+})
+
+test('work of one key waits for the piece before, also for one that fails, and other keys do not wait', async () => {
+  const queue = createKeyedQueue()
+  const order: string[] = []
+  const gate = Promise.withResolvers<void>()
+  const first = queue.run('a', async () => {
+    await gate.promise
+    order.push('a1')
+    throw new Error('a1 failed')
+  })
+  const second = queue.run('a', async () => order.push('a2'))
+  await queue.run('b', async () => order.push('b1'))
+  gate.resolve()
+  await assert.rejects(first, /a1 failed/)
+  await second
+  assert.deepEqual(order, ['b1', 'a1', 'a2'])
 })

@@ -41,3 +41,25 @@ export function createSlots(limit: number): Slots {
     },
   }
 }
+
+/** Work of one key runs one piece at a time, in order; keys do not wait for each other. A failed piece does not stop the next. */
+export interface KeyedQueue {
+  run<T>(key: string, work: () => Promise<T>): Promise<T>
+}
+
+export function createKeyedQueue(): KeyedQueue {
+  /** The last piece of each key that has one. */
+  const last = new Map<string, Promise<unknown>>()
+  return {
+    async run(key, work) {
+      const before = last.get(key) ?? Promise.resolve()
+      const mine = before.then(work, work)
+      last.set(key, mine)
+      try {
+        return await mine
+      } finally {
+        if (last.get(key) === mine) last.delete(key)
+      }
+    },
+  }
+}

@@ -1,5 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { errnoOf } from './errno.ts'
 
 /** A process that cannot be mistaken for a later one with the same number. */
 export interface ProcessIdentity {
@@ -16,7 +18,7 @@ export function identify(pid: number): ProcessIdentity {
 export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
   if (process.platform !== 'linux') return signalReaches(pid)
   const stat = readStat(pid)
-  if (stat === null || stat.state === 'Z') return false
+  if (stat === null || isGone(stat)) return false
   return startTime === '' || stat.startTime === startTime
 }
 
@@ -32,6 +34,10 @@ export function signalGroup(identity: ProcessIdentity, signal: NodeJS.Signals): 
   return send(-identity.pid, signal) || send(identity.pid, signal)
 }
 
+const POLL_MS = 50
+/** A killed process that still exists after this long hangs in the kernel, and no signal can end it. */
+const KILL_WAIT_MS = 10_000
+
 export interface StopProcessInput {
   identity: ProcessIdentity
   /** Between TERM and KILL. */
@@ -43,7 +49,7 @@ export async function stopProcess({ identity, graceMs }: StopProcessInput): Prom
   if (!signalGroup(identity, 'SIGTERM')) return 'gone'
   if (await waitUntilGone({ identity, timeoutMs: graceMs })) return 'ended'
   signalGroup(identity, 'SIGKILL')
-  await waitUntilGone({ identity, timeoutMs: 10_000 })
+  await waitUntilGone({ identity, timeoutMs: KILL_WAIT_MS })
   return 'killed'
 }
 
@@ -51,7 +57,7 @@ export async function waitUntilGone(input: { identity: ProcessIdentity; timeoutM
   const deadline = Date.now() + input.timeoutMs
   while (isAlive(input.identity)) {
     if (Date.now() > deadline) return false
-    await sleep(50)
+    await sleep(POLL_MS)
   }
   return true
 }
@@ -69,7 +75,7 @@ export function listProcesses(): RunningProcess[] {
     .flatMap((name) => {
       const pid = Number(name)
       const stat = readStat(pid)
-      if (stat === null || stat.state === 'Z') return []
+      if (stat === null || isGone(stat)) return []
       return [{ pid, startTime: stat.startTime, parent: stat.parent, command: readCommand(pid) }]
     })
 }
@@ -78,6 +84,68 @@ export function listProcesses(): RunningProcess[] {
 export function withDescendants(root: RunningProcess, all: RunningProcess[]): RunningProcess[] {
   const children = all.filter(({ parent }) => parent === root.pid)
   return [...children.flatMap((child) => withDescendants(child, all)), root]
+}
+
+/** The same for all machines: the host and its boot belong to the name. It is stored, so the fields keep their names. */
+export interface HostProcess {
+  host: string
+  bootId: string | null
+  pid: number
+  /** Clock ticks since boot, as the kernel prints them. */
+  pidStart: string | null
+}
+
+export function identifyOnHost(pid: number): HostProcess {
+  return { host: hostname(), bootId: bootId(), pid, pidStart: startTimeOf(pid) }
+}
+
+export type Liveness = 'alive' | 'dead' | 'unknown'
+
+/** `unknown` = on another machine, which cannot be asked from here. */
+export function livenessOf(process: HostProcess): Liveness {
+  if (process.host !== hostname()) return 'unknown'
+  if (process.bootId !== bootId()) return 'dead'
+  const start = startTimeOf(process.pid)
+  return start !== null && start === process.pidStart ? 'alive' : 'dead'
+}
+
+/** Null when the process is gone or waits only to be reaped. */
+function startTimeOf(pid: number): string | null {
+  const stat = readStat(pid)
+  return stat === null || isGone(stat) ? null : stat.startTime
+}
+
+export function bootId(): string | null {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+  } catch {
+    return null
+  }
+}
+
+/** TERM to the group, then KILL to what is left after `graceMs`, also to children that outlived it. True when the leader is gone. */
+export async function stopSession(leader: HostProcess, graceMs: number): Promise<boolean> {
+  if (livenessOf(leader) !== 'alive') return true
+  const identity = { pid: leader.pid, startTime: leader.pidStart ?? '' }
+  signalAll(leader.pid, 'SIGTERM')
+  // One that was stopped (a debugger, kill -STOP) hears nothing until it goes on; then it saves its last step.
+  signalAll(leader.pid, 'SIGCONT')
+  const hasEnded = await waitUntilGone({ identity, timeoutMs: graceMs })
+  signalAll(leader.pid, 'SIGKILL')
+  return hasEnded || waitUntilGone({ identity, timeoutMs: KILL_WAIT_MS })
+}
+
+function signalAll(group: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-group, signal)
+  } catch (error) {
+    if (errnoOf(error) !== 'ESRCH') throw error
+  }
+}
+
+/** A zombie or a process that is being removed. */
+function isGone({ state }: { state: string }): boolean {
+  return state === 'Z' || state === 'X'
 }
 
 function readStat(pid: number): { state: string; parent: number; startTime: string } | null {

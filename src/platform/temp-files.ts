@@ -3,6 +3,7 @@ import { open, readdir, rm, stat } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { errnoOf } from './errno.ts'
+import { identify, isAlive } from './processes.ts'
 
 /** A file this old is abandoned, on any host: writes take milliseconds, batches minutes. */
 const ABANDONED_MS = 24 * 60 * 60 * 1000
@@ -11,7 +12,8 @@ const HOST = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-')
 
 /** A new name in the temporary directory: it says who writes, so that a sweep can ask whether the writer lives. */
 export function tempName(): string {
-  return `${HOST}.${process.pid}.${randomUUID()}`
+  const { pid, startTime } = identify(process.pid)
+  return `${HOST}.${pid}-${startTime}.${randomUUID()}`
 }
 
 /** Writes and syncs a new temporary file. */
@@ -43,22 +45,13 @@ export async function sweepTempFiles(directory: string, nowMs: number): Promise<
 }
 
 async function isAbandoned(path: string, name: string, nowMs: number): Promise<boolean> {
-  const [host, pid] = name.split('.')
-  if (host === HOST && Number(pid) !== process.pid && !isAlive(Number(pid))) return true
+  const [host, writer = ''] = name.split('.')
+  const [pid, startTime = ''] = writer.split('-')
+  if (host === HOST && !isAlive({ pid: Number(pid), startTime })) return true
   try {
     return nowMs - (await stat(path)).mtimeMs > ABANDONED_MS
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return false
     throw error
-  }
-}
-
-function isAlive(pid: number): boolean {
-  if (!Number.isInteger(pid) || pid <= 0) return false
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch (error) {
-    return errnoOf(error) === 'EPERM'
   }
 }

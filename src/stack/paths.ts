@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { LonghaulError } from '../contracts/errors.ts'
 import { fileURLToPath } from 'node:url'
+import { sha256Hex } from '../platform/hash.ts'
 
 interface StackPathsInput {
   /** @default LONGHAUL_STACK, else `default` */
@@ -52,7 +52,7 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
 
 function runDirectory({ cacheDir, env }: { cacheDir: string; env: NodeJS.ProcessEnv }): string {
   const uid = process.getuid?.() ?? 0
-  const key = `longhaul-${uid}-${createHash('sha256').update(cacheDir).digest('hex').slice(0, 8)}`
+  const key = `longhaul-${uid}-${sha256Hex(cacheDir).slice(0, 8)}`
   if (uid === 0 && existsSync('/run')) return join('/run', key)
   return join(nonEmpty(env['XDG_RUNTIME_DIR']) ?? '/tmp', key)
 }

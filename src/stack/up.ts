@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
-import { tailOf, writeFileAtomically, sha256, rotateLog } from '../platform/files.ts'
+import { tailOf, writeFileAtomically, rotateLog } from '../platform/files.ts'
 import { planStack } from './plan.ts'
 import { stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
@@ -15,6 +15,7 @@ import { engineFiles, noteEngineUser, releasePrivateEngine, engineUserKey } from
 import { setUp, type StackPart } from './setup/set-up.ts'
 import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
+import { sha256OfParts } from '../platform/hash.ts'
 
 /** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
 const READY_TIMEOUT_MS = 120_000
@@ -200,7 +201,7 @@ async function codeFingerprint(): Promise<string> {
       parts.push(relative(PACKAGE_ROOT, file), await readFile(file, 'utf8').catch(() => ''))
     }
   }
-  return sha256(...parts).slice(0, 16)
+  return sha256OfParts(...parts).slice(0, 16)
 }
 
 async function codeFiles(path: string): Promise<string[]> {

@@ -82,7 +82,7 @@ const READERS: Record<string, string> = {
   'evaluate.prices.machines.[].{count,perHour}': 'src/domain/statistics/attempt-cost.ts',
   'policyServer.kind': 'src/adapters/policy-server/client.ts',
   'policyServer.{url,replicas,publish,patienceS}': 'src/activities/runtime/policy-clients.ts',
-  'policyServer.leaseS': 'src/activities/training/trainer-activities.ts',
+  'policyServer.leaseS': 'src/activities/training/publish-policy.ts',
   'policyServer.chat.apiKeyVariable': 'src/workers/connect.ts',
   'policyServer.chat.requestTimeoutS': 'src/adapters/chat-endpoint/chat-client.ts',
   'policyServer.chat.{seed,samplingFields,maxTokensField}': 'src/adapters/chat-endpoint/chat-exchange.ts',

@@ -4,25 +4,14 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingInstance, GradingPlan, ShortVerdict, UngradedRecord } from '../../contracts/grading.types.ts'
 import { type GradingIdentity, gradingKeys } from '../../contracts/keys.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { readOrThrow } from '../runtime/stored-records.ts'
+import { cachedRequired } from '../runtime/stored-records.ts'
 
 export type PlanReader = (run: string) => Promise<GradingPlan>
 
-/** Plans are immutable, and one of thousands of patches is read for each of them: a worker keeps the last few. */
+/** One plan of thousands of patches is read for each of them: a worker keeps the last few. */
 export function createPlanReader(store: ArtifactStore): PlanReader {
-  const kept = new Map<string, GradingPlan>()
-  return async (run) => {
-    const known = kept.get(run)
-    if (known !== undefined) return known
-    const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
-    const [oldest] = kept.keys()
-    if (kept.size >= KEPT_PLANS && oldest !== undefined) kept.delete(oldest)
-    kept.set(run, plan)
-    return plan
-  }
+  return cachedRequired(store, { key: (run) => gradingKeys.plan(run), max: 4 })
 }
-
-const KEPT_PLANS = 4
 
 export function instanceAt({ run, instances }: GradingPlan, index: number): GradingInstance {
   const instance = instances[index]

@@ -5,37 +5,68 @@ import type { SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 
-export type TaskReader = (input: { suite: string; taskId: string }) => Promise<Task>
-export type SuiteReader = (suite: string) => Promise<SuiteManifest>
+/** How many records of a kind a worker keeps: it lives for weeks, and reads those of every run. */
+const KEPT = { tasks: 1_000, suites: 16, recipes: 64, gatedSuites: 16 } as const
 
-/** Tasks and suites are immutable and addressed by hash, so a worker reads each once. */
-export function createTaskReader(store: ArtifactStore): TaskReader {
-  const cache = new Map<string, Task>()
-  return async ({ suite, taskId }) => {
-    const key = suiteKeys.task(suite, taskId)
-    const known = cache.get(key)
-    if (known !== undefined) return known
-    const task = await readOrThrow<Task>(store, key)
-    cache.set(key, task)
-    return task
+/**
+ * Records that never change once they are stored: each is read once, callers who ask at once share the read, and the `max` that
+ * were used last are kept. One that is absent is asked for again.
+ */
+export function cachedRecords<Of, T extends object>(
+  store: Pick<ArtifactStore, 'readRecord'>,
+  { key, max }: { key: (of: Of) => string; max: number },
+): (of: Of) => Promise<T | null> {
+  /** By key; the one that was used last is the last. */
+  const kept = new Map<string, Promise<T | null>>()
+  const forget = (name: string, read: Promise<T | null>): void => {
+    if (kept.get(name) === read) kept.delete(name)
+  }
+  return async (of) => {
+    const name = key(of)
+    const read = kept.get(name) ?? store.readRecord<T>(name)
+    kept.delete(name)
+    kept.set(name, read)
+    const [oldest] = kept.keys()
+    if (kept.size > max && oldest !== undefined) kept.delete(oldest)
+    try {
+      const record = await read
+      if (record === null) forget(name, read)
+      return record
+    } catch (error) {
+      forget(name, read)
+      throw error
+    }
   }
 }
 
-export function createSuiteReader(store: ArtifactStore): SuiteReader {
-  const cache = new Map<string, SuiteManifest>()
-  return async (suite) => {
-    const known = cache.get(suite)
-    if (known !== undefined) return known
-    const manifest = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
-    cache.set(suite, manifest)
-    return manifest
-  }
+/** The same for records that must be there. @throws LonghaulError `Artifact.Missing` */
+export function cachedRequired<Of, T extends object>(
+  store: Pick<ArtifactStore, 'readRecord'>,
+  options: { key: (of: Of) => string; max: number },
+): (of: Of) => Promise<T> {
+  const read = cachedRecords<Of, T>(store, options)
+  return async (of) => present(await read(of), options.key(of))
 }
 
 export async function readOrThrow<T extends object>(store: ArtifactStore, key: string): Promise<T> {
-  const record = await store.readRecord<T>(key)
+  return present(await store.readRecord<T>(key), key)
+}
+
+function present<T extends object>(record: T | null, key: string): T {
   if (record !== null) return record
   throw new LonghaulError({ code: 'Artifact.Missing', message: 'Expected a stored record', details: { key } })
+}
+
+export type TaskReader = (input: { suite: string; taskId: string }) => Promise<Task>
+
+export function createTaskReader(store: ArtifactStore): TaskReader {
+  return cachedRequired(store, { key: ({ suite, taskId }) => suiteKeys.task(suite, taskId), max: KEPT.tasks })
+}
+
+export type SuiteReader = (suite: string) => Promise<SuiteManifest>
+
+export function createSuiteReader(store: ArtifactStore): SuiteReader {
+  return cachedRequired(store, { key: (suite) => suiteKeys.manifest(suite), max: KEPT.suites })
 }
 
 /** The resolved recipe of a run, as `resolveRecipe` stored it. */
@@ -48,19 +79,37 @@ export interface StoredRecipe {
 
 export type RecipeReader = (run: string) => Promise<Recipe>
 
-/** Recipes are immutable once stored, so a worker reads each once. */
 export function createRecipeReader(store: ArtifactStore): RecipeReader {
-  const cache = new Map<string, Recipe>()
+  const read = cachedRecords<string, StoredRecipe>(store, { key: (run) => runKeys.recipe(run), max: KEPT.recipes })
   return async (run) => {
-    const known = cache.get(run)
-    if (known !== undefined) return known
-    const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(run))
-    if (stored === null) {
-      throw new LonghaulError({ code: 'Artifact.Missing', message: 'The run has no stored recipe', details: { run } })
-    }
-    cache.set(run, stored.recipe)
-    return stored.recipe
+    const stored = await read(run)
+    if (stored !== null) return stored.recipe
+    throw new LonghaulError({ code: 'Artifact.Missing', message: 'The run has no stored recipe', details: { run } })
   }
+}
+
+/** By store: every episode asks, and has no reader of its own. */
+const gatedSuites = new WeakMap<ArtifactStore, (of: GatedList) => Promise<GatedSuite | null>>()
+
+interface GatedList {
+  run: string
+  suite: string
+}
+
+/** The image that the task's gate ran in: what an episode plays and is graded in must be the same bytes on every host. */
+export async function gatedDigest(
+  store: ArtifactStore,
+  { run, suite, taskId }: GatedList & { taskId: string },
+): Promise<{ expectedDigest?: string }> {
+  const read =
+    gatedSuites.get(store) ??
+    cachedRecords<GatedList, GatedSuite>(store, {
+      key: (of) => gateKeys.gated(of.run, of.suite),
+      max: KEPT.gatedSuites,
+    })
+  gatedSuites.set(store, read)
+  const expectedDigest = (await read({ run, suite }))?.digests[taskId]
+  return expectedDigest === undefined ? {} : { expectedDigest }
 }
 
 /**
@@ -77,27 +126,4 @@ export async function readIfWhole<T extends object>(
     if (isLonghaulError(error) && error.code === 'Artifact.Corrupt') return null
     throw error
   }
-}
-
-/** Gated lists are immutable, and every episode asks. */
-const known = new WeakMap<ArtifactStore, Map<string, GatedSuite>>()
-
-/** The image that the task's gate ran in: what an episode plays and is graded in must be the same bytes on every host. */
-export async function gatedDigest(
-  store: ArtifactStore,
-  { run, suite, taskId }: { run: string; suite: string; taskId: string },
-): Promise<{ expectedDigest?: string }> {
-  const expectedDigest = (await gatedSuite(store, run, suite))?.digests[taskId]
-  return expectedDigest === undefined ? {} : { expectedDigest }
-}
-
-async function gatedSuite(store: ArtifactStore, run: string, suite: string): Promise<GatedSuite | null> {
-  const key = gateKeys.gated(run, suite)
-  const cache = known.get(store) ?? new Map<string, GatedSuite>()
-  known.set(store, cache)
-  const cached = cache.get(key)
-  if (cached !== undefined) return cached
-  const gated = await store.readRecord<GatedSuite>(key)
-  if (gated !== null) cache.set(key, gated)
-  return gated
 }

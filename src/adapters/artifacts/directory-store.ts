@@ -6,9 +6,10 @@ import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
 import { checkKey, TEMP_DIRECTORY } from './keys.ts'
-import { corrupt, openRecord, sealRecord, sha256Of } from './record-text.ts'
+import { corrupt, openRecord, sealRecord } from './record-text.ts'
 import { errnoOf } from '../../platform/errno.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 
 interface DirectoryStoreOptions {
   /** Created when absent. Needs hard links, which every local Unix file system and NFS have. */
@@ -40,12 +41,12 @@ export function createDirectoryStore({
 
   const put = async (key: string, bytes: Uint8Array): Promise<ArtifactRef> => {
     const path = pathOf(key)
-    const ref = { key, sha256: sha256Of(bytes), bytes: bytes.byteLength }
+    const ref = { key, sha256: sha256Hex(bytes), bytes: bytes.byteLength }
     try {
       const won = await linkNew({ temp, path, bytes })
       if (won) return ref
       const stored = await readFile(path)
-      if (sha256Of(stored) === ref.sha256) return ref
+      if (sha256Hex(stored) === ref.sha256) return ref
       throw conflict(ref, stored)
     } catch (error) {
       throw asStoreError(error, key)
@@ -76,7 +77,7 @@ export function createDirectoryStore({
       if (bytes === null) throw missingArtifact(ref.key)
       if (bytes.byteLength !== ref.bytes)
         throw corrupt(ref.key, `expected ${ref.bytes} bytes, found ${bytes.byteLength}`)
-      if (sha256Of(bytes) !== ref.sha256) throw corrupt(ref.key, 'content differs from the reference')
+      if (sha256Hex(bytes) !== ref.sha256) throw corrupt(ref.key, 'content differs from the reference')
       return bytes
     },
     putRecord: (key, record) => put(key, sealRecord(record)),
@@ -173,7 +174,7 @@ function conflict(ref: ArtifactRef, stored: Uint8Array): LonghaulError {
   return new LonghaulError({
     code: 'Artifact.Conflict',
     message: 'Expected the same bytes under a key that is already taken, got others',
-    details: { key: ref.key, ours: ref.sha256, stored: sha256Of(stored), storedBytes: stored.byteLength },
+    details: { key: ref.key, ours: ref.sha256, stored: sha256Hex(stored), storedBytes: stored.byteLength },
   })
 }
 

@@ -1,11 +1,7 @@
-import { createHash } from 'node:crypto'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 
 const SEAL = /,?"sha256":"([0-9a-f]{64})"\}\n$/
-
-export function sha256Of(bytes: Uint8Array | string): string {
-  return createHash('sha256').update(bytes).digest('hex')
-}
 
 /**
  * A record proves itself: the last field is the hash of the JSON text without that field, so a reader needs neither the
@@ -15,7 +11,7 @@ export function sealRecord(record: object): Uint8Array {
   const { sha256: _replaced, ...content } = record as { sha256?: unknown }
   const text = JSON.stringify(content)
   const separator = text === '{}' ? '' : ','
-  return Buffer.from(`${text.slice(0, -1)}${separator}"sha256":"${sha256Of(text)}"}\n`)
+  return Buffer.from(`${text.slice(0, -1)}${separator}"sha256":"${sha256Hex(text)}"}\n`)
 }
 
 /** The record without its seal. @throws LonghaulError `Artifact.Corrupt` */
@@ -24,7 +20,7 @@ export function openRecord<T extends object>(key: string, bytes: Uint8Array): T 
   const match = SEAL.exec(sealed)
   if (match === null) throw corrupt(key, 'no sha256 as the last field')
   const text = `${sealed.slice(0, match.index)}}`
-  if (sha256Of(text) !== match[1]) throw corrupt(key, 'content differs from its sha256')
+  if (sha256Hex(text) !== match[1]) throw corrupt(key, 'content differs from its sha256')
   try {
     return JSON.parse(text) as T
   } catch (cause) {

@@ -1,7 +1,7 @@
 import type { FilterClass, ImportedSuite, ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
 import { applyFilters, classifyTasks, type Evidence } from '../../domain/gates/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
-import { canonicalHash } from '../../platform/canonical-hash.ts'
+import { canonicalHash } from '../../platform/hash.ts'
 import { type AcceptedRow, checkRows } from './check-rows.ts'
 import { readSource, type SourceRows } from './read-source.ts'
 

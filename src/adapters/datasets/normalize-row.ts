@@ -1,7 +1,7 @@
 import { assertNever } from '../../contracts/errors.ts'
 import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
-import { canonicalHash } from '../../platform/canonical-hash.ts'
+import { canonicalHash } from '../../platform/hash.ts'
 import { RowColumns } from './row-columns.ts'
 import { rowInstallConfig } from './row-install-config.ts'
 

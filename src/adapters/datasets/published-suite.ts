@@ -1,14 +1,14 @@
-import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
 import type { ImportedSuite, ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { readFilter, recipeFilters, showFilter } from '../../domain/gates/filter-words.ts'
-import { canonicalHash } from '../../platform/canonical-hash.ts'
+import { canonicalHash } from '../../platform/hash.ts'
 import type { AcceptedRow } from './check-rows.ts'
 import { importSuite } from './import-suite.ts'
 import { readEvidence } from './read-evidence.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 
 export type PublishedSource = Extract<SuiteSource, { kind: 'hub' | 'file' }>
 
@@ -112,9 +112,7 @@ async function reached<T>(source: ImportSource, hubUrl: string | null, work: () 
 
 async function hashFile(path: string): Promise<string> {
   try {
-    return createHash('sha256')
-      .update(await readFile(path))
-      .digest('hex')
+    return sha256Hex(await readFile(path))
   } catch (cause) {
     throw new LonghaulError({
       code: 'Config.NotFound',

@@ -5,16 +5,14 @@ import {
   parquetMetadataAsync,
   parquetReadObjects,
 } from 'hyparquet'
-import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { stat, readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { pipeline } from 'node:stream/promises'
 import { LonghaulError, isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { ImportedFile, ImportSource, ImportedSuite, RowsFile } from '../../contracts/suites.types.ts'
 import { findHubFiles } from './hub-files.ts'
 import { compressors } from 'hyparquet-compressors'
 import type { Task } from '../../contracts/tasks.types.ts'
+import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 
 export interface SourceRows {
   rows: LabelledRow[]
@@ -48,9 +46,7 @@ async function readLocal(path: string): Promise<SourceRows> {
 async function describeFile(path: string): Promise<ImportedFile> {
   try {
     const { size } = await stat(path)
-    const hash = createHash('sha256')
-    await pipeline(createReadStream(path), hash)
-    return { path: basename(path), bytes: size, id: hash.digest('hex') }
+    return { path: basename(path), bytes: size, id: await sha256OfFile(path) }
   } catch (cause) {
     throw new LonghaulError({
       code: 'Config.NotFound',
@@ -184,9 +180,7 @@ async function named<T>(name: string, read: () => Promise<T>): Promise<T> {
  * the file is of other rows, and says nothing.
  */
 export async function readRowsFile(path: string, tasks: readonly Task[]): Promise<RowsFile> {
-  const sha256 = createHash('sha256')
-    .update(await readFile(path))
-    .digest('hex')
+  const sha256 = sha256Hex(await readFile(path))
   const record = await readImport(`${path}.suite.json`)
   const known = new Set((record?.tasks ?? []).map(({ taskId, rowHash }) => `${taskId} ${rowHash}`))
   const isOfTheseRows = tasks.every(({ taskId, rowHash }) => known.has(`${taskId} ${rowHash}`))

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { PolicyClient, PolicyPool, PooledServer } from '../../contracts/policy.types.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 
 /**
  * Several servers of the same policies as one. A session stays with one server, which holds its prefix; where that one does not
@@ -49,7 +49,7 @@ export function poolOf(servers: readonly PooledServer[], now: () => number = Dat
 
 /** Highest hash first: a server that comes or goes moves only its own sessions. */
 export function orderFor<T extends { url: string }>(key: string, servers: readonly T[]): T[] {
-  const weight = ({ url }: T) => createHash('sha256').update(`${key}\n${url}`).digest('hex')
+  const weight = ({ url }: T) => sha256Hex(`${key}\n${url}`)
   return [...servers].sort((a, b) => (weight(a) < weight(b) ? 1 : -1))
 }
 

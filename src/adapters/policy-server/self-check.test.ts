@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { randomFrom } from '../datasets/synthetic/random.ts'
+import { randomFrom } from '../datasets/synthetic/compose.ts'
 import { selfCheck, type SelfCheckInput } from './self-check.ts'
 
 type Logits = (prefix: readonly number[]) => number[]

@@ -2,6 +2,7 @@ import { BlockList, isIP } from 'node:net'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
 import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/job/rope-statement.ts'
+import { shellWord } from '../../platform/shell-quote.ts'
 
 export interface StartCommandInput {
   kind: 'vllm' | 'sglang'
@@ -241,10 +242,6 @@ export function requireVersion(name: string): PolicyVersion {
 
 /** One line for a shell. */
 export function spellCommand({ environment, command }: StartCommand): string {
-  const assigned = Object.entries(environment).map(([name, value]) => `${name}=${quote(value)}`)
-  return [...assigned, ...command.map(quote)].join(' ')
-}
-
-function quote(word: string): string {
-  return /^[\w./:=@,+-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`
+  const assigned = Object.entries(environment).map(([name, value]) => `${name}=${shellWord(value)}`)
+  return [...assigned, ...command.map(shellWord)].join(' ')
 }

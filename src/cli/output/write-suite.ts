@@ -1,7 +1,7 @@
-import { rename, writeFile } from 'node:fs/promises'
 import type { ImportedSuite } from '../../contracts/suites.types.ts'
 import { importSuite } from '../../adapters/datasets/import-suite.ts'
 import type { GateReport } from '../../contracts/gates.types.ts'
+import { writeFileAtomically } from '../../platform/files.ts'
 
 /** Rows as JSON Lines, and the record of where they come from beside them. */
 export async function writeSuite({
@@ -13,15 +13,8 @@ export async function writeSuite({
   suite: ImportedSuite
   rows: readonly unknown[]
 }): Promise<void> {
-  await replaceFile(output, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
-  await replaceFile(`${output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
-}
-
-/** Whole or not at all: a reader never sees half a suite. */
-async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${process.pid}.tmp`
-  await writeFile(temporary, text)
-  await rename(temporary, path)
+  await writeFileAtomically(output, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
+  await writeFileAtomically(`${output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
 }
 
 /** The rows of a file whose tasks passed, as published and in order, as a suite of their own with the record of an import. */

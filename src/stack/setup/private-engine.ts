@@ -6,11 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { readJson, tailOf, writeFileAtomically, sha256, rotateLog } from '../../platform/files.ts'
+import { readJson, tailOf, writeFileAtomically, rotateLog } from '../../platform/files.ts'
 import type { StackPaths } from '../paths.ts'
 import { identify, isAlive, type ProcessIdentity, stopProcess } from '../../platform/processes.ts'
 import { clearEngineRemains } from './engine-remains.ts'
 import { findProgram, SYSTEM_PATH } from './system-packages.ts'
+import { sha256OfParts } from '../../platform/hash.ts'
 
 /** Starting takes 1-2 s here; a slow disk with many layers needs longer. */
 const START_TIMEOUT_MS = 90_000
@@ -171,5 +172,5 @@ async function notStarted(files: EngineFiles, why: string): Promise<LonghaulErro
 
 /** Names a stack among all that share a private engine: two may have one name in different data directories. */
 export function engineUserKey({ name, dataDir }: Pick<StackPaths, 'name' | 'dataDir'>): string {
-  return `${name}-${sha256(dataDir).slice(0, 8)}`
+  return `${name}-${sha256OfParts(dataDir).slice(0, 8)}`
 }

@@ -3,10 +3,11 @@ import { join } from 'node:path'
 
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists, sha256 } from '../../platform/files.ts'
+import { exists } from '../../platform/files.ts'
 import { packageFile } from '../paths.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'
+import { sha256OfParts } from '../../platform/hash.ts'
 
 /** The trainer's lock has the hashes of this version's wheels. */
 const LOCKED_VERSION = '3.11'
@@ -71,10 +72,12 @@ export interface EnsurePythonEnvInput {
 export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ value: string; did: string }> {
   const { cacheDir, context, packages = TRAINER_PACKAGES } = input
   const interpreter = requireUsable(await findPython())
-  const key = sha256(await readFile(packages.lockFile), interpreter.version, process.platform, process.arch).slice(
-    0,
-    12,
-  )
+  const key = sha256OfParts(
+    await readFile(packages.lockFile),
+    interpreter.version,
+    process.platform,
+    process.arch,
+  ).slice(0, 12)
   const folder = join(cacheDir, 'python', `${key}-${interpreter.version}`)
   const python = join(folder, 'bin', 'python')
   const ready = join(folder, 'READY')

@@ -1,11 +1,12 @@
 import { readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
-import { exists, sha256 } from '../../platform/files.ts'
+import { exists } from '../../platform/files.ts'
 import { packageFile } from '../paths.ts'
 import { requireCommand, runCommand } from '../run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { findProgram } from './system-packages.ts'
+import { sha256OfParts } from '../../platform/hash.ts'
 
 const MODULE = packageFile('infra/temporal-cli')
 const COMMAND = 'github.com/temporalio/cli/cmd/temporal'
@@ -20,7 +21,7 @@ export type GoToolchain =
 /** Names the cache entry: the binary is a function of these. */
 export async function buildKey(): Promise<string> {
   const [goMod, goSum] = await Promise.all([readFile(join(MODULE, 'go.mod')), readFile(join(MODULE, 'go.sum'))])
-  return sha256(goMod, goSum, BUILD_REVISION, process.platform, process.arch).slice(0, 12)
+  return sha256OfParts(goMod, goSum, BUILD_REVISION, process.platform, process.arch).slice(0, 12)
 }
 
 /** Release of the CLI that `go.mod` pins, as `1.8.2`. */

@@ -1,12 +1,13 @@
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join, relative } from 'node:path'
 
 import { bundleWorkflowCode, type Logger } from '@temporalio/worker'
 
-import { exists, sha256 } from '../../platform/files.ts'
+import { exists, writeFileAtomically } from '../../platform/files.ts'
 import { isCheckout, moduleFile, packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
+import { sha256OfParts } from '../../platform/hash.ts'
 
 /** All that workflow code may import (the boundary test proves it). */
 const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
@@ -32,10 +33,7 @@ export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Pr
     workflowsPath: moduleFile('workflows/index'),
     logger: quietLogger(context),
   })
-  await mkdir(folder, { recursive: true })
-  const temporary = `${file}.${process.pid}`
-  await writeFile(temporary, code)
-  await rename(temporary, file)
+  await writeFileAtomically(file, code)
   await removeOld(folder)
   return { value: file, did: `bundled, ${Math.round(code.length / 1024)} KB` }
 }
@@ -53,7 +51,7 @@ async function hashSources(): Promise<string> {
       .sort()
     for (const file of files) parts.push(relative(root, file), await readFile(file, 'utf8'))
   }
-  return sha256(...parts).slice(0, 16)
+  return sha256OfParts(...parts).slice(0, 16)
 }
 
 async function removeOld(folder: string): Promise<void> {

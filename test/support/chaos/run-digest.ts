@@ -10,10 +10,10 @@ import type { EvaluationRecord } from '../../../src/contracts/evaluations.types.
 import { episodeKeys, policyKeys } from '../../../src/contracts/keys.ts'
 import type { TrainingRecord } from '../../../src/contracts/training.types.ts'
 import type { Ledger, LedgerEntry } from '../../../src/domain/ledger/ledger.ts'
-import { sha256Of } from '../../../src/adapters/artifacts/record-text.ts'
 import { readWholeTurns } from '../../../src/activities/episode/transcript.ts'
 import { readIfWhole } from '../../../src/activities/runtime/stored-records.ts'
 import { type BatchManifest, batchesOf, episodesOf } from '../run-records.ts'
+import { sha256Hex } from '../../../src/platform/hash.ts'
 
 export interface EpisodeDigest {
   /** `<stage>/<iteration>/<task>/<index>` */
@@ -98,7 +98,7 @@ async function digestEpisode(store: ArtifactStore, run: string, record: EpisodeR
     failure,
     turns,
     verdict: verdict === null ? null : plain(run, lastingPart(verdict)),
-    patch: patch === null ? null : sha256Of(patch),
+    patch: patch === null ? null : sha256Hex(patch),
     result: plain(run, record),
   }
 }

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { attemptDirectory, leaseHolder } from '../../../src/adapters/trainer-job/job/attempt-files.ts'
-import { livenessOf } from '../../../src/platform/process-identity.ts'
+import { livenessOf } from '../../../src/platform/processes.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { runKeys } from '../../../src/contracts/keys.ts'
 import type { TrainerKill } from './kill-plan.ts'
@@ -49,7 +49,7 @@ export async function killTrainerAt(input: {
 
 async function killHolder(jobDirectory: string): Promise<boolean> {
   const holder = await leaseHolder(jobDirectory, 1)
-  if (holder === null || (await livenessOf(holder)) !== 'alive') return false
+  if (holder === null || livenessOf(holder) !== 'alive') return false
   process.kill(holder.pid, 'SIGKILL')
   return true
 }

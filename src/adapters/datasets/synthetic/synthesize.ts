@@ -1,8 +1,8 @@
 import type { SweRebenchRow, SyntheticSource } from '../../../contracts/tasks.types.ts'
 import { composeTask, type ComposedTask } from './compose.ts'
 import { commitFiles, type RepositoryFile, blobId, repositoryTar } from './repository-tar.ts'
-import { createHash } from 'node:crypto'
 import { expectedLiteral, functionName, testArguments, type FunctionSpec } from './functions.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 export interface SynthesizedTask {
   row: SweRebenchRow
@@ -172,7 +172,7 @@ function testName(source: SyntheticSource, spec: FunctionSpec): string {
 
 function nameOf({ family, seed, split, index }: SyntheticSource, what: string): string {
   const material = ['hidden tests', family, seed, split, index, what].join('\n')
-  return createHash('sha256').update(material).digest('hex').slice(0, 16)
+  return sha256Hex(material).slice(0, 16)
 }
 
 function testLines(source: SyntheticSource, spec: FunctionSpec): string[] {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 /** Labels of everything Longhaul creates in an engine (they cannot change after creation). */
 export const LABELS = {
@@ -89,6 +89,6 @@ export function containerName(parts: readonly (string | number)[]): string {
   // A slash is how ids are built, not a rare character: it alone needs no hash.
   const safe = plain.replaceAll('/', '-').replaceAll(/[^A-Za-z0-9_.-]/g, '_')
   if (safe === plain.replaceAll('/', '-') && safe.length <= MAX_LENGTH) return safe
-  const hash = createHash('sha256').update(plain).digest('hex').slice(0, 12)
+  const hash = sha256Hex(plain).slice(0, 12)
   return `${safe.slice(0, MAX_LENGTH - hash.length - 1)}-${hash}`
 }

@@ -1,7 +1,7 @@
-import { shellQuote } from '../sandbox/runner-files.ts'
 import { escapeBytes } from '../sandbox/runner-protocol.ts'
 import { readScript } from '../sandbox/runner-scripts.ts'
 import { type FileToPack, packFiles } from '../engine/tar.ts'
+import { shellQuote } from '../../../platform/shell-quote.ts'
 
 /** A longer file is uploaded: a shell that must read it as text would take longer than the engine. */
 const MAX_INLINE_BYTES = 64 * 1024

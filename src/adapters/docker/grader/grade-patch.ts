@@ -21,10 +21,11 @@ import {
   type GradingStream,
 } from './grade-output.ts'
 import { requireImage } from '../images/images.ts'
-import { HOSTS_FILE, shellQuote, textFile } from '../sandbox/runner-files.ts'
+import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'
 import { readScript } from '../sandbox/runner-scripts.ts'
 import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'
 import type { FileToPack } from '../engine/tar.ts'
+import { shellQuote } from '../../../platform/shell-quote.ts'
 
 /** Beyond the deadline inside: start, apply and a machine under load. */
 export const GRADING_SLACK_MS = 60_000

@@ -3,7 +3,7 @@ import { mkdir, writeFile, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { createHash } from 'node:crypto'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 interface BuildRootFilesystemInput {
   recipe: BaseImageRecipe
@@ -132,6 +132,6 @@ export interface BaseImageIdentity {
 
 export async function readBaseImageRecipe(): Promise<BaseImageIdentity> {
   const recipe = JSON.parse(await readFile(RECIPE_FILE, 'utf8')) as BaseImageRecipe
-  const hash = createHash('sha256').update(JSON.stringify(recipe)).digest('hex').slice(0, 12)
+  const hash = sha256Hex(JSON.stringify(recipe)).slice(0, 12)
   return { recipe, hash, tag: `longhaul/debian-base:${hash}` }
 }

@@ -1,9 +1,11 @@
-import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import { enginePlace, type Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
+import { createKeyedQueue } from '../../../platform/limiter.ts'
+import { writeFileAtomically } from '../../../platform/files.ts'
 
 /** Longer than an image may take to come, shorter than an activity that waits for it. */
 export const LOCK_TIMEOUT_MS = 60 * 60_000
@@ -28,12 +30,12 @@ export interface ImageKeeper {
 
 export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): ImageKeeper {
   const making = new Map<string, Promise<void>>()
-  const turns = new Map<string, Promise<unknown>>()
+  const turns = createKeyedQueue()
   const closing = new AbortController()
 
   const directory = async (): Promise<string> => {
     const { id } = await enginePlace(engine)
-    return join(cacheDir, 'image-uses', createHash('sha256').update(id).digest('hex').slice(0, 12))
+    return join(cacheDir, 'image-uses', sha256Hex(id).slice(0, 12))
   }
   const uses = async (): Promise<ImageUses> => createImageUses({ directory: await directory() })
 
@@ -44,19 +46,8 @@ export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): Ima
     return withDirectoryLock(lock, async () => work(await uses()))
   }
   // The lock tells processes apart, not callers within one.
-  const withImage = async <T>(image: string, work: (known: ImageUses) => Promise<T>): Promise<T> => {
-    const before = turns.get(image) ?? Promise.resolve()
-    const mine = before.then(
-      () => locked(image, work),
-      () => locked(image, work),
-    )
-    turns.set(image, mine)
-    try {
-      return await mine
-    } finally {
-      if (turns.get(image) === mine) turns.delete(image)
-    }
-  }
+  const withImage = <T>(image: string, work: (known: ImageUses) => Promise<T>): Promise<T> =>
+    turns.run(image, () => locked(image, work))
 
   return {
     uses,
@@ -110,11 +101,7 @@ function createImageUses({ directory }: { directory: string }): ImageUses {
   const pathOf = (image: string): string => join(directory, `${imageKey(image)}.json`)
   return {
     async note(use) {
-      await mkdir(directory, { recursive: true })
-      const path = pathOf(use.image)
-      const temporary = `${path}.${process.pid}.tmp`
-      await writeFile(temporary, JSON.stringify(use))
-      await rename(temporary, path)
+      await writeFileAtomically(pathOf(use.image), JSON.stringify(use))
     },
     read: (image) => readUse(pathOf(image)),
     async list() {
@@ -128,7 +115,7 @@ function createImageUses({ directory }: { directory: string }): ImageUses {
 }
 
 function imageKey(image: string): string {
-  return createHash('sha256').update(image).digest('hex').slice(0, 32)
+  return sha256Hex(image).slice(0, 32)
 }
 
 /** An unreadable file names no image and so evicts none. */

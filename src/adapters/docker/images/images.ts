@@ -1,9 +1,9 @@
-import { createHash } from 'node:crypto'
 import { buildLabels, WITHOUT_BUILD_LABELS } from './build-container.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import { type Engine, enginePlace } from '../engine/engine.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 /** More commits at once make the engine slower, not faster (measured on 2 cores). */
 const buildSlots = createSlots(4)
@@ -90,7 +90,7 @@ function imageChanges(repoDir: string, labels: Record<string, string>): string[]
 
 /** Named by the tag, so that what a killed build left behind is found and replaced by the next one. */
 async function createBuildContainer({ engine, base, tag }: { engine: Engine; base: string; tag: string }) {
-  const name = `lh-build-${createHash('sha256').update(tag).digest('hex').slice(0, 16)}`
+  const name = `lh-build-${sha256Hex(tag).slice(0, 16)}`
   const create = () =>
     engine.docker.createContainer({
       name,

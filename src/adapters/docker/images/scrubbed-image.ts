@@ -11,6 +11,7 @@ import type { Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from './image-keeper.ts'
 import { removeContainer } from '../container/create-container.ts'
 import { packFiles } from '../engine/tar.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 export interface ScrubbedImageInput {
   engine: Engine
@@ -45,7 +46,7 @@ export async function scrubbedImage(input: ScrubbedImageInput): Promise<string> 
 
 async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: string }): Promise<void> {
   const { engine, tag, script } = input
-  const name = `lh-scrub-${createHash('sha256').update(tag).digest('hex').slice(0, 16)}`
+  const name = `lh-scrub-${sha256Hex(tag).slice(0, 16)}`
   // A killed attempt may have left a container of this name.
   await removeContainer({ engine, name })
   const container = await createScrubber(input, name)

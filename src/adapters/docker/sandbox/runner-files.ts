@@ -1,5 +1,6 @@
 import type { ToolSettings } from '../../../contracts/sandbox.types.ts'
 import type { FileToPack } from '../engine/tar.ts'
+import { shellQuote } from '../../../platform/shell-quote.ts'
 
 /** The engine writes this file only where it manages the network, and tests open sockets on `localhost`. */
 export const HOSTS_FILE: FileToPack = {
@@ -60,10 +61,6 @@ function proxyVariables(port: number | null): [name: string, value: string][] {
     [name, value],
     [name.toUpperCase(), value],
   ])
-}
-
-export function shellQuote(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`
 }
 
 export function textFile(name: string, text: string): FileToPack {

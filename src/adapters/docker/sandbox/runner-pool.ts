@@ -8,6 +8,7 @@ import type { Engine } from '../engine/engine.ts'
 import { mayStartAgain, startOnce } from '../container/create-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-protocol.ts'
+import { createKeyedQueue } from '../../../platform/limiter.ts'
 
 /** After so many failed connections to its runner a sandbox is given up. */
 const MAX_CONNECTIONS_PER_REQUEST = 4
@@ -39,7 +40,7 @@ export interface RunnerPool {
 
 export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
   const connections = new Map<string, RunnerConnection>()
-  const queues = new Map<string, Promise<unknown>>()
+  const queue = createKeyedQueue()
   const pulse = createEnginePulse({ engine })
   let disposed = false
 
@@ -114,19 +115,9 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
       const container = engine.docker.getContainer(name)
       connections.set(name, await attachRunner({ container, request: line }))
     },
-    async request(request) {
+    request(request) {
       // A connection carries one request at a time; callers of the same sandbox wait for each other.
-      const previous = queues.get(request.name) ?? Promise.resolve()
-      const current = previous.then(
-        () => answerInTime(request),
-        () => answerInTime(request),
-      )
-      queues.set(request.name, current)
-      try {
-        return await current
-      } finally {
-        if (queues.get(request.name) === current) queues.delete(request.name)
-      }
+      return queue.run(request.name, () => answerInTime(request))
     },
     dispose() {
       disposed = true

@@ -1,5 +1,3 @@
-import { createHash } from 'node:crypto'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { SandboxState } from '../../../contracts/episodes.types.ts'
 import type {
@@ -10,13 +8,14 @@ import type {
   TurnResult,
 } from '../../../contracts/sandbox.types.ts'
 import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 /** The shell cannot hold a NUL; the turn runs this instead, so that it is journaled and answered like any other. */
 const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; false"
 
 export function encodeTurn(request: TurnRequest): string {
   const text = request.command.includes('\0') ? NUL_REFUSAL : request.command
-  const hash = createHash('sha256').update(request.command).digest('hex')
+  const hash = sha256Hex(request.command)
   const fields = [
     request.turn,
     request.fence,
@@ -201,7 +200,7 @@ export function parseCapture(reply: RunnerReply): PatchCapture {
 /** Hash of the repository's content and of the shell's state: equal in two sandboxes that hold the same world. */
 export function parseTree(reply: RunnerReply): string {
   if (reply.words[0] !== 'tree') throw refusal(reply)
-  return createHash('sha256').update(reply.body).digest('hex')
+  return sha256Hex(reply.body)
 }
 
 /** `#umask`, `#directory`, then `export -p`. */

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
 import { arch, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,6 +13,7 @@ import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { RUNNER_FOLDER, runnerScripts } from './runner-scripts.ts'
 import { packFiles } from '../engine/tar.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 /** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
 const SOURCES = new URL('../../../../infra/runner/', import.meta.url)
@@ -100,10 +100,7 @@ async function readSources(): Promise<Record<string, string>> {
 }
 
 function hashOf(files: Record<string, string>): string {
-  return createHash('sha256')
-    .update(JSON.stringify([arch(), FLAGS, files]))
-    .digest('hex')
-    .slice(0, 12)
+  return sha256Hex(JSON.stringify([arch(), FLAGS, files])).slice(0, 12)
 }
 
 /** One static program: images have other C libraries, or none.

@@ -1,7 +1,8 @@
-import { mkdir, open, readdir, readFile, stat, writeFile, rename } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errnoOf } from '../../../platform/errno.ts'
-import type { ProcessIdentity } from '../../../platform/process-identity.ts'
+import { writeFileAtomically } from '../../../platform/files.ts'
+import type { HostProcess } from '../../../platform/processes.ts'
 import type { Attempt } from '../launchers/launcher.types.ts'
 
 /** What the trainer said about its end; it outranks the process status. */
@@ -81,7 +82,7 @@ export async function claimedAt(jobDirectory: string, fence: number): Promise<nu
 }
 
 /** The process that holds the fence, as it wrote itself; null before it did. */
-export async function leaseHolder(jobDirectory: string, fence: number): Promise<ProcessIdentity | null> {
+export async function leaseHolder(jobDirectory: string, fence: number): Promise<HostProcess | null> {
   const lease = await readJson(join(jobDirectory, 'leases', `${fence}.json`))
   if (lease === null || typeof lease['pid'] !== 'number' || typeof lease['host'] !== 'string') return null
   const { host, pid, boot_id: boot, pid_start: start } = lease
@@ -134,9 +135,7 @@ export async function readHandle<T>({ job, fence }: Attempt): Promise<T | null> 
 }
 
 export async function writeHandle({ job, fence }: Attempt, handle: unknown): Promise<void> {
-  const path = handlePath(job.jobDirectory, fence)
-  await writeFile(`${path}.tmp`, `${JSON.stringify(handle)}\n`)
-  await rename(`${path}.tmp`, path)
+  await writeFileAtomically(handlePath(job.jobDirectory, fence), `${JSON.stringify(handle)}\n`)
 }
 
 function handlePath(jobDirectory: string, fence: number): string {

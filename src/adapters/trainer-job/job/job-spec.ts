@@ -6,9 +6,9 @@ import { LonghaulError } from '../../../contracts/errors.ts'
 import { policyKeys, runKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import type { Recipe, TrainerRecipe } from '../../../contracts/recipe.types.ts'
-import { sha256Of } from '../../artifacts/record-text.ts'
 import { JOB_PLAN, type JobPlanRecord } from '../batch/batch-writer.ts'
 import { jobConfig, reinforceStage } from './job-config.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 /** A job as launchers run it: everything but attempt and fence, which each launch adds. */
 export interface LaunchedJob {
@@ -111,7 +111,7 @@ export function placeOf({
 
 /** Hashes of file bytes only, so that no canonical form of JSON is shared between the two languages. */
 export function jobKey({ input, batch, config }: { input: string; batch: string; config: string }): string {
-  return sha256Of(`longhaul-step/1\n${input}\n${batch}\n${config}\n`)
+  return sha256Hex(`longhaul-step/1\n${input}\n${batch}\n${config}\n`)
 }
 
 function jobInput({ uri, manifestSha256, checkpointUri, checkpointSha256 }: PolicyRef) {

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createDirectoryStore } from '../../artifacts/directory-store.ts'
-import { sha256Of } from '../../artifacts/record-text.ts'
 import { importBasePolicy, readPolicyRef } from './policy-directory.ts'
 import { readPositions } from './rope-statement.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'policy-'))
 after(() => rm(root, { recursive: true, force: true }))
@@ -86,7 +86,7 @@ test('with a rope the policy is another one: its config.json states it, and its 
   const manifest = JSON.parse(await readFile(join(policy, 'MANIFEST.json'), 'utf8')) as {
     files: { path: string; bytes: number; sha256: string }[]
   }
-  assert.deepEqual(manifest.files[0], { path: 'config.json', bytes: config.length, sha256: sha256Of(config) })
+  assert.deepEqual(manifest.files[0], { path: 'config.json', bytes: config.length, sha256: sha256Hex(config) })
   // The source and the policy without the rope stay what they are.
   assert.deepEqual(await importBasePolicy({ store, directory }), plain)
 })

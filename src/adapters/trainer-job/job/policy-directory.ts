@@ -1,5 +1,3 @@
-import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
@@ -8,10 +6,10 @@ import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { compareText } from '../../../domain/hash-order.ts'
 import { TEMP_DIRECTORY } from '../../artifacts/keys.ts'
-import { sha256Of } from '../../artifacts/record-text.ts'
 import { errnoOf } from '../../../platform/errno.ts'
 import { tempName } from '../../../platform/temp-files.ts'
 import { type Rope, stateRope } from './rope-statement.ts'
+import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
 
 export const MANIFEST = 'MANIFEST.json'
 export const COMMITTED = 'COMMITTED'
@@ -38,7 +36,7 @@ export async function importBasePolicy({ store, directory, rope = null }: Import
   const source = await checkModelDirectory(resolve(directory))
   const rewritten = rope === null ? {} : await configWithRope(source, rope)
   const manifest = await describeDirectory(source, rewritten)
-  const manifestSha256 = sha256Of(manifest.bytes)
+  const manifestSha256 = sha256Hex(manifest.bytes)
   const version = `v000000-${manifestSha256.slice(0, 8)}`
   const final = store.path(policyKeys.directory(version))
   if (!(await isCommitted(final, manifestSha256))) {
@@ -87,7 +85,7 @@ export async function committedManifest(
       readFile(join(directory, MANIFEST)),
       readFile(join(directory, COMMITTED), 'utf8'),
     ])
-    const sha256 = sha256Of(bytes)
+    const sha256 = sha256Hex(bytes)
     if (marker.trim() !== sha256) return null
     return { sha256, manifest: JSON.parse(bytes.toString('utf8')) as Record<string, unknown> }
   } catch (error) {
@@ -153,8 +151,8 @@ async function describeDirectory(
     const own = rewritten[path]
     files.push(
       own === undefined
-        ? { path, bytes: (await stat(file)).size, sha256: await hashFile(file) }
-        : { path, bytes: own.length, sha256: sha256Of(own) },
+        ? { path, bytes: (await stat(file)).size, sha256: await sha256OfFile(file) }
+        : { path, bytes: own.length, sha256: sha256Hex(own) },
     )
   }
   const manifest = { schema: 'longhaul.manifest/1', kind: 'policy', files }
@@ -173,12 +171,6 @@ async function listFiles(root: string, below: string): Promise<string[]> {
     else if ((await lstat(join(root, path))).isDirectory()) paths.push(...(await listFiles(root, path)))
   }
   return paths
-}
-
-async function hashFile(path: string): Promise<string> {
-  const hash = createHash('sha256')
-  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer)
-  return hash.digest('hex')
 }
 
 interface CopyInput {
@@ -204,7 +196,7 @@ async function copyCommitted(input: CopyInput): Promise<void> {
         await copyFile(join(source, path), target)
         await syncPath(target)
       } else await writeSynced(target, own)
-      if ((await hashFile(target)) !== sha256) throw changed(source, path)
+      if ((await sha256OfFile(target)) !== sha256) throw changed(source, path)
     }
     await writeSynced(join(staging, MANIFEST), manifest)
     await mkdir(dirname(final), { recursive: true })

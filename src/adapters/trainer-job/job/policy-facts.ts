@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
-import { sha256Of } from '../../artifacts/record-text.ts'
 import { type Positions, readPositions } from './rope-statement.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 /** What a batch must say about the model it was sampled from. */
 export interface PolicyFacts {
@@ -24,7 +24,7 @@ export async function readPolicyFacts({ uri }: Pick<PolicyRef, 'uri'>): Promise<
   const text = config.toString('utf8')
   const vocabSize: unknown = (JSON.parse(text) as { vocab_size?: unknown }).vocab_size
   if (typeof vocabSize !== 'number') throw broken(directory, 'config.json has no vocab_size')
-  return { tokenizerSha256: sha256Of(tokenizer), vocabSize, positions: readPositions(text) }
+  return { tokenizerSha256: sha256Hex(tokenizer), vocabSize, positions: readPositions(text) }
 }
 
 async function readNeeded(path: string): Promise<Buffer> {

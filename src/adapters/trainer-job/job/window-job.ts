@@ -5,11 +5,11 @@ import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import type { TrainerRecipe } from '../../../contracts/recipe.types.ts'
-import { sha256Of } from '../../artifacts/record-text.ts'
 import { executionOf, type LaunchedJob, placeOf } from './job-spec.ts'
 import { COMMITTED, committedManifest } from './policy-directory.ts'
 import { readPolicyFacts } from './policy-facts.ts'
 import { windowOf } from './rope-statement.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
 
 const WINDOW_FILE = 'window.safetensors'
 
@@ -52,7 +52,7 @@ export async function readWindow({ directory, key }: WindowJob): Promise<WindowF
 /** One for each policy, whichever runs publish it. */
 function windowJob({ store, trainer, policy, threads }: WindowJobInput): WindowJob {
   const { version, uri, manifestSha256 } = policy
-  const key = sha256Of(`longhaul-window/1\n${manifestSha256}\n`)
+  const key = sha256Hex(`longhaul-window/1\n${manifestSha256}\n`)
   const jobId = `window-${key.slice(0, 16)}`
   const jobDirectory = store.path(policyKeys.windowJob(version))
   return {

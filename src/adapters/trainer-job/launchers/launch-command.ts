@@ -47,8 +47,3 @@ function hostOf({ endpoint }: Rendezvous): string {
 function portOf({ endpoint }: Rendezvous): string {
   return endpoint.slice(endpoint.lastIndexOf(':') + 1)
 }
-
-/** One word of a shell command. */
-export function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
-}

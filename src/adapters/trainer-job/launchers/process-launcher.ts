@@ -1,12 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdir, open } from 'node:fs/promises'
-import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { attemptDirectory, leaseHolder, readHandle, writeHandle } from '../job/attempt-files.ts'
 import { trainerArguments } from './launch-command.ts'
 import type { Attempt, Launcher } from './launcher.types.ts'
-import { bootId, livenessOf, type ProcessIdentity, startTimeOf, stopGroup } from '../../../platform/process-identity.ts'
+import { type HostProcess, identifyOnHost, livenessOf, stopSession } from '../../../platform/processes.ts'
 
 export interface TrainerCommand {
   /** Python interpreter of the trainer's environment. */
@@ -40,7 +39,7 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
     async look(attempt) {
       const identity = await identityOf(attempt)
       if (identity === null) return { kind: 'absent', how: 'never started' }
-      switch (await livenessOf(identity)) {
+      switch (livenessOf(identity)) {
         case 'alive':
           return { kind: 'alive' }
         case 'unknown':
@@ -51,14 +50,14 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
     },
     async stop(attempt, graceMs) {
       const identity = await identityOf(attempt)
-      return identity === null || stopGroup(identity, graceMs)
+      return identity === null || stopSession(identity, graceMs)
     },
   }
 }
 
 /** The handle names the parent, torchrun where there is one; the lease names the first rank, and stands in for a lost handle. */
-async function identityOf(attempt: Attempt): Promise<ProcessIdentity | null> {
-  return (await readHandle<ProcessIdentity>(attempt)) ?? leaseHolder(attempt.job.jobDirectory, attempt.fence)
+async function identityOf(attempt: Attempt): Promise<HostProcess | null> {
+  return (await readHandle<HostProcess>(attempt)) ?? leaseHolder(attempt.job.jobDirectory, attempt.fence)
 }
 
 function describe(end: ProcessEnd | undefined): { code: number | null; how: string } {
@@ -77,7 +76,7 @@ function nameOf({ job, fence }: Attempt): string {
 async function launchTrainer(
   { python, env = {} }: TrainerCommand,
   attempt: Attempt,
-): Promise<{ identity: ProcessIdentity; ended: Promise<ProcessEnd> }> {
+): Promise<{ identity: HostProcess; ended: Promise<ProcessEnd> }> {
   const { job, fence } = attempt
   const directory = attemptDirectory(job.jobDirectory, fence)
   await mkdir(directory, { recursive: true })
@@ -92,7 +91,7 @@ async function launchTrainer(
     const ended = statusOf(child)
     const pid = await startedPid(child, python)
     child.unref()
-    return { ended, identity: { host: hostname(), bootId: bootId(), pid, pidStart: await startTimeOf(pid) } }
+    return { ended, identity: identifyOnHost(pid) }
   } finally {
     await output.close()
   }

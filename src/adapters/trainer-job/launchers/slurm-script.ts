@@ -1,9 +1,10 @@
 import { join } from 'node:path'
 import type { SlurmLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { attemptDirectory } from '../job/attempt-files.ts'
-import { quoted, trainerArguments } from './launch-command.ts'
+import { trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
+import { shellWord } from '../../../platform/shell-quote.ts'
 
 /** Time for Slurm itself around the job's own limit. */
 const LIMIT_MARGIN_MIN = 5
@@ -55,10 +56,10 @@ export function slurmScript(input: {
   return [
     '#!/bin/bash',
     ...headers.map((header) => `#SBATCH ${header}`),
-    ...Object.entries(environment).map(([name, value]) => `export ${name}=${quoted(value)}`),
+    ...Object.entries(environment).map(([name, value]) => `export ${name}=${shellWord(value)}`),
     ...(rendezvous === null ? [] : ['export MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)']),
     // The node's own number is known only in the task.
-    `srun --kill-on-bad-exit=1 bash -c ${quoted(`exec ${node}`)} &`,
+    `srun --kill-on-bad-exit=1 bash -c ${shellWord(`exec ${node}`)} &`,
     'task=$!',
     // To the steps: srun itself would answer TERM by killing them.
     `trap 'scancel --signal=TERM "$SLURM_JOB_ID"' USR1 TERM`,
@@ -71,7 +72,7 @@ export function slurmScript(input: {
 
 /** Variables of the script stay variables, everything else is one literal word. */
 function wordOf(word: string): string {
-  return /\$(MASTER|SLURM_NODEID)/.test(word) ? `"${word}"` : quoted(word)
+  return /\$(MASTER|SLURM_NODEID)/.test(word) ? `"${word}"` : shellWord(word)
 }
 
 /** Found again by it: the key says which job, the fence which attempt. */

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { cachedRecords } from './stored-records.ts'
+
+/** A store that says which keys were read, and has all but `absent`. */
+function readStore(absent = new Set<string>()) {
+  const read: string[] = []
+  const readRecord = async <T extends object>(key: string): Promise<T | null> => {
+    read.push(key)
+    if (key === 'torn') throw new Error('torn')
+    return absent.has(key) ? null : ({ key } as T)
+  }
+  return { read, absent, store: { readRecord } }
+}
+
+test('more records than are kept: the one that was not used for longest is read again, the others are not', async () => {
+  const { read, store } = readStore()
+  const records = cachedRecords(store, { key: (name: string) => name, max: 2 })
+  for (const name of ['a', 'b', 'a', 'c', 'a', 'b']) assert.deepEqual(await records(name), { key: name })
+  assert.deepEqual(read, ['a', 'b', 'c', 'b'])
+})
+
+test('callers who ask at once share one read', async () => {
+  const { read, store } = readStore()
+  const records = cachedRecords(store, { key: (name: string) => name, max: 2 })
+  await Promise.all([records('a'), records('a'), records('a')])
+  assert.deepEqual(read, ['a'])
+})
+
+test('a record that is absent or cannot be read is asked for again', async () => {
+  const { read, store, absent } = readStore(new Set(['late']))
+  const records = cachedRecords(store, { key: (name: string) => name, max: 2 })
+  assert.equal(await records('late'), null)
+  absent.delete('late')
+  assert.deepEqual(await records('late'), { key: 'late' })
+  await assert.rejects(records('torn'), /torn/)
+  await assert.rejects(records('torn'), /torn/)
+  assert.deepEqual(read, ['late', 'late', 'torn', 'torn'])
+})

@@ -1,0 +1,62 @@
+import { Context } from '@temporalio/activity'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { selfCheck } from '../../adapters/policy-server/self-check.ts'
+import { verifyCanary, verifyWindow } from '../../adapters/policy-server/canary.ts'
+import type { WindowFile } from '../../adapters/trainer-job/job/window-job.ts'
+import type { ActivityScope } from '../runtime/activity-runtime.ts'
+import type { ChatClients, PolicyClients } from '../runtime/policy-clients.ts'
+import type { RecipeReader } from '../runtime/stored-records.ts'
+
+export interface PublishDependencies {
+  recipes: RecipeReader
+  policies: PolicyClients
+  chats: ChatClients
+}
+
+/** Median difference of log-probabilities that rounding alone explains, in nats. */
+const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
+
+/** Only after version, canary and sampling are verified on every server may an iteration start: HTTP success proves nothing. */
+export async function publishPolicy(
+  { policies, chats, recipes }: PublishDependencies,
+  { run, ref, windowOf }: { run: string; ref: PolicyRef; windowOf: () => Promise<WindowFile | null> },
+  { signal, beat }: ActivityScope,
+): Promise<void> {
+  const { policyServer, trainer } = await recipes(run)
+  // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
+  if (policyServer.kind === 'chat') return (await chats(run)).check(signal)
+  beat({ phase: 'loading', policy: ref.version })
+  const pool = await policies(run)
+  await pool.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
+  // After the servers have answered: one that is away is named at once, and the trainer does not work in vain.
+  const window = await windowOf()
+  beat({ phase: 'verifying', policy: ref.version })
+  const tolerance = CANARY_TOLERANCE[trainer.exportDtype]
+  for (const { url, client } of pool.servers) {
+    try {
+      await verifyCanary({ client, policy: ref, tolerance, signal })
+      if (window !== null) {
+        await verifyWindow({ client, policy: ref.version, path: window.path, tolerance, signal })
+      }
+      await selfCheck({ client, policy: ref.version, tolerance, signal })
+    } catch (error) {
+      if (!isLonghaulError(error)) throw error
+      const { code, message, details } = error
+      throw new LonghaulError({ code, message, details: { ...details, server: url }, cause: error })
+    }
+  }
+}
+
+/** Leases end by themselves: a server that is gone must not keep a run from ending, or hide why it failed. */
+export async function releasePolicies(
+  { policies, recipes }: Pick<PublishDependencies, 'policies' | 'recipes'>,
+  run: string,
+): Promise<void> {
+  try {
+    if ((await recipes(run)).policyServer.kind === 'chat') return
+    await (await policies(run)).release({ holder: run })
+  } catch (error) {
+    Context.current().log.warn('lease not given back, it ends by itself', { run, error: String(error) })
+  }
+}
