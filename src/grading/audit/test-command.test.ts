@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 import { testCommandOf } from './test-command.ts'
 
 const of = (testCmd: string, gradingProfile: 'fork-4.0.3' | 'rebench-v2' = 'fork-4.0.3') =>
@@ -25,6 +25,18 @@ for (const [command, interpreter] of [
   ['timeout 600 /opt/venv/bin/python3.9 -m pytest', '/opt/venv/bin/python3.9'],
   ['coverage run -m pytest', 'python'],
   ['cd tests && pytest || true', 'pytest'],
+  ['uv run --frozen pytest', 'pytest'],
+  ['pipenv run pytest', 'pytest'],
+  ['pdm run pytest', 'pytest'],
+  ['time pytest', 'pytest'],
+  ['timeout -k 5 600s pytest', 'pytest'],
+  ['env PYTHONHASHSEED=0 A=1 pytest', 'pytest'],
+  ['/opt/venv/bin/pytest tests', '/opt/venv/bin/pytest'],
+  ['python -m py.test', 'python'],
+  ['python3.9 -m coverage run -m pytest', 'python3.9'],
+  ['coverage run --source a -m pytest', 'python'],
+  ['python -X dev -W error -m pytest', 'python'],
+  ['tox --current-env -epy39 -v --', 'python'],
 ] as const) {
   test(`${command}: pytest, by the Python of ${interpreter}`, () => {
     const found = of(command)
@@ -39,6 +51,22 @@ for (const command of [
   'python setup.py test',
   'tox',
   'npm test',
+  'mypytest',
+  'pytest-xdist',
+  './pytest/run',
+  'ipython',
+  'python-config',
+  'coverage report',
+  'run pytest',
+  'python -m coverage report pytest',
+  'python -m mypy -m pytest',
+  'python build.py -m pytest',
+  'python -W',
+  'uv sync pytest',
+  'poetry pytest',
+  'make pytest',
+  'a=b.c+=1',
+  '',
 ]) {
   test(`${command}: no audit`, () => assert.equal(of(command), null))
 }
@@ -60,6 +88,106 @@ test('options are kept that neither choose nor judge a test, and load nothing', 
     'asyncio_mode=auto',
   ])
   assert.deepEqual(found?.names, ['tests'])
+})
+
+test('long forms of options are the short ones; an option whose value is missing is left out', () => {
+  const found = of('pytest --pythonwarnings=error --override-ini=asyncio_mode=auto --asyncio-mode strict --color yes')
+  assert.deepEqual(found?.arguments, ['-W', 'error', '-o', 'asyncio_mode=auto', '--asyncio-mode=strict'])
+  for (const bare of ['-W', '-p', '--tb', '-o', '--pythonwarnings', '--import-mode']) {
+    assert.deepEqual(of(`pytest ${bare}`)?.arguments, [], bare)
+  }
+})
+
+test('where streams go is no test, and what looks like it is one', () => {
+  assert.deepEqual(of('pytest tests >log 2>&1 <in a>b tests/x1>')?.names, ['tests', 'a>b', 'tests/x1>'])
+})
+
+test('words are those of a shell: quotes, escapes, operators', () => {
+  const names = (words: string): string[] | undefined => of(`pytest ${words}`)?.names
+  assert.deepEqual(names(`'a b' "c d" e\\ f 'it is'"so"`), ['a b', 'c d', 'e f', 'it isso'])
+  assert.deepEqual(names(`"say \\"x\\" \\n" ''x`), ['say "x" \\n', 'x'])
+  assert.deepEqual(names('a;echo b'), ['a'])
+  assert.deepEqual(names('a|tee b'), ['a'])
+  assert.deepEqual(names('a & b'), ['a'])
+  assert.deepEqual(of('pytest a\npytest b && pytest c', 'rebench-v2')?.names, ['a', 'b', 'c'])
+})
+
+describe("a row of the harness's fifth version has a script of its own", () => {
+  const read = (lines: string[] | null) =>
+    testCommandOf({
+      repo: 'lane/shop',
+      gradingProfile: 'swebench-5',
+      installConfig: { install: null, testCmd: 'pytest from-the-row', logParser: 'x' },
+      harness: { version: null, evalScript: lines === null ? null : lines.join('\n'), evalType: null, language: null },
+    })
+  const START = ": '>>>>> Start Test Output'"
+  const END = ": '>>>>> End Test Output'"
+
+  test('the command between its markers counts, and nothing outside of them', () => {
+    const found = read(['pytest before', START, 'pytest -rA tests/test_a.py', 'pytest more', END, 'pytest behind'])
+    assert.deepEqual(found?.names, ['tests/test_a.py', 'more'])
+  })
+
+  test('an end marker before the start is none; without one all lines behind the start count', () => {
+    assert.deepEqual(read([END, START, 'pytest a', 'pytest b'])?.names, ['a', 'b'])
+    assert.deepEqual(read([START, 'pytest a'])?.names, ['a'])
+  })
+
+  test('no start, no command between the markers, or no script: no audit', () => {
+    assert.equal(read(['pytest a', END]), null)
+    assert.equal(read(['pytest a', START, END, 'pytest b']), null)
+    assert.equal(read(null), null)
+  })
+})
+
+test("a row of the classic harness without a known command has no audit, whatever the row's own column says", () => {
+  const found = testCommandOf({
+    repo: 'lane/unknown',
+    gradingProfile: 'swebench-4.1',
+    installConfig: { install: null, testCmd: 'pytest', logParser: 'x' },
+  })
+  assert.equal(found, null)
+})
+
+test("Django's script takes labels and options with values; another file of that name is none", () => {
+  const read = (command: string) => {
+    const found = of(command)
+    return found === null ? null : [found.runner, found.interpreter, found.arguments, found.names]
+  }
+  assert.deepEqual(read('./tests/runtests.py --settings test_sqlite --parallel 1 -v 2 --tag a --exclude-tag b basic'), [
+    'django',
+    'python',
+    ['--settings=test_sqlite'],
+    ['basic'],
+  ])
+  assert.deepEqual(read('runtests.py --verbosity 2 --start-at x -k y basic admin'), [
+    'django',
+    'python',
+    [],
+    ['basic', 'admin'],
+  ])
+  assert.deepEqual(read('python3 -Wall tests/runtests.py --settings=a.b basic --settings'), [
+    'django',
+    'python3',
+    ['--settings=a.b'],
+    ['basic'],
+  ])
+  assert.deepEqual(read('python runtests.py basic'), ['django', 'python', [], ['basic']])
+  assert.equal(read('python tests/myruntests.py basic'), null)
+  assert.equal(read('python runtests.py.bak basic'), null)
+  assert.equal(read('myruntests.py basic'), null)
+})
+
+test('unittest that discovers names no tests, and its options are none', () => {
+  assert.deepEqual(of('python -m unittest discover -s tests')?.names, [])
+  assert.deepEqual(of('python -m unittest -v a.b tests/test_c.py')?.names, ['a.b', 'tests/test_c.py'])
+  assert.deepEqual(of('python -m unittest a')?.arguments, [])
+})
+
+test('variables before the command are no part of it, and one of them names roots', () => {
+  assert.deepEqual(of('A=src B= PYTHONPATH=lib _C=x pytest a=b')?.roots, ['lib'])
+  assert.deepEqual(of('PYTHONPATH=::.:./ pytest')?.roots, ['.'])
+  assert.deepEqual(of('PYTHONPATH pytest'), null)
 })
 
 test('roots of imports are those inside the repository', () => {

@@ -35,7 +35,7 @@ function commandLines({ repo, gradingProfile, installConfig, harness }: CommandT
 /** Words of each simple command of a line, as a shell splits plain ones; what needs more of a shell is left as it stands. */
 function splitCommands(line: string): string[][] {
   const commands: string[][] = [[]]
-  const word = /\s*(?:(&&|\|\||[;|&])|((?:[^\s'"\\;|&]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+))/gy
+  const word = /\s*(?:(&&|\|\||[;|&])|((?:\d*[<>]+&[\d-]|[^\s'"\\;|&]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+))/gy
   for (const [, operator, text] of line.matchAll(word)) {
     if (operator !== undefined) commands.push([])
     else commands.at(-1)?.push(unquote(text ?? ''))
@@ -93,6 +93,9 @@ function recognise([program = '', ...words]: readonly string[]): Omit<TestComman
   return PYTHON.test(program) ? afterModule(program, words) : null
 }
 
+/** Options of `python` and of `coverage run` with a value of their own that follows them. */
+const VALUES_BEFORE_MODULE = new Set(['-W', '-X', '--source', '--omit', '--include', '--rcfile'])
+
 /** Behind `python`: its own options, then a module or a script. */
 function afterModule(interpreter: string, words: readonly string[]): Omit<TestCommand, 'roots'> | null {
   for (const [index, word] of words.entries()) {
@@ -113,7 +116,7 @@ function afterModule(interpreter: string, words: readonly string[]): Omit<TestCo
     if (/(?:^|\/)runtests\.py$/.test(word)) return django(interpreter, words.slice(index + 1))
     if (!word.startsWith('-')) {
       // A value of an option before it.
-      if (['-W', '-X'].includes(words[index - 1] ?? '')) continue
+      if (VALUES_BEFORE_MODULE.has(words[index - 1] ?? '')) continue
       return null
     }
   }
