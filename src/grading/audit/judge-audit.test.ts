@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 import type { AuditRun } from '../../contracts/audit.types.ts'
 import type { AuditAnswer } from './audit-answer.ts'
 import { compareWithCanonical } from './canonical-patch.ts'
@@ -121,3 +121,91 @@ test('hashes and words behind @@ may differ; lines of hunks, places and modes ma
   const binary = 'diff --git a/a b/a\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\n'
   assert.equal(compareWithCanonical(patch(binary), patch(base)), 'binary-for-text')
 })
+
+test('whatever is found, the listed tests are read only where nothing voids the patch already', () => {
+  const other = Buffer.from(PATCH.toString().replace('+y', '+z'))
+  const { reasons, detail } = judged({ tests: [] }, { canonicalPatch: other })
+  assert.deepEqual([reasons, detail], [['patch-not-canonical'], null])
+})
+
+test('a patch that came from elsewhere may be written in another way', () => {
+  const run: AuditRun = {
+    kind: 'read',
+    canonicalPatch: Buffer.from('other'),
+    result: Buffer.alloc(0),
+    errors: '',
+    wallMs: 0,
+  }
+  const go = { ...TASK, installConfig: { ...TASK.installConfig, testCmd: 'go test ./...' } }
+  const input = { task: go, patch: PATCH, planned: planAudit({ task: go, patch: PATCH, timeoutMs: 1 }), run }
+  assert.equal(judgeAudit({ ...input, isCaptured: false }).outcome, 'unsupported')
+  assert.deepEqual(judgeAudit({ ...input, isCaptured: true }).reasons, ['patch-not-canonical'])
+})
+
+test('what could not be done is told by the last line of its errors', () => {
+  assert.equal(judged({}, { kind: 'does-not-fit', errors: 'one\n  two  \n\n' }).detail, 'two')
+  assert.deepEqual(judged({}, { kind: 'does-not-fit' }).reasons, ['patch-not-canonical'])
+  assert.equal(judged({}, { kind: 'does-not-apply', errors: ' \n' }).detail, null)
+  assert.equal(judged({}, { kind: 'failed', errors: 'a\nlast\n' }).detail, 'last')
+})
+
+test('details are cut, and name what they are about', () => {
+  assert.equal(judged({}, { kind: 'failed', errors: 'x'.repeat(1000) }).detail?.length, 300)
+  assert.equal(judged({}, { result: Buffer.from('{') }).detail, 'the answer of the audit cannot be read')
+  assert.equal(judged({ changed: ['a', 'b', 'c', 'd', 'e', 'f'] }).detail, 'a, b, c, d, e')
+  const canary = judged({ canaries: [{ ...CANARY, outcome: 'passed', ok: false }] })
+  assert.equal(canary.detail, 'tests/test_a.py: passed, must fail')
+  assert.equal(judged({ ended: 'early', detail: 'said so' }).detail, 'said so')
+  assert.equal(judged({ tests: [] }).detail, 'tests/test_a.py::test_b and 1 more')
+})
+
+describe('a name that the published list cut at a blank', () => {
+  const cut = { ...TASK, gradingProfile: 'swebench-5' as const, harness: harnessWith('pytest -rA tests/test_a.py') }
+
+  test('stands for every test that begins with it, where version 5 reads whole names', () => {
+    assert.equal(judged({}, {}, cut).outcome, 'agrees')
+  })
+
+  test('is void where one of them did not pass, or none is there', () => {
+    const failed = PASSED.map((one, at) => (at === 2 ? { ...one, outcome: 'failed' } : one))
+    assert.deepEqual(judged({ tests: failed }, {}, cut).reasons, ['no-honest-pass'])
+    assert.deepEqual(judged({ tests: PASSED.slice(0, 1) }, {}, cut).reasons, ['no-honest-pass'])
+  })
+
+  test('is the beginning of a name, not its end, and only where its bracket is open', () => {
+    const tests = [...PASSED.slice(0, 1), { id: 'x/tests/test_a.py::test_c[x', outcome: 'passed' }]
+    assert.deepEqual(judged({ tests }, {}, cut).reasons, ['no-honest-pass'])
+    const closed = { ...cut, passToPass: ['tests/test_a.py::test_c'] }
+    assert.deepEqual(judged({}, {}, closed).reasons, ['no-honest-pass'])
+  })
+})
+
+test('unittest prints a described test on two lines: its name for the parser is the second', () => {
+  const task = {
+    ...TASK,
+    gradingProfile: 'swebench-5' as const,
+    harness: harnessWith('python -m unittest -v tests.test_a'),
+    failToPass: ['Adds large numbers.'],
+    passToPass: ['test_b (tests.test_a.ATest)'],
+    installConfig: { ...TASK.installConfig, logParser: 'parse_log_django' },
+  }
+  const tests = [
+    { id: 'test_large (tests.test_a.ATest)\nAdds large numbers.', outcome: 'passed' },
+    { id: 'test_b (tests.test_a.ATest)', outcome: 'passed' },
+  ]
+  assert.equal(judged({ tests }, {}, task).outcome, 'agrees')
+  assert.equal(judged({ tests: tests.slice(1) }, {}, task).outcome, 'void')
+})
+
+test('names of more than 4,000 characters count for none', () => {
+  const long = `tests/test_a.py::test_${'b'.repeat(3978)}`
+  const task = { ...TASK, failToPass: [long], passToPass: [] }
+  assert.equal(judged({ tests: [{ id: long, outcome: 'passed' }] }, {}, task).outcome, 'agrees')
+  const longer = { ...task, failToPass: [`${long}b`] }
+  assert.equal(judged({ tests: [{ id: `${long}b`, outcome: 'passed' }] }, {}, longer).outcome, 'void')
+})
+
+function harnessWith(command: string): NonNullable<AuditedTask['harness']> {
+  const script = `: '>>>>> Start Test Output'\n${command}\n: '>>>>> End Test Output'\n`
+  return { version: '1', evalScript: script, evalType: null, language: null }
+}
