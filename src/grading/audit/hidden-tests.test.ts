@@ -97,3 +97,47 @@ test('the old name of a moved test is hidden too', () => {
     ['tests/b.py', 'tests/a.py'],
   )
 })
+
+test('what the test patch leaves, brings and removes is told of each file', () => {
+  const patch = added('tests/new.py') + changed('tests/kept.py') + deleted('tests/gone.py')
+  assert.deepEqual(hiddenFiles(patch), [
+    { path: 'tests/new.py', isNew: true, isLeft: true },
+    { path: 'tests/kept.py', isNew: false, isLeft: true },
+    { path: 'tests/gone.py', isNew: false, isLeft: false },
+  ])
+})
+
+test('files that steer an interpreter or a runner are left out in every folder, and no other file of their kind', () => {
+  const limits = treeLimits({ hidden: hiddenFiles(added('tests/test_a.py')), goldPatch: '' })
+  const left = (path: string): boolean =>
+    limits
+      .find((limit) => matchesGlob(path.replaceAll('/', '|'), limit.slice(limit.indexOf('=') + 1).replaceAll('/', '|')))
+      ?.startsWith('--exclude') ?? false
+  const names = ['conftest.py', 'pytest.ini', '.pytest.ini', 'pytest.toml', '.pytest.toml', 'tox.ini', 'setup.cfg']
+  const more = ['pyproject.toml', '.gitattributes', 'a.pth', 'b.egg-link', 'sitecustomize.py', 'usercustomize.py']
+  const folders = ['x.dist-info/METADATA', 'x.egg-info/PKG-INFO', 'sitecustomize/a.py', 'usercustomize/a.py']
+  const tests = ['test_b.py', 'b_test.py', 'b_tests.py', 'tests.py', 'test.py']
+  for (const path of [...names, ...more, ...folders, ...tests]) {
+    assert.ok(left(path), path)
+    assert.ok(left(`src/deep/${path}`), `src/deep/${path}`)
+  }
+  for (const path of ['setup.py', 'notes.ini', 'x.toml', 'setup.cfg.md', 'a.pth.txt', 'dist-info/x', 'src/b.py']) {
+    assert.ok(!left(path), path)
+  }
+})
+
+test('a folder of tests is told by its whole name', () => {
+  const folder = (path: string): boolean =>
+    treeLimits({ hidden: hiddenFiles(changed(path)), goldPatch: '' }).some(
+      (limit) => limit === `--exclude=${path.slice(0, path.lastIndexOf('/'))}/*`,
+    )
+  for (const name of ['test', 'tests', 'unit_tests', 'unittests', 'functional_test', 'integrationtest', '_tests']) {
+    assert.ok(folder(`pkg/${name}/a.py`), name)
+  }
+  for (const name of ['testing', 'spec', 'specs', 'Tests']) assert.ok(folder(`pkg/${name}/a.py`), name)
+  for (const name of ['contests', 'testsuite', 'mytesting', 'testings', 'inspec', 'spectrum', 'src']) {
+    assert.ok(!folder(`pkg/${name}/a.py`), name)
+  }
+  // A file of that name is no folder.
+  assert.ok(!treeLimits({ hidden: hiddenFiles(changed('pkg/tests')), goldPatch: '' }).includes('--exclude=pkg/tests/*'))
+})
