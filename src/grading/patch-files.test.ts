@@ -210,3 +210,71 @@ test('a rename or a copy is a file under its new name', () => {
     ],
   )
 })
+
+test('a hunk announces how many lines it has on each side: what looks like a header among them is content', () => {
+  const bodies: [hunk: string, lines: string[]][] = [
+    ['@@ -10,12 +20,12 @@', Array(12).fill(' --- a/x')],
+    ['@@ -100,0 +200,11 @@', Array(11).fill('+++ b/x')],
+    ['@@ -100,11 +200,0 @@', Array(11).fill('--- a/x')],
+    ['@@ -7 +8,2 @@', ['--- a/x', '+++ b/x', '+x']],
+    ['@@ -7,2 +8 @@', ['--- a/x', '+++ b/x', '-x']],
+    ['@@ -1,2 +1,2 @@', ['', ' --- a/x']],
+    [
+      '@@ -1 +1 @@',
+      ['-x', String.raw`\ No newline at end of file`, '+++ b/x', String.raw`\ No newline at end of file`],
+    ],
+  ]
+  for (const [hunk, lines] of bodies) {
+    const file = ['diff --git a/a.py b/a.py', '--- a/a.py', '+++ b/a.py', hunk, ...lines]
+    const next = ['--- a/b.py', '+++ b/b.py', '@@ -1 +1 @@', '-x', '+y']
+    const found = read([...file, ...next].join('\n'))
+    assert.deepEqual(
+      found.map(({ path }) => path),
+      ['a.py', 'b.py'],
+      hunk,
+    )
+    assert.deepEqual(found[0]?.lines, [hunk, ...lines])
+    assert.deepEqual(
+      found[0]?.added,
+      lines.filter((line) => line.startsWith('+')).map((line) => line.slice(1)),
+    )
+  }
+})
+
+test('a hunk that ends early, and words of a header in the middle of a line, open no file', () => {
+  const early = read(
+    'diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,9 +1,9 @@\n x\ndiff --git a/b b/b\n--- a/b\n+++ b/b\n',
+  )
+  assert.deepEqual(
+    early.map(({ path }) => path),
+    ['a', 'b'],
+  )
+  const inside = read('diff --git a/a b/a\n--- a/a\n+++ b/a\nx @@ -1,3 +1,3 @@\n--- a/b\n+++ b/b\n')
+  assert.deepEqual(
+    inside.map(({ path }) => path),
+    ['a', 'b'],
+  )
+  // One of the two names alone is none of a file.
+  assert.equal(read('diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n--- a/b\nx\n').length, 1)
+  assert.deepEqual(read('x\n+++ b/y\n@@ -1 +1 @@\n-x\n+y\n'), [])
+})
+
+test('names: of a header alone, with a date, with a folder called a or b, deleted by name alone', () => {
+  const paths = (patch: string): string[] => read(patch).map(({ path }) => path)
+  assert.deepEqual(paths('diff --git a/x a/y b/x a/y\nold mode 100644\nnew mode 100755\n'), ['x a/y'])
+  assert.deepEqual(paths('--- a/x y\t2026-01-01\n+++ b/x y\t2026-01-02\n@@ -1 +1 @@\n-x\n+y\n'), ['x y'])
+  assert.deepEqual(paths('diff --git a/lib/a/x b/lib/a/x\n--- a/lib/a/x\n+++ b/lib/a/x\n'), ['lib/a/x'])
+  assert.deepEqual(paths('diff --git a/x b/x\n--- \n+++ b/x\n'), ['x'])
+  const [gone] = read('diff --git a/x b/x\ndeleted file mode 100644\nindex 1..0\n')
+  assert.deepEqual([gone?.kind, gone?.path, gone?.lines], ['deleted', 'x', []])
+  // A hunk without a file takes the lines that it announces with it.
+  assert.deepEqual(read('@@ -1 +1 @@\n--- a/x\n+++ b/x\n'), [])
+})
+
+test('a quoted name: octal bytes of three digits, letters, and what only resembles them', () => {
+  const quoted = (name: string): string | undefined =>
+    read(`diff --git "a/${name}" "b/${name}"\n--- "a/${name}"\n+++ "b/${name}"\n`)[0]?.path
+  assert.equal(quoted(String.raw`t\303\251\t\"x`), 'té\t"x')
+  assert.equal(quoted(String.raw`\\101`), String.raw`\101`)
+  assert.equal(quoted(String.raw`a\b1234`), 'a\b1234')
+})
