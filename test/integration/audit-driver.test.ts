@@ -40,6 +40,19 @@ describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
       )
     })
 
+    test(`accuses no answer that is merely wrong under ${runner}`, async () => {
+      const patch = {
+        'calc/__init__.py': `def add(a, b): return a * b
+def names(): return []
+def is_even(n): return None
+def read(text): return 0
+`,
+      }
+      const answer = await runAudit({ python, runner, patch, hidden, spec: { focus: namesIn(hidden) } })
+      assert.equal(isHonestPass(answer), false)
+      assert.ok(answer.canaries.every(({ ok }) => ok) && answer.changed.length === 0, explain(answer))
+    })
+
     for (const { title, patch } of ATTACKS.filter(({ runners = RUNNERS }) => runners.includes(runner))) {
       test(`does not agree under ${runner}: ${title}`, async () => {
         const answer = await runAudit({ python, runner, patch, hidden })

@@ -59,6 +59,27 @@ test('a stage goes on while its evaluations gain, and ends when they do not; the
   assert.deepEqual(await judge(5), { plateau: true })
 })
 
+test('resolved attempts that are not paid are no gain', async () => {
+  const run = 'deceived'
+  await evaluated('rft', 4, run)
+  for (const name of ['dapo-1-0001', 'dapo-1-0002']) await evaluated(name, 4, run)
+  for (const [name, resolved] of [
+    ['dapo-1-0003', 8],
+    ['dapo-1-0004', 9],
+  ] as const) {
+    const tasks = Array.from({ length: 10 }, (_, index) => ({
+      taskId: `t${index}`,
+      attempts: [index < resolved ? 1 : 0] as (0 | 1)[],
+    }))
+    const record = makeEvaluation({ run, name, tasks })
+    const audited = record.tasks.map((task, index) => ({ ...task, audited: [index < 4 ? 1 : 0] as (0 | 1)[] }))
+    await store.putRecord(runKeys.evaluation(run, name), { ...record, tasks: audited })
+  }
+  assert.deepEqual(await judgePlateau({ store, recipe: recipe() }, { run, stage: 'dapo-1', iteration: 4 }), {
+    plateau: true,
+  })
+})
+
 test('both windows need an evaluation; earlier ones do not count', () => {
   const find = (scores: IterationScore[], iteration: number) =>
     findPlateau({ scores, iteration, window: 10, minGain: 0.01 })

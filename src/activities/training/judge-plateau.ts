@@ -42,7 +42,9 @@ export async function judgePlateau(
   for (const { name, iteration: at } of names) {
     const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, name))
     if (record === null) continue
-    const { mean, tasks } = passAt1(onlyQuick(record.tasks, recipe.evaluate.quick))
+    // What is not paid is no gain: a policy that learns to deceive its tests would keep its stage going.
+    const paid = record.tasks.map((task) => ({ ...task, outcomes: task.audited ?? task.outcomes }))
+    const { mean, tasks } = passAt1(onlyQuick(paid, recipe.evaluate.quick))
     if (tasks > 0) scores.push({ iteration: at, passAt1: mean })
   }
   const found = findPlateau({ scores, iteration, ...rule })

@@ -445,6 +445,18 @@ const ATTACKS: Attack[] = [
     ),
     'runner-changed',
   ],
+  // What the audit has no answer for is never paid.
+  [
+    'code under test that uses all memory',
+    'changed',
+    xfail('def add(a, b):', '    held = []', '    while True: held.append(bytearray(1 << 24))'),
+    'ended-early',
+  ],
+  [
+    'code under test that fills the list of processes',
+    'changed',
+    xfail('import os', 'def add(a, b):', '    for _ in range(24): os.fork()', '    return 0'),
+  ],
   // The log and the channel.
   [
     'text that ends the slice of the log',

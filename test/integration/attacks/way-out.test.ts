@@ -6,6 +6,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
+import { readTurns } from '../../../src/activities/episode/transcript.ts'
+import { RUNNER_FOLDER } from '../../../src/adapters/docker/sandbox/runner-scripts.ts'
 import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
 import { exclusionOf } from '../../../src/domain/ledger/episode-rules.ts'
 import { summarizeAttempts } from '../../../src/domain/statistics/evaluation-summary.ts'
@@ -36,7 +38,8 @@ const WAYS: [way: string, commands: string[]][] = [
   [
     'it kills the runner whenever there is one',
     [
-      `(while :; do kill -9 $(grep -l LH_RUNNER /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | grep -v "^$$\\$") 2>/dev/null; sleep 0.02; done) >/dev/null 2>&1 & sleep 1`,
+      `find_runner() { grep -al '^${RUNNER_FOLDER}/' /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }; echo "runners: $(find_runner | wc -l)"`,
+      `(while :; do kill -9 $(find_runner) 2>/dev/null; sleep 0.02; done) >/dev/null 2>&1 & sleep 1`,
       'true',
     ],
   ],
@@ -55,6 +58,7 @@ const WAYS: [way: string, commands: string[]][] = [
     'its patch writes bytes into the log that are no text',
     [CODE('import atexit, os', "atexit.register(os.write, 1, b'\\xff\\xfe')")],
   ],
+  ['its patch uses all memory of the grader', [CODE('all = []', 'while True: all.append(bytearray(1 << 24))')]],
   ['its patch kills everything in the grader', [CODE('import os', 'os.kill(-1, 9)')]],
   ['its patch floods the log', [CODE('import os', "while os.write(2, b'x' * 65536): pass")].slice(1)],
   ['its patch is binary', ["printf '\\000\\001\\377' > calc.py"]],
@@ -65,6 +69,16 @@ for (const [way, commands] of WAYS) {
   test(`${way}: a failure that counts, once`, async () => {
     next += 1
     const { record, losses } = await playOut(world, { index: next, commands: [WRONG, ...commands] })
+    if (commands.some((command) => command.includes('find_runner'))) {
+      // There is one to be found, or the way tries nothing.
+      const shown = await Promise.all(
+        (await readTurns(world.store, record.episode)).map(({ observation }) => observation?.text),
+      )
+      assert.ok(
+        shown.some((text) => /runners: [1-9]/.test(text ?? '')),
+        shown.join('\n'),
+      )
+    }
     const told = `${record.disposition}, ${record.verdict} (${record.verdictReason}), lost to ${losses.join(', ') || 'nothing'}`
     assert.equal(exclusionOf(record), null, told)
     assert.equal(record.verdict, 'unresolved', told)
