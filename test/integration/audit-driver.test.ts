@@ -4,8 +4,12 @@
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import test, { describe } from 'node:test'
 import { promisify } from 'node:util'
+import { readAuditScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { SHAPED, type ShapedAttack, TOGETHER } from '../support/audit/shaped-attacks.ts'
@@ -174,6 +178,22 @@ def add(a, b):
     assert.equal(isHonestPass(answer), false, explain(answer))
   })
 
+  test('finds the ends of nodes that Pythons before 3.8 do not give', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'ends-'))
+    try {
+      await writeFile(join(folder, 'audit.py'), await readAuditScript())
+      const texts = [HIDDEN_PYTEST, HIDDEN_UNITTEST, ...HONEST.map(({ hidden }) => hidden)].flatMap(Object.values)
+      await writeFile(join(folder, 'texts.json'), JSON.stringify(texts))
+      const { stdout } = await promisify(execFile)(python, ['-W', 'ignore', '-c', ENDS, folder])
+      const [found = 0, unknown = 0, wrong] = stdout.trim().split(' ').map(Number)
+      // What has no end that is sure is not turned.
+      assert.ok(found > 500 && unknown < found / 100, stdout)
+      assert.equal(wrong, 0, stdout)
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+
   test('reads no compiled code of the repository', async () => {
     // Code that says of itself that its source need not be looked at.
     const compile = `import py_compile, sys
@@ -231,6 +251,32 @@ source.write_text(text)`
     await assert.rejects(attempt, /Expected uid to be a number above 0, got 0/)
   })
 })
+
+/** Statements and expressions whose ends are asked for, against those of the Python at hand. */
+const ENDS = `import ast, json, sys
+sys.path.insert(0, sys.argv[1])
+import audit
+found = unknown = wrong = 0
+for text in json.load(open(sys.argv[1] + '/texts.json')):
+    text = text.replace('\\r\\n', '\\n')
+    tree = ast.parse(text)
+    places = audit.Places(text)
+    nodes = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.With, ast.Assert, ast.Expr, ast.Assign)): nodes.append(node)
+        if isinstance(node, ast.FunctionDef): nodes += node.decorator_list
+        if isinstance(node, ast.Assert): nodes.append(node.test)
+        if isinstance(node, ast.Compare): nodes += [node.left] + node.comparators
+        if isinstance(node, ast.Call): nodes += [node.func] + node.args
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)): nodes += node.elts
+        if isinstance(node, ast.With): nodes += [one.context_expr for one in node.items]
+    for node in nodes:
+        try: end = places.end(node)
+        except audit.NoEnd: unknown += 1; continue
+        found += 1
+        wrong += end != (node.end_lineno, node.end_col_offset)
+print(found, unknown, wrong)
+`
 
 /** As the listed tests of a row are. */
 function namesIn(hidden: Record<string, string>): string[] {

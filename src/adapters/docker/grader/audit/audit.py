@@ -532,10 +532,9 @@ def write_canaries(spec, written):
         for place in ("early", "late"):
             text, keep = plain_canaries(spec, module, source, tree, place, add)
             put(spec, found, written, module, place, text, keep)
-        if sys.version_info >= (3, 8):
-            text, keep = turned_canaries(spec, module, source, tree, found, add)
-            if text is not None:
-                put(spec, found, written, module, "copy", text, keep)
+        text, keep = turned_canaries(spec, module, source, found, add)
+        if text is not None:
+            put(spec, found, written, module, "copy", text, keep)
     return found
 
 
@@ -701,9 +700,10 @@ def imports_of(source, tree):
 
 
 def first_line(node):
-    if sys.version_info < (3, 8) and isinstance(node, ast.Expr) and isinstance(node.value, ast.Str):
+    if sys.version_info < (3, 8) and isinstance(node, ast.Expr) and isinstance(node.value, (ast.Str, ast.Constant)):
         # Before Python 3.8 a string of several lines carries the number of its last.
-        return node.lineno - node.value.s.count("\n")
+        text = node.value.s if isinstance(node.value, ast.Str) else node.value.value
+        return node.lineno - (text.count("\n") if isinstance(text, str) else 0)
     return min([node.lineno] + [one.lineno for one in getattr(node, "decorator_list", [])])
 
 
@@ -750,10 +750,10 @@ RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaise
 WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
 
 
-def turned_canaries(spec, module, source, tree, found, add):
-    """A copy of the module with the chosen tests, or None where none can be turned. Needs the ends of nodes, so Python 3.8."""
+def turned_canaries(spec, module, source, found, add):
+    """A copy of the module with the chosen tests, or None where there are none."""
     text = decoded(source)
-    parsed = ast.parse(text)
+    parsed = parse(text)
     code = Source(text, parsed, found["names"], helpers_of(spec, module, parsed))
     # The choice depends on nothing but the tests, so that the gate of a task makes the same.
     chance = random.Random(hashlib.sha256(source).digest())
@@ -809,6 +809,127 @@ class Variant(object):
         self.rank = rank
 
 
+class NoEnd(Exception):
+    """Of a node whose place in the text is not known for sure."""
+
+
+class Literals(ast.NodeTransformer):
+    """What Python calls constants from version 3.8 on."""
+
+    def constant(self, node, value):
+        result = ast.Constant(value)
+        return ast.copy_location(result, node)
+
+    def visit_Num(self, node):
+        return self.constant(node, node.n)
+
+    def visit_Str(self, node):
+        return self.constant(node, node.s)
+
+    def visit_Bytes(self, node):
+        return self.constant(node, node.s)
+
+    def visit_NameConstant(self, node):
+        return self.constant(node, node.value)
+
+    def visit_Ellipsis(self, node):
+        return self.constant(node, Ellipsis)
+
+
+def parse(text):
+    tree = ast.parse(text)
+    return tree if sys.version_info >= (3, 8) else Literals().visit(tree)
+
+
+class Places(object):
+    """Begins and ends of nodes for a Python before 3.8, which does not say where they end: a statement ends where its tokens do, and
+    an expression with the first token up to which the text means the same."""
+
+    def __init__(self, text):
+        import io
+        import tokenize
+
+        self.types = tokenize
+        self.lines = text.split("\n")
+        self.tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+        self.index = {}
+        for number, token in enumerate(self.tokens):
+            if token.string.strip():
+                self.index.setdefault(self.place(token.start), number)
+
+    def place(self, position):
+        row, column = position
+        return row, len(self.lines[row - 1][:column].encode("utf-8"))
+
+    def begin(self, node):
+        """The first token of a node; of a function the one behind its decorators."""
+        number = self.index.get((node.lineno, node.col_offset))
+        if number is None:
+            raise NoEnd()
+        if is_function(node) or isinstance(node, ast.ClassDef):
+            line_begins = True
+            while not (line_begins and self.tokens[number].string in ("def", "async", "class")):
+                line_begins = self.tokens[number].type in (self.types.NEWLINE, self.types.NL, self.types.COMMENT)
+                number += 1
+        return number
+
+    def start(self, node):
+        return self.place(self.tokens[self.begin(node)].start)
+
+    def end(self, node):
+        number = self.begin(node)
+        return self.place(self.tokens[self.last_of(node, number) if isinstance(node, ast.stmt) else self.last_part(node, number)].end)
+
+    def last_of(self, node, number):
+        """A block ends with the line before it goes back, another statement with its line or a semicolon."""
+        blocks = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)
+        depth = brackets = 0
+        last = number
+        while number < len(self.tokens):
+            token = self.tokens[number]
+            if token.type == self.types.INDENT:
+                depth += 1
+            elif token.type == self.types.DEDENT:
+                depth -= 1
+                if depth <= 0:
+                    return last
+            elif token.type == self.types.NEWLINE:
+                following = [one.type for one in self.tokens[number + 1:number + 40] if one.type not in (self.types.NL, self.types.COMMENT)]
+                if depth == 0 and following[:1] != [self.types.INDENT]:
+                    return last
+            elif token.type == self.types.OP and token.string in "([{":
+                brackets += 1
+            elif token.type == self.types.OP and token.string in ")]}":
+                brackets -= 1
+            elif token.string == ";" and brackets == 0 and not isinstance(node, blocks):
+                return last
+            if token.string.strip() and token.type != self.types.COMMENT:
+                last = number
+            number += 1
+        return last
+
+    def last_part(self, node, first):
+        wanted = ast.dump(node)
+        begin = self.tokens[first].start
+        for number in range(first, min(first + 400, len(self.tokens))):
+            token = self.tokens[number]
+            if token.type == self.types.NEWLINE:
+                break
+            if token.type in (self.types.NL, self.types.COMMENT):
+                continue
+            row, column = token.end
+            lines = self.lines[begin[0] - 1:row]
+            lines[-1] = lines[-1][:column]
+            lines[0] = lines[0][begin[1]:]
+            try:
+                found = Literals().visit(ast.parse("(" + "\n".join(lines) + "\n)", mode="eval"))
+            except (SyntaxError, ValueError):
+                continue
+            if ast.dump(found.body) == wanted:
+                return number
+        raise NoEnd()
+
+
 class Source(object):
     """A module's text with edits by position. Positions count bytes of UTF-8, as those of nodes do."""
 
@@ -817,6 +938,8 @@ class Source(object):
         self.tree = tree
         self.names = names
         self.helpers = helpers
+        self.places = Places(text) if sys.version_info < (3, 8) else None
+        self.ends = {}
         self.starts = [0]
         for index, byte in enumerate(self.data):
             if byte == 10:
@@ -826,10 +949,17 @@ class Source(object):
         return self.starts[line - 1] + column
 
     def start(self, node):
-        return self.at(node.lineno, node.col_offset)
+        return self.at(node.lineno, node.col_offset) if self.places is None else self.at(*self.places.start(node))
 
     def end(self, node):
-        return self.at(node.end_lineno, node.end_col_offset)
+        return self.at(*self.place_of_end(node))
+
+    def place_of_end(self, node):
+        if self.places is None:
+            return node.end_lineno, node.end_col_offset
+        if node not in self.ends:
+            self.ends[node] = self.places.end(node)
+        return self.ends[node]
 
     def text(self, node):
         return self.data[self.start(node):self.end(node)].decode("utf-8")
@@ -838,20 +968,19 @@ class Source(object):
         return self.starts[line] if line < len(self.starts) else len(self.data)
 
     def end_of(self, function):
-        return self.line_end(function.end_lineno)
+        return self.line_end(self.place_of_end(function)[0])
 
     def functions(self):
         for node in self.tree.body:
-            if is_function(node):
-                if self.may_copy(node):
-                    yield None, node
-            elif isinstance(node, ast.ClassDef):
-                for one in node.body:
+            for one in node.body if isinstance(node, ast.ClassDef) else [node]:
+                try:
                     if is_function(one) and self.may_copy(one):
-                        yield node, one
+                        yield (node if one is not node else None), one
+                except NoEnd:
+                    continue
 
     def may_copy(self, function):
-        if not function.name.startswith("test") or function.body[0].lineno == function.lineno:
+        if not function.name.startswith("test") or self.starts[first_line(function.body[0]) - 1] < self.start(function):
             return False
         if any(UNCHOSEN.search(self.text(one)) for one in function.decorator_list):
             return False
@@ -906,7 +1035,7 @@ class Source(object):
         strict = self.strictness(function)
         place = function.body[0]
         start = self.starts[first_line(place) - 1]
-        indent = self.data[start:self.at(first_line(place), 0) + place.col_offset].decode("utf-8")
+        indent = re.match(br"[ \t]*", self.data[start:]).group().decode("ascii")
         at = self.end_of(function) if strict == ALWAYS else start
         glue = "" if self.data[:at].endswith(b"\n") else "\n"
         mark = glue + "%s%s(1)\n" % (indent, self.names["mark"])
@@ -915,20 +1044,26 @@ class Source(object):
 
     def walk(self, body, strict, found):
         for node in body:
-            if isinstance(node, ast.Assert):
-                found.extend(self.of_assert(node, strict))
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                found.extend(self.of_call(node, node.value, strict))
-            elif isinstance(node, (ast.With, ast.AsyncWith)):
-                turned = self.of_with(node, strict)
-                found.extend(turned)
-                if not turned:
-                    swallows = any(SWALLOWING.search(self.text(one.context_expr)) for one in node.items)
-                    self.walk(node.body, IF_SURVIVED if swallows else min(strict, IF_REACHED), found)
-            elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
-                inner = IF_SURVIVED if isinstance(node, ast.Try) else min(strict, IF_REACHED)
-                for part in ("body", "orelse", "finalbody"):
-                    self.walk(getattr(node, part, []), inner, found)
+            try:
+                self.turn(node, strict, found)
+            except NoEnd:
+                continue
+
+    def turn(self, node, strict, found):
+        if isinstance(node, ast.Assert):
+            found.extend(list(self.of_assert(node, strict)))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            found.extend(list(self.of_call(node, node.value, strict)))
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            turned = self.of_with(node, strict)
+            found.extend(turned)
+            if not turned:
+                swallows = any(SWALLOWING.search(self.text(one.context_expr)) for one in node.items)
+                self.walk(node.body, IF_SURVIVED if swallows else min(strict, IF_REACHED), found)
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
+            inner = IF_SURVIVED if isinstance(node, ast.Try) else min(strict, IF_REACHED)
+            for part in ("body", "orelse", "finalbody"):
+                self.walk(getattr(node, part, []), inner, found)
 
     def watched(self, node, change):
         """Edits of a statement that stays one, with marks on both sides of it."""
@@ -1035,8 +1170,8 @@ class Source(object):
 
     def line_before(self, node, text):
         start = self.starts[first_line(node) - 1]
-        indent = self.data[start:self.at(first_line(node), 0) + node.col_offset]
-        return [(start, start, indent.decode("utf-8") + text + "\n")] if not indent.strip() else None
+        indent = re.match(br"[ \t]*", self.data[start:]).group().decode("ascii")
+        return [(start, start, indent + text + "\n")]
 
     def instead(self, operator, replaced, is_right):
         """What to compare with so that honest code fails, with the rank of each: values in the source first, for only they look
@@ -1184,7 +1319,7 @@ class Source(object):
             return []
         space = indent.decode("utf-8")
         start = self.starts[node.lineno - 1]
-        end = self.line_end(node.end_lineno)
+        end = self.end_of(node)
         glue = "" if self.data[:end].endswith(b"\n") else "\n"
         reach = [(start, start, "%s%s(1)\n" % (space, self.names["mark"]))]
         survive = [(end, end, "%s%s%s(2)\n" % (glue, space, self.names["mark"]))]
@@ -1325,7 +1460,7 @@ def helper_file(spec, module, name, level):
                     text = file.read()
             if text is not None:
                 try:
-                    return ast.parse(text).body
+                    return parse(decoded(text)).body
                 except (SyntaxError, ValueError):
                     return []
     return []
