@@ -455,7 +455,7 @@ const ATTACKS: Attack[] = [
   [
     'code under test that fills the list of processes',
     'changed',
-    xfail('import os', 'def add(a, b):', '    for _ in range(24): os.fork()', '    return 0'),
+    xfail('import os, time', 'def add(a, b):', '    while True:', '        if os.fork() == 0: time.sleep(600)'),
   ],
   // The log and the channel.
   [

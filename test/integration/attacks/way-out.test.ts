@@ -71,9 +71,7 @@ for (const [way, commands] of WAYS) {
     const { record, losses } = await playOut(world, { index: next, commands: [WRONG, ...commands] })
     if (commands.some((command) => command.includes('find_runner'))) {
       // There is one to be found, or the way tries nothing.
-      const shown = await Promise.all(
-        (await readTurns(world.store, record.episode)).map(({ observation }) => observation?.text),
-      )
+      const shown = (await readTurns(world.store, record.episode)).map(({ observation }) => observation?.text)
       assert.ok(
         shown.some((text) => /runners: [1-9]/.test(text ?? '')),
         shown.join('\n'),

@@ -175,7 +175,24 @@ interface RemoveContainerInput {
   name: string
 }
 
-/** Removes a container, running or not, with its volumes. One that is gone or being removed counts as removed. */
+/** Before each further attempt at a removal. */
+const REMOVAL_PAUSES_MS = [100, 400, 1600]
+
+/**
+ * Removes a container, running or not, with its volumes. One that is gone or being removed counts as removed. An engine fails where
+ * its own files of a container full of processes are still being written: it is asked again, for the next answer is another one.
+ */
 export async function removeContainer({ engine, name }: RemoveContainerInput): Promise<void> {
-  await engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
+  const remove = (): Promise<void> =>
+    engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
+  for (const pauseMs of REMOVAL_PAUSES_MS) {
+    try {
+      await remove()
+      return
+    } catch (error) {
+      if (!isStatus(error, 500)) throw error
+      await sleep(pauseMs)
+    }
+  }
+  await remove()
 }

@@ -70,8 +70,7 @@ export async function gradePatch(
       return toResult(output, { imageDigest: digest, machine })
     } finally {
       for (const stream of streams) stream.close()
-      await removeContainer({ engine, name })
-      context.cpus.give(name)
+      await removeContainer({ engine, name }).finally(() => context.cpus.give(name))
     }
   }, signal)
 }
