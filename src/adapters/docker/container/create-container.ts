@@ -175,8 +175,8 @@ interface RemoveContainerInput {
   name: string
 }
 
-/** Before each further attempt at a removal. */
-const REMOVAL_PAUSES_MS = [100, 400, 1600]
+/** Milliseconds before each further attempt at a removal. */
+const REMOVAL_PAUSES = [100, 400, 1600]
 
 /**
  * Removes a container, running or not, with its volumes. One that is gone or being removed counts as removed. An engine fails where
@@ -185,7 +185,7 @@ const REMOVAL_PAUSES_MS = [100, 400, 1600]
 export async function removeContainer({ engine, name }: RemoveContainerInput): Promise<void> {
   const remove = (): Promise<void> =>
     engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
-  for (const pauseMs of REMOVAL_PAUSES_MS) {
+  for (const pauseMs of REMOVAL_PAUSES) {
     try {
       await remove()
       return
