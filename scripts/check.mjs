@@ -23,6 +23,8 @@ const PARTS = [
   },
   { name: 'types', command: bin('tsc'), args: ['--noEmit', '-p', '.'] },
   { name: 'unused', command: bin('knip'), args: [] },
+  // The same without tests and benches as entries: code that only tests still call is dead.
+  { name: 'unused-production', command: bin('knip'), args: ['--production', '--config', 'knip.production.json'] },
   { name: 'format', command: bin('biome'), args: ['format'] },
   { name: 'python-lint', python: ['-m', 'ruff', 'check', '.'], folder: 'trainer' },
   { name: 'python-format', python: ['-m', 'ruff', 'format', '--check', '.'], folder: 'trainer' },

@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
 import { toLonghaulError } from '../src/contracts/errors.ts'
-import { startStack, type RunningStack } from '../src/stack/start-stack.ts'
+import { startStack, type RunningStack } from './support/start-stack.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
 import type { FileResult } from './support/runner/file-result.ts'

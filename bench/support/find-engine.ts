@@ -2,7 +2,7 @@ import { join } from 'node:path'
 
 import { type Engine, connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
-import { startStack } from '../../src/stack/start-stack.ts'
+import { startStack } from '../../test/support/start-stack.ts'
 
 /** The engine of DOCKER_HOST or of the machine; where none answers, one that the project starts for itself, in a stack of that name. */
 export async function findEngine(name: string): Promise<{ engine: Engine; stop: () => Promise<void> }> {

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { stackPaths } from '../../src/stack/paths.ts'
-import { startStack } from '../../src/stack/start-stack.ts'
+import { startStack } from '../../test/support/start-stack.ts'
 import {
   buildLayoutImages,
   type LayoutTask,

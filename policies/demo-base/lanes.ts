@@ -3,7 +3,7 @@ import { synthesizeTask } from '../../src/adapters/datasets/synthetic/synthesize
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
-import { resetRepository } from '../../src/adapters/docker/sandbox/reset-repository.ts'
+import { resetRepository } from './reset-repository.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { SandboxHandle, ScaffoldProfile } from '../../src/contracts/sandbox.types.ts'
 

@@ -3,7 +3,7 @@
  * implement these; workflows import only these types. Every input is one object of references and small scalars.
  */
 import type { ArtifactRef } from './artifacts.types.ts'
-import type { Disposition, VerdictKind } from './episodes.types.ts'
+import type { Disposition } from './episodes.types.ts'
 import type { GateCounts } from './gates.types.ts'
 import type { GradingCounts, GradingScore, ShortVerdict } from './grading.types.ts'
 import type { PolicyRef } from './policy.types.ts'
@@ -232,12 +232,6 @@ export interface BuiltBatch {
   meanReward: number
   resolvedRate: number
   meanTurns: number
-}
-
-/** What grading returns to the episode workflow. */
-export interface GradedEpisode {
-  verdict: VerdictKind
-  reason: string | null
 }
 
 /** Heartbeat of `advanceEpisode`: phases in order of execution. */

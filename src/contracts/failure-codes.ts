@@ -76,7 +76,6 @@ export const FAILURE_CODES = {
 } as const satisfies Record<string, { retryable: boolean; countsAs: 'policy' | 'infra' | 'user' }>
 
 export type FailureCode = keyof typeof FAILURE_CODES
-export type CountsAs = (typeof FAILURE_CODES)[FailureCode]['countsAs']
 
 export function isFailureCode(value: unknown): value is FailureCode {
   return typeof value === 'string' && Object.hasOwn(FAILURE_CODES, value)

@@ -25,8 +25,6 @@ export const runKeys = {
   /** Further problems of an iteration, for groups without a spread; rounds from 1. */
   refill: (run: string, stage: string, iteration: number, round: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/refill-${pad(round, 2)}.json`,
-  groups: (run: string, stage: string, iteration: number) =>
-    `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/groups.json`,
   /** Directory of batch.safetensors and batch.json; RFT slices are numbered. */
   batch: (run: string, stage: string, iteration: number, slice: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/batch-${pad(slice, 2)}`,

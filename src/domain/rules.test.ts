@@ -5,7 +5,7 @@ import type { EpisodeRecord } from '../contracts/episodes.types.ts'
 import { exclusionOf, isValidEpisode, ungradedVerdict } from './ledger/episode-rules.ts'
 import { answerToFailure } from './failure-answers.ts'
 import { selectForRft } from './rewards/group-selection.ts'
-import { hasPlateaued, reselectPool } from './rewards/stage-rules.ts'
+import { reselectPool } from './rewards/stage-rules.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
 
 test('only policy endings with a plain verdict are valid; everything else names why it has no reward', () => {
@@ -104,13 +104,6 @@ test('a later stage drops what is solved in two thirds or never, compared as int
   assert.deepEqual(reselectPool({ pool: ['unseen'], records, rule: { ...rule, unseen: 'drop' } }).kept, [])
 })
 
-test('a stage levels off when the last window gains less than asked over the one before', () => {
-  const rising = [0.1, 0.12, 0.14, 0.16]
-  assert.equal(hasPlateaued({ series: rising, window: 2, minGain: 0.03 }), false) // 0.15 − 0.11 = 0.04
-  assert.equal(hasPlateaued({ series: rising, window: 2, minGain: 0.05 }), true)
-  assert.equal(hasPlateaued({ series: [0.5, 0.5, 0.5], window: 2, minGain: 0.01 }), false)
-})
-
 test('work that was submitted and reached no grader is not judged', () => {
   assert.deepEqual(ungradedVerdict('submitted'), { verdict: 'could-not-grade', reason: 'not-graded' })
   assert.deepEqual(ungradedVerdict('agent-gave-up'), { verdict: 'unresolved', reason: 'sandbox-ended' })
@@ -173,13 +166,6 @@ test('the largest denominator that a share is read with is 20', () => {
   const rule = { dropSuccessAtLeast: 0.95, dropNeverSolved: true, unseen: 'keep' as const }
   const records = [{ taskId: 'nineteen-of-twenty', resolved: 19, attempts: 20 }]
   assert.equal(reselectPool({ pool: ['nineteen-of-twenty'], records, rule }).kept.length, 0)
-})
-
-test('windows are the last ones of the series: an older rise does not count, and a gain of exactly the least is one', () => {
-  const series = [0, 1, 0.5, 0.5, 0.5, 0.75, 0.75]
-  // 0.75 − 0.5 = 0.25
-  assert.equal(hasPlateaued({ series, window: 2, minGain: 0.25 }), false)
-  assert.equal(hasPlateaued({ series, window: 2, minGain: 0.26 }), true)
 })
 
 test('what an audit does not agree with never fine-tunes, says why, and takes no place of one that does', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Task } from '../contracts/tasks.types.ts'
-import { asItCounts, judgeEmptyPatch, judgeRun } from './verdict.ts'
+import { asItCounts, judgeRun } from './verdict.ts'
 
 const task = {
   failToPass: ['tests/test_s.py::test_a'],
@@ -82,11 +82,6 @@ test('an infrastructure failure is no verdict on the patch', () => {
   assert.deepEqual([undecodable.kind, undecodable.reason], ['could-not-grade', 'undecodable-log'])
 })
 
-test('an empty patch is unresolved without a run', () => {
-  const verdict = judgeEmptyPatch(task)
-  assert.deepEqual([verdict.kind, verdict.reason, verdict.tests], ['unresolved', 'empty-patch', null])
-})
-
 test('skipped tests leave both lists, so a list of skipped tests counts as complete, as upstream has it', () => {
   const log = pytestLog([line('SKIPPED', 'a'), line('PASSED', 'b'), line('PASSED', 'c')].join('\n'))
   const verdict = judgeRun(task, ran(log))
@@ -140,7 +135,6 @@ test('what prevents a verdict: whether a repetition may help, and nothing passed
     mayRepeat: true,
   })
   assert.equal(judgeRun(task, { kind: 'ran', log: new Uint8Array([0xff]) }).mayRepeat, true)
-  assert.equal(judgeEmptyPatch(task).mayRepeat, false)
 })
 
 test('a verdict stands: it is not repeated, resolved or not', () => {

@@ -92,11 +92,6 @@ function judgeNames(task: ListedTests, { statuses, resolved }: GradedLog): Verdi
   }
 }
 
-/** An empty patch is never run: it takes what the gate found for it. */
-export function judgeEmptyPatch(task: ListedTests): Verdict {
-  return ungraded(task, 'unresolved', 'empty-patch', false)
-}
-
 /** Resolved: every test that should begin to pass does, and none that passed is lost. */
 function judgeLists(task: ListedTests, tests: TestLists): Verdict {
   return {

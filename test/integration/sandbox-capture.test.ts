@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
-import { resetRepository } from '../../src/adapters/docker/sandbox/reset-repository.ts'
+import { resetRepository } from '../../policies/demo-base/reset-repository.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
   type SandboxFixture,

@@ -3,7 +3,7 @@ import { createDirectoryStore } from '../../src/adapters/artifacts/directory-sto
 import { connectEngine, type Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { connect, type LonghaulConnection } from '../../src/client/index.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
-import { attachStack, type RunningStack } from '../../src/stack/start-stack.ts'
+import { attachStack, type RunningStack } from './start-stack.ts'
 
 export interface PipelineWorld {
   stack: RunningStack

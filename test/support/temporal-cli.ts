@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { stackPaths } from '../../src/stack/paths.ts'
 import type { StackPlan } from '../../src/stack/stack-record.ts'
-import type { RunningStack } from '../../src/stack/start-stack.ts'
+import type { RunningStack } from './start-stack.ts'
 import { HANG_MS } from './hang.ts'
 
 /** Runs the Temporal CLI binary that the stack's own server was started with; null where the stack uses a server of others. */

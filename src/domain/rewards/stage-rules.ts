@@ -1,5 +1,3 @@
-import { mean } from '../statistics/moments.ts'
-
 /** Rollouts of one task so far, valid ones only: an infra episode is not an attempt. */
 export interface TaskRecord {
   taskId: string
@@ -57,20 +55,4 @@ function asFraction(rate: number): Fraction {
     if (Math.abs(numerator / denominator - rate) < ROUNDING) return { numerator, denominator }
   }
   return { numerator: rate, denominator: 1 }
-}
-
-export interface PlateauInput {
-  /** The metric after each measured iteration, oldest first. */
-  series: readonly number[]
-  window: number
-  minGain: number
-}
-
-/** True when the mean of the last window is not `minGain` above the mean of the window before. Two windows must exist: noise
- *  ends no stage early. */
-export function hasPlateaued({ series, window, minGain }: PlateauInput): boolean {
-  if (series.length < 2 * window) return false
-  const recent = series.slice(-window)
-  const before = series.slice(-2 * window, -window)
-  return mean(recent) - mean(before) < minGain
 }

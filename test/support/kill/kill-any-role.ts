@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { seededRandom } from '../../../src/domain/statistics/bootstrap.ts'
 import { signalGroup } from '../../../src/platform/processes.ts'
-import type { RunningStack } from '../../../src/stack/start-stack.ts'
+import type { RunningStack } from '../start-stack.ts'
 import { listTrainingJobs } from '../../../src/stack/down.ts'
 
 export interface RoleKilled {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { RunningStack } from '../../../src/stack/start-stack.ts'
+import type { RunningStack } from '../start-stack.ts'
 import type { ProxyEvent, RecordingProxy } from '../recording-proxy.ts'
 import type { WorkerKill } from './kill-plan.ts'
 

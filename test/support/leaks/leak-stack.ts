@@ -1,4 +1,4 @@
-import { startStack } from '../../../src/stack/start-stack.ts'
+import { startStack } from '../start-stack.ts'
 import { type PipelineWorld, worldOf } from '../pipeline-world.ts'
 import { startObedientPolicyServer } from './obedient-policy-server.ts'
 

@@ -19,7 +19,10 @@ import { sha256Hex } from '../../../platform/hash.ts'
 const SOURCES = new URL('../../../../infra/runner/', import.meta.url)
 /** Written last: a volume without it was left half filled. */
 const COMPLETE = 'complete'
-/** Instead of the project's: what has that is removed with its owner, and this one has none. */
+/**
+ * Instead of the project's: what has that is removed with its owner, and this one has none.
+ * @internal exported for the judge of chaos runs, which tells these volumes from others
+ */
 export const RUNNER_LABEL = 'longhaul.runner'
 const COMPILERS = ['cc', 'gcc', 'clang']
 const FLAGS = ['-std=gnu17', '-O2', '-Wall', '-static', '-s']

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createDirectoryStore } from '../../artifacts/directory-store.ts'
-import { importBasePolicy, readPolicyRef } from './policy-directory.ts'
+import { policyKeys } from '../../../contracts/keys.ts'
+import { importBasePolicy } from './policy-directory.ts'
 import { readPositions } from './rope-statement.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
@@ -26,7 +27,7 @@ test('a model directory becomes an immutable policy named by its content, wherev
   const ref = await importBasePolicy({ store, directory: here })
   assert.equal(ref.version, `v000000-${ref.manifestSha256.slice(0, 8)}`)
   assert.deepEqual(await importBasePolicy({ store, directory: there }), ref)
-  assert.deepEqual(await readPolicyRef({ store, version: ref.version }), ref)
+  assert.deepEqual(await store.readRecord(policyKeys.ref(ref.version)), ref)
   const directory = store.path(`policies/${ref.version}`)
   assert.equal((await readFile(join(directory, 'COMMITTED'), 'utf8')).trim(), ref.manifestSha256)
   const other = await importBasePolicy({ store, directory: await makeModel('other', 'other weights') })

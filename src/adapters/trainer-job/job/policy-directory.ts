@@ -55,17 +55,6 @@ export async function importBasePolicy({ store, directory, rope = null }: Import
   return writePolicyRef({ store, ref })
 }
 
-/** The published reference of a version; null when there is none. */
-export function readPolicyRef({
-  store,
-  version,
-}: {
-  store: ArtifactStore
-  version: string
-}): Promise<PolicyRef | null> {
-  return store.readRecord<PolicyRef>(policyKeys.ref(version))
-}
-
 /** Publishes a reference: resolvable by its version from then on. Idempotent. */
 export async function writePolicyRef({ store, ref }: { store: ArtifactStore; ref: PolicyRef }): Promise<PolicyRef> {
   return (await store.claimRecord(policyKeys.ref(ref.version), ref)).record

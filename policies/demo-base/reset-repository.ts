@@ -1,6 +1,6 @@
-import type { SandboxHandle } from '../../../contracts/sandbox.types.ts'
-import { parseReady } from './runner-protocol.ts'
-import type { DockerSandboxHost } from './sandbox-host.ts'
+import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
+import { parseReady } from '../../src/adapters/docker/sandbox/runner-protocol.ts'
+import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 
 export interface ResetRepositoryInput {
   host: DockerSandboxHost

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { LonghaulError } from '../contracts/errors.ts'
-import { down, type DownResult } from './down.ts'
-import { stackEnvironment, type StackFacts } from './environment.ts'
-import { isAlive, signalGroup } from '../platform/processes.ts'
-import { readStackRecord, type ServiceRecord } from './stack-record.ts'
-import { stackPaths } from './paths.ts'
-import type { WorkerRole } from './services.ts'
-import { up } from './up.ts'
+import { LonghaulError } from '../../src/contracts/errors.ts'
+import { down, type DownResult } from '../../src/stack/down.ts'
+import { stackEnvironment, type StackFacts } from '../../src/stack/environment.ts'
+import { isAlive, signalGroup } from '../../src/platform/processes.ts'
+import { readStackRecord, type ServiceRecord } from '../../src/stack/stack-record.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+import type { WorkerRole } from '../../src/stack/services.ts'
+import { up } from '../../src/stack/up.ts'
 
 export interface StartStackInput {
   name: string
