@@ -40,12 +40,12 @@ export async function queryProgress({ connection, workflowId }: RunAddress): Pro
   }
 }
 
-function update(address: RunAddress, name: string, wish?: { iteration: number }): Promise<RunProgress> {
+function update(address: RunAddress, name: string, requested?: { iteration: number }): Promise<RunProgress> {
   const handle = address.connection.client.workflow.getHandle(address.workflowId)
   return called(address, () =>
-    wish === undefined
+    requested === undefined
       ? handle.executeUpdate<RunProgress, []>(name)
-      : handle.executeUpdate<RunProgress, [typeof wish]>(name, { args: [wish] }),
+      : handle.executeUpdate<RunProgress, [typeof requested]>(name, { args: [requested] }),
   )
 }
 

@@ -40,7 +40,7 @@ export function makeRunHandle<T>({
 }
 
 /** A caller's connection is used and left open; without one it comes from the environment. */
-export async function borrowConnection(
+export async function resolveConnection(
   given: LonghaulConnection | undefined,
 ): Promise<{ connection: LonghaulConnection; ownsConnection: boolean }> {
   return given === undefined

@@ -1,5 +1,5 @@
 import { type LonghaulConnection, CALL_TIMEOUT_MS, grpcStatus } from './connect.ts'
-import { borrowConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
+import { resolveConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
 import type {
   EvaluateInput,
   EvaluateResult,
@@ -37,7 +37,7 @@ interface StartRunInput {
 /** Starts a root, or joins the same request under way. */
 async function startRun<T>({ type, name, request }: StartRunInput): Promise<RunHandle<T>> {
   const { connection: given, fresh = false, ...input } = request
-  const { connection, ownsConnection } = await borrowConnection(given)
+  const { connection, ownsConnection } = await resolveConnection(given)
   const started = await startRoot({ connection, type, input, recipe: name, fresh })
   return makeRunHandle<T>({ connection, ownsConnection, ...started })
 }

@@ -9,7 +9,7 @@ export interface Dependency {
 }
 
 /** What goes wrong while something is waited for. */
-export interface Trouble {
+export interface TransientError {
   code: FailureCode
   message: string
   /** Since when nothing else happened; ms since 1970. */
@@ -27,11 +27,11 @@ export interface ActivityWait {
   sinceMs: number
   /** Until then it is expected to last (the deadline of a command or of tests), ms since 1970; null: like any other. */
   expectedUntilMs: number | null
-  trouble: Trouble | null
+  trouble: TransientError | null
 }
 
 /** Failures of attempts that ended alike, and what they were waiting for. */
-export interface Failing extends Trouble {
+export interface Failing extends TransientError {
   on: Dependency | null
   doing: string | null
 }

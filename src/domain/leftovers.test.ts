@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { judgeLeftover, judgeOwner, type LeftoverFacts } from './leftovers.ts'
+import { decideReap, judgeOwner, type OrphanedResourceFacts } from './leftovers.ts'
 
 const REAPER = { host: 'h1', namespaceId: 'ns-1' }
 const HOUR_MS = 3_600_000
 
-function facts(changes: Partial<LeftoverFacts> = {}): LeftoverFacts {
+function facts(changes: Partial<OrphanedResourceFacts> = {}): OrphanedResourceFacts {
   return {
     kind: 'container',
     role: 'agent',
@@ -21,7 +21,7 @@ function facts(changes: Partial<LeftoverFacts> = {}): LeftoverFacts {
   }
 }
 
-const TABLE: [string, Partial<LeftoverFacts>, string][] = [
+const TABLE: [string, Partial<OrphanedResourceFacts>, string][] = [
   ['ours and running', {}, 'ask-owner'],
   ['ours and running past its first lease', { ageMs: HOUR_MS }, 'ask-owner'],
   ['ours past its maximum life', { ageMs: 7 * HOUR_MS }, 'remove past-max-life'],
@@ -59,15 +59,15 @@ const TABLE: [string, Partial<LeftoverFacts>, string][] = [
 
 for (const [what, changes, expected] of TABLE) {
   test(`${what}: ${expected}`, () => {
-    const decision = judgeLeftover(facts(changes), REAPER)
+    const decision = decideReap(facts(changes), REAPER)
     assert.equal(decision.kind === 'ask-owner' ? 'ask-owner' : `${decision.kind} ${decision.why}`, expected)
   })
 }
 
 test('the namespace is not known yet: nothing that has one is touched, not even past its maximum life', () => {
   const reaper = { host: 'h1', namespaceId: null }
-  assert.deepEqual(judgeLeftover(facts({ ageMs: 70 * HOUR_MS }), reaper), { kind: 'keep', why: 'namespace-unknown' })
-  assert.deepEqual(judgeLeftover(facts({ namespaceId: '', ageMs: 70 * HOUR_MS }), reaper), {
+  assert.deepEqual(decideReap(facts({ ageMs: 70 * HOUR_MS }), reaper), { kind: 'keep', why: 'namespace-unknown' })
+  assert.deepEqual(decideReap(facts({ namespaceId: '', ageMs: 70 * HOUR_MS }), reaper), {
     kind: 'remove',
     why: 'past-max-life',
   })
@@ -92,7 +92,7 @@ test('the owner has placed the episode anew: superseded, but only by the executi
   })
 })
 
-const AT_THE_LIMIT: [string, Partial<LeftoverFacts>, string][] = [
+const AT_THE_LIMIT: [string, Partial<OrphanedResourceFacts>, string][] = [
   ['a build of exactly its longest life', { role: 'build', namespaceId: '', ageMs: 600_000 }, 'keep young-build'],
   ['of exactly its maximum life', { ageMs: 6 * HOUR_MS }, 'ask-owner'],
   ['ended exactly a lease ago', { state: 'ended', endedForMs: 600_000 }, 'ask-owner'],
@@ -102,7 +102,7 @@ const AT_THE_LIMIT: [string, Partial<LeftoverFacts>, string][] = [
 ]
 for (const [what, changes, expected] of AT_THE_LIMIT) {
   test(`${what}: ${expected}`, () => {
-    const decision = judgeLeftover(facts(changes), REAPER)
+    const decision = decideReap(facts(changes), REAPER)
     assert.equal(decision.kind === 'ask-owner' ? 'ask-owner' : `${decision.kind} ${decision.why}`, expected)
   })
 }

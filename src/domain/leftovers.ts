@@ -1,5 +1,5 @@
 /** Something of ours in an engine, as its labels and its state tell it. Ages in milliseconds. */
-export interface LeftoverFacts {
+export interface OrphanedResourceFacts {
   kind: 'container' | 'network' | 'volume'
   role: string
   /** Identity of the Temporal namespace that knows the owner; empty where the owner is no workflow. */
@@ -43,7 +43,7 @@ export type RemoveReason =
   | 'owner-unknown'
   | 'superseded'
 
-export type LeftoverDecision = { kind: 'keep'; why: KeepReason } | { kind: 'remove'; why: RemoveReason }
+export type ReapDecision = { kind: 'keep'; why: KeepReason } | { kind: 'remove'; why: RemoveReason }
 
 /** What the server says about a workflow id, at this moment. */
 export type OwnerState = { kind: 'running'; runId: string } | { kind: 'closed' } | { kind: 'unknown' }
@@ -55,7 +55,7 @@ const BUILD_LIFE_MS = 20 * 60_000
  * First half of the decision: what follows without asking the owner. A resource of another stack or host is never touched, at
  * any age: our Temporal server cannot tell whether its owner is open.
  */
-export function judgeLeftover(facts: LeftoverFacts, reaper: Reaper): LeftoverDecision | { kind: 'ask-owner' } {
+export function decideReap(facts: OrphanedResourceFacts, reaper: Reaper): ReapDecision | { kind: 'ask-owner' } {
   const { namespaceId, host, role, ageMs, leaseMs, maxLifeMs } = facts
   if (host !== '' && host !== reaper.host) return keep('other-host')
   if (role === 'build') return ageMs > BUILD_LIFE_MS ? remove('abandoned-build') : keep('young-build')
@@ -80,7 +80,7 @@ export interface OwnedPlacement {
  * same id (a reset, a repetition) may have adopted the container under its old labels.
  * @param state null where the server could not be asked: then only its maximum life ends it
  */
-export function judgeOwner(state: OwnerState | null, placement: OwnedPlacement): LeftoverDecision {
+export function judgeOwner(state: OwnerState | null, placement: OwnedPlacement): ReapDecision {
   if (state === null) return keep('owner-unanswered')
   if (state.kind === 'closed') return remove('owner-closed')
   if (state.kind === 'unknown') return remove('owner-unknown')
@@ -88,10 +88,10 @@ export function judgeOwner(state: OwnerState | null, placement: OwnedPlacement):
   return placement.role === 'agent' && isOwn && placement.hasNewerPlacement ? remove('superseded') : keep('owner-runs')
 }
 
-function keep(why: KeepReason): LeftoverDecision {
+function keep(why: KeepReason): ReapDecision {
   return { kind: 'keep', why }
 }
 
-function remove(why: RemoveReason): LeftoverDecision {
+function remove(why: RemoveReason): ReapDecision {
   return { kind: 'remove', why }
 }

@@ -1,6 +1,6 @@
 import type { GateOutcome, GateReport, TaskGate } from '../contracts/gates.types.ts'
 import { gateRepeats } from '../domain/gates/gate-rules.ts'
-import { sayOrigin } from './suite-table.ts'
+import { formatOrigin } from './suite-table.ts'
 import { number, type Table, text } from './tables.ts'
 
 /** In the order in which a reader asks. */
@@ -82,7 +82,7 @@ export function sayGate(report: GateReport): string {
     ...(regraded === 0
       ? []
       : [`${regraded} tasks needed a second container for a grading (no results, a time-out or a broken log)`]),
-    ...(origin === undefined || origin === null ? [] : [sayOrigin(origin)]),
+    ...(origin === undefined || origin === null ? [] : [formatOrigin(origin)]),
   ].join('\n')
 }
 

@@ -36,7 +36,7 @@ export function suiteTable({ suites }: Pick<ReportData, 'suites'>): Table {
 }
 
 /** One line, for the end of a command. */
-export function sayOrigin({ dataset, revision, split, files, filters }: SuiteOrigin): string {
+export function formatOrigin({ dataset, revision, split, files, filters }: SuiteOrigin): string {
   const [file, ...more] = files
   const pinned = [
     ...(revision === null ? [] : [`at ${revision}`]),

@@ -1,6 +1,6 @@
 import { number, type Table, text } from './tables.ts'
 import type { ReportData } from './report-data.ts'
-import { sayAlarms } from '../domain/rewards/training-alarms.ts'
+import { formatAlarms } from '../domain/rewards/training-alarms.ts'
 
 /** How far sampler and trainer were apart, a line a training job: the worst of its optimizer steps. */
 export function trainingTable({ training }: ReportData): Table {
@@ -34,7 +34,7 @@ export function trainingTable({ training }: ReportData): Table {
       worst(steps, 'ess', Math.min),
       worst(steps.map(clipped), 'clip', Math.max),
       worst(steps, 'masked_frac', Math.max),
-      alarms.length === 0 ? '' : sayAlarms(alarms),
+      alarms.length === 0 ? '' : formatAlarms(alarms),
     ]),
     notes: [
       'The worst optimizer step of each job; loss, entropy and mean weight of the last. An alarm pauses the run before its next iteration unless the recipe says otherwise (trainer.alarms).',

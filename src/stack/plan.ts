@@ -4,7 +4,7 @@ import type { StackFacts } from './environment.ts'
 import type { StackPaths } from './paths.ts'
 import type { SetUpResult } from './setup/set-up.ts'
 import { policyService, temporalService, type Service, type WorkerRole, workerService } from './services.ts'
-import type { StackPlan } from './stack-record.ts'
+import type { StackConfig } from './stack-record.ts'
 
 /** Temporal's own default; the UI is where its users expect it, 1000 above. */
 const TEMPORAL_PORT = 7233
@@ -21,9 +21,9 @@ export interface PlanStackInput {
 }
 
 /** Decides addresses and processes; starts nothing. Ports of the last time come first, so that bookmarks stay valid. */
-export async function planStack(input: PlanStackInput): Promise<StackPlan> {
+export async function planStack(input: PlanStackInput): Promise<StackConfig> {
   const { paths, prepared, roles, policyServer, namespace, fingerprint } = input
-  const before = (await readJson<StackPlan>(paths.planFile))?.facts
+  const before = (await readJson<StackConfig>(paths.planFile))?.facts
   const external = process.env['TEMPORAL_ADDRESS'] ?? ''
   const ownsTemporal = external === ''
   const taken = new Set<number>()

@@ -5,7 +5,7 @@ import type { Service } from './services.ts'
 import { stackPaths } from './paths.ts'
 
 /** What the supervisor is told to run; written by `up`, read once by the supervisor. */
-export interface StackPlan {
+export interface StackConfig {
   facts: StackFacts
   /** Of the code that the services run; another one means that they have to be restarted. */
   fingerprint: string

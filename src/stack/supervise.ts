@@ -8,7 +8,7 @@ import {
   type EngineUser,
 } from './setup/private-engine.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
-import type { StackPlan } from './stack-record.ts'
+import type { StackConfig } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { toLonghaulError } from '../contracts/errors.ts'
@@ -16,7 +16,7 @@ import { readJson } from '../platform/files.ts'
 
 const planFile = process.argv[2]
 if (planFile === undefined) throw new Error('Expected the path of a plan')
-const plan = JSON.parse(await readFile(planFile, 'utf8')) as StackPlan
+const plan = JSON.parse(await readFile(planFile, 'utf8')) as StackConfig
 const supervisor = new Supervisor(plan)
 const watching = new AbortController()
 

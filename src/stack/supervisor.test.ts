@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { choosePort } from './ports.ts'
 import { isAlive, signalGroup } from '../platform/processes.ts'
 import type { Service } from './services.ts'
-import { readStackRecord, type ServiceRecord, type StackPlan } from './stack-record.ts'
+import { readStackRecord, type ServiceRecord, type StackConfig } from './stack-record.ts'
 import { Supervisor } from './supervisor.ts'
 import { HANG_MS } from '../../test/support/hang.ts'
 
@@ -23,8 +23,8 @@ function listener(name: string, port: number): Service {
   }
 }
 
-function planOf(folder: string, services: Service[]): StackPlan {
-  const facts: StackPlan['facts'] = {
+function planOf(folder: string, services: Service[]): StackConfig {
+  const facts: StackConfig['facts'] = {
     name: 'supervisor-test',
     cacheDir: folder,
     dataDir: folder,

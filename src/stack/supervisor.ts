@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { writeFileAtomically, rotateLog } from '../platform/files.ts'
 import { identify, type ProcessIdentity, stopProcess } from '../platform/processes.ts'
 import type { Service, Readiness } from './services.ts'
-import type { ServiceRecord, StackPlan, StackRecord } from './stack-record.ts'
+import type { ServiceRecord, StackConfig, StackRecord } from './stack-record.ts'
 import { Connection } from '@temporalio/client'
 import type { StackFacts } from './environment.ts'
 import { accepts } from './ports.ts'
@@ -31,13 +31,13 @@ interface Supervised {
  * them by the record.
  */
 export class Supervisor {
-  readonly #plan: StackPlan
+  readonly #plan: StackConfig
   readonly #supervised: Supervised[]
   readonly #startedAt = new Date().toISOString()
   #stopping = false
   #writing: Promise<void> = Promise.resolve()
 
-  constructor(plan: StackPlan) {
+  constructor(plan: StackConfig) {
     this.#plan = plan
     this.#supervised = plan.services.map((service) => ({
       service,

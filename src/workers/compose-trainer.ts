@@ -7,7 +7,7 @@ import { runJob } from '../adapters/trainer-job/job/run-job.ts'
 import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
-import { createJobQueue, followJob, haveWindow } from '../activities/training/follow-job.ts'
+import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
 import { recordTraining } from '../activities/training/record-training.ts'
 import type { TrainerActivities } from '../contracts/activities.types.ts'
@@ -52,7 +52,7 @@ interface TrainerDependencies extends PublishDependencies {
 function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   const { store } = deps
   const launcherOf = createLauncher(deps.trainer)
-  const oneAtATime = createJobQueue()
+  const oneAtATime = createMutex()
   return {
     runTrainingJob: activity(async (input, scope) => {
       const recipe = await deps.recipes(input.run)
@@ -76,7 +76,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     publishPolicy: activity(async ({ run, policy: ref }, scope) => {
       const { policyServer, trainer } = await deps.recipes(run)
       const { failing, startedMs } = scope
-      const waiting = { patienceMs: policyServer.patienceS * 1000, failing, startedMs }
+      const waiting = { unavailableTimeoutMs: policyServer.patienceS * 1000, failing, startedMs }
       const windowOf = async (): Promise<WindowFile | null> => {
         const launcher = launcherOf(trainer)
         const window = await haveWindow({ store, trainer, policy: ref }, { launcher, scope, oneAtATime })

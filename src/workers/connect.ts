@@ -5,7 +5,7 @@ import {
   type PolicyClients,
 } from '../activities/runtime/policy-clients.ts'
 import type { RecipeReader } from '../activities/runtime/stored-records.ts'
-import { noteTrouble } from '../activities/runtime/wait-board.ts'
+import { reportTransientError } from '../activities/runtime/wait-board.ts'
 import { watchChat, watchPolicy, watchStore } from '../activities/runtime/watch.ts'
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
 import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
@@ -29,9 +29,16 @@ export function policyClientsOf(
   return createPolicyClients({
     recipes,
     defaultUrl: policyUrl,
-    connect: ({ kind, url, publish, patienceMs }) => {
-      const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs) }
-      const client = createPolicyClient({ kind, url, publish, timeouts, onTrouble: noteTrouble, ...apiKey })
+    connect: ({ kind, url, publish, unavailableTimeoutMs }) => {
+      const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, unavailableTimeoutMs) }
+      const client = createPolicyClient({
+        kind,
+        url,
+        publish,
+        timeouts,
+        onTransientError: reportTransientError,
+        ...apiKey,
+      })
       return watchPolicy({ client: interpose(client), url, servedWithinMs: timeouts.giveUpAfterMs })
     },
   })
@@ -50,10 +57,17 @@ export function connectToOneServer(
 export function chatClientsOf(recipes: RecipeReader, env: NodeJS.ProcessEnv = process.env): ChatClients {
   return createChatClients({
     recipes,
-    connect: ({ url, model, patienceMs, settings }) => {
+    connect: ({ url, model, unavailableTimeoutMs, settings }) => {
       const apiKey = readKey(settings.apiKeyVariable, env)
-      const giveUpAfterMs = Math.min(MOST_PATIENT_ATTEMPT_MS, patienceMs)
-      const client = createChatClient({ url, model, settings, giveUpAfterMs, onTrouble: noteTrouble, ...apiKey })
+      const giveUpAfterMs = Math.min(MOST_PATIENT_ATTEMPT_MS, unavailableTimeoutMs)
+      const client = createChatClient({
+        url,
+        model,
+        settings,
+        giveUpAfterMs,
+        onTransientError: reportTransientError,
+        ...apiKey,
+      })
       return watchChat({ client, url, model })
     },
   })

@@ -4,11 +4,7 @@ import { gateKeys } from '../contracts/keys.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
 import type { RecipeReader, SuiteReader, TaskReader } from '../activities/runtime/stored-records.ts'
 import { openGrading } from '../activities/grading/open-grading.ts'
-import {
-  instanceAt,
-  type PlanReader,
-  recordUngraded as recordUngradedPatch,
-} from '../activities/grading/stored-plan.ts'
+import { instanceAt, type PlanReader, recordUngradedPatch } from '../activities/grading/stored-plan.ts'
 import { closeGate } from '../activities/gate/close-gate.ts'
 import { gateWidth, type SandboxPollers } from '../activities/gate/gate-width.ts'
 import { judgePlateau } from '../activities/training/judge-plateau.ts'

@@ -11,7 +11,7 @@ import { control, gating, slowControl } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { blockersQuery } from './run-control.ts'
-import { sideBySide } from './side-by-side.ts'
+import { runConcurrently } from './run-concurrently.ts'
 
 /** Tasks in flight in a gate of before widths were stated. */
 const OPEN_TASKS = 16
@@ -79,7 +79,7 @@ async function gateOneByOne({ plan, suite, part, onTask, ...begun }: GatePageInp
   const end = part?.to ?? suite.tasks
   let { from: next, refused } = begun
   let ended = next
-  const playNext = async (): Promise<boolean> => {
+  const runNext = async (): Promise<boolean> => {
     if (next >= end || workflowInfo().continueAsNewSuggested) return false
     try {
       if (!(await gateTask(plan, suite, next++))) refused += 1
@@ -92,7 +92,7 @@ async function gateOneByOne({ plan, suite, part, onTask, ...begun }: GatePageInp
   }
   const width = await widthOf(plan)
   try {
-    await sideBySide({ lanes: Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', playNext })
+    await runConcurrently({ concurrency: Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', runNext })
   } catch (error) {
     throw withCode(error)
   }
@@ -108,7 +108,7 @@ async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Prom
   let { from: next, refused } = begun
   let ended = next
   const share = Math.min(OPEN_PARTS, Math.ceil((suite.tasks - next) / PART))
-  const playNext = async (): Promise<boolean> => {
+  const runNext = async (): Promise<boolean> => {
     if (next >= suite.tasks || workflowInfo().continueAsNewSuggested) return false
     const from = next
     const to = Math.min(from + PART, suite.tasks)
@@ -126,7 +126,7 @@ async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Prom
     return true
   }
   try {
-    await sideBySide({ lanes: share, onFailure: 'cancel', playNext })
+    await runConcurrently({ concurrency: share, onFailure: 'cancel', runNext })
   } catch (error) {
     throw withCode(error)
   }

@@ -26,7 +26,7 @@ import { RunBoard } from './run-board.ts'
 import { pauseUpdate, resumeUpdate, type RunControl, whilePaused } from './run-control.ts'
 import { rootIdentity } from './resolve-run.ts'
 import { attributes } from './search-attributes.ts'
-import { sideBySide } from './side-by-side.ts'
+import { runConcurrently } from './run-concurrently.ts'
 
 /** Patches in flight: hosts limit how many containers start at once, this limits pending activities. */
 const OPEN_PATCHES = 16
@@ -104,7 +104,7 @@ class Grading {
 
   /** @returns false where the history is long enough and patches are left */
   async gradeAll({ run, patches }: OpenedGrading): Promise<boolean> {
-    const playNext = async (hasFailed: () => boolean): Promise<boolean> => {
+    const runNext = async (hasFailed: () => boolean): Promise<boolean> => {
       if (this.#next >= patches || workflowInfo().continueAsNewSuggested) return false
       try {
         await whilePaused(this.#steering)
@@ -116,7 +116,7 @@ class Grading {
       }
       return true
     }
-    await sideBySide({ lanes: Math.min(OPEN_PATCHES, Math.max(1, patches)), onFailure: 'finish', playNext })
+    await runConcurrently({ concurrency: Math.min(OPEN_PATCHES, Math.max(1, patches)), onFailure: 'finish', runNext })
     return this.#next >= patches
   }
 

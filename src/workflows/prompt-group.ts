@@ -5,7 +5,7 @@ import { withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
-import { sideBySide } from './side-by-side.ts'
+import { runConcurrently } from './run-concurrently.ts'
 
 /**
  * The G episodes of one task side by side: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
@@ -20,7 +20,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
   /** Moves with each episode that an earlier execution lost: what the end of a run cost a group is no replacement of this one. */
   let bound = input.groupSize + input.maxReplacements
 
-  const playNext = async (): Promise<boolean> => {
+  const runNext = async (): Promise<boolean> => {
     if (nextIndex >= bound) return false
     const result = await startEpisode(input, nextIndex++)
     if (result.recalled === true && !isValid(result)) bound += 1
@@ -28,7 +28,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
     return !isValid(result)
   }
   try {
-    await sideBySide({ lanes: input.groupSize, onFailure: 'cancel', playNext })
+    await runConcurrently({ concurrency: input.groupSize, onFailure: 'cancel', runNext })
   } catch (error) {
     throw withCode(error)
   }

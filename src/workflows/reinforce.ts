@@ -18,7 +18,7 @@ import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
-import { controlSignal, holdForAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { controlSignal, pauseOnAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
 
 /** About 60 events an iteration: 25 of them stay far below the 4,096 at which the server suggests a new run. */
@@ -143,7 +143,7 @@ async function iterate(step: Collecting): Promise<Trained> {
     { ...place, kind: 'dapo', slice: 0, batch, policy },
   ])
   await publishing.publishPolicy({ run, policy: job.policy })
-  if (job.hold !== undefined) await holdForAlarm(steering, { stage, iteration, why: job.hold })
+  if (job.hold !== undefined) await pauseOnAlarm(steering, { stage, iteration, why: job.hold })
   return { policy: job.policy, unpublished: false }
 }
 

@@ -5,7 +5,7 @@ import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
-import { controlSignal, holdForAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { controlSignal, pauseOnAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 
 const STAGE = 'rft'
 
@@ -58,7 +58,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
       ])
       policy = job.policy
       if (job.hold !== undefined) {
-        await holdForAlarm(steering, { stage: STAGE, iteration: slice + 1, why: job.hold })
+        await pauseOnAlarm(steering, { stage: STAGE, iteration: slice + 1, why: job.hold })
         await whilePaused(steering)
       }
     }

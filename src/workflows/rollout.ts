@@ -8,10 +8,10 @@ import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
-import { sideBySide } from './side-by-side.ts'
+import { runConcurrently } from './run-concurrently.ts'
 
 /** Enough that one bad container is not mistaken for a dead server. */
-const HOPELESS_EPISODES = 12
+const ABORT_AFTER_ALL_LOST = 12
 
 /** Task ids fetched at once: 50 ids stay far below 4 KB of payload. */
 const PAGE = 50
@@ -31,7 +31,7 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   })
 
   const tasks = new TaskCursor(input)
-  const playNext = async (): Promise<boolean> => {
+  const runNext = async (): Promise<boolean> => {
     if (workflowInfo().continueAsNewSuggested) return false
     await whilePaused(steering)
     const taskId = await tasks.next()
@@ -42,7 +42,7 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
     return true
   }
   try {
-    await sideBySide({ lanes: Math.max(1, input.maxOpenGroups), onFailure: 'cancel', playNext })
+    await runConcurrently({ concurrency: Math.max(1, input.maxOpenGroups), onFailure: 'cancel', runNext })
   } catch (error) {
     throw withCode(error)
   }
@@ -52,7 +52,7 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   return counts
 }
 
-/** Hands out the plan's task ids in order; several lanes may ask at once. */
+/** Hands out the plan's task ids in order; concurrent callers each get another one. */
 class TaskCursor {
   readonly #input: RolloutInput
   #next: number
@@ -118,7 +118,7 @@ function addGroup(counts: RolloutCounts, group: PromptGroupResult): void {
  * whole plan into infra. The run stops with the code of what it met, and can be continued once that is repaired.
  */
 function refuseHopeless(counts: RolloutCounts): void {
-  const isHopeless = counts.infra === counts.episodes && counts.episodes >= HOPELESS_EPISODES
+  const isHopeless = counts.infra === counts.episodes && counts.episodes >= ABORT_AFTER_ALL_LOST
   if (!isHopeless) return
   const code = isFailureCode(counts.failure) ? counts.failure : 'Unexpected'
   throw failRun(

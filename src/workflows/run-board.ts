@@ -68,7 +68,7 @@ export class RunBoard {
     return this.progress()
   }
 
-  holdForAlarm({ stage, iteration, why }: RunAlarm): void {
+  pauseOnAlarm({ stage, iteration, why }: RunAlarm): void {
     this.#alarm = `${stage}, iteration ${iteration}: ${why}`
     this.steer({ paused: true })
   }

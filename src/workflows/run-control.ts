@@ -37,7 +37,7 @@ export interface RunAlarm {
 }
 
 /** Pauses this stage and says so to the run that it belongs to. */
-export async function holdForAlarm(control: RunControl, alarm: RunAlarm): Promise<void> {
+export async function pauseOnAlarm(control: RunControl, alarm: RunAlarm): Promise<void> {
   control.paused = true
   const { parent } = workflowInfo()
   log.warn('an alarm holds the run', { ...alarm })

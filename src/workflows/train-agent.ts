@@ -21,7 +21,7 @@ import type {
   TrainAgentResult,
   TrainingStageResult,
 } from '../contracts/workflows.types.ts'
-import { evaluationName, isOfFurtherSuite } from '../domain/statistics/evaluation-names.ts'
+import { evaluationName, isAdditionalSuite } from '../domain/statistics/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { withCode } from './failures.ts'
@@ -89,12 +89,12 @@ class TrainingRun {
 
   constructor() {
     // The stage that sends it has paused itself already.
-    setHandler(alarmSignal, (alarm) => this.#board.holdForAlarm(alarm))
+    setHandler(alarmSignal, (alarm) => this.#board.pauseOnAlarm(alarm))
     setHandler(pauseUpdate, () => this.#steer({ paused: true }))
     setHandler(resumeUpdate, () => this.#steer({ paused: false }))
     setHandler(stopAfterIterationUpdate, ({ iteration }) => this.#steer({ stopAfterIteration: iteration }), {
-      validator: (wish) => {
-        if (Number.isInteger(wish?.iteration) && wish.iteration >= 1) return
+      validator: (requested) => {
+        if (Number.isInteger(requested?.iteration) && requested.iteration >= 1) return
         throw ApplicationFailure.nonRetryable('Expected {"iteration": integer ≥ 1}', 'Config.Invalid')
       },
     })
@@ -251,7 +251,7 @@ class TrainingRun {
 
   async #finish(plan: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
     const { run } = plan
-    const last = this.#scores.findLast(({ name }) => !isOfFurtherSuite(name))
+    const last = this.#scores.findLast(({ name }) => !isAdditionalSuite(name))
     this.#board.enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
     if (last !== undefined) await control.promote({ run, policy, score: last })
     this.#board.enter('writing the report')

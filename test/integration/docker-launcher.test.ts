@@ -36,14 +36,14 @@ describe('docker launcher', { skip: withoutPython }, () => {
       command: { python: interpreter, env: { PYTHONPATH: trainer, PYTHONDONTWRITEBYTECODE: '1' } },
     })
     prepare = async (run) => {
-      const wish = {
+      const request = {
         store,
         policy: base,
         run,
         trajectories: LONG_JOB,
         trainer: { launcher: 'docker' as const, stallS: 600, timeoutS: 900 },
       }
-      started.push(await prepareTestJob(wish))
+      started.push(await prepareTestJob(request))
       return started.at(-1) as PreparedJob
     }
   })

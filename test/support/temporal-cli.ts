@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { stackPaths } from '../../src/stack/paths.ts'
-import type { StackPlan } from '../../src/stack/stack-record.ts'
+import type { StackConfig } from '../../src/stack/stack-record.ts'
 import type { RunningStack } from './start-stack.ts'
 import { HANG_MS } from './hang.ts'
 
@@ -11,7 +11,7 @@ export async function temporalCli(
   stack: RunningStack,
 ): Promise<((...args: string[]) => Promise<Record<string, unknown>>) | null> {
   const { planFile } = stackPaths({ name: stack.name, home: stack.environment['LONGHAUL_HOME'] })
-  const { services } = JSON.parse(await readFile(planFile, 'utf8')) as StackPlan
+  const { services } = JSON.parse(await readFile(planFile, 'utf8')) as StackConfig
   const server = services.find(({ name }) => name === 'temporal')
   if (server === undefined) return null
   const target = ['--address', stack.temporalAddress, '--namespace', stack.namespace, '--output', 'json']

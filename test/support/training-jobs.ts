@@ -16,7 +16,7 @@ import { splitIntoMinibatches } from '../../src/domain/rewards/minibatches.ts'
 import { writeTinyPolicy } from './python.ts'
 import { makeEpisode, makeTrainingRecipe } from './training-records.ts'
 
-export interface JobWish {
+export interface JobRequest {
   store: ArtifactStore
   policy: PolicyRef
   run: string
@@ -40,8 +40,8 @@ export async function makeJobStore(root: string): Promise<{ store: ArtifactStore
 }
 
 /** Of a recipe like `makeTrainingRecipe`'s: the stage is `rft` or `dapo-1`. Log-probabilities of `dapo-1` are made up. */
-export async function writeTestBatch(wish: JobWish): Promise<ArtifactRef> {
-  const { store, run, kind = 'rft', policy, iteration = 1, trajectories: count = 4 } = wish
+export async function writeTestBatch(request: JobRequest): Promise<ArtifactRef> {
+  const { store, run, kind = 'rft', policy, iteration = 1, trajectories: count = 4 } = request
   const stage = stageOf(kind)
   const rewards = Array.from({ length: count }, (_, index) => 1 - index / 4)
   const advantages = groupAdvantages({ rewards, delta: 1e-6 })
@@ -69,12 +69,12 @@ export async function writeTestBatch(wish: JobWish): Promise<ArtifactRef> {
   })
 }
 
-export async function prepareTestJob(wish: JobWish): Promise<PreparedJob> {
-  const { store, run, kind = 'rft', policy, iteration = 1 } = wish
+export async function prepareTestJob(request: JobRequest): Promise<PreparedJob> {
+  const { store, run, kind = 'rft', policy, iteration = 1 } = request
   const recipe = structuredClone(makeTrainingRecipe())
-  if (recipe.rft !== null && wish.learningRate !== undefined) recipe.rft.optim.lr = wish.learningRate
-  Object.assign(recipe.trainer, wish.trainer)
-  const batch = await writeTestBatch(wish)
+  if (recipe.rft !== null && request.learningRate !== undefined) recipe.rft.optim.lr = request.learningRate
+  Object.assign(recipe.trainer, request.trainer)
+  const batch = await writeTestBatch(request)
   const job: TrainingJobInput = { run, stage: stageOf(kind), kind, iteration, slice: 0, batch, policy }
   return prepareJob({ store, recipe, job, threads: 1 })
 }

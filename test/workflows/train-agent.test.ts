@@ -257,11 +257,11 @@ test('stopAfterIteration reaches the open stage and later stages', async () => {
   assert.equal(driver.callsOf('runTrainingJob').length, 2)
 })
 
-for (const wish of [{ iteration: 0 }, { iteration: 1.5 }, { iteration: 'two' }, undefined]) {
-  test(`stopAfterIteration refuses ${JSON.stringify(wish)} and changes nothing`, async () => {
+for (const request of [{ iteration: 0 }, { iteration: 1.5 }, { iteration: 'two' }, undefined]) {
+  test(`stopAfterIteration refuses ${JSON.stringify(request)} and changes nothing`, async () => {
     const { driver, job } = await train()
     await driver.runUntil(() => driver.callsOf('resolveRecipe').length === 1)
-    await assert.rejects(job.update('stopAfterIteration', wish), (error) => {
+    await assert.rejects(job.update('stopAfterIteration', request), (error) => {
       assert.ok(error instanceof ApplicationFailure)
       assert.equal(error.type, 'Config.Invalid')
       return true

@@ -26,7 +26,7 @@ from longhaul_trainer.parallel.ranks import open_ranks
 from longhaul_trainer.plan.memory import RESERVE, Layout, predict
 from longhaul_trainer.plan.shapes import Shape, find_shape
 from longhaul_trainer.step.forward import gather_rows
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 
 CONFIGS: dict[str, Any] = {"qwen2": Qwen2Config, "qwen3": Qwen3Config}
 
@@ -57,11 +57,13 @@ def bench(options: BenchOptions) -> int:
     floor = _peak(ranks.device)
     shape = find_shape(options.model)
     lora = None if options.lora_rank is None else Lora(rank=options.lora_rank, alpha=2.0 * options.lora_rank)
-    making = Making(ranks=ranks, lora=lora, ac=options.ac, offloads_activations=options.offload_activations)
+    model_options = ModelOptions(
+        ranks=ranks, lora=lora, ac=options.ac, offloads_activations=options.offload_activations
+    )
     torch.manual_seed(0)
     if options.head == "plain":
         head.label_logprobs = plain_logprobs
-    scorer = make_scorer(_config(shape, options), None, making)
+    scorer = make_scorer(_config(shape, options), None, model_options)
     optimizer = torch.optim.AdamW([p for p in scorer.parameters() if p.requires_grad], lr=1e-6)
     tokens = options.rows * options.context
     micro = gather_rows(

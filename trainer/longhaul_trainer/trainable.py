@@ -31,7 +31,7 @@ COMPUTE = {"cpu": torch.float32, "cuda": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Making:
+class ModelOptions:
     """What may differ between two trainable models of one architecture. `seed` fills fresh adapters."""
 
     ranks: Ranks
@@ -42,7 +42,7 @@ class Making:
     seed: int = 0
 
 
-def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: Making) -> Scorer:
+def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: ModelOptions) -> Scorer:
     """architecture: a directory with config.json, or a config. weights: None leaves random ones.
 
     Raises UnsupportedModel, OSError or ValueError, JobError 64 where context parallel does not fit the heads.
@@ -51,17 +51,17 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: M
     check_layers(config, architecture)
     if config.model_type not in FAMILIES:
         raise UnsupportedModel(f"Expected a model of {', '.join(FAMILIES)}, got {config.model_type} [{architecture}]")
-    ranks = making.ranks
-    apply_yarn(config, making.rope)
+    ranks = options.ranks
+    apply_yarn(config, options.rope)
     check_heads(heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, cp=ranks.cp)
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
     # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
     model.get_input_embeddings().padding_idx = None
     model.eval()
-    if making.lora is not None:
-        adopt_lora(model, making.lora)
-    recompute_layers(model, mode=making.ac, offload=making.offloads_activations)
+    if options.lora is not None:
+        adopt_lora(model, options.lora)
+    recompute_layers(model, mode=options.ac, offload=options.offloads_activations)
     scorer = Scorer(model, cp_group=ranks.cp_group)
     shard_model(scorer, model, ranks, compute=COMPUTE[ranks.device.type])
     scorer.to_empty(device=ranks.device)
@@ -71,7 +71,7 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, making: M
     if weights is None:
         _fill_random(model)
     else:
-        fill_weights(model, weights, seed=making.seed)
+        fill_weights(model, weights, seed=options.seed)
     return scorer
 
 

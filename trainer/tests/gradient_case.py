@@ -19,7 +19,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.parallel.shard import whole
 from longhaul_trainer.step.state import TrainerState
 from longhaul_trainer.step.training import Trainer
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -109,7 +109,7 @@ def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Te
     """Gradients by parameter name, whole, and the step's metrics. Collective."""
     ranks = ranks or Ranks(device=torch.device("cpu"))
     batch, config, prox = open_case(case)
-    scorer = make_scorer(case.policy, hugging_face_weights(case.policy), Making(ranks=ranks, **case.making))
+    scorer = make_scorer(case.policy, hugging_face_weights(case.policy), ModelOptions(ranks=ranks, **case.making))
     trainer = Trainer(
         scorer=scorer,
         ranks=ranks,

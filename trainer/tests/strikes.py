@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from longhaul_trainer.step.command import step
-from longhaul_trainer.step.points import VARIABLE
+from longhaul_trainer.step.failpoints import VARIABLE
 
 TIMEOUT_S = 1200
 
@@ -28,7 +28,7 @@ def start(
     before: Callable[[], None] = nothing,
     after: Callable[[], None] = nothing,
 ) -> int:
-    """Forks a child that runs the job; `strike` as in points.py; `before` and `after` run in the child. Returns the pid."""
+    """Forks a child that runs the job; `strike` as in failpoints.py; `before` and `after` run in the child. Returns the pid."""
     sys.stdout.flush()
     sys.stderr.flush()
     if child := os.fork():

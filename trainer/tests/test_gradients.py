@@ -16,7 +16,7 @@ from longhaul_trainer import head
 from longhaul_trainer.batch.micro import cut_micro_batches
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.forward import gather_rows
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 TOLERANCE = 1e-6
@@ -114,7 +114,7 @@ def test_numbers_planted_at_masked_places_change_nothing(tmp_path: Path, policy:
 
 def test_edit_of_one_row_leaves_every_bit_of_the_others(policy: Path) -> None:
     ranks = Ranks(device=torch.device("cpu"))
-    scorer = make_scorer(policy, hugging_face_weights(policy), Making(ranks=ranks))
+    scorer = make_scorer(policy, hugging_face_weights(policy), ModelOptions(ranks=ranks))
     rng = np.random.default_rng(0)
     offsets = np.array([0, 9, 30, 37])
     ids = rng.integers(0, 256, 37).astype(np.int32)

@@ -24,7 +24,7 @@ from longhaul_trainer import VERSION
 from longhaul_trainer.directory import mark_committed, open_sealed, sha256_file
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.rope import Yarn
-from longhaul_trainer.step import command, lease, points, progress, training, window_job
+from longhaul_trainer.step import command, failpoints, lease, progress, training, window_job
 from longhaul_trainer.step import job as job_module
 from longhaul_trainer.step.command import step
 from longhaul_trainer.step.state import Snapshot
@@ -49,7 +49,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=look))
     monkeypatch.setenv("LONGHAUL_LAUNCHER_HANDLE", "handle-7")
-    monkeypatch.setattr(points, "_passed", type(points._passed)())
+    monkeypatch.setattr(failpoints, "_passed", type(failpoints._passed)())
 
 
 def metrics_of(job: JobFiles) -> list[dict[str, Any]]:
@@ -374,7 +374,7 @@ def test_sigterm_saves_the_last_step_and_is_told(
     job = small_job(tmp_path, policy, epochs=2)
     job.spec["execution"]["inner_every"] = 4
     with monkeypatch.context() as struck:
-        struck.setenv(points.VARIABLE, strike)
+        struck.setenv(failpoints.VARIABLE, strike)
         assert step(job.write(), dry_run=False) == 75
     report = job.exit_report()
     assert (report["code"], report["class"]) == (75, "stopped")

@@ -1,4 +1,4 @@
-"""The kill matrix with one rank: real signals at every place that points.py names, torn directories, a full disk.
+"""The kill matrix with one rank: real signals at every place that failpoints.py names, torn directories, a full disk.
 
 The disturbed job is always the same: DAPO, two mini-batches, two epochs, so four optimizer steps; commits in order are
 prox, canary-old, inner 1 to 3, checkpoint, policy.

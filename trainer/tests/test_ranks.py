@@ -19,7 +19,7 @@ from longhaul_trainer.hf_model import load_model
 from longhaul_trainer.parallel.heads import check_heads
 from longhaul_trainer.parallel.ranks import Ranks, alone_on_a_mesh, open_ranks
 from longhaul_trainer.step.forward import gather_rows
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 TOLERANCE = 1e-6
@@ -84,7 +84,7 @@ def test_ranks_that_the_launcher_did_not_start_are_refused() -> None:
 
 
 def scores_and_tables(ranks: Ranks, policy: Path, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    scorer = make_scorer(policy, hugging_face_weights(policy), Making(ranks=ranks))
+    scorer = make_scorer(policy, hugging_face_weights(policy), ModelOptions(ranks=ranks))
     length = ids.shape[1]
     micro = gather_rows(
         [0],

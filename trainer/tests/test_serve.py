@@ -27,7 +27,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.serve.command import serve
 from longhaul_trainer.serve.draws import sample_rows, uniform
 from longhaul_trainer.step.forward import gather_rows
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 END = 258
@@ -175,7 +175,7 @@ def test_logprobs_of_whole_episodes_agree_with_the_trainer(server: Server, polic
         label_mask=np.concatenate([mask for _, _, mask in episodes]),
         device=torch.device("cpu"),
     )
-    scorer = make_scorer(policy, hugging_face_weights(policy), Making(ranks=Ranks(device=torch.device("cpu"))))
+    scorer = make_scorer(policy, hugging_face_weights(policy), ModelOptions(ranks=Ranks(device=torch.device("cpu"))))
     with torch.no_grad():
         found, _ = scorer(micro, 0.8)
     sampled = np.concatenate([logprobs for _, logprobs, _ in episodes])[micro.index]

@@ -24,7 +24,7 @@ from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.directory import TornDirectory, open_sealed, seal
 from longhaul_trainer.failures import FENCED, OUTPUT_UNWRITABLE, STOPPED, JobError
 from longhaul_trainer.parallel.ranks import Ranks
-from longhaul_trainer.step import canary, clock, commit, export, lease, place, points, progress, prox, saver, stop
+from longhaul_trainer.step import canary, clock, commit, export, failpoints, lease, place, progress, prox, saver, stop
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.step.training import Step
 
@@ -110,7 +110,7 @@ def test_a_process_is_named_by_its_start_and_a_dead_one_by_nothing() -> None:
     assert lease._start_time(os.getpid()) == Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 
 
-# Place, stop, points.
+# Place, stop, failpoints.
 
 
 def test_one_of_many_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_stop_keeps_the_first_signal_until_it_is_looked_at(monkeypatch: pytest.M
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(points.os, "kill", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr(points, "_passed", type(points._passed)())
+    monkeypatch.setattr(failpoints.os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(failpoints, "_passed", type(failpoints._passed)())
     return sent
 
 
@@ -192,14 +192,14 @@ def test_a_strike_hits_its_place_count_and_rank_once(
     rank: str | None,
     hits: list[int],
 ) -> None:
-    for name, value in ((points.VARIABLE, wish), ("RANK", rank)):
+    for name, value in ((failpoints.VARIABLE, wish), ("RANK", rank)):
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
     found = []
     for number in range(1, 5):
-        points.reach("elsewhere")
-        points.reach("here")
+        failpoints.hit("elsewhere")
+        failpoints.hit("here")
         if len(signals) > len(found):
             found.append(number)
     assert found == hits
@@ -208,10 +208,10 @@ def test_a_strike_hits_its_place_count_and_rank_once(
 
 
 def test_a_strike_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(points.VARIABLE, "KILL here")
+    monkeypatch.setenv(failpoints.VARIABLE, "KILL here")
     message = "Expected LONGHAUL_TRAINER_STRIKE to look like KILL@after-update:2/1, got 'KILL here'"
     with pytest.raises(ValueError, match="^" + message + "$"):
-        points.reach("here")
+        failpoints.hit("here")
 
 
 # Progress.
@@ -380,7 +380,7 @@ def commit_into(final: Path, **changes: Any) -> Any:
 
 def test_commit_publishes_once_under_the_final_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: list[str] = []
-    monkeypatch.setattr(commit, "reach", passed.append)
+    monkeypatch.setattr(commit, "hit", passed.append)
     final = tmp_path / "deep" / "prox"
     stagings: list[str] = []
 

@@ -22,8 +22,8 @@ from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError, Lo
 from longhaul_trainer.lean_adamw import LeanAdamW
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step import command, state
+from longhaul_trainer.step.failpoints import VARIABLE
 from longhaul_trainer.step.inputs import open_input
-from longhaul_trainer.step.points import VARIABLE
 from longhaul_trainer.step.spec import Execution, Spec, WindowSpec, parse_spec, read_spec
 from longhaul_trainer.step.stop import StopFlag
 
@@ -634,7 +634,7 @@ def test_first_rank_reports_its_end_and_says_it_on_stderr(
         ("1", 0, None, 0, None),
         ("1", 65, None, 65, 65),
         ("1", 65, 78, 65, 78),
-        # The first: another rank's report of this attempt outranks the loss of its company, and nothing else.
+        # The first: another rank's report of this attempt outranks the loss of a peer, and nothing else.
         ("0", 69, 78, 78, 78),
         ("0", 70, 78, 78, 78),
         ("0", 74, 78, 78, 78),

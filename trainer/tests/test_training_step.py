@@ -17,7 +17,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.command import step
 from longhaul_trainer.step.state import TrainerState, build_optimizer
 from longhaul_trainer.step.training import Trainer
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 Weights = dict[str, torch.Tensor]
@@ -56,7 +56,7 @@ def run_steps(
     finally:
         path.write_text(text)
     ranks = Ranks(device=torch.device("cpu"))
-    scorer = make_scorer(case.policy, hugging_face_weights(case.policy), Making(ranks=ranks))
+    scorer = make_scorer(case.policy, hugging_face_weights(case.policy), ModelOptions(ranks=ranks))
     trainer = Trainer(
         scorer=scorer,
         ranks=ranks,
@@ -154,7 +154,7 @@ def test_weight_decay_shrinks_matrices_and_leaves_norms_alone(case: Case) -> Non
     (plain,), _ = run_steps(case, optimizer={**optimizer, "weight_decay": 0.0})
     (decayed,), _ = run_steps(case, optimizer={**optimizer, "weight_decay": 0.5})
     scorer = make_scorer(
-        case.policy, hugging_face_weights(case.policy), Making(ranks=Ranks(device=torch.device("cpu")))
+        case.policy, hugging_face_weights(case.policy), ModelOptions(ranks=Ranks(device=torch.device("cpu")))
     )
     expected = torch.cat(
         [

@@ -1,7 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { PlacementRecord } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
-import { readIfWhole } from '../runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 
 export interface PlacementClaim extends Pick<PlacementRecord, 'episode' | 'ownerRun' | 'hostId' | 'image'> {
   /** Which of its placements the execution asks for, from 1. */
@@ -37,7 +37,7 @@ export async function readPlacements(
   episode: string,
 ): Promise<PlacementRecord[]> {
   const keys = await store.list(episodeKeys.placements(episode))
-  const records = await Promise.all(keys.map((key) => readIfWhole<PlacementRecord>(store, key)))
+  const records = await Promise.all(keys.map((key) => readUnlessCorrupt<PlacementRecord>(store, key)))
   return records.filter((record) => record !== null)
 }
 

@@ -4,7 +4,7 @@ import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
-import { type TaskReader, gatedDigest, readIfWhole } from '../runtime/stored-records.ts'
+import { type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { episodeSpec } from './episode-spec.ts'
 import { claimPlacement } from './claim-placement.ts'
 import type { RecordedEnding } from '../../contracts/activities.types.ts'
@@ -86,12 +86,12 @@ export function sandboxLimits({ sandbox }: Recipe): SandboxLimits {
  */
 export async function recordedEnding(store: ArtifactStore, input: EpisodeInput): Promise<RecordedEnding | null> {
   const episode = episodeId(input)
-  const result = await readIfWhole<EpisodeRecord>(store, episodeKeys.result(episode))
+  const result = await readUnlessCorrupt<EpisodeRecord>(store, episodeKeys.result(episode))
   if (result !== null) {
     const { disposition, verdict, turns, failure } = result
     return { kind: 'result', result: { episode, disposition, verdict, turns, failure, recalled: true } }
   }
-  const settled = await readIfWhole<DispositionRecord>(store, episodeKeys.disposition(episode))
+  const settled = await readUnlessCorrupt<DispositionRecord>(store, episodeKeys.disposition(episode))
   if (settled === null) return null
   const { disposition } = settled
   if (disposition !== 'submitted') return { kind: 'ended', disposition, patch: null }
@@ -100,7 +100,7 @@ export async function recordedEnding(store: ArtifactStore, input: EpisodeInput):
 }
 
 async function capturedPatch(store: ArtifactStore, episode: string): Promise<ArtifactRef | null> {
-  const capture = await readIfWhole<CaptureRecord>(store, episodeKeys.capture(episode))
+  const capture = await readUnlessCorrupt<CaptureRecord>(store, episodeKeys.capture(episode))
   if (capture === null) return null
   return { key: episodeKeys.patch(episode), sha256: capture.sha256OfPatch, bytes: capture.bytes }
 }

@@ -2,7 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeStart, ObservationRecord, SandboxState } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
 import type { TurnMark } from '../../contracts/sandbox.types.ts'
-import { readIfWhole } from '../runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 
 export interface Turn {
   action: ActionRecord
@@ -22,7 +22,7 @@ export function readTurns(store: ArtifactStore, episode: string): Promise<Turn[]
 
 /** The turns of an episode that is lost, up to a record that is torn. */
 export function readWholeTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
-  return collectTurns(episode, (key) => readIfWhole(store, key))
+  return collectTurns(episode, (key) => readUnlessCorrupt(store, key))
 }
 
 async function collectTurns(

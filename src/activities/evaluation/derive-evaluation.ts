@@ -14,7 +14,7 @@ import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { exclusionOf, isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { type AttemptFacts, summarizeAttempts, type SummaryInput } from '../../domain/statistics/evaluation-summary.ts'
 import type { IterationPlan } from '../run/plan-iteration.ts'
-import { type StoredRecipe, readOrThrow, type TaskReader, readIfWhole } from '../runtime/stored-records.ts'
+import { type StoredRecipe, readOrThrow, type TaskReader, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
@@ -90,7 +90,7 @@ async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<O
   const { episode, turns } = record
   const isLost = exclusionOf(record) !== null
   const read = <T extends object>(key: string): Promise<T | null> =>
-    isLost ? readIfWhole<T>(store, key) : store.readRecord<T>(key)
+    isLost ? readUnlessCorrupt<T>(store, key) : store.readRecord<T>(key)
   const verdict = await read<VerdictRecord>(episodeKeys.verdict(episode))
   const start = await read<EpisodeStart>(episodeKeys.start(episode))
   const last = turns === 0 ? null : await read<ObservationRecord>(episodeKeys.observation(episode, turns - 1))

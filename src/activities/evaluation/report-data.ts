@@ -12,7 +12,7 @@ import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/statistics/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/statistics/score-interval.ts'
 import { pairTasks, toOutcomes } from '../../domain/statistics/pair-tasks.ts'
-import { isOfFurtherSuite, isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
+import { isAdditionalSuite, isIntermediateEvaluation } from '../../domain/statistics/evaluation-names.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts'
 import { gatherFlagged, type CurvePoint, type ReportData } from '../../report/report-data.ts'
@@ -41,7 +41,7 @@ export async function gatherReportData(
   }
   const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
   const all = await readEvaluations(store, run)
-  const evaluations = all.filter(({ name }) => !isOnTheWay(name))
+  const evaluations = all.filter(({ name }) => !isIntermediateEvaluation(name))
   const { totals, mismatches } = await checkLedger({ store, recipe }, run)
   return {
     run,
@@ -52,7 +52,7 @@ export async function gatherReportData(
     curve: await curve(
       store,
       run,
-      all.filter(({ name }) => !isOfFurtherSuite(name)),
+      all.filter(({ name }) => !isAdditionalSuite(name)),
       recipe.evaluate.quick,
     ),
     training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),

@@ -7,7 +7,7 @@ import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-
 import { sandboxLimits } from '../episode/open-sandbox.ts'
 import type { GradingDependencies } from './run-grading.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
-import { identityOf, instanceAt, type PlanReader, recordUngraded } from './stored-plan.ts'
+import { identityOf, instanceAt, type PlanReader, recordUngradedPatch } from './stored-plan.ts'
 
 export interface GradePatchInput {
   run: string
@@ -51,7 +51,7 @@ export async function gradePatch(
   } catch (error) {
     // What keeps a grader from a verdict may be its host: the attempt fails, and any host takes the next.
     if (signal.aborted || !isHostFailure(error)) throw error
-    if (input.isLastAttempt) return recordUngraded(store, input.run, instance, reasonOf(error.code))
+    if (input.isLastAttempt) return recordUngradedPatch(store, input.run, instance, reasonOf(error.code))
     throw gradingFailed(error, { host: deps.hostId, attempt: input.attempt })
   }
 }

@@ -7,7 +7,7 @@ import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.type
 import { sha256Hex } from '../../platform/hash.ts'
 import { recordOutcome } from '../episode/episode-result.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
-import { type TaskReader, gatedDigest, readIfWhole } from '../runtime/stored-records.ts'
+import { type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-to-verdict.ts'
 import { sandboxLimits } from '../episode/open-sandbox.ts'
 import type { Graded, GradingDependencies } from './run-grading.ts'
@@ -179,7 +179,7 @@ export async function recordUngraded(
 ): Promise<EpisodeResult> {
   const { disposition, failure } = input
   const graded = isPolicyDisposition(disposition)
-    ? await readIfWhole<VerdictRecord>(store, episodeKeys.verdict(episodeId(input)))
+    ? await readUnlessCorrupt<VerdictRecord>(store, episodeKeys.verdict(episodeId(input)))
     : null
   const { verdict, reason } =
     graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }

@@ -22,7 +22,7 @@ import { closeGrading, compareGradings } from './close-grading.ts'
 import { writeOfficialFiles } from './official-files.ts'
 import { openGrading } from './open-grading.ts'
 import { resolveSuite } from './resolve-suite.ts'
-import { identityOf, recordUngraded } from './stored-plan.ts'
+import { identityOf, recordUngradedPatch } from './stored-plan.ts'
 import { storePredictions } from './store-predictions.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-grading-'))
@@ -198,7 +198,7 @@ test('a run ends: verdicts, patches without one, empty ones and missing tasks ar
     }
     await store.putRecord(gradingKeys.file(identity, 'verdict.json'), verdict)
   }
-  await recordUngraded(store, run, plan.instances[2] ?? assert.fail(), 'Sandbox.EngineUnavailable')
+  await recordUngradedPatch(store, run, plan.instances[2] ?? assert.fail(), 'Sandbox.EngineUnavailable')
   const { counts, graded, official } = await closeGrading(deps(), { run })
   assert.deepEqual(counts, { resolved: 1, unresolved: 2, couldNotGrade: 1, empty: 1, incomplete: 1 })
   assert.deepEqual([graded?.mean.toFixed(3), graded?.tasks], ['0.333', 3])
@@ -232,7 +232,7 @@ test('a grading run is graded again: its patches with their first verdicts, the 
     plan.instances.map(({ before }) => before?.kind),
     ['resolved', 'unresolved', 'could-not-grade'],
   )
-  for (const instance of plan.instances) await recordUngraded(store, 'again', instance, 'image')
+  for (const instance of plan.instances) await recordUngradedPatch(store, 'again', instance, 'image')
   const { changed } = await closeGrading(deps(), { run: 'again' })
   assert.equal(changed, 2)
   const before = await readOrThrow<GradingRecord>(store, gradingKeys.result('counted'))
@@ -280,7 +280,7 @@ async function judge(run: string, kinds: readonly ('resolved' | 'unresolved' | '
   const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
   for (const [index, kind] of kinds.entries()) {
     const instance = plan.instances[index] ?? assert.fail()
-    if (kind === 'ungraded') await recordUngraded(store, run, instance, 'Sandbox.EngineUnavailable')
+    if (kind === 'ungraded') await recordUngradedPatch(store, run, instance, 'Sandbox.EngineUnavailable')
     else {
       const identity = identityOf(run, instance)
       const { episode } = makeRecord({ run, taskId: instance.taskId })

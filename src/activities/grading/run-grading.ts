@@ -8,7 +8,7 @@ import { type HackSign, sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task, GradingProfile } from '../../contracts/tasks.types.ts'
 import type { PlannedAudit } from '../../grading/audit/plan-audit.ts'
-import type { RunPlan } from '../../grading/profiles/run-profile.ts'
+import type { HarnessScript } from '../../grading/profiles/run-profile.ts'
 import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
 import { assetPath } from '../../grading/profiles/swebench-5.ts'
 import { judgeOverrun, type Verdict } from '../../grading/verdict.ts'
@@ -125,7 +125,7 @@ async function planRun(
   task: Task,
   patch: Uint8Array,
   signal: AbortSignal,
-): Promise<Omit<RunPlan, 'files'> & { files: Record<string, string | Uint8Array> }> {
+): Promise<Omit<HarnessScript, 'files'> & { files: Record<string, string | Uint8Array> }> {
   const assets = await Promise.all(
     (task.harness?.assets ?? []).map(async (asset) => ({ ...asset, bytes: await fetchAsset(asset, signal) })),
   )

@@ -43,7 +43,7 @@ export async function readVerdict(
 }
 
 /** Records why a patch could not be graded, unless a record exists. */
-export async function recordUngraded(
+export async function recordUngradedPatch(
   store: ArtifactStore,
   run: string,
   instance: GradingInstance,

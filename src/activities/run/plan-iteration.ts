@@ -6,7 +6,7 @@ import type { GatedSuite } from '../../contracts/gates.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/rewards/problem-order.ts'
-import { isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
+import { isIntermediateEvaluation } from '../../domain/statistics/evaluation-names.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
@@ -121,7 +121,7 @@ async function alreadyDone(
 }
 
 function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly string[]): string[] {
-  if (!isOnTheWay(stage)) return [...admitted]
+  if (!isIntermediateEvaluation(stage)) return [...admitted]
   const tasks = onlyQuick(
     admitted.map((taskId) => ({ taskId })),
     evaluate.quick,

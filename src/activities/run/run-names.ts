@@ -26,9 +26,9 @@ const MAX_NAMES_A_DAY = 26 * 27
 
 export async function allocateRun(store: ArtifactStore, input: AllocateRunInput): Promise<RunClaim> {
   if (input.run !== undefined) return claimNamed(store, input, input.run)
-  const wished = wishedName(input)
-  if (wished !== null) {
-    const { record, won } = await claim(store, input, wished)
+  const requested = requestedName(input)
+  if (requested !== null) {
+    const { record, won } = await claim(store, input, requested)
     if (won || isOurs(record, input) || isStartedAgain(record, input)) return record
   }
   const prefix = `${input.recipe}-${input.date}`
@@ -53,7 +53,7 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
 }
 
 /** A workflow started as `train/<name>` or `eval/<name>` would like that name for its run too. */
-function wishedName({ workflowId, kind }: AllocateRunInput): string | null {
+function requestedName({ workflowId, kind }: AllocateRunInput): string | null {
   const prefix = `${kind}/`
   return workflowId.startsWith(prefix) && isRunName(workflowId.slice(prefix.length))
     ? workflowId.slice(prefix.length)

@@ -12,7 +12,7 @@ export interface PolicyServer {
   url: string
   publish: PolicyServerRecipe['publish']
   /** How long a silent server is waited for. */
-  patienceMs: number
+  unavailableTimeoutMs: number
 }
 
 export interface PolicyClientsInput {
@@ -31,7 +31,7 @@ export function createPolicyClients({ recipes, defaultUrl, connect }: PolicyClie
     const urls = [url ?? defaultUrl, ...(replicas ?? [])]
     return poolOf(
       urls.map((one) => {
-        const server = { kind, url: one, publish, patienceMs: patienceS * 1000 }
+        const server = { kind, url: one, publish, unavailableTimeoutMs: patienceS * 1000 }
         const key = Object.values(server).join(' ')
         const client = clients.get(key) ?? connect(server)
         clients.set(key, client)
@@ -47,7 +47,7 @@ export type ChatClients = (run: string) => Promise<ChatClient>
 export interface ChatEndpoint {
   url: string
   model: string
-  patienceMs: number
+  unavailableTimeoutMs: number
   settings: ChatRecipe
 }
 
@@ -70,7 +70,7 @@ export function createChatClients({
         details: { run },
       })
     }
-    const endpoint = { url, model: model.base, patienceMs: patienceS * 1000, settings: chat }
+    const endpoint = { url, model: model.base, unavailableTimeoutMs: patienceS * 1000, settings: chat }
     const key = JSON.stringify(endpoint)
     const client = clients.get(key) ?? connect(endpoint)
     clients.set(key, client)

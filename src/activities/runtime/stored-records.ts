@@ -113,10 +113,10 @@ export async function gatedDigest(
 }
 
 /**
- * A record of an episode that is lost anyway, null where it is torn or absent: what excluded the episode must not end the run as
- * well. Episodes that count are read strictly.
+ * Reads a record of an episode that is already lost; null where the record is corrupt or absent. The corrupt record that excluded
+ * the episode must not fail the run as well. Records of episodes that count are read strictly.
  */
-export async function readIfWhole<T extends object>(
+export async function readUnlessCorrupt<T extends object>(
   store: Pick<ArtifactStore, 'readRecord'>,
   key: string,
 ): Promise<T | null> {

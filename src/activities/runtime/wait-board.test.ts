@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { createWaitBoard, noteTrouble, waitingFor } from './wait-board.ts'
+import { createWaitBoard, reportTransientError, waitingFor } from './wait-board.ts'
 
 const STORE = { kind: 'artifact-store', name: '/data' } as const
 const SERVER = { kind: 'policy-server', name: 'http://127.0.0.1:1' } as const
@@ -53,11 +53,11 @@ test('tries fail inside a wait: the trouble counts them, dates from the start of
   const board = createWaitBoard()
   await board.run(() =>
     waitingFor({ doing: 'sampling', on: SERVER }, async () => {
-      noteTrouble(refused)
-      noteTrouble(refused)
+      reportTransientError(refused)
+      reportTransientError(refused)
       const { trouble, sinceMs } = board.current() ?? {}
       assert.deepEqual(trouble, { code: 'Model.Unavailable', message: 'ECONNREFUSED', sinceMs, tries: 2 })
-      noteTrouble(new LonghaulError({ code: 'Model.RateLimited', message: '429' }))
+      reportTransientError(new LonghaulError({ code: 'Model.RateLimited', message: '429' }))
       assert.equal(board.current()?.trouble?.tries, 1)
     }),
   )
@@ -88,6 +88,6 @@ test('an error passes through two waits: the inner one is named as what failed, 
 })
 
 test('work outside of an activity waits for something: it is done, and nothing is noted', async () => {
-  noteTrouble(refused)
+  reportTransientError(refused)
   assert.equal(await waitingFor({ doing: 'reading x', on: STORE }, () => Promise.resolve(3)), 3)
 })

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { LonghaulError } from '../../contracts/errors.ts'
-import type { ActivityWait, Dependency, Trouble } from '../../contracts/waits.types.ts'
+import type { ActivityWait, Dependency, TransientError } from '../../contracts/waits.types.ts'
 
 /** What one activity waits for at this moment. */
 export interface WaitBoard {
@@ -19,7 +19,7 @@ export interface WaitInput {
   /** The wait is no blocker before this long: the deadline of a command or of tests. */
   expectedMs?: number
   /** Asked at each heartbeat: what a look at the dependency found, null where it is well. */
-  inspect?: () => Trouble | null
+  inspect?: () => TransientError | null
 }
 
 /** To report on a wait while it lasts. */
@@ -31,7 +31,7 @@ export interface WaitHandle {
 interface OpenWait {
   input: WaitInput
   sinceMs: number
-  trouble: Trouble | null
+  trouble: TransientError | null
   /** Waits that began inside this one say it better while they last. */
   inner: number
 }
@@ -95,7 +95,7 @@ export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle)
 }
 
 /** Notes on the innermost wait of the caller what went wrong, for dependencies that are tried again without a failure. */
-export function noteTrouble({ code, message }: LonghaulError): void {
+export function reportTransientError({ code, message }: LonghaulError): void {
   const wait = places.getStore()?.wait
   if (wait === undefined || wait === null) return
   const { trouble } = wait

@@ -1,8 +1,8 @@
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
-import type { Trouble } from '../../contracts/waits.types.ts'
+import type { TransientError } from '../../contracts/waits.types.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
 import type { VerifyImage } from '../gate/verify-image.ts'
-import { waitingFor, noteTrouble } from './wait-board.ts'
+import { waitingFor, reportTransientError } from './wait-board.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient, PolicyClient } from '../../contracts/policy.types.ts'
@@ -96,7 +96,7 @@ function waitingForEngine<T>(
   wait: { doing: string; expectedMs?: number },
   work: () => Promise<T>,
 ): Promise<T> {
-  const inspect = (): Trouble | null => {
+  const inspect = (): TransientError | null => {
     const sinceMs = pulse.silentSinceMs()
     if (sinceMs === null) return null
     const message = `The Docker engine at ${name} has not answered since ${new Date(sinceMs).toISOString()}`
@@ -126,7 +126,7 @@ export function watchPolicy({ client, url, servedWithinMs = 0, askEveryMs = 10_0
           return await work()
         } catch (error) {
           if (!isLonghaulError(error) || error.code !== 'Model.NotServed' || Date.now() >= untilMs) throw error
-          noteTrouble(error)
+          reportTransientError(error)
           await sleep(askEveryMs, undefined, { signal }).catch(() => signal.throwIfAborted())
         }
       }

@@ -22,7 +22,7 @@ const before = (code: FailureCode, sinceMs: number, tries: number): Failing => (
 })
 
 const at = (nowMs: number, changes: Partial<Waiting> = {}): Waiting => ({
-  patienceMs: 1_000,
+  unavailableTimeoutMs: 1_000,
   failing: null,
   startedMs: 0,
   now: () => nowMs,

@@ -5,7 +5,7 @@ import type { Failing } from '../../contracts/waits.types.ts'
 
 export interface Waiting {
   /** How long a server may be silent. */
-  patienceMs: number
+  unavailableTimeoutMs: number
   /** What the attempts before this one failed with, one after another; null where the last one did not fail. */
   failing: Failing | null
   /** When this attempt began to ask the server, ms since 1970; read when it has failed. */
@@ -26,7 +26,7 @@ const MOST_TRIES = 20
  * else do not count. What no person is asked for ends it after twenty attempts alike.
  */
 export async function endOfWaiting<T>(waiting: Waiting, work: () => Promise<T>): Promise<T> {
-  const { patienceMs, failing, now = Date.now } = waiting
+  const { unavailableTimeoutMs, failing, now = Date.now } = waiting
   try {
     return await work()
   } catch (error) {
@@ -35,7 +35,7 @@ export async function endOfWaiting<T>(waiting: Waiting, work: () => Promise<T>):
     const before = failing?.code === code ? failing : null
     const waitedMs = now() - (before?.sinceMs ?? waiting.startedMs)
     if (code === 'Model.Unavailable' && isLonghaulError(error)) {
-      if (waitedMs < patienceMs) throw error
+      if (waitedMs < unavailableTimeoutMs) throw error
       throw unreachable(error, waitedMs)
     }
     if ((before?.tries ?? 0) + 1 < MOST_TRIES) throw error

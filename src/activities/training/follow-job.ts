@@ -48,7 +48,7 @@ function isWorkerShutdown(): boolean {
  */
 export async function haveWindow(
   input: WindowJobInput,
-  { launcher, scope, oneAtATime }: { launcher: Launcher; scope: ActivityScope; oneAtATime: OneAtATime },
+  { launcher, scope, oneAtATime }: { launcher: Launcher; scope: ActivityScope; oneAtATime: Mutex },
 ): Promise<WindowFile | null> {
   const found = await findWindow(input)
   if (found === null || !('job' in found)) return found
@@ -61,10 +61,10 @@ export async function haveWindow(
 
 const WINDOW = 'scoring the policy beyond its native window'
 
-export type OneAtATime = <T>(work: () => Promise<T>) => Promise<T>
+export type Mutex = <T>(work: () => Promise<T>) => Promise<T>
 
 /** One job at a time on this machine: two would halve each other's speed and double the memory. */
-export function createJobQueue(): OneAtATime {
+export function createMutex(): Mutex {
   const machine = createSlots(1)
   return async (work) => {
     const begun = Promise.withResolvers<void>()

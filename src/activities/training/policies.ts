@@ -36,10 +36,10 @@ export async function resolveForRun(
 /** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
 export async function resolvePolicy(
   deps: { store: ArtifactStore; recipe: Recipe; importBase: BaseImporter },
-  wished: string,
+  requested: string,
 ): Promise<PolicyRef> {
-  if (deps.recipe.policyServer.kind === 'chat') return chatPolicy(deps, wished)
-  const which = wished === 'recipe' ? deps.recipe.evaluate.policy : wished
+  if (deps.recipe.policyServer.kind === 'chat') return chatPolicy(deps, requested)
+  const which = requested === 'recipe' ? deps.recipe.evaluate.policy : requested
   if (which === 'base') {
     const base = await deps.importBase(deps.recipe.model)
     return requireRoom(base, [...trainingContexts(deps.recipe), evaluationContext(deps.recipe)])
@@ -93,17 +93,17 @@ function evaluationContext({ evaluate }: Recipe): Context {
  */
 async function chatPolicy(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
-  wished: string,
+  requested: string,
 ): Promise<PolicyRef> {
   const address = recipe.policyServer.url ?? ''
   const model = recipe.model.base
   const identity = sha256Hex(JSON.stringify([address, model]))
   const slug = model.replaceAll(/[^A-Za-z0-9.]+/g, '-').slice(-40)
   const version = `chat-${slug}-${identity.slice(0, 8)}`
-  if (!['recipe', 'base', version].includes(wished)) {
+  if (!['recipe', 'base', version].includes(requested)) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Expected no other policy than the recipe's own endpoint with policyServer.kind chat, got ${JSON.stringify(wished)}; leave out --policy, and name another model in model.base`,
+      message: `Expected no other policy than the recipe's own endpoint with policyServer.kind chat, got ${JSON.stringify(requested)}; leave out --policy, and name another model in model.base`,
     })
   }
   const ref: PolicyRef = {

@@ -4,7 +4,7 @@ import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrainingAlarm, TrainingRecord } from '../../contracts/training.types.ts'
-import { type FindAlarmsInput, findAlarms, findDivergence, sayAlarms } from '../../domain/rewards/training-alarms.ts'
+import { type FindAlarmsInput, findAlarms, findDivergence, formatAlarms } from '../../domain/rewards/training-alarms.ts'
 
 /** What training did, not how long it took: the same again for the same job. */
 const FIGURES = [
@@ -78,7 +78,7 @@ export async function recordTraining({
   await store.putRecord(runKeys.training(run, stage, iteration, slice), record)
   const divergence = found === null ? null : findDivergence(found)
   if (divergence !== null) throw diverged(divergence, policy)
-  return alarms.length > 0 && limits?.onAlarm === 'pause' ? sayAlarms(alarms) : null
+  return alarms.length > 0 && limits?.onAlarm === 'pause' ? formatAlarms(alarms) : null
 }
 
 /** Of the first job of the stage that trained anything: iterations of equal groups train nothing and leave no record. */
@@ -107,7 +107,7 @@ function diverged(alarm: TrainingAlarm, policy: string): LonghaulError {
   return new LonghaulError({
     code: 'Trainer.Diverged',
     message:
-      `Expected sampler and trainer to be the same model: ${sayAlarms([alarm])} (trainer.alarms.divergedKl). The policy of this job is ` +
+      `Expected sampler and trainer to be the same model: ${formatAlarms([alarm])} (trainer.alarms.divergedKl). The policy of this job is ` +
       'not published. See that the policy server serves the policy unchanged: longhaul policy-server check',
     details: { policy, metric: alarm.metric, step: alarm.step },
   })

@@ -51,7 +51,7 @@ async function serve(t: TestContext, answers: Answer[], changes: Partial<ChatRec
     settings: { ...settings, ...changes },
     apiKey: KEY,
     giveUpAfterMs: 4_000,
-    onTrouble: (error) => trouble.push(error),
+    onTransientError: (error) => trouble.push(error),
   })
   return { ...endpoint, client, trouble }
 }

@@ -15,7 +15,7 @@ export interface ChatClientOptions {
   /** No new try starts after this long; the caller's own retries take over. @default 300000 */
   giveUpAfterMs?: number
   /** Told of each failed try that is followed by another. */
-  onTrouble?: (error: LonghaulError) => void
+  onTransientError?: (error: LonghaulError) => void
 }
 
 const CHECK_MS = 60_000
@@ -32,7 +32,7 @@ export function createChatClient({
   settings,
   apiKey,
   giveUpAfterMs,
-  onTrouble,
+  onTransientError,
 }: ChatClientOptions): ChatClient {
   const ask = connectToServer({
     url: withVersion(url),
@@ -42,7 +42,7 @@ export function createChatClient({
       requestMs: settings.requestTimeoutS * 1000,
       ...(giveUpAfterMs === undefined ? {} : { giveUpAfterMs }),
     },
-    onTrouble: (error) => onTrouble?.(withoutKey(error, apiKey)),
+    onTransientError: (error) => onTransientError?.(withoutKey(error, apiKey)),
   })
   const hidden = async <T>(work: () => Promise<T>): Promise<T> => {
     try {

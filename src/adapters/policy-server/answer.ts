@@ -1,7 +1,11 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 
-export function bad(wish: string, details: Record<string, string | number | boolean | null>): LonghaulError {
-  return new LonghaulError({ code: 'Model.BadResponse', message: `Expected ${wish} from the policy server`, details })
+export function bad(expected: string, details: Record<string, string | number | boolean | null>): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.BadResponse',
+    message: `Expected ${expected} from the policy server`,
+    details,
+  })
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -16,7 +16,7 @@ export interface PolicyClientOptions {
   /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
   apiKey?: string
   /** Told of each failed try that is followed by another, so that patience is not silence. */
-  onTrouble?: (error: LonghaulError) => void
+  onTransientError?: (error: LonghaulError) => void
 }
 
 /**

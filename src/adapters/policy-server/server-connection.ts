@@ -18,7 +18,7 @@ export interface ServerConnectionOptions {
   /** @default as the transport has it */
   maxAnswerBytes?: number
   /** Told of each failed try that is followed by another. */
-  onTrouble?: ((error: LonghaulError) => void) | undefined
+  onTransientError?: ((error: LonghaulError) => void) | undefined
 }
 
 export interface ServerAsk<T> {
@@ -46,7 +46,7 @@ export function connectToServer({
   timeouts = {},
   apiKey,
   maxAnswerBytes,
-  onTrouble,
+  onTransientError,
 }: ServerConnectionOptions): ServerConnection {
   const { requestMs = 600_000, giveUpAfterMs = 300_000 } = timeouts
   const base = parseBase(url)
@@ -57,7 +57,7 @@ export function connectToServer({
     return retryUntilDone({
       giveUpAfterMs,
       signal,
-      onAgain: onTrouble,
+      onAgain: onTransientError,
       async attempt(tries) {
         const answer = await exchange({ path, headers, body, timeoutMs, signal }).catch((error: unknown) => {
           if (error instanceof HttpFault) return error

@@ -26,8 +26,8 @@ export function decideOnError(refusal: HttpRefusal, route: Route, tries: number)
     return again('Model.Unavailable', 'the policy server to be ready')
   }
   if (status >= 500) {
-    const wish = 'the policy server to answer, it met an internal error'
-    return tries < MOST_INTERNAL_ERRORS ? again('Model.Unavailable', wish) : failed('Model.Unavailable', wish)
+    const expected = 'the policy server to answer, it met an internal error'
+    return tries < MOST_INTERNAL_ERRORS ? again('Model.Unavailable', expected) : failed('Model.Unavailable', expected)
   }
   if (status >= 300 && status < 400) {
     const target = (refusal.location ?? 'an unnamed address').slice(0, 200)
@@ -44,16 +44,16 @@ export function decideOnError(refusal: HttpRefusal, route: Route, tries: number)
   }
   return failed('Config.Invalid', 'the policy server to accept the request')
 
-  function failed(code: FailureCode, wish: string): TryResult<never> {
-    return { kind: 'failed', error: errorOf(code, wish) }
+  function failed(code: FailureCode, expected: string): TryResult<never> {
+    return { kind: 'failed', error: errorOf(code, expected) }
   }
-  function again(code: FailureCode, wish: string): TryResult<never> {
-    return { kind: 'again', error: errorOf(code, wish), afterMs: parseRetryAfter(refusal.retryAfter, Date.now()) }
+  function again(code: FailureCode, expected: string): TryResult<never> {
+    return { kind: 'again', error: errorOf(code, expected), afterMs: parseRetryAfter(refusal.retryAfter, Date.now()) }
   }
-  function errorOf(code: FailureCode, wish: string): LonghaulError {
+  function errorOf(code: FailureCode, expected: string): LonghaulError {
     return new LonghaulError({
       code,
-      message: `Expected ${wish}: ${fault.message}`,
+      message: `Expected ${expected}: ${fault.message}`,
       details: { status, url: route.url, policy: route.policy },
     })
   }

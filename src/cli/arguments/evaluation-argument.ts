@@ -4,7 +4,7 @@ import { openRecord } from '../../adapters/artifacts/record-text.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { isOfFurtherSuite, isOnTheWay } from '../../domain/statistics/evaluation-names.ts'
+import { isAdditionalSuite, isIntermediateEvaluation } from '../../domain/statistics/evaluation-names.ts'
 
 /**
  * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
@@ -21,7 +21,8 @@ export async function readEvaluationArgument(
   const evaluations = run === '' ? [] : await readEvaluations(store, run)
   const found =
     name === undefined
-      ? (evaluations.findLast(({ name }) => !isOnTheWay(name) && !isOfFurtherSuite(name)) ?? evaluations.at(-1))
+      ? (evaluations.findLast(({ name }) => !isIntermediateEvaluation(name) && !isAdditionalSuite(name)) ??
+        evaluations.at(-1))
       : evaluations.find((one) => one.name === name)
   if (found !== undefined) return found
   const names = evaluations.map((one) => one.name).join(', ')

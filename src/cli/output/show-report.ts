@@ -4,7 +4,7 @@ import { gradingKeys, runKeys } from '../../contracts/keys.ts'
 import type { GradePredictionsResult } from '../../contracts/workflows.types.ts'
 import { readSuiteOrigin } from '../../activities/evaluation/suite-origin.ts'
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
-import { sayOrigin } from '../../report/suite-table.ts'
+import { formatOrigin } from '../../report/suite-table.ts'
 import { compareGradings } from '../../activities/grading/close-grading.ts'
 import type { VerdictComparison } from '../../domain/statistics/compare-verdicts.ts'
 import { isLostToInfrastructure } from '../../domain/grading-rules.ts'
@@ -41,7 +41,7 @@ export async function readGradingContext(store: ArtifactStore, record: GradingRe
 export function renderGrading(record: GradingRecord, { origin, compared }: GradingContext): string {
   const tables = [changesTable(record), ...(compared === null ? [] : regradeTables(compared))]
   const shown = tables.filter(({ rows }) => rows.length > 0).map(renderTable)
-  const lines = [...gradingLines(record), ...(origin === null ? [] : [sayOrigin(origin)])]
+  const lines = [...gradingLines(record), ...(origin === null ? [] : [formatOrigin(origin)])]
   return [lines.join('\n'), ...shown].join('\n\n')
 }
 

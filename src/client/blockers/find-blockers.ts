@@ -5,7 +5,7 @@ import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { type Blocker, groupFindings } from './blocker.ts'
 import { type Finding, isAlive, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import { describeQueue, type QueueState } from './queues.ts'
-import { type RunPicture, walkRun } from './run-picture.ts'
+import { type RunPicture, walkRun } from './pending-activities.ts'
 import { QueryNotRegisteredError } from '@temporalio/client'
 
 export interface FindBlockersInput {

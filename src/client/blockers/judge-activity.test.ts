@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { ActivityHeartbeat, ActivityWait } from '../../contracts/waits.types.ts'
 import { type Finding, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import type { QueueState } from './queues.ts'
-import type { PendingActivity } from './run-picture.ts'
+import type { PendingActivity } from './pending-activities.ts'
 
 const NOW = Date.parse('2026-11-21T12:00:00Z')
 const clock = { nowMs: NOW, longerThanMs: 30_000 }

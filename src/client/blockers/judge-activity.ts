@@ -1,7 +1,7 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { QueueState } from './queues.ts'
-import type { FailureFacts, PendingActivity, PendingWorkflowTask } from './run-picture.ts'
+import type { FailureFacts, PendingActivity, PendingWorkflowTask } from './pending-activities.ts'
 
 /** One wait that is longer than it should be, or longer than the asker's patience. */
 export interface Finding {

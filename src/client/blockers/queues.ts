@@ -1,6 +1,6 @@
 import type { WorkflowService } from '@temporalio/client'
 import type { LonghaulConnection } from '../connect.ts'
-import { millis } from './run-picture.ts'
+import { millis } from './pending-activities.ts'
 
 /** Who polls a task queue, as the server remembers it for some minutes. */
 export interface QueueState {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AlarmLimits } from '../../contracts/training.types.ts'
 import { ALARM_LIMITS } from '../../../test/support/training-records.ts'
-import { findAlarms as findAll, findDivergence, sayAlarms } from './training-alarms.ts'
+import { findAlarms as findAll, findDivergence, formatAlarms } from './training-alarms.ts'
 
 const QUIET = { k1: -0.001, k3: 0.002, abs_dlogp_max: 3, is_mean: 1, is_std: 0.1, ess: 0.98, chi2: 0.01, tis_capped: 0 }
 
@@ -22,7 +22,10 @@ test('each figure outside its limit is named with its step, its value and its si
     { step: 2, metric: 'ess', value: 0.29, limit: 0.3, side: 'below' },
     { step: 2, metric: 'masked_frac', value: 0.31, limit: 0.3, side: 'above' },
   ])
-  assert.match(sayAlarms(findAlarms([loud], ALARM_LIMITS)), /^k1 is -0.2, above 0.1, at optimizer step 1, and 3 more$/)
+  assert.match(
+    formatAlarms(findAlarms([loud], ALARM_LIMITS)),
+    /^k1 is -0.2, above 0.1, at optimizer step 1, and 3 more$/,
+  )
 })
 
 test('a limit of null is no limit; a value that is no finite number is outside every other', () => {
@@ -105,9 +108,9 @@ test('no share of the first entropy, or no first entropy, is no limit', () => {
 })
 
 test('alarms in words: none, one, and one that is no number', () => {
-  assert.equal(sayAlarms([]), 'no alarm')
+  assert.equal(formatAlarms([]), 'no alarm')
   const [alarm] = findAlarms([{ chi2: 1.23456 }], ALARM_LIMITS)
   assert.ok(alarm !== undefined)
-  assert.equal(sayAlarms([alarm]), 'chi2 is 1.23, above 1, at optimizer step 1')
-  assert.equal(sayAlarms([{ ...alarm, value: null }]), 'chi2 is no finite number, above 1, at optimizer step 1')
+  assert.equal(formatAlarms([alarm]), 'chi2 is 1.23, above 1, at optimizer step 1')
+  assert.equal(formatAlarms([{ ...alarm, value: null }]), 'chi2 is no finite number, above 1, at optimizer step 1')
 })

@@ -74,7 +74,7 @@ function judge(bound: Bound, metrics: Record<string, unknown>, index: number, ba
 }
 
 /** One line for people: the first alarm and how many more there are. */
-export function sayAlarms(alarms: readonly TrainingAlarm[]): string {
+export function formatAlarms(alarms: readonly TrainingAlarm[]): string {
   const [first, ...others] = alarms
   if (first === undefined) return 'no alarm'
   const { metric, value, limit, side, step } = first

@@ -1,5 +1,5 @@
 import type { EvaluateRecipe, Recipe } from '../../contracts/recipe.types.ts'
-import { isOnTheWay, stageOfEvaluation } from './evaluation-names.ts'
+import { isIntermediateEvaluation, stageOfEvaluation } from './evaluation-names.ts'
 
 export interface AttemptLimits {
   maxTurns: number
@@ -27,7 +27,7 @@ export function evaluationLimits(recipe: LimitedRecipe, evaluation: string): Att
   const { maxTurns, context, limits = {} } = recipe.evaluate
   const stage = stageOfEvaluation(evaluation)
   const last = recipe.reinforce?.stages.at(-1)?.name
-  const own = limits[stage === 'rl' && !isOnTheWay(evaluation) ? (last ?? stage) : stage]
+  const own = limits[stage === 'rl' && !isIntermediateEvaluation(evaluation) ? (last ?? stage) : stage]
   return own ?? { maxTurns, context }
 }
 

@@ -1,7 +1,7 @@
 /** Names of evaluations in a run: `base`, `rft`, `dapo-1`, `rl`; `dapo-1-0003` inside a stage; `rl.verified` on a further suite. */
 
 /** `dapo-1-0003`: an evaluation after an iteration, inside a stage. */
-export function isOnTheWay(evaluation: string): boolean {
+export function isIntermediateEvaluation(evaluation: string): boolean {
   return /-\d{4}$/.test(evaluation)
 }
 
@@ -16,6 +16,6 @@ export function evaluationName(stage: string, suite: string): string {
 }
 
 /** An evaluation on one of `evaluate.suites`: reported, and never what a run is steered or promoted by. */
-export function isOfFurtherSuite(evaluation: string): boolean {
+export function isAdditionalSuite(evaluation: string): boolean {
   return evaluation.includes('.')
 }

@@ -57,9 +57,9 @@ const TEST_FOLDERS = ['test', 'tests', 'testing', '*_testing', 'testutil*', 'tes
 const COMPILED = ['*.so', '*.pyd', '*.pyc', '*.pyo', '*.dll', '*.dylib']
 
 /**
- * Words for `git apply` that leave out of the tested tree what the patch does to the tests: what steers a runner, every file that
- * the test patch names, the whole folder of tests that it lies in, and whatever bears the name of tests or of help for them. What
- * the reference solution itself changes stays the patch's. The first word that fits a path decides.
+ * Options of `git apply` that keep the patch's changes to tests out of the tested tree: files that configure a runner, every file
+ * that the test patch names, the whole test folder around it, and every file named like a test or a test helper. Files that the
+ * reference solution changes stay as the patch left them. The first option that matches a path decides.
  */
 export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[]; goldPatch: string }): string[] {
   const paths = hidden.map(({ path }) => path)

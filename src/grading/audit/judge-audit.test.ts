@@ -122,7 +122,7 @@ test('hashes and words behind @@ may differ; lines of hunks, places and modes ma
   assert.equal(compareWithCanonical(patch(binary), patch(base)), 'binary-for-text')
 })
 
-test('whatever is found, the listed tests are read only where nothing voids the patch already', () => {
+test('the listed tests are read only where no finding voids the patch already', () => {
   const other = Buffer.from(PATCH.toString().replace('+y', '+z'))
   const { reasons, detail } = judged({ tests: [] }, { canonicalPatch: other })
   assert.deepEqual([reasons, detail], [['patch-not-canonical'], null])

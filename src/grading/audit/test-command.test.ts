@@ -140,7 +140,7 @@ describe("a row of the harness's fifth version has a script of its own", () => {
   })
 })
 
-test("a row of the classic harness without a known command has no audit, whatever the row's own column says", () => {
+test("a row of the classic harness without a known command has no audit, also with a command in the row's own column", () => {
   const found = testCommandOf({
     repo: 'lane/unknown',
     gradingProfile: 'swebench-4.1',

@@ -1,6 +1,6 @@
 import { readPatchedFiles } from '../test-patch.ts'
 import type { PatchedFile } from '../test-patch.ts'
-import type { RunPlan, RunProfile, RunTask } from './run-profile.ts'
+import type { HarnessScript, RunProfile, RunTask } from './run-profile.ts'
 import { APPLY_COMMANDS_4, PATCH_PATH, testbedScript, testWords } from './testbed.ts'
 
 const LOCALE_PREFIX = 'LANG=C.UTF-8 LC_ALL=C.UTF-8 '
@@ -43,7 +43,7 @@ export const forkProfile: RunProfile = {
 }
 
 /** What swebench 4 and its fork do with any script. */
-export function planOf4(script: string, hasPatch: boolean): RunPlan {
+export function planOf4(script: string, hasPatch: boolean): HarnessScript {
   return {
     patchPath: PATCH_PATH,
     applyCommands: hasPatch ? APPLY_COMMANDS_4 : [],

@@ -7,7 +7,7 @@ export type RunTask = Pick<
 >
 
 /** How one patch of one task is applied and its tests are run; what lies in a container is the adapter's business. */
-export interface RunPlan {
+export interface HarnessScript {
   /** Where the patch lies; the apply commands name it. */
   patchPath: string
   /** Tried in order without a shell, in the repository; the first that succeeds applies the patch. */
@@ -46,5 +46,5 @@ export interface RunProfile {
   /** Raised by hand when our imitation changes what it runs or finds. */
   revision: number
   /** @throws LonghaulError `Task.Invalid` for a task that the harness could not run */
-  plan(task: RunTask, options: PlanOptions): RunPlan
+  plan(task: RunTask, options: PlanOptions): HarnessScript
 }

@@ -703,5 +703,5 @@ const ISOLATED = HELPERS.filter((attack) => !LYING.includes(attack))
 
 /** Each is its own module of one repository. */
 export const TOGETHER: ShapedAttack[] = [...EQUALS, ...NUMBERS, ...NUMPY, ...LYING, ...SWALLOWED]
-/** Each disturbs whatever runs beside it. */
+/** Each disturbs the processes beside it. */
 export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED]

@@ -11,7 +11,7 @@ import { episodeKeys, policyKeys } from '../../../src/contracts/keys.ts'
 import type { TrainingRecord } from '../../../src/contracts/training.types.ts'
 import type { Ledger, LedgerEntry } from '../../../src/domain/ledger/ledger.ts'
 import { readWholeTurns } from '../../../src/activities/episode/transcript.ts'
-import { readIfWhole } from '../../../src/activities/runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../../../src/activities/runtime/stored-records.ts'
 import { type BatchManifest, batchesOf, episodesOf } from '../run-records.ts'
 import { sha256Hex } from '../../../src/platform/hash.ts'
 
@@ -90,7 +90,7 @@ async function digestEpisode(store: ArtifactStore, run: string, record: EpisodeR
     const ended = execution === null ? null : { ...execution, wallMs: 0 }
     return [plain(run, { sampled, seen, ended })]
   })
-  const verdict = await readIfWhole<VerdictRecord>(store, episodeKeys.verdict(episode))
+  const verdict = await readUnlessCorrupt<VerdictRecord>(store, episodeKeys.verdict(episode))
   const patch = await store.read(episodeKeys.patch(episode))
   return {
     id: episode.slice(run.length + 1),

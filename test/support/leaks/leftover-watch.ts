@@ -1,14 +1,14 @@
 /** Looks at the engine from outside, by its own rules: nothing here asks the reaper. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Leftover, listLeftovers } from '../../../src/adapters/docker/reaper/list-leftovers.ts'
+import { type OrphanedResource, listOrphanedResources } from '../../../src/adapters/docker/reaper/list-leftovers.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 
 const INTERVAL_MS = 1_000
 
 export interface LeftoverWatch {
   /** Everything of this namespace that is there now. */
-  present(): Promise<Leftover[]>
+  present(): Promise<OrphanedResource[]>
   /** Every container id that was ever seen. */
   seen(): Set<string>
   /** Longest that something stayed after its owner had closed or it had ended, in seconds. */
@@ -23,8 +23,12 @@ export function watchLeftovers(world: PipelineWorld, namespaceId: string): Lefto
   let longestMs = 0
   const stopping = new AbortController()
 
-  const present = async (): Promise<Leftover[]> => {
-    const all = await listLeftovers({ engine: world.engine, now: Date.now(), signal: AbortSignal.timeout(30_000) })
+  const present = async (): Promise<OrphanedResource[]> => {
+    const all = await listOrphanedResources({
+      engine: world.engine,
+      now: Date.now(),
+      signal: AbortSignal.timeout(30_000),
+    })
     return all.filter((leftover) => leftover.namespaceId === namespaceId)
   }
   const look = async (): Promise<void> => {

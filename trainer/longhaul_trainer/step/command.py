@@ -28,11 +28,11 @@ from longhaul_trainer.failures import (
     LostRanks,
     io_code,
 )
-from longhaul_trainer.parallel.company import Beat, find_silent, say_silent
+from longhaul_trainer.parallel.rank_heartbeat import Beat, find_silent, format_silent_ranks
 from longhaul_trainer.step.clock import now_ms
+from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.place import die_with_launcher, is_one_of_many
-from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress, Silent, place_of
 from longhaul_trainer.step.spec import JobSpec, Spec, WindowSpec, read_spec
 from longhaul_trainer.step.stop import StopFlag
@@ -74,15 +74,15 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
     except OSError as error:
         print(f"Cannot write to {attempt_dir}: {error}", file=sys.stderr)
         return OUTPUT_UNWRITABLE
-    company = None if dry_run or not is_one_of_many() else Beat(attempt_dir / RANKS, rank, lambda: place_of(progress))
+    heartbeat = None if dry_run or not is_one_of_many() else Beat(attempt_dir / RANKS, rank, lambda: place_of(progress))
     code, message, facts = _attempt(spec, progress, stop, dry_run)
-    if company is not None:
-        company.close()
+    if heartbeat is not None:
+        heartbeat.close()
     progress.close()
     if rank != 0 and (code == OK or (attempt_dir / EXIT).exists()):
         return code
     if rank == 0 and code in BY_OTHERS and _has_report_since(attempt_dir / EXIT, began):
-        # Another rank failed first and said why; this one only lost its company.
+        # Another rank failed first and said why; this one only lost a peer.
         return json.loads((attempt_dir / EXIT).read_text())["code"]
     return _finish(attempt_dir, spec, progress, code, message, {**facts, "rank": rank} if rank else facts)
 
@@ -108,7 +108,7 @@ def _attempt(
 def _missing(spec: JobSpec) -> str:
     """Takes seconds, to name the ranks that are gone; the next attempt has to wait for their end anyway."""
     world = spec.execution.ranks
-    return f"{say_silent(find_silent(spec.job_dir / 'attempts' / str(spec.fence) / RANKS, world=world), world=world)}."
+    return f"{format_silent_ranks(find_silent(spec.job_dir / 'attempts' / str(spec.fence) / RANKS, world=world), world=world)}."
 
 
 def _code_of(error: Exception, spec: JobSpec) -> int:
@@ -167,7 +167,7 @@ def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run
             return found
         lease = Lease(spec.job_dir, spec.fence)
         ranks.first(lease.acquire)
-    reach("started")
+    hit("started")
     if isinstance(spec, WindowSpec):
         from longhaul_trainer.step.window_job import run_window
 
@@ -183,20 +183,20 @@ def _train(
     from longhaul_trainer.step.inputs import open_input
 
     config = _read_config(spec)
-    given = open_input(spec, config, ranks)
+    job_input = open_input(spec, config, ranks)
     batch = load_batch(
         spec.batch_path,
         manifest_sha256=spec.batch_sha256,
         stage=spec.stage,
         iteration=spec.iteration,
         batch_size=config.batch_size,
-        tokenizer_sha256=given.tokenizer_sha256,
-        vocab_size=_vocab_size(given.architecture),
-        policy=given.policy,
+        tokenizer_sha256=job_input.tokenizer_sha256,
+        vocab_size=_vocab_size(job_input.architecture),
+        policy=job_input.policy,
         max_policy_lag=config.max_policy_lag,
     )
     if dry_run:
-        return _plan(spec, config, batch, given.architecture)
+        return _plan(spec, config, batch, job_input.architecture)
     if ranks is None:
         # Several ranks agree on it at the first micro-batch.
         stop.check()
@@ -206,7 +206,14 @@ def _train(
     if ranks is None:
         ranks = open_ranks(device=spec.execution.device, world=1, cp=1)
     job = Job(
-        spec=spec, config=config, given=given, batch=batch, progress=progress, lease=lease, stop=stop, ranks=ranks
+        spec=spec,
+        config=config,
+        job_input=job_input,
+        batch=batch,
+        progress=progress,
+        lease=lease,
+        stop=stop,
+        ranks=ranks,
     )
     checkpoint, policy, state = job.run()
     return {

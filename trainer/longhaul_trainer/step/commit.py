@@ -24,7 +24,7 @@ from longhaul_trainer.directory import (
     write_manifest,
 )
 from longhaul_trainer.failures import OUTPUT_UNWRITABLE, JobError
-from longhaul_trainer.step.points import reach
+from longhaul_trainer.step.failpoints import hit
 
 # About this attempt and this machine; outside the manifest, so that equal jobs have equal manifests.
 ATTEMPT_FILE = "attempt.json"
@@ -74,9 +74,9 @@ def commit(
     try:
         staging.mkdir()
         write(staging)
-        reach(f"{kind}.staged")
+        hit(f"{kind}.staged")
         digest = write_manifest(staging, kind=kind, facts=facts, unlisted=(ATTEMPT_FILE,), known=known)
-        reach(f"{kind}.sealed")
+        hit(f"{kind}.sealed")
         check_fence()
         os.rename(staging, final)
     except Exception as error:
@@ -86,9 +86,9 @@ def commit(
             return commit_lost(final, key=facts["key"])
         raise
     fsync_path(final.parent)
-    reach(f"{kind}.renamed")
+    hit(f"{kind}.renamed")
     mark_committed(final, digest)
-    reach(f"{kind}.committed")
+    hit(f"{kind}.committed")
     return open_sealed(final, hashes=False)
 
 

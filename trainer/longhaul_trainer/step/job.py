@@ -28,10 +28,10 @@ from longhaul_trainer.step import canary
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
 from longhaul_trainer.step.export import copy_architecture, policy_weights, round_weights, write_policy
+from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.forward import Scorer
 from longhaul_trainer.step.inputs import HF, JobInput
 from longhaul_trainer.step.lease import Lease
-from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress, Silent, last_event_ms
 from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
 from longhaul_trainer.step.saver import Saver
@@ -53,7 +53,7 @@ from longhaul_trainer.step.stop import StopFlag
 from longhaul_trainer.step.torch_settings import set_torch
 from longhaul_trainer.step.training import Trainer
 from longhaul_trainer.step.window import prepare_window
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -66,7 +66,7 @@ class Job:
         *,
         spec: Spec,
         config: Config,
-        given: JobInput,
+        job_input: JobInput,
         batch: Batch,
         progress: Progress | Silent,
         lease: Lease,
@@ -75,7 +75,7 @@ class Job:
     ) -> None:
         self.spec = spec
         self.config = config
-        self.given = given
+        self.job_input = job_input
         self.batch = batch
         self.progress = progress
         self.lease = lease
@@ -122,8 +122,8 @@ class Job:
         model = scorer.model
         optimizer = build_optimizer(model, self.config, host=self.spec.execution.offloads_optimizer)
         if self.config.optimizer_init == "carry":
-            load_optimizer(self.given.sealed.path, model=model, optimizer=optimizer)
-            self.carried_updates = read_trainer_state(self.given.sealed.path)["optimizer_updates"]
+            load_optimizer(self.job_input.sealed.path, model=model, optimizer=optimizer)
+            self.carried_updates = read_trainer_state(self.job_input.sealed.path)["optimizer_updates"]
         torch.manual_seed(self.config.seed + self.spec.global_step)
         trainer = Trainer(
             scorer=scorer,
@@ -174,7 +174,7 @@ class Job:
     def _load(self, directory: Path, *, is_checkpoint: bool) -> Scorer:
         weights = checkpoint_weights(directory) if is_checkpoint else hugging_face_weights(directory)
         lora = self.config.lora
-        making = Making(
+        options = ModelOptions(
             ranks=self.ranks,
             rope=self.config.rope,
             lora=None if lora is None else Lora(rank=lora.rank, alpha=lora.alpha),
@@ -182,15 +182,15 @@ class Job:
             offloads_activations=self.spec.execution.offloads_activations,
             seed=self.config.seed,
         )
-        return make_scorer(directory / HF if is_checkpoint else directory, weights, making)
+        return make_scorer(directory / HF if is_checkpoint else directory, weights, options)
 
     def _load_input(self) -> Scorer:
         self.progress.phase = "load"
         began = time.monotonic()
         try:
-            scorer = self._load(self.given.sealed.path, is_checkpoint=self.given.is_checkpoint)
+            scorer = self._load(self.job_input.sealed.path, is_checkpoint=self.job_input.is_checkpoint)
         except (UnsupportedModel, OSError, ValueError) as error:
-            raise JobError(INPUT_UNUSABLE, f"Cannot load {self.given.sealed.path}: {error}") from error
+            raise JobError(INPUT_UNUSABLE, f"Cannot load {self.job_input.sealed.path}: {error}") from error
         model = scorer.model
         self.progress.emit(
             "loaded",
@@ -198,7 +198,7 @@ class Job:
             parameters=sum(p.numel() for p in model.parameters()),
             parameter_sum=self._sum_parameters(model),
         )
-        reach("loaded")
+        hit("loaded")
         return scorer
 
     def _sum_parameters(self, model: Any) -> float:
@@ -216,7 +216,7 @@ class Job:
         if self._adopt(directory) is None:
 
             def after_micro(done: int) -> None:
-                reach("prox")
+                hit("prox")
                 self._check_stop()
                 self.progress.emit("prox", done=done)
 
@@ -338,7 +338,7 @@ class Job:
             if not shards:
                 snapshot.write_shard(staging / shard_name(self.ranks))
             snapshot.write_facts(staging)
-            copy_architecture(self.given.architecture, staging / HF)
+            copy_architecture(self.job_input.architecture, staging / HF)
 
         known = {shard.name: sha256 for shard, sha256 in shards.items()}
         return self._commit(path, kind, write, known=known, global_step=state.global_step, event=event, **(facts or {}))
@@ -387,7 +387,7 @@ class Job:
                     positions=self.config.canary_positions,
                 )
             write_policy(
-                staging, model=scorer.model, weights=weights, dtype=dtype, architecture=self.given.architecture
+                staging, model=scorer.model, weights=weights, dtype=dtype, architecture=self.job_input.architecture
             )
 
         step = checkpoint.manifest["global_step"]
@@ -398,7 +398,7 @@ class Job:
         """What writes window.safetensors, of the rounded weights, where the policy has a rope."""
         limit = self.spec.execution.max_tokens_per_micro
         yarn = stated_yarn(scorer.model.config.to_dict())
-        return prepare_window(scorer, yarn, self.given.architecture, max_tokens=limit, ranks=self.ranks)
+        return prepare_window(scorer, yarn, self.job_input.architecture, max_tokens=limit, ranks=self.ranks)
 
     def _commit(
         self,

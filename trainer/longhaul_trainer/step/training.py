@@ -21,8 +21,8 @@ from longhaul_trainer.objective.losses import LossStats, cross_entropy, dapo
 from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
 from longhaul_trainer.objective.schedule import learning_rate
 from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.forward import MicroBatch, Scorer, gather_rows
-from longhaul_trainer.step.points import reach
 from longhaul_trainer.step.progress import Progress, Silent
 from longhaul_trainer.step.state import TrainerState
 
@@ -152,9 +152,9 @@ class Trainer:
         for number, micro in enumerate(self.micro_batches(minibatch), start=1):
             self.check_stop()
             loss = self._loss(micro, part.loss_tokens, correction, step)
-            reach("before-backward")
+            hit("before-backward")
             loss.backward()
-            reach("after-backward")
+            hit("after-backward")
             step.loss += float(loss.detach())
             step.labels += len(micro.index)
             self.progress.emit("micro", done=number, tokens=len(micro.index), opt_step=state.global_step + 1)
@@ -163,7 +163,7 @@ class Trainer:
         self._check(step, norm, part.loss_tokens, state)
         self.before_update()
         self.optimizer.step()
-        reach("after-update")
+        hit("after-update")
         metrics = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)
         alarms = [vars(alarm) for alarm in find_alarms(metrics)]
         state = TrainerState(

@@ -18,7 +18,7 @@ from longhaul_trainer.step.spec import WindowSpec
 from longhaul_trainer.step.stop import StopFlag
 from longhaul_trainer.step.torch_settings import set_torch
 from longhaul_trainer.step.window import prepare_window, reaches_beyond
-from longhaul_trainer.trainable import Making, make_scorer
+from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
 
@@ -49,8 +49,8 @@ def run_window(
     progress.phase = "load"
     began = time.monotonic()
     try:
-        making = Making(ranks=ranks, ac=execution.ac, offloads_activations=execution.offloads_activations)
-        scorer = make_scorer(sealed.path, hugging_face_weights(sealed.path), making)
+        options = ModelOptions(ranks=ranks, ac=execution.ac, offloads_activations=execution.offloads_activations)
+        scorer = make_scorer(sealed.path, hugging_face_weights(sealed.path), options)
     except (UnsupportedModel, OSError, ValueError) as error:
         raise JobError(INPUT_UNUSABLE, f"Cannot load {sealed.path}: {error}") from error
     progress.emit("loaded", seconds=round(time.monotonic() - began, 3))

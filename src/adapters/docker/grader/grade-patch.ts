@@ -38,7 +38,7 @@ const DEFAULT_PATCH_PATH = '/tmp/patch.diff'
 /** Runs the evaluation in a fresh container whose main process is the grading itself: no exec, and no process that could
  *  outlive it. The container is removed before this returns.
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed` */
-export async function gradePatch(
+export async function runGradingContainer(
   context: SandboxContext,
   input: GradeRunInput,
   signal: AbortSignal,

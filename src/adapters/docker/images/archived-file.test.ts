@@ -50,7 +50,7 @@ async function read(parts: Buffer[], { maxBytes = 1000, chunk = 100 } = {}) {
   return file.kind === 'file' ? [file.bytes.toString(), file.isWhole] : file.reason
 }
 
-test('a regular file of the wanted name is read byte for byte, whatever the pieces of the stream', async () => {
+test('a regular file of the wanted name is read byte for byte, for any chunk size of the stream', async () => {
   const body = 'a\0\nb'.repeat(200)
   for (const chunk of [1, 511, 512, 5000]) assert.deepEqual(await read([entry({ body }), END], { chunk }), [body, true])
   assert.deepEqual(await read([entry({ type: '\0', body: 'old kind' }), END]), ['old kind', true])

@@ -12,12 +12,12 @@ export interface ReadArchivedFileInput {
 }
 
 const BLOCK = 512
-/** Extended attributes of one file; beyond it somebody plays. */
+/** Extended attributes of one file; a larger header is hostile. */
 const MAX_EXTENDED_BYTES = 64 * 1024
 
 /**
  * Reads one regular file out of a tar stream and nothing else: no other name, no link, device, pipe, directory or sparse map,
- * no second entry, never more than `maxBytes` in memory whatever a header claims. Nothing is ever written to a disk from it.
+ * no second entry, never more than `maxBytes` in memory, even if a header claims more. It never writes to a disk.
  */
 export async function readArchivedFile({ stream, name, maxBytes }: ReadArchivedFileInput): Promise<ArchivedFile> {
   const source = createByteSource(stream)
@@ -66,7 +66,7 @@ function parseHeader(header: Buffer): { name: string; type: string; size: number
   const sum = header.reduce((total, byte, index) => total + (index >= 148 && index < 156 ? 32 : byte), 0)
   if (Number.parseInt(text(148, 8).trim(), 8) !== sum) return null
   const sizeText = text(124, 12).trim()
-  // Sizes in base 256 are for files beyond 8 GiB without an extended header: nobody's log.
+  // Sizes in base 256 are for files beyond 8 GiB without an extended header: never a log.
   if (!/^[0-7]*$/.test(sizeText)) return null
   const prefix = text(345, 155)
   const name = text(0, 100)
@@ -77,7 +77,7 @@ function parseHeader(header: Buffer): { name: string; type: string; size: number
   }
 }
 
-/** Records `LENGTH KEY=VALUE\n`. Times and attributes are ignored; whatever would rename, link or map is refused. */
+/** Records `LENGTH KEY=VALUE\n`. Times and attributes are ignored; a record that renames, links or maps is refused. */
 function parseExtended(body: Buffer): { size: number | null } | string {
   let size: number | null = null
   for (let at = 0; at < body.length; ) {

@@ -1,16 +1,16 @@
-import type { LeftoverFacts } from '../../../domain/leftovers.ts'
+import type { OrphanedResourceFacts } from '../../../domain/leftovers.ts'
 import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { type LabelFacts, PROJECT_FILTER, readLabels } from '../container/labels.ts'
 import { listSandboxes } from '../container/list-sandboxes.ts'
 
 /** A container, network or volume of ours in the engine: its owner or the reaper must remove it. */
-export interface Leftover extends LeftoverFacts, LabelFacts {
+export interface OrphanedResource extends OrphanedResourceFacts, LabelFacts {
   id: string
   name: string
 }
 
-export interface ListLeftoversInput {
+export interface ListOrphanedResourcesInput {
   engine: Engine
   /** Milliseconds since 1970, by a clock that does not jump. */
   now: number
@@ -18,16 +18,16 @@ export interface ListLeftoversInput {
 }
 
 /** Containers first: networks and volumes become free with them. */
-export async function listLeftovers(input: ListLeftoversInput): Promise<Leftover[]> {
+export async function listOrphanedResources(input: ListOrphanedResourcesInput): Promise<OrphanedResource[]> {
   const containers = await listContainers(input)
   const [networks, volumes] = await Promise.all([listNetworks(input), listVolumes(input)])
   return [...containers, ...networks, ...volumes]
 }
 
-async function listContainers({ engine, now, signal }: ListLeftoversInput): Promise<Leftover[]> {
+async function listContainers({ engine, now, signal }: ListOrphanedResourcesInput): Promise<OrphanedResource[]> {
   const sandboxes = await listSandboxes({ engine, now, signal })
   return Promise.all(
-    sandboxes.map(async (sandbox): Promise<Leftover> => {
+    sandboxes.map(async (sandbox): Promise<OrphanedResource> => {
       const end = sandbox.state === 'ended' ? await endOf(engine, sandbox.containerId, { now, signal }) : NOT_ENDED
       // The lease loop is the main process of an agent's container, and exits with 0 when the lease expires.
       const endedByLease = sandbox.role === 'agent' && end.exitCode === 0
@@ -54,7 +54,7 @@ async function endOf(
   }
 }
 
-async function listNetworks({ engine, now, signal }: ListLeftoversInput): Promise<Leftover[]> {
+async function listNetworks({ engine, now, signal }: ListOrphanedResourcesInput): Promise<OrphanedResource[]> {
   const networks = await engine.docker.listNetworks({ filters: { label: [PROJECT_FILTER] }, abortSignal: signal })
   return networks.map(({ Id, Name, Labels: labels }) => ({
     ...readLabels(labels ?? {}, now),
@@ -65,7 +65,7 @@ async function listNetworks({ engine, now, signal }: ListLeftoversInput): Promis
   }))
 }
 
-async function listVolumes({ engine, now, signal }: ListLeftoversInput): Promise<Leftover[]> {
+async function listVolumes({ engine, now, signal }: ListOrphanedResourcesInput): Promise<OrphanedResource[]> {
   const answer = await engine.docker.listVolumes({ filters: { label: [PROJECT_FILTER] }, abortSignal: signal })
   // An engine without volumes says null.
   const volumes = (answer.Volumes as typeof answer.Volumes | null) ?? []

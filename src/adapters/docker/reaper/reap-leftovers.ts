@@ -1,15 +1,15 @@
 import {
-  judgeLeftover,
+  decideReap,
   judgeOwner,
   type KeepReason,
-  type LeftoverDecision,
+  type ReapDecision,
   type OwnerState,
   type Reaper,
   type RemoveReason,
 } from '../../../domain/leftovers.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { type Leftover, listLeftovers } from './list-leftovers.ts'
+import { type OrphanedResource, listOrphanedResources } from './list-leftovers.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
 /** Who is asked about the owners of what is found. */
@@ -35,7 +35,7 @@ export interface ReapLeftoversInput {
 const AT_ONCE = 6
 
 export interface ReapedThing {
-  kind: Leftover['kind']
+  kind: OrphanedResource['kind']
   name: string
   run: string
   episode: string
@@ -55,9 +55,9 @@ export interface ReapReport {
 export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapReport> {
   const { engine, isDryRun = false, now = Date.now(), signal } = input
   const report: ReapReport = { removed: [], kept: [], failed: [] }
-  const leftovers = await listLeftovers({ engine, now, signal })
+  const leftovers = await listOrphanedResources({ engine, now, signal })
   const decide = createDecider(input, leftovers)
-  const handle = async (leftover: Leftover): Promise<void> => {
+  const handle = async (leftover: OrphanedResource): Promise<void> => {
     signal.throwIfAborted()
     const decision = await decide(leftover)
     const thing = describe(leftover)
@@ -74,7 +74,7 @@ export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapRepo
   // Side by side, and the oldest first: a worker that is killed again soon has done what it could.
   const slots = createSlots(AT_ONCE)
   const oldestFirst = leftovers.toSorted((one, other) => other.ageMs - one.ageMs)
-  const handleAll = async (isNow: (leftover: Leftover) => boolean): Promise<void> => {
+  const handleAll = async (isNow: (leftover: OrphanedResource) => boolean): Promise<void> => {
     await Promise.all(oldestFirst.filter(isNow).map((leftover) => slots.use(() => handle(leftover))))
   }
   await handleAll(({ kind }) => kind === 'container')
@@ -84,15 +84,15 @@ export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapRepo
 }
 
 /** Each owner is asked once a sweep. */
-function createDecider({ reaper, owners, signal }: ReapLeftoversInput, leftovers: Leftover[]) {
+function createDecider({ reaper, owners, signal }: ReapLeftoversInput, leftovers: OrphanedResource[]) {
   const states = new Map<string, Promise<OwnerState | null>>()
   const stateOf = (owner: string): Promise<OwnerState | null> => {
     const known = states.get(owner) ?? owners.stateOf(owner, signal)
     states.set(owner, known)
     return known
   }
-  return async (leftover: Leftover): Promise<LeftoverDecision> => {
-    const first = judgeLeftover(leftover, reaper)
+  return async (leftover: OrphanedResource): Promise<ReapDecision> => {
+    const first = decideReap(leftover, reaper)
     if (first.kind !== 'ask-owner') return first
     const { owner, ownerRun, episode, role, fence } = leftover
     const state = await stateOf(owner)
@@ -108,7 +108,7 @@ function createDecider({ reaper, owners, signal }: ReapLeftoversInput, leftovers
 
 async function remove(
   engine: Engine,
-  { kind, id }: Leftover,
+  { kind, id }: OrphanedResource,
   signal: AbortSignal,
 ): Promise<'removed' | 'in-use' | { error: string }> {
   const { docker } = engine
@@ -130,6 +130,6 @@ async function remove(
   }
 }
 
-function describe({ kind, name, run, episode, role, ageMs }: Leftover): ReapedThing {
+function describe({ kind, name, run, episode, role, ageMs }: OrphanedResource): ReapedThing {
   return { kind, name, run, episode, role, ageS: Math.round(ageMs / 1000) }
 }

@@ -16,7 +16,7 @@ import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 const READY_TIMEOUT_MS = 60_000
 
 /** Creates, equips and starts a sandbox, or goes on where an earlier attempt of the same placement stopped. */
-export async function openSandbox(
+export async function createSandboxContainer(
   context: SandboxContext,
   input: OpenSandboxInput,
   signal: AbortSignal,

@@ -6,9 +6,9 @@ import { createCpuPool } from '../container/cpu-pool.ts'
 import { createDiskWatch } from './disk-watch.ts'
 import { toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { GRADING_SLACK_MS, gradePatch } from '../grader/grade-patch.ts'
+import { GRADING_SLACK_MS, runGradingContainer } from '../grader/grade-patch.ts'
 import { createImageKeeper, type ImageKeeper } from '../images/image-keeper.ts'
-import { openSandbox } from './open-sandbox.ts'
+import { createSandboxContainer } from './open-sandbox.ts'
 import { removeContainer } from '../container/create-container.ts'
 import {
   MAX_TREE_BYTES,
@@ -130,7 +130,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     context,
     open: (input, signal) =>
       named('opening a sandbox', input.episode, signal, async () => {
-        const sandbox = await openSandbox(context, input, signal)
+        const sandbox = await createSandboxContainer(context, input, signal)
         await disks.add(sandbox.name)
         return sandbox
       }),
@@ -183,7 +183,8 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
-    grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
+    grade: (input, signal) =>
+      named('grading', input.episode, signal, () => runGradingContainer(context, input, signal)),
     dispose() {
       disks.dispose()
       runners.dispose()

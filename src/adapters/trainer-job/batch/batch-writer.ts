@@ -210,6 +210,6 @@ function sum(rows: readonly BatchRow[], value: (trajectory: Trajectory) => numbe
   return rows.reduce((total, { trajectory }) => total + value(trajectory), 0)
 }
 
-function refuse(wish: string, details: Record<string, string | number>): LonghaulError {
-  return new LonghaulError({ code: 'Trainer.BatchRefused', message: `Expected ${wish}`, details })
+function refuse(expected: string, details: Record<string, string | number>): LonghaulError {
+  return new LonghaulError({ code: 'Trainer.BatchRefused', message: `Expected ${expected}`, details })
 }

@@ -129,6 +129,6 @@ function checkActions(record: EpisodeRecord, actions: readonly ActionRecord[]): 
   }
 }
 
-function refuse(wish: string, details: Record<string, string | number>): LonghaulError {
-  return new LonghaulError({ code: 'Trainer.BatchRefused', message: `Expected ${wish}`, details })
+function refuse(expected: string, details: Record<string, string | number>): LonghaulError {
+  return new LonghaulError({ code: 'Trainer.BatchRefused', message: `Expected ${expected}`, details })
 }

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { python, pythonEnvironment, startPolicyServer, withoutPython } from '../../../../test/support/python.ts'
-import { type JobWish, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
+import { type JobRequest, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { runKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
@@ -34,7 +34,8 @@ describe('training job', { skip: withoutPython }, () => {
   })
   after(() => rm(root, { recursive: true, force: true }))
 
-  const prepare = (wish: Partial<JobWish> & { run: string }) => prepareTestJob({ store, policy: base, ...wish })
+  const prepare = (request: Partial<JobRequest> & { run: string }) =>
+    prepareTestJob({ store, policy: base, ...request })
 
   const start = (job: PreparedJob, changes: Partial<RunJobInput> = {}) =>
     runJob({ job, launcher, attempt: 1, signal: never, ...changes })

@@ -2167,7 +2167,7 @@ class Borrowed(object):
             except (OSError, SyntaxError, ValueError):
                 continue
             for module, names in borrowed_names(tree):
-                # Its hooks and streams are everybody's to replace.
+                # Any code in this process can replace its hooks and streams.
                 if module == "sys":
                     continue
                 if module.split(".")[0] in getattr(sys, "stdlib_module_names", LIBRARY):

@@ -1,4 +1,4 @@
-"""Who is missing when ranks lose each other: a collective only says that it waited in vain, not for whom."""
+"""Heartbeats of ranks: they tell which rank a failed collective waited for, which the collective does not."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LOOK_S = 2.5 * BEAT_S
 
 
 class Beat:
-    """A thread of each rank that says where the rank is, every second, into `directory/<rank>`. It stands still with its process."""
+    """A thread of each rank that writes the place of the rank into `directory/<rank>` every second. It stops with its process."""
 
     def __init__(self, directory: Path, rank: int, where: Callable[[], str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / str(rank)
         self._where = where
         self._stop = threading.Event()
-        threading.Thread(target=self._beat, name="company", daemon=True).start()
+        threading.Thread(target=self._beat, name="rank-heartbeat", daemon=True).start()
 
     def close(self) -> None:
         self._stop.set()
@@ -46,7 +46,7 @@ def find_silent(directory: Path, *, world: int, look_s: float = LOOK_S) -> dict[
     return {rank: _place(after[rank]) for rank in range(world) if after[rank] == before[rank]}
 
 
-def say_silent(silent: dict[int, str], *, world: int) -> str:
+def format_silent_ranks(silent: dict[int, str], *, world: int) -> str:
     if not silent:
         return f"all {world} ranks still write, so one of them waits elsewhere"
     named = ", ".join(f"rank {rank} (last seen {place})" for rank, place in silent.items())

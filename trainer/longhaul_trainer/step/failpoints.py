@@ -1,4 +1,4 @@
-"""Named places at which a test may strike the job with a real signal. Off unless LONGHAUL_TRAINER_STRIKE is set.
+"""Named places at which a test may inject a real signal into the job. Off unless LONGHAUL_TRAINER_STRIKE is set.
 
 `KILL@after-update:2` sends SIGKILL the second time that the place is passed (`:1` when left out); `STOP@before-backward/1`
 does it only in rank 1. Places: `started`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and of each
@@ -18,16 +18,16 @@ _FORM = re.compile(r"(?P<signal>[A-Z0-9]+)@(?P<place>[a-z.-]+)(:(?P<count>[1-9]\
 _passed: Counter[str] = Counter()
 
 
-def reach(place: str) -> None:
-    """Marks that the job passes `place`. Costs one look into the environment where nothing is to be struck."""
-    wish = os.environ.get(VARIABLE)
-    if wish is None:
+def hit(place: str) -> None:
+    """Marks that the job passes `place`. Without the variable it costs one look-up of the environment."""
+    setting = os.environ.get(VARIABLE)
+    if setting is None:
         return
-    match = _FORM.fullmatch(wish)
+    match = _FORM.fullmatch(setting)
     if match is None:
-        raise ValueError(f"Expected {VARIABLE} to look like KILL@after-update:2/1, got {wish!r}")
+        raise ValueError(f"Expected {VARIABLE} to look like KILL@after-update:2/1, got {setting!r}")
     if match["place"] != place or match["rank"] not in (None, os.environ.get("RANK", "0")):
         return
-    _passed[wish] += 1
-    if _passed[wish] == int(match["count"] or 1):
+    _passed[setting] += 1
+    if _passed[setting] == int(match["count"] or 1):
         os.kill(os.getpid(), getattr(signal, f"SIG{match['signal']}"))

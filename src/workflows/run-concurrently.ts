@@ -1,0 +1,38 @@
+import { CancellationScope } from '@temporalio/workflow'
+
+export interface RunConcurrentlyInput {
+  /** Items under way at once. */
+  concurrency: number
+  /** What the first failure does to the items in progress: `cancel` cancels them, `finish` lets them complete. */
+  onFailure: 'cancel' | 'finish'
+  /**
+   * Takes the next item and runs it; false when there is none left. Called again until then, or until any item has failed. A call
+   * that waits before it takes an item asks `hasFailed` whether to still take one.
+   */
+  runNext: (hasFailed: () => boolean) => Promise<boolean>
+}
+
+/**
+ * Runs items concurrently and returns when all have ended. The first failure is thrown only then: a workflow that closed at once
+ * would leave behind children that still close sandboxes and write the outcome of their episodes, or containers whose activities
+ * have not been cancelled yet.
+ */
+export async function runConcurrently({ concurrency, onFailure, runNext }: RunConcurrentlyInput): Promise<void> {
+  const failures: unknown[] = []
+  const hasFailed = (): boolean => failures.length > 0
+  await CancellationScope.cancellable(async () => {
+    const scope = CancellationScope.current()
+    const runner = async (): Promise<void> => {
+      try {
+        while (!hasFailed()) {
+          if (!(await runNext(hasFailed))) return
+        }
+      } catch (error) {
+        failures.push(error)
+        if (onFailure === 'cancel') scope.cancel()
+      }
+    }
+    await Promise.all(Array.from({ length: concurrency }, runner))
+  })
+  if (hasFailed()) throw failures[0]
+}
