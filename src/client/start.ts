@@ -23,7 +23,7 @@ import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 interface StartOptions {
   /** @default one from the environment, closed by the handle's `close` */
   connection?: LonghaulConnection
-  /** Start a new run although the same request is under way. @default false */
+  /** Start a new run even if a run of the same request is open. @default false */
   fresh?: boolean
 }
 
@@ -62,7 +62,7 @@ export interface StartGradingInput
   extends Omit<GradePredictionsInput, 'opened' | 'from' | 'counts' | 'paused'>,
     StartOptions {}
 
-/** Grades anyone's predictions, or the stored patches of a run again; joins the same request under way. */
+/** Grades a file of predictions, or the stored patches of a run again; joins an open run of the same request. */
 export function startGrading(input: StartGradingInput): Promise<RunHandle<GradePredictionsResult>> {
   const name = input.regrade === undefined ? 'grade' : `regrade-${input.regrade}`.slice(0, 80)
   return startRun({ type: 'gradePredictions', name, request: input })

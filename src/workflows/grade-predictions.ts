@@ -35,7 +35,7 @@ const OPEN_PATCHES = 16
 const HOPELESS_PATCHES = 12
 
 /**
- * Grades patches that exist: `{"predictions": FILE, "suite": FILE}` anyone's predictions, `{"regrade": RUN}` those of a run again.
+ * Grades patches that exist: `{"predictions": FILE, "suite": FILE}` new predictions, `{"regrade": RUN}` those of a run again.
  * Activities: one for each patch, whose verdict is a record, so that a repetition grades nothing twice; no children. Updates
  * `pause` and `resume` stop and start new gradings; queries `progress`, `blockers`. Continues as new when suggested, about
  * every 800 patches. On cancel the open graders end and remove their containers.

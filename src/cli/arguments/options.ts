@@ -54,7 +54,7 @@ export interface RunOptions {
 export function withRunOptions(command: Command): Command {
   return command
     .option('--run <name>', 'name the run, or continue the run of that name')
-    .option('--fresh', 'start a new run although the same request is under way')
+    .option('--fresh', 'start a new run even if a run of the same request is open')
     .option('--detach', 'start and return at once')
     .addOption(
       new Option('--on-interrupt <what>', 'what the first Ctrl-C does (default: detach; in CI cancel)').choices([

@@ -42,7 +42,7 @@ export function addGrade(program: Command, context: CommandContext): void {
       '<predictions>',
       'file .json or .jsonl in an official format, or the word gold for the data set’s patches',
     )
-    .description('grade anyone’s predictions in fresh containers, as the data set’s own harness does')
+    .description('grade a file of predictions in fresh containers, as the data set’s own harness does')
     .requiredOption('--suite <suite>', 'rows FILE.jsonl, RECIPE:heldOut, RECIPE:train, or the hash of a stored suite')
     .option('--run-id <id>', 'the same as --run, by the harness’s name for it')
     .option('--model <name>', 'model of SWE-rebench-V2’s predictions, which name none')

@@ -14,7 +14,7 @@ export function addReap(program: Command, context: CommandContext): void {
   program
     .command('reap')
     .description('remove containers, networks and volumes that no run owns any more, as sandbox workers do every 30 s')
-    .option('--dry-run', 'say what would be removed, and touch nothing')
+    .option('--dry-run', 'list what would be removed, and remove nothing')
     .option('--host <id>', 'sandbox host to act for (default: LONGHAUL_HOST_ID, else this machine in the local stack)')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul reap --dry-run', 'longhaul reap --json | jq ".removed | length"'))

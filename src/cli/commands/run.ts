@@ -28,13 +28,13 @@ export function addRun(program: Command, context: CommandContext): void {
   run
     .command('pause')
     .argument('<run>')
-    .description('start nothing new; episodes under way go on')
+    .description('start no new work; episodes in progress continue')
     .addOption(jsonOption())
     .action((name: string, options: Options) => steer(name, options, context, pauseRun))
   run
     .command('resume')
     .argument('<run>')
-    .description('go on after a pause')
+    .description('resume a paused run')
     .addOption(jsonOption())
     .action((name: string, options: Options) => steer(name, options, context, resumeRun))
   addStop(run, context)
@@ -54,8 +54,8 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
   run
     .command('status')
     .argument('<run>', 'name of the run, or the id of its workflow')
-    .description('how far a run is')
-    .option('--follow', 'stay until it ends')
+    .description('show the progress of a run')
+    .option('--follow', 'follow the run until it ends')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul run status demo-2026-11-20-a --follow'))
     .action(async (name: string, { follow, json }: Options & { follow?: true }) => {
@@ -86,15 +86,10 @@ function addBlockers(run: Command, { console, exit }: CommandContext): void {
     .command('blockers')
     .argument('<run>', 'name of the run, or the id of its workflow')
     .description(
-      'what a run waits for, since when, for whom, and what to do about it; exit 2 where something blocks it',
+      'list what a run waits for, since when, on which part, and what to do; exit 2 where the run is blocked',
     )
-    .option(
-      '--longer-than <seconds>',
-      'what lasts no longer is work under way',
-      integer({ name: 'seconds', min: 0 }),
-      30,
-    )
-    .option('--all', 'also what lasts long and may: tests, commands, a place on busy workers')
+    .option('--longer-than <seconds>', 'leave out waits that are shorter', integer({ name: 'seconds', min: 0 }), 30)
+    .option('--all', 'include waits that may be long: tests, commands, a slot on busy workers')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul run blockers demo-2026-11-20-a', 'longhaul run blockers RUN --json'))
     .action(async (name: string, { longerThan, all, json }: Options & { longerThan: number; all?: true }) => {
