@@ -14,6 +14,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { toLonghaulError } from '../contracts/errors.ts'
 import { readJson } from '../platform/files.ts'
 
+/** A dead engine is found by its process, which costs one file read: often is cheap. */
+const POLL_MS = 1_000
+/** After a recovery that failed, so that a machine that cannot start one is not kept busy. */
+const PAUSE_MS = 15_000
+
 const planFile = process.argv[2]
 if (planFile === undefined) throw new Error('Expected the path of a plan')
 const plan = JSON.parse(await readFile(planFile, 'utf8')) as StackConfig
@@ -40,11 +45,6 @@ if (plan.ownsEngine) {
 await supervisor.start()
 // Keeps the process alive while every service waits for its restart.
 setInterval(() => undefined, 60_000)
-
-/** A dead engine is found by its process, which costs one file read: often is cheap. */
-const POLL_MS = 1_000
-/** After a recovery that failed, so that a machine that cannot start one is not kept busy. */
-const PAUSE_MS = 15_000
 
 interface EngineWatchInput {
   files: EngineFiles
