@@ -4,17 +4,18 @@
  *   npm run bench:orchestration -- [--episodes 64] [--turns 40] [--json]
  *
  * Prints worker and server CPU per turn, turns per second, and events, activities and bytes of history per episode, for one
- * turn an activity and for eight (the default). Server: `temporal` from TEMPORAL_CLI_PATH, else from PATH or the user cache.
+ * turn an activity and for eight (the default). Server: the one that a local stack would use, in a database file of its own.
  */
 import { parseArgs } from 'node:util'
-import { Client, Connection } from '@temporalio/client'
+import type { Client } from '@temporalio/client'
 import proto from '@temporalio/proto'
-import { NativeConnection, Runtime, DefaultLogger, Worker } from '@temporalio/worker'
+import { Runtime, DefaultLogger, Worker } from '@temporalio/worker'
 import type { EpisodeProgress } from '../src/contracts/activities.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../src/contracts/workflows.types.ts'
 import { QUEUES } from '../src/contracts/workflow-ids.ts'
 import { buildWorkflowBundle } from '../src/workers/compose-control.ts'
-import { cpuSecondsOf, startBareServer } from './support/bare-server.ts'
+import { startLocalServer } from '../test/support/local-server.ts'
+import { childProcess, cpuSecondsOf } from './support/child-process.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
@@ -46,20 +47,17 @@ const { values } = parseArgs({
 })
 
 Runtime.install({ logger: new DefaultLogger('ERROR') })
-const server = await startBareServer()
-try {
-  const bundle = await buildWorkflowBundle()
-  const rows: Measured[] = []
-  for (const turnsPerStep of [1, 8]) {
-    rows.push(await measure({ turnsPerStep, episodes: Number(values.episodes), turns: Number(values.turns), bundle }))
-  }
-  const result = { bench: 'orchestration', date: new Date().toISOString(), ...versions(), rows }
-  console.log(values.json ? JSON.stringify(result, null, 2) : table(rows))
-  const turns = rows.reduce((sum, row) => sum + row.turns * row.episodes, 0)
-  process.exitCode = conclude({ compared: { shapes: rows.length, turns }, violations: 0 })
-} finally {
-  await server.stop()
+await using server = await startLocalServer({ onDisk: true })
+const serverPid = childProcess(server.path)
+const bundle = await buildWorkflowBundle()
+const rows: Measured[] = []
+for (const turnsPerStep of [1, 8]) {
+  rows.push(await measure({ turnsPerStep, episodes: Number(values.episodes), turns: Number(values.turns), bundle }))
 }
+const result = { bench: 'orchestration', date: new Date().toISOString(), ...versions(), rows }
+console.log(values.json ? JSON.stringify(result, null, 2) : table(rows))
+const turns = rows.reduce((sum, row) => sum + row.turns * row.episodes, 0)
+process.exitCode = conclude({ compared: { shapes: rows.length, turns }, violations: 0 })
 
 async function measure(setting: {
   turnsPerStep: number
@@ -68,13 +66,11 @@ async function measure(setting: {
   bundle: { code: string }
 }): Promise<Measured> {
   const { turnsPerStep, episodes, turns } = setting
-  const native = await NativeConnection.connect({ address: server.address })
-  const connection = await Connection.connect({ address: server.address })
-  const client = new Client({ connection })
+  const { nativeConnection: connection, client } = server.environment
   const workers = await Promise.all(
     [QUEUES.control, QUEUES.sandbox, QUEUES.placement, HOST_QUEUE].map((taskQueue) =>
       Worker.create({
-        connection: native,
+        connection,
         taskQueue,
         activities: idleActivities(turnsPerStep, turns),
         ...(taskQueue === QUEUES.control ? { workflowBundle: setting.bundle } : {}),
@@ -83,7 +79,7 @@ async function measure(setting: {
   )
   const running = workers.map((worker) => worker.run())
   const ids = Array.from({ length: episodes }, (_, index) => `bench/${turnsPerStep}/ep/${index}`)
-  const cpuBefore = { worker: process.cpuUsage(), server: cpuSecondsOf(server.pid) }
+  const cpuBefore = { worker: process.cpuUsage(), server: cpuSecondsOf(serverPid) }
   const started = performance.now()
   await Promise.all(
     ids.map(async (workflowId, index) => {
@@ -97,12 +93,10 @@ async function measure(setting: {
   )
   const wallS = (performance.now() - started) / 1000
   const cpu = process.cpuUsage(cpuBefore.worker)
-  const serverCpuS = cpuSecondsOf(server.pid) - cpuBefore.server
+  const serverCpuS = cpuSecondsOf(serverPid) - cpuBefore.server
   const history = await inspectHistory(client, ids[0] ?? '')
   for (const worker of workers) worker.shutdown()
   await Promise.all(running)
-  await connection.close()
-  await native.close()
   const allTurns = episodes * turns
   return {
     turnsPerStep,

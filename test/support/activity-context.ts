@@ -1,6 +1,5 @@
-/** An activity without a server: the SDK's own context around it, as a worker would make it. */
-import { asyncLocalStorage, Context, type Info } from '@temporalio/activity'
-import { noopMetricMeter } from '@temporalio/common'
+/** An activity without a server, in the SDK's own test environment. */
+import { MockActivityEnvironment } from '@temporalio/testing'
 import { DefaultLogger } from '@temporalio/worker'
 
 export interface InActivityOptions {
@@ -9,33 +8,32 @@ export interface InActivityOptions {
   signal?: AbortSignal
   /** @default 60_000 */
   heartbeatTimeoutMs?: number
-  onHeartbeat?: () => void
+  /** What the attempt before this one beat last. */
+  heartbeatDetails?: unknown
+  onHeartbeat?: (details: unknown) => void
 }
 
-/** Runs `work` as an attempt of an activity that is scheduled now. */
-export function inActivity<T>(
-  work: () => Promise<T>,
-  {
-    attempt = 1,
-    signal = new AbortController().signal,
-    heartbeatTimeoutMs = 60_000,
-    onHeartbeat = () => undefined,
-  }: InActivityOptions = {},
-): Promise<T> {
-  const info = { attempt, scheduledTimestampMs: Date.now(), heartbeatTimeoutMs } as Info
-  const cancelled = new Promise<never>((_resolve, reject) =>
-    signal.addEventListener('abort', () => reject(signal.reason)),
-  )
-  cancelled.catch(() => undefined)
-  const context = new Context(
-    info,
-    cancelled,
-    signal,
-    onHeartbeat,
-    undefined,
-    new DefaultLogger('ERROR'),
-    noopMetricMeter,
-    { details: null } as never,
-  )
-  return asyncLocalStorage.run(context, work)
+/** Runs `work` as an attempt of an activity that is scheduled now; the signal cancels it, as the server does. */
+export async function inActivity<T>(work: () => Promise<T>, options: InActivityOptions = {}): Promise<T> {
+  const { attempt = 1, signal, heartbeatTimeoutMs = 60_000, heartbeatDetails, onHeartbeat } = options
+  const nowMs = Date.now()
+  const info = {
+    attempt,
+    scheduledTimestampMs: nowMs,
+    currentAttemptScheduledTimestampMs: nowMs,
+    startToCloseTimeoutMs: 3_600_000,
+    scheduleToCloseTimeoutMs: 3_600_000,
+    heartbeatTimeoutMs,
+    heartbeatDetails,
+  }
+  const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR') })
+  if (onHeartbeat !== undefined) environment.on('heartbeat', onHeartbeat)
+  const cancel = (): void => environment.cancel()
+  if (signal?.aborted) cancel()
+  signal?.addEventListener('abort', cancel)
+  try {
+    return await environment.run(work)
+  } finally {
+    signal?.removeEventListener('abort', cancel)
+  }
 }

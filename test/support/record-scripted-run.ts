@@ -2,16 +2,16 @@
  * Makes the golden histories of `test/replay/histories/`: real histories of a real server, with scripted activities in place
  * of containers and models, so that anyone can make them anew in a minute:
  *
- *   node test/support/record-scripted-run.ts [--address localhost:7233] [--namespace default]
+ *   node test/support/record-scripted-run.ts
  *
- * The server needs the search attributes of `src/workflows/search-attributes.ts`. Runs every workflow type to its end, one
+ * Starts a server of its own. Runs every workflow type to its end, one
  * run with a pause, a resume and a stop, one that is cancelled, and one that fails by its configuration.
  */
-import { parseArgs } from 'node:util'
-import { Client, Connection } from '@temporalio/client'
-import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import type { Client } from '@temporalio/client'
+import { DefaultLogger, type NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
 import { type ActivityTable, failureOf } from './activity-script.ts'
+import { startLocalServer } from './local-server.ts'
 import { recordHistories } from './record-histories.ts'
 import { HOST_QUEUE, PLAN, scriptedPipeline } from './scripted-pipeline.ts'
 import { buildWorkflowBundle } from './workflow-bundle.ts'
@@ -20,19 +20,10 @@ import type { AllActivities } from './workflow-driver.ts'
 const QUEUE_NAMES = [QUEUES.control, QUEUES.sandbox, QUEUES.placement, QUEUES.trainer, QUEUES.artifacts, HOST_QUEUE]
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      address: { type: 'string', default: process.env.TEMPORAL_ADDRESS ?? 'localhost:7233' },
-      namespace: { type: 'string', default: 'default' },
-    },
-  })
   Runtime.install({ logger: new DefaultLogger('ERROR') })
-  const connection = await NativeConnection.connect({ address: values.address })
-  const client = new Client({
-    connection: await Connection.connect({ address: values.address }),
-    namespace: values.namespace,
-  })
-  const workers = await startWorkers(connection, values.namespace)
+  await using server = await startLocalServer()
+  const { client, nativeConnection } = server.environment
+  const workers = await startWorkers(nativeConnection)
   try {
     const roots = await playScenarios(client)
     const files = await recordHistories({ client, workflowIds: roots, perType: 4 })
@@ -40,18 +31,15 @@ async function main(): Promise<void> {
   } finally {
     for (const worker of workers) worker.shutdown()
     await Promise.all(workers.map(({ done }) => done))
-    await connection.close()
-    await client.connection.close()
   }
 }
 
-async function startWorkers(connection: NativeConnection, namespace: string): Promise<RunningWorker[]> {
+async function startWorkers(connection: NativeConnection): Promise<RunningWorker[]> {
   const workflowBundle = await buildWorkflowBundle()
   return Promise.all(
     QUEUE_NAMES.map(async (taskQueue) => {
       const worker = await Worker.create({
         connection,
-        namespace,
         taskQueue,
         activities: scriptedActivities(),
         ...(taskQueue === QUEUES.control ? { workflowBundle } : {}),

@@ -284,7 +284,8 @@ export class WorkflowDriver {
         type: command.workflowType || run.start.type,
         taskQueue: command.taskQueue || run.start.taskQueue,
         args: command.arguments ?? [],
-        memo: { ...run.memo, ...command.memo },
+        // What a run has upserted is its own.
+        memo: command.memo ?? {},
         searchAttributes: command.searchAttributes?.indexedFields ?? run.searchAttributes,
       },
       run,

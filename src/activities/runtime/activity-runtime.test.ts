@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/activity'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { inActivity } from '../../../test/support/activity-context.ts'
 import { activity } from './activity-runtime.ts'
 
@@ -23,4 +25,122 @@ test('while an activity works it is heard of three times in its heartbeat timeou
     t.mock.timers.tick(heartbeatTimeoutMs)
     assert.equal(heard, ended, 'it is heard of after its end')
   }
+})
+
+const busy = (): never => {
+  throw new LonghaulError({ code: 'Model.Busy', message: 'All places are taken', details: { holders: 'train/a' } })
+}
+
+test('an error leaves as a failure with its code, its facts and its rule of retry', async () => {
+  for (const [thrown, expected] of [
+    [busy, { type: 'Model.Busy', nonRetryable: false, details: [{ holders: 'train/a' }] }],
+    [
+      () => {
+        throw new LonghaulError({ code: 'Config.Invalid', message: 'no such key' })
+      },
+      { type: 'Config.Invalid', nonRetryable: true, details: [{}] },
+    ],
+    [
+      () => {
+        throw new TypeError('x is undefined')
+      },
+      { type: 'Unexpected', details: [{}] },
+    ],
+    [
+      () => {
+        throw ApplicationFailure.nonRetryable('by itself', 'Own')
+      },
+      { type: 'Own', nonRetryable: true },
+    ],
+  ] as const) {
+    const work = activity(async () => thrown())
+    await assert.rejects(
+      inActivity(() => work(undefined)),
+      (error: unknown) => {
+        assert.ok(error instanceof ApplicationFailure)
+        assert.partialDeepStrictEqual(error, expected)
+        return true
+      },
+    )
+  }
+})
+
+test('the failure goes into the last heartbeat, and its tries are counted over attempts of the same kind', async () => {
+  let before: unknown
+  for (const [tries, sameKind] of [
+    [1, true],
+    [2, true],
+    [1, false],
+  ] as const) {
+    const beats: { failing: { code: string; tries: number; sinceMs: number } | null }[] = []
+    const work = activity(async (_: undefined, { failing }) => {
+      assert.equal(failing?.tries ?? 0, before === undefined ? 0 : sameKind ? tries - 1 : 2)
+      if (sameKind) return busy()
+      throw new LonghaulError({ code: 'Model.Unavailable', message: 'gone' })
+    })
+    await assert.rejects(
+      inActivity(() => work(undefined), {
+        heartbeatDetails: before,
+        onHeartbeat: (details) => beats.push(details as (typeof beats)[number]),
+      }),
+    )
+    const last = beats.at(-1)?.failing
+    assert.deepEqual([last?.code, last?.tries], [sameKind ? 'Model.Busy' : 'Model.Unavailable', tries])
+    const earlier = (before as (typeof beats)[number] | undefined)?.failing
+    if (tries === 2) assert.equal(last?.sinceMs, earlier?.sinceMs)
+    before = beats.at(-1)
+  }
+})
+
+test('facts of an activity are in its heartbeats at once and from then on', async () => {
+  const beats: unknown[] = []
+  const work = activity(async (_: undefined, { beat }) => {
+    beat({ step: 3 })
+    return 'done'
+  })
+  await inActivity(() => work(undefined), { onHeartbeat: (details) => beats.push(details) })
+  assert.deepEqual(beats, [
+    { facts: null, wait: null, failing: null },
+    { facts: { step: 3 }, wait: null, failing: null },
+  ])
+})
+
+test('without a heartbeat timeout nothing beats, whatever is said or thrown', async () => {
+  const beats: unknown[] = []
+  const work = activity(async () => busy())
+  const options = { heartbeatTimeoutMs: 0, onHeartbeat: (details: unknown) => beats.push(details) }
+  await assert.rejects(
+    inActivity(() => work(undefined), options),
+    { type: 'Model.Busy' },
+  )
+  assert.deepEqual(beats, [])
+})
+
+test('a cancelled activity ends as cancelled, whatever its body throws on the way, and is not counted as failing', async () => {
+  const controller = new AbortController()
+  const beats: { failing: unknown }[] = []
+  const work = activity(async (_: undefined, { signal }) => {
+    controller.abort()
+    assert.ok(signal.aborted)
+    busy()
+  })
+  await assert.rejects(
+    inActivity(() => work(undefined), {
+      signal: controller.signal,
+      onHeartbeat: (details) => beats.push(details as { failing: unknown }),
+    }),
+    CancelledFailure,
+  )
+  assert.deepEqual(
+    beats.filter(({ failing }) => failing !== null),
+    [],
+  )
+})
+
+test('an activity knows its attempt and whose it is', async () => {
+  const work = activity(async (_: undefined, { attempt, owner }) => ({ attempt, owner }))
+  assert.deepEqual(await inActivity(() => work(undefined), { attempt: 4 }), {
+    attempt: 4,
+    owner: { owner: 'test', ownerRun: '00000000-0000-0000-0000-000000000000' },
+  })
 })

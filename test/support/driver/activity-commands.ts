@@ -66,23 +66,25 @@ function endActivity(input: {
       activityType: command.activityType ?? '',
       activityId: command.activityId ?? '',
     })
-  // A schedule-to-start timeout never started; of the others the server writes the start with the end.
-  const neverStarted = end.kind === 'timed-out' && end.failure.message?.includes('SCHEDULE_TO_START')
-  const startedEventId = neverStarted
-    ? 0
-    : run.history.add({
-        type: 'EVENT_TYPE_ACTIVITY_TASK_STARTED',
-        timeMs,
-        attributes: {
-          activityTaskStartedEventAttributes: {
-            scheduledEventId,
-            identity: WORKER_IDENTITY,
-            requestId: requestId(scheduledEventId),
-            attempt: end.attempt,
-            workerVersion: { buildId: run.start.runId },
+  // The server writes the start of the last attempt with its end.
+  const { started } = end
+  const startedEventId =
+    started === null
+      ? 0
+      : run.history.add({
+          type: 'EVENT_TYPE_ACTIVITY_TASK_STARTED',
+          timeMs,
+          attributes: {
+            activityTaskStartedEventAttributes: {
+              scheduledEventId,
+              identity: WORKER_IDENTITY,
+              requestId: requestId(scheduledEventId),
+              attempt: started.attempt,
+              ...(started.lastFailure === null ? {} : { lastFailure: started.lastFailure }),
+              workerVersion: { buildId: run.start.runId },
+            },
           },
-        },
-      })
+        })
   const ids = { scheduledEventId, startedEventId }
   switch (end.kind) {
     case 'completed': {
@@ -183,7 +185,7 @@ export function cancelActivity({ world, run, taskCompletedEventId }: Step, seq: 
       cause,
       retryState: 'CANCEL_REQUESTED',
       scheduledEventId,
-      activityType: '',
+      activityType: activity.type,
       activityId: `${seq}`,
     }),
   )

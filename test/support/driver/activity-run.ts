@@ -1,4 +1,10 @@
-import { ApplicationFailure, RetryState, TimeoutType } from '@temporalio/common'
+import {
+  ApplicationFailure,
+  ensureApplicationFailure,
+  RetryState,
+  TemporalFailure,
+  TimeoutType,
+} from '@temporalio/common'
 import type { coresdk } from '@temporalio/proto'
 import { type ActivityCall, type OutcomeKind, ScriptedOutcome } from '../activity-script.ts'
 import type { Agenda } from './agenda.ts'
@@ -13,10 +19,16 @@ import {
   toFailure,
 } from './protos.ts'
 
-export type ActivityEnd =
-  | { kind: 'completed'; result: Payload | null; attempt: number }
-  | { kind: 'failed' | 'timed-out'; failure: Failure; retryState: RetryState; attempt: number }
-  | { kind: 'cancelled'; failure: Failure; attempt: number }
+export type ActivityEnd = (
+  | { kind: 'completed'; result: Payload | null }
+  | { kind: 'failed' | 'timed-out'; failure: Failure; retryState: RetryState }
+  | { kind: 'cancelled'; failure: Failure }
+) & {
+  /** Null where the end came between two attempts, or before the first: the server writes no start then. */
+  started: { attempt: number; lastFailure: Failure | null } | null
+}
+
+type End = ActivityEnd extends infer Each ? (Each extends unknown ? Omit<Each, 'started'> : never) : never
 
 export interface ActivityRunInput {
   command: coresdk.workflow_commands.IScheduleActivity
@@ -45,6 +57,10 @@ export class ActivityRun {
   #phase: 'queued' | 'running' | 'backing-off' | 'ended' = 'queued'
   #ignoresCancel = false
   #isCancelling = false
+  /** Whether it heard of it or not: the server begins no further attempt. */
+  #isCancelRequested = false
+  /** Of the attempt before this one. */
+  #lastFailure: Failure | null = null
   #startedAtMs = 0
   /** Schedule-to-close as a moment. */
   readonly #expiresAtMs: number
@@ -58,6 +74,10 @@ export class ActivityRun {
 
   get taskQueue(): string {
     return this.#input.call.taskQueue
+  }
+
+  get type(): string {
+    return this.#input.call.type
   }
 
   get description(): string {
@@ -75,16 +95,14 @@ export class ActivityRun {
     const untilExpiryMs = this.#expiresAtMs - agenda.nowMs
     const limit = Math.min(untilStartMs, untilExpiryMs)
     if (limit === Number.POSITIVE_INFINITY) return
-    const isExpiry = untilExpiryMs < untilStartMs
-    this.#unplan = agenda.after(limit, () => {
-      this.#attempt++
+    // The server cuts schedule-to-start to schedule-to-close, and names the former.
+    this.#unplan = agenda.after(limit, () =>
       this.#end({
         kind: 'timed-out',
-        failure: timeoutFailure(isExpiry ? TimeoutType.SCHEDULE_TO_CLOSE : TimeoutType.SCHEDULE_TO_START),
-        retryState: isExpiry ? RetryState.TIMEOUT : RetryState.NON_RETRYABLE_FAILURE,
-        attempt: this.#attempt,
-      })
-    })
+        failure: timeoutFailure(TimeoutType.SCHEDULE_TO_START),
+        retryState: RetryState.TIMEOUT,
+      }),
+    )
   }
 
   /** A worker polls the queue again. */
@@ -110,12 +128,13 @@ export class ActivityRun {
   requestCancel(): void {
     const { agenda, call } = this.#input
     if (this.#phase === 'ended') return
+    this.#isCancelRequested = true
     if (this.#phase === 'running' && (this.#ignoresCancel || call.heartbeatMs === null)) return
     this.#unplan()
     this.#isCancelling = true
     const delay = this.#phase === 'running' ? CANCEL_MS : 0
     this.#unplan = agenda.after(delay, () =>
-      this.#end({ kind: 'cancelled', failure: cancelledFailure('Activity cancelled'), attempt: this.#attempt }),
+      this.#end({ kind: 'cancelled', failure: cancelledFailure('Activity cancelled') }),
     )
   }
 
@@ -176,24 +195,31 @@ export class ActivityRun {
       try {
         result = outcome.end()
       } catch (error) {
-        return this.#fail('failed', toFailure(error))
+        // A worker reports errors of other kinds under their name.
+        return this.#fail(
+          'failed',
+          toFailure(error instanceof TemporalFailure ? error : ensureApplicationFailure(error)),
+        )
       }
       const [payload] = encode(result)
-      this.#end({ kind: 'completed', result: payload ?? null, attempt: this.#attempt })
+      this.#end({ kind: 'completed', result: payload ?? null })
     })
   }
 
   #fail(kind: 'failed' | 'timed-out', failure: Failure): void {
     const retryState = this.#retryStateAfter(failure)
     if (retryState !== RetryState.IN_PROGRESS) {
-      this.#end({ kind, failure, retryState, attempt: this.#attempt })
+      const cause = kind === 'timed-out' && this.#lastFailure !== null ? { cause: this.#lastFailure } : {}
+      this.#end({ kind, failure: { ...failure, ...cause }, retryState })
       return
     }
+    this.#lastFailure = failure
     this.#phase = 'backing-off'
     this.#unplan = this.#input.agenda.after(this.#backoffMs(), () => this.enqueue())
   }
 
   #retryStateAfter(failure: Failure): RetryState {
+    if (this.#isCancelRequested) return RetryState.CANCEL_REQUESTED
     const { maximumAttempts } = this.#input.call
     const error = toError(failure)
     const policy = this.#input.command.retryPolicy
@@ -222,12 +248,13 @@ export class ActivityRun {
     return Math.min(most, initial * (policy?.backoffCoefficient || 2) ** (this.#attempt - 1))
   }
 
-  #end(end: ActivityEnd): void {
+  #end(end: End): void {
     // Its answer and its cancellation may have been under way together: the first one counts.
     if (this.#phase === 'ended') return
+    const started = this.#phase === 'running' ? { attempt: this.#attempt, lastFailure: this.#lastFailure } : null
     this.#unplan()
     this.#phase = 'ended'
-    this.#input.onEnd(end)
+    this.#input.onEnd({ ...end, started })
   }
 }
 

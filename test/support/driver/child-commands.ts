@@ -1,5 +1,5 @@
 /** Children: start, end, cancellation. */
-import { msToTs } from '@temporalio/common'
+import { msToTs, RetryState } from '@temporalio/common'
 import proto from '@temporalio/proto'
 import type { coresdk } from '@temporalio/proto'
 import { requestId } from '../history-builder.ts'
@@ -30,7 +30,7 @@ export function startChild(step: Step, command: coresdk.workflow_commands.IStart
         workflowExecutionTimeout: command.workflowExecutionTimeout,
         workflowRunTimeout: command.workflowRunTimeout,
         workflowTaskTimeout: msToTs('10s'),
-        parentClosePolicy: command.parentClosePolicy,
+        parentClosePolicy: command.parentClosePolicy || ParentClosePolicy.PARENT_CLOSE_POLICY_TERMINATE,
         workflowTaskCompletedEventId: taskCompletedEventId,
         workflowIdReusePolicy: command.workflowIdReusePolicy,
         header: { fields: command.headers ?? {} },
@@ -50,7 +50,7 @@ export function startChild(step: Step, command: coresdk.workflow_commands.IStart
       searchAttributes: command.searchAttributes?.indexedFields ?? {},
       summary: summaryOf(step.command),
       parent: { workflowId: run.start.workflowId, runId: run.start.runId, seq, initiatedEventId },
-      parentClosePolicy: command.parentClosePolicy ?? ParentClosePolicy.PARENT_CLOSE_POLICY_TERMINATE,
+      parentClosePolicy: command.parentClosePolicy || ParentClosePolicy.PARENT_CLOSE_POLICY_TERMINATE,
     },
     command.workflowIdReusePolicy ?? 0,
   )
@@ -130,7 +130,15 @@ export function reportChildEnd(world: World, parent: WorkflowRun, child: Workflo
           childWorkflowExecutionFailedEventAttributes: { ...common, failure: status.failure, retryState: 5 },
         },
       })
-      parent.addJob({ resolveChildWorkflowExecution: { seq, result: { failed: { failure: wrap(status.failure) } } } })
+      const retryState = RetryState.RETRY_POLICY_NOT_SET
+      const failure = childFailure({
+        cause: status.failure,
+        workflowId,
+        runId: firstRunId,
+        workflowType: type,
+        retryState,
+      })
+      parent.addJob({ resolveChildWorkflowExecution: { seq, result: { failed: { failure } } } })
       return
     }
     case 'cancelled': {
@@ -160,7 +168,7 @@ export function reportChildEnd(world: World, parent: WorkflowRun, child: Workflo
 }
 
 export function cancelChild(step: Step, command: coresdk.workflow_commands.ICancelChildWorkflowExecution): void {
-  const { world, run } = step
+  const { run } = step
   const seq = command.childWorkflowSeq ?? 0
   const child = run.children.get(seq)
   if (child === undefined) return
@@ -173,20 +181,24 @@ export function cancelChild(step: Step, command: coresdk.workflow_commands.ICanc
     workflowType: child.start.type,
   })
   if (type !== ChildWorkflowCancellationType.ABANDON) {
-    requestCancelOf(step, workflowId, command.reason ?? '', true)
-    world.cancel(workflowId, command.reason ?? '')
+    requestCancelOf(step, { workflowId, reason: command.reason ?? '', childWorkflowOnly: true })
   }
   if (type === ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED) return
   run.children.delete(seq)
   run.addJob({ resolveChildWorkflowExecution: { seq, result: { cancelled: { failure } } } })
 }
 
-export function requestCancelOf(step: Step, workflowId: string, reason: string, childWorkflowOnly: boolean): number {
-  const { world, run, taskCompletedEventId } = step
+/** @returns whether an open execution was there to be told; null where the run itself has ended before */
+export function requestCancelOf(
+  { world, run, taskCompletedEventId, isLast }: Step,
+  target: { workflowId: string; reason: string; childWorkflowOnly: boolean },
+): boolean | null {
+  const { workflowId, reason, childWorkflowOnly } = target
+  const timeMs = world.nowMs()
   const common = { namespace: NAMESPACE, namespaceId: requestId(1), workflowExecution: { workflowId } }
   const initiatedEventId = run.history.add({
     type: 'EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED',
-    timeMs: world.nowMs(),
+    timeMs,
     attributes: {
       requestCancelExternalWorkflowExecutionInitiatedEventAttributes: {
         ...common,
@@ -196,12 +208,29 @@ export function requestCancelOf(step: Step, workflowId: string, reason: string, 
       },
     },
   })
-  run.history.add({
-    type: 'EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED',
-    timeMs: world.nowMs(),
-    attributes: { externalWorkflowExecutionCancelRequestedEventAttributes: { ...common, initiatedEventId } },
-  })
-  return initiatedEventId
+  if (isLast) return null
+  const found = world.cancel(workflowId, reason)
+  run.history.add(
+    found
+      ? {
+          type: 'EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED',
+          timeMs,
+          attributes: { externalWorkflowExecutionCancelRequestedEventAttributes: { ...common, initiatedEventId } },
+        }
+      : {
+          type: 'EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED',
+          timeMs,
+          attributes: {
+            requestCancelExternalWorkflowExecutionFailedEventAttributes: {
+              ...common,
+              cause: 1,
+              initiatedEventId,
+              workflowTaskCompletedEventId: taskCompletedEventId,
+            },
+          },
+        },
+  )
+  return found
 }
 
 /** Started and cancelled in one workflow task. */

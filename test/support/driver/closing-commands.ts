@@ -62,7 +62,7 @@ export function continueAsNew(
         workflowTaskCompletedEventId: taskCompletedEventId,
         initiator: 1,
         memo: { fields: command.memo ?? {} },
-        searchAttributes: command.searchAttributes,
+        searchAttributes: command.searchAttributes ?? { indexedFields: run.searchAttributes },
       },
     },
   })

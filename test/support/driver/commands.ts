@@ -11,8 +11,9 @@ import { recall, remember, type Step, type World } from './world.ts'
 
 export function applyCommands(world: World, run: WorkflowRun, commands: Command[]): void {
   const taskCompletedEventId = run.history.length
+  const isLast = commands.some(endsRun)
   for (const command of withEndLast(withoutCancelledAtOnce(run, commands))) {
-    applyCommand({ world, run, command, taskCompletedEventId })
+    applyCommand({ world, run, command, taskCompletedEventId, isLast })
   }
 }
 

@@ -11,9 +11,8 @@ export function cancelExternal(
   command: coresdk.workflow_commands.IRequestCancelExternalWorkflowExecution,
 ): void {
   const workflowId = command.workflowExecution?.workflowId ?? ''
-  const reason = command.reason ?? ''
-  requestCancelOf(step, workflowId, reason, false)
-  const found = step.world.cancel(workflowId, reason)
+  const found = requestCancelOf(step, { workflowId, reason: command.reason ?? '', childWorkflowOnly: false })
+  if (found === null) return
   step.run.addJob({
     resolveRequestCancelExternalWorkflow: {
       seq: command.seq ?? 0,
@@ -22,8 +21,10 @@ export function cancelExternal(
   })
 }
 
-export function signalExternal(step: Step, command: coresdk.workflow_commands.ISignalExternalWorkflowExecution): void {
-  const { world, run, taskCompletedEventId } = step
+export function signalExternal(
+  { world, run, taskCompletedEventId, isLast }: Step,
+  command: coresdk.workflow_commands.ISignalExternalWorkflowExecution,
+): void {
   const workflowId = command.workflowExecution?.workflowId ?? command.childWorkflowId ?? ''
   const common = { namespace: NAMESPACE, namespaceId: requestId(1), workflowExecution: { workflowId } }
   const initiatedEventId = run.history.add({
@@ -40,6 +41,7 @@ export function signalExternal(step: Step, command: coresdk.workflow_commands.IS
       },
     },
   })
+  if (isLast) return
   const found = world.signal(workflowId, {
     signalName: command.signalName ?? '',
     input: command.args ?? [],
@@ -72,7 +74,10 @@ export function signalExternal(step: Step, command: coresdk.workflow_commands.IS
 }
 
 function notFound(workflowId: string): Failure {
-  return { message: `Unable to find an open workflow with id ${workflowId}`, applicationFailureInfo: {} }
+  return {
+    message: `Unable to find an open workflow with id ${workflowId}`,
+    applicationFailureInfo: { type: 'ExternalWorkflowExecutionNotFound' },
+  }
 }
 
 export function answerUpdate({ world, run }: Step, response: coresdk.workflow_commands.IUpdateResponse): void {

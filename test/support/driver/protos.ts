@@ -77,6 +77,8 @@ export function childFailure(input: {
   workflowId: string
   runId: string
   workflowType: string
+  /** @default NON_RETRYABLE_FAILURE */
+  retryState?: RetryState
 }): Failure {
   return {
     message: 'Child Workflow execution failed',
@@ -85,7 +87,7 @@ export function childFailure(input: {
       namespace: 'default',
       workflowExecution: { workflowId: input.workflowId, runId: input.runId },
       workflowType: { name: input.workflowType },
-      retryState: encodeRetryState(RetryState.NON_RETRYABLE_FAILURE) ?? null,
+      retryState: encodeRetryState(input.retryState ?? RetryState.NON_RETRYABLE_FAILURE) ?? null,
     },
   }
 }

@@ -31,6 +31,8 @@ export interface Step {
   run: WorkflowRun
   command: Command
   taskCompletedEventId: number
+  /** The run ends in this very task: the server drops what it would tell other workflows. */
+  isLast: boolean
 }
 
 export function summaryOf(command: Command): string | null {
