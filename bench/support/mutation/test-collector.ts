@@ -1,6 +1,6 @@
 /**
  * Stands in for `node:test` while mutants run: collects tests, so that each can be run thousands of times in one process. It knows
- * what the unit tests of the pure folders use, a name and a function, and refuses the rest: no test is passed over in silence.
+ * what the unit tests of the pure folders use, names and functions, and refuses the rest: no test is passed over in silence.
  */
 export interface CollectedTest {
   name: string
@@ -19,7 +19,25 @@ export function test(name: string, ...rest: readonly unknown[]): void {
   if (!isPlain || typeof run !== 'function' || run.length > 0) {
     throw new TypeError(`Expected test(name, function) without a context, got something else [test=${name}]`)
   }
-  collected.push({ name, run: run as Run })
+  collected.push({ name: [...groups, name].join(' > '), run: run as Run })
+}
+
+const groups: string[] = []
+
+/** A group without options and hooks: its tests are collected at once. */
+export function describe(name: string, ...rest: readonly unknown[]): void {
+  const [define] = rest
+  if (rest.length !== 1 || typeof define !== 'function' || define.length > 0) {
+    throw new TypeError(`Expected describe(name, function), got something else [describe=${name}]`)
+  }
+  groups.push(name)
+  try {
+    const ended: unknown = (define as Run)()
+    if (ended instanceof Promise)
+      throw new TypeError(`Expected describe to define its tests at once [describe=${name}]`)
+  } finally {
+    groups.pop()
+  }
 }
 
 /** What was collected since the last call. */

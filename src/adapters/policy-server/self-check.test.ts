@@ -65,3 +65,7 @@ for (const [title, logits] of [
     })
   }
 }
+
+test('a policy without any doubt has nothing that a temperature could change', async () => {
+  assert.equal((await check(serverOf(() => [500, 0, 0, 0]))).draws, 1)
+})

@@ -21,6 +21,8 @@ const TEMPERATURES = [0.5, 2, 8] as const
 /** Positions that are drawn from at each temperature, the most uncertain first. */
 const POSITIONS = 4
 const SLOPE_DRAWS = 12
+/** Nats: below it a probability is 1 but for the rounding of fp32. */
+const LEAST_DOUBT = 1e-7
 
 const BIASES = {
   wrong:
@@ -73,7 +75,10 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
   const slopes = await firstTelling(uncertain, drawAt)
   const { draws, slopeError } = slopes
   const figures = { ...samples.figures, draws, slopeError }
-  const problem = samples.problem ?? (slopes.kind === 'right' ? null : BIASES[slopes.kind])
+  // A policy without any doubt says the same at every temperature that these draws can reach.
+  const isCertain = pairs.length > 0 && pairs.every(([told]) => told > -LEAST_DOUBT)
+  const isFine = slopes.kind === 'right' || (slopes.kind === 'untold' && isCertain)
+  const problem = samples.problem ?? (isFine ? null : BIASES[slopes.kind === 'wrong' ? 'wrong' : 'untold'])
   if (problem === null) return figures
   throw new LonghaulError({
     code: 'Model.Biased',

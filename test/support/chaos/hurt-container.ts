@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { ignoreGone } from '../../../src/adapters/docker/engine/engine-errors.ts'
+import { identify, signalProcess } from '../../../src/platform/processes.ts'
 
 export async function killContainer({ engine, name }: { engine: Engine; name: string }): Promise<void> {
   await engine.docker.getContainer(name).kill({ signal: 'SIGKILL' }).catch(ignoreGone)
@@ -12,7 +13,8 @@ const HOG_MIB = 64
 
 /**
  * The whole container runs out of memory: processes of ours join its memory group and take all that it may have. Sandboxes are
- * marked to be killed before others, so every process of the container goes before ours do, its first one at last.
+ * marked to be killed before others, so every process of the container goes before ours do, its first one at last. That one is
+ * stopped before: it would report a command that was killed a moment earlier, which counts as the policy's own use of memory.
  */
 export async function hogMemory({ engine, name }: { engine: Engine; name: string }): Promise<void> {
   const facts = await engine.docker
@@ -23,10 +25,13 @@ export async function hogMemory({ engine, name }: { engine: Engine; name: string
       return null
     })
   if (facts === null || !facts.State.Running) return
+  const first = identify(facts.State.Pid)
   const group = memoryGroupOf(facts.State.Pid)
+  signalProcess(first, 'SIGSTOP')
   const count = Math.ceil((facts.HostConfig.Memory ?? 0) / (HOG_MIB * 2 ** 20)) + 2
   const hogs = Array.from({ length: count }, () => startHog(group))
   await Promise.all(hogs.map((hog) => new Promise((resolve) => hog.once('exit', resolve))))
+  signalProcess(first, 'SIGCONT')
 }
 
 function memoryGroupOf(pid: number): string {

@@ -141,6 +141,8 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
     else if (!isDue && end !== null && (end.status !== 'failed' || input.restarts.length === 0 || mayFail-- <= 0)) {
       return end
     }
+    // Struck at a phase that stops no process, late in the run: it was over before its limit. The client did not start it, so it cannot join it.
+    if (end?.status === 'completed' && limitMs !== null && input.restarts.length === 0) return end
     if (end !== null) say(`       ended: ${JSON.stringify(end).slice(0, 200)}`)
     await stack.settle()
     input.restarts.push(await noteRestart(stack, input.run))

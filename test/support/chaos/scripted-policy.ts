@@ -87,10 +87,10 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
 
 const STATUS: Partial<Record<PolicyTrouble, number>> = { 'rate-limit': 429, 'no-credit': 429, 'internal-error': 500 }
 
-/** Publishing samples before any episode does: one token again and again, as likely as `scored` says. */
+/** Publishing samples before any episode does: one token again and again, without any doubt, as `scored` says too. */
 function unbiased({ model, prompt, max_tokens: room }: Completion) {
-  const ids = Array.from({ length: room }, () => 65)
-  const logprobs = { token_logprobs: ids.map(() => -1) }
+  const ids = Array.from({ length: room }, () => CERTAIN_TOKEN)
+  const logprobs = { token_logprobs: ids.map(() => 0) }
   const choice = {
     text: textOfTokens(ids),
     finish_reason: 'length',
@@ -100,6 +100,8 @@ function unbiased({ model, prompt, max_tokens: room }: Completion) {
   }
   return { model, choices: [choice] }
 }
+
+const CERTAIN_TOKEN = 65
 
 function sampled({ model, prompt, seed, max_tokens: room }: Completion, session: string) {
   const [, , , taskId = '', index = '0'] = session.split('/')
@@ -132,7 +134,7 @@ function scored({ model, prompt }: Completion) {
     : null
   const known = new Map(row?.positions.map(({ index, newLogprob }) => [index, newLogprob]))
   const prompt_logprobs = prompt.map((id, place) =>
-    place === 0 ? null : { [id]: { logprob: known.get(place) ?? -1 } },
+    place === 0 ? null : { [id]: { logprob: known.get(place) ?? (id === CERTAIN_TOKEN ? 0 : -1) } },
   )
   return { model, choices: [{ text: '', prompt_logprobs }] }
 }
