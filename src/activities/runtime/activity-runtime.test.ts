@@ -58,7 +58,8 @@ test('an error leaves as a failure with its code, its facts and its rule of retr
       inActivity(() => work(undefined)),
       (error: unknown) => {
         assert.ok(error instanceof ApplicationFailure)
-        assert.partialDeepStrictEqual(error, expected)
+        const { type, nonRetryable, details } = error
+        assert.partialDeepStrictEqual({ type, nonRetryable, details }, expected)
         return true
       },
     )

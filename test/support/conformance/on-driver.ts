@@ -18,6 +18,7 @@ export async function playOnDriver(name: string, scenario: Scenario, bundle: Wor
       return played(driver.start(type, { scenario: name, ...input }, { workflowId: idOf(role) }))
     },
     workflow: (role) => played(driver.handle(idOf(role))),
+    release: () => undefined,
     rest: () => driver.advance(1_000),
     begun: (attempts) => driver.runUntil(() => driver.callsOf('work').length >= attempts),
     reached: (role, event) =>

@@ -25,6 +25,7 @@ export async function playOnServer(
   bundle: WorkflowBundle,
 ): Promise<Record<string, Traces>> {
   const begun = new Map<string, number>()
+  const gates = new Map(Object.keys(scenarios).map((name) => [name, Promise.withResolvers<void>()]))
   const worker = await Worker.create({
     connection: environment.nativeConnection,
     taskQueue: QUEUES.control,
@@ -36,7 +37,8 @@ export async function playOnServer(
     activities: {
       work: (input: { scenario: string }) => {
         begun.set(input.scenario, (begun.get(input.scenario) ?? 0) + 1)
-        return perform(() => scenarios[input.scenario]?.work?.(input, Context.current().info))
+        const { info } = Context.current()
+        return perform(() => scenarios[input.scenario]?.work?.(input, info), gates.get(input.scenario)?.promise)
       },
     },
   })
@@ -45,7 +47,15 @@ export async function playOnServer(
     Object.fromEntries(
       await mapSome(AT_A_TIME, Object.entries(scenarios), async ([name, scenario]): Promise<[string, Traces]> => {
         const roots: WorkflowRunRef[] = []
-        await scenario.play(stageFor({ client, name, roots, begun: () => begun.get(name) ?? 0 }))
+        await scenario.play(
+          stageFor({
+            client,
+            name,
+            roots,
+            begun: () => begun.get(name) ?? 0,
+            release: () => gates.get(name)?.resolve(),
+          }),
+        )
         return [name, await collect(client, roots)]
       }),
     ),
@@ -53,7 +63,7 @@ export async function playOnServer(
 }
 
 /** What the script says, as a worker does it. */
-async function perform(script: () => unknown): Promise<unknown> {
+async function perform(script: () => unknown, gate: Promise<void> | undefined): Promise<unknown> {
   const context = Context.current()
   const scripted = script()
   if (!(scripted instanceof ScriptedOutcome)) return scripted
@@ -67,8 +77,8 @@ async function perform(script: () => unknown): Promise<unknown> {
   }
   const beats = context.info.heartbeatTimeoutMs ? setInterval(() => context.heartbeat(), 200) : undefined
   try {
-    const ms = Math.min(outcome.ms, 60_000)
-    await (outcome.ignoresCancel ? sleep(ms) : context.sleep(ms))
+    const ended = outcome.ms === Number.MAX_SAFE_INTEGER ? context.cancelled : gate
+    await (outcome.ignoresCancel ? ended : Promise.race([ended, context.cancelled]))
     return outcome.end()
   } finally {
     clearInterval(beats)
@@ -80,8 +90,14 @@ interface WorkflowRunRef {
   runId: string
 }
 
-function stageFor(input: { client: Client; name: string; roots: WorkflowRunRef[]; begun: () => number }): Stage {
-  const { client, name, roots, begun } = input
+function stageFor(input: {
+  client: Client
+  name: string
+  roots: WorkflowRunRef[]
+  begun: () => number
+  release: () => void
+}): Stage {
+  const { client, name, roots, begun, release } = input
   const idOf = (role: string) => `${name}/${role}`
   return {
     async start(type, changes, role = 'root') {
@@ -95,6 +111,7 @@ function stageFor(input: { client: Client; name: string; roots: WorkflowRunRef[]
       return played(client.workflow.getHandle(workflowId))
     },
     workflow: (role) => played(client.workflow.getHandle(idOf(role))),
+    release,
     rest: () => sleep(1_000),
     begun: (attempts) => until(async () => begun() >= attempts, `${attempts} attempts in "${name}"`),
     reached: (role, event) =>

@@ -28,6 +28,8 @@ export interface Stage {
   begun(attempts: number): Promise<void>
   /** Until an event of this type is in the history of the execution's newest run. */
   reached(role: string, event: string): Promise<void>
+  /** Ends attempts that take a stated time: on a server they last until then. */
+  release(): void
   /** Lets a second pass. */
   rest(): Promise<void>
 }
@@ -56,7 +58,7 @@ const failing = (code: Parameters<typeof failureOf>[0]) => () => {
 const cancelled = (
   options: OneActivityInput['options'],
   work: Scenario['work'],
-  { attempts = 1, rests = false }: { attempts?: number; rests?: boolean } = {},
+  { attempts = 1, rests = false, ends = false }: { attempts?: number; rests?: boolean; ends?: boolean } = {},
 ): Scenario => ({
   async play(stage) {
     const root = await stage.start('oneActivity', {
@@ -67,12 +69,15 @@ const cancelled = (
     else await stage.reached('root', 'ACTIVITY_TASK_SCHEDULED')
     if (rests) await stage.rest()
     await root.signal('go')
+    if (!ends) return
+    await stage.reached('root', 'ACTIVITY_TASK_CANCEL_REQUESTED')
+    stage.release()
   },
   work: work ?? (() => 'done'),
 })
 
 const CANCEL = ActivityCancellationType
-const BEATS = { heartbeatTimeout: '4s' } as const
+const BEATS = { heartbeatTimeout: '30s' } as const
 
 /** A parent and its child; `act` once the child has started. */
 const family = (
@@ -160,12 +165,12 @@ export const SCENARIOS: Record<string, Scenario> = {
     undefined,
   ),
   'no attempt fits into schedule-to-close any more': activity(
-    { scheduleToCloseTimeout: '5s', retry: { initialInterval: '2s', backoffCoefficient: 2 } },
+    { scheduleToCloseTimeout: '30s', retry: { initialInterval: '1s', backoffCoefficient: 60, maximumInterval: '1m' } },
     failing('Model.Unavailable'),
   ),
-  'schedule-to-close ends an attempt': activity({ scheduleToCloseTimeout: '3s', retry: QUICK }, () => neverEnds()),
+  'schedule-to-close ends an attempt': activity({ scheduleToCloseTimeout: '6s', retry: QUICK }, () => neverEnds()),
   'schedule-to-close ends a later attempt': activity(
-    { scheduleToCloseTimeout: '4s', retry: QUICK },
+    { scheduleToCloseTimeout: '8s', retry: QUICK },
     (_, { attempt }) => {
       if (attempt === 1) throw failureOf('Model.Unavailable')
       return neverEnds()
@@ -184,10 +189,12 @@ export const SCENARIOS: Record<string, Scenario> = {
   'a cancelled activity succeeds all the same': cancelled(
     { ...BEATS, cancellationType: CANCEL.WAIT_CANCELLATION_COMPLETED },
     () => takes(6_000, 'done', { ignoresCancel: true }),
+    { ends: true },
   ),
   'a cancelled activity without heartbeats ends by itself': cancelled(
     { cancellationType: CANCEL.WAIT_CANCELLATION_COMPLETED },
     () => takes(6_000, 'done'),
+    { ends: true },
   ),
   'an activity is cancelled before a worker has it': cancelled(
     { taskQueue: NO_WORKER, cancellationType: CANCEL.WAIT_CANCELLATION_COMPLETED },
@@ -202,6 +209,7 @@ export const SCENARIOS: Record<string, Scenario> = {
   'an activity fails after its cancel and is not tried again': cancelled(
     { retry: { initialInterval: '1m' }, cancellationType: CANCEL.WAIT_CANCELLATION_COMPLETED },
     () => takes(6_000, failing('Model.Unavailable')),
+    { ends: true },
   ),
 
   'a workflow is cancelled and cleans up': {
