@@ -5,10 +5,12 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:net'
 import { after, before, test } from 'node:test'
+import { defineSearchAttributeKey } from '@temporalio/common'
 import { NativeConnection, Worker } from '@temporalio/worker'
 import { connectToOwnNamespace, eventually, needsServer } from '../../test/support/own-namespace.ts'
 import { isLonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
+import { prepareNamespace } from '../stack/temporal-namespace.ts'
 import { buildWorkflowBundle } from '../workers/compose-control.ts'
 import { connect, type LonghaulConnection } from './connect.ts'
 import {
@@ -22,6 +24,7 @@ import {
   type RunEvent,
   resumeRun,
   startEvaluation,
+  startGrading,
   startTraining,
   stopRunAfterIteration,
   triggerSchedule,
@@ -96,6 +99,53 @@ test('a named run: the same request joins it, another one is refused', { skip: n
   const found = await findRun({ connection, run: 'mine' })
   assert.deepEqual([found.workflowId, found.type, found.status], ['train/mine', 'trainAgent', 'RUNNING'])
   assert.equal(await codeOf(findRun({ connection, run: 'absent' })), 'Config.NotFound')
+})
+
+test('a run that the Temporal UI started under the name: the same request joins it, another one is refused', {
+  skip: needsServer,
+}, async () => {
+  const fromUi = (workflowId: string, input: object) =>
+    connection.client.workflow.start('trainAgent', { workflowId, taskQueue: QUEUES.control, args: [input] })
+  await fromUi('train/ui', { recipe: 'clicked', overrides: { seed: 2 } })
+  const same = { connection, recipe: 'clicked', overrides: { seed: 2 }, run: 'ui' }
+  const joined = await startTraining(same)
+  assert.deepEqual([joined.workflowId, joined.attached], ['train/ui', true])
+  assert.equal(await codeOf(startTraining({ ...same, overrides: { seed: 3 } })), 'Run.RecipeConflict')
+  assert.equal(await codeOf(startTraining({ ...same, recipe: 'demo' })), 'Run.RecipeConflict')
+
+  await fromUi('train/ui-empty', {})
+  assert.equal((await startTraining({ connection, run: 'ui-empty' })).attached, true)
+  assert.equal(await codeOf(startTraining({ connection, recipe: 'other', run: 'ui-empty' })), 'Run.RecipeConflict')
+
+  await connection.client.workflow.start('gradePredictions', {
+    workflowId: 'grade/ui',
+    taskQueue: QUEUES.control,
+    args: [{ regrade: 'old', opened: { run: 'ui', name: 'n', patches: 3 }, from: 2, paused: false }],
+  })
+  assert.equal((await startGrading({ connection, regrade: 'old', run: 'ui' })).attached, true)
+})
+
+/** The story: a click in the UI starts a root under a random id; the run then has a name, and a terminal asks for that name. */
+test('a run that the Temporal UI started under another id is joined by its name, not started a second time', {
+  skip: needsServer,
+}, async () => {
+  const { client, address, namespace } = connection
+  await prepareNamespace({ address, namespace, raiseRetention: false })
+  const start = () =>
+    client.workflow.start('trainAgent', {
+      workflowId: 'a-random-id',
+      taskQueue: QUEUES.control,
+      args: [{ recipe: 'clicked' }],
+      typedSearchAttributes: [{ key: defineSearchAttributeKey('TrainRun', 'KEYWORD'), value: 'clicked-a' }],
+    })
+  await eventually(start)
+  await eventually(async () => {
+    const joined = await findRun({ connection, run: 'clicked-a' })
+    assert.equal(joined.workflowId, 'a-random-id')
+  })
+  const joined = await startTraining({ connection, recipe: 'clicked', run: 'clicked-a' })
+  assert.deepEqual([joined.workflowId, joined.attached], ['a-random-id', true])
+  assert.equal(await codeOf(startTraining({ connection, recipe: 'demo', run: 'clicked-a' })), 'Run.RecipeConflict')
 })
 
 test('an evaluation has ids of its own', { skip: needsServer }, async () => {

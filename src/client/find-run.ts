@@ -1,6 +1,6 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
-import { ROOT_IDS, ROOT_TYPES } from './start.ts'
+import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { listByName, ROOT_IDS } from './start.ts'
 
 export interface FoundRun {
   workflowId: string
@@ -37,20 +37,15 @@ async function describe({ client }: LonghaulConnection, workflowId: string): Pro
 }
 
 async function findByAttribute(connection: LonghaulConnection, run: string): Promise<FoundRun | null> {
-  if (!/^[A-Za-z0-9._-]+$/.test(run)) return null
-  const query = `TrainRun = '${run}' AND WorkflowType IN (${ROOT_TYPES})`
-  const found: FoundRun[] = []
-  try {
-    for await (const info of connection.client.workflow.list({ query, pageSize: 50 })) {
-      // Evaluations inside a training run carry the run's name too.
-      if (info.type === 'evaluate' && info.parentExecution !== undefined) continue
-      const { workflowId, type, status, startTime, closeTime } = info
-      found.push({ workflowId, type, status: status.name, startedAt: startTime, closedAt: closeTime ?? null })
-    }
-  } catch (error) {
-    // gRPC 3: the namespace knows no such search attribute, so no run can carry it.
-    if (grpcStatus(error) !== 3) throw error
-  }
+  // Evaluations inside a training run carry the run's name too.
+  const roots = (await listByName(connection, run)).filter(({ parentExecution }) => parentExecution === undefined)
+  const found = roots.map(({ workflowId, type, status, startTime, closeTime }) => ({
+    workflowId,
+    type,
+    status: status.name,
+    startedAt: startTime,
+    closedAt: closeTime ?? null,
+  }))
   return found.find(({ type }) => type === 'trainAgent') ?? found[0] ?? null
 }
 

@@ -13,9 +13,11 @@ import type {
 import { createHash } from 'node:crypto'
 import {
   type WorkflowExecutionDescription,
+  type WorkflowExecutionInfo,
   WorkflowExecutionAlreadyStartedError,
   type WorkflowIdReusePolicy,
 } from '@temporalio/client'
+import { defaultPayloadConverter } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 
@@ -46,7 +48,7 @@ export interface StartEvaluationInput extends Omit<EvaluateInput, 'child'>, Star
 
 /** Evaluates a policy on the recipe's held-out suite, or joins the same request under way. */
 export function startEvaluation(input: StartEvaluationInput = {}): Promise<RunHandle<EvaluateResult>> {
-  const recipe = input.recipe ?? 'nightly'
+  const recipe = input.recipe ?? DEFAULT_RECIPES.evaluate
   return startRun({ type: 'evaluate', name: recipe, request: { ...input, recipe } })
 }
 
@@ -54,7 +56,7 @@ export interface StartGateInput extends Omit<GateSuiteInput, 'page'>, StartOptio
 
 /** Gates a recipe's suite, or joins the same request under way. What was graded before, by any run, is not graded again. */
 export function startGate(input: StartGateInput = {}): Promise<RunHandle<GateSuiteResult>> {
-  const recipe = input.recipe ?? 'demo'
+  const recipe = input.recipe ?? DEFAULT_RECIPES.gateSuite
   return startRun({ type: 'gateSuite', name: recipe, request: { ...input, recipe } })
 }
 
@@ -72,7 +74,7 @@ export interface StartTrainingInput extends TrainAgentInput, StartOptions {}
 
 /** Starts the whole job (gate, base, RFT, DAPO, evaluations, promotion, report), or joins the same request under way. */
 export function startTraining(input: StartTrainingInput = {}): Promise<RunHandle<TrainAgentResult>> {
-  const recipe = input.recipe ?? 'demo'
+  const recipe = input.recipe ?? DEFAULT_RECIPES.trainAgent
   return startRun({ type: 'trainAgent', name: recipe, request: { ...input, recipe } })
 }
 
@@ -92,6 +94,9 @@ export const ROOT_IDS = {
   gateSuite: workflowIds.gating,
 } as const
 
+/** What the workflows take where their input names no recipe. */
+const DEFAULT_RECIPES = { trainAgent: 'demo', evaluate: 'nightly', gateSuite: 'demo' } as const
+
 interface StartRootInput<T extends RootInput> {
   connection: LonghaulConnection
   type: keyof typeof ROOT_IDS
@@ -110,7 +115,7 @@ interface StartedRoot {
 }
 
 /** As the server's query language writes a list. */
-export const ROOT_TYPES = Object.keys(ROOT_IDS)
+const ROOT_TYPES = Object.keys(ROOT_IDS)
   .map((type) => `'${type}'`)
   .join(', ')
 
@@ -139,8 +144,9 @@ async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promi
     const workflowId = idOf(root, name)
     const existing = await startOrDescribe(root, workflowId, 'REJECT_DUPLICATE')
     if (existing === null) return { workflowId, attached: false }
-    // Someone else asked for the same a moment ago: the list above may not know it yet.
-    if (!root.fresh && isRunning(existing) && isSameRequest(existing, root)) return { workflowId, attached: true }
+    // Another client has started the same a moment ago: the list above may not know it yet.
+    if (!root.fresh && isRunning(existing) && (await isSameRequest(existing, root)))
+      return { workflowId, attached: true }
   }
   throw new LonghaulError({
     code: 'Config.Invalid',
@@ -157,13 +163,14 @@ async function startNamed<T extends RootInput>(root: StartRootInput<T>, run: str
   }
   const workflowId = idOf(root, run)
   // A run that failed may be tried again under its name: its records make it go on where it stopped.
-  const existing = await startOrDescribe(root, workflowId, 'ALLOW_DUPLICATE_FAILED_ONLY')
+  const existing =
+    (await findUnderOtherId(root, run)) ?? (await startOrDescribe(root, workflowId, 'ALLOW_DUPLICATE_FAILED_ONLY'))
   if (existing === null) return { workflowId, attached: false }
-  if (isSameRequest(existing, root)) return { workflowId, attached: true }
+  if (await isSameRequest(existing, root)) return { workflowId: existing.workflowId, attached: true }
   throw new LonghaulError({
     code: 'Run.RecipeConflict',
     message: `Run ${run} exists and was started with another recipe or other overrides. Choose another name, or repeat the request that it was started with`,
-    details: { workflowId },
+    details: { workflowId: existing.workflowId },
   })
 }
 
@@ -198,37 +205,85 @@ async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promis
   return null
 }
 
+/** An open root of this name that was started under an id of its own: two roots would play one run. */
+async function findUnderOtherId<T extends RootInput>(
+  root: StartRootInput<T>,
+  run: string,
+): Promise<WorkflowExecutionDescription | null> {
+  const own = idOf(root, run)
+  const { client } = root.connection
+  for (const { workflowId, type, parentExecution, status } of await listByName(root.connection, run)) {
+    const isOther = workflowId !== own && type === root.type && parentExecution === undefined
+    if (isOther && status.name === 'RUNNING') return client.workflow.getHandle(workflowId).describe()
+  }
+  return null
+}
+
 /**
  * A root that was started elsewhere (the Temporal UI) has an id of its own and only carries the name: taking the name's id would
  * give this run another name than its id says. The index lags by a moment; the run's name is allocated for good by its first
  * activity, so a clash then costs the likeness of the two and nothing else.
  */
 async function isNameTaken<T extends RootInput>({ connection }: StartRootInput<T>, name: string): Promise<boolean> {
-  if (!/^[A-Za-z0-9._-]+$/.test(name)) return false
-  const query = `TrainRun = '${name}' AND WorkflowType IN (${ROOT_TYPES})`
+  const roots = await listByName(connection, name)
+  return roots.some(({ workflowId }) => !Object.values(ROOT_IDS).some((idOf) => workflowId.startsWith(idOf(name))))
+}
+
+/** Roots, and evaluations inside of them, that carry a run's name. */
+export async function listByName({ client }: LonghaulConnection, run: string): Promise<WorkflowExecutionInfo[]> {
+  if (!/^[A-Za-z0-9._-]+$/.test(run)) return []
+  const query = `TrainRun = '${run}' AND WorkflowType IN (${ROOT_TYPES})`
+  const found: WorkflowExecutionInfo[] = []
   try {
-    for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 20 })) {
-      const isOwnId = Object.values(ROOT_IDS).some((idOf) => workflowId.startsWith(idOf(name)))
-      if (!isOwnId) return true
-    }
-    return false
+    for await (const info of client.workflow.list({ query, pageSize: 50 })) found.push(info)
   } catch (error) {
     // gRPC 3: the namespace knows no such search attribute, so no run can carry it.
-    if (grpcStatus(error) === 3) return false
-    throw error
+    if (grpcStatus(error) !== 3) throw error
   }
+  return found
 }
 
 function isRunning({ status }: WorkflowExecutionDescription): boolean {
   return status.name === 'RUNNING'
 }
 
-function isSameRequest<T extends RootInput>({ memo }: WorkflowExecutionDescription, root: StartRootInput<T>): boolean {
-  return memo?.['request'] === requestHash(root)
+/** Of a root that was not started here (the Temporal UI, a schedule) no memo tells the request: its input does. */
+async function isSameRequest<T extends RootInput>(
+  existing: WorkflowExecutionDescription,
+  root: StartRootInput<T>,
+): Promise<boolean> {
+  const request = existing.memo?.['request']
+  if (request !== undefined) return request === requestHash(root)
+  if (existing.type !== root.type) return false
+  const input = await readInput(root.connection, existing)
+  return input !== null && requestHash({ type: root.type, input: requestOf(root.type, input) }) === requestHash(root)
+}
+
+async function readInput(
+  { client, namespace }: LonghaulConnection,
+  { workflowId, runId }: WorkflowExecutionDescription,
+): Promise<RootInput | null> {
+  const { history } = await client.workflowService.getWorkflowExecutionHistory({
+    namespace,
+    execution: { workflowId, runId },
+    maximumPageSize: 1,
+  })
+  const payload = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0]
+  if (payload === undefined) return {}
+  const input: unknown = defaultPayloadConverter.fromPayload(payload)
+  return typeof input === 'object' ? (input ?? {}) : null
+}
+
+/** What an execution that was continued as new carries of its work: no part of the request. */
+const PROGRESS = new Set(['opened', 'from', 'counts', 'paused', 'page'])
+
+function requestOf(type: keyof typeof ROOT_IDS, input: RootInput): RootInput {
+  const request = Object.fromEntries(Object.entries(input).filter(([key]) => !PROGRESS.has(key)))
+  return type === 'gradePredictions' ? request : { recipe: DEFAULT_RECIPES[type], ...request }
 }
 
 /** What makes two requests the same: everything that is sent but the run's name. */
-function requestHash<T extends RootInput>({ type, input }: StartRootInput<T>): string {
+function requestHash<T extends RootInput>({ type, input }: Pick<StartRootInput<T>, 'type' | 'input'>): string {
   const { run: _, ...rest } = input
   return createHash('sha256')
     .update(canonical({ type, ...rest }))
