@@ -1,8 +1,9 @@
 /** A Temporal development server of one's own, by the SDK's test environment: the binary that stacks use, a free port, no UI. */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { TestWorkflowEnvironment } from '@temporalio/testing'
+import { shellQuote } from '../../src/platform/shell-quote.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { ensureTemporalCli } from '../../src/stack/setup/temporal-cli.ts'
 import { attributes } from '../../src/workflows/search-attributes.ts'
@@ -18,21 +19,36 @@ export async function startLocalServer({ onDisk = false }: { onDisk?: boolean } 
   const { cacheDir } = stackPaths()
   const context = { signal: new AbortController().signal, log: (line: string) => console.error(line) }
   const { path } = (await ensureTemporalCli({ cacheDir, context })).value
-  const folder = onDisk ? await mkdtemp(join(tmpdir(), 'longhaul-temporal-')) : null
-  const environment = await TestWorkflowEnvironment.createLocal({
-    server: {
-      executable: { type: 'existing-path', path },
-      log: { format: 'json', level: 'error' },
-      searchAttributes: Object.values(attributes),
-      ...(folder === null ? {} : { dbFilename: join(folder, 'temporal.db') }),
-    },
-  })
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-temporal-'))
+  // Core lets the server inherit our stdout, and its banner would stand before a command's JSON.
+  const quiet = join(folder, 'temporal')
+  await writeFile(quiet, `#!/bin/sh\nexec ${shellQuote(path)} "$@" >&2\n`, { mode: 0o755 })
+  const environment = await startPatiently(() =>
+    TestWorkflowEnvironment.createLocal({
+      server: {
+        executable: { type: 'existing-path', path: quiet },
+        log: { format: 'json', level: 'error' },
+        searchAttributes: Object.values(attributes),
+        ...(onDisk ? { dbFilename: join(folder, 'temporal.db') } : {}),
+      },
+    }),
+  )
   return {
     environment,
     path,
     async [Symbol.asyncDispose]() {
       await environment.teardown()
-      if (folder !== null) await rm(folder, { recursive: true, force: true })
+      await rm(folder, { recursive: true, force: true })
     },
+  }
+}
+
+/** Core gives a server five seconds, which a busy machine may need for its first connection alone. */
+async function startPatiently<T>(start: () => Promise<T>, attempts = 6): Promise<T> {
+  try {
+    return await start()
+  } catch (error) {
+    if (attempts === 1 || !/did not start within/.test(String(error))) throw error
+    return startPatiently(start, attempts - 1)
   }
 }
