@@ -119,7 +119,6 @@ function episodeInput(index: number): EpisodeInput {
     suite: 'f'.repeat(64),
     taskId: 'synthetic__train-000123',
     index,
-    evaluation: false,
   }
 }
 

@@ -78,11 +78,9 @@ export interface ResolveRecipeInput {
 
 export interface PlanIterationInput {
   run: string
-  /** `rft`, a reinforce stage's name, or `eval-<name>`. */
   stage: string
   iteration: number
   suite: string
-  kind: 'rft' | 'reinforce' | 'evaluate'
 }
 
 export interface PlannedIteration {
@@ -186,7 +184,6 @@ export interface ArtifactActivities {
     run: string
     stage: string
     iteration: number
-    kind: 'rft' | 'reinforce'
     policy: PolicyRef
     suite: string
   }): Promise<BuiltBatch>

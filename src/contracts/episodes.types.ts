@@ -24,9 +24,25 @@ export type PolicyDisposition = Extract<
 
 export type VerdictKind = 'resolved' | 'unresolved' | 'could-not-grade'
 
-/** What kind of rollout an episode belongs to; part of its identity and its seeds. `stage` is free text such as `rft`, `dapo-1`, `eval-base`. */
+/** What episodes are played for. Keys, records, ids and messages hold it as the text `stage`; `episode-purpose.ts` alone writes and reads that. */
+export type EpisodePurpose =
+  | { kind: 'rft' }
+  | { kind: 'reinforce'; stage: string }
+  | ({ kind: 'evaluation' } & EvaluationPurpose)
+
+/** Which evaluation of a run. */
+export interface EvaluationPurpose {
+  /** What was trained last: `base`, `rft`, a reinforce stage, `rl` after the last one. The recipe's name where nothing else is evaluated. */
+  name: string
+  /** Inside the stage `name`, after this iteration; null between stages. */
+  iteration: number | null
+  /** One of `evaluate.suites`; null for the held-out one. */
+  suite: string | null
+}
+
 export interface EpisodeIdentity {
   run: string
+  /** The purpose as text: `rft`, `dapo-1`, `eval-base`. Part of the episode's seeds. */
   stage: string
   iteration: number
   taskId: string

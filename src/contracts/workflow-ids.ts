@@ -4,6 +4,9 @@ const pad = (value: number, width: number): string => String(value).padStart(wid
 export const workflowIds = {
   train: (run: string) => `train/${run}`,
   evaluation: (run: string) => `eval/${run}`,
+  /** The root that a run's children are named after. */
+  root: ({ run, evaluation }: { run: string; evaluation?: string }) =>
+    evaluation === undefined ? workflowIds.train(run) : workflowIds.evaluation(run),
   grading: (run: string) => `grade/${run}`,
   gating: (run: string) => `gate/${run}`,
   gate: (parent: string, suite: string) => `${parent}/gate/${suite}`,
@@ -15,28 +18,6 @@ export const workflowIds = {
   refill: (rollout: string, round: number) => `${rollout}/refill/${round}`,
   group: (rollout: string, taskId: string) => `${rollout}/task/${taskId}`,
   episode: (group: string, index: number) => `${group}/ep/${pad(index, 2)}`,
-}
-
-/** Where in a run a workflow stands, read from its id; null for what the id does not say. */
-export interface WorkflowPlace {
-  stage: string | null
-  iteration: number | null
-  task: string | null
-  episode: number | null
-}
-
-/** Understands the ids above; of any other id it says nothing. */
-export function placeOfWorkflow(workflowId: string): WorkflowPlace {
-  const [, stage, iteration, task, episode] =
-    /^(?:train|eval|gate)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4})(?:\/refill\/\d+)?)?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
-      workflowId,
-    ) ?? []
-  return {
-    stage: stage ?? null,
-    iteration: iteration === undefined ? null : Number(iteration),
-    task: task ?? null,
-    episode: episode === undefined ? null : Number(episode),
-  }
 }
 
 export const QUEUES = {

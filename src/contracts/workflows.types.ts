@@ -132,6 +132,9 @@ export interface ResolvedRun {
   heldOutName: string
   /** Names of `evaluate.suites`; absent where there are none. */
   suites?: string[]
+  /** What an evaluation started alone is called. Absent in training runs, and in runs of earlier versions: those are called `nightly`, and
+   *  their children have ids of a training run. */
+  evaluation?: string
 }
 
 /** What the records of a run hold when an execution of it begins: none of it is played, trained or published again. */
@@ -248,7 +251,6 @@ export interface RolloutInput {
   groupSize: number
   maxReplacements: number
   maxOpenGroups: number
-  evaluation: boolean
   /** Continue-as-new state. */
   from?: number
   counts?: RolloutCounts
@@ -274,7 +276,6 @@ export interface PromptGroupInput {
   taskId: string
   groupSize: number
   maxReplacements: number
-  evaluation: boolean
 }
 
 export interface PromptGroupResult {
@@ -295,7 +296,6 @@ export interface EpisodeInput {
   suite: string
   taskId: string
   index: number
-  evaluation: boolean
 }
 
 export interface EpisodeResult {

@@ -36,9 +36,10 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
   const withRecipe = async (run: string) => ({ ...deps, recipe: await deps.recipes(run) })
   return {
     resolveRecipe: activity(async (input) => {
-      const plan = await resolveRecipe(deps, input)
-      const recalled = await recallRun(await withRecipe(plan.run), { run: plan.run, kind: input.kind })
-      return { ...plan, ...(recalled === null ? {} : { recalled }) }
+      const resolved = await resolveRecipe(deps, input)
+      const { run, evaluation } = resolved
+      const recalled = await recallRun(await withRecipe(run), { run, kind: input.kind, evaluation })
+      return { ...resolved, ...(recalled === null ? {} : { recalled }) }
     }),
     prepareSuite: activity(async ({ run, which }) => {
       const suite = await prepareSuite(await withRecipe(run), which)

@@ -6,9 +6,9 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
+import { evaluationName, evaluationOf, stageOf, UNNAMED_EVALUATION } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EvaluateChild, EvaluateInput, EvaluateResult } from '../contracts/workflows.types.ts'
-import { evaluationName } from '../domain/statistics/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
@@ -36,53 +36,48 @@ export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResul
 
 async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Promise<EvaluateResult> {
   const { startTime } = workflowInfo()
-  const { plan, recalled } = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
-  progress.enter('preparing the held-out suite', plan.run)
+  const { run, recalled } = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
+  progress.enter('preparing the held-out suite', run.run)
   try {
-    for (const which of ['heldOut', ...(plan.suites ?? [])]) {
-      const suite = await slowControl.prepareSuite({ run: plan.run, which })
+    for (const which of ['heldOut', ...(run.suites ?? [])]) {
+      const suite = await slowControl.prepareSuite({ run: run.run, which })
       if (suite.gated === true) continue
       progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-      await gateAsChild({ plan, suite })
+      await gateAsChild({ run, suite })
     }
-    const policy = await control.resolvePolicy({ run: plan.run, policy: input.policy ?? 'recipe' })
-    if (recalled === null || recalled.scores.length <= (plan.suites ?? []).length) {
+    const policy = await control.resolvePolicy({ run: run.run, policy: input.policy ?? 'recipe' })
+    if (recalled === null || recalled.scores.length <= (run.suites ?? []).length) {
       progress.enter(`publishing ${policy.version}`)
-      await publishing.publishPolicy({ run: plan.run, policy })
+      await publishing.publishPolicy({ run: run.run, policy })
     }
     progress.enter(`evaluating ${policy.version}`)
-    for (const suite of plan.suites ?? []) {
-      await score({ plan, name: evaluationName('nightly', suite), policy, suite })
+    const name = run.evaluation ?? UNNAMED_EVALUATION
+    for (const suite of run.suites ?? []) {
+      await score({ plan: run, name: evaluationName({ name, iteration: null, suite }), policy, suite })
     }
     // Last, so that what the workflow shows of itself is the held-out score.
-    const result = await score({ plan, name: 'nightly', policy })
-    await artifacts.writeReport({ run: plan.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
+    const result = await score({ plan: run, name, policy })
+    await artifacts.writeReport({ run: run.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
     progress.enter('done')
     return result
   } finally {
-    await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))
+    await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: run.run }))
   }
 }
 
 async function score(child: EvaluateChild): Promise<EvaluateResult> {
   const { plan, name, policy, suite: which = 'heldOut', publish = false } = child
   const { run } = plan
-  const stage = `eval-${name}`
+  const stage = stageOf({ kind: 'evaluation', ...evaluationOf(name) })
   const suite = await slowControl.prepareSuite({ run, which })
   const {
     collected,
     finished: _,
     evaluated,
     ...planned
-  } = await control.planIteration({
-    run,
-    stage,
-    iteration: 0,
-    suite: suite.suite,
-    kind: 'evaluate',
-  })
+  } = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite })
   if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
-  upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version, evaluation: true }))
+  upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version }))
   setCurrentDetails(
     `evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`,
   )
@@ -91,8 +86,8 @@ async function score(child: EvaluateChild): Promise<EvaluateResult> {
   if (collected !== true) {
     if (publish) await publishing.publishPolicy({ run, policy })
     const counts = await runChild(rollout, {
-      workflowId: workflowIds.rollout(workflowIds.train(run), stage, 0),
-      args: [{ run, stage, iteration: 0, policy, suite: suite.suite, ...planned, evaluation: true }],
+      workflowId: workflowIds.rollout(workflowIds.root(plan), stage, 0),
+      args: [{ run, stage, iteration: 0, policy, suite: suite.suite, ...planned }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
     })

@@ -14,35 +14,35 @@ import { type RootProgress, watchable } from './watchable.ts'
 export async function gateSuite(input: GateSuiteInput = {}): Promise<GateSuiteResult> {
   const progress = watchable(input.page?.plan.run ?? null)
   try {
-    const { plan, suite, from, refused } = input.page ?? (await prepare(input, progress))
-    progress.enter(`gating ${suite.tasks} tasks of ${suite.name}, ${from} done, ${refused} refused`, plan.run)
+    const { plan: run, suite, from, refused } = input.page ?? (await prepare(input, progress))
+    progress.enter(`gating ${suite.tasks} tasks of ${suite.name}, ${from} done, ${refused} refused`, run.run)
     const page = await gatePage({
-      plan,
+      run,
       suite,
       from,
       refused,
       onTask: (done) =>
         progress.enter(
           `gating ${suite.tasks} tasks of ${suite.name}, ${done.tasks} done, ${done.refused} refused`,
-          plan.run,
+          run.run,
         ),
     })
     if (page.next < suite.tasks) {
       return await continueAsNew<typeof gateSuite>({
         ...input,
-        page: { plan, suite, from: page.next, refused: page.refused },
+        page: { plan: run, suite, from: page.next, refused: page.refused },
       })
     }
-    await slowControl.closeGate({ run: plan.run, suite: suite.suite })
-    progress.enter('writing the report', plan.run)
-    const written = await artifacts.writeGateReport({ run: plan.run, suite: suite.suite })
-    progress.enter('done', plan.run)
+    await slowControl.closeGate({ run: run.run, suite: suite.suite })
+    progress.enter('writing the report', run.run)
+    const written = await artifacts.writeGateReport({ run: run.run, suite: suite.suite })
+    progress.enter('done', run.run)
     return {
-      run: plan.run,
+      run: run.run,
       suite: suite.suite,
       name: suite.name,
       tasks: suite.tasks,
-      repeats: plan.gateRepeats,
+      repeats: run.gateRepeats,
       ...written,
     }
   } catch (error) {
@@ -55,10 +55,10 @@ async function prepare(
   progress: RootProgress,
 ): Promise<{ plan: ResolvedRun; suite: PreparedSuite; from: number; refused: number }> {
   const recipe = input.recipe ?? 'demo'
-  const { plan } = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
-  progress.enter('preparing the suite', plan.run)
-  const suite = await slowControl.prepareSuite({ run: plan.run, which: input.which ?? 'heldOut' })
-  return { plan, suite, from: 0, refused: 0 }
+  const { run } = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
+  progress.enter('preparing the suite', run.run)
+  const suite = await slowControl.prepareSuite({ run: run.run, which: input.which ?? 'heldOut' })
+  return { plan: run, suite, from: 0, refused: 0 }
 }
 
 /** A gate that is started alone reports on every task, also where the recipe refuses a suite with failing ones. */

@@ -29,9 +29,9 @@ const OPEN_PARTS = 20
  * gradings end, their containers with them.
  */
 export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult | GatePartResult> {
-  const { plan, suite, part } = input
+  const { plan: run, suite, part } = input
   setHandler(blockersQuery, () => ({
-    run: plan.run,
+    run: run.run,
     waits: [
       {
         on: { kind: 'workflow', name: workflowInfo().workflowId },
@@ -42,17 +42,17 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult 
     ],
   }))
   const end = part?.to ?? suite.tasks
-  const page = await gatePage({ plan, suite, from: input.from ?? 0, refused: input.failed ?? 0, ...(part && { part }) })
+  const page = await gatePage({ run, suite, from: input.from ?? 0, refused: input.failed ?? 0, ...(part && { part }) })
   if (page.next < end) {
     return continueAsNew<typeof gateTasks>({ ...input, from: page.next, failed: page.refused })
   }
   if (part !== undefined) return { tasks: end, refused: page.refused }
-  const gate = await slowControl.closeGate({ run: plan.run, suite: suite.suite })
+  const gate = await slowControl.closeGate({ run: run.run, suite: suite.suite })
   return { suite: suite.suite, ...gate }
 }
 
 export interface GatePageInput {
-  plan: ResolvedRun
+  run: ResolvedRun
   suite: PreparedSuite
   from: number
   refused: number
@@ -70,19 +70,19 @@ export interface GatePageResult {
 
 /** Gates tasks side by side until all are done or the history is long. */
 export async function gatePage(input: GatePageInput): Promise<GatePageResult> {
-  const { plan, suite, part, from } = input
-  const isLarge = part === undefined && plan.gateWidth !== undefined && suite.tasks - from > PART
+  const { run, suite, part, from } = input
+  const isLarge = part === undefined && run.gateWidth !== undefined && suite.tasks - from > PART
   return isLarge ? gateParts(input) : gateOneByOne(input)
 }
 
-async function gateOneByOne({ plan, suite, part, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {
+async function gateOneByOne({ run, suite, part, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {
   const end = part?.to ?? suite.tasks
   let { from: next, refused } = begun
   let ended = next
   const runNext = async (): Promise<boolean> => {
     if (next >= end || workflowInfo().continueAsNewSuggested) return false
     try {
-      if (!(await gateTask(plan, suite, next++))) refused += 1
+      if (!(await gateTask(run, suite, next++))) refused += 1
     } finally {
       ended += 1
       setCurrentDetails(`gated ${ended} of ${end} tasks of ${suite.name}, ${refused} refused so far`)
@@ -90,7 +90,7 @@ async function gateOneByOne({ plan, suite, part, onTask, ...begun }: GatePageInp
     }
     return true
   }
-  const width = await widthOf(plan)
+  const width = await widthOf(run)
   try {
     await runConcurrently({ concurrency: Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', runNext })
   } catch (error) {
@@ -104,7 +104,7 @@ async function widthOf({ run, gateWidth }: ResolvedRun): Promise<number> {
   return gateWidth ?? (await control.gateWidth({ run })).width
 }
 
-async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {
+async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {
   let { from: next, refused } = begun
   let ended = next
   const share = Math.min(OPEN_PARTS, Math.ceil((suite.tasks - next) / PART))
@@ -115,7 +115,7 @@ async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Prom
     next = to
     const counted = await runChild(gateTasks, {
       workflowId: workflowIds.gatePart(workflowInfo().workflowId, from / PART),
-      args: [{ plan, suite, from, part: { to, share } }],
+      args: [{ plan: run, suite, from, part: { to, share } }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${suite.name} · tasks ${from} to ${to - 1} of ${suite.tasks}`,
     })
@@ -134,23 +134,23 @@ async function gateParts({ plan, suite, onTask, ...begun }: GatePageInput): Prom
 }
 
 /** Every check and repeat of one task. @returns whether it is admitted */
-async function gateTask(plan: ResolvedRun, suite: PreparedSuite, index: number): Promise<boolean> {
+async function gateTask(run: ResolvedRun, suite: PreparedSuite, index: number): Promise<boolean> {
   for (let step = 1; ; step++) {
-    const summary = `${suite.name} · task ${index} · × ${plan.gateRepeats}${step === 1 ? '' : ` · step ${step}`}`
+    const summary = `${suite.name} · task ${index} · × ${run.gateRepeats}${step === 1 ? '' : ` · step ${step}`}`
     const { done, ok } = await gating.gateTask.executeWithOptions({ summary }, [
-      { run: plan.run, suite: suite.suite, index, step },
+      { run: run.run, suite: suite.suite, index, step },
     ])
     if (done) return ok
   }
 }
 
 /** Gates one suite as a child under the caller, which goes on only where a task is left to play. */
-export async function gateAsChild({ plan, suite }: { plan: ResolvedRun; suite: PreparedSuite }): Promise<void> {
+export async function gateAsChild({ run, suite }: { run: ResolvedRun; suite: PreparedSuite }): Promise<void> {
   const closed = await runChild(gateTasks, {
-    workflowId: workflowIds.gate(workflowIds.train(plan.run), suite.name),
-    args: [{ plan, suite }],
+    workflowId: workflowIds.gate(workflowIds.root(run), suite.name),
+    args: [{ plan: run, suite }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    staticSummary: `${suite.name} · gold × ${plan.gateRepeats}`,
+    staticSummary: `${suite.name} · gold × ${run.gateRepeats}`,
   })
   if ('admitted' in closed && closed.admitted > 0) return
   throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)

@@ -49,8 +49,8 @@ function isValid(result: EpisodeResult): boolean {
 }
 
 function startEpisode(input: PromptGroupInput, index: number): Promise<EpisodeResult> {
-  const { run, stage, iteration, policy, suite, taskId, evaluation } = input
-  const args = { run, stage, iteration, policy, suite, taskId, index, evaluation }
+  const { run, stage, iteration, policy, suite, taskId } = input
+  const args = { run, stage, iteration, policy, suite, taskId, index }
   return runChild(episode, {
     workflowId: workflowIds.episode(workflowInfo().workflowId, index),
     args: [args],

@@ -11,6 +11,7 @@ import {
 } from '@temporalio/workflow'
 import type { BuiltBatch, PlannedIteration } from '../contracts/activities.types.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
+import { evaluationName } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { ReinforceInput, TrainingStageResult } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
@@ -110,18 +111,8 @@ async function iterate(step: Collecting): Promise<Trained> {
   const { run } = input.plan
   const { suite } = input
   const place = { run, stage, iteration }
-  upsertSearchAttributes(stageAttributes({ ...place, policy: policy.version, evaluation: false }))
-  const {
-    collected,
-    finished,
-    evaluated: _,
-    refill = 0,
-    ...planned
-  } = await control.planIteration({
-    ...place,
-    suite,
-    kind: 'reinforce',
-  })
+  upsertSearchAttributes(stageAttributes({ ...place, policy: policy.version }))
+  const { collected, finished, evaluated: _, refill = 0, ...planned } = await control.planIteration({ ...place, suite })
   if (finished !== undefined) {
     log.info('iteration taken from records', { stage, iteration, policy: finished.policy?.version ?? policy.version })
     return finished.policy === null ? step : { policy: finished.policy, unpublished: true }
@@ -130,7 +121,7 @@ async function iterate(step: Collecting): Promise<Trained> {
     if (step.unpublished) await publishing.publishPolicy({ run, policy })
     await collect(step, planned, refill)
   }
-  const built = await artifacts.buildBatch({ ...place, kind: 'reinforce', policy, suite })
+  const built = await artifacts.buildBatch({ ...place, policy, suite })
   setCurrentDetails(describe(stage, iteration, policy, built))
   const batch = built.batches[0]
   if (batch === undefined) {
@@ -156,7 +147,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
     step.onRollout(workflowId)
     await runChild(rollout, {
       workflowId,
-      args: [{ ...place, policy, suite, ...plan, evaluation: false, paused: steering.paused }],
+      args: [{ ...place, policy, suite, ...plan, paused: steering.paused }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
     })
@@ -175,7 +166,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
 async function evaluateOnTheWay({ input, stage, iteration, policy, unpublished }: Step): Promise<boolean> {
   const every = input.plan.evaluateEvery
   if (every === null || iteration % every !== 0) return false
-  const name = `${stage}-${String(iteration).padStart(4, '0')}`
+  const name = evaluationName({ name: stage, iteration, suite: null })
   await runChild(evaluate, {
     workflowId: workflowIds.evaluate(workflowIds.train(input.plan.run), name),
     args: [{ child: { plan: input.plan, name, policy, ...(unpublished ? { publish: unpublished } : {}) } }],

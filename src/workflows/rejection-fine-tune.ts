@@ -1,4 +1,5 @@
 import { ParentClosePolicy, setCurrentDetails, setHandler } from '@temporalio/workflow'
+import { stageOf } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { RejectionFineTuneInput, TrainingStageResult } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
@@ -7,7 +8,7 @@ import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
 import { controlSignal, pauseOnAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
 
-const STAGE = 'rft'
+const STAGE = stageOf({ kind: 'rft' })
 
 /**
  * Rejection fine-tuning: samples, keeps what resolves, trains on it slice after slice, publishes. Children: one `rollout`.
@@ -28,13 +29,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
       finished,
       evaluated: _,
       ...planned
-    } = await control.planIteration({
-      run,
-      stage: STAGE,
-      iteration: 0,
-      suite,
-      kind: 'rft',
-    })
+    } = await control.planIteration({ run, stage: STAGE, iteration: 0, suite })
     if (finished !== undefined) {
       return { policy: finished.policy ?? input.policy, iterations: 0, unpublished: true }
     }
@@ -42,12 +37,12 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     if (collected !== true) {
       await runChild(rollout, {
         workflowId: rolloutId,
-        args: [{ ...place, policy: input.policy, suite, ...planned, evaluation: false, paused: steering.paused }],
+        args: [{ ...place, policy: input.policy, suite, ...planned, paused: steering.paused }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
       })
     }
-    const built = await artifacts.buildBatch({ ...place, kind: 'rft', policy: input.policy, suite })
+    const built = await artifacts.buildBatch({ ...place, policy: input.policy, suite })
     setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept, ${built.batches.length} training jobs`)
 
     let policy = input.policy

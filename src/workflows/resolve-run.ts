@@ -14,23 +14,23 @@ export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstEx
 type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'>
 
 export interface RunToPlay {
-  plan: ResolvedRun
+  run: ResolvedRun
   /** What earlier executions of the run have finished; null for its first. */
   recalled: RecalledRun | null
 }
 
 /** Resolves the recipe of a root: its first activity. The run's name becomes its memo and search attribute. */
 export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise<RunToPlay> {
-  const { recipe, recipeText, overrides, run } = request
-  const { recalled = null, ...plan } = await control.resolveRecipe({
+  const { recipe, recipeText, overrides } = request
+  const { recalled = null, ...run } = await control.resolveRecipe({
     recipe,
     ...(recipeText === undefined ? {} : { recipeText }),
     ...(overrides === undefined ? {} : { overrides }),
-    ...(run === undefined ? {} : { run }),
+    ...(request.run === undefined ? {} : { run: request.run }),
     ...rootIdentity(),
     kind,
   })
-  upsertMemo({ run: plan.run, recipeHash: plan.recipe.sha256 })
-  upsertSearchAttributes([{ key: attributes.run, value: plan.run }])
-  return { plan, recalled }
+  upsertMemo({ run: run.run, recipeHash: run.recipe.sha256 })
+  upsertSearchAttributes([{ key: attributes.run, value: run.run }])
+  return { run, recalled }
 }

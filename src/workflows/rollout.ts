@@ -93,13 +93,13 @@ class TaskCursor {
 }
 
 function playGroup(input: RolloutInput, taskId: string): Promise<PromptGroupResult> {
-  const { run, stage, iteration, suite, groupSize, maxReplacements, evaluation } = input
+  const { run, stage, iteration, suite, groupSize, maxReplacements } = input
   const policy = input.policy.version
   return runChild(promptGroup, {
     workflowId: workflowIds.group(workflowInfo().workflowId, taskId),
-    args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements, evaluation }],
+    args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    typedSearchAttributes: stageAttributes({ run, stage, iteration, policy, evaluation }),
+    typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),
     staticSummary: `${taskId} · ${groupSize} × ${policy}`,
   })
 }

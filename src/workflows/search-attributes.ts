@@ -1,4 +1,5 @@
 import { defineSearchAttributeKey, type SearchAttributePair } from '@temporalio/common'
+import { purposeOf } from '../contracts/episode-purpose.ts'
 import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
 
 /** Registered with the server by `infra/temporal`; two runs are found by one filter. */
@@ -19,14 +20,13 @@ export function stageAttributes(input: {
   stage: string
   iteration: number
   policy: string
-  evaluation: boolean
 }): SearchAttributePair[] {
   return [
     { key: attributes.run, value: input.run },
     { key: attributes.stage, value: input.stage },
     { key: attributes.iteration, value: input.iteration },
     { key: attributes.policy, value: input.policy },
-    { key: attributes.evaluation, value: input.evaluation },
+    { key: attributes.evaluation, value: purposeOf(input.stage).kind === 'evaluation' },
   ]
 }
 

@@ -9,6 +9,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { PolicyRef } from '../contracts/policy.types.ts'
+import { evaluatedAfter, evaluationName, evaluationOf } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type {
   EvaluateChild,
@@ -21,7 +22,6 @@ import type {
   TrainAgentResult,
   TrainingStageResult,
 } from '../contracts/workflows.types.ts'
-import { evaluationName, isAdditionalSuite } from '../domain/statistics/evaluation-names.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { withCode } from './failures.ts'
@@ -50,11 +50,11 @@ import {
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
   const job = new TrainingRun()
   try {
-    const { plan, recalled } = await resolveRun('train', { ...input, recipe: input.recipe ?? 'demo' })
+    const { run, recalled } = await resolveRun('train', { ...input, recipe: input.recipe ?? 'demo' })
     try {
-      return await job.play(plan, recalled)
+      return await job.play(run, recalled)
     } finally {
-      await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: plan.run }))
+      await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: run.run }))
     }
   } catch (error) {
     job.fail(error)
@@ -104,115 +104,120 @@ class TrainingRun {
     this.#board.fail(withCode(error).message)
   }
 
-  async play(plan: ResolvedRun, recalled: RecalledRun | null): Promise<TrainAgentResult> {
+  async play(run: ResolvedRun, recalled: RecalledRun | null): Promise<TrainAgentResult> {
     this.#recalled = recalled
-    this.#board.name(plan.run)
-    const { heldOut, train } = await this.#prepareAll(plan)
+    this.#board.name(run.run)
+    const { heldOut, train } = await this.#prepareAll(run)
 
     this.#time('publish')
     this.#board.enter('publishing the base policy')
-    let policy = await control.resolvePolicy({ run: plan.run, policy: 'base' })
+    let policy = await control.resolvePolicy({ run: run.run, policy: 'base' })
     this.#base = policy.version
-    await this.#evaluate(plan, 'base', policy)
+    await this.#evaluate(run, 'base', policy)
 
-    if (plan.rft && train !== null) {
-      policy = await this.#fineTune(plan, train, policy)
-      await this.#evaluate(plan, 'rft', policy)
+    if (run.rft && train !== null) {
+      policy = await this.#fineTune(run, train, policy)
+      await this.#evaluate(run, 'rft', policy)
     }
-    for (const [index, stage] of plan.stages.entries()) {
+    for (const [index, stage] of run.stages.entries()) {
       if (train === null) break
-      policy = await this.#reinforce(plan, train, index, policy)
-      const isLast = index === plan.stages.length - 1
-      await this.#evaluate(plan, isLast ? 'rl' : stage.name, policy)
+      policy = await this.#reinforce(run, train, index, policy)
+      const isLast = index === run.stages.length - 1
+      await this.#evaluate(run, evaluatedAfter(stage.name, isLast), policy)
     }
-    return this.#finish(plan, heldOut, policy)
+    return this.#finish(run, heldOut, policy)
   }
 
   /** Every suite is there, and none that is evaluated meets the training one, before the first gate costs anything. */
-  async #prepareAll(plan: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
-    const isTraining = plan.rft || plan.stages.length > 0
+  async #prepareAll(run: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
+    const isTraining = run.rft || run.stages.length > 0
     if (!patched('disjoint-suites')) {
-      const heldOut = await this.#gate(plan, await this.#prepare(plan, 'heldOut'))
-      for (const suite of plan.suites ?? []) await this.#gate(plan, await this.#prepare(plan, suite))
-      return { heldOut, train: isTraining ? await this.#gate(plan, await this.#prepare(plan, 'train')) : null }
+      const heldOut = await this.#gate(run, await this.#prepare(run, 'heldOut'))
+      for (const suite of run.suites ?? []) await this.#gate(run, await this.#prepare(run, suite))
+      return { heldOut, train: isTraining ? await this.#gate(run, await this.#prepare(run, 'train')) : null }
     }
-    const heldOut = await this.#prepare(plan, 'heldOut')
+    const heldOut = await this.#prepare(run, 'heldOut')
     const further: PreparedSuite[] = []
-    for (const suite of plan.suites ?? []) further.push(await this.#prepare(plan, suite))
+    for (const suite of run.suites ?? []) further.push(await this.#prepare(run, suite))
     const evaluated = [heldOut, ...further]
-    const train = isTraining ? await this.#prepare(plan, 'train') : null
+    const train = isTraining ? await this.#prepare(run, 'train') : null
     if (train !== null) {
       this.#board.enter('proving that no training task is evaluated')
       const hashes = [...new Set(evaluated.map(({ suite }) => suite))]
-      await slowControl.requireDisjoint({ run: plan.run, train: train.suite, evaluated: hashes })
+      await slowControl.requireDisjoint({ run: run.run, train: train.suite, evaluated: hashes })
     }
-    for (const suite of evaluated) await this.#gate(plan, suite)
-    if (train !== null) await this.#gate(plan, train)
+    for (const suite of evaluated) await this.#gate(run, suite)
+    if (train !== null) await this.#gate(run, train)
     return { heldOut, train }
   }
 
-  async #prepare(plan: ResolvedRun, which: string): Promise<PreparedSuite> {
+  async #prepare(run: ResolvedRun, which: string): Promise<PreparedSuite> {
     this.#time('prepare')
     this.#board.enter(`preparing the ${SUITE_WORDS[which] ?? which} suite`)
-    return slowControl.prepareSuite({ run: plan.run, which })
+    return slowControl.prepareSuite({ run: run.run, which })
   }
 
-  async #gate(plan: ResolvedRun, suite: PreparedSuite): Promise<PreparedSuite> {
+  async #gate(run: ResolvedRun, suite: PreparedSuite): Promise<PreparedSuite> {
     this.#time('gate')
     if (suite.gated === true) return suite
     this.#board.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-    await gateAsChild({ plan, suite })
+    await gateAsChild({ run, suite })
     return suite
   }
 
   /** On the held-out suite, then on the further ones. */
-  async #evaluate(plan: ResolvedRun, stage: string, policy: PolicyRef): Promise<void> {
-    await this.#evaluateOn({ plan, name: stage, policy })
-    for (const suite of plan.suites ?? []) {
-      await this.#evaluateOn({ plan, name: evaluationName(stage, suite), policy, suite })
+  async #evaluate(run: ResolvedRun, stage: string, policy: PolicyRef): Promise<void> {
+    await this.#evaluateOn({ plan: run, name: stage, policy })
+    for (const suite of run.suites ?? []) {
+      await this.#evaluateOn({
+        plan: run,
+        name: evaluationName({ name: stage, iteration: null, suite }),
+        policy,
+        suite,
+      })
     }
   }
 
   async #evaluateOn(child: EvaluateChild): Promise<void> {
-    const { plan, name, policy, suite } = child
+    const { plan: run, name, policy, suite } = child
     const recorded = this.#recalled?.scores.find((score) => score.name === name)
     if (recorded !== undefined) {
       this.#scores.push(recorded)
       return this.#board.show()
     }
-    await this.#publish(plan, policy)
+    await this.#publish(run, policy)
     this.#time(`evaluate ${name}`)
     await this.#hold(`evaluating ${name} (${policy.version})`)
     const result = await runChild(evaluate, {
-      workflowId: workflowIds.evaluate(workflowIds.train(plan.run), name),
+      workflowId: workflowIds.evaluate(workflowIds.train(run.run), name),
       args: [{ child }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${suite ?? plan.heldOutName} · ${policy.version}`,
+      staticSummary: `${suite ?? run.heldOutName} · ${policy.version}`,
     })
     const { passAt1, sem, tasks, attempts } = result
     this.#scores.push({ name, policy: policy.version, passAt1, sem, tasks, attempts })
     this.#board.show()
   }
 
-  async #fineTune(plan: ResolvedRun, suite: PreparedSuite, policy: PolicyRef): Promise<PolicyRef> {
+  async #fineTune(run: ResolvedRun, suite: PreparedSuite, policy: PolicyRef): Promise<PolicyRef> {
     if (this.#recalled?.rft !== undefined) return this.#recalled.rft
-    await this.#publish(plan, policy)
+    await this.#publish(run, policy)
     this.#time('rft')
     await this.#hold('rejection fine-tuning')
-    const workflowId = workflowIds.rft(workflowIds.train(plan.run))
+    const workflowId = workflowIds.rft(workflowIds.train(run.run))
     const result = await this.#whileOpen(workflowId, () =>
       runChild(rejectionFineTune, {
         workflowId,
-        args: [{ plan, policy, suite: suite.suite, paused: this.#steering.paused }],
+        args: [{ plan: run, policy, suite: suite.suite, paused: this.#steering.paused }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-        staticSummary: `${plan.summary} · rft`,
+        staticSummary: `${run.summary} · rft`,
       }),
     )
     return this.#ended(result)
   }
 
-  async #reinforce(plan: ResolvedRun, suite: PreparedSuite, stageIndex: number, policy: PolicyRef): Promise<PolicyRef> {
-    const stage = plan.stages[stageIndex]?.name ?? String(stageIndex)
+  async #reinforce(run: ResolvedRun, suite: PreparedSuite, stageIndex: number, policy: PolicyRef): Promise<PolicyRef> {
+    const stage = run.stages[stageIndex]?.name ?? String(stageIndex)
     const recalled = this.#recalled?.stages.find(({ name }) => name === stage)
     if (recalled?.isDone === true) return recalled.policy
     // Not published here: where the next unfinished iteration has trained already, no episode needs this one.
@@ -220,17 +225,17 @@ class TrainingRun {
       recalled === undefined
         ? { policy }
         : { policy: recalled.policy, iteration: recalled.iteration, unpublished: true as const }
-    if (recalled === undefined) await this.#publish(plan, policy)
+    if (recalled === undefined) await this.#publish(run, policy)
     this.#time(stage)
     await this.#hold(`reinforcing, ${stage}`)
-    const workflowId = workflowIds.reinforce(workflowIds.train(plan.run), stage)
+    const workflowId = workflowIds.reinforce(workflowIds.train(run.run), stage)
     const { paused, stopAfterIteration } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
       runChild(reinforce, {
         workflowId,
-        args: [{ plan, stageIndex, ...begin, suite: suite.suite, paused, stopAfter: stopAfterIteration }],
+        args: [{ plan: run, stageIndex, ...begin, suite: suite.suite, paused, stopAfter: stopAfterIteration }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-        staticSummary: `${plan.summary} · ${stage}`,
+        staticSummary: `${run.summary} · ${stage}`,
       }),
     )
     return this.#ended(result)
@@ -249,9 +254,8 @@ class TrainingRun {
     return policy
   }
 
-  async #finish(plan: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
-    const { run } = plan
-    const last = this.#scores.findLast(({ name }) => !isAdditionalSuite(name))
+  async #finish({ run }: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
+    const last = this.#scores.findLast(({ name }) => evaluationOf(name).suite === null)
     this.#board.enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
     if (last !== undefined) await control.promote({ run, policy, score: last })
     this.#board.enter('writing the report')

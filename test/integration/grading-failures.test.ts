@@ -58,7 +58,7 @@ after(async () => {
 
 function input(index: number): EpisodeInput {
   const common = { run: 'graded', stage: 'eval-x', iteration: 1, policy: 'v000000-00000000', suite: 's' }
-  return { ...common, taskId: task.taskId, index, evaluation: true }
+  return { ...common, taskId: task.taskId, index }
 }
 
 /** One attempt on one host; `task` may be another than the one with an image. */

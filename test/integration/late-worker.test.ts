@@ -97,7 +97,7 @@ function play({ identity, sandbox, attempt, policy, host }: Worker): Promise<unk
 
 async function putSpec(index: number): Promise<EpisodeInput> {
   const identity = { run: fixture.run, stage: 'late', iteration: 0, taskId: 'late', index }
-  const input = { ...identity, policy: 'v000000-script', suite: 'suite', evaluation: false }
+  const input = { ...identity, policy: 'v000000-script', suite: 'suite' }
   const spec: EpisodeSpec = {
     schema: 'longhaul.episode/1',
     ...identity,

@@ -69,7 +69,7 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
     refused: [],
   })
   const place = { run, stage: 'eval-nightly', iteration: 0 }
-  await planIteration({ store, recipe }, { ...place, suite, kind: 'evaluate' })
+  await planIteration({ store, recipe }, { ...place, suite })
   for (const [task, taskId] of taskIds.entries()) {
     for (const [index, attempt] of (attempts[task] ?? []).entries()) {
       await storeEpisode(store, { ...place, taskId, index }, attempt)

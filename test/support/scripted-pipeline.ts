@@ -48,7 +48,6 @@ export const EPISODE: EpisodeInput = {
   suite: SHA,
   taskId: 'synthetic__repair-000123',
   index: 7,
-  evaluation: false,
 }
 
 export const GROUP: PromptGroupInput = {
@@ -60,7 +59,6 @@ export const GROUP: PromptGroupInput = {
   taskId: 'synthetic__repair-000123',
   groupSize: 4,
   maxReplacements: 3,
-  evaluation: false,
 }
 
 export const ROLLOUT: RolloutInput = {
@@ -74,7 +72,6 @@ export const ROLLOUT: RolloutInput = {
   groupSize: 2,
   maxReplacements: 2,
   maxOpenGroups: 3,
-  evaluation: false,
 }
 
 export const HOST_QUEUE = 'sandbox.host-0012.5b2f7c1e-8d43-4a6b-9f10-3c2d1e0f4a5b'
@@ -180,9 +177,9 @@ export function scriptedPipeline({
       turns: 0,
       failure: input.failure,
     }),
-    buildBatch: ({ stage, iteration, kind }) => ({
+    buildBatch: ({ stage, iteration }) => ({
       batches:
-        kind === 'rft'
+        stage === 'rft'
           ? [artifact(`${stage}/batch-00`), artifact(`${stage}/batch-01`)]
           : [artifact(`${stage}/${iteration}`)],
       trajectories: tasks * groupSize,

@@ -290,6 +290,36 @@ test('an evaluation alone plays further suites too, gated like the held-out one,
   assert.equal(driver.callsOf('publishPolicy').length, 1)
 })
 
+test('an evaluation alone is called by its recipe, and its children lie under it', async () => {
+  const driver = await createWorkflowDriver({
+    activities: scriptedPipeline({ plan: { ...PLAN, evaluation: 'mini', suites: ['may'] }, tasks: 1, steps: 1 }),
+  })
+  const result = await driver
+    .start('evaluate', { recipe: 'mini' }, { workflowId: 'from-the-ui' })
+    .result<EvaluateResult>()
+
+  assert.equal(result.name, 'mini')
+  assert.deepEqual(
+    driver.runs.map(({ workflowId }) => workflowId).filter((id) => !id.includes('/task/')),
+    [
+      'from-the-ui',
+      `eval/${PLAN.run}/gate/held-out`,
+      `eval/${PLAN.run}/gate/may`,
+      `eval/${PLAN.run}/eval-mini.may/0000`,
+      `eval/${PLAN.run}/eval-mini/0000`,
+    ],
+  )
+})
+
+test('an evaluation that an earlier version began keeps its name and the ids of its children', async () => {
+  const { driver, job } = await evaluate({})
+  assert.equal((await job.result<EvaluateResult>()).name, 'nightly')
+  assert.deepEqual(
+    driver.runs.filter(({ type }) => type === 'rollout').map(({ workflowId }) => workflowId),
+    [`train/${PLAN.run}/eval-nightly/0000`],
+  )
+})
+
 test('an evaluation of a suite of which no task passed ends before any policy is touched', async () => {
   const { driver, job } = await evaluate({}, { closeGate: () => ({ admitted: 0, refused: 3 }) })
   await assert.rejects(job.result(), (error) => {

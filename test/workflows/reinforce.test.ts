@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { purposeOf } from '../../src/contracts/episode-purpose.ts'
 import { ApplicationFailure } from '@temporalio/common'
 import type { PlannedIteration } from '../../src/contracts/activities.types.ts'
 import type { TrainingStageResult } from '../../src/contracts/workflows.types.ts'
@@ -91,7 +92,7 @@ function refilling(rounds: number, found: readonly number[]): ActivityTable<AllA
     planIteration: async (input, call) => {
       const planned = await script.planIteration?.(input, call)
       assert.ok(planned !== undefined && 'plan' in planned)
-      return input.kind === 'reinforce' ? { ...planned, refill: rounds } : planned
+      return purposeOf(input.stage).kind === 'reinforce' ? { ...planned, refill: rounds } : planned
     },
     planRefill: async (input, call) => {
       const planned = await script.planRefill?.(input, call)

@@ -32,7 +32,6 @@ async function tornEpisode(index: number): Promise<EpisodeInput> {
     index,
     policy: 'v000000-aaaaaaaa',
     suite: 'x',
-    evaluation: true,
   }
   const episode = episodeId(input)
   for (const turn of [0, 1]) {

@@ -10,7 +10,7 @@ test('paper-72b: each stage plays and is scored under its own limits', async () 
   const { recipe } = await loadRecipe({ name: 'paper-72b', dirs })
   const limits = (stage: string): number[] => {
     const place = { run: 'r', stage, iteration: 0, taskId: 't', index: 0, policy: 'v', suite: 's' }
-    const { maxTurns, contextTokens } = episodeSpec(recipe, { ...place, evaluation: stage.startsWith('eval-') }).limits
+    const { maxTurns, contextTokens } = episodeSpec(recipe, place).limits
     return [maxTurns, contextTokens]
   }
   for (const stage of ['rft', 'stage1', 'eval-rft', 'eval-stage1', 'eval-stage1-0005', 'eval-rft.rebench_2025_05']) {

@@ -1,5 +1,6 @@
+import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
 import { episodeId } from '../../contracts/keys.ts'
-import type { EpisodeLimits, EpisodeSpec, SamplingOptions } from '../../contracts/episodes.types.ts'
+import type { EpisodeLimits, EpisodePurpose, EpisodeSpec, SamplingOptions } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
@@ -11,11 +12,8 @@ import { sha256Hex } from '../../platform/hash.ts'
 import type { TaskReader } from '../runtime/stored-records.ts'
 import type { EpisodeSetting } from './sampler.ts'
 
-/** Stage names of evaluations begin so; everything else is `rft` or a reinforce stage. */
-const EVALUATION = 'eval-'
-
-/** What the recipe says about the stage that an episode belongs to. */
-interface StageRules {
+/** What the recipe says about episodes of one purpose. */
+interface PurposeRules {
   maxTurns: number
   contextTokens: number
   demonstration: boolean
@@ -24,7 +22,7 @@ interface StageRules {
 
 /** Deterministic: the same recipe and identity give the same spec, so that every attempt stores equal bytes. */
 export function episodeSpec(recipe: Recipe, input: EpisodeInput): EpisodeSpec {
-  const rules = stageRules(recipe, input.stage)
+  const rules = rulesFor(recipe, purposeOf(input.stage))
   return {
     schema: 'longhaul.episode/1',
     episode: episodeId(input),
@@ -44,7 +42,7 @@ export function episodeSpec(recipe: Recipe, input: EpisodeInput): EpisodeSpec {
   }
 }
 
-function limits(recipe: Recipe, rules: StageRules): EpisodeLimits {
+function limits(recipe: Recipe, rules: PurposeRules): EpisodeLimits {
   return {
     maxTurns: rules.maxTurns,
     contextTokens: rules.contextTokens,
@@ -55,22 +53,29 @@ function limits(recipe: Recipe, rules: StageRules): EpisodeLimits {
   }
 }
 
-function stageRules(recipe: Recipe, stage: string): StageRules {
+function rulesFor(recipe: Recipe, purpose: EpisodePurpose): PurposeRules {
   const { sampling } = recipe.rollout
-  if (stage.startsWith(EVALUATION)) {
-    const { maxTurns, context } = evaluationLimits(recipe, stage.slice(EVALUATION.length))
-    const { demonstration } = recipe.evaluate
-    return { maxTurns, contextTokens: context, demonstration, sampling: evaluationSampling(recipe) }
+  switch (purpose.kind) {
+    case 'evaluation': {
+      const { maxTurns, context } = evaluationLimits(recipe, evaluationName(purpose))
+      const { demonstration } = recipe.evaluate
+      return { maxTurns, contextTokens: context, demonstration, sampling: evaluationSampling(recipe) }
+    }
+    case 'rft': {
+      if (recipe.rft === null) throw withoutStage('rft')
+      const { maxTurns, context, demonstration } = recipe.rft
+      return { maxTurns, contextTokens: context, demonstration, sampling }
+    }
+    case 'reinforce': {
+      const found = recipe.reinforce?.stages.find(({ name }) => name === purpose.stage)
+      if (found === undefined) throw withoutStage(purpose.stage)
+      return { maxTurns: found.maxTurns, contextTokens: found.context, demonstration: false, sampling }
+    }
   }
-  if (stage === 'rft' && recipe.rft !== null) {
-    const { maxTurns, context, demonstration } = recipe.rft
-    return { maxTurns, contextTokens: context, demonstration, sampling }
-  }
-  const found = recipe.reinforce?.stages.find(({ name }) => name === stage)
-  if (found === undefined) {
-    throw new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no such stage', details: { stage } })
-  }
-  return { maxTurns: found.maxTurns, contextTokens: found.context, demonstration: false, sampling }
+}
+
+function withoutStage(stage: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no such stage', details: { stage } })
 }
 
 /** The paper evaluates with each model's published decoding; it is read once and kept in the recipe, never left to a server. */

@@ -1,5 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
+import { evaluationName, evaluationOf, purposeOf, stageOf } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { renderJsonReport } from '../../report/json-report.ts'
@@ -22,7 +23,10 @@ export async function recomputeReport(store: ArtifactStore, run: string): Promis
   const tasks = createTaskReader(store)
   const files: RecomputedFile[] = []
   for (const name of await evaluationNames(store, run)) {
-    const { evaluation } = await deriveEvaluation({ store, tasks }, { run, name, stage: `eval-${name}` })
+    const { evaluation } = await deriveEvaluation(
+      { store, tasks },
+      { run, name, stage: stageOf({ kind: 'evaluation', ...evaluationOf(name) }) },
+    )
     files.push(await settle(store, runKeys.evaluation(run, name), (key) => store.putRecord(key, evaluation)))
   }
   const newest = await newestDurations(store, run)
@@ -38,8 +42,11 @@ export async function recomputeReport(store: ArtifactStore, run: string): Promis
 
 /** Evaluations that ended: their ledger is written before their record, and only then. */
 async function evaluationNames(store: ArtifactStore, run: string): Promise<string[]> {
-  const keys = await store.list(`runs/${run}/eval-`)
-  return keys.flatMap((key) => /\/eval-([^/]+)\/iterations\/0000\/ledger\.json$/.exec(key)?.[1] ?? [])
+  const ledgers = (await store.list(`runs/${run}/`)).filter((key) => key.endsWith('/iterations/0000/ledger.json'))
+  return ledgers.flatMap((key) => {
+    const purpose = purposeOf(key.split('/')[2] ?? '')
+    return purpose.kind === 'evaluation' ? [evaluationName(purpose)] : []
+  })
 }
 
 async function settle(

@@ -3,6 +3,7 @@ import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
+import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
 import { gateKeys, policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
@@ -12,7 +13,6 @@ import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/statistics/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/statistics/score-interval.ts'
 import { pairTasks, toOutcomes } from '../../domain/statistics/pair-tasks.ts'
-import { isAdditionalSuite, isIntermediateEvaluation } from '../../domain/statistics/evaluation-names.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts'
 import { gatherFlagged, type CurvePoint, type ReportData } from '../../report/report-data.ts'
@@ -41,7 +41,7 @@ export async function gatherReportData(
   }
   const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
   const all = await readEvaluations(store, run)
-  const evaluations = all.filter(({ name }) => !isIntermediateEvaluation(name))
+  const evaluations = all.filter(({ name }) => evaluationOf(name).iteration === null)
   const { totals, mismatches } = await checkLedger({ store, recipe }, run)
   return {
     run,
@@ -52,7 +52,7 @@ export async function gatherReportData(
     curve: await curve(
       store,
       run,
-      all.filter(({ name }) => !isAdditionalSuite(name)),
+      all.filter(({ name }) => evaluationOf(name).suite === null),
       recipe.evaluate.quick,
     ),
     training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
@@ -78,13 +78,14 @@ export async function readEvaluations(store: ArtifactStore, run: string): Promis
   return orderEvaluations(current)
 }
 
-const FIXED_ORDER = ['base', 'rft', 'rl']
+/** Null stands for every other name. */
+const FIXED_ORDER: readonly (string | null)[] = ['base', 'rft', null, 'rl']
 
 /** base, rft, stages by name, rl; an evaluation on a further suite after the one between whose stages it stands. */
 function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
-  const rank = (name: string): number => {
-    const [stage = ''] = name.split('.')
-    return stage === 'rl' ? 3 : FIXED_ORDER.includes(stage) ? FIXED_ORDER.indexOf(stage) : 2
+  const rank = (evaluation: string): number => {
+    const { name } = evaluationOf(evaluation)
+    return FIXED_ORDER.includes(name) ? FIXED_ORDER.indexOf(name) : FIXED_ORDER.indexOf(null)
   }
   return evaluations.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
 }
@@ -127,7 +128,7 @@ async function curve(
 
 /** Share resolved among the training rollouts of each iteration, with its error clustered by task. */
 async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePoint[]> {
-  const plans = (await readIterationPlans(store, run)).filter(({ stage }) => !stage.startsWith('eval-'))
+  const plans = (await readIterationPlans(store, run)).filter(({ stage }) => purposeOf(stage).kind !== 'evaluation')
   const points: CurvePoint[] = []
   for (const { stage, iteration } of plans) {
     const prefix = `episodes/${run}/${stage}/${String(iteration).padStart(4, '0')}/`
@@ -143,7 +144,7 @@ async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePo
     }))
     const { mean, taskSem } = passAt1(tasks)
     const attempts = Math.max(...tasks.map(({ outcomes }) => outcomes.length))
-    const label = stage === 'rft' ? 'rft' : `${stage} ${iteration}`
+    const label = purposeOf(stage).kind === 'rft' ? stage : `${stage} ${iteration}`
     points.push({ kind: 'rollout', label, globalStep, mean, sem: taskSem, tasks: tasks.length, attempts })
   }
   return points

@@ -97,7 +97,7 @@ test('overlap: exclude never plans such a task for training, evaluates it, and r
   const train = await suiteOf('train', tasks.slice(0, 3))
   const heldOut = await suiteOf('both', tasks.slice(1, 3))
   assert.deepEqual(await prove('excluded', train, [heldOut], 'exclude'), { overlapping: 2 })
-  const planned = async (suite: SuiteManifest, kind: 'rft' | 'reinforce' | 'evaluate', stage: string) => {
+  const planned = async (suite: SuiteManifest, stage: string) => {
     const gated: GatedSuite = {
       schema: 'longhaul.gated-suite/2',
       suite: suite.hash,
@@ -108,12 +108,12 @@ test('overlap: exclude never plans such a task for training, evaluates it, and r
     }
     await store.putRecord(gateKeys.gated('excluded', suite.hash), gated)
     const place = { run: 'excluded', stage, iteration: 1, suite: suite.hash }
-    const { plan } = await planIteration({ store, recipe: recipe('exclude') }, { ...place, kind })
+    const { plan } = await planIteration({ store, recipe: recipe('exclude') }, place)
     return (await readOrThrow<IterationPlan>(store, plan.key)).taskIds
   }
-  assert.deepEqual(await planned(train, 'rft', 'rft'), ['synthetic__train-000000'])
-  assert.deepEqual(await planned(train, 'reinforce', 'dapo-1'), ['synthetic__train-000000'])
-  assert.deepEqual((await planned(heldOut, 'evaluate', 'eval-base')).toSorted(), heldOut.taskIds.toSorted())
+  assert.deepEqual(await planned(train, 'rft'), ['synthetic__train-000000'])
+  assert.deepEqual(await planned(train, 'dapo-1'), ['synthetic__train-000000'])
+  assert.deepEqual((await planned(heldOut, 'eval-base')).toSorted(), heldOut.taskIds.toSorted())
 
   const all = await suiteOf('all', tasks)
   const error = await refusal(prove('nothing-left', train, [all], 'exclude'))

@@ -1,6 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
 import type { Prediction } from '../../contracts/grading.types.ts'
 import { isPolicyDisposition } from '../../domain/ledger/episode-rules.ts'
@@ -56,7 +57,9 @@ export async function predictionsOfRun(input: RunPredictionsInput): Promise<RunP
 
 async function findPlan({ store, run, stage }: RunPredictionsInput) {
   const plans = await readIterationPlans(store, run)
-  const matching = plans.filter((plan) => (stage === null ? plan.stage.startsWith('eval-') : plan.stage === stage))
+  const matching = plans.filter((plan) =>
+    stage === null ? purposeOf(plan.stage).kind === 'evaluation' : plan.stage === stage,
+  )
   const [only, ...others] = matching
   if (only !== undefined && others.length === 0) return only
   const stages = [...new Set(plans.map((plan) => plan.stage))].join(', ')

@@ -1,12 +1,13 @@
 import type { PlanIterationInput, PlannedIteration } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
 import { gateKeys, runKeys } from '../../contracts/keys.ts'
+import type { EpisodePurpose, EvaluationPurpose } from '../../contracts/episodes.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/rewards/problem-order.ts'
-import { isIntermediateEvaluation } from '../../domain/statistics/evaluation-names.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
@@ -30,13 +31,14 @@ export async function planIteration(
   input: PlanIterationInput,
 ): Promise<PlannedIteration> {
   const { store, recipe } = deps
-  const { groupSize, count } = shape(recipe, input)
   const { run, stage, iteration, suite } = input
+  const purpose = purposeOf(stage)
+  const { groupSize, count } = shape(recipe, purpose)
   const admitted = await admittedTasks(store, input)
-  const pool = input.kind === 'reinforce' ? await reinforcePool({ store, recipe }, input) : admitted
+  const pool = purpose.kind === 'reinforce' ? await reinforcePool({ store, recipe }, input) : admitted
   const taskIds =
-    input.kind === 'evaluate'
-      ? evaluatedTasks(recipe, stage, admitted)
+    purpose.kind === 'evaluation'
+      ? evaluatedTasks(recipe, purpose, admitted)
       : drawProblems({
           pool,
           recipeSeed: recipe.seed,
@@ -47,12 +49,12 @@ export async function planIteration(
         })
   const plan: IterationPlan = { schema: 'longhaul.plan/1', run, stage, iteration, suite, groupSize, taskIds }
   const ref = await store.putRecord(runKeys.plan(run, stage, iteration), plan)
-  const refill = input.kind === 'reinforce' ? (recipe.reinforce?.filter.refill ?? false) : false
+  const refill = purpose.kind === 'reinforce' ? (recipe.reinforce?.filter.refill ?? false) : false
   return {
     ...(await alreadyDone(store, input)),
     plan: ref,
     tasks: taskIds.length,
-    ...sizesOf(recipe, input),
+    ...sizesOf(recipe, stage),
     ...(refill === false ? {} : { refill }),
   }
 }
@@ -60,9 +62,9 @@ export async function planIteration(
 /** How large groups are and how many are played side by side. */
 export function sizesOf(
   recipe: Recipe,
-  input: PlanIterationInput,
+  stage: string,
 ): Pick<PlannedIteration, 'groupSize' | 'maxReplacements' | 'maxOpenGroups'> {
-  const { groupSize } = shape(recipe, input)
+  const { groupSize } = shape(recipe, purposeOf(stage))
   const { maxReplacements, maxOpenEpisodes } = recipe.rollout
   // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
   return { groupSize, maxReplacements, maxOpenGroups: Math.ceil(maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0) }
@@ -71,13 +73,12 @@ export function sizesOf(
 /** What a reinforce stage draws its problems from. */
 export async function reinforcePool(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
-  place: Omit<PlanIterationInput, 'kind'>,
+  input: PlanIterationInput,
 ): Promise<readonly string[]> {
-  const input = { ...place, kind: 'reinforce' as const }
   const admitted = await admittedTasks(store, input)
   return stagePool(store, {
     run: input.run,
-    stage: stageOf(recipe, input),
+    stage: stageNamed(recipe, input.stage),
     admitted,
     unaudited: unauditedRewardsOf(recipe),
   })
@@ -91,10 +92,10 @@ async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): P
 /** What the run evaluates too is never trained on. Runs of earlier versions have no such record. */
 async function withoutOverlap(
   store: ArtifactStore,
-  { run, kind }: PlanIterationInput,
+  { run, stage }: PlanIterationInput,
   admitted: readonly string[],
 ): Promise<readonly string[]> {
-  if (kind === 'evaluate') return admitted
+  if (purposeOf(stage).kind === 'evaluation') return admitted
   const excluded = new Set((await store.readRecord<OverlapRecord>(runKeys.overlap(run)))?.excluded ?? [])
   const left = admitted.filter((taskId) => !excluded.has(taskId))
   if (left.length > 0 || admitted.length === 0) return left
@@ -108,20 +109,21 @@ async function withoutOverlap(
 /** What an earlier execution of the run has finished of the iteration. */
 async function alreadyDone(
   store: ArtifactStore,
-  { run, stage, iteration, kind }: PlanIterationInput,
+  { run, stage, iteration }: PlanIterationInput,
 ): Promise<Pick<PlannedIteration, 'collected' | 'finished' | 'evaluated'>> {
-  const place = { run, stage, iteration }
-  if (!(await isCollected(store, place))) return {}
-  if (kind === 'evaluate') {
-    const evaluated = await recallEvaluation(store, { run, name: stage.slice('eval-'.length) })
+  const coordinates = { run, stage, iteration }
+  if (!(await isCollected(store, coordinates))) return {}
+  const purpose = purposeOf(stage)
+  if (purpose.kind === 'evaluation') {
+    const evaluated = await recallEvaluation(store, { run, name: evaluationName(purpose) })
     return { collected: true, ...(evaluated === null ? {} : { evaluated }) }
   }
-  const finished = await finishedTraining(store, place)
+  const finished = await finishedTraining(store, coordinates)
   return { collected: true, ...(finished === null ? {} : { finished }) }
 }
 
-function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly string[]): string[] {
-  if (!isIntermediateEvaluation(stage)) return [...admitted]
+function evaluatedTasks({ evaluate }: Recipe, { iteration }: EvaluationPurpose, admitted: readonly string[]): string[] {
+  if (iteration === null) return [...admitted]
   const tasks = onlyQuick(
     admitted.map((taskId) => ({ taskId })),
     evaluate.quick,
@@ -133,20 +135,20 @@ function evaluatedTasks({ evaluate }: Recipe, stage: string, admitted: readonly 
   })
 }
 
-function stageOf(recipe: Recipe, { stage }: PlanIterationInput): ReinforceStageRecipe | undefined {
-  return recipe.reinforce?.stages.find(({ name }) => name === stage)
+function stageNamed({ reinforce }: Recipe, stage: string): ReinforceStageRecipe | undefined {
+  return reinforce?.stages.find(({ name }) => name === stage)
 }
 
-function shape(recipe: Recipe, input: PlanIterationInput): { groupSize: number; count: number | null } {
-  switch (input.kind) {
-    case 'evaluate':
+function shape(recipe: Recipe, purpose: EpisodePurpose): { groupSize: number; count: number | null } {
+  switch (purpose.kind) {
+    case 'evaluation':
       return { groupSize: recipe.evaluate.attempts, count: null }
     case 'rft':
       return { groupSize: recipe.rft?.rolloutsPerTask ?? 1, count: recipe.rft?.tasks ?? null }
     case 'reinforce':
       return {
         groupSize: recipe.reinforce?.groupSize ?? 1,
-        count: stageOf(recipe, input)?.problemsPerIteration ?? null,
+        count: stageNamed(recipe, purpose.stage)?.problemsPerIteration ?? null,
       }
   }
 }

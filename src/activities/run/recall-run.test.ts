@@ -144,3 +144,17 @@ test('an iteration is trained and its evaluation on the way is not finished: the
   const [later] = (await recall(run, recipe(2)))?.stages ?? []
   assert.deepEqual([later?.policy.globalStep, later?.iteration], [3, 3])
 })
+
+test('an evaluation alone is recalled by the name that its run has, and by nightly where an earlier version made the run', async () => {
+  const scoresOf = async (run: string, evaluation?: string): Promise<string[]> => {
+    const recalled = await recallRun({ store, recipe: recipe() }, { run, kind: 'eval', evaluation })
+    return (recalled?.scores ?? []).map(({ name }) => name)
+  }
+  for (const name of ['mini', 'nightly']) {
+    const record = makeEvaluation({ run: 'alone', name, tasks: [{ taskId: 'a', attempts: [1] }] })
+    await store.putRecord(runKeys.evaluation('alone', name), record)
+  }
+  assert.deepEqual(await scoresOf('alone', 'mini'), ['mini'])
+  assert.deepEqual(await scoresOf('alone'), ['nightly'])
+  assert.deepEqual(await scoresOf('alone', 'other'), [])
+})

@@ -1,12 +1,12 @@
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { evaluatedAfter, evaluationName, stageOf, UNNAMED_EVALUATION } from '../../contracts/episode-purpose.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import type { RecalledRun, RecalledStage, StageScore } from '../../contracts/workflows.types.ts'
-import { evaluationName } from '../../domain/statistics/evaluation-names.ts'
 
 type Store = Pick<ArtifactStore, 'list' | 'readRecord'>
 
@@ -23,9 +23,9 @@ interface Place {
  */
 export async function recallRun(
   { store, recipe }: { store: Store; recipe: Recipe },
-  { run, kind }: { run: string; kind: RunKind },
+  { run, kind, evaluation }: { run: string; kind: RunKind; evaluation?: string | undefined },
 ): Promise<RecalledRun | null> {
-  const scores = await recallScores(store, run, evaluationsOf(recipe, kind))
+  const scores = await recallScores(store, run, evaluationsOf(recipe, kind, evaluation))
   const base = kind === 'train' ? await store.readRecord<PolicyRef>(runKeys.policy(run, 'base')) : null
   if (base === null) return scores.length === 0 ? null : { scores, stages: [] }
   if (recipe.rft === null) return { scores, stages: await recallStages(store, recipe, { run, policy: base }) }
@@ -37,21 +37,16 @@ export async function recallRun(
 }
 
 /** In the order in which the root plays them. */
-function evaluationsOf({ rft, reinforce, evaluate }: Recipe, kind: RunKind): string[] {
+function evaluationsOf({ rft, reinforce, evaluate }: Recipe, kind: RunKind, own = UNNAMED_EVALUATION): string[] {
   const stages = reinforce?.stages ?? []
   const last = stages.length - 1
   const trained = [
     ...(rft === null ? [] : ['rft']),
-    ...stages.map(({ name }, index) => evaluationAfter(name, index === last)),
+    ...stages.map(({ name }, index) => evaluatedAfter(name, index === last)),
   ]
-  const names = kind === 'train' ? ['base', ...trained] : ['nightly']
+  const names = kind === 'train' ? ['base', ...trained] : [own]
   const suites = Object.keys(evaluate.suites)
-  return names.flatMap((name) => [name, ...suites.map((suite) => evaluationName(name, suite))])
-}
-
-/** The evaluation after the last stage is called `rl`, for any name of that stage. */
-function evaluationAfter(stage: string, isLast: boolean): string {
-  return isLast ? 'rl' : stage
+  return names.flatMap((name) => [null, ...suites].map((suite) => evaluationName({ name, iteration: null, suite })))
 }
 
 async function recallScores(store: Store, run: string, names: readonly string[]): Promise<StageScore[]> {
@@ -86,7 +81,12 @@ async function recallStages(
     }
     const isLast = index === stages.length - 1
     // A stage that was stopped early ends where its evaluation was planned.
-    const after = `eval-${evaluationAfter(name, isLast)}`
+    const after = stageOf({
+      kind: 'evaluation',
+      name: evaluatedAfter(name, isLast),
+      iteration: null,
+      suite: null,
+    })
     const isDone =
       hasPlateaued || iteration > until.maxIterations || (await store.readRecord(runKeys.plan(run, after, 0))) !== null
     if (iteration === 1 && !isDone) return recalled
@@ -97,7 +97,7 @@ async function recallStages(
 }
 
 async function hasEvaluation(store: Store, run: string, stage: string, iteration: number): Promise<boolean> {
-  const name = `${stage}-${String(iteration).padStart(4, '0')}`
+  const name = evaluationName({ name: stage, iteration, suite: null })
   return (await store.readRecord(runKeys.evaluation(run, name))) !== null
 }
 

@@ -1,9 +1,11 @@
 import type { ResolveRecipeInput, RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { evaluationOf } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
+import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-limits.ts'
 import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { allocateRun, requireRunName } from './run-names.ts'
 
@@ -33,6 +35,7 @@ export async function resolveRecipe(
     workflowId: input.workflowId,
     firstExecutionRunId: input.firstExecutionRunId,
     date: input.date,
+    ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe) } : {}),
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   const ref = await deps.store.putRecord(runKeys.recipe(claim.run), stored)
@@ -53,7 +56,16 @@ export async function resolveRecipe(
     gateWidth: recipe.data.gate.width,
     heldOutName: suiteName(recipe, 'heldOut'),
     ...(suites.length === 0 ? {} : { suites }),
+    ...(claim.evaluation === undefined ? {} : { evaluation: claim.evaluation }),
   }
+}
+
+/** The recipe's name, unless that would be read as another evaluation of a run: one after a stage, inside one, or on a further suite. */
+function ownEvaluation(recipe: Recipe): string {
+  const { name } = recipe
+  const { iteration, suite } = evaluationOf(name)
+  const isTaken = isReservedStage(name) || limitNames(recipe).includes(name) || iteration !== null || suite !== null
+  return isTaken ? 'alone' : name
 }
 
 /** @param which `train`, `heldOut`, or one of `evaluate.suites` */

@@ -13,6 +13,8 @@ export interface RunClaim {
   workflowId: string
   /** First execution of the chain: survives continue-as-new and reset. */
   firstExecutionRunId: string
+  /** What an evaluation of its own is called; absent for other kinds, and in claims of earlier versions. */
+  evaluation?: string
 }
 
 export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run'> {
@@ -78,8 +80,17 @@ function claim(
   input: AllocateRunInput,
   run: string,
 ): Promise<{ record: RunClaim; won: boolean }> {
-  const { kind, recipe, recipeHash, workflowId, firstExecutionRunId } = input
-  const record: RunClaim = { schema: 'longhaul.run/1', run, kind, recipe, recipeHash, workflowId, firstExecutionRunId }
+  const { kind, recipe, recipeHash, workflowId, firstExecutionRunId, evaluation } = input
+  const record: RunClaim = {
+    schema: 'longhaul.run/1',
+    run,
+    kind,
+    recipe,
+    recipeHash,
+    workflowId,
+    firstExecutionRunId,
+    ...(evaluation === undefined ? {} : { evaluation }),
+  }
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
 }
 

@@ -48,7 +48,7 @@ function twoStages(unseen: 'keep' | 'drop', dropSuccessAtLeast = 0.6667): Recipe
 }
 
 async function plan(recipe: Recipe, stage: string, iteration: number): Promise<string[]> {
-  const input = { run: 'r', stage, iteration, suite: 'suite', kind: 'reinforce' as const }
+  const input = { run: 'r', stage, iteration, suite: 'suite' }
   await planIteration({ store, recipe }, input)
   return (await readOrThrow<IterationPlan>(store, runKeys.plan('r', stage, iteration))).taskIds.toSorted()
 }
@@ -78,17 +78,14 @@ test('evaluations inside a stage play the quick tasks that passed the gate, thos
   const recipe = twoStages('keep')
   recipe.evaluate = { ...recipe.evaluate, quick: ['never', 'easy', 'refused-by-the-gate'] }
   const played = async (stage: string): Promise<string[]> => {
-    await planIteration({ store, recipe }, { run: 'r', stage, iteration: 0, suite: 'suite', kind: 'evaluate' })
+    await planIteration({ store, recipe }, { run: 'r', stage, iteration: 0, suite: 'suite' })
     return (await readOrThrow<IterationPlan>(store, runKeys.plan('r', stage, 0))).taskIds
   }
   assert.deepEqual(await played('eval-dapo-1-0005'), ['easy', 'never'])
   assert.deepEqual(await played('eval-dapo-1'), ['easy', 'half', 'never', 'unseen'])
   recipe.evaluate.quick = ['refused-by-the-gate']
   await assert.rejects(
-    planIteration(
-      { store, recipe },
-      { run: 'r', stage: 'eval-dapo-1-0010', iteration: 0, suite: 'suite', kind: 'evaluate' },
-    ),
+    planIteration({ store, recipe }, { run: 'r', stage: 'eval-dapo-1-0010', iteration: 0, suite: 'suite' }),
     (error) => isLonghaulError(error) && error.code === 'Task.GateFailed' && /evaluate\.quick/.test(error.message),
   )
 })

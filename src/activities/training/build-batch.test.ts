@@ -52,7 +52,7 @@ test('the demonstration leaves the training text, or stays in it as context wher
     const recipe = makeTrainingRecipe()
     Object.assign(recipe, { rollout: { sampling: NEUTRAL_SAMPLING } })
     Object.assign(recipe.rft ?? {}, { demonstration: true, trainWithDemonstration })
-    await buildBatch({ store, recipe }, { run, stage: 'rft', iteration: 1, kind: 'rft', policy, suite: 's' })
+    await buildBatch({ store, recipe }, { run, stage: 'rft', iteration: 1, policy, suite: 's' })
     const tensors = decodeSafetensors(
       await readFile(store.path(`${runKeys.batch(run, 'rft', 1, 0)}/batch.safetensors`)),
     )
@@ -76,7 +76,7 @@ test('an episode that a chat endpoint played is never trained on, even where its
     trainingPromptIds: null,
   })
   await store.putRecord(episodeKeys.action(episode, 0), makeAction(record, 0, { chat, ids: [], logprobs: [] }))
-  const input = { run: 'r', stage: 'rft', iteration: 1, kind: 'rft' as const, policy, suite: 's' }
+  const input = { run: 'r', stage: 'rft', iteration: 1, policy, suite: 's' }
   await assert.rejects(
     buildBatch({ store, recipe: makeTrainingRecipe() }, input),
     (error) =>
@@ -100,7 +100,7 @@ test('three repairs of one task, one of them by a suspected hack: two fine-tune,
     }),
   )
   for (const record of records) await storeEpisode(record)
-  const input = { ...place, kind: 'rft' as const, policy, suite: 's' }
+  const input = { ...place, policy, suite: 's' }
   const recipe = { ...makeTrainingRecipe(), rollout: { sampling: NEUTRAL_SAMPLING } } as Recipe
   const built = await buildBatch({ store, recipe }, input)
 

@@ -2,6 +2,7 @@ import type { BuiltBatch } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord, EpisodeStart } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
@@ -34,7 +35,6 @@ export interface BuildBatchInput {
   run: string
   stage: string
   iteration: number
-  kind: 'rft' | 'reinforce'
   policy: PolicyRef
   suite: string
 }
@@ -46,12 +46,8 @@ export interface Selection {
 }
 
 /** Applies the recipe's rules to records alone, so that `ledger verify` can derive the same again. */
-export function selectEpisodes(
-  recipe: Recipe,
-  { kind, stage }: Pick<BuildBatchInput, 'kind' | 'stage'>,
-  records: readonly EpisodeRecord[],
-): Selection {
-  if (kind === 'rft') {
+export function selectEpisodes(recipe: Recipe, stage: string, records: readonly EpisodeRecord[]): Selection {
+  if (isFineTuning(stage)) {
     const fates = selectFatesForRft({
       records,
       maxPerTask: recipe.rft?.maxPerTask ?? null,
@@ -68,10 +64,10 @@ export async function buildBatch(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   input: BuildBatchInput,
 ): Promise<BuiltBatch> {
-  const { run, stage, iteration, kind } = input
-  const place = { run, stage, iteration }
-  const records = await readEpisodeRecords(store, place)
-  const selected = selectEpisodes(recipe, input, records)
+  const { run, stage, iteration } = input
+  const coordinates = { run, stage, iteration }
+  const records = await readEpisodeRecords(store, coordinates)
+  const selected = selectEpisodes(recipe, stage, records)
   const { rows, fates } = await assembleRows(store, recipe, input, records, selected)
   const plan = planOf(recipe, input, rows.length)
   const batches = await writeBatches(store, recipe, input, rows, selected.groups, plan)
@@ -81,10 +77,10 @@ export async function buildBatch(
   const settled = fates.map((fate) => overStepLimit(fate, batchOf))
   await store.putRecord(
     runKeys.ledger(run, stage, iteration),
-    buildTrainingLedger({ ...place, fates: settled, batchOf, unpaid: unpaidIn(records, recipe) }),
+    buildTrainingLedger({ ...coordinates, fates: settled, batchOf, unpaid: unpaidIn(records, recipe) }),
   )
   const refs = batches.map(({ ref }) => ref)
-  return summarize({ kind, records, groups: selected.groups, batches: refs, trajectories: batchOf.size })
+  return summarize({ records, groups: selected.groups, batches: refs, trajectories: batchOf.size })
 }
 
 interface PlacedRow extends BatchRow {
@@ -105,9 +101,9 @@ async function assembleRows(
     ),
   )
   const asTrained = {
-    trainFormatErrors: formatErrorMask(recipe, input.kind) === 1,
+    trainFormatErrors: formatErrorMask(recipe, input.stage) === 1,
     // Only collecting for fine-tuning demonstrates; what was demonstrated is context there, never loss.
-    keepDemonstration: input.kind === 'rft' && rftRules(recipe).trainWithDemonstration,
+    keepDemonstration: isFineTuning(input.stage) && rftRules(recipe).trainWithDemonstration,
   }
   const rows: PlacedRow[] = []
   const settled: EpisodeFate[] = []
@@ -165,7 +161,7 @@ async function writeBatches(
   groups: readonly ScoredGroup[],
   plan: JobPlan,
 ): Promise<{ ref: ArtifactRef; episodes: string[] }[]> {
-  const { run, stage, iteration, kind, policy } = input
+  const { run, stage, iteration, policy } = input
   const facts = await readPolicyFacts(policy)
   const written: { ref: ArtifactRef; episodes: string[] }[] = []
   let from = 0
@@ -176,7 +172,7 @@ async function writeBatches(
     const ref = await writeBatch({
       store,
       directory: runKeys.batch(run, stage, iteration, slice),
-      kind: kind === 'rft' ? 'rft' : 'dapo',
+      kind: isFineTuning(stage) ? 'rft' : 'dapo',
       run,
       iteration,
       rows: part,
@@ -185,9 +181,9 @@ async function writeBatches(
       policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
       totalSteps: plan.totalSteps,
       ...facts,
-      maxRowTokens: contextOf(recipe, input),
+      maxRowTokens: contextOf(recipe, stage),
       sampling: recipe.rollout.sampling,
-      advantage: kind === 'rft' ? null : advantageOf(recipe),
+      advantage: isFineTuning(stage) ? null : advantageOf(recipe),
     })
     written.push({ ref, episodes: part.map(({ record }) => record.episode) })
   }
@@ -195,8 +191,8 @@ async function writeBatches(
 }
 
 /** Optimizer steps: the learning-rate schedule of a fine-tuning epoch counts over all of its jobs. */
-function planOf(recipe: Recipe, { kind, stage }: BuildBatchInput, trajectories: number): JobPlan {
-  if (kind === 'rft') {
+function planOf(recipe: Recipe, { stage }: BuildBatchInput, trajectories: number): JobPlan {
+  if (isFineTuning(stage)) {
     const { batch, epochs, stepsPerJob, maxSteps } = rftRules(recipe)
     return planJobs({ trajectories, batch, epochs, stepsPerJob, maxSteps })
   }
@@ -210,7 +206,6 @@ function overStepLimit(fate: EpisodeFate, batchOf: ReadonlyMap<string, string>):
 }
 
 function summarize(result: {
-  kind: 'rft' | 'reinforce'
   records: readonly EpisodeRecord[]
   groups: readonly ScoredGroup[]
   batches: ArtifactRef[]
@@ -263,12 +258,16 @@ function rftGroups(records: readonly EpisodeRecord[], unaudited: UnauditedReward
   })
 }
 
-function formatErrorMask(recipe: Recipe, kind: 'rft' | 'reinforce'): 0 | 1 {
-  return kind === 'rft' ? rftRules(recipe).mask.formatErrorTurns : (recipe.reinforce?.mask.formatErrorTurns ?? 1)
+function isFineTuning(stage: string): boolean {
+  return purposeOf(stage).kind === 'rft'
 }
 
-function contextOf(recipe: Recipe, { kind, stage }: BuildBatchInput): number {
-  return kind === 'rft' ? rftRules(recipe).context : reinforceRules(recipe, stage).context
+function formatErrorMask(recipe: Recipe, stage: string): 0 | 1 {
+  return isFineTuning(stage) ? rftRules(recipe).mask.formatErrorTurns : (recipe.reinforce?.mask.formatErrorTurns ?? 1)
+}
+
+function contextOf(recipe: Recipe, stage: string): number {
+  return isFineTuning(stage) ? rftRules(recipe).context : reinforceRules(recipe, stage).context
 }
 
 function advantageOf({ reinforce }: Recipe): BatchAdvantage | null {

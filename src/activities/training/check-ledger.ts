@@ -1,4 +1,5 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeFate } from '../../domain/ledger/episode-fates.ts'
@@ -93,12 +94,12 @@ function deriveAgain(
 ): Ledger {
   const { run, stage, iteration } = ledger
   const unpaid = unpaidIn(records, recipe)
-  if (stage.startsWith('eval-')) {
-    return buildEvaluationLedger({ run, stage, iteration, records, evaluation: stage.slice('eval-'.length), unpaid })
+  const purpose = purposeOf(stage)
+  if (purpose.kind === 'evaluation') {
+    return buildEvaluationLedger({ run, stage, iteration, records, evaluation: evaluationName(purpose), unpaid })
   }
-  const kind = stage === 'rft' ? 'rft' : 'reinforce'
   const batchOf = new Map(batches.flatMap(({ key, episodes }) => episodes.map((episode) => [episode, key] as const)))
-  const { fates } = selectEpisodes(recipe, { kind, stage }, records)
+  const { fates } = selectEpisodes(recipe, stage, records)
   return buildTrainingLedger({
     run,
     stage,

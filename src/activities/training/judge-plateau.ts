@@ -1,5 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { evaluationName } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { PlateauRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import { haveEqualLimits } from '../../domain/statistics/evaluation-limits.ts'
@@ -34,7 +35,7 @@ export async function judgePlateau(
     // More turns or tokens would be taken for a gain: what was evaluated under other limits is no beginning of this curve.
     ...(haveEqualLimits(recipe, evaluatedBefore, stage) ? [{ name: evaluatedBefore, iteration: 0 }] : []),
     ...Array.from({ length: iteration }, (_, index) => ({
-      name: `${stage}-${String(index + 1).padStart(4, '0')}`,
+      name: evaluationName({ name: stage, iteration: index + 1, suite: null }),
       iteration: index + 1,
     })),
   ]

@@ -39,7 +39,7 @@ async function begin(run: string, refill: number | false = 3) {
   await store.putRecord(gateKeys.gated(run, 'suite'), { suite: 'suite', repeats: 1, admitted: POOL, refused: [] })
   const place = { run, stage: 'dapo-1', iteration: 1, suite: 'suite' }
   const deps = { store, recipe: recipe(refill) }
-  const planned = await planIteration(deps, { ...place, kind: 'reinforce' })
+  const planned = await planIteration(deps, place)
   const { taskIds } = await readOrThrow<IterationPlan>(store, planned.plan.key)
   const play = async (outcomes: Record<string, (0 | 1 | 'infra')[]>): Promise<void> => {
     for (const [taskId, list] of Object.entries(outcomes)) {
@@ -91,7 +91,7 @@ test('each group without a spread draws one further problem that the iteration h
   assert.deepEqual(await refillRound(3), [])
   // What the batch is made of: four groups with a spread, as many as the iteration has problems; the ledger has the others too.
   const records = await readEpisodeRecords(store, place)
-  const { groups, fates } = selectEpisodes(deps.recipe, { kind: 'reinforce', stage: 'dapo-1' }, records)
+  const { groups, fates } = selectEpisodes(deps.recipe, 'dapo-1', records)
   assert.equal(groups.filter(({ dropped }) => dropped === null).length, 4)
   assert.deepEqual([groups.length, fates.length, records.length], [7, 14, 14])
 })

@@ -25,7 +25,7 @@ export async function planRefill(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   input: PlanRefillInput,
 ): Promise<PlannedIteration> {
-  const { run, stage, iteration, suite, round } = input
+  const { run, stage, iteration, round } = input
   const key = runKeys.refill(run, stage, iteration, round)
   const known = await store.readRecord<RefillPlan>(key)
   const plan = known ?? (await decide({ store, recipe }, input))
@@ -33,7 +33,7 @@ export async function planRefill(
   return {
     plan: ref,
     tasks: plan.taskIds.length,
-    ...sizesOf(recipe, { run, stage, iteration, suite, kind: 'reinforce' }),
+    ...sizesOf(recipe, stage),
   }
 }
 
@@ -50,7 +50,7 @@ async function decide(
   const records = (await readEpisodeRecords(store, { run, stage, iteration })).filter(({ taskId }) =>
     played.has(taskId),
   )
-  const { groups } = selectEpisodes(recipe, { kind: 'reinforce', stage }, records)
+  const { groups } = selectEpisodes(recipe, stage, records)
   const kept = groups.filter(({ dropped }) => dropped === null).length
   const withoutSpread = groups.filter(({ dropped }) => dropped === 'outcome' || dropped === 'std').length
   // A group that infrastructure made too small had its own replacements: it is not drawn anew.

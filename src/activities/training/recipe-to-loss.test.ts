@@ -115,10 +115,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce }, dirs: [] })
     for (const index of EPISODES.keys()) await storeEpisode(run, index)
-    const built = await buildBatch(
-      { store, recipe },
-      { run, stage: 'dapo-1', iteration: 1, kind: 'reinforce', policy: base, suite: 's' },
-    )
+    const built = await buildBatch({ store, recipe }, { run, stage: 'dapo-1', iteration: 1, policy: base, suite: 's' })
     assert.equal(built.trajectories, EPISODES.length)
     const [batch] = built.batches
     assert.ok(batch !== undefined)

@@ -1,4 +1,5 @@
 import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
+import { isReservedStage } from '../../domain/statistics/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
@@ -6,9 +7,6 @@ import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 const DEFAULT_DELTA = 1e-6
 
 const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
-
-/** Evaluations and episodes are told apart by these words. */
-const RESERVED = new Set(['base', 'rft', 'rl'])
 
 export function reinforcement(recipe: Settings): RecipeProblem[] {
   const { reinforce, policyServer, trainer } = recipe
@@ -85,7 +83,7 @@ function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe,
   if (reinforce.stages.findIndex(({ name }) => name === stage.name) !== index) {
     problems.push(problem(inStage('name'), `expected its own name, got ${stage.name} again`, 'names are part of ids'))
   }
-  if (RESERVED.has(stage.name) || /^eval-|-\d{4}$/.test(stage.name)) {
+  if (isReservedStage(stage.name)) {
     problems.push(
       problem(
         inStage('name'),

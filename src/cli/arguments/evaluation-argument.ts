@@ -3,8 +3,9 @@ import { readEvaluations } from '../../activities/evaluation/report-data.ts'
 import { openRecord } from '../../adapters/artifacts/record-text.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluationPurpose } from '../../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { isAdditionalSuite, isIntermediateEvaluation } from '../../domain/statistics/evaluation-names.ts'
+import { evaluationOf } from '../../contracts/episode-purpose.ts'
 
 /**
  * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
@@ -21,8 +22,7 @@ export async function readEvaluationArgument(
   const evaluations = run === '' ? [] : await readEvaluations(store, run)
   const found =
     name === undefined
-      ? (evaluations.findLast(({ name }) => !isIntermediateEvaluation(name) && !isAdditionalSuite(name)) ??
-        evaluations.at(-1))
+      ? (evaluations.findLast(({ name }) => isHeldOut(evaluationOf(name))) ?? evaluations.at(-1))
       : evaluations.find((one) => one.name === name)
   if (found !== undefined) return found
   const names = evaluations.map((one) => one.name).join(', ')
@@ -33,6 +33,10 @@ export async function readEvaluationArgument(
         ? `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.path('runs')}; LONGHAUL_ARTIFACTS names another store`
         : `Expected an evaluation of ${run}, one of ${names}; got ${JSON.stringify(name)}`,
   })
+}
+
+function isHeldOut({ iteration, suite }: EvaluationPurpose): boolean {
+  return iteration === null && suite === null
 }
 
 async function readEvaluationFile(path: string): Promise<EvaluationRecord> {

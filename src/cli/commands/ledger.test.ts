@@ -41,7 +41,7 @@ before(async () => {
   }
   const recipe = { ...makeTrainingRecipe(), rollout: { sampling: NEUTRAL_SAMPLING } } as Recipe
   await store.putRecord(runKeys.recipe(PLACE.run), { schema: 'longhaul.recipe/1', hash: 'test', recipe })
-  await buildBatch({ store, recipe }, { ...PLACE, kind: 'rft', policy, suite: 's' })
+  await buildBatch({ store, recipe }, { ...PLACE, policy, suite: 's' })
 })
 
 after(() => close())

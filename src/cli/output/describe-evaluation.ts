@@ -4,7 +4,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { formatOrigin } from '../../report/suite-table.ts'
-import { isAdditionalSuite } from '../../domain/statistics/evaluation-names.ts'
+import { evaluationOf } from '../../contracts/episode-purpose.ts'
 import { contaminationLine } from '../../report/contamination-table.ts'
 
 /** What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read. */
@@ -23,7 +23,7 @@ export async function describeEvaluation(store: ArtifactStore, record: Evaluatio
 
 /** On the recipe's `evaluate.suites`; rules read the held-out score alone. */
 export async function furtherEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
-  return (await readEvaluations(store, run)).filter(({ name }) => isAdditionalSuite(name))
+  return (await readEvaluations(store, run)).filter(({ name }) => evaluationOf(name).suite !== null)
 }
 
 function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {

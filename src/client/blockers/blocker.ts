@@ -1,6 +1,28 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
-import { placeOfWorkflow, type WorkflowPlace, QUEUES } from '../../contracts/workflow-ids.ts'
+import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { Finding } from './judge-activity.ts'
+
+/** Where in a run a workflow stands, read from its id; null for what the id does not say. */
+interface Coordinates {
+  stage: string | null
+  iteration: number | null
+  task: string | null
+  episode: number | null
+}
+
+/** Understands the ids of `workflow-ids.ts`; of any other id it says nothing. */
+export function coordinatesOf(workflowId: string): Coordinates {
+  const [, stage, iteration, task, episode] =
+    /^(?:train|eval|gate)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4})(?:\/refill\/\d+)?)?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
+      workflowId,
+    ) ?? []
+  return {
+    stage: stage ?? null,
+    iteration: iteration === undefined ? null : Number(iteration),
+    task: task ?? null,
+    episode: episode === undefined ? null : Number(episode),
+  }
+}
 
 /** One thing that a run waits for. */
 export interface Blocker {
@@ -11,7 +33,7 @@ export interface Blocker {
   /** ISO time; of the one that has waited longest. */
   since: string
   /** For whom: the one that has waited longest. */
-  for: WorkflowPlace & { workflowId: string; activity: string | null; attempt: number }
+  for: Coordinates & { workflowId: string; activity: string | null; attempt: number }
   /** How many activities wait for the same. */
   count: number
   /** Last error of the one that has waited longest. `code` is null for what Temporal itself noticed. */
@@ -37,7 +59,7 @@ function toBlocker(findings: Finding[]): Blocker {
     on,
     doing,
     since: new Date(sinceMs).toISOString(),
-    for: { workflowId, ...placeOfWorkflow(workflowId), activity, attempt },
+    for: { workflowId, ...coordinatesOf(workflowId), activity, attempt },
     count: findings.length,
     error,
     toDo: adviceFor(on, error?.code ?? null),

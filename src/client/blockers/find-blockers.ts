@@ -1,8 +1,8 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { WorkflowWaits } from '../../contracts/waits.types.ts'
-import { placeOfWorkflow, QUEUES } from '../../contracts/workflow-ids.ts'
+import { QUEUES } from '../../contracts/workflow-ids.ts'
 import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
-import { type Blocker, groupFindings } from './blocker.ts'
+import { type Blocker, coordinatesOf, groupFindings } from './blocker.ts'
 import { type Finding, isAlive, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import { describeQueue, type QueueState } from './queues.ts'
 import { type RunPicture, walkRun } from './pending-activities.ts'
@@ -112,7 +112,7 @@ function askedOfPeople(workflowId: string, self: WorkflowWaits | null): Blocker[
             on,
             doing,
             since,
-            for: { workflowId, ...placeOfWorkflow(workflowId), activity: null, attempt: 1 },
+            for: { workflowId, ...coordinatesOf(workflowId), activity: null, attempt: 1 },
             count: 1,
             error: null,
             toDo,

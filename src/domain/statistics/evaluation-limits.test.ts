@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { evaluationLimits, haveEqualLimits, limitNames } from './evaluation-limits.ts'
+import { evaluationLimits, haveEqualLimits, isReservedStage, limitNames } from './evaluation-limits.ts'
 
 const recipe = {
   evaluate: {
@@ -53,4 +53,10 @@ test('two evaluations have equal limits only where turns and context are both eq
   assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 131_072 }), 'base', 'rl'), true)
   assert.equal(haveEqualLimits(limited({ maxTurns: 40, context: 131_072 }), 'base', 'rl'), false)
   assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 65_536 }), 'base', 'rl'), false)
+})
+
+test('a reinforce stage may not have a name that is read as another purpose', () => {
+  for (const name of ['base', 'rft', 'rl', 'eval-x', 'dapo-0001', 'a.b'])
+    assert.equal(isReservedStage(name), true, name)
+  for (const name of ['dapo-1', 'dapo-1-003', 'stage2', 'evaluation']) assert.equal(isReservedStage(name), false, name)
 })

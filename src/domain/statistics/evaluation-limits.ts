@@ -1,5 +1,6 @@
+import type { EvaluationPurpose } from '../../contracts/episodes.types.ts'
 import type { EvaluateRecipe, Recipe } from '../../contracts/recipe.types.ts'
-import { isIntermediateEvaluation, stageOfEvaluation } from './evaluation-names.ts'
+import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
 
 export interface AttemptLimits {
   maxTurns: number
@@ -25,14 +26,22 @@ export function limitNames({ rft, reinforce }: Pick<LimitedRecipe, 'rft' | 'rein
  */
 export function evaluationLimits(recipe: LimitedRecipe, evaluation: string): AttemptLimits {
   const { maxTurns, context, limits = {} } = recipe.evaluate
-  const stage = stageOfEvaluation(evaluation)
-  const last = recipe.reinforce?.stages.at(-1)?.name
-  const own = limits[stage === 'rl' && !isIntermediateEvaluation(evaluation) ? (last ?? stage) : stage]
-  return own ?? { maxTurns, context }
+  return limits[stageBefore(evaluationOf(evaluation), recipe.reinforce?.stages ?? [])] ?? { maxTurns, context }
 }
 
 /** Whether a difference between two evaluations could be that of their limits. */
 export function haveEqualLimits(recipe: Recipe, one: string, other: string): boolean {
   const [left, right] = [evaluationLimits(recipe, one), evaluationLimits(recipe, other)]
   return left.maxTurns === right.maxTurns && left.context === right.context
+}
+
+/** The stage that was trained last before an evaluation of a recipe's stages. */
+function stageBefore({ name, iteration }: EvaluationPurpose, stages: readonly { name: string }[]): string {
+  return name === 'rl' && iteration === null ? (stages.at(-1)?.name ?? name) : name
+}
+
+/** Whether a reinforce stage of this name would be read back as something else. */
+export function isReservedStage(name: string): boolean {
+  if (['base', 'rft', 'rl'].includes(name)) return true
+  return purposeOf(name).kind !== 'reinforce' || evaluationOf(name).name !== name
 }

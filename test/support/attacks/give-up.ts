@@ -39,7 +39,6 @@ export async function playOut(
     suite: 'suite',
     taskId: task.taskId,
     index,
-    evaluation: true,
   }
   const losses: FailureCode[] = []
   let outcome: 'played' | Disposition | null = null

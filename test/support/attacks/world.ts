@@ -159,7 +159,6 @@ async function play(input: PlayInput): Promise<AttackResult> {
     suite: 'suite',
     taskId: task.taskId,
     index,
-    evaluation: true,
   }
   const episode = episodeId(identity)
   const tasks = async () => task

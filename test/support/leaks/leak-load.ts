@@ -48,7 +48,7 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
       const index = count++
       const taskId = taskIds[index % taskIds.length] ?? ''
       const common = { run: RUN, stage: 'eval-leaks', iteration: 1, policy: 'v000000-00000000' }
-      const input: EpisodeInput = { ...common, suite, taskId, index, evaluation: true }
+      const input: EpisodeInput = { ...common, suite, taskId, index }
       const workflowId = `${RUN}/ep/${index}`
       await workflow.start('episode', { workflowId, taskQueue: QUEUES.control, args: [input] })
       return workflowId

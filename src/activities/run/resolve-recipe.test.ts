@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import type { ResolveRecipeInput } from '../../contracts/activities.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { ResolvedRun } from '../../contracts/workflows.types.ts'
+import { resolveRecipe } from './resolve-recipe.ts'
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+})
+
+after(() => close())
+
+const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
+
+async function resolve(name: string, input: Partial<ResolveRecipeInput> = {}): Promise<ResolvedRun> {
+  const recipe = { ...(await loadRecipe({ name: 'demo', dirs })).recipe, name }
+  const root = { workflowId: `eval/${name}`, firstExecutionRunId: 'first', kind: 'eval' as const, date: '2026-11-22' }
+  return resolveRecipe({ store, loadRecipe: async () => ({ recipe, hash: 'h' }) }, { recipe: name, ...root, ...input })
+}
+
+test('an evaluation alone is called by its recipe; a training run has no name of that kind', async () => {
+  assert.equal((await resolve('mini')).evaluation, 'mini')
+  assert.equal((await resolve('trained', { kind: 'train' })).evaluation, undefined)
+})
+
+test('a recipe that is called like a stage, an iteration or a suite gives its evaluation another name', async () => {
+  for (const name of ['rl', 'base', 'dapo-1', 'paper-2026', 'eval-a', 'a.b']) {
+    assert.equal((await resolve(name)).evaluation, 'alone', name)
+  }
+})
+
+test('a run whose claim names no evaluation was made by an earlier version, and is continued as such', async () => {
+  const claim = { schema: 'longhaul.run/1', run: 'old', kind: 'eval', recipe: 'mini', recipeHash: 'h' }
+  await store.putRecord(runKeys.claim('old'), { ...claim, workflowId: 'eval/old', firstExecutionRunId: 'before' })
+  assert.equal((await resolve('mini', { run: 'old' })).evaluation, undefined)
+  assert.equal((await resolve('mini', { workflowId: 'eval/old', firstExecutionRunId: 'again' })).evaluation, undefined)
+})

@@ -1,0 +1,41 @@
+/** The text of an episode's purpose, in keys, ids and records: the one place that spells it and reads it back. */
+import type { EpisodePurpose, EvaluationPurpose } from './episodes.types.ts'
+
+const EVALUATION = 'eval-'
+
+/** `rft`, a reinforce stage's name, `eval-<evaluation>`. */
+export function stageOf(purpose: EpisodePurpose): string {
+  switch (purpose.kind) {
+    case 'rft':
+      return 'rft'
+    case 'reinforce':
+      return purpose.stage
+    case 'evaluation':
+      return `${EVALUATION}${evaluationName(purpose)}`
+  }
+}
+
+/** Reads what `stageOf` wrote, also in records of earlier versions. */
+export function purposeOf(stage: string): EpisodePurpose {
+  if (stage.startsWith(EVALUATION)) return { kind: 'evaluation', ...evaluationOf(stage.slice(EVALUATION.length)) }
+  return stage === 'rft' ? { kind: 'rft' } : { kind: 'reinforce', stage }
+}
+
+/** `base`; `dapo-1-0003` after an iteration, inside a stage; `rl.verified` on a further suite. */
+export function evaluationName({ name, iteration, suite }: EvaluationPurpose): string {
+  return `${name}${iteration === null ? '' : `-${String(iteration).padStart(4, '0')}`}${suite === null ? '' : `.${suite}`}`
+}
+
+/** Reads what `evaluationName` wrote. */
+export function evaluationOf(evaluation: string): EvaluationPurpose {
+  const [, name = evaluation, iteration, suite = null] = /^([^.]*?)(?:-(\d{4}))?(?:\.(.*))?$/s.exec(evaluation) ?? []
+  return { name, iteration: iteration === undefined ? null : Number(iteration), suite }
+}
+
+/** The evaluation after the last reinforce stage is called `rl`, for any name of that stage. */
+export function evaluatedAfter(stage: string, isLast: boolean): string {
+  return isLast ? 'rl' : stage
+}
+
+/** How the only evaluation of a run is called whose claim does not say it: an earlier version made that run. */
+export const UNNAMED_EVALUATION = 'nightly'
