@@ -86,5 +86,6 @@ export interface AuditRun {
   result: Uint8Array
   /** The last words of what failed; empty where nothing did. */
   errors: string
+  /** From before the start of the container to the audit's answer, by the worker's clock. */
   wallMs: number
 }

@@ -97,6 +97,7 @@ export interface TurnResult {
   tail: Uint8Array
   omittedBytes: number
   outputBytes: number
+  /** By the clock of the worker that asked: of a turn that ended before it asked, the time to read it. */
   wallMs: number
   oomKilled: boolean
   state: SandboxState
@@ -169,7 +170,7 @@ export interface GradeRunInput {
 interface GradeRunFacts {
   log: Uint8Array
   imageDigest: string
-  /** Of the official steps. */
+  /** Of the official steps, by the worker's clock. */
   wallMs: number
   /** Where one was asked for. */
   audit?: AuditRun

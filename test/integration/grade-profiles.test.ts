@@ -1,13 +1,13 @@
 /** One task of each kind of row, graded in real containers: gold resolves, an empty patch does not. */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { type Graded, runGrading } from '../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import { readLog } from '../../src/adapters/artifacts/stored-log.ts'
 import { normalizeRow } from '../../src/adapters/datasets/normalize-row.ts'
 import { type Engine, connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
@@ -63,7 +63,7 @@ async function grade(task: Task, patch: string, testTimeoutMs?: number): Promise
     },
     never,
   )
-  return { ...graded, log: await readFile(join(root, logKey(number)), 'utf8') }
+  return { ...graded, log: Buffer.from((await readLog(store, logKey(number))) ?? '').toString() }
 }
 
 const byProfile = (profile: Task['gradingProfile']): LayoutTask =>

@@ -260,3 +260,14 @@ test('an image that the engine does not have: Sandbox.ImageMissing', async () =>
   const missing = fixture.host.grade(gradeInput({ image: 'longhaul-test/never-built:1' }), never)
   await assert.rejects(missing, (error) => codeOf(error) === 'Sandbox.ImageMissing')
 })
+
+test('the evaluation has a clock of its own: a limit that has not passed here is none, and its lies are in no figure', async () => {
+  const hurry = ': >/.lh/grade/overdue; kill -9 $PPID'
+  await assert.rejects(grade({ evalScript: hurry, timeoutMs: 600_000 }), (error) => codeOf(error) === 'Grading.Ended')
+  const lies = "for name in date cat awk; do printf '#!/bin/sh\\necho 1e18\\n' > $(command -v $name); done; echo done"
+  const before = performance.now()
+  const lied = await grade({ evalScript: lies })
+  assert.equal(lied.kind, 'ran')
+  assert.ok(lied.wallMs >= 0 && lied.wallMs <= performance.now() - before, `${lied.wallMs} ms`)
+  assert.equal(lied.peakMemoryBytes, undefined)
+})

@@ -14,6 +14,7 @@ import {
   probe,
   textOf,
   untilTrue,
+  untimed,
 } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
@@ -41,9 +42,27 @@ test('a turn was executed, the same turn is asked again: it runs once and the an
   const request = player.next('echo once >> /tmp/count; cat /tmp/count; date +%N; exit 7')
   const first = await fixture.host.runTurn(sandbox, request, never)
   const again = await fixture.host.runTurn(sandbox, request, never)
-  assert.deepEqual(again, first)
+  assert.deepEqual(untimed(again), untimed(first))
   assert.equal(first.exitCode, 7)
   assert.equal((await player.play('cat /tmp/count')).text, 'once\n')
+})
+
+test('clocks and programs of time in the sandbox lie: what a turn took is what its worker has waited', async () => {
+  const other = await fixture.host.open(fixture.openInput({ episode: `${fixture.run}/stage/0001/clock/00` }), never)
+  const liar = createPlayer(fixture.host, other)
+  try {
+    const lie = "for name in date sleep timeout; do printf '#!/bin/sh\\necho 1e18\\n' > $(command -v $name); done; date"
+    assert.equal((await liar.play(lie)).text, '1e18\n')
+    const before = performance.now()
+    const turns = [await liar.play('sleep 100'), await liar.play('read -t 1 line < /dev/tty0; true')]
+    const passed = performance.now() - before
+    for (const { wallMs } of turns) assert.ok(wallMs >= 0 && wallMs <= passed, `${wallMs} of ${passed} ms`)
+    const spun = await liar.play('while :; do :; done', { timeoutMs: 1000 })
+    assert.equal(spun.reason, 'timeout')
+    assert.ok(spun.wallMs >= 1000)
+  } finally {
+    await fixture.host.close(other)
+  }
 })
 
 test('a worker with no memory of the sandbox asks for a finished turn: the journal answers', async () => {
@@ -51,7 +70,7 @@ test('a worker with no memory of the sandbox asks for a finished turn: the journ
   const first = await fixture.host.runTurn(sandbox, request, never)
   const other = createDockerSandboxHost({ engine: fixture.engine, hostId: 'other', hostQueue: 'other' })
   try {
-    assert.deepEqual(await other.runTurn(sandbox, request, never), first)
+    assert.deepEqual(untimed(await other.runTurn(sandbox, request, never)), untimed(first))
   } finally {
     other.dispose()
   }
@@ -68,7 +87,7 @@ test('the stream is destroyed while a turn runs, the turn is asked again: the se
     fixture.host.context.runners.disconnect(sandbox.name)
     const [own, foreign] = await Promise.all([abandoned, other.runTurn(sandbox, request, never)])
     assert.equal(textOf(foreign), 'started\nfinished\n')
-    assert.deepEqual(own, foreign)
+    assert.deepEqual(untimed(own), untimed(foreign))
   } finally {
     other.dispose()
   }

@@ -63,7 +63,7 @@ export function currentState({ start, turns }: Transcript): SandboxState {
 }
 
 /**
- * What the episode has used of its time limit: sampling and commands, each measured by a clock that never jumps. Waiting for a
+ * What the episode has used of its time limit: sampling and commands, each measured by a clock of the worker that never jumps. Waiting for a
  * dead host, a stopped server or a place costs the policy nothing, so an outage never becomes its ending.
  */
 export function spentMs({ turns }: Transcript): number {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { storedLogKey } from '../../adapters/artifacts/stored-log.ts'
 import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { GateCheck, GateRecord } from '../../contracts/gates.types.ts'
 import { gateKeys } from '../../contracts/keys.ts'
@@ -78,8 +79,8 @@ export async function gradeForGate(
     peakMemoryBytes: peakOf(seen.runs),
     imageDigest: image.digest,
     profile: task.gradingProfile,
-    logKey,
-    ...(await readLog(task, seen.runs.at(-1))),
+    logKey: storedLogKey(logKey),
+    ...(await readGateLog(task, seen.runs.at(-1))),
   })
   return record
 }
@@ -116,7 +117,7 @@ function peakOf(runs: readonly GradeRunResult[]): number | null {
 }
 
 /** Nothing is proven by a log that takes too much to read. */
-async function readLog(
+async function readGateLog(
   task: Task,
   ran: GradeRunResult | undefined,
 ): Promise<Pick<GateRecord, 'notPassed' | 'exceptions' | 'missedNames'>> {

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { readLog } from '../../adapters/artifacts/stored-log.ts'
 import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
 import type { GradingTimeOutRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -82,7 +83,7 @@ test('tests that never end run twice, on any host, and are a verdict: unresolved
   assert.equal(exclusionOf({ disposition: 'submitted', verdict: kind } as never), null)
   assert.equal((await store.readRecord<GradingTimeOutRecord>(keyOf('timed-out.json')))?.hostId, 'host-1')
   // Each log is the log of its own run.
-  const log = async (file: string) => Buffer.from((await store.read(keyOf(file))) ?? '').toString()
+  const log = async (file: string) => Buffer.from((await readLog(store, keyOf(file))) ?? '').toString()
   assert.match(await log('timed-out.txt'), /^run 1/)
   assert.match(await log('test_output.txt'), /^run 2/)
 })
@@ -108,7 +109,7 @@ test('the second time the tests end: their own result counts, and the slow machi
   await assert.rejects(attempt(1), { code: 'Grading.Failed' })
   const { kind, reason } = await attempt(2)
   assert.deepEqual([kind, reason, runs()], ['unresolved', 'no-results', 3])
-  assert.equal(Buffer.from((await store.read(keyOf('test_output.txt'))) ?? '').toString(), 'run 3')
+  assert.equal(Buffer.from((await readLog(store, keyOf('test_output.txt'))) ?? '').toString(), 'run 3')
 })
 
 test('the last attempt is the first to run the tests: one time proves nothing, so there is no verdict', async () => {

@@ -19,6 +19,7 @@ import {
   officialRunReport,
   runReportName,
 } from '../../report/official/run-report.ts'
+import { readLog } from '../../adapters/artifacts/stored-log.ts'
 import { parse } from '../../adapters/parsing/parser-pool.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { evalScriptOf } from './run-grading.ts'
@@ -118,7 +119,7 @@ async function readRun(
   if (instance.patch === null) return { log: null, record: null }
   const identity = identityOf(run, instance)
   return {
-    log: await store.read(gradingKeys.file(identity, 'test_output.txt')),
+    log: await readLog(store, gradingKeys.file(identity, 'test_output.txt')),
     record: await store.readRecord<VerdictRecord>(gradingKeys.file(identity, 'verdict.json')),
   }
 }

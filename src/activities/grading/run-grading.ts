@@ -1,9 +1,10 @@
+import { keepLog } from '../../adapters/artifacts/stored-log.ts'
 import { fetchAsset } from '../../adapters/datasets/fetch-asset.ts'
 import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { AuditVerdict } from '../../contracts/audit.types.ts'
 import type { GradingProvenance, VerdictRecord } from '../../contracts/episodes.types.ts'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { type HackSign, sortSigns } from '../../contracts/hack-signs.ts'
 import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task, GradingProfile } from '../../contracts/tasks.types.ts'
@@ -33,7 +34,7 @@ export interface RunGradingInput
     'run' | 'episode' | 'owner' | 'ownerRun' | 'role' | 'limits' | 'patch' | 'expectedDigest'
   > {
   task: Task
-  /** Where the log is kept. */
+  /** The name that the log is kept under. */
   logKey: string
   /** @default the harness's own 30 minutes */
   testTimeoutMs?: number
@@ -217,16 +218,6 @@ function provenanceOf({
       ...(task.gradingProfile === 'swebench-5' ? ['no-sys-admin'] : []),
       ...(task.deviations ?? []),
     ],
-  }
-}
-
-/** Logs hold times, so a repeated grading writes other bytes: the first log stays, as the first verdict does. */
-async function keepLog(store: ArtifactStore, key: string, log: Uint8Array): Promise<void> {
-  try {
-    await store.put(key, log)
-  } catch (error) {
-    if (isLonghaulError(error) && error.code === 'Artifact.Conflict') return
-    throw error
   }
 }
 

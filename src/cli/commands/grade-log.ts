@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
 import { open, readFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
+import { unpackLog } from '../../adapters/artifacts/stored-log.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
@@ -35,7 +36,7 @@ export function addGradeLog(program: Command, { console, exit }: CommandContext)
   program
     .command('grade-log')
     .description("grade stored test logs exactly as a data set's own harness does; needs no stack")
-    .argument('[log]', 'file with the log of one evaluation')
+    .argument('[log]', 'file with the log of one evaluation; one that ends in .gz is unpacked')
     .addOption(new Option('--profile <profile>', 'harness to imitate').choices(Object.keys(LOG_PROFILES)))
     .option('--parser <name>', 'log parser that the row names')
     .option('--fail-to-pass <file>', 'JSON list of the tests that must begin to pass')
@@ -72,7 +73,7 @@ async function gradeFile(log: string | undefined, options: GradeLogOptions): Pro
   return gradeWithin({
     profile: requireProfile(profile),
     parser,
-    log: await readInput(log),
+    log: await readLogFile(log),
     tests: await readLists(options),
   })
 }
@@ -90,6 +91,11 @@ async function readList(file: string | undefined): Promise<string[]> {
   } catch (error) {
     throw usage(error instanceof BadRequest ? error.message : `Expected ${file} to be JSON`)
   }
+}
+
+async function readLogFile(file: string): Promise<Uint8Array> {
+  const bytes = await readInput(file)
+  return file.endsWith('.gz') ? unpackLog(file, bytes) : bytes
 }
 
 async function readInput(file: string): Promise<Buffer> {

@@ -1,8 +1,7 @@
 /** The same predictions graded in containers by Longhaul and by an official harness. */
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { type Graded, runGrading } from '../../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
+import { readLog } from '../../../src/adapters/artifacts/stored-log.ts'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { createSlots } from '../../../src/platform/limiter.ts'
@@ -70,7 +69,7 @@ export async function gradeCases({ engine, runs, folder, workers }: GradeCasesIn
       },
       AbortSignal.timeout(1_800_000),
     )
-    return { task, kind, patch, graded, log: await readFile(join(folder, logKey)) }
+    return { task, kind, patch, graded, log: Buffer.from((await readLog(store, logKey)) ?? '') }
   }
   try {
     return await Promise.all(

@@ -34,9 +34,7 @@ export async function encodeGradeInput(files: readonly FileToPack[], marks: Grad
   const { true: large = [], false: small = [] } = Object.groupBy(files, ({ body }) =>
     String((body?.length ?? 0) > MAX_INLINE_BYTES),
   )
-  const scripts = await Promise.all(
-    ['clock.sh', ...(marks.audit === null ? [] : ['audit.sh']), 'grade.sh'].map(readScript),
-  )
+  const scripts = await Promise.all([...(marks.audit === null ? [] : ['audit.sh']), 'grade.sh'].map(readScript))
   // A torn patch or script must not be judged.
   const making = [...folders(small), ...small.flatMap(writing)].map((line) => `${line} || exit 1`)
   const assigned = [`lh_mark=${marks.official}`, ...(marks.audit === null ? [] : [`lh_audit_mark=${marks.audit}`])]

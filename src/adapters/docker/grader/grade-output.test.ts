@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createGradeReader, MAX_LOG_BYTES } from './grade-output.ts'
+import { MAX_LOG_BYTES } from '../../../contracts/log-limits.ts'
+import { createGradeReader } from './grade-output.ts'
 
 const MARK = 'f00d'
 const alone = { official: MARK, audit: null }
 const answer = (log: string, errors = ''): Buffer =>
-  Buffer.from(`\nlh1 ${MARK} ran 1 250 4096\n${log}\nlh1 ${MARK}\n${errors}\nlh1 ${MARK}\n`, 'latin1')
+  Buffer.from(`\nlh1 ${MARK} ran 1 4096\n${log}\nlh1 ${MARK}\n${errors}\nlh1 ${MARK}\n`, 'latin1')
 
 for (const size of [1, 7, 64, 100_000]) {
   test(`an answer that comes in pieces of ${size} bytes is whole with the last one`, () => {
@@ -17,7 +18,7 @@ for (const size of [1, 7, 64, 100_000]) {
     const rest = (Math.ceil(bytes.length / size) - 1) * size
     const output = read(bytes.subarray(rest))
     assert.ok(output !== null && output !== 'too-long')
-    assert.deepEqual(output.words, ['ran', '1', '250', '4096'])
+    assert.deepEqual(output.words, ['ran', '1', '4096'])
     assert.equal(output.log.toString('latin1'), 'caf\xe9\nlh1 \n\n')
     assert.equal(output.errors.toString(), 'oh\n')
   })
@@ -25,10 +26,10 @@ for (const size of [1, 7, 64, 100_000]) {
 
 test('two empty logs, and a kernel that tells no memory', () => {
   const output = createGradeReader(alone).read(
-    Buffer.from(`\nlh1 ${MARK} timed-out 137 9 \n\nlh1 ${MARK}\n\nlh1 ${MARK}\n`),
+    Buffer.from(`\nlh1 ${MARK} timed-out 137 \n\nlh1 ${MARK}\n\nlh1 ${MARK}\n`),
   )
   assert.ok(output !== null && output !== 'too-long')
-  assert.deepEqual([output.words, output.log.length, output.errors.length], [['timed-out', '137', '9'], 0, 0])
+  assert.deepEqual([output.words, output.log.length, output.errors.length], [['timed-out', '137'], 0, 0])
 })
 
 test('what comes before the answer is not kept, what is longer than an answer is refused', () => {
@@ -43,7 +44,7 @@ test('what comes before the answer is not kept, what is longer than an answer is
 
 const audited = { official: MARK, audit: 'beef' }
 const audit = (result: string): Buffer =>
-  Buffer.from(`\nlh1 beef tested 40\npatch\n\nlh1 beef\n${result}\nlh1 beef\n\nlh1 beef\n`)
+  Buffer.from(`\nlh1 beef tested\npatch\n\nlh1 beef\n${result}\nlh1 beef\n\nlh1 beef\n`)
 
 for (const size of [1, 5, 100_000]) {
   test(`the audit comes before the official answer, in pieces of ${size} bytes`, () => {
@@ -52,7 +53,7 @@ for (const size of [1, 5, 100_000]) {
     let output: ReturnType<typeof read> = null
     for (let start = 0; start < bytes.length; start += size) output ??= read(bytes.subarray(start, start + size))
     assert.ok(output !== null && output !== 'too-long')
-    assert.deepEqual(soFar()?.words, ['tested', '40'])
+    assert.deepEqual(soFar()?.words, ['tested'])
     assert.deepEqual([output.audit?.patch.toString(), output.audit?.result.toString()], ['patch\n', '{"a":1}'])
     assert.deepEqual([output.words[0], output.log.toString()], ['ran', 'log'])
   })

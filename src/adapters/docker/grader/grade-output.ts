@@ -3,18 +3,17 @@ import type { Duplex } from 'node:stream'
 import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
+import { MAX_LOG_BYTES } from '../../../contracts/log-limits.ts'
 import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
 import type { GradeMarks } from './grade-input.ts'
 
-/** Test logs are text of a few MB. What floods it is cut: its end marker is gone then, so it proves nothing. */
-export const MAX_LOG_BYTES = 16 * 1024 * 1024
 /** Two logs and what stands between them. */
 const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
 /** A patch, what `audit.py` said and the last words of errors, each cut inside. */
 const MAX_AUDIT_BYTES = 2 * 16 * 1024 * 1024 + 8192
 
 export interface GradeOutput {
-  /** Kind, exit code, milliseconds and, where the kernel tells, bytes of memory. */
+  /** Kind, exit code and, where the kernel tells, bytes of memory. */
   words: string[]
   log: Buffer
   /** Standard error where it was kept apart, else empty. */
@@ -22,8 +21,10 @@ export interface GradeOutput {
 }
 
 export interface AuditOutput {
-  /** Kind and milliseconds. */
+  /** The kind. */
   words: string[]
+  /** When it was whole, by the clock of `GradingStream`. */
+  atMs: number
   patch: Buffer
   result: Buffer
   errors: Buffer
@@ -32,6 +33,8 @@ export interface AuditOutput {
 export interface GradingAnswer extends GradeOutput {
   /** Null where none was asked for. */
   audit: AuditOutput | null
+  /** When it was whole, by a clock of this process that never jumps: no clock in the container is asked. */
+  atMs: number
 }
 
 export interface GradingStream {
@@ -80,13 +83,13 @@ export function createGradeReader({ official, audit: auditMark }: GradeMarks): {
         const found = readAudit(payload)
         if (found === null || found === 'too-long') return found
         const [patch = NOTHING, result = NOTHING, errors = NOTHING] = found.parts
-        audit = { words: found.words, patch, result, errors }
+        audit = { words: found.words, patch, result, errors, atMs: performance.now() }
         rest = found.rest
       }
       const found = readOfficial(rest)
       if (found === null || found === 'too-long') return found
       const [log = NOTHING, errors = NOTHING] = found.parts
-      return { words: found.words, log, errors, audit }
+      return { words: found.words, log, errors, audit, atMs: performance.now() }
     },
   }
 }

@@ -53,21 +53,22 @@ export async function runGradingContainer(
     const streams: GradingStream[] = []
     try {
       const { text, archive } = await encodeGradeInput(await gradeFiles(input), marks)
-      const { container, stream, startedAtMs } = await context.starting.use(async () => {
+      const { container, stream, startedAtMs, startMs } = await context.starting.use(async () => {
         const container = await createAnew(engine, spec)
         if (archive !== null) await container.putArchive(archive, { path: '/' })
         const stream = await attachGrading(container, text, marks)
         streams.push(stream)
         const startedAtMs = Date.now()
+        const startMs = performance.now()
         await container.start()
-        return { container, stream, startedAtMs }
+        return { container, stream, startedAtMs, startMs }
       }, signal)
       const output = await answerInTime(engine, container, stream, {
         timeoutMs: gradingTimeoutMs(input) + gradingSlackMs,
         signal,
       })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
-      return toResult(output, { imageDigest: digest, machine })
+      return toResult(output, { startMs, imageDigest: digest, machine, timeoutMs: input.timeoutMs })
     } finally {
       for (const stream of streams) stream.close()
       await removeContainer({ engine, name }).finally(() => context.cpus.give(name))
@@ -225,10 +226,11 @@ async function overdue(container: Container, stream: GradingStream, timeoutMs: n
   const { State: state } = await container.inspect()
   if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
   return {
-    words: ['timed-out', '137', String(timeoutMs)],
+    words: ['timed-out', '137'],
     log: Buffer.alloc(0),
     errors: Buffer.alloc(0),
     audit: stream.audit(),
+    atMs: performance.now(),
   }
 }
 
@@ -240,24 +242,40 @@ function stalled(container: string, timeoutMs: number): LonghaulError {
   })
 }
 
-function toResult(
-  { words, log: merged, errors, audit }: GradingAnswer,
-  facts: Pick<GradeRunResult, 'imageDigest' | 'machine'>,
+/**
+ * What the container says of itself is looked at, and none of it is a time: once the patch is applied its code is root there.
+ * @param startMs before the container ran, by the clock of the answer
+ * @internal exported for its test
+ */
+export function toResult(
+  { words, log: merged, errors, audit, atMs }: GradingAnswer,
+  {
+    startMs,
+    timeoutMs,
+    ...facts
+  }: Pick<GradeRunResult, 'imageDigest' | 'machine'> & { startMs: number; timeoutMs: number },
 ): GradeRunResult {
-  const [kind, code, wall, peak = ''] = words
-  const memory = /^\d+$/.test(peak) ? { peakMemoryBytes: Number(peak) } : {}
-  const log = errors.length === 0 ? merged : Buffer.concat([merged, errors])
+  const [kind, code = '', peak = ''] = words
+  const unknown = (): LonghaulError =>
+    endedByTests(`The grading container left no result that is known: ${words.join(' ').slice(0, 200)}`)
+  if (!isCount(code, 255)) throw unknown()
+  const isPeak = isCount(peak, 2 * facts.machine.memoryMiB * 1024 * 1024)
   const common = {
-    log,
+    log: errors.length === 0 ? merged : Buffer.concat([merged, errors]),
     ...facts,
-    wallMs: Number(wall),
-    ...memory,
-    ...(audit === null ? {} : { audit: toAudit(audit) }),
+    wallMs: Math.round(atMs - (audit?.atMs ?? startMs)),
+    ...(isPeak ? { peakMemoryBytes: Number(peak) } : {}),
+    ...(audit === null ? {} : { audit: toAudit(audit, startMs) }),
   }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
-  if (kind === 'timed-out') return { kind, ...common }
+  // A limit that has not passed here has not passed there; clocks of two machines differ by less than a hundredth.
+  if (kind === 'timed-out' && atMs - startMs >= 0.99 * timeoutMs) return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
-  throw endedByTests(`The grading container left no result that is known: ${words.join(' ')}`)
+  throw unknown()
+}
+
+function isCount(word: string, most: number): boolean {
+  return /^\d{1,16}$/.test(word) && Number(word) <= most
 }
 
 const AUDIT_KINDS: readonly AuditRun['kind'][] = [
@@ -270,10 +288,12 @@ const AUDIT_KINDS: readonly AuditRun['kind'][] = [
   'tested',
 ]
 
-function toAudit({ words, patch, result, errors }: AuditOutput): AuditRun {
+function toAudit({ words, patch, result, errors, atMs }: AuditOutput, startMs: number): AuditRun {
   const kind = AUDIT_KINDS.find((known) => known === words[0])
-  if (kind === undefined) throw failed(`The grading container left no audit that is known: ${words.join(' ')}`)
-  return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Number(words[1]) }
+  if (kind === undefined || words.length !== 1) {
+    throw failed(`The grading container left no audit that is known: ${words.join(' ').slice(0, 200)}`)
+  }
+  return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Math.round(atMs - startMs) }
 }
 
 function machineOf(

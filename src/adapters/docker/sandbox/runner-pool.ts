@@ -25,11 +25,17 @@ export interface RunnerRequest {
   signal: AbortSignal
 }
 
+export interface TimedReply extends RunnerReply {
+  /** How long a runner was asked, by a clock of this process that never jumps. Connections that were opened anew, and callers that
+   *  went first, are not in it. */
+  askedMs: number
+}
+
 /** The resident runners of this process, one connection a sandbox, opened when needed. */
 export interface RunnerPool {
   /** @throws LonghaulError `Sandbox.Ended` where the container or its runner was ended from inside, as far as the host can see;
    *  else `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
-  request(request: RunnerRequest): Promise<RunnerReply>
+  request(request: RunnerRequest): Promise<TimedReply>
   /** Before the start of a container that the caller has just created: its runner is asked without an exec then. The line that
    *  is asked first goes ahead. */
   attach(request: Pick<RunnerRequest, 'name'> & { line: string }): Promise<void>
@@ -62,15 +68,19 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     connections.delete(name)
   }
 
-  const askUntilAnswered = async ({ name, line, maxBodyBytes = 0 }: RunnerRequest): Promise<RunnerReply> => {
+  const askUntilAnswered = async ({ name, line, maxBodyBytes = 0 }: RunnerRequest): Promise<TimedReply> => {
     const beganMs = Date.now()
+    let waitedMs = 0
     for (let attempt = 1; ; attempt += 1) {
       /** Since when a runner has been asked; null where none could be. */
       let askedMs: number | null = null
       try {
         const connection = await connectionOf(name)
         askedMs = Date.now()
-        return await connection.ask(line, maxBodyBytes)
+        const sentMs = performance.now()
+        const end = (): number => (waitedMs += performance.now() - sentMs)
+        const reply = await connection.ask(line, maxBodyBytes).finally(end)
+        return { ...reply, askedMs: Math.round(waitedMs) }
       } catch (error) {
         disconnect(name)
         await requireRunning(engine, name, error, askedMs)
@@ -82,7 +92,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
     }
   }
 
-  const answerInTime = async (request: RunnerRequest): Promise<RunnerReply> => {
+  const answerInTime = async (request: RunnerRequest): Promise<TimedReply> => {
     const { name, timeoutMs, signal } = request
     signal.throwIfAborted()
     const { promise: interrupted, reject } = Promise.withResolvers<never>()

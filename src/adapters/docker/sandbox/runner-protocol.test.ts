@@ -29,10 +29,11 @@ test('an answered turn: output, omitted bytes and state are cut out of the body'
   const words = ['done', '1', 'exit', '100', '20', '0', '5', '1', String(state.length), '3', '2', '3.tok']
   assert.deepEqual(sizeOfReply(words), { lines: 1, stateBytes: state.length, bodyBytes: 5 })
   const body = Buffer.from('abcyz')
-  const result = parseTurn({ id: '', words, openFile: '/testbed/m.py', state: Buffer.from(state), body })
+  const result = parseTurn({ id: '', words, openFile: '/testbed/m.py', state: Buffer.from(state), body }, 7)
   assert.equal(Buffer.from(result.head).toString(), 'abc')
   assert.equal(Buffer.from(result.tail).toString(), 'yz')
   assert.equal(result.omittedBytes, 95)
+  assert.equal(result.wallMs, 7)
   assert.deepEqual(result.state, {
     cwd: '/testbed/a b',
     environment: 'export A="1\n2"\n',
@@ -46,7 +47,7 @@ test('an answered turn: output, omitted bytes and state are cut out of the body'
 test('refusals become the codes that callers act on', () => {
   const codeFor = (...words: string[]): string | undefined => {
     try {
-      parseTurn({ id: '', words, openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) })
+      parseTurn({ id: '', words, openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) }, 1)
     } catch (error) {
       return isLonghaulError(error) ? error.code : undefined
     }
@@ -84,6 +85,10 @@ const UNKNOWN: [string, number, string][] = [
   ['output of more than any disk', 3, '9'.repeat(13)],
   ['a time in words', 4, '1e3'],
   ['a turn of a year', 4, '31536000000'],
+  ['a turn of all time', 4, `1${'0'.repeat(18)}`],
+  ['a time before it began', 4, '-1'],
+  ['a time that is no number', 4, 'NaN'],
+  ['no time', 4, ''],
   ['a memory limit that was met twice', 5, '2'],
   ['a window beyond all lines', 6, '1000000001'],
   ['a submission that is half', 7, '0.5'],

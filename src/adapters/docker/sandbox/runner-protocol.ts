@@ -170,9 +170,10 @@ export function parseReady(reply: RunnerReply): ReadyReply {
   return { startCommit: commit, state: parseState(reply, top, submitted) }
 }
 
-export function parseTurn(reply: RunnerReply): TurnResult {
+/** @param wallMs how long the worker has waited for it; what the runner says of its own clock is read over */
+export function parseTurn(reply: RunnerReply, wallMs: number): TurnResult {
   if (reply.words[0] !== 'done') throw refusal(reply)
-  const [, code = '', reason = '', size = '', wallMs = '', oom = '', top = '', submitted = '', ...sizes] = reply.words
+  const [, code = '', reason = '', size = '', , oom = '', top = '', submitted = '', ...sizes] = reply.words
   const [, headBytes = 0, tailBytes = 0] = sizes.map(Number)
   const stopped = reason === 'timeout' || reason === 'output-limit' || reason === 'process-limit'
   return {
@@ -183,7 +184,7 @@ export function parseTurn(reply: RunnerReply): TurnResult {
     tail: reply.body.subarray(headBytes, headBytes + tailBytes),
     omittedBytes: Number(size) - headBytes - tailBytes,
     outputBytes: Number(size),
-    wallMs: Number(wallMs),
+    wallMs,
     oomKilled: oom === '1',
     state: parseState(reply, top, submitted),
   }

@@ -206,7 +206,8 @@ async function runTurn(
   await connectNetwork(context, sandbox)
   const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
   const maxBodyBytes = request.maxOutputBytes
-  const result = parseTurn(await context.runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal }))
+  const reply = await context.runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal })
+  const result = parseTurn(reply, reply.askedMs)
   const network = context.relays.takeUse(sandbox.name)
   return network === undefined ? result : { ...result, network }
 }

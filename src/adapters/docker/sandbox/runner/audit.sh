@@ -86,8 +86,6 @@ test_audited() {
 audit() {
   newline='
 '
-  lh_now
-  audit_started=$now
   : >$audit_work/canonical
   : >$audit_work/result
   : >$audit_work/errors
@@ -112,9 +110,8 @@ audit() {
     fi
   fi
   kill -s KILL -- -1
-  lh_now
   {
-    printf '\nlh1 %s %s %s\n' "$lh_audit_mark" "$kind" "$(((now - audit_started) * 10))"
+    printf '\nlh1 %s %s\n' "$lh_audit_mark" "$kind"
     head -c 16777216 <$audit_work/canonical
     printf '\nlh1 %s\n' "$lh_audit_mark"
     head -c 16777216 <$audit_work/result

@@ -7,12 +7,11 @@ cd "$(cat /.lh/repository)" || exit 1
 # finish KIND EXIT_CODE: writes the answer to the attached stream. The evaluation could write there as well, so it is killed first,
 # and it never learns the mark.
 finish() {
-  lh_now
   # Of the whole container: cgroup v2 where the kernel keeps it (5.19), v1; else nothing.
   peak=$(cat /sys/fs/cgroup/memory.peak 2>/dev/null || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null)
   kill -s KILL -- -1
   {
-    printf '\nlh1 %s %s %s %s %s\n' "$lh_mark" "$1" "$2" "$(((now - started) * 10))" "$peak"
+    printf '\nlh1 %s %s %s %s\n' "$lh_mark" "$1" "$2" "$peak"
     head -c 16777216 <&3
     printf '\nlh1 %s\n' "$lh_mark"
     head -c 16777216 <&4
@@ -36,8 +35,6 @@ if [ -d /.lh/audit ]; then audit "$(cat /.lh/audit/patch)"; fi
 # Open from here on: the evaluation may put something else in the place of the names.
 exec 3</.lh/grade/log 4</.lh/grade/errors
 . /.lh/environment
-lh_now
-started=$now
 # The first attempt that succeeds applies the patch. Without any there is none to apply.
 code=0
 for attempt in /.lh/apply/*; do

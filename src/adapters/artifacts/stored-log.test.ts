@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { gunzipSync, gzipSync } from 'node:zlib'
+import { MAX_STORED_LOG_BYTES } from '../../contracts/log-limits.ts'
+import { createDirectoryStore } from './directory-store.ts'
+import { keepLog, readLog, storedLogKey } from './stored-log.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'longhaul-logs-'))
+const store = createDirectoryStore({ root })
+after(() => rmSync(root, { recursive: true }))
+
+/** Text as a runner prints it, and what hostile code adds to it: bytes that are no text, and gzip's own mark. */
+const LOG = Buffer.concat([
+  Buffer.from('PASSED tests/test_one.py::test_that_is_listed\n'.repeat(2_000)),
+  Buffer.from([0x1f, 0x8b, 0x08, 0xff, 0x00, 0x0d, 0x0a]),
+])
+
+test('a log is kept packed, is read by its name and by where it is stored, and has the same bytes', async () => {
+  await keepLog(store, 'a/test_output.txt', LOG)
+  assert.deepEqual(await store.list('a/'), ['a/test_output.txt.gz'])
+  const stored = Buffer.from((await store.read('a/test_output.txt.gz')) ?? '')
+  assert.ok(stored.length * 20 < LOG.length, `${stored.length} of ${LOG.length} bytes`)
+  assert.deepEqual(gunzipSync(stored), LOG)
+  for (const key of ['a/test_output.txt', storedLogKey('a/test_output.txt')]) {
+    assert.deepEqual(Buffer.from((await readLog(store, key)) ?? ''), LOG)
+  }
+})
+
+test('a log of an earlier version lies there as it is: read, also where it begins like a gzip file', async () => {
+  const plain = Buffer.concat([Buffer.from([0x1f, 0x8b]), LOG])
+  await store.put('b/test_output.txt', plain)
+  assert.deepEqual(Buffer.from((await readLog(store, 'b/test_output.txt')) ?? ''), plain)
+})
+
+test('no log is null, an empty one is empty', async () => {
+  assert.equal(await readLog(store, 'c/absent.txt'), null)
+  assert.equal(await readLog(store, 'c/absent.log.gz'), null)
+  await keepLog(store, 'c/empty.txt', new Uint8Array())
+  assert.equal((await readLog(store, 'c/empty.txt'))?.byteLength, 0)
+})
+
+test('a grading is repeated and its log has other bytes: the first one stays', async () => {
+  await keepLog(store, 'd/log.txt', Buffer.from('first'))
+  await keepLog(store, 'd/log.txt', Buffer.from('second'))
+  assert.equal(Buffer.from((await readLog(store, 'd/log.txt')) ?? '').toString(), 'first')
+})
+
+test('the longest log comes back; a stored file that unpacks to more is refused before it is held, and so is a torn one', async () => {
+  await keepLog(store, 'e/longest.txt', Buffer.alloc(MAX_STORED_LOG_BYTES, 'x'))
+  assert.equal((await readLog(store, 'e/longest.txt'))?.byteLength, MAX_STORED_LOG_BYTES)
+  await store.put('e/bomb.txt.gz', gzipSync(Buffer.alloc(MAX_STORED_LOG_BYTES + 1)))
+  // Members behind each other unpack to one text: here 3.2 GB out of 3 MB.
+  const member = gzipSync(Buffer.alloc(2 ** 24))
+  await store.put('e/members.txt.gz', Buffer.concat(Array.from({ length: 200 }, () => member)))
+  const before = process.memoryUsage().rss
+  for (const name of ['e/bomb.txt', 'e/members.txt.gz']) {
+    await assert.rejects(readLog(store, name), {
+      code: 'Artifact.Corrupt',
+      message: /e\/\w+\.txt\.gz .*: it holds more/,
+    })
+  }
+  assert.ok(process.memoryUsage().rss - before < 4 * MAX_STORED_LOG_BYTES)
+  await store.put('e/torn.txt.gz', gzipSync(LOG).subarray(0, 100))
+  await assert.rejects(readLog(store, 'e/torn.txt'), { code: 'Artifact.Corrupt', message: /: it is none, or torn/ })
+})
