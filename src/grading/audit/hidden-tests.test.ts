@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { matchesGlob } from 'node:path'
 import { test } from 'node:test'
 import { readPatchFiles } from '../patch-files.ts'
-import { findCollision, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
+import { findCollision, findLeftOut, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
 
 const added = (path: string, mode = '100644'): string =>
   `diff --git a/${path} b/${path}\nnew file mode ${mode}\n--- /dev/null\n+++ b/${path}\n@@ -0,0 +1 @@\n+x\n`
@@ -109,10 +109,16 @@ test('what the test patch leaves, brings and removes is told of each file', () =
 
 test('files that steer an interpreter or a runner are left out in every folder, and no other file of their kind', () => {
   const limits = treeLimits({ hidden: hiddenFiles(added('tests/test_a.py')), goldPatch: '' })
-  const left = (path: string): boolean =>
-    limits
-      .find((limit) => matchesGlob(path.replaceAll('/', '|'), limit.slice(limit.indexOf('=') + 1).replaceAll('/', '|')))
-      ?.startsWith('--exclude') ?? false
+  const left = (path: string): boolean => {
+    const byGlob =
+      limits
+        .find((limit) =>
+          matchesGlob(path.replaceAll('/', '|'), limit.slice(limit.indexOf('=') + 1).replaceAll('/', '|')),
+        )
+        ?.startsWith('--exclude') ?? false
+    assert.equal(findLeftOut(readPatchFiles(Buffer.from(added(path))), limits).length === 1, byGlob, path)
+    return byGlob
+  }
   const names = ['conftest.py', 'pytest.ini', '.pytest.ini', 'pytest.toml', '.pytest.toml', 'tox.ini', 'setup.cfg']
   const more = ['pyproject.toml', '.gitattributes', 'a.pth', 'b.egg-link', 'sitecustomize.py', 'usercustomize.py']
   const folders = ['x.dist-info/METADATA', 'x.egg-info/PKG-INFO', 'sitecustomize/a.py', 'usercustomize/a.py']

@@ -81,6 +81,41 @@ export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[
 
 const exclude = (pattern: string): string => `--exclude=${pattern}`
 
+/** Files of the patch that these limits keep out of the tested tree: a repair that needs one of them cannot be confirmed. */
+export function findLeftOut(files: readonly PatchFile[], limits: readonly string[]): string[] {
+  const rules = limits.map((option) => {
+    const at = option.indexOf('=')
+    return { isExcluded: option.slice(0, at) === '--exclude', parts: partsOf(option.slice(at + 1)) }
+  })
+  return files
+    .map(({ path }) => path)
+    .filter((path) => rules.find(({ parts }) => hasParts(path, parts))?.isExcluded ?? false)
+}
+
+/** What lies between the stars of a pattern, without the marks of `literal`. */
+function partsOf(pattern: string): string[] {
+  const parts = ['']
+  for (const [part] of pattern.matchAll(/\\?[^]/g)) {
+    if (part === '*') parts.push('')
+    else parts.push(`${parts.pop() ?? ''}${part.at(-1) ?? ''}`)
+  }
+  return parts
+}
+
+/** The first and the last part lie at the ends, the others anywhere between them in their order: in one pass over the text. */
+function hasParts(text: string, [first = '', ...others]: readonly string[]): boolean {
+  const last = others.pop()
+  if (last === undefined) return text === first
+  if (!text.startsWith(first)) return false
+  let from = first.length
+  for (const part of others) {
+    const at = text.indexOf(part, from)
+    if (at < 0) return false
+    from = at + part.length
+  }
+  return text.length - last.length >= from && text.endsWith(last)
+}
+
 /** The uppermost folder of tests above a path; null where it lies in none. */
 function testFolder(path: string): string | null {
   const folders = path.split('/').slice(0, -1)

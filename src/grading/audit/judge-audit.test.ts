@@ -25,7 +25,12 @@ const PASSED: AuditAnswer['tests'] = [
 ]
 const CANARY = { module: 'tests/test_a.py', must: 'fail', outcome: 'failed', ok: true } as const
 
-function judged(answer: Partial<Record<keyof AuditAnswer, unknown>>, run: Partial<AuditRun> = {}, task = TASK) {
+function judged(
+  answer: Partial<Record<keyof AuditAnswer, unknown>>,
+  run: Partial<AuditRun> = {},
+  task = TASK,
+  patch = PATCH,
+) {
   const whole = {
     schema: 1,
     ended: 'complete',
@@ -37,8 +42,8 @@ function judged(answer: Partial<Record<keyof AuditAnswer, unknown>>, run: Partia
   }
   return judgeAudit({
     task,
-    patch: PATCH,
-    planned: planAudit({ task, patch: PATCH, timeoutMs: 1000 }),
+    patch,
+    planned: planAudit({ task, patch, timeoutMs: 1000 }),
     run: {
       kind: 'tested',
       canonicalPatch: PATCH,
@@ -67,6 +72,18 @@ for (const outcome of ['failed', 'error', 'skipped', 'xfailed', 'xpassed'] as co
 test('a listed test without a result: void, and named', () => {
   const { reasons, detail } = judged({ tests: PASSED.slice(1) })
   assert.deepEqual([reasons, detail], [['no-honest-pass'], 'tests/test_a.py::test_b'])
+})
+
+test('a repair that lies in a file that is named like tests: void, and the file is named', () => {
+  const texts = ['pkg/testing.py', 'pkg/ab_test.py'].map((path) => PATCH.toString().replaceAll('a.py', path))
+  const patch = Buffer.from(texts.join(''))
+  const [tests, run] = [PASSED.slice(1), { canonicalPatch: patch }]
+  const { reasons, detail } = judged({ tests }, run, TASK, patch)
+  assert.deepEqual(reasons, ['no-honest-pass'])
+  assert.match(detail ?? '', /^tests\/test_a\.py::test_b \(not tested, .*: pkg\/testing\.py and 1 more\)$/)
+  // What the reference solution changes there is tested.
+  const own = judged({ tests }, run, { ...TASK, goldPatch: texts.join('') }, patch)
+  assert.equal(own.detail, 'tests/test_a.py::test_b')
 })
 
 test('a name that poses as several, or as another line, counts for none', () => {

@@ -2,8 +2,10 @@ import type { AuditReason, AuditRun, AuditRunner, AuditVerdict } from '../../con
 import { gradeLog } from '../grade-log.ts'
 import { LOG_PROFILES } from '../log-profiles.ts'
 import { withoutTiming } from '../test-names.ts'
+import { readPatchFiles } from '../patch-files.ts'
 import { readAuditAnswer, type AuditAnswer } from './audit-answer.ts'
 import { compareWithCanonical } from './canonical-patch.ts'
+import { findLeftOut } from './hidden-tests.ts'
 import type { AuditedTask, PlannedAudit } from './plan-audit.ts'
 
 export interface JudgeAuditInput {
@@ -25,7 +27,9 @@ export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAudit
   const found: Finding[] = [...planned.voids, ...readRun({ patch, run, isCaptured })]
   const isTested = planned.plan.tests !== null && run.kind !== 'read' && run.kind !== 'untestable'
   if (found.length === 0 && isTested && planned.plan.tests !== null) {
-    found.push(...judgeTests(task, planned.plan.tests.runner, run))
+    found.push(
+      ...judgeTests(task, planned.plan.tests.runner, run).map((finding) => withLeftOut(finding, patch, planned)),
+    )
   }
   const outcome = found.length > 0 ? 'void' : isTested ? 'agrees' : 'unsupported'
   return {
@@ -80,6 +84,15 @@ function judgeTests(task: AuditedTask, runner: AuditRunner, run: AuditRun): Find
     ),
     ...missing(task, runner, tests),
   ]
+}
+
+/** A repair may lie in a file that is named like tests: its reader is told that this was not among what was tested. */
+function withLeftOut(finding: Finding, patch: Uint8Array, { plan }: PlannedAudit): Finding {
+  if (finding.reason !== 'no-honest-pass') return finding
+  const [first, ...others] = findLeftOut(readPatchFiles(patch), plan.tests?.limits ?? [])
+  if (first === undefined) return finding
+  const paths = others.length === 0 ? first : `${first} and ${others.length} more`
+  return { ...finding, detail: `${finding.detail} (not tested, for it is named like tests: ${paths})` }
 }
 
 const ENDINGS: Record<AuditAnswer['ended'], AuditReason | null> = {
