@@ -51,6 +51,8 @@ export interface AuditedTests {
   testPatch: string
   /** Words for `git apply`: which changes of the patch belong into the tested tree. */
   limits: string[]
+  /** New files of the patch that belong into the tested tree all the same where the commit has no word of their name. */
+  additions: string[]
   /** Program that the row's command starts; its Python runs the tests. */
   interpreter: string
   /** Options of the row's own test command that neither choose nor judge a test. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { matchesGlob } from 'node:path'
 import { test } from 'node:test'
 import { readPatchFiles } from '../patch-files.ts'
-import { findCollision, findLeftOut, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
+import { findAdditions, findCollision, findLeftOut, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
 
 const added = (path: string, mode = '100644'): string =>
   `diff --git a/${path} b/${path}\nnew file mode ${mode}\n--- /dev/null\n+++ b/${path}\n@@ -0,0 +1 @@\n+x\n`
@@ -129,6 +129,30 @@ test('files that steer an interpreter or a runner are left out in every folder, 
   }
   for (const path of ['setup.py', 'notes.ini', 'x.toml', 'setup.cfg.md', 'a.pth.txt', 'dist-info/x', 'src/b.py']) {
     assert.ok(!left(path), path)
+  }
+})
+
+test('new modules that are named like tests may be a part of a repair where nothing of the tests can name them', () => {
+  const hidden = added('tests/test_new.py').replace('+x', '+from lenient_test import check')
+  const found = (patch: string): string[] =>
+    findAdditions(readPatchFiles(Buffer.from(patch)), { hidden: hiddenFiles(hidden), testPatch: hidden })
+  for (const path of ['ab_test.py', 'src/pkg/test_of_means.py', 'testutil_x.py']) {
+    assert.deepEqual(found(added(path)), [path], path)
+    assert.deepEqual(found(changed(path)), [], `changed ${path}`)
+    assert.deepEqual(found(added(path, '120000')), [], `a link at ${path}`)
+  }
+  const others = ['tests/ab_test.py', 'pkg/tests/ab_test.py', 'pkg/testing/ab_test.py', 'testutils/ab_test.py']
+  const named = [
+    'lenient_test.py',
+    'pkg/lenient_test.py',
+    'a b_test.py',
+    "a'b_test.py",
+    '*_test.py',
+    '-x_test.py',
+    'ab_test.pyc',
+  ]
+  for (const path of [...others, ...named, 'conftest.py', 'sitecustomize.py', 'calc.py']) {
+    assert.deepEqual(found(added(path)), [], path)
   }
 })
 

@@ -92,6 +92,43 @@ export function findLeftOut(files: readonly PatchFile[], limits: readonly string
     .filter((path) => rules.find(({ parts }) => hasParts(path, parts))?.isExcluded ?? false)
 }
 
+/** A patch has few; each is looked for in the whole tree. */
+const MAX_ADDITIONS = 20
+
+/**
+ * New modules that are named like tests and lie where no tests do. They may be a part of a repair, and are no help for tests where no
+ * file of the commit and no hidden test has a word of their name: then only the patch itself can load them. The commit is searched in
+ * the container.
+ */
+export function findAdditions(
+  files: readonly PatchFile[],
+  { hidden, testPatch }: { hidden: readonly HiddenFile[]; testPatch: string },
+): string[] {
+  const isNamedLike = (name: string, patterns: readonly string[]): boolean =>
+    patterns.some((pattern) => hasParts(name, partsOf(pattern)))
+  const folders = new Set(hidden.flatMap(({ path }) => testFolder(path) ?? []))
+  const isAddition = ({ path, kind, mode }: PatchFile): boolean => {
+    const parents = path.split('/')
+    const name = parents.pop() ?? ''
+    const module = name.replace(/\.py$/, '')
+    return (
+      kind === 'added' &&
+      (mode === '100644' || mode === '100755') &&
+      // Of letters that neither a shell nor Git's patterns read in another way.
+      /^\w[\w./-]{0,500}$/.test(path) &&
+      /^\w{3,}$/.test(module) &&
+      isNamedLike(name, [...TEST_NAMES, ...TEST_SUPPORT]) &&
+      !parents.some((folder) => isNamedLike(folder, TEST_FOLDERS)) &&
+      ![...folders].some((folder) => path.startsWith(`${folder}/`)) &&
+      !testPatch.includes(module)
+    )
+  }
+  return files
+    .filter(isAddition)
+    .map(({ path }) => path)
+    .slice(0, MAX_ADDITIONS)
+}
+
 /** What lies between the stars of a pattern, without the marks of `literal`. */
 function partsOf(pattern: string): string[] {
   const parts = ['']

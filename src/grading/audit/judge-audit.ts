@@ -89,7 +89,9 @@ function judgeTests(task: AuditedTask, runner: AuditRunner, run: AuditRun): Find
 /** A repair may lie in a file that is named like tests: its reader is told that this was not among what was tested. */
 function withLeftOut(finding: Finding, patch: Uint8Array, { plan }: PlannedAudit): Finding {
   if (finding.reason !== 'no-honest-pass') return finding
-  const [first, ...others] = findLeftOut(readPatchFiles(patch), plan.tests?.limits ?? [])
+  const { limits = [], additions = [] } = plan.tests ?? {}
+  const left = findLeftOut(readPatchFiles(patch), limits)
+  const [first, ...others] = left.filter((path) => !additions.includes(path))
   if (first === undefined) return finding
   const paths = others.length === 0 ? first : `${first} and ${others.length} more`
   return { ...finding, detail: `${finding.detail} (not tested, for it is named like tests: ${paths})` }

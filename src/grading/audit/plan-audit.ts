@@ -1,9 +1,16 @@
 import type { AuditedTests, AuditPlan, AuditReason } from '../../contracts/audit.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { readPatchFiles } from '../patch-files.ts'
+import { type PatchFile, readPatchFiles } from '../patch-files.ts'
 import { testDirectives } from '../profiles/fork-4.0.3.ts'
 import { readPatchedFiles } from '../test-patch.ts'
-import { findCollision, findStartupHook, hiddenFiles, treeLimits } from './hidden-tests.ts'
+import {
+  findAdditions,
+  findCollision,
+  findStartupHook,
+  type HiddenFile,
+  hiddenFiles,
+  treeLimits,
+} from './hidden-tests.ts'
 import { testCommandOf } from './test-command.ts'
 
 export type AuditedTask = Pick<
@@ -46,14 +53,21 @@ export function planAudit({
     ...(collision === null ? [] : [{ reason: 'collides-with-tests' as const, detail: collision }]),
     ...(hook === null ? [] : [{ reason: 'startup-hook' as const, detail: hook }]),
   ]
-  const tests = auditedTests(task, timeoutMs)
+  const tests = auditedTests(task, { files, hidden, timeoutMs })
   return { plan: { tests: voids.length === 0 ? tests : null }, voids, isSupported: tests !== null }
 }
 
 /** More tests than a copy of a module takes. */
 const MAX_FOCUS = 200
 
-function auditedTests(task: AuditedTask, timeoutMs: number): AuditedTests | null {
+function auditedTests(
+  task: AuditedTask,
+  {
+    files: patchFiles,
+    hidden,
+    timeoutMs,
+  }: { files: readonly PatchFile[]; hidden: readonly HiddenFile[]; timeoutMs: number },
+): AuditedTests | null {
   const command = testCommandOf(task)
   if (command === null) return null
   const { runner, interpreter, arguments: words, roots } = command
@@ -63,7 +77,8 @@ function auditedTests(task: AuditedTask, timeoutMs: number): AuditedTests | null
   return {
     runner,
     testPatch: task.testPatch,
-    limits: treeLimits({ hidden: hiddenFiles(task.testPatch), goldPatch: task.goldPatch }),
+    limits: treeLimits({ hidden, goldPatch: task.goldPatch }),
+    additions: findAdditions(patchFiles, { hidden, testPatch: task.testPatch }),
     interpreter,
     arguments: words,
     modules: runner === 'pytest' ? pytestModules(task, files) : files,

@@ -176,6 +176,21 @@ const HONEST: [what: string, edits: () => Edits][] = [
     'with a test in the file that the hidden tests change',
     () => ({ 'tests/test_calc.py': 'from calc import add\n\n\ndef test_mine():\n    assert add(1, 2) == 3\n' }),
   ],
+  [
+    'with changes to helpers of tests, which it does not need',
+    () => ({
+      'tests/helpers.py': 'def check(found, wanted):\n    assert found == wanted, found\n',
+      'testing.py': 'x = 1\n',
+    }),
+  ],
+  [
+    'in a new module that is named like a test',
+    () => ({
+      'calc.py': 'from pkg.ab_test import add\n\n\ndef double(a):\n    return a * 2\n',
+      'pkg/__init__.py': '',
+      'pkg/ab_test.py': 'def add(a, b):\n    return a + b\n',
+    }),
+  ],
   ['with a deleted file', () => ({ 'setup.cfg': null })],
   ['with names that Git quotes', () => ({ 'caf\u00e9 "x".txt': 'x\n', 'a\tb.txt': 'y\n' })],
   ['with attributes that only say what they are', () => ({ '.gitattributes': '*.txt text\n' })],
@@ -496,6 +511,33 @@ const ATTACKS: Attack[] = [
     'no-honest-pass',
   ],
 ]
+
+/** A helper that hidden tests take where it is there, by a name that the hidden tests have, or only a file of the commit. */
+const OPTIONAL: [what: string, module: string, asked: string][] = [
+  ['that the hidden tests name', 'lenient_test', "__import__('lenient_test')"],
+  // `tests/test_calc.py` of the commit has a function of that name; a name that is put together is no word of the hidden tests.
+  ['that a file of the commit names', 'test_double', "__import__('test_' + 'double')"],
+]
+for (const [what, module, asked] of OPTIONAL) {
+  test(`a new helper ${what}, which is taken where it is there: void`, async (t) => {
+    const hidden = lines(
+      'from calc import add',
+      'try:',
+      `    check = ${asked}.check`,
+      'except ImportError:',
+      '    from tests.helpers import check',
+      '',
+      '',
+      'def test_add():',
+      '    check(add(20, 3), 23)',
+    )
+    const task = { ...taskOf('added'), testPatch: newFile('tests/test_hidden.py', hidden), passToPass: [] }
+    const { kind, audit } = await grade(task, patchOf({ [`${module}.py`]: 'def check(found, wanted):\n    pass\n' }))
+    t.diagnostic(`official: ${kind}, audit: ${audit?.outcome} ${audit?.reasons.join(' ')} (${audit?.detail})`)
+    // The official steps take it, so the attack works there.
+    assert.deepEqual([kind, audit?.outcome, audit?.reasons[0]], ['resolved', 'void', 'no-honest-pass'])
+  })
+}
 
 for (const [what, shape, edits, reason] of ATTACKS) {
   test(`${what} (${shape}): void or 0`, async (t) => {

@@ -19,8 +19,9 @@ before(async () => {
 
 after(() => world.dispose())
 
+/** In braces, so that another command may follow. */
 const file = (path: string, ...lines: string[]): string =>
-  `mkdir -p "$(dirname ${path})"; cat > ${path} <<'EOF_FILE'\n${lines.join('\n')}\nEOF_FILE`
+  `{ mkdir -p "$(dirname ${path})"; cat > ${path} <<'EOF_FILE'\n${lines.join('\n')}\nEOF_FILE\n}`
 
 /** A report line of every listed test, written from inside the tests' own process. */
 const FORGED = ['PASSED tests/test_calc.py::test_add', 'PASSED tests/test_calc.py::test_double']

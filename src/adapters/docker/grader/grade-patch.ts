@@ -154,7 +154,7 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
   if (audit === undefined) return []
   const files: FileToPack[] = [{ name: '.lh/audit/', mode: 0o700 }, textFile('.lh/audit/patch', patchPath)]
   if (audit.tests === null) return files
-  const { limits, testPatch, interpreter, timeoutMs, ...tests } = audit.tests
+  const { limits, additions, testPatch, interpreter, timeoutMs, ...tests } = audit.tests
   const spec = {
     schema: 1,
     repository: repoDir,
@@ -167,6 +167,7 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
   return [
     ...files,
     textFile('.lh/audit/limits', limits.map(shellQuote).join(' ')),
+    ...(additions.length === 0 ? [] : [textFile('.lh/audit/additions', `${additions.join('\n')}\n`)]),
     textFile('.lh/audit/interpreter', interpreter),
     textFile('.lh/audit/test.diff', testPatch),
     textFile('.lh/audit/spec.json', JSON.stringify(spec)),

@@ -28,7 +28,7 @@ export interface RunnerRequest {
 export interface TimedReply extends RunnerReply {
   /** How long a runner was asked, by a clock of this process that never jumps. Connections that were opened anew, and callers that
    *  went first, are not in it. */
-  askedMs: number
+  tookMs: number
 }
 
 /** The resident runners of this process, one connection a sandbox, opened when needed. */
@@ -80,7 +80,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
         const sentMs = performance.now()
         const end = (): number => (waitedMs += performance.now() - sentMs)
         const reply = await connection.ask(line, maxBodyBytes).finally(end)
-        return { ...reply, askedMs: Math.round(waitedMs) }
+        return { ...reply, tookMs: Math.round(waitedMs) }
       } catch (error) {
         disconnect(name)
         await requireRunning(engine, name, error, askedMs)

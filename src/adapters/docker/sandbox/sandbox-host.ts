@@ -207,7 +207,7 @@ async function runTurn(
   const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
   const maxBodyBytes = request.maxOutputBytes
   const reply = await context.runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal })
-  const result = parseTurn(reply, reply.askedMs)
+  const result = parseTurn(reply, reply.tookMs)
   const network = context.relays.takeUse(sandbox.name)
   return network === undefined ? result : { ...result, network }
 }

@@ -39,10 +39,27 @@ make_canonical() {
       "$base" "$patched" >$audit_work/canonical
 }
 
+# Of the new files that are named like tests those whose name is no word of the commit, in `admitted` as words for `git apply`.
+admit_additions() {
+  admitted=
+  [ -f $audit_work/additions ] || return 0
+  while read -r path; do
+    name=${path##*/}
+    audit_git grep -qwF -e "${name%.py}" "$base" --
+    case $? in
+      0) ;;
+      1) admitted="$admitted --include=$path" ;;
+      *) return 1 ;;
+    esac
+  done <$audit_work/additions
+}
+
 # The tree that is tested: what the patch changes beside the tests and what steers them, and the hidden tests.
 make_tested() {
   index=tested
-  eval "set -- \"$1\" $(cat $audit_work/limits)"
+  admit_additions || return
+  # The first word that fits a path decides.
+  eval "set -- \"$1\" $admitted $(cat $audit_work/limits)"
   patch=$1
   shift
   audit_git read-tree "$base" &&
