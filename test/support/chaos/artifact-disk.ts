@@ -9,9 +9,9 @@ const run = promisify(execFile)
 
 export interface ArtifactDisk {
   path: string
-  /** Not a byte is left for this long, or until a promise settles. */
-  fill(until: number | Promise<unknown>): Promise<void>
-  readOnly(ms: number): Promise<void>
+  /** Not a byte is left until the promise settles. */
+  fill(until: Promise<unknown>): Promise<void>
+  readOnly(until: Promise<unknown>): Promise<void>
   close(): Promise<void>
 }
 
@@ -46,15 +46,15 @@ export async function mountArtifactDisk(path: string): Promise<ArtifactDisk> {
         await file.close()
       }
       try {
-        await (typeof until === 'number' ? sleep(until) : until)
+        await until
       } finally {
         await rm(filler)
       }
     },
-    async readOnly(ms) {
+    async readOnly(until) {
       await remount('ro')
       try {
-        await sleep(ms)
+        await until
       } finally {
         await remount('rw')
       }

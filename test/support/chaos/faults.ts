@@ -50,6 +50,7 @@ export interface Fault {
 
 /** Shorter than the attempts of the activities that meet it. */
 const DISK_MS = 4_000
+const DISK_LONGEST_MS = 60_000
 const FREEZE_MS = 8_000
 const TORN = '{"schema":"longhaul.torn/1","epis'
 
@@ -169,13 +170,13 @@ export const FAULTS: readonly Fault[] = [
     name: 'disk-full',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => whenBegun(stack, stack.disk.fill(DISK_MS)),
+    strike: async ({ stack }) => untilFelt(stack, stack.disk.fill),
   },
   {
     name: 'disk-read-only',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => whenBegun(stack, stack.disk.readOnly(DISK_MS)),
+    strike: async ({ stack }) => untilFelt(stack, stack.disk.readOnly),
   },
   {
     name: 'disk-slow',
@@ -310,10 +311,17 @@ async function containerOf({ engines }: ChaosStack, { episode, container, phase 
 }
 
 /** The disk is hurt before the visitor goes on. Seen where a worker's write failed. */
-async function whenBegun(stack: ChaosStack, over: Promise<void>): Promise<Strike> {
+async function untilFelt(stack: ChaosStack, hurt: ChaosStack['disk']['fill']): Promise<Strike> {
   const sinceMs = Date.now()
+  const seen = (): boolean => isNoted(stack, sinceMs, ({ kind }) => kind === 'store-failed')
+  const felt = async (): Promise<void> => {
+    await sleep(DISK_MS)
+    // A training job is started, read and loaded before it writes.
+    while (!seen() && Date.now() < sinceMs + DISK_LONGEST_MS) await sleep(500)
+  }
+  const over = hurt(felt())
   await Promise.race([over, sleep(400)])
-  return { over, seen: () => isNoted(stack, sinceMs, ({ kind }) => kind === 'store-failed') }
+  return { over, seen }
 }
 
 /** One worker is hurt from its next visit on. */

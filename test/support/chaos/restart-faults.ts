@@ -86,6 +86,8 @@ export const RESTART_FAULTS: readonly Fault[] = [
   {
     ...RESTART,
     name: 'fail-restart:store',
+    // A training job waits for room for as long as the store is full: `disk-full` strikes it there.
+    phases: RESTART_PHASES.filter((phase) => phase !== 'training'),
     strike: async (input) => {
       const { over, seen } = onceClosed(input, 'FAILED')
       const filled = input.stack.disk.fill(over)
