@@ -6,6 +6,7 @@ import { addDoctor, addStack, addWorker } from './commands/stack.ts'
 import { addEvaluate } from './commands/evaluate.ts'
 import { addGrade, addRegrade } from './commands/grade.ts'
 import { addGradeLog } from './commands/grade-log.ts'
+import { addImages } from './commands/images.ts'
 import { addLedger } from './commands/ledger.ts'
 import { addPredictions } from './commands/predictions.ts'
 import { addReap } from './commands/reap.ts'
@@ -31,6 +32,7 @@ export function createProgram(context: CommandContext): Command {
     addReport,
     addRun,
     addTasks,
+    addImages,
     addSchedule,
     addRecipe,
     addPolicyServer,

@@ -35,6 +35,8 @@ export const FAILURE_CODES = {
   'Sandbox.ImageMissing': { retryable: false, countsAs: 'infra' },
   'Sandbox.ImageMismatch': { retryable: false, countsAs: 'infra' },
   'Sandbox.ImageUnsuitable': { retryable: false, countsAs: 'user' },
+  // An image that was to be built here was not; the message names the stage and what to do.
+  'Image.BuildFailed': { retryable: false, countsAs: 'infra' },
   'Sandbox.RuntimeMissing': { retryable: false, countsAs: 'user' },
   'Sandbox.Unsafe': { retryable: false, countsAs: 'user' },
   'Sandbox.PullFailed': { retryable: true, countsAs: 'infra' },

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 
 import { identify, isAlive, listProcesses, stopProcess } from './processes.ts'
-import { runCommand } from '../stack/run-command.ts'
+import { runCommand } from './run-command.ts'
 
 test('a recorded process whose number was given to another: it counts as gone and is never signalled', async () => {
   const child = spawn('sleep', ['60'], { detached: true })

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { officialRunReport, type OfficialPrediction, runReportName } from '../../src/report/official/run-report.ts'
-import { runCommand } from '../../src/stack/run-command.ts'
+import { runCommand } from '../../src/platform/run-command.ts'
 import { locateHarness } from '../support/grading-oracle/oracle.ts'
 
 /** Beyond the first plane and just below it: Python and JavaScript sort these two differently. */

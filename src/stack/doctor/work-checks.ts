@@ -2,7 +2,7 @@ import { access, constants, mkdir, open, rename, rm, statfs } from 'node:fs/prom
 import { join } from 'node:path'
 import { asStoreError } from '../../adapters/artifacts/directory-store.ts'
 import type { StackPaths } from '../paths.ts'
-import { runCommand } from '../run-command.ts'
+import { runCommand } from '../../platform/run-command.ts'
 import { findPython } from '../setup/python-env.ts'
 import { mayInstallPackages } from '../setup/system-packages.ts'
 import { stackStatus } from '../stack-record.ts'

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
 
 import { exists } from '../../platform/files.ts'
-import { runCommand, type CommandResult } from '../run-command.ts'
+import { runCommand, type CommandResult } from '../../platform/run-command.ts'
 import { INSTALL_SCRIPT } from './install-script.ts'
 
 let folder: string

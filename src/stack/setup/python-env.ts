@@ -5,7 +5,7 @@ import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { exists } from '../../platform/files.ts'
 import { packageFile } from '../paths.ts'
-import { requireCommand, runCommand } from '../run-command.ts'
+import { requireCommand, runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 

@@ -3,7 +3,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 
 import { LonghaulError } from '../../contracts/errors.ts'
-import { runCommand } from '../run-command.ts'
+import { runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { INSTALL_SCRIPT, MARK_FILE } from './install-script.ts'
 

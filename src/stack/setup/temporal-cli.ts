@@ -16,7 +16,7 @@ import {
 import { createWriteStream } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { requireCommand } from '../run-command.ts'
+import { requireCommand } from '../../platform/run-command.ts'
 
 /** Current details and priorities, which our workflows set, need a server of this age at least. */
 const OLDEST_SERVER = [1, 28] as const

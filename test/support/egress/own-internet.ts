@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { runCommand } from '../../../src/stack/run-command.ts'
+import { runCommand } from '../../../src/platform/run-command.ts'
 
 /** On loopback in there; anywhere else it would be the address of a stranger. */
 export const PUBLIC_ADDRESS = '93.184.215.14'

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { PARSERS_4 } from '../../../src/grading/parsers/names.ts'
 import type { RepositoryCommands } from '../../../src/grading/profiles/swebench-4.1-commands.ts'
-import { runCommand } from '../../../src/stack/run-command.ts'
+import { runCommand } from '../../../src/platform/run-command.ts'
 import { locateHarness } from './oracle.ts'
 
 interface Facts {

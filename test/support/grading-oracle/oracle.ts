@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import type { LogProfileName } from '../../../src/grading/log-profiles.ts'
 import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensurePythonEnv, findPython } from '../../../src/stack/setup/python-env.ts'
-import { runCommand } from '../../../src/stack/run-command.ts'
+import { runCommand } from '../../../src/platform/run-command.ts'
 import { requireHarness } from './harness-hash.ts'
 import type { LogCase } from './log-cases.ts'
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { runCommand } from '../../../src/stack/run-command.ts'
+import { runCommand } from '../../../src/platform/run-command.ts'
 import type { FileResult } from './file-result.ts'
 import { judgePytest, type PytestEvent } from './judge-pytest.ts'
 

@@ -110,7 +110,10 @@ function failed(message: string, cause?: unknown): LonghaulError {
 }
 
 /** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
-const RECIPE_FILE = new URL('../../../../infra/images/debian-base/recipe.json', import.meta.url)
+const RECIPES = new URL('../../../../infra/images/', import.meta.url)
+
+/** `debian-base`: of synthetic tasks. `task-base`: of tasks whose images are built here, with compilers and locales. */
+export type BaseImageName = 'debian-base' | 'task-base'
 
 /** What the base image is made of; its hash is the image's tag, so a change makes a new image. */
 interface BaseImageRecipe {
@@ -128,10 +131,12 @@ export interface BaseImageIdentity {
   recipe: BaseImageRecipe
   hash: string
   tag: string
+  /** Name of the archive in the cache, without its ending. */
+  archive: string
 }
 
-export async function readBaseImageRecipe(): Promise<BaseImageIdentity> {
-  const recipe = JSON.parse(await readFile(RECIPE_FILE, 'utf8')) as BaseImageRecipe
+export async function readBaseImageRecipe(name: BaseImageName = 'debian-base'): Promise<BaseImageIdentity> {
+  const recipe = JSON.parse(await readFile(new URL(`${name}/recipe.json`, RECIPES), 'utf8')) as BaseImageRecipe
   const hash = sha256Hex(JSON.stringify(recipe)).slice(0, 12)
-  return { recipe, hash, tag: `longhaul/debian-base:${hash}` }
+  return { recipe, hash, tag: `longhaul/${name}:${hash}`, archive: `${name}-${hash}` }
 }

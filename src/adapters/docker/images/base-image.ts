@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs'
 import { access, mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { type BaseImageIdentity, readBaseImageRecipe, buildRootFilesystem } from './base-image-rootfs.ts'
+import { type BaseImageIdentity, type BaseImageName, readBaseImageRecipe, buildRootFilesystem } from './base-image-rootfs.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
@@ -13,6 +13,8 @@ export interface EnsureBaseImageInput {
   cacheDir: string
   log: (line: string) => void
   signal?: AbortSignal
+  /** @default `debian-base`, of all synthetic task images */
+  name?: BaseImageName
 }
 
 export interface EnsureBaseImageResult {
@@ -21,14 +23,14 @@ export interface EnsureBaseImageResult {
   did: 'nothing' | 'imported' | 'built'
 }
 
-/** The base of all synthetic task images, without a registry: debootstrap once per machine, import once per engine.
+/** The base of task images, without a registry: debootstrap once per machine, import once per engine.
  *  Safe to interrupt and to repeat: everything is made under a temporary name and renamed when complete.
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<EnsureBaseImageResult> {
-  const identity = await readBaseImageRecipe()
+  const identity = await readBaseImageRecipe(input.name)
   if (await imageExists({ engine: input.engine, image: identity.tag })) return { tag: identity.tag, did: 'nothing' }
   await mkdir(input.cacheDir, { recursive: true })
-  const archive = join(input.cacheDir, `debian-base-${identity.hash}.tar.gz`)
+  const archive = join(input.cacheDir, `${identity.archive}.tar.gz`)
   return withDirectoryLock({ path: `${archive}.lock`, signal: input.signal }, async () => {
     const built = await ensureArchive(input, identity, archive)
     if (await imageExists({ engine: input.engine, image: identity.tag })) return { tag: identity.tag, did: 'nothing' }
@@ -45,7 +47,7 @@ async function ensureArchive(
   if (await fileExists(archive)) return false
   const started = Date.now()
   const temporary = `${archive}.new`
-  const folder = join(input.cacheDir, `debian-base-${identity.hash}.rootfs`)
+  const folder = join(input.cacheDir, `${identity.archive}.rootfs`)
   // We hold the lock, so a folder found here is left from a killed build.
   await rm(folder, { recursive: true, force: true })
   try {

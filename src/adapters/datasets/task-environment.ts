@@ -1,0 +1,121 @@
+import { readFileSync } from 'node:fs'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { TaskEnvironment } from '../../contracts/task-images.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import { RowColumns } from './row-columns.ts'
+
+/** `infra/images/environments/swebench-4.1.json`, written by `test/support/grading-oracle/record-environments.ts`. */
+export interface HarnessEnvironments {
+  version: string
+  /** Over the package's files of constants. */
+  sha256: string
+  requirementFiles: Record<string, string[]>
+  environmentFiles: Record<string, string[]>
+  repositories: Record<string, HarnessEnvironment[]>
+}
+
+interface HarnessEnvironment {
+  versions: string[]
+  python: string
+  packages?: string
+  pip_packages?: string[]
+  pre_install?: string[]
+  install?: string
+}
+
+/**
+ * How a task's environment is made: by `install_config` of its row, else by the tables of swebench 4.1.0 for its repository and
+ * version.
+ * @throws LonghaulError `Task.Invalid` where neither says it
+ */
+export function taskEnvironment(row: unknown, task: Task): TaskEnvironment {
+  const columns = new RowColumns(row, task.taskId)
+  const config = columns.object('install_config')
+  const setupCommit = setupCommitOf(columns, task)
+  return config === null
+    ? harnessEnvironment(columns, task, setupCommit)
+    : rowEnvironment(columns, config, setupCommit)
+}
+
+/** The fork takes the base commit, whatever the row says. */
+function setupCommitOf(columns: RowColumns, { gradingProfile, baseCommit }: Task): string {
+  const isFixed = gradingProfile === 'fork-4.0.3' || gradingProfile === 'rebench-v2'
+  const commit = isFixed ? baseCommit : (columns.optionalText('environment_setup_commit') ?? baseCommit)
+  if (/^[0-9a-f]{7,40}$/.test(commit)) return commit
+  throw columns.refuse('environment_setup_commit', 'a commit id', commit)
+}
+
+function harnessEnvironment(columns: RowColumns, task: Task, setupCommit: string): TaskEnvironment {
+  const { repo } = task
+  const version = task.harness?.version ?? columns.optionalWord('version')
+  const known = harnessEnvironments()
+  const spec = known.repositories[repo]?.find(({ versions }) => version !== null && versions.includes(version))
+  if (spec === undefined) {
+    throw new LonghaulError({
+      code: 'Task.Invalid',
+      message: `Expected a repository and version whose environment swebench ${known.version} knows, or an install_config in the row`,
+      details: { row: task.taskId, repo, version },
+    })
+  }
+  return {
+    source: `swebench ${known.version}`,
+    python: spec.python,
+    packages: spec.packages ?? null,
+    requirementFiles: known.requirementFiles[repo] ?? [],
+    environmentFiles: known.environmentFiles[repo] ?? [],
+    pipPackages: spec.pip_packages ?? [],
+    preInstall: spec.pre_install ?? [],
+    install: spec.install === undefined ? [] : [spec.install],
+    setupCommit,
+  }
+}
+
+let environments: HarnessEnvironments | undefined
+
+function harnessEnvironments(): HarnessEnvironments {
+  const file = new URL('../../../infra/images/environments/swebench-4.1.json', import.meta.url)
+  environments ??= JSON.parse(readFileSync(file, 'utf8')) as HarnessEnvironments
+  return environments
+}
+
+type InstallConfig = Record<string, unknown>
+
+function rowEnvironment(columns: RowColumns, config: InstallConfig, setupCommit: string): TaskEnvironment {
+  const list = (key: string): string[] => commandList(columns, key, config[key])
+  const packages = config['packages'] ?? null
+  if (packages !== null && typeof packages !== 'string') {
+    throw columns.refuse('install_config.packages', 'text', packages)
+  }
+  return {
+    source: 'install_config',
+    python: pythonOf(columns, config),
+    packages: packages === null || packages.trim() === '' ? null : packages,
+    requirementFiles: list('reqs_path'),
+    environmentFiles: list('env_yml_path'),
+    pipPackages: list('pip_packages'),
+    preInstall: list('pre_install'),
+    install: list('install'),
+    setupCommit,
+  }
+}
+
+/** V2's rows name a base image instead of a version. A version below 3.6 is taken for 3.6, as the fork does. */
+function pythonOf(columns: RowColumns, config: InstallConfig): string {
+  const stated = config['python'] ?? null
+  const base = config['base_image_name'] ?? null
+  const text =
+    stated === null ? (/python\D*?(\d)\D?(\d{1,2})?$/i.exec(String(base))?.slice(1).join('.') ?? '') : String(stated)
+  const [, major, minor] = /^(\d+)\.(\d+)(?:\.\d+)?$/.exec(text) ?? []
+  if (major === undefined || minor === undefined) {
+    throw columns.refuse('install_config.python', 'a version of Python such as "3.9"', stated ?? base)
+  }
+  return Number(major) === 3 && Number(minor) < 6 ? '3.6' : `${major}.${minor}`
+}
+
+function commandList(columns: RowColumns, key: string, value: unknown): string[] {
+  if (value === undefined || value === null || value === '') return []
+  const parts = Array.isArray(value) ? value : [value]
+  const isTexts = parts.every((part) => typeof part === 'string' && part.isWellFormed() && !part.includes('\0'))
+  if (!isTexts) throw columns.refuse(`install_config.${key}`, 'text or a list of texts', value)
+  return (parts as string[]).filter((part) => part.trim() !== '')
+}

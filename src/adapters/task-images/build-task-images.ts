@@ -1,0 +1,162 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import type { BuildStage, BuiltTaskImage, FailedTaskImage, HostPython } from '../../contracts/task-images.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import { withDirectoryLock } from '../../platform/directory-lock.ts'
+import { createKeyedQueue, createSlots } from '../../platform/limiter.ts'
+import { taskEnvironment } from '../datasets/task-environment.ts'
+import { ensureBaseImage } from '../docker/images/base-image.ts'
+import { imageExists, imageFacts, pullImage } from '../docker/images/images.ts'
+import type { Engine } from '../docker/engine/engine.ts'
+import { buildFailure } from './build-failure.ts'
+import { buildTaskImage, readRecord, type TaskImageBuilder } from './build-task-image.ts'
+import { listHostPythons } from './host-pythons.ts'
+import { readPackageSettings } from './package-settings.ts'
+import { openRepository, type Repository } from './repository.ts'
+
+export interface BuildTaskImagesInput {
+  engine: Engine
+  tasks: readonly { task: Task; row: unknown }[]
+  /** A directory of mirrors and bundles, or the beginning of addresses. */
+  repositories: string
+  /** Image to build on. @default one of Longhaul's own, made here */
+  base: string | null
+  /** Of the building containers. @default the engine's bridge, else the host's */
+  network: 'bridge' | 'host' | null
+  /** Tasks at a time. */
+  jobs: number
+  cacheDir: string
+  log: (line: string) => void
+  /** As each task ends. */
+  onResult: (result: BuiltTaskImage | FailedTaskImage) => void
+  signal: AbortSignal
+  env?: NodeJS.ProcessEnv
+}
+
+/** A whole suite may be ahead. */
+const LOCK_TIMEOUT_MS = 24 * 60 * 60_000
+
+/**
+ * Images of all tasks that have none, one builder of a host at a time. A task that cannot be built does not stop the others.
+ * @throws LonghaulError where nothing can be built at all
+ */
+export async function buildTaskImages(input: BuildTaskImagesInput): Promise<(BuiltTaskImage | FailedTaskImage)[]> {
+  const { cacheDir, signal, log } = input
+  const folder = join(cacheDir, 'task-images')
+  await mkdir(folder, { recursive: true })
+  const waiting = setTimeout(() => log('waiting for another build of this host to end'), 2_000)
+  const lock = { path: join(folder, 'build.lock'), timeoutMs: LOCK_TIMEOUT_MS, signal }
+  return withDirectoryLock(lock, () => {
+    clearTimeout(waiting)
+    return buildAll(input)
+  }).finally(() => clearTimeout(waiting))
+}
+
+async function buildAll(input: BuildTaskImagesInput): Promise<(BuiltTaskImage | FailedTaskImage)[]> {
+  const { tasks, jobs, signal, onResult } = input
+  const builder = lazy(() => createBuilder(input))
+  const open = new Map<string, Promise<Repository>>()
+  const repositoryOf = (repo: string): Promise<Repository> => {
+    const known = open.get(repo) ?? openRepository({ ...input, repo })
+    open.set(repo, known)
+    known.catch(() => undefined)
+    return known
+  }
+  const slots = createSlots(jobs)
+  return Promise.all(
+    tasks.map((one) =>
+      slots.use(async () => {
+        const result = await buildOne(input, one, builder, repositoryOf)
+        onResult(result)
+        return result
+      }, signal),
+    ),
+  )
+}
+
+/** Made once, and not for a suite whose images are all there. */
+function lazy<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined
+  return () => (made ??= make())
+}
+
+async function createBuilder(input: BuildTaskImagesInput): Promise<TaskImageBuilder> {
+  const { engine, cacheDir, log, signal } = input
+  const base = await ensureBase(input)
+  const network = input.network ?? ((await hasBridge(engine)) ? 'bridge' : 'host')
+  const pythons = [...(await listHostPythons(input.env)), ...(input.base === null ? [DEBIAN_PYTHON] : [])]
+  const settings = readPackageSettings(input.env)
+  return { engine, base, pythons, settings, network, cacheDir, layers: createKeyedQueue(), log, signal }
+}
+
+/** Of the release that the base image is made of; the last one that is looked at. */
+const DEBIAN_PYTHON: HostPython = { kind: 'image', version: '3.11.2', prefix: '/usr', build: 'Debian 12' }
+
+async function ensureBase({ engine, base, cacheDir, log, signal }: BuildTaskImagesInput): Promise<string> {
+  if (base === null) {
+    const made = await ensureBaseImage({ engine, cacheDir: join(cacheDir, 'images'), log, signal, name: 'task-base' })
+    return made.tag
+  }
+  if (!(await imageExists({ engine, image: base }))) await pullImage({ engine, image: base, log, signal })
+  return base
+}
+
+async function hasBridge({ docker }: Engine): Promise<boolean> {
+  const networks = await docker.listNetworks()
+  return networks.some(({ Name }) => Name === 'bridge')
+}
+
+interface OneTask {
+  task: Task
+  row: unknown
+}
+
+async function buildOne(
+  input: BuildTaskImagesInput,
+  { task, row }: OneTask,
+  builder: () => Promise<TaskImageBuilder>,
+  repositoryOf: (repo: string) => Promise<Repository>,
+): Promise<BuiltTaskImage | FailedTaskImage> {
+  const started = performance.now()
+  const seconds = (): number => (performance.now() - started) / 1000
+  const { engine, signal, log } = input
+  try {
+    const present = await foreignImage(engine, task)
+    if (present !== null) return { ...present, seconds: seconds() }
+    if (task.image.includes('@')) {
+      throw buildFailure({
+        stage: 'source',
+        message: `The row names an image by its digest (${task.image}), which no other image can have: take the digest out of the row to build one`,
+      })
+    }
+    const environment = taskEnvironment(row, task)
+    const repository = await repositoryOf(task.repo)
+    return await buildTaskImage(await builder(), { task, environment, repository })
+  } catch (error) {
+    signal.throwIfAborted()
+    const known = isLonghaulError(error) ? error : toLonghaulError(error)
+    const logFile = known.details['log']
+    const failure: FailedTaskImage = {
+      taskId: task.taskId,
+      image: task.image,
+      did: 'failed',
+      stage: (known.details['stage'] as BuildStage | undefined) ?? 'source',
+      code: known.code,
+      message: known.message,
+      seconds: seconds(),
+      log: typeof logFile === "string" ? logFile : null,
+    }
+    log(`${task.taskId}: failed at the stage ${failure.stage}`)
+    return failure
+  }
+}
+
+/** The image that the row names is there and was not built by this command: a published one counts more than ours. */
+async function foreignImage(engine: Engine, task: Task): Promise<BuiltTaskImage | null> {
+  const facts = await imageFacts({ engine, image: task.image })
+  if (facts === null || (await readRecord(engine, task.image)) !== null) return null
+  const { Size: bytes } = await engine.docker.getImage(task.image).inspect()
+  const { taskId, image } = task
+  return { taskId, image, tag: null, did: 'present', bytes, ownBytes: bytes, seconds: 0, record: null, log: null }
+}

@@ -1,0 +1,198 @@
+/** Where the histories of repositories come from: a mirror, a bundle or an address; read with git, never run. */
+import { existsSync, statSync } from 'node:fs'
+import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { withDirectoryLock } from '../../platform/directory-lock.ts'
+import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
+import { type CommandResult, runCommand } from '../../platform/run-command.ts'
+import { buildFailure } from './build-failure.ts'
+
+/** Histories of hundreds of megabytes on a slow line or disk. */
+const CLONE_TIMEOUT_MS = 60 * 60_000
+const READ_TIMEOUT_MS = 10 * 60_000
+
+export interface OpenRepositoryInput {
+  /** As `owner/name`. */
+  repo: string
+  /** A directory of mirrors and bundles, or the beginning of addresses. @default the public host of the data sets */
+  repositories: string
+  /** Where copies of addresses and bundles are kept. */
+  cacheDir: string
+  log: (line: string) => void
+  signal: AbortSignal
+}
+
+export interface Repository {
+  /** Where it lies, for messages. */
+  place: string
+  /** @throws LonghaulError `Image.BuildFailed` at the stage `source` */
+  requireCommit(commit: string): Promise<void>
+  hasCommit(commit: string): Promise<boolean>
+  /** Text of a file at a commit; null where there is none. */
+  read(commit: string, path: string): Promise<string | null>
+  /** Writes a pack with the commit, its ancestors and nothing else. @returns the path without its ending */
+  pack(commit: string, folder: string): Promise<string>
+}
+
+/** Where the data sets' repositories are public. */
+export const PUBLIC_REPOSITORIES = 'https://github.com'
+
+/** @throws LonghaulError `Image.BuildFailed` at the stage `source` */
+export async function openRepository(input: OpenRepositoryInput): Promise<Repository> {
+  const { repositories, repo } = input
+  const isAddress = /^[a-z][a-z+]*:\/\//.test(repositories)
+  const git = isAddress ? await cloneOf(input) : await localOf(input)
+  await refuseShallow(git, repo)
+  const hasCommit = async (commit: string): Promise<boolean> =>
+    (await runGit(git, ['cat-file', '-e', `${commit}^{commit}`])).exitCode === 0
+
+  return {
+    place: git,
+    hasCommit,
+    async requireCommit(commit) {
+      if (await hasCommit(commit)) return
+      if (isAddress) await runGit(git, ['fetch', '-q', 'origin', commit], CLONE_TIMEOUT_MS)
+      if (isAddress && (await hasCommit(commit))) return
+      throw buildFailure({
+        stage: 'source',
+        message: `Expected commit ${commit} in the repository of ${repo}. Fetch it there: git -C ${git} fetch ADDRESS ${commit}; or name other mirrors with --repos`,
+        details: { repository: git },
+      })
+    },
+    async read(commit, path) {
+      const { exitCode, stdout } = await runGit(git, ['show', `${commit}:${path}`])
+      return exitCode === 0 ? stdout : null
+    },
+    async pack(commit, folder) {
+      const { exitCode, stdout, tail } = await runCommand({
+        command: '/bin/sh',
+        args: [
+          '-c',
+          'echo "$3" | git -C "$1" -c "safe.directory=*" -c pack.threads=1 pack-objects --revs --quiet --delta-base-offset "$2/pack"',
+          'pack',
+          git,
+          folder,
+          commit,
+        ],
+        env: gitEnvironment(),
+        timeoutMs: READ_TIMEOUT_MS,
+        signal: input.signal,
+      })
+      if (exitCode === 0) return join(folder, `pack-${stdout.trim()}`)
+      throw buildFailure({
+        stage: 'source',
+        message: `The history of ${repo} at ${commit} could not be packed: ${lastLine(tail)}. Check the mirror with git fsck`,
+        details: { repository: git },
+      })
+    },
+  }
+}
+
+/** Names that a mirror or a bundle of a repository may have, in the order in which they count. */
+export function mirrorNames(repo: string): string[] {
+  return [repo.replace('/', '__'), repo].flatMap((name) => [name, `${name}.git`, `${name}.bundle`])
+}
+
+async function localOf(input: OpenRepositoryInput): Promise<string> {
+  const { repo, repositories } = input
+  const directory = resolve(repositories)
+  const found = mirrorNames(repo)
+    .map((name) => join(directory, name))
+    .find((path) => existsSync(path))
+  if (found === undefined) {
+    throw buildFailure({
+      stage: 'source',
+      message: `Expected a mirror or a bundle of ${repo} in ${directory}, named ${mirrorNames(repo).join(', ')}. Make one: git clone --mirror ${PUBLIC_REPOSITORIES}/${repo} ${join(directory, mirrorNames(repo)[1] ?? '')}`,
+    })
+  }
+  if (statSync(found).isFile()) return bundleOf(input, found)
+  const { exitCode, tail } = await runGit(found, ['rev-parse', '--git-dir'])
+  if (exitCode === 0) return found
+  throw buildFailure({
+    stage: 'source',
+    message: `Expected a git repository or a bundle: ${lastLine(tail)}`,
+    details: { path: found },
+  })
+}
+
+async function bundleOf(input: OpenRepositoryInput, file: string): Promise<string> {
+  const copy = join(input.cacheDir, 'repositories', `bundle-${(await sha256OfFile(file)).slice(0, 24)}.git`)
+  await cloneOnce({ ...input, from: file, copy })
+  return copy
+}
+
+async function cloneOf(input: OpenRepositoryInput): Promise<string> {
+  const from = `${input.repositories.replace(/\/+$/, '')}/${input.repo}${input.repositories.startsWith('file://') ? '' : '.git'}`
+  const copy = join(
+    input.cacheDir,
+    'repositories',
+    `${input.repo.replace('/', '__')}-${sha256Hex(from).slice(0, 12)}.git`,
+  )
+  await cloneOnce({ ...input, from, copy })
+  return copy
+}
+
+/** Whole under its name or not there: an interrupted clone leaves nothing that a later build takes for a repository. */
+async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: string }): Promise<void> {
+  const { from, copy, log, signal, repo } = input
+  if (existsSync(copy)) return
+  await mkdir(join(input.cacheDir, 'repositories'), { recursive: true })
+  const lock = { path: `${copy}.lock`, timeoutMs: CLONE_TIMEOUT_MS, signal }
+  await withDirectoryLock(lock, async () => {
+    if (existsSync(copy)) return
+    log(`${repo}: copying its history`)
+    const fresh = await mkdtemp(`${copy}.`)
+    try {
+      const { exitCode, tail } = await runCommand({
+        command: 'git',
+        args: ['clone', '-q', '--mirror', from, fresh],
+        env: { ...process.env, GIT_TERMINAL_PROMPT: '0' },
+        timeoutMs: CLONE_TIMEOUT_MS,
+        signal,
+      })
+      if (exitCode !== 0) {
+        throw buildFailure({
+          stage: 'source',
+          message: `The repository of ${repo} could not be copied: ${withoutUser(lastLine(tail))}. Name a directory of mirrors or bundles with --repos`,
+          details: { from: withoutUser(from) },
+        })
+      }
+      await rename(fresh, copy)
+    } finally {
+      await rm(fresh, { recursive: true, force: true })
+    }
+  })
+}
+
+/** Its commits name parents that it does not have: what is cut from it would be broken. */
+async function refuseShallow(git: string, repo: string): Promise<void> {
+  const { stdout } = await runGit(git, ['rev-parse', '--is-shallow-repository'])
+  if (stdout.trim() !== 'true') return
+  throw buildFailure({
+    stage: 'source',
+    message: `Expected the whole history of ${repo}, got a shallow copy. Complete it: git -C ${git} fetch --unshallow`,
+  })
+}
+
+/** Reads alone: no hooks, no lazy fetches, no replaced objects. */
+function runGit(directory: string, args: string[], timeoutMs = READ_TIMEOUT_MS): Promise<CommandResult> {
+  return runCommand({
+    command: 'git',
+    args: ['-C', directory, '-c', 'safe.directory=*', '-c', 'core.hooksPath=/dev/null', ...args],
+    env: gitEnvironment(),
+    timeoutMs,
+  })
+}
+
+function gitEnvironment(): NodeJS.ProcessEnv {
+  const { GIT_DIR: _, GIT_WORK_TREE: __, GIT_INDEX_FILE: ___, ...env } = process.env
+  return { ...env, GIT_TERMINAL_PROMPT: '0', GIT_NO_LAZY_FETCH: '1', GIT_NO_REPLACE_OBJECTS: '1', LC_ALL: 'C' }
+}
+
+function lastLine(text: string): string {
+  return text.trimEnd().split('\n').at(-1) ?? ''
+}
+
+function withoutUser(text: string): string {
+  return text.replaceAll(/:\/\/[^/@\s]*@/g, '://***@')
+}

@@ -1,0 +1,110 @@
+import { type Command, Option } from 'commander'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { BuiltTaskImage, FailedTaskImage } from '../../contracts/task-images.types.ts'
+import { imageTable, sayImages } from '../../report/image-table.ts'
+import { renderTable } from '../../report/text-report.ts'
+import type { CommandContext } from '../command-context.ts'
+import { untilInterrupted } from '../output/console.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { collect, examples, integer, jsonOption } from '../arguments/options.ts'
+
+interface BuildOptions {
+  repos?: string
+  only?: string[]
+  jobs: number
+  base?: string
+  network?: 'bridge' | 'host'
+  json?: true
+}
+
+export function addImages(program: Command, context: CommandContext): void {
+  const images = program.command('images').description('make the images that tasks run in')
+  images
+    .command('build')
+    .argument('<suite>', 'a .jsonl or .json file of rows')
+    .description(
+      'build the image of every task that has none, from its repository’s history and its harness’s environment data',
+    )
+    .option(
+      '--repos <directory|address>',
+      'mirrors or bundles named owner__name or owner/name (also .git, .bundle), or the beginning of addresses (default: https://github.com)',
+    )
+    .option('--only <task>', 'only this task, repeatable; several at once with commas', collect)
+    .option('--jobs <n>', 'tasks at a time', integer({ name: '--jobs', min: 1 }), 1)
+    .option('--base <image>', 'build on this image, which has bash, git and tar, instead of Longhaul’s own Debian')
+    .addOption(
+      new Option('--network <kind>', 'of the building containers (default: the engine’s bridge, else the host’s)').choices([
+        'bridge',
+        'host',
+      ]),
+    )
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul images build verified.jsonl --repos mirrors',
+        'longhaul images build verified.jsonl --repos mirrors --only pallets__flask-5014',
+        'longhaul tasks gate verified.jsonl',
+      ),
+    )
+    .addHelpText('after', 'Exit: 0 every task has an image; 2 some could not be built, each with its stage and what to do.')
+    .action((suite: string, options: BuildOptions) => build(suite, options, context))
+}
+
+async function build(suite: string, options: BuildOptions, { console, exit }: CommandContext): Promise<void> {
+  const tasks = await readSuite(suite, options.only ?? [])
+  const { buildTaskImages } = await import('../../adapters/task-images/build-task-images.ts')
+  const { PUBLIC_REPOSITORIES } = await import('../../adapters/task-images/repository.ts')
+  const { connectEngine } = await import('../../adapters/docker/engine/engine.ts')
+  const { adoptLocalStack } = await import('../local-stack.ts')
+  const { stackPaths } = await import('../../stack/paths.ts')
+  await adoptLocalStack()
+  const engine = await connectEngine()
+  const results = await untilInterrupted((signal) =>
+    buildTaskImages({
+      engine,
+      tasks,
+      repositories: options.repos ?? PUBLIC_REPOSITORIES,
+      base: options.base ?? null,
+      network: options.network ?? null,
+      jobs: options.jobs,
+      cacheDir: stackPaths().cacheDir,
+      log: (line) => console.err(line),
+      onResult(result) {
+        if (options.json === true) console.record({ event: 'image', ...result })
+        else console.err(sayResult(result))
+      },
+      signal,
+    }),
+  )
+  if (options.json === true) console.record({ event: 'done', ...counts(results) })
+  else console.out([renderTable(imageTable(results)), sayImages(results)].join('\n\n'))
+  if (results.some(({ did }) => did === 'failed')) exit(EXIT.infra)
+}
+
+async function readSuite(path: string, only: readonly string[]) {
+  const { readRows } = await import('../../adapters/datasets/read-source.ts')
+  const { normalizeRow } = await import('../../adapters/datasets/normalize-row.ts')
+  const all = (await readRows(path)).map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
+  const wanted = new Set(only.flatMap((text) => text.split(',')).filter((id) => id !== ''))
+  const unknown = [...wanted].filter((id) => all.every(({ task }) => task.taskId !== id))
+  if (unknown.length > 0) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected --only to name tasks of the suite, got ${unknown.join(', ')}`,
+      details: { suite: path },
+    })
+  }
+  return wanted.size === 0 ? all : all.filter(({ task }) => wanted.has(task.taskId))
+}
+
+function sayResult(result: BuiltTaskImage | FailedTaskImage): string {
+  const took = `${result.seconds.toFixed(1)} s`
+  if (result.did === 'failed') return `${result.taskId}: ${result.message}`
+  return `${result.taskId}: ${result.did}, ${Math.round(result.bytes / 1e6)} MB, ${took}`
+}
+
+function counts(results: readonly (BuiltTaskImage | FailedTaskImage)[]): Record<string, number> {
+  const of = (did: string): number => results.filter((result) => result.did === did).length
+  return { built: of('built'), found: of('found'), present: of('present'), failed: of('failed') }
+}
