@@ -55,7 +55,7 @@ plain_git rev-list HEAD >"$work/ancestors" || exit 4
 sed -n 's/^commit //p' "$work/objects" | sort >"$work/commits"
 sort "$work/ancestors" | comm -23 "$work/commits" - >"$work/strangers"
 plain_git for-each-ref --format='%(refname)' | grep -vxF -e "${head_ref:-no branch}" >"$work/refs"
-plain_git fsck --full --no-reflogs --unreachable --dangling --no-progress >"$work/fsck" 2>&1 || echo "fsck failed" >>"$work/fsck"
+plain_git fsck --connectivity-only --no-reflogs --unreachable --dangling --no-progress >"$work/fsck" 2>&1 || echo "fsck failed" >>"$work/fsck"
 grep '^tag ' "$work/objects" >"$work/tags"
 plain_git remote >"$work/remotes"
 left=

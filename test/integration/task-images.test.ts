@@ -1,0 +1,241 @@
+/** An image built for a row that names one which nobody has: from a repository's history, gated and graded like a published one. */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
+import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
+import { choosePython, listHostPythons } from '../../src/adapters/task-images/host-pythons.ts'
+import type { HostPython } from '../../src/contracts/task-images.types.ts'
+import type { GateReport } from '../../src/contracts/gates.types.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+import { longhaul } from '../support/command-line.ts'
+import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import { startPackageIndex, type PackageIndex } from '../support/package-index.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'longhaul-task-images-'))
+const mirrors = join(folder, 'mirrors')
+const series = process.pid
+const PASSWORD = `pass-${series}-word`
+let world: PipelineWorld
+let engine: Engine
+let base: string
+let python: HostPython
+let index: PackageIndex
+const made: string[] = []
+const kept = { ...process.env }
+
+/** Why nothing can be built here: a Python that a container runs is the host's to offer. */
+const pythons = await listHostPythons()
+const found = ['3.11', '3.12', '3.10', '3.9'].map((version) => choosePython(pythons, version)).find((one) => one !== null)
+const skip = needsStack !== false ? needsStack : found === undefined ? 'no Python of uv, pyenv or conda on this host' : false
+
+const BROKEN = 'def add(one, other):\n    return one - other\n'
+const REPAIRED = 'def add(one, other):\n    return one + other\n'
+const TESTS = 'from tally import add\n\n\ndef test_zero():\n    assert add(2, 0) == 2\n'
+const MORE_TESTS = `${TESTS}\n\ndef test_sum():\n    assert add(2, 3) == 5\n`
+const SETUP = 'from setuptools import setup\n\nsetup(name="tally", version="1.0", py_modules=["tally"], install_requires=["chit"])\n'
+
+function git(...args: string[]): string {
+  const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@localhost']
+  return execFileSync('git', ['-C', join(mirrors, 'acme__tally'), ...identity, ...args], { encoding: 'utf8' }).trim()
+}
+
+function write(path: string, text: string): void {
+  writeFileSync(join(mirrors, 'acme__tally', path), text)
+}
+
+let row: Record<string, unknown>
+let future: string
+
+before(async () => {
+  if (skip !== false) return
+  assert.ok(found !== undefined)
+  python = found
+  world = await attachWorld()
+  engine = world.engine
+  base = (
+    await ensureBaseImage({ engine, cacheDir: join(stackPaths().cacheDir, 'images'), log: () => undefined })
+  ).tag
+  mkdirSync(join(mirrors, 'acme__tally'), { recursive: true })
+  git('init', '-q', '-b', 'main')
+  write('tally.py', BROKEN)
+  write('setup.py', SETUP)
+  write('test_tally.py', TESTS)
+  git('add', '-A')
+  git('commit', '-qm', 'Begin')
+  const baseCommit = git('rev-parse', 'HEAD')
+  write('tally.py', REPAIRED)
+  const patch = `${git('diff')}\n`
+  git('commit', '-qam', 'Repair')
+  write('test_tally.py', MORE_TESTS)
+  const testPatch = `${git('diff')}\n`
+  git('commit', '-qam', 'Test')
+  git('tag', 'v2')
+  future = git('rev-parse', 'HEAD~1:tally.py')
+  row = {
+    instance_id: `acme__tally-${series}`,
+    repo: 'acme/tally',
+    base_commit: baseCommit,
+    patch,
+    test_patch: testPatch,
+    problem_statement: `add subtracts (${series})`,
+    hints_text: '',
+    created_at: '2026-01-01T00:00:00Z',
+    version: '1.0',
+    FAIL_TO_PASS: ['test_tally.py::test_sum'],
+    PASS_TO_PASS: ['test_tally.py::test_zero'],
+    install_config: {
+      python: python.version.split('.').slice(0, 2).join('.'),
+      pip_packages: ['pytest==7.4.4'],
+      pre_install: ['touch /root/prepared'],
+      install: 'python -m pip install -e .',
+      test_cmd: 'pytest -rA',
+      log_parser: 'parse_log_pytest',
+    },
+  }
+  // The only place that has the package which the repository needs; it asks for a password.
+  index = await startPackageIndex({ user: 'reader', password: PASSWORD, packages: { chit: '1.0' } })
+  process.env['PIP_EXTRA_INDEX_URL'] = index.url
+})
+
+after(async () => {
+  process.env = kept
+  for (const image of made) await engine.docker.getImage(image).remove({ force: true }).catch(() => undefined)
+  await index?.close()
+  await world?.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+function suite(name: string, changes: Record<string, unknown> = {}): string {
+  const path = join(folder, `${name}.jsonl`)
+  writeFileSync(path, `${JSON.stringify({ ...row, ...changes })}\n`)
+  return path
+}
+
+interface Line {
+  event: string
+  did?: string
+  stage?: string
+  message?: string
+  tag?: string
+  image?: string
+  log?: string
+  record?: { python: HostPython; network: string }
+}
+
+async function build(path: string, ...options: string[]): Promise<{ exitCode: number; image: Line; text: string }> {
+  const words = ['images', 'build', path, '--repos', mirrors, '--base', base, '--network', 'host', '--json', ...options]
+  const { exitCode, stdout, stderr } = await longhaul(...words)
+  const image = JSON.parse(stdout.split('\n')[0] ?? '') as Line
+  for (const name of [image.tag, image.image]) if (name !== undefined && name !== null) made.push(name)
+  return { exitCode, image, text: `${stdout}\n${stderr}` }
+}
+
+/** What a command in a container of the image says. */
+async function inside(image: string, command: string): Promise<string> {
+  const chunks: Buffer[] = []
+  const container = await engine.docker.createContainer({
+    Image: image,
+    Cmd: ['/bin/bash', '-c', command],
+    Tty: true,
+    HostConfig: { NetworkMode: 'none' },
+  })
+  try {
+    const stream = await container.attach({ stream: true, stdout: true, stderr: true })
+    stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+    const ended = new Promise((resolve) => stream.on('end', resolve))
+    await container.start()
+    await ended
+    return Buffer.concat(chunks).toString()
+  } finally {
+    await container.remove({ force: true })
+  }
+}
+
+test('an image is built, found again, holds no later commit and no password, and its task passes the gate', { skip }, async () => {
+  const path = suite('whole')
+  const first = await build(path)
+  assert.equal(first.exitCode, 0, first.text)
+  assert.equal(first.image.did, 'built')
+  assert.match(first.image.tag ?? '', /^longhaul\/task:[0-9a-f]{24}$/)
+  assert.equal(first.image.record?.python.prefix, python.prefix)
+  assert.ok(index.asked().includes('/simple/chit/'), 'the build asked the user’s own index')
+
+  const second = await build(path)
+  assert.deepEqual([second.image.did, second.image.tag], ['found', first.image.tag])
+
+  const image = first.image.image ?? ''
+  const seen = await inside(
+    image,
+    `source /opt/miniconda3/bin/activate; conda activate testbed; cd /testbed; python --version; python -c 'import chit, tally'; git log --all --format=%s; git status --short; git cat-file -e ${future} 2>&1; grep -rl ${PASSWORD} / --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls /root/prepared`,
+  )
+  assert.match(seen, new RegExp(`Python ${python.version.replaceAll('.', '\\.')}`))
+  const lines = seen.split(/\r?\n/).filter((line) => line !== '')
+  assert.deepEqual(lines.slice(1, 3), ['SWE-bench', 'Begin'])
+  assert.match(lines[3] ?? '', /Not a valid object name|could not get object info/)
+  assert.deepEqual(lines.slice(4), ['/root/prepared'])
+
+  const facts = JSON.stringify([await engine.docker.getImage(image).inspect(), await engine.docker.getImage(image).history()])
+  const log = readFileSync(first.image.log ?? '', 'utf8')
+  for (const text of [facts, log, first.text]) {
+    assert.ok(!text.includes(PASSWORD), 'no password')
+    assert.ok(!text.includes(new URL(index.url).host), 'no address of the registry')
+  }
+
+  const gated = await longhaul('tasks', 'gate', path, '--repeats', '1', '--fresh', '--json', '-c', 'grading.unauditedRewards=allow')
+  assert.equal(gated.exitCode, 0, gated.stdout + gated.stderr)
+  const { report } = JSON.parse(gated.stdout.trim().split('\n').at(-1) ?? '') as { report: GateReport }
+  assert.deepEqual([report.counts.passed, report.tasks], [1, 1])
+})
+
+test('a Python that the host lacks is named, with what the host has and how to install it', { skip }, async () => {
+  const config = { ...(row['install_config'] as object), python: '3.99' }
+  const { exitCode, image } = await build(suite('python', { install_config: config }))
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'python'])
+  assert.match(image.message ?? '', /Expected Python 3\.99 on this host, found .*uv python install 3\.99/)
+})
+
+test('a commit that the mirror lacks is named, with the command that fetches it', { skip }, async () => {
+  const commit = '0123456789abcdef0123456789abcdef01234567'
+  const { exitCode, image } = await build(suite('commit', { base_commit: commit }))
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
+  assert.match(image.message ?? '', new RegExp(`Expected commit ${commit} .*git -C .*acme__tally fetch ADDRESS ${commit}`))
+})
+
+test('a mirror that is not there is named, with the names that count', { skip }, async () => {
+  const { exitCode, image } = await build(suite('mirror', { repo: 'acme/other' }))
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
+  assert.match(image.message ?? '', /Expected a mirror or a bundle of acme\/other .*acme__other\.bundle.*git clone --mirror/)
+})
+
+test('an installation that fails shows its last lines and leaves no image', { skip }, async () => {
+  const config = { ...(row['install_config'] as object), install: 'echo the compiler is missing && false' }
+  const { exitCode, image } = await build(suite('install', { install_config: config }))
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'install'])
+  assert.match(image.message ?? '', /installation of the repository failed[^]*the compiler is missing/)
+  assert.match(readFileSync(image.log ?? '', 'utf8'), /the compiler is missing/)
+})
+
+test('a base image without git is named', { skip }, async () => {
+  const bare = await withoutGit()
+  const { exitCode, image } = await build(suite('git'), '--base', bare)
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'base'])
+  assert.match(image.message ?? '', /Expected bash, git and tar in the base image longhaul-test\/[^]*missing: git/)
+})
+
+/** The base image after its git was removed. */
+async function withoutGit(): Promise<string> {
+  const container = await engine.docker.createContainer({ Image: base, Cmd: ['/bin/rm', '/usr/bin/git'] })
+  try {
+    await container.start()
+    await container.wait()
+    await container.commit({ repo: 'longhaul-test/without-git', tag: String(series) })
+  } finally {
+    await container.remove({ force: true })
+  }
+  made.push(`longhaul-test/without-git:${series}`)
+  return `longhaul-test/without-git:${series}`
+}
