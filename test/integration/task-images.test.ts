@@ -29,14 +29,18 @@ const kept = { ...process.env }
 
 /** Why nothing can be built here: a Python that a container runs is the host's to offer. */
 const pythons = await listHostPythons()
-const found = ['3.11', '3.12', '3.10', '3.9'].map((version) => choosePython(pythons, version)).find((one) => one !== null)
-const skip = needsStack !== false ? needsStack : found === undefined ? 'no Python of uv, pyenv or conda on this host' : false
+const found = ['3.11', '3.12', '3.10', '3.9']
+  .map((version) => choosePython(pythons, version))
+  .find((one) => one !== null)
+const skip =
+  needsStack !== false ? needsStack : found === undefined ? 'no Python of uv, pyenv or conda on this host' : false
 
 const BROKEN = 'def add(one, other):\n    return one - other\n'
 const REPAIRED = 'def add(one, other):\n    return one + other\n'
 const TESTS = 'from tally import add\n\n\ndef test_zero():\n    assert add(2, 0) == 2\n'
 const MORE_TESTS = `${TESTS}\n\ndef test_sum():\n    assert add(2, 3) == 5\n`
-const SETUP = 'from setuptools import setup\n\nsetup(name="tally", version="1.0", py_modules=["tally"], install_requires=["chit"])\n'
+const SETUP =
+  'from setuptools import setup\n\nsetup(name="tally", version="1.0", py_modules=["tally"], install_requires=["chit"])\n'
 
 function git(...args: string[]): string {
   const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@localhost']
@@ -56,9 +60,7 @@ before(async () => {
   python = found
   world = await attachWorld()
   engine = world.engine
-  base = (
-    await ensureBaseImage({ engine, cacheDir: join(stackPaths().cacheDir, 'images'), log: () => undefined })
-  ).tag
+  base = (await ensureBaseImage({ engine, cacheDir: join(stackPaths().cacheDir, 'images'), log: () => undefined })).tag
   mkdirSync(join(mirrors, 'acme__tally'), { recursive: true })
   git('init', '-q', '-b', 'main')
   write('tally.py', BROKEN)
@@ -103,7 +105,11 @@ before(async () => {
 
 after(async () => {
   process.env = kept
-  for (const image of made) await engine.docker.getImage(image).remove({ force: true }).catch(() => undefined)
+  for (const image of made)
+    await engine.docker
+      .getImage(image)
+      .remove({ force: true })
+      .catch(() => undefined)
   await index?.close()
   await world?.close()
   rmSync(folder, { recursive: true, force: true })
@@ -155,7 +161,9 @@ async function inside(image: string, command: string): Promise<string> {
   }
 }
 
-test('an image is built, found again, holds no later commit and no password, and its task passes the gate', { skip }, async () => {
+test('an image is built, found again, holds no later commit and no password, and its task passes the gate', {
+  skip,
+}, async () => {
   const path = suite('whole')
   const first = await build(path)
   assert.equal(first.exitCode, 0, first.text)
@@ -178,14 +186,27 @@ test('an image is built, found again, holds no later commit and no password, and
   assert.match(lines[3] ?? '', /Not a valid object name|could not get object info/)
   assert.deepEqual(lines.slice(4), ['/root/prepared'])
 
-  const facts = JSON.stringify([await engine.docker.getImage(image).inspect(), await engine.docker.getImage(image).history()])
+  const facts = JSON.stringify([
+    await engine.docker.getImage(image).inspect(),
+    await engine.docker.getImage(image).history(),
+  ])
   const log = readFileSync(first.image.log ?? '', 'utf8')
   for (const text of [facts, log, first.text]) {
     assert.ok(!text.includes(PASSWORD), 'no password')
     assert.ok(!text.includes(new URL(index.url).host), 'no address of the registry')
   }
 
-  const gated = await longhaul('tasks', 'gate', path, '--repeats', '1', '--fresh', '--json', '-c', 'grading.unauditedRewards=allow')
+  const gated = await longhaul(
+    'tasks',
+    'gate',
+    path,
+    '--repeats',
+    '1',
+    '--fresh',
+    '--json',
+    '-c',
+    'grading.unauditedRewards=allow',
+  )
   assert.equal(gated.exitCode, 0, gated.stdout + gated.stderr)
   const { report } = JSON.parse(gated.stdout.trim().split('\n').at(-1) ?? '') as { report: GateReport }
   assert.deepEqual([report.counts.passed, report.tasks], [1, 1])
@@ -202,13 +223,19 @@ test('a commit that the mirror lacks is named, with the command that fetches it'
   const commit = '0123456789abcdef0123456789abcdef01234567'
   const { exitCode, image } = await build(suite('commit', { base_commit: commit }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
-  assert.match(image.message ?? '', new RegExp(`Expected commit ${commit} .*git -C .*acme__tally fetch ADDRESS ${commit}`))
+  assert.match(
+    image.message ?? '',
+    new RegExp(`Expected commit ${commit} .*git -C .*acme__tally fetch ADDRESS ${commit}`),
+  )
 })
 
 test('a mirror that is not there is named, with the names that count', { skip }, async () => {
   const { exitCode, image } = await build(suite('mirror', { repo: 'acme/other' }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
-  assert.match(image.message ?? '', /Expected a mirror or a bundle of acme\/other .*acme__other\.bundle.*git clone --mirror/)
+  assert.match(
+    image.message ?? '',
+    /Expected a mirror or a bundle of acme\/other .*acme__other\.bundle.*git clone --mirror/,
+  )
 })
 
 test('an installation that fails shows its last lines and leaves no image', { skip }, async () => {

@@ -22,7 +22,9 @@ interface PackageIndexInput {
 }
 
 export async function startPackageIndex({ user, password, packages }: PackageIndexInput): Promise<PackageIndex> {
-  const wheels = new Map(Object.entries(packages).map(([name, version]) => [wheelName(name, version), makeWheel(name, version)]))
+  const wheels = new Map(
+    Object.entries(packages).map(([name, version]) => [wheelName(name, version), makeWheel(name, version)]),
+  )
   const asked: string[] = []
   const expected = `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
   const server = createServer((request, response) => {

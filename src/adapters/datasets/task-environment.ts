@@ -32,9 +32,7 @@ export function taskEnvironment(row: unknown, task: Task): TaskEnvironment {
   const columns = new RowColumns(row, task.taskId)
   const config = columns.object('install_config')
   const setupCommit = setupCommitOf(columns, task)
-  return config === null
-    ? harnessEnvironment(columns, task, setupCommit)
-    : rowEnvironment(columns, config, setupCommit)
+  return config === null ? harnessEnvironment(columns, task, setupCommit) : rowEnvironment(columns, config, setupCommit)
 }
 
 /** The fork takes the base commit, whatever the row says. */
@@ -101,10 +99,13 @@ function rowEnvironment(columns: RowColumns, config: InstallConfig, setupCommit:
 
 /** V2's rows name a base image instead of a version. A version below 3.6 is taken for 3.6, as the fork does. */
 function pythonOf(columns: RowColumns, config: InstallConfig): string {
-  const stated = config['python'] ?? null
-  const base = config['base_image_name'] ?? null
-  const text =
-    stated === null ? (/python\D*?(\d)\D?(\d{1,2})?$/i.exec(String(base))?.slice(1).join('.') ?? '') : String(stated)
+  const word = (key: string): string | null => {
+    const value = config[key] ?? null
+    return typeof value === 'number' ? String(value) : typeof value === 'string' ? value : null
+  }
+  const stated = word('python')
+  const base = word('base_image_name')
+  const text = stated ?? /python\D*?(\d)\D?(\d{1,2})?$/i.exec(base ?? '')?.slice(1).join('.') ?? ''
   const [, major, minor] = /^(\d+)\.(\d+)(?:\.\d+)?$/.exec(text) ?? []
   if (major === undefined || minor === undefined) {
     throw columns.refuse('install_config.python', 'a version of Python such as "3.9"', stated ?? base)

@@ -70,7 +70,8 @@ export async function buildTaskImage(builder: TaskImageBuilder, input: BuildTask
   const tag = `longhaul/task:${hashOf(environmentTag, task.repo, task.repoDir, ...Object.values(steps))}`
 
   const known = await readRecord(engine, tag)
-  if (known !== null) return finish(builder, input, { tag, environmentTag, did: 'found', started, record: known, log: null })
+  if (known !== null)
+    return finish(builder, input, { tag, environmentTag, did: 'found', started, record: known, log: null })
 
   const path = join(builder.cacheDir, 'task-images', 'logs', `${task.taskId}-${tag.split(':')[1] ?? ''}.log`)
   const file = await openBuildLog(path, builder.settings.redact)
@@ -286,14 +287,26 @@ function condaFiles(): Promise<Buffer> {
   const directories = [CONDA, `${CONDA}/bin`, `${CONDA}/envs`, `${CONDA}/etc`, `${CONDA}/etc/profile.d`]
   return packFiles([
     ...directories.map((path) => ({ name: `${path.slice(1)}/`, mode: 0o755 })),
-    ...Object.entries(CONDA_FILES).map(([path, text]) => ({ name: path.slice(1), body: Buffer.from(text), mode: 0o644 })),
+    ...Object.entries(CONDA_FILES).map(([path, text]) => ({
+      name: path.slice(1),
+      body: Buffer.from(text),
+      mode: 0o644,
+    })),
   ])
 }
 
 /** Where it lies on the host: an interpreter and its libraries know their own path. */
 function putPython({ prefix }: HostPython) {
   const path = prefix.slice(1)
-  const excluded = ['site-packages', 'test', 'idlelib', 'lib2to3/tests', '__pycache__', 'config-*/libpython*.a', 'libpython*.a']
+  const excluded = [
+    'site-packages',
+    'test',
+    'idlelib',
+    'lib2to3/tests',
+    '__pycache__',
+    'config-*/libpython*.a',
+    'libpython*.a',
+  ]
   return {
     kind: 'put' as const,
     stage: 'python' as const,
@@ -394,7 +407,7 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
     wheels: [
       begin,
       `mkdir -p ${WHEELS}`,
-      `python - > /tmp/build-requires <<'${'EOF_BUILD'}'\n${BUILD_REQUIRES}\nEOF_BUILD`,
+      `python - > /tmp/build-requires <<'EOF_BUILD'\n${BUILD_REQUIRES}\nEOF_BUILD`,
       `python -m pip download -q -d ${WHEELS} -r /tmp/build-requires || echo "${NOTE}the graders reinstall without a network, and what the installation builds with could not be kept"`,
       'rm -f /tmp/build-requires',
       `printf '[global]\\nfind-links = ${WHEELS}\\n' > /etc/pip.conf`,
@@ -496,7 +509,12 @@ async function makeTask({ builder, input, steps, record, below, file }: MakeTask
           script: steps.wheels,
           fix: 'The packages that the installation builds with could not be kept',
         },
-        { kind: 'script', stage: 'check', script: steps.commit, fix: 'What the installation changed could not be committed' },
+        {
+          kind: 'script',
+          stage: 'check',
+          script: steps.commit,
+          fix: 'What the installation changed could not be committed',
+        },
         {
           kind: 'script',
           stage: 'check',
@@ -516,7 +534,10 @@ async function requireRepository(engine: Engine, task: Task, tag: string): Promi
   try {
     await checkRepository({ engine, image: tag, repoDir: task.repoDir, commit: task.baseCommit })
   } catch (error) {
-    await engine.docker.getImage(tag).remove({ force: true }).catch(() => undefined)
+    await engine.docker
+      .getImage(tag)
+      .remove({ force: true })
+      .catch(() => undefined)
     if (!isLonghaulError(error) || error.code !== 'Sandbox.ImageUnsuitable') throw error
     throw buildFailure({ stage: 'check', message: error.message, cause: error })
   }

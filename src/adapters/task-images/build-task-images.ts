@@ -145,7 +145,7 @@ async function buildOne(
       code: known.code,
       message: known.message,
       seconds: seconds(),
-      log: typeof logFile === "string" ? logFile : null,
+      log: typeof logFile === 'string' ? logFile : null,
     }
     log(`${task.taskId}: failed at the stage ${failure.stage}`)
     return failure

@@ -38,11 +38,7 @@ async function listedPackages(input: EnvironmentScriptInput): Promise<string[]> 
   if (packages === 'requirements.txt') {
     const text = await requirements(input)
     const file = '/root/requirements.txt'
-    return [
-      `cat <<'${HEREDOC}' > ${file}\n${text}\n${HEREDOC}`,
-      `python -m pip install -r ${file}`,
-      `rm ${file}`,
-    ]
+    return [`cat <<'${HEREDOC}' > ${file}\n${text}\n${HEREDOC}`, `python -m pip install -r ${file}`, `rm ${file}`]
   }
   if (packages === 'environment.yml') return installOneByOne(await condaFile(input))
   return installOneByOne(words(packages).flatMap(condaPackage))
@@ -100,7 +96,9 @@ async function condaFile({ environment, repository, repo }: EnvironmentScriptInp
   return dependencies.flatMap((entry: unknown) => {
     if (typeof entry === 'string') return condaPackage(entry)
     const pip = (entry as { pip?: unknown } | null)?.pip
-    return Array.isArray(pip) ? pip.filter((word): word is string => typeof word === 'string' && !word.startsWith('-')) : []
+    return Array.isArray(pip)
+      ? pip.filter((word): word is string => typeof word === 'string' && !word.startsWith('-'))
+      : []
   })
 }
 
@@ -117,7 +115,10 @@ const NOT_OF_PIP = new Set(['python', 'pip', 'conda'])
 
 /** `name=1.2` of conda is pip's `name==1.2.*`. */
 export function condaPackage(entry: string): string[] {
-  const plain = entry.trim().replace(/^[\w-]+::/, '').replaceAll(' ', '')
+  const plain = entry
+    .trim()
+    .replace(/^[\w-]+::/, '')
+    .replaceAll(' ', '')
   const [, name = '', rest = ''] = /^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?(.*)$/.exec(plain) ?? []
   if (name === '' || NOT_OF_PIP.has(name.toLowerCase())) return []
   const [, exact] = /^=([^=]+)/.exec(rest) ?? []

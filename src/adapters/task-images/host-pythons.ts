@@ -16,13 +16,18 @@ function candidates(env: NodeJS.ProcessEnv): Place[] {
   const named = (env['LONGHAUL_PYTHONS'] ?? '').split(delimiter).filter((path) => path !== '')
   const uv = env['UV_PYTHON_INSTALL_DIR'] ?? join(env['XDG_DATA_HOME'] ?? join(home, '.local/share'), 'uv/python')
   const pyenv = join(env['PYENV_ROOT'] ?? join(home, '.pyenv'), 'versions')
-  const conda = [env['CONDA_PREFIX'] ?? '', ...['miniconda3', 'anaconda3', 'miniforge3'].map((name) => join(home, name))]
+  const conda = [
+    env['CONDA_PREFIX'] ?? '',
+    ...['miniconda3', 'anaconda3', 'miniforge3'].map((name) => join(home, name)),
+  ]
   const condas = [...conda, '/opt/conda', '/opt/miniconda3'].filter((path) => existsSync(join(path, 'conda-meta')))
   return [
     ...named.flatMap((path) => [path, ...children(path)]).map((prefix): Place => ({ kind: 'named', prefix })),
     ...children(uv).map((prefix): Place => ({ kind: 'uv', prefix })),
     ...children(pyenv).map((prefix): Place => ({ kind: 'pyenv', prefix })),
-    ...condas.flatMap((path) => [path, ...children(join(path, 'envs'))]).map((prefix): Place => ({ kind: 'conda', prefix })),
+    ...condas
+      .flatMap((path) => [path, ...children(join(path, 'envs'))])
+      .map((prefix): Place => ({ kind: 'conda', prefix })),
   ]
 }
 

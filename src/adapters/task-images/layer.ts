@@ -69,7 +69,12 @@ export async function makeLayer(input: LayerInput): Promise<void> {
     await requireNoSecrets(container, input)
     signal.throwIfAborted()
     const [repo, version] = tag.split(':') as [string, string]
-    await container.commit({ repo, tag: version, pause: false, changes: [...WITHOUT_OWN_LABELS, ...input.changes(notes)] })
+    await container.commit({
+      repo,
+      tag: version,
+      pause: false,
+      changes: [...WITHOUT_OWN_LABELS, ...input.changes(notes)],
+    })
   } finally {
     signal.removeEventListener('abort', stop)
     await removeContainer({ engine, name })
@@ -179,7 +184,9 @@ async function runScript(
   })
   if (code === 0) return
   const how =
-    code === null ? `did not end within ${STEP_TIMEOUT_MS / 60_000} minutes, or lost its container` : `ended with ${code}`
+    code === null
+      ? `did not end within ${STEP_TIMEOUT_MS / 60_000} minutes, or lost its container`
+      : `ended with ${code}`
   throw buildFailure({ stage, message: `${fix}. The script ${how}:\n${log.tail()}`, details: { log: log.path } })
 }
 

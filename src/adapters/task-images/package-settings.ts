@@ -167,7 +167,9 @@ function decoded(word: string): string {
 
 function redactor(values: string[]): (text: string) => string {
   const hosts = values.flatMap((value) => /:\/\/(?:[^/@\s]*@)?([^/\s]+)/.exec(value)?.[1] ?? [])
-  const all = [...new Set([...values, ...hosts])].filter((value) => value !== '').toSorted((a, b) => b.length - a.length)
+  const all = [...new Set([...values, ...hosts])]
+    .filter((value) => value !== '')
+    .toSorted((a, b) => b.length - a.length)
   return (text) => {
     let clean = text
     for (const value of all) clean = clean.replaceAll(value, '***')

@@ -33,10 +33,10 @@ export function addImages(program: Command, context: CommandContext): void {
     .option('--jobs <n>', 'tasks at a time', integer({ name: '--jobs', min: 1 }), 1)
     .option('--base <image>', 'build on this image, which has bash, git and tar, instead of Longhaul’s own Debian')
     .addOption(
-      new Option('--network <kind>', 'of the building containers (default: the engine’s bridge, else the host’s)').choices([
-        'bridge',
-        'host',
-      ]),
+      new Option(
+        '--network <kind>',
+        'of the building containers (default: the engine’s bridge, else the host’s)',
+      ).choices(['bridge', 'host']),
     )
     .addOption(jsonOption())
     .addHelpText(
@@ -47,7 +47,10 @@ export function addImages(program: Command, context: CommandContext): void {
         'longhaul tasks gate verified.jsonl',
       ),
     )
-    .addHelpText('after', 'Exit: 0 every task has an image; 2 some could not be built, each with its stage and what to do.')
+    .addHelpText(
+      'after',
+      'Exit: 0 every task has an image; 2 some could not be built, each with its stage and what to do.',
+    )
     .action((suite: string, options: BuildOptions) => build(suite, options, context))
 }
 

@@ -2,7 +2,12 @@ import { createReadStream } from 'node:fs'
 import { access, mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { type BaseImageIdentity, type BaseImageName, readBaseImageRecipe, buildRootFilesystem } from './base-image-rootfs.ts'
+import {
+  type BaseImageIdentity,
+  type BaseImageName,
+  readBaseImageRecipe,
+  buildRootFilesystem,
+} from './base-image-rootfs.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
