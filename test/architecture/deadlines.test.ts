@@ -45,6 +45,7 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
 const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/docker/images/base-image-rootfs.ts': 'a deadline of its own',
   'src/adapters/docker/sandbox/runner-volume.ts': 'a deadline of its own',
+  'src/adapters/task-images/build-task-image.ts': 'a deadline of its own',
   'src/adapters/trainer-job/launchers/process-launcher.ts':
     'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
   'src/adapters/trainer-job/job/run-tool.ts': 'a deadline of its own',

@@ -105,7 +105,13 @@ function pythonOf(columns: RowColumns, config: InstallConfig): string {
   }
   const stated = word('python')
   const base = word('base_image_name')
-  const text = stated ?? /python\D*?(\d)\D?(\d{1,2})?$/i.exec(base ?? '')?.slice(1).join('.') ?? ''
+  const text =
+    stated ??
+    /python\D*?(\d)\D?(\d{1,2})?$/i
+      .exec(base ?? '')
+      ?.slice(1)
+      .join('.') ??
+    ''
   const [, major, minor] = /^(\d+)\.(\d+)(?:\.\d+)?$/.exec(text) ?? []
   if (major === undefined || minor === undefined) {
     throw columns.refuse('install_config.python', 'a version of Python such as "3.9"', stated ?? base)

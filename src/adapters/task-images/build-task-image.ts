@@ -329,8 +329,15 @@ function putPython({ prefix }: HostPython) {
   }
 }
 
+/** The engine bounds the same transfer at half of it. */
+const TAR_TIMEOUT_MS = 10 * 60_000
+
 function tarOf(args: string[]): NodeJS.ReadableStream {
-  const child = spawn('tar', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn('tar', args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    timeout: TAR_TIMEOUT_MS,
+    killSignal: 'SIGKILL',
+  })
   child.on('error', (error) => child.stdout.destroy(error))
   return child.stdout
 }
