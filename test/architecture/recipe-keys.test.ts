@@ -38,7 +38,7 @@ const READERS: Record<string, string> = {
   'sandbox.limit.{cpu,memGiB,pids,diskGiB}': 'src/activities/episode/open-sandbox.ts',
   'sandbox.{network,allow,runtime}': 'src/activities/episode/open-sandbox.ts',
   [`${SAMPLING}.{temperature,topP,topK,minP,repetitionPenalty,presencePenalty,frequencyPenalty}`]:
-    'src/adapters/policy-server/decoding-fields.ts',
+    'src/adapters/policy-server/dialect.ts',
   'rollout.{turnsPerStep,episodeTimeoutS}': 'src/activities/episode/episode-spec.ts',
   'rollout.{maxOpenEpisodes,maxReplacements}': 'src/activities/run/plan-iteration.ts',
   'rft.{tasks,rolloutsPerTask}': 'src/activities/run/plan-iteration.ts',

@@ -1,6 +1,6 @@
 import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
-import { bad, isObject } from '../policy-server/answer.ts'
+import { bad, isObject } from '../policy-server/reply.ts'
 
 /** Some endpoints refuse a message without text, and an empty reply must not end a run. */
 const NO_TEXT = '(no text)'

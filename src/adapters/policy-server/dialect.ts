@@ -1,4 +1,6 @@
 import type { PolicyRef, PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
+import type { SamplingOptions } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 
 /** One question to a server: where it goes, what it says, how the answer is read. */
 export interface Exchange<T> {
@@ -41,3 +43,39 @@ export interface Dialect {
 
 /** A list, a prompt's ids, a lease: a server that takes longer for these is not well. */
 export const SMALL_ANSWER_MS = 60_000
+
+/**
+ * Every decoding field by the name that vLLM, SGLang and the embedded server share. One left out falls back to the engine's
+ * default or to the model's generation config, which biases the distribution silently.
+ */
+export function decodingFields(sampling: SamplingOptions) {
+  return {
+    temperature: sampling.temperature,
+    top_p: sampling.topP,
+    top_k: sampling.topK,
+    min_p: sampling.minP,
+    repetition_penalty: sampling.repetitionPenalty,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
+  }
+}
+
+/** What an operator reads whose server serves something else, where servers are restarted and not reloaded. */
+export function notRestarted({
+  kind,
+  policy,
+  served,
+}: {
+  kind: 'vllm' | 'sglang'
+  policy: PolicyRef
+  served: string
+}): LonghaulError {
+  const flag = kind === 'vllm' ? '--served-model-name' : '--weight-version'
+  return new LonghaulError({
+    code: 'Model.NotServed',
+    message:
+      `Expected the ${kind} server to serve the policy. Restart it on the policy’s directory with ${flag} ${policy.version} ` +
+      `and the other flags of its start command, or let it read new weights itself (policyServer.publish: reload)`,
+    details: { served, directory: policy.uri },
+  })
+}

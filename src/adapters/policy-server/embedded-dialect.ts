@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { bad, isObject } from './answer.ts'
+import { bad, isObject } from './reply.ts'
 import { completionsDialect } from './completions-dialect.ts'
 import type { Dialect } from './dialect.ts'
 

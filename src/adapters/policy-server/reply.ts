@@ -1,7 +1,6 @@
 /** What a reply must prove, whichever engine sampled it. */
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
-import { bad, isIdList, isObject } from './answer.ts'
 
 /** Sampled log-probabilities are ≤ 0; rounding in the server's softmax may lift one a little above. */
 const HIGHEST_LOGPROB = 1e-3
@@ -86,4 +85,20 @@ function withoutIds(policy: string): LonghaulError {
 
 function isSameList(a: readonly unknown[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((id, index) => id === b[index])
+}
+
+export function bad(expected: string, details: Record<string, string | number | boolean | null>): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.BadResponse',
+    message: `Expected ${expected} from the policy server`,
+    details,
+  })
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function isIdList(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0)
 }

@@ -1,6 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
-import { isObject } from './answer.ts'
+import { isObject } from './reply.ts'
 import type { HttpRefusal } from './openai-transport.ts'
 import { parseRetryAfter, type TryResult } from './retry.ts'
 

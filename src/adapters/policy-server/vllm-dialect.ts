@@ -1,11 +1,15 @@
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
-import { bad, isObject } from './answer.ts'
-import { completionBody, readCompletion } from './completion.ts'
-import { completionsDialect, served } from './completions-dialect.ts'
-import { type Dialect, type Exchange, type LoadAsk, type Send, SMALL_ANSWER_MS } from './dialect.ts'
+import { bad, isObject } from './reply.ts'
+import {
+  completionBody,
+  completionsDialect,
+  readCompletion,
+  readPromptLogprobs,
+  scoringBody,
+  served,
+} from './completions-dialect.ts'
+import { type Dialect, type Exchange, type LoadAsk, notRestarted, type Send, SMALL_ANSWER_MS } from './dialect.ts'
 import { localPath } from './embedded-dialect.ts'
-import { notRestarted } from './restart-advice.ts'
-import { readPromptLogprobs, scoringBody } from './scoring.ts'
 
 /**
  * vLLM, whose requests were held against 0.33.0.
