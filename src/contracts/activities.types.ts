@@ -37,7 +37,7 @@ export interface ControlActivities {
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>
   /** Task ids of a plan, at most 50 a page: payloads stay small. */
   readPlanPage(input: { plan: ArtifactRef; from: number; count: number }): Promise<string[]>
-  /** Whether the evaluations of a stage have stopped to gain, by its recipe's rule. */
+  /** Whether the evaluations of a stage have stopped improving, by its recipe's rule. */
   judgePlateau(input: { run: string; stage: string; iteration: number }): Promise<{ plateau: boolean }>
   /**
    * The policy by its version, which for a base policy means that it is imported.

@@ -3,8 +3,8 @@ import { assertNever } from '../contracts/errors.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 
 /**
- * Losses that what runs in a sandbox can bring about. Each is thrown only where the host saw nothing from outside at work: no engine
- * that restarted or was silent, no order to kill or remove, no machine that is gone (those are `Sandbox.Lost`).
+ * Losses that processes in a sandbox can cause. Each is thrown only if the host saw no outside cause: a restarted or silent engine,
+ * a kill or removal, a machine that is gone (those are `Sandbox.Lost`).
  */
 const OWN_DOING: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Sandbox.Ended',
@@ -26,9 +26,8 @@ const MAX_LOSSES = 3
 export type AfterLoss = 'place-again' | 'own-doing' | 'infra'
 
 /**
- * What becomes of an episode that has lost sandboxes. Its turns are replayed in another one, so what the policy did to the first it
- * does to the second: twice is its own doing, and so is a world that cannot be rebuilt after a loss that may have been. Else a policy
- * that does not like its chances would only have to end its sandbox to be played again.
+ * What becomes of an episode that has lost sandboxes. A second sandbox replays its turns, so the policy does to it what it did to the
+ * first: twice is its own doing, and so is a divergence after a suspected loss. Else a policy could end its sandbox to be played again.
  * @param losses in order, all of this execution, at least one
  */
 export function judgeLosses(losses: readonly FailureCode[]): AfterLoss {
@@ -59,8 +58,7 @@ export type FailureAnswer =
   | { kind: 'fail-run' }
 
 export function answerToFailure(code: FailureCode): FailureAnswer {
-  // Another host may have room, where a while and the removal of images have not made any here. A new sandbox replays what one
-  // that is behind, or belongs to an earlier execution, cannot be trusted to hold.
+  // Another host may have room. A sandbox that is behind, or of an earlier execution, may not hold what a new one replays.
   if (NEEDS_NEW_SANDBOX.has(code) || mayBeOwnDoing(code)) return { kind: 're-place' }
   const { retryable, countsAs } = FAILURE_CODES[code]
   if (retryable) return { kind: 'retry' }

@@ -22,15 +22,15 @@ type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
   /** Played and recorded by an earlier execution. */
   | { kind: 'result'; result: EpisodeResult }
-  /** The sandbox is gone, or no longer the episode's world: maybe worth another placement. */
+  /** The sandbox is gone, or not the episode's world any more: another placement may help. */
   | { kind: 'lost'; failure: FailureCode }
-  /** Ours, and the same step would fail again: the group draws a replacement instead. */
+  /** The same step would fail again: the group replaces the episode. */
   | { kind: 'infra'; failure: FailureCode }
 
 /**
- * One attempt of one policy at one task. Input: references; children: none; never continues as new (a default episode of 80
- * turns stays under 100 events). Opens a sandbox on any host, advances turn by turn on that host, captures the patch, grades
- * it in a fresh container. A policy that ends its sandbox is played again once, then it has failed. On cancel the sandbox is closed and the episode recorded as `cancelled`.
+ * One attempt of one policy at one task. Input: references; children: none; never continues as new (80 turns stay under 100 events).
+ * Opens a sandbox on any host, advances turn by turn there, captures the patch, grades it in a fresh container. A policy that ends its
+ * sandbox gets a second one, then has failed. On cancel the sandbox is closed and the episode recorded as `cancelled`.
  */
 export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
   try {
@@ -68,7 +68,7 @@ async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
   }
 }
 
-/** Episodes that were under way when the rule came go on by the one before: there a broken journal was infrastructure's. */
+/** Episodes begun before this rule keep the earlier one, which counts a broken journal as infrastructure's. */
 function judge(losses: readonly FailureCode[]): AfterLoss {
   const last = losses.at(-1)
   if (last === undefined || !(mayBeOwnDoing(last) || last === 'Sandbox.Diverged') || patched('own-doing')) {
@@ -91,7 +91,7 @@ async function playInSandbox(input: EpisodeInput, number: number): Promise<Playe
     const decision = decideAfter(error)
     switch (decision.kind) {
       case 're-place':
-        // Before it is open nothing of the policy's has run in it.
+        // Nothing of the policy's has run before it is open.
         return {
           kind: 'lost',
           failure: sandbox === null && mayBeOwnDoing(decision.code) ? 'Sandbox.Lost' : decision.code,
@@ -148,10 +148,7 @@ async function close(sandbox: SandboxHandle): Promise<void> {
   })
 }
 
-/**
- * A grader that infrastructure defeats costs the episode its verdict, never the run its life: the work is recorded as
- * could-not-grade, and the group draws a replacement.
- */
+/** Where infrastructure keeps graders from a verdict, the episode is recorded as could-not-grade and the group replaces it. */
 async function grade(
   input: EpisodeInput,
   { disposition, patch }: Extract<Played, { kind: 'ended' }>,

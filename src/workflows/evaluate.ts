@@ -19,10 +19,9 @@ import { attributes, stageAttributes } from './search-attributes.ts'
 import { type RootProgress, watchable } from './watchable.ts'
 
 /**
- * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates all its
- * suites, publishes the policy and plays the further suites before the held-out one; as a child of `trainAgent` it gets all of that
- * and plays one suite. Children: `rollout`, `gateTasks`. The score counts infra episodes in no mean. On cancel the rollout is
- * cancelled and leases are given back.
+ * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates its suites,
+ * publishes the policy and plays further suites before the held-out one; as a child of `trainAgent` it only plays one suite. Children:
+ * `rollout`, `gateTasks`. Infra episodes count in no mean. On cancel the rollout is cancelled and leases are released.
  */
 export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResult> {
   const progress = watchable(input.child?.plan.run ?? null)

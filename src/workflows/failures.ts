@@ -25,7 +25,7 @@ export type FailureDecision =
 export function decideAfter(error: unknown): FailureDecision {
   if (isCancellation(error)) return { kind: 'cancelled' }
   const code = failureCode(error)
-  // A shared queue that had no worker for as long as it may wait: every other episode would wait as long again.
+  // No worker on a shared queue: every other episode would wait as long.
   if (code === 'Worker.Missing' && !isOfHost(error)) return { kind: 'fail-run', code, message: innermostMessage(error) }
   if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
   const answer = answerToFailure(code)
@@ -36,7 +36,7 @@ export function decideAfter(error: unknown): FailureDecision {
       return { kind: 'fail-run', code, message: innermostMessage(error) }
     case 'retry':
     case 'end':
-      // Temporal has used up the attempts that could help, and what is the policy's own doing ends inside the activity.
+      // Attempts that could help are used up; what the policy itself does ends inside the activity.
       return { kind: 'infra', code }
     default:
       return assertNever(answer)
@@ -54,7 +54,7 @@ export function failureCode(error: unknown): FailureCode {
 
 /** What an activity that ran out of time said in its last heartbeat: what its attempts failed with. */
 function lastFailing({ timeoutType, lastHeartbeatDetails }: TimeoutFailure): ActivityHeartbeat['failing'] {
-  // An attempt that reached its own limit did not fail with what an earlier one failed with.
+  // An attempt at its own limit did not fail like an earlier one.
   if (timeoutType !== 'SCHEDULE_TO_CLOSE') return null
   return (lastHeartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
 }
@@ -94,7 +94,7 @@ function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFail
   }
 }
 
-/** No worker took the activity in time. Temporal's own message names neither the activity nor what to do. */
+/** No worker took the activity in time. */
 function isNotStarted(error: unknown): error is ActivityFailure {
   return (
     error instanceof ActivityFailure &&

@@ -8,16 +8,15 @@ import { episode } from './episode.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
 /**
- * The G episodes of one task side by side: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
- * infrastructure are replaced under the next free index until G are valid or the bound is reached; they stay in the ledger
- * as excluded. A group that is started again counts what its episodes find recorded, and replaces those that the end of the earlier
- * execution cancelled or lost. Never continues as new. On cancel, or when the run fails, every child is
- * cancelled, closes its sandbox and records its outcome before the group ends.
+ * The G episodes of one task, run concurrently: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
+ * infrastructure are replaced under the next free index until G are valid or the bound is reached; the ledger excludes them. A
+ * group that is started again counts recorded episodes, and replaces those that the earlier execution lost or cancelled. Never
+ * continues as new. On cancel, or when the run fails, every child closes its sandbox and records its outcome first.
  */
 export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
   let nextIndex = 0
   const results: EpisodeResult[] = []
-  /** Moves with each episode that an earlier execution lost: what the end of a run cost a group is no replacement of this one. */
+  /** Episodes that an earlier execution lost do not use up replacements of this one. */
   let bound = input.groupSize + input.maxReplacements
 
   const runNext = async (): Promise<boolean> => {

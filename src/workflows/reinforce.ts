@@ -30,8 +30,7 @@ const ITERATIONS_PER_EXECUTION = 25
  * `rollout` an iteration and, where the recipe refills groups without a spread, one for each round of that; `evaluate` every n.
  * Continues as new every 25 iterations, when no child is open and every message was handled. Begins at the first iteration that the
  * records do not have. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
- * A training job with an alarm pauses the stage and, through it, the run. Where the recipe says so, evaluations that have stopped
- * to gain end the stage.
+ * A training job with an alarm pauses the stage and the run. If the recipe says so, evaluations that have stopped improving end the stage.
  */
 export async function reinforce(input: ReinforceInput): Promise<TrainingStageResult> {
   const stage = input.plan.stages[input.stageIndex]
@@ -125,7 +124,7 @@ async function iterate(step: Collecting): Promise<Trained> {
   setCurrentDetails(describe(stage, iteration, policy, built))
   const batch = built.batches[0]
   if (batch === undefined) {
-    // Every group equal: no gradient. The paper keeps the number of problems fixed and lets the steps vary, down to none.
+    // Every group equal: no gradient. The paper fixes the number of problems, not of steps.
     log.warn('no group with a spread: the iteration trains nothing', { stage, iteration })
     return { policy, unpublished: step.unpublished && collected === true }
   }
@@ -156,7 +155,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
   await play(rolloutId, planned, '')
   for (let round = 1; round <= rounds; round++) {
     const more = await artifacts.planRefill({ ...place, suite, round })
-    // Every group has a spread, or the pool has nothing left that the iteration has not played.
+    // Every group has a spread, or the iteration has played the whole pool.
     if (more.tasks === 0) break
     await whilePaused(steering)
     await play(workflowIds.refill(rolloutId, round), more, ` · refill ${round}`)
@@ -178,7 +177,7 @@ async function evaluateOnTheWay({ input, stage, iteration, policy, unpublished }
 
 async function hasPlateaued({ plan }: ReinforceInput, stage: string, iteration: number): Promise<boolean> {
   const { plateau } = await control.judgePlateau({ run: plan.run, stage, iteration })
-  if (plateau) log.info('held-out evaluations have stopped to gain: the stage ends', { stage, iteration })
+  if (plateau) log.info('held-out evaluations have stopped improving: the stage ends', { stage, iteration })
   return plateau
 }
 

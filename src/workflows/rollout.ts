@@ -113,10 +113,7 @@ function addGroup(counts: RolloutCounts, group: PromptGroupResult): void {
   counts.failure = group.failure ?? counts.failure
 }
 
-/**
- * Where not one of the first episodes survives, something all of them need is down or wrong: going on would only turn the
- * whole plan into infra. The run stops with the code of what it met, and can be continued once that is repaired.
- */
+/** All of the first episodes are lost: something that each needs is down. The run stops with that code, and continues after a repair. */
 function refuseHopeless(counts: RolloutCounts): void {
   const isHopeless = counts.infra === counts.episodes && counts.episodes >= ABORT_AFTER_ALL_LOST
   if (!isHopeless) return

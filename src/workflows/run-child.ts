@@ -2,17 +2,11 @@ import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common'
 import { type ChildWorkflowOptions, executeChild, log, sleep } from '@temporalio/workflow'
 import { failRun } from './failures.ts'
 
-/**
- * A child of a terminated parent is cancelled, not gone: it closes its sandboxes and writes what became of its episodes first, which
- * takes as long as the commands that run there (HOST: 25 minutes) and, without a worker, until one is back.
- */
+/** A child whose parent was terminated first closes its sandboxes and records its episodes: as long as a command lasts, or until a worker is back. */
 const CLOSING_WAIT_MS = 60 * 60_000
 const LOOK_EVERY_MS = 5_000
 
-/**
- * Starts a child and waits for its result. Where an execution of an earlier parent still holds the id, it is waited for: two executions
- * of one id would play the same episodes side by side.
- */
+/** Starts a child and waits for its result; first for the execution of an earlier parent that still has the id and plays the same episodes. */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
   options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },

@@ -5,17 +5,13 @@ export interface RunConcurrentlyInput {
   concurrency: number
   /** What the first failure does to the items in progress: `cancel` cancels them, `finish` lets them complete. */
   onFailure: 'cancel' | 'finish'
-  /**
-   * Takes the next item and runs it; false when there is none left. Called again until then, or until any item has failed. A call
-   * that waits before it takes an item asks `hasFailed` whether to still take one.
-   */
+  /** Takes the next item and runs it; false when none is left. After a wait it asks `hasFailed` whether to take one still. */
   runNext: (hasFailed: () => boolean) => Promise<boolean>
 }
 
 /**
- * Runs items concurrently and returns when all have ended. The first failure is thrown only then: a workflow that closed at once
- * would leave behind children that still close sandboxes and write the outcome of their episodes, or containers whose activities
- * have not been cancelled yet.
+ * Runs items concurrently and returns when all have ended. Only then the first failure is thrown: a workflow that closed at once would
+ * abandon children that still close sandboxes, and activities that are not cancelled yet.
  */
 export async function runConcurrently({ concurrency, onFailure, runNext }: RunConcurrentlyInput): Promise<void> {
   const failures: unknown[] = []

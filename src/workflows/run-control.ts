@@ -45,13 +45,13 @@ export async function pauseOnAlarm(control: RunControl, alarm: RunAlarm): Promis
   try {
     await getExternalWorkflowHandle(parent.workflowId).signal(alarmSignal, alarm)
   } catch (error) {
-    // The run does not know of the pause, so no operator could resume the stage: it goes on, and the report has the alarm.
+    // The run does not know of the pause and could not resume the stage: it goes on, and the report has the alarm.
     control.paused = false
     log.warn('alarm not delivered to the run', { error: String(error) })
   }
 }
 
-/** A child that has just closed no longer needs the word: that is not an error. */
+/** A child that has just closed needs no signal: no error. */
 export async function passOn(childId: string | null, control: RunControl): Promise<void> {
   if (childId === null) return
   try {
@@ -61,7 +61,7 @@ export async function passOn(childId: string | null, control: RunControl): Promi
   }
 }
 
-/** A pause may last for days, but not for ever: after thirty the run fails with a clear reason rather than linger. */
+/** A run that stays paused for thirty days fails with that reason. */
 export async function whilePaused(control: RunControl): Promise<void> {
   if (!control.paused) return
   if (await condition(() => !control.paused, '30 days')) return

@@ -43,9 +43,9 @@ import {
 
 /**
  * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
- * promote, report. `{"recipe": "demo"}` is a complete input. What an earlier execution of the run has finished is taken from records. Children: `gateTasks`, `evaluate`, `rejectionFineTune`,
- * `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` are passed to the open stage; queries `progress`, `blockers`. About 100
- * events, so it never continues as new. On cancel the open stage is cancelled and policy leases are given back.
+ * promote, report. `{"recipe": "demo"}` is a complete input. Finished parts are taken from records. Children: `gateTasks`,
+ * `evaluate`, `rejectionFineTune`, `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` go to the open stage; queries
+ * `progress`, `blockers`. Never continues as new (100 events). On cancel the open stage is cancelled and policy leases are released.
  */
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
   const job = new TrainingRun()
@@ -66,7 +66,7 @@ export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgen
 
 const SUITE_WORDS: Partial<Record<string, string>> = { train: 'training', heldOut: 'held-out' }
 
-/** One run from its plan to its report, and how people steer it on the way. */
+/** One run, and how operators steer it. */
 class TrainingRun {
   readonly #steering: RunControl = { paused: false, stopAfterIteration: null }
   readonly #scores: StageScore[] = []
@@ -128,7 +128,7 @@ class TrainingRun {
     return this.#finish(run, heldOut, policy)
   }
 
-  /** Every suite is there, and none that is evaluated meets the training one, before the first gate costs anything. */
+  /** Before any gate: prepares every suite, and proves that no training task is evaluated. */
   async #prepareAll(run: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
     const isTraining = run.rft || run.stages.length > 0
     if (!patched('disjoint-suites')) {
@@ -220,7 +220,7 @@ class TrainingRun {
     const stage = run.stages[stageIndex]?.name ?? String(stageIndex)
     const recalled = this.#recalled?.stages.find(({ name }) => name === stage)
     if (recalled?.isDone === true) return recalled.policy
-    // Not published here: where the next unfinished iteration has trained already, no episode needs this one.
+    // Not published here: if the next unfinished iteration has trained, no episode needs this policy.
     const begin =
       recalled === undefined
         ? { policy }
@@ -241,7 +241,7 @@ class TrainingRun {
     return this.#ended(result)
   }
 
-  /** Before the first episode that needs it, and never for what is taken from records. */
+  /** Called before the first episode that needs the policy. */
   async #publish({ run }: ResolvedRun, policy: PolicyRef): Promise<void> {
     if (this.#published === policy.version) return
     this.#board.enter(`publishing ${policy.version === this.#base ? 'the base policy' : policy.version}`)

@@ -306,7 +306,7 @@ test('a diverged training ends the stage with its code and without a second atte
   assert.equal(driver.callsOf('publishPolicy').length, 0)
 })
 
-test('evaluations that have stopped to gain end a stage that says so, with the policy that they were of', async () => {
+test('evaluations that have stopped improving end a stage that says so, with the policy that they were of', async () => {
   const { driver, stage } = await playStage({
     maxIterations: 9,
     evaluateEvery: 2,
