@@ -12,6 +12,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { readLog } from '../src/adapters/artifacts/stored-log.ts'
 import { readRows } from '../src/adapters/datasets/read-source.ts'
 import { normalizeRow } from '../src/adapters/datasets/normalize-row.ts'
 import { buildTaskImages } from '../src/adapters/task-images/build-task-images.ts'
@@ -254,7 +255,7 @@ async function play({ world, agent, tasks, results, oracles }: PlayInput): Promi
       if (result === undefined || task === undefined) continue
       const key = (file: string): string => episodeKeys.grading(episode, task.gradingProfile, file)
       const verdict = await world.store.readRecord<VerdictRecord>(key('verdict.json'))
-      const log = await world.store.read(key('test_output.txt'))
+      const log = await readLog(world.store, key('test_output.txt'))
       const official = log === null ? null : await compareStoredLog(oracles, task, log)
       result.agents[agent] = { verdict: verdict?.kind ?? null, disposition, official: official?.verdicts ?? null }
       if (official === null || verdict === null) continue

@@ -44,7 +44,12 @@ const SETUP =
 
 function git(...args: string[]): string {
   const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@localhost']
-  return execFileSync('git', ['-C', join(mirrors, 'acme__tally'), ...identity, ...args], { encoding: 'utf8' }).trim()
+  const isCommit = args[0] === 'commit'
+  const env = { ...process.env, ...(isCommit ? { GIT_COMMITTER_DATE: '2026-01-01T00:00:00Z' } : {}) }
+  return execFileSync('git', ['-C', join(mirrors, 'acme__tally'), ...identity, ...args], {
+    encoding: 'utf8',
+    env,
+  }).trim()
 }
 
 function write(path: string, text: string): void {
@@ -69,6 +74,8 @@ before(async () => {
   git('add', '-A')
   git('commit', '-qm', 'Begin')
   const baseCommit = git('rev-parse', 'HEAD')
+  git('tag', 'v1')
+  git('tag', '-a', '-m', 'the repair is add', 'v1.1-late')
   write('tally.py', REPAIRED)
   const patch = `${git('diff')}\n`
   git('commit', '-qam', 'Repair')
@@ -178,13 +185,14 @@ test('an image is built, found again, holds no later commit and no password, and
   const image = first.image.image ?? ''
   const seen = await inside(
     image,
-    `source /opt/miniconda3/bin/activate; conda activate testbed; cd /testbed; python --version; python -c 'import chit, tally'; git log --all --format=%s; git status --short; git cat-file -e ${future} 2>&1; grep -rl ${PASSWORD} / --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls /root/prepared`,
+    `source /opt/miniconda3/bin/activate; conda activate testbed; cd /testbed; python --version; python -c 'import chit, tally'; git log --all --format=%s; git tag; git status --short; git cat-file -e ${future} 2>&1; grep -rl ${PASSWORD} / --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls /root/prepared`,
   )
   assert.match(seen, new RegExp(`Python ${python.version.replaceAll('.', '\\.')}`))
   const lines = seen.split(/\r?\n/).filter((line) => line !== '')
-  assert.deepEqual(lines.slice(1, 3), ['SWE-bench', 'Begin'])
-  assert.match(lines[3] ?? '', /Not a valid object name|could not get object info/)
-  assert.deepEqual(lines.slice(4), ['/root/prepared'])
+  // Tags of later days say what came, also where they stand on an old commit.
+  assert.deepEqual(lines.slice(1, 4), ['SWE-bench', 'Begin', 'v1'])
+  assert.match(lines[4] ?? '', /Not a valid object name|could not get object info/)
+  assert.deepEqual(lines.slice(5), ['/root/prepared'])
 
   const facts = JSON.stringify([
     await engine.docker.getImage(image).inspect(),

@@ -3,7 +3,7 @@
  * hash of what it is made of, so that tasks share what they have in common and nothing is built twice.
  */
 import { spawn } from 'node:child_process'
-import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isLonghaulError } from '../../contracts/errors.ts'
@@ -67,7 +67,8 @@ export async function buildTaskImage(builder: TaskImageBuilder, input: BuildTask
   })
   const environmentTag = `longhaul/task-environment:${hashOf(pythonTag, script)}`
   const steps = taskScripts(task, environment)
-  const tag = `longhaul/task:${hashOf(environmentTag, task.repo, task.repoDir, ...Object.values(steps))}`
+  const tags = await repository.tags(task.baseCommit)
+  const tag = `longhaul/task:${hashOf(environmentTag, task.repo, task.repoDir, refsText(tags), ...Object.values(steps))}`
 
   const known = await readRecord(engine, tag)
   if (known !== null)
@@ -94,7 +95,7 @@ export async function buildTaskImage(builder: TaskImageBuilder, input: BuildTask
       deviations,
     }
     log(`${task.taskId}: building`)
-    await makeTask({ builder, input, steps, record, below: environmentTag, file })
+    await makeTask({ builder, input, tags, steps, record, below: environmentTag, file })
     return await finish(builder, input, { tag, environmentTag, did: 'built', started, record, log: path })
   } catch (error) {
     // The file has the whole output.
@@ -452,23 +453,32 @@ except Exception:
     pass
 print("\\n".join(dict.fromkeys([*requires, "setuptools", "wheel"])))`
 
+type Tags = Awaited<ReturnType<Repository['tags']>>
+
+/** As git keeps references that it has packed. */
+function refsText(tags: Tags): string {
+  return tags.map(({ id, ref }) => `${id} ${ref}\n`).join('')
+}
+
 interface MakeTask {
   builder: TaskImageBuilder
   input: BuildTaskImageInput
+  tags: Tags
   steps: ReturnType<typeof taskScripts>
   record: TaskImageRecord
   below: string
   file: BuildLog
 }
 
-async function makeTask({ builder, input, steps, record, below, file }: MakeTask): Promise<void> {
+async function makeTask({ builder, input, tags, steps, record, below, file }: MakeTask): Promise<void> {
   const { engine, settings, network, signal } = builder
   const { task, environment, repository } = input
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-history-'))
   try {
     const objects = join(folder, task.repoDir, '.git/objects/pack')
     await mkdir(objects, { recursive: true })
-    await repository.pack(task.baseCommit, objects)
+    await repository.pack({ commit: task.baseCommit, tags, folder: objects })
+    await writeFile(join(folder, task.repoDir, '.git/packed-refs'), refsText(tags))
     await makeLayer({
       engine,
       tag: record.tag,

@@ -108,6 +108,8 @@ async function createBuilder({ engine, below, network, settings }: LayerInput, n
       PidsLimit: PROCESSES,
       LogConfig: { Type: 'none', Config: {} },
       Tmpfs: { [SETTINGS_DIR]: 'rw,noexec,nosuid,nodev,size=16m,mode=0700' },
+      // Caches of installers stay out of the image; pip 18 breaks where it is told to have none.
+      Mounts: [{ Type: 'volume', Target: '/root/.cache', Source: '' }],
       Binds: [...settings.directories].map(([inside, outside]) => `${outside}:${inside}:ro`),
     },
   })
@@ -229,7 +231,6 @@ const BUILD_ENVIRONMENT = {
   HOME: '/root',
   DEBIAN_FRONTEND: 'noninteractive',
   PIP_NO_INPUT: '1',
-  PIP_NO_CACHE_DIR: '1',
   PIP_DISABLE_PIP_VERSION_CHECK: '1',
   PIP_ROOT_USER_ACTION: 'ignore',
   PIP_PROGRESS_BAR: 'off',

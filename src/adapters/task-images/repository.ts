@@ -1,6 +1,6 @@
 /** Where the histories of repositories come from: a mirror, a bundle or an address; read with git, never run. */
 import { existsSync, statSync } from 'node:fs'
-import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
@@ -30,8 +30,17 @@ export interface Repository {
   hasCommit(commit: string): Promise<boolean>
   /** Text of a file at a commit; null where there is none. */
   read(commit: string, path: string): Promise<string | null>
-  /** Writes a pack with the commit, its ancestors and nothing else. @returns the path without its ending */
-  pack(commit: string, folder: string): Promise<string>
+  /** Tags of the commit and its ancestors that are no younger than it: installations read their version there. */
+  tags(commit: string): Promise<Tag[]>
+  /** Writes a pack with the commit, its ancestors, these tags and nothing else. @returns the path without its ending */
+  pack(input: { commit: string; tags: readonly Tag[]; folder: string }): Promise<string>
+}
+
+interface Tag {
+  /** As `refs/tags/v1` */
+  ref: string
+  /** Of the tag's own object where it has one. */
+  id: string
 }
 
 /** Where the data sets' repositories are public. */
@@ -63,21 +72,34 @@ export async function openRepository(input: OpenRepositoryInput): Promise<Reposi
       const { exitCode, stdout } = await runGit(git, ['show', `${commit}:${path}`])
       return exitCode === 0 ? stdout : null
     },
-    async pack(commit, folder) {
+    async tags(commit) {
+      const { stdout: made } = await runGit(git, ['show', '-s', '--format=%ct', commit])
+      const format = '--format=%(creatordate:unix) %(objectname) %(refname)'
+      const { stdout } = await runGit(git, ['for-each-ref', `--merged=${commit}`, format, 'refs/tags'])
+      return stdout.split('\n').flatMap((line) => {
+        const [, date, id, ref] = /^(\d*) ([0-9a-f]+) (\S+)$/.exec(line) ?? []
+        if (id === undefined || ref === undefined || Number(date) > Number(made.trim())) return []
+        return [{ ref, id }]
+      })
+    },
+    async pack({ commit, tags, folder }) {
+      const wanted = join(folder, 'wanted')
+      await writeFile(wanted, [commit, ...tags.map(({ id }) => id), ''].join('\n'))
       const { exitCode, stdout, tail } = await runCommand({
         command: '/bin/sh',
         args: [
           '-c',
-          'echo "$3" | git -C "$1" -c "safe.directory=*" -c pack.threads=1 pack-objects --revs --quiet --delta-base-offset "$2/pack"',
+          'cd "$1" && git -c "safe.directory=*" -c pack.threads=1 pack-objects --revs --quiet --delta-base-offset "$2/pack" <"$3"',
           'pack',
           git,
           folder,
-          commit,
+          wanted,
         ],
         env: gitEnvironment(),
         timeoutMs: READ_TIMEOUT_MS,
         signal: input.signal,
       })
+      await rm(wanted)
       if (exitCode === 0) return join(folder, `pack-${stdout.trim()}`)
       throw buildFailure({
         stage: 'source',

@@ -146,7 +146,9 @@ function pullFailed(image: string, cause: unknown): LonghaulError {
   const isMissing = isStatus(cause, 404) || MISSING.test(reason)
   return new LonghaulError({
     code: isMissing ? 'Sandbox.ImageMissing' : 'Sandbox.PullFailed',
-    message: isMissing ? 'The registry does not have the image' : 'The image could not be pulled',
+    message: isMissing
+      ? 'The registry does not have the image; longhaul images build SUITE makes it from the repository’s history'
+      : 'The image could not be pulled',
     details: { image, reason: reason.slice(0, 300) },
     cause,
   })
