@@ -79,10 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     arguments = build_parser().parse_args()
-    # Idle OpenMP threads that spin would eat the sandboxes' cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    set_environment()
     if arguments.command == "serve":
         from longhaul_trainer.serve.command import serve
 
@@ -120,6 +117,17 @@ def main() -> int:
 
     print(seal(arguments.directory, kind=arguments.kind, facts={}))
     return 0
+
+
+def set_environment() -> None:
+    """What libraries read when they are first used. An operator's own setting wins."""
+    # Idle OpenMP threads that spin would eat the sandboxes' cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Micro-batches differ in length: segments that cannot grow leave gaps which no later tensor fits.
+    if "PYTORCH_ALLOC_CONF" not in os.environ:
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 
 def run_plan(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ in the backward pass sees those of its own micro-batch.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -21,6 +22,15 @@ except ImportError:  # pragma: no cover
     varlen_attn = None
 
 NAME = "longhaul_packed"
+# What we call it with; torch 2.10 has a form without the last two.
+VARLEN_KEYWORDS = {"scale", "window_size", "enable_gqa"}
+
+
+def takes_our_keywords(function: Any) -> bool:
+    return function is not None and set(inspect.signature(function).parameters) >= VARLEN_KEYWORDS
+
+
+HAS_VARLEN = takes_our_keywords(varlen_attn)
 
 
 def packed_attention(
@@ -32,17 +42,21 @@ def packed_attention(
     *,
     scaling: float | None = None,
     row_lengths: tuple[int, ...],
+    row_ends: torch.Tensor,
     cp_group: dist.ProcessGroup | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """query: [1, H, S, D]; key, value: [1, K, S, D]; with cp_group S is this rank's part. Returns [1, S, H, D].
 
-    row_lengths: of the whole sequence, adding up to S times the context parallel ranks.
+    row_lengths: of the whole sequence, adding up to S times the context parallel ranks. row_ends: their running sum from 0, int32 on
+    query's device: made here, it would stop the host for the device in every layer and pass.
     """
     if cp_group is not None:
         query, key, value = (heads_to_positions(x, cp_group) for x in (query, key, value))
-    attend = _attend_varlen if _has_varlen(query) else _attend_rows
-    found = attend(query, key, value, scaling, row_lengths)
+    if _has_varlen(query):
+        found = _attend_varlen(query, key, value, scaling, row_ends, longest=max(row_lengths))
+    else:
+        found = _attend_rows(query, key, value, scaling, row_lengths)
     if cp_group is not None:
         found = positions_to_heads(found, cp_group)
     return found.transpose(1, 2), None
@@ -64,22 +78,26 @@ def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling
 
 
 def _has_varlen(query: torch.Tensor) -> bool:
-    return varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
+    return HAS_VARLEN and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
 
 
 def _attend_varlen(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None, row_lengths: tuple[int, ...]
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float | None,
+    row_ends: torch.Tensor,
+    *,
+    longest: int,
 ) -> torch.Tensor:
     assert varlen_attn is not None
-    ends = torch.tensor((0, *row_lengths), device=query.device, dtype=torch.int32).cumsum(0, dtype=torch.int32)
-    longest = max(row_lengths)
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
     found: Any = varlen_attn(
         q,
         k,
         v,
-        ends,
-        ends,
+        row_ends,
+        row_ends,
         longest,
         longest,
         scale=scaling,

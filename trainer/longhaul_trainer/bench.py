@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import Qwen2Config, Qwen3Config
+from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
 from longhaul_trainer import head
 from longhaul_trainer.bench_state import measure_state
@@ -28,7 +28,7 @@ from longhaul_trainer.plan.shapes import Shape, find_shape
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.trainable import ModelOptions, make_scorer
 
-CONFIGS: dict[str, Any] = {"qwen2": Qwen2Config, "qwen3": Qwen3Config}
+CONFIGS: dict[str, Any] = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def bench(options: BenchOptions) -> int:
     if options.head == "plain":
         head.label_logprobs = plain_logprobs
     scorer = make_scorer(_config(shape, options), None, model_options)
-    optimizer = torch.optim.AdamW([p for p in scorer.parameters() if p.requires_grad], lr=1e-6)
+    trained = [p for p in scorer.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-6, fused=ranks.device.type == "cuda")
     tokens = options.rows * options.context
     micro = gather_rows(
         range(options.rows),
@@ -128,7 +129,11 @@ def plain_logprobs(
 
 
 def _config(shape: Shape, options: BenchOptions) -> Any:
-    explicit = {"head_dim": shape.head_dim} if shape.family == "qwen3" else {}
+    if shape.family not in CONFIGS:
+        raise JobError(
+            INVALID_SPEC, f"Expected a model of {', '.join(CONFIGS)}, {options.model} is one of {shape.family}"
+        )
+    explicit = {} if shape.family == "qwen2" else {"head_dim": shape.head_dim}
     return CONFIGS[shape.family](
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,

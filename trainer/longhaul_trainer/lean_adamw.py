@@ -44,8 +44,11 @@ class LeanAdamW(torch.optim.Optimizer):
 
     def place_state(self, parameter: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
         """Where and how a moment of this parameter rests."""
-        device = torch.device("cpu") if self._host else parameter.device
-        return moment.to(device, self._states)
+        if not self._host:
+            return moment.to(parameter.device, self._states)
+        resting = moment.to("cpu", self._states)
+        # From pageable memory the driver copies through a buffer of its own, at a fraction of the bus.
+        return resting.pin_memory() if parameter.is_cuda else resting
 
     def _update(self, parameter: torch.Tensor, group: dict[str, Any], number: int) -> None:
         assert parameter.grad is not None
@@ -58,10 +61,12 @@ class LeanAdamW(torch.optim.Optimizer):
         state["step"] += 1
         updates = int(state["step"])
         beta1, beta2 = group["betas"]
-        mean = state["exp_avg"].to(weight.device, torch.float32).lerp_(slope, 1 - beta1)
-        square = (
-            state["exp_avg_sq"].to(weight.device, torch.float32).mul_(beta2).addcmul_(slope, slope, value=1 - beta2)
+        # Converted where it is computed: on the way bf16 moments are half the bytes.
+        mean, square = (
+            state[name].to(weight.device, non_blocking=True).to(torch.float32) for name in ("exp_avg", "exp_avg_sq")
         )
+        mean.lerp_(slope, 1 - beta1)
+        square.mul_(beta2).addcmul_(slope, slope, value=1 - beta2)
         weight.mul_(1 - group["lr"] * group["weight_decay"])
         divisor = (square.sqrt() / math.sqrt(1 - beta2**updates)).add_(group["eps"])
         weight.addcdiv_(mean, divisor, value=-group["lr"] / (1 - beta1**updates))

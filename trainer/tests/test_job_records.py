@@ -20,8 +20,8 @@ from job_files import JobFiles, make_config, make_draft, make_job, make_window_j
 from safetensors.numpy import load_file
 from tiny_policy import write_tiny_policy
 
-from longhaul_trainer import VERSION
-from longhaul_trainer.directory import mark_committed, open_sealed, sha256_file
+from longhaul_trainer import VERSION, directory
+from longhaul_trainer.directory import mark_committed, open_sealed, seal, sha256_file
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.rope import Yarn
 from longhaul_trainer.step import command, failpoints, lease, progress, training, window_job
@@ -301,8 +301,8 @@ def test_resumed_job_says_where_it_went_on_and_what_that_cost(
     assert exported == commit_event("exported", "export", "policy", job.policy, 2)
     assert done == event("done", "export", 2, outcome="committed")
     assert [Path(entry["path"]).name for entry in inner] == ["4", "5"]
-    for directory in ("checkpoint", "policy"):
-        assert open_sealed(getattr(job, directory)).sha256 == open_sealed(getattr(whole, directory)).sha256
+    for name in ("checkpoint", "policy"):
+        assert open_sealed(getattr(job, name)).sha256 == open_sealed(getattr(whole, name)).sha256
     assert not (job.job_dir / "inner").exists()
 
 
@@ -348,8 +348,8 @@ def test_export_alone_is_made_up_for_also_without_the_job_folder(
     assert [e["event"] for e in job.events(2)] == ["started", "loaded", "exported", "done"]
     assert job.exit_report(2)["outcome"] == "committed"
     assert job.exit_report(2)["opt_steps"] == 2
-    for directory in ("checkpoint", "policy"):
-        assert open_sealed(getattr(job, directory)).sha256 == open_sealed(getattr(whole, directory)).sha256
+    for name in ("checkpoint", "policy"):
+        assert open_sealed(getattr(job, name)).sha256 == open_sealed(getattr(whole, name)).sha256
 
 
 def tail_of(report: dict[str, Any]) -> list[str]:
@@ -588,3 +588,40 @@ def test_each_of_several_ranks_writes_its_shard_and_its_hash_beside_the_others(t
     assert job._written_shards() == {**others, path: sha256_file(path)}
     job.ranks = Ranks(device=torch.device("cpu"))
     assert job._written_shards() == {}
+
+
+def test_ranks_share_out_the_hashing_of_a_state_that_they_take_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As each of two ranks sees it; the other one finds nothing wrong."""
+    path = tmp_path / "inner" / "3"
+    path.mkdir(parents=True)
+    for name in "abcd":
+        (path / name).write_text(name)
+    sealed = seal(path, kind="inner", facts={"key": "k"})
+
+    class OfTwo(Ranks):
+        def gather(self, value: Any) -> list[Any]:
+            return [None, value]
+
+        def first(self, work: Any) -> Any:
+            return work()
+
+    hashed: list[str] = []
+    real = directory.sha256_file
+    monkeypatch.setattr(directory, "sha256_file", lambda file: (hashed.append(file.name), real(file))[1])
+    job = object.__new__(job_module.Job)
+    job.spec = SimpleNamespace(key="k")  # type: ignore[assignment]
+    shares = []
+    for rank in (0, 1):
+        hashed.clear()
+        job.ranks = OfTwo(device=torch.device("cpu"), rank=rank, world=2)
+        found = job._adopt_state(path)
+        assert found is not None
+        assert found.sha256 == sealed
+        shares.append(sorted(hashed))
+    assert shares == [["a", "c"], ["b", "d"]]
+    (path / "d").write_text("x")
+    assert job._adopt_state(path) is None
+    assert [entry.name.startswith(".torn-3-") for entry in path.parent.iterdir()] == [True]
+    assert job._adopt_state(path) is None

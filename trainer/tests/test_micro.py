@@ -39,6 +39,17 @@ def test_a_row_costs_its_length_and_its_square_over_the_balance() -> None:
     assert share_out([[0], [1], [2]], [100, 100, 101], ranks=1) == [[[2], [0], [1]]]
 
 
+def test_ranks_are_balanced_by_what_rows_cost_in_this_model() -> None:
+    lengths = [100, 80, 40, 40, 40]
+    micros = [[0], [1], [2], [3], [4]]
+    # Attention is cheap: 100 and 80, then 40 → 1 (120), 40 → 0 (140), 40 → 1.
+    assert share_out(micros, lengths, ranks=2, balance=1e9) == [[[0], [3], ()], [[1], [2], [4]]]
+    # Attention is dear: 1,100 and 720, then 200 → 1 (920), 200 → 1 (1,120), and 200 → 0.
+    assert share_out(micros, lengths, ranks=2, balance=10) == [[[0], [4], ()], [[1], [2], [3]]]
+    # One rank has nothing to balance: the order, and with it every sum, is that of all models. 150 + 40/10⁵ is less than 2·80.
+    assert share_out([[0], [1, 2]], [150, 80, 80], ranks=1, balance=10) == [[[1, 2], [0]]]
+
+
 def test_every_rank_gets_the_same_number_the_costliest_first_to_the_least_busy() -> None:
     lengths = [8, 7, 6, 5, 4]
     micros = [[0], [1], [2], [3], [4]]

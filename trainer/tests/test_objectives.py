@@ -28,7 +28,8 @@ def objective(**changes: object) -> Objective:
         "clip_high": 0.3,
         **changes,
     }
-    return Objective(**values)  # type: ignore[arg-type]
+    # As they are: a config states only the bounds that its switches read.
+    return Objective.model_construct(**values)
 
 
 def run(ratio: float, advantage: float, *, dual_clip: float | None = None, n: int = 4) -> tuple[float, float]:
@@ -243,5 +244,5 @@ def test_figures_on_a_limit_raise_no_alarm_and_those_beyond_it_say_how_far() -> 
     ],
 )
 def test_learning_rate_is_a_function_of_the_global_step(step: int, kind: str, expected: float) -> None:
-    schedule = Schedule(kind=kind, warmup_steps=2, total_steps=10, end_lr=0.1)
+    schedule = Schedule.model_construct(kind=kind, warmup_steps=2, total_steps=10, end_lr=0.1)
     assert learning_rate(step, peak=1.0, schedule=schedule) == pytest.approx(expected)

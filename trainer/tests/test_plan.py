@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from job_files import TRAINER, make_config, make_draft, make_job
 from transformers import AutoModelForCausalLM
 
@@ -18,6 +20,7 @@ from longhaul_trainer.plan.command import plan
 from longhaul_trainer.plan.memory import GIB, Layout, predict
 from longhaul_trainer.plan.shapes import PUBLISHED, read_shape
 from longhaul_trainer.step.command import step
+from longhaul_trainer.trainable import FAMILIES
 
 K64, K128 = 65_536, 131_072
 
@@ -81,7 +84,12 @@ def test_every_switch_moves_the_term_that_it_is_about() -> None:
     peak = predict(shape, base).peak
     boundary = 2 * shape.hidden * K64
     expected = {
-        "save_attention": (Layout(tokens=K64, ac="save_attention"), shape.layers * boundary),
+        # 32 heads of 128 are wider than 2,560 hidden states.
+        "save_attention": (Layout(tokens=K64, ac="save_attention"), shape.layers * 2 * 32 * 128 * K64),
+        "hosted inputs beside it": (
+            Layout(tokens=K64, ac="save_attention", offload="activations"),
+            shape.layers * 2 * 32 * 128 * K64 + (2 - shape.layers) * boundary,
+        ),
         "bf16 moments": (Layout(tokens=K64, states="bfloat16"), -4 * shape.parameters),
         "hosted moments": (Layout(tokens=K64, offload="optimizer"), -8 * shape.parameters),
         "hosted inputs": (Layout(tokens=K64, offload="activations"), (2 - shape.layers) * boundary),
@@ -90,6 +98,47 @@ def test_every_switch_moves_the_term_that_it_is_about() -> None:
         assert predict(shape, layout).peak - peak == pytest.approx(change), name
     assert predict(shape, Layout(tokens=K64, offload="both")).host == 8 * shape.parameters + shape.layers * boundary
     assert predict(shape, Layout(tokens=K64, ranks=16, cp=4)).tokens_in_flight == 4 * K64
+
+
+def test_an_update_counts_where_it_needs_more_than_the_passes() -> None:
+    shape = PUBLISHED["qwen2.5-7b"]
+    largest = 152064 * 3584
+    # Rounding by chance and moments from the host: six fp32 numbers for each of the largest parameter, one parameter at a time.
+    for layout, states in ((Layout(tokens=8, states="bfloat16"), 12), (Layout(tokens=8, offload="optimizer"), 8)):
+        assert predict(shape, layout).peak == pytest.approx(states * shape.parameters + 24 * largest + 4 * GIB)
+    assert predict(shape, Layout(tokens=8, ranks=4, states="bfloat16")).peak == pytest.approx(
+        3 * shape.parameters + 8 * shape.vocab * shape.hidden + 4 * 1024 * 8192 * 4 + 4 * GIB, rel=0.01
+    )
+    # torch's fused one works in place: the head's is then the larger.
+    names = [term.name for term in predict(shape, Layout(tokens=8)).terms]
+    assert "head at work" in names
+    assert predict(shape, Layout(tokens=8, lora_rank=16, states="bfloat16")).terms[2].name == "head at work"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model", "gib"), [("qwen3-4b-one-gpu", "qwen3-4b", 79.6), ("qwen2.5-7b-one-gpu", "qwen2.5-7b", 139)]
+)
+def test_recipe_for_one_gpu_fits_with_the_planners_error_on_top(recipe: str, model: str, gib: float) -> None:
+    """Of an 80 GB card the driver leaves 79.6 GiB, of an H200 139."""
+    told = yaml.safe_load((TRAINER.parent / "recipes" / f"{recipe}.yaml").read_text())
+    trainer, stages = told["trainer"], [told["rft"], told["reinforce"]]
+    longest = max([told["rft"]["context"], *(stage["context"] for stage in told["reinforce"]["stages"])])
+    for stage in stages:
+        layout = Layout(
+            tokens=max(longest, trainer["maxTokensPerMicro"]),
+            ac=trainer["recompute"],
+            offload=trainer.get("offload", "none"),
+            states=stage["optim"].get("states", "float32"),
+        )
+        assert predict(PUBLISHED[model], layout).peak * 1.15 <= gib * GIB
+
+
+@pytest.mark.parametrize(
+    ("model", "balance"), [("qwen2.5-72b", 109_000), ("qwen2.5-32b", 97_000), ("qwen3-0.6b", 10_400)]
+)
+def test_rows_whose_attention_costs_as_much_as_their_linear_layers(model: str, balance: float) -> None:
+    """By hand for the 0.6B: 28 layers of 15.73M and a head of 155.6M over 28·16·128 gives 10,400."""
+    assert PUBLISHED[model].balance == pytest.approx(balance, rel=0.01)
 
 
 def test_plan_says_whether_it_fits_and_shows_its_sums(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,22 +203,43 @@ def test_bench_measures_each_phase_and_a_state_that_it_takes_away_again(tmp_path
     assert os.listdir(tmp_path) == []
 
 
-def test_bench_without_the_directory_for_states_says_so(tmp_path: Path, policy: Path) -> None:
-    options = BenchOptions(
-        model=str(policy),
-        context=16,
-        rows=1,
-        steps=1,
-        device="cpu",
-        head="chunked",
-        ac="none",
-        offload_activations=False,
-        lora_rank=None,
-        layers=None,
-        state_in=str(tmp_path / "absent"),
+def short_bench(model: Path, **changes: Any) -> BenchOptions:
+    return BenchOptions(
+        **{
+            "model": str(model),
+            "context": 16,
+            "rows": 1,
+            "steps": 1,
+            "device": "cpu",
+            "head": "chunked",
+            "ac": "none",
+            "offload_activations": False,
+            "lora_rank": None,
+            "layers": None,
+            "state_in": None,
+            **changes,
+        }
     )
+
+
+def test_bench_without_the_directory_for_states_says_so(tmp_path: Path, policy: Path) -> None:
     with pytest.raises(JobError, match="--state-in"):
-        bench(options)
+        bench(short_bench(policy, state_in=str(tmp_path / "absent")))
+
+
+def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": 100, "head_dim": 16}
+    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False}
+    for family in FAMILIES:
+        # Qwen2 has no head_dim of its own.
+        told = {**shape, "model_type": family} | ({"head_dim": 8} if family == "qwen2" else {})
+        (tmp_path / "config.json").write_text(json.dumps(told))
+        assert bench(short_bench(tmp_path)) == 0
+        assert json.loads(capsys.readouterr().out)["parameters"] == read_shape(tmp_path / "config.json").parameters
+    (tmp_path / "config.json").write_text(json.dumps({**shape, "model_type": "gemma"}))
+    with pytest.raises(JobError, match=r"Expected a model of llama, qwen2, qwen3, .* is one of gemma") as caught:
+        bench(short_bench(tmp_path))
+    assert caught.value.code == 64
 
 
 @pytest.mark.slow

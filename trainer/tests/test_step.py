@@ -203,6 +203,41 @@ def test_stale_proximal_file_is_caught_at_the_first_step(tmp_path: Path, policy:
         assert step(job.write(), dry_run=False) == 77
 
 
+def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
+    tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an out-of-memory exit the next attempt has a smaller limit: the first ratio would not be 1 on any retry."""
+    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    real = training.Trainer.run_step
+
+    def attempt(fence: int, limit: int, *, until: int) -> int:
+        """Passes for prox of an attempt that is cut before its update `until`."""
+
+        def cut(self: Any, state: Any) -> Any:
+            if state.done == until:
+                raise KeyboardInterrupt
+            return real(self, state)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(training.Trainer, "run_step", cut)
+            with pytest.raises(KeyboardInterrupt):
+                step(
+                    job.write(fence=fence, execution={**job.spec["execution"], "max_tokens_per_micro": limit}),
+                    dry_run=False,
+                )
+        return [event["event"] for event in job.events(fence)].count("prox")
+
+    assert attempt(1, 256, until=0) > 0
+    assert attempt(2, 256, until=0) == 0
+    assert attempt(3, 64, until=0) > 0
+    assert open_sealed(job.job_dir / "prox").manifest["layout"]["max_tokens_per_micro"] == 64
+    assert attempt(4, 64, until=2) == 0
+    # The ratios of stored updates were to these values: they stay.
+    assert attempt(5, 256, until=3) == 0
+    assert open_sealed(job.job_dir / "prox").manifest["layout"]["max_tokens_per_micro"] == 64
+    assert step(job.write(fence=6), dry_run=False) == 0
+
+
 def test_non_finite_gradient_ends_the_job_before_the_weights_move(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
     with pytest.MonkeyPatch.context() as monkeypatch:

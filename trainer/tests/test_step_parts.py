@@ -20,10 +20,13 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from longhaul_trainer import __main__ as entry
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.directory import TornDirectory, open_sealed, seal
 from longhaul_trainer.failures import FENCED, OUTPUT_UNWRITABLE, STOPPED, JobError
+from longhaul_trainer.parallel import ranks as ranks_module
 from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.parallel.shard import whole_tensors
 from longhaul_trainer.step import canary, clock, commit, export, failpoints, lease, place, progress, prox, saver, stop
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.step.training import Step
@@ -507,6 +510,14 @@ def parts_of(micro: Any) -> dict[str, Any]:
     }
 
 
+def test_the_running_sum_of_rows_is_made_once_with_the_micro_batch() -> None:
+    ends = gather([2, 0]).row_ends
+    assert (ends.tolist(), ends.dtype) == ([0, 2, 6], torch.int32)
+    # The padding segment is one of them; so is a dummy's.
+    assert gather([2, 0, 1], cp=2).row_ends.tolist() == [0, 2, 6, 9, 10]
+    assert gather([], cp=2).row_ends.tolist() == [0, 2]
+
+
 def test_rows_lie_behind_each_other_and_labels_behind_their_predictors() -> None:
     # The first token of a row is never a label, even where the mask includes it, as in row 0.
     assert parts_of(gather([2, 0])) == {
@@ -700,3 +711,43 @@ def test_weights_are_rounded_in_place_and_kept_in_fp32() -> None:
     assert layer.weight.requires_grad
     found = export.policy_weights(layer, torch.bfloat16, Ranks(device=CPU))
     assert {name: value.dtype for name, value in found.items()} == {"weight": torch.bfloat16, "bias": torch.bfloat16}
+
+
+# Ranks and devices.
+
+
+def test_only_the_first_rank_copies_whole_tensors_to_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (copied.append("tensor"), self)[1])
+    named = {"a": torch.ones(2), "b": torch.zeros(3)}
+    assert whole_tensors(iter(named.items()), Ranks(device=CPU, rank=1, world=2)) == {}
+    assert copied == []
+    found = whole_tensors(iter(named.items()), Ranks(device=CPU, rank=0, world=2))
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": [1, 1], "b": [0, 0, 0]}
+    assert copied == ["tensor"] * 2
+
+
+def test_ranks_that_share_rows_wait_for_each_other_as_long_as_the_job_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def new_group(members: list[int], **named: Any) -> str:
+        made.append((members, {name: value.total_seconds() for name, value in named.items()}))
+        return f"group of {members}"
+
+    monkeypatch.setattr(ranks_module.dist, "new_group", new_group)
+    assert ranks_module._context_group(rank=3, world=4, cp=2, timeout_s=96.0) == "group of [2, 3]"
+    assert made == [([0, 1], {"timeout": 96.0}), ([2, 3], {"timeout": 96.0})]
+    assert ranks_module._context_group(rank=3, world=4, cp=1, timeout_s=96.0) is None
+
+
+def test_libraries_are_set_before_they_are_used_and_an_operator_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, expected in (
+        ({}, "expandable_segments:True"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "x"}, "x"),
+        ({"PYTORCH_ALLOC_CONF": "y"}, None),
+    ):
+        environment = dict(given)
+        monkeypatch.setattr(entry.os, "environ", environment)
+        entry.set_environment()
+        assert environment.get("PYTORCH_CUDA_ALLOC_CONF") == expected
+        assert environment["HF_HUB_OFFLINE"] == "1"

@@ -15,6 +15,7 @@ import pytest
 import torch
 from job_files import make_config, make_draft, make_job
 from safetensors.torch import save_file
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from longhaul_trainer.config import parse_config
 from longhaul_trainer.directory import mark_committed, open_sealed, write_manifest
@@ -24,7 +25,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step import command, state
 from longhaul_trainer.step.failpoints import VARIABLE
 from longhaul_trainer.step.inputs import open_input
-from longhaul_trainer.step.spec import Execution, Spec, WindowSpec, parse_spec, read_spec
+from longhaul_trainer.step.spec import Execution, WindowSpec, parse_spec, read_spec
 from longhaul_trainer.step.stop import StopFlag
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -82,6 +83,7 @@ FULL = Execution(
     max_tokens_per_micro=5,
     inner_every=6,
     threads=7,
+    timeout_s=8.5,
     grace_s=10.5,
     stall_s=9.5,
     nodes=3,
@@ -93,31 +95,17 @@ FULL = Execution(
 
 
 def test_spec_is_read_field_by_field() -> None:
-    assert parse_spec(full_spec()) == Spec(
-        job_id=f"dapo-{KEY[:16]}",
-        key=KEY,
-        input_path=Path("/in put"),
-        input_sha256=A,
-        job_dir=Path("/job"),
-        execution=FULL,
-        attempt=11,
-        fence=12,
-        stage="dapo",
-        run_id="run-1",
-        iteration=2,
-        global_step=3,
-        input_kind="checkpoint",
-        batch_path=Path("/batch"),
-        batch_sha256=B,
-        config_path=Path("/config.json"),
-        config_sha256=C,
-        checkpoint_path=Path("/checkpoint"),
-        checkpoint_uri="file:///checkpoint",
-        policy_path=Path("/policy"),
-        policy_uri="file:///policy",
-        policy_version=f"v000004-{KEY[:8]}",
-        scratch_dir=Path("/scratch"),
-    )
+    spec = parse_spec(full_spec())
+    assert spec.model_dump(by_alias=True) == full_spec()
+    assert spec.execution == FULL
+    assert spec.job_dir == Path("/job")
+    assert [place.path for place in (spec.input, spec.batch, spec.config)] == [
+        Path("/in put"),
+        Path("/batch"),
+        Path("/config.json"),
+    ]
+    assert (spec.output.checkpoint_path, spec.output.policy_path) == (Path("/checkpoint"), Path("/policy"))
+    assert spec.parents == {"input_manifest_sha256": A, "batch_manifest_sha256": B, "config_sha256": C}
 
 
 def test_execution_has_defaults_for_all_but_the_device() -> None:
@@ -129,6 +117,7 @@ def test_execution_has_defaults_for_all_but_the_device() -> None:
         max_tokens_per_micro=8192,
         inner_every=1,
         threads=None,
+        timeout_s=0.0,
         grace_s=30.0,
         stall_s=0.0,
         nodes=1,
@@ -168,7 +157,19 @@ def test_unknown_field_is_named(place: str | None) -> None:
     value = full_spec()
     (value if place is None else value[place])["more"] = 1
     where = "spec" if place is None else f"spec.{place}"
-    assert refused(parse_spec, value) == f"Unknown or unused field(s) in {where}: more"
+    allowed = ", ".join(sorted(full_spec() if place is None else full_spec()[place]))
+    assert refused(parse_spec, value) == f"Unknown or unused field(s) in {where}: more (allowed are {allowed})"
+
+
+def test_all_that_is_wrong_is_said_in_one_line() -> None:
+    value = full_spec()
+    value["run"] = {"id": 7, "itration": 2, "global_step": 3}
+    value["execution"]["threads"] = True
+    assert refused(parse_spec, value) == (
+        "Expected `threads` in spec.execution to be an integer of at least 1, got True; "
+        "Expected `id` in spec.run to be a valid string, got 7; Expected field `iteration` in spec.run; "
+        "Unknown or unused field(s) in spec.run: itration (allowed are global_step, id, iteration)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,10 +179,10 @@ def test_unknown_field_is_named(place: str | None) -> None:
             None,
             "schema",
             "longhaul.step/2",
-            "Expected `schema` in spec to be one of longhaul.step/1, got 'longhaul.step/2'",
+            "Expected `schema` in spec to be 'longhaul.step/1', got 'longhaul.step/2'",
         ),
-        (None, "stage", "sft", "Expected `stage` in spec to be one of rft / dapo, got 'sft'"),
-        ("input", "kind", "gguf", "Expected `kind` in spec.input to be one of hf / checkpoint, got 'gguf'"),
+        (None, "stage", "sft", "Expected `stage` in spec to be 'rft' or 'dapo', got 'sft'"),
+        ("input", "kind", "gguf", "Expected `kind` in spec.input to be 'hf' or 'checkpoint', got 'gguf'"),
         ("run", "iteration", -1, "Expected `iteration` in spec.run to be an integer of at least 0, got -1"),
         (None, "key", "A" * 64, f"Expected `key` in spec to be a SHA-256 in hex, got {'A' * 64!r}"),
         (
@@ -190,15 +191,35 @@ def test_unknown_field_is_named(place: str | None) -> None:
             "b" * 63,
             f"Expected `manifest_sha256` in spec.batch to be a SHA-256 in hex, got {'b' * 63!r}",
         ),
-        ("config", "uri", "/config.json", "Expected spec.config.uri to be an absolute file:// uri, got /config.json"),
-        ("batch", "uri", "file://host/b", "Expected spec.batch.uri to be an absolute file:// uri, got file://host/b"),
-        ("input", "uri", "file:relative", "Expected spec.input.uri to be an absolute file:// uri, got file:relative"),
-        ("output", "policy_uri", "s3://p", "Expected output.policy_uri to be an absolute file:// uri, got s3://p"),
+        (
+            "config",
+            "uri",
+            "/config.json",
+            "Expected `uri` in spec.config to be an absolute file:// uri, got '/config.json'",
+        ),
+        (
+            "batch",
+            "uri",
+            "file://host/b",
+            "Expected `uri` in spec.batch to be an absolute file:// uri, got 'file://host/b'",
+        ),
+        (
+            "input",
+            "uri",
+            "file:relative",
+            "Expected `uri` in spec.input to be an absolute file:// uri, got 'file:relative'",
+        ),
+        (
+            "output",
+            "policy_uri",
+            "s3://p",
+            "Expected `policy_uri` in spec.output to be an absolute file:// uri, got 's3://p'",
+        ),
         (
             "output",
             "checkpoint_uri",
             "s3://c",
-            "Expected output.checkpoint_uri to be an absolute file:// uri, got s3://c",
+            "Expected `checkpoint_uri` in spec.output to be an absolute file:// uri, got 's3://c'",
         ),
         (None, "key", B, f"Expected key {KEY} from the three hashes, got {B}"),
         (None, "job_id", "x", f"Expected job_id dapo-{KEY[:16]}, got x"),
@@ -260,30 +281,22 @@ def window_spec() -> dict[str, Any]:
 def test_window_spec_is_told_apart_by_its_schema(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(window_spec()))
-    assert read_spec(path) == WindowSpec(
-        job_id=f"window-{WINDOW_KEY[:16]}",
-        key=WINDOW_KEY,
-        input_path=Path("/input"),
-        input_sha256=A,
-        job_dir=Path("/job"),
-        execution=FULL,
-        attempt=11,
-        fence=12,
-        window_path=Path("/window"),
-        window_uri="file:///window",
-    )
+    spec = read_spec(path)
+    assert isinstance(spec, WindowSpec)
+    assert spec.model_dump(by_alias=True) == window_spec()
+    assert (spec.input.path, spec.job_dir, spec.output.window_path) == (Path("/input"), Path("/job"), Path("/window"))
     edits: list[tuple[str | None, str, object, str]] = [
         (None, "key", KEY, f"Expected key {WINDOW_KEY} from the input's hash, got {KEY}"),
         (None, "job_id", "x", f"Expected job_id window-{WINDOW_KEY[:16]}, got x"),
-        ("output", "window_uri", "x", "Expected output.window_uri to be an absolute file:// uri, got x"),
-        ("input", "uri", "x", "Expected spec.input.uri to be an absolute file:// uri, got x"),
+        ("output", "window_uri", "x", "Expected `window_uri` in spec.output to be an absolute file:// uri, got 'x'"),
+        ("input", "uri", "x", "Expected `uri` in spec.input to be an absolute file:// uri, got 'x'"),
         ("input", "manifest_sha256", "x", "Expected `manifest_sha256` in spec.input to be a SHA-256 in hex, got 'x'"),
         (None, "key", "x", "Expected `key` in spec to be a SHA-256 in hex, got 'x'"),
         *(
-            (place, "more", 1, f"Unknown or unused field(s) in spec.{place}: more")
-            for place in ("input", "output", "work")
+            (place, "more", 1, f"Unknown or unused field(s) in spec.{place}: more (allowed are {allowed})")
+            for place, allowed in (("input", "manifest_sha256, uri"), ("output", "window_uri"), ("work", "job_dir"))
         ),
-        (None, "more", 1, "Unknown or unused field(s) in spec: more"),
+        (None, "more", 1, f"Unknown or unused field(s) in spec: more (allowed are {', '.join(sorted(window_spec()))})"),
     ]
     for place, name, value, message in edits:
         spec = window_spec()
@@ -387,7 +400,8 @@ def test_input_without_a_file_that_every_job_needs_is_refused(tmp_path: Path, po
     job = given(tmp_path, path)[0]
     (path / name).unlink()
     mark_committed(path, write_manifest(path, kind="policy", facts={}))
-    object.__setattr__(job, "input_sha256", open_sealed(path).sha256)
+    sealed = job.input.model_copy(update={"manifest_sha256": open_sealed(path).sha256})
+    job = job.model_copy(update={"input": sealed})
     config = parse_config(json.dumps(make_config("rft")).encode())
     message = refused(open_input, job, config, code=INPUT_UNUSABLE)
     assert message == f"Expected {name} in {path}"
@@ -432,6 +446,26 @@ def test_optimizer_decays_matrices_only_and_takes_the_settings(policy: Path) -> 
         (0.8, 0.7),
         1e-5,
     )
+
+
+def test_updates_on_a_gpu_are_fused_and_others_are_not(policy: Path) -> None:
+    """Unfused, torch holds the denominators of all parameters at once: 4 bytes each, at the peak of a large model's step."""
+    config = parse_config(json.dumps(make_config("rft")).encode())
+    with FakeTensorMode():
+        on_gpu = torch.nn.ParameterList([torch.nn.Parameter(torch.empty(3, 2, device="cuda"))])
+        assert state.build_optimizer(on_gpu, config).defaults["fused"] is True
+    assert state.build_optimizer(small_model(), config).defaults["fused"] is False
+
+
+def test_moments_that_rest_on_the_host_beside_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[torch.dtype] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: (pinned.append(self.dtype), self)[1])
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = LeanAdamW([weight], lr=1e-2, betas=(0.9, 0.95), eps=1e-8, states=torch.bfloat16, host=True, seed=1)
+    for parameter, expected in ((SimpleNamespace(is_cuda=True), [torch.bfloat16]), (weight, [])):
+        pinned.clear()
+        assert optimizer.place_state(parameter, torch.ones(2)).tolist() == [1, 1]  # type: ignore[arg-type]
+        assert pinned == expected
 
 
 def stepped(model: torch.nn.Module, updates: int) -> torch.optim.AdamW:
@@ -742,7 +776,7 @@ def test_a_config_that_is_not_the_announced_one_is_refused(tmp_path: Path) -> No
     path = tmp_path / "config.json"
 
     def spec(sha256: str, stage: str = "rft") -> Any:
-        return SimpleNamespace(config_path=path, config_sha256=sha256, stage=stage)
+        return SimpleNamespace(config=SimpleNamespace(path=path, sha256=sha256), stage=stage)
 
     assert refused(command._read_config, spec("0")) == f"Cannot read config {path}: No such file or directory"
     data = json.dumps(make_config("rft")).encode()

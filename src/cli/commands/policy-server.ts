@@ -44,7 +44,11 @@ function addCommand(server: Command, { console }: CommandContext): void {
       new Option('--dtype <type>', 'what the trainer exports').choices(['bfloat16', 'float32']).default('bfloat16'),
     )
     .addOption(publishOption())
-    .option('--no-deterministic', 'faster, but a repeated sample may differ')
+    .option(
+      '--deterministic',
+      'same seed, same tokens, at a cost of speed; stored samples are never asked for again',
+      false,
+    )
     .option('--port <port>', 'port to listen on', integer({ name: '--port', min: 1 }), 8000)
     .option('--host <address>', 'address to listen on; any but loopback needs a key', '127.0.0.1')
     .option('--api-key-variable <name>', 'variable that holds the key of the server, where it is started')

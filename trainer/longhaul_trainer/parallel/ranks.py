@@ -196,7 +196,7 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
         world=world,
         cp=cp,
         mesh=mesh,
-        cp_group=_context_group(rank=rank, world=world, cp=cp),
+        cp_group=_context_group(rank=rank, world=world, cp=cp, timeout_s=timeout_s),
     )
 
 
@@ -207,13 +207,14 @@ def alone_on_a_mesh(device: torch.device) -> Ranks:
     return Ranks(device=device, mesh=init_device_mesh(device.type, (1,), mesh_dim_names=("world",)))
 
 
-def _context_group(*, rank: int, world: int, cp: int) -> dist.ProcessGroup | None:
+def _context_group(*, rank: int, world: int, cp: int, timeout_s: float) -> dist.ProcessGroup | None:
     """Neighbours share a row: on a node their all-to-all stays inside it. Every rank must make every group."""
     if cp == 1:
         return None
     mine: Any = None
     for first in range(0, world, cp):
-        group = dist.new_group(list(range(first, first + cp)))
+        # Its own time-out: without one a lost peer would be missed after torch's ten minutes, not after the job's.
+        group = dist.new_group(list(range(first, first + cp)), timeout=timedelta(seconds=timeout_s))
         if first <= rank < first + cp:
             mine = group
     return mine

@@ -55,17 +55,21 @@ def local_rows(parameter: DTensor) -> slice:
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """The full tensor on the CPU. Collective where the tensor is sharded: every rank must ask, in the same order."""
+    return _gathered(tensor).cpu().contiguous()
+
+
+def _gathered(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.detach()
-    return (plain.full_tensor() if isinstance(plain, DTensor) else plain).cpu().contiguous()
+    return plain.full_tensor() if isinstance(plain, DTensor) else plain
 
 
 def whole_tensors(named: Iterator[tuple[str, torch.Tensor]], ranks: Ranks) -> dict[str, torch.Tensor]:
     """Every tensor in full on the first rank, an empty dict elsewhere. Collective."""
     found: dict[str, torch.Tensor] = {}
     for name, tensor in named:
-        full = whole(tensor)
+        full = _gathered(tensor)
         if ranks.is_first:
-            found[name] = full
+            found[name] = full.cpu().contiguous()
     return found
 
 

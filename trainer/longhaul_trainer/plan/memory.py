@@ -42,7 +42,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Memory:
-    """`terms` add up to `peak`; the smaller of the two that never meet is left out of it."""
+    """`terms` add up to `peak`; what never meets them is left out."""
 
     terms: list[Term]
     peak: float
@@ -67,12 +67,11 @@ def predict(shape: Shape, layout: Layout) -> Memory:
         working + unit,
     )
     top = Term("head at work", f"8·{shape.vocab}·{shape.hidden} + one chunk", head)
-    terms = [
-        states,
-        kept,
-        max(layer, top, key=lambda term: term.bytes),
-        Term("reserve", "context, gaps, buffers", RESERVE),
-    ]
+    passes = [kept, max(layer, top, key=lambda term: term.bytes)]
+    update = _update(shape, layout)
+    # The update comes when the passes have freed what they held.
+    at_work = [update] if update.bytes > sum(term.bytes for term in passes) else passes
+    terms = [states, *at_work, Term("reserve", "context, gaps, buffers", RESERVE)]
     return Memory(
         terms=terms,
         peak=sum(term.bytes for term in terms),
@@ -98,18 +97,33 @@ def _states(shape: Shape, layout: Layout) -> tuple[Term, float]:
     return Term("frozen weights, adapters", text, needed), moments * adapters / layout.ranks * is_hosted
 
 
+def _update(shape: Shape, layout: Layout) -> Term:
+    """torch's fused AdamW works in place. Ours, for moments in bf16 or on the host, holds six numbers in fp32 for each of one
+    parameter: both moments, the divisor, and what rounding by chance needs."""
+    is_in_place = layout.states == "float32" and layout.offload not in ("optimizer", "both")
+    largest = shape.largest_parameter if layout.lora_rank is None else layout.lora_rank * shape.intermediate
+    return Term(
+        "update of the largest parameter",
+        "in place" if is_in_place else f"24·{largest:,} / {layout.ranks}",
+        0.0 if is_in_place else 24 * largest / layout.ranks,
+    )
+
+
 def _kept(shape: Shape, layout: Layout, local: int) -> tuple[Term, float]:
     """What each layer keeps for the backward pass."""
     width = layout.compute_bytes
     boundary = width * shape.hidden * local
+    # As wide as all heads together, which in Qwen3 is wider than the hidden states.
+    outputs = width * shape.heads * shape.head_dim * local * (layout.ac == "save_attention")
     if layout.ac == "none":
         each = width * (6 * shape.intermediate + 14 * shape.hidden) * local
         return Term("activations of all layers", f"{shape.layers}·{each:,}", shape.layers * each), 0.0
     if layout.offload in ("activations", "both"):
         # Two inputs stay while one is fetched; attention outputs are not moved.
-        outputs = boundary * shape.layers if layout.ac == "save_attention" else 0
         text = f"2 of {shape.layers} inputs of {boundary:,}, the others on the host"
-        return Term("layer inputs", text, 2 * boundary + outputs), boundary * shape.layers
-    copies = 2 if layout.ac == "save_attention" else 1
-    text = f"{copies}·{width}·{shape.hidden}·{shape.layers}·{local}"
-    return Term("layer inputs", text, copies * boundary * shape.layers), 0.0
+        if outputs:
+            text += f"; {shape.layers} attention outputs of {outputs:,}"
+        return Term("layer inputs", text, 2 * boundary + outputs * shape.layers), boundary * shape.layers
+    wide = f"({shape.hidden} + {shape.heads}·{shape.head_dim})" if outputs else f"{shape.hidden}"
+    text = f"1·{width}·{wide}·{shape.layers}·{local}"
+    return Term("layer inputs", text, (boundary + outputs) * shape.layers), 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from longhaul_trainer.failures import INVALID_SPEC, JobError
 
@@ -35,6 +36,17 @@ class Shape:
         tables = self.vocab * self.hidden * (1 if self.is_tied else 2)
         return self.layers * self.layer_parameters + tables + self.hidden
 
+    @property
+    def balance(self) -> float:
+        """Length of a row whose causal attention costs as much as its linear layers, the head among them."""
+        linear = self.layers * self.layer_parameters + self.vocab * self.hidden
+        return linear / (self.layers * self.heads * self.head_dim)
+
+    @property
+    def largest_parameter(self) -> int:
+        query = self.heads * self.head_dim
+        return self.hidden * max(self.vocab, self.intermediate, query)
+
     def adapter_parameters(self, rank: int) -> int:
         """A [rank, in] and B [out, rank] beside each of the seven projections of each layer."""
         query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -64,19 +76,23 @@ def find_shape(model: str) -> Shape:
 
 def read_shape(path: Path) -> Shape:
     """Of a config.json. Raises JobError 64 where it is of no dense decoder."""
-    config = json.loads(path.read_text())
     try:
-        heads = config["num_attention_heads"]
-        return Shape(
-            family=config["model_type"],
-            hidden=config["hidden_size"],
-            layers=config["num_hidden_layers"],
-            intermediate=config["intermediate_size"],
-            heads=heads,
-            kv_heads=config.get("num_key_value_heads", heads),
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-            vocab=config["vocab_size"],
-            is_tied=bool(config.get("tie_word_embeddings", False)),
-        )
+        return shape_of(json.loads(path.read_text()))
     except KeyError as error:
         raise JobError(INVALID_SPEC, f"Expected {path} to be of a dense decoder: no {error}") from error
+
+
+def shape_of(config: dict[str, Any]) -> Shape:
+    """Raises KeyError where it is of no dense decoder."""
+    heads = config["num_attention_heads"]
+    return Shape(
+        family=config["model_type"],
+        hidden=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        intermediate=config["intermediate_size"],
+        heads=heads,
+        kv_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+        vocab=config["vocab_size"],
+        is_tied=bool(config.get("tie_word_embeddings", False)),
+    )

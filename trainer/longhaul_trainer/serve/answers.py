@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any
 
@@ -14,21 +15,21 @@ def completion_answer(request: CompletionRequest, engine: Engine, done: Generati
     choice: dict[str, Any] = {
         "index": 0,
         "text": completion_text(engine, done, request.skip_special_tokens),
-        "logprobs": _logprobs(engine, done) if request.wants_logprobs else None,
+        "logprobs": _logprobs(engine, done) if request.logprobs is not None else None,
         "finish_reason": done.finish_reason,
         "stop_reason": done.stop_reason,
-        "token_ids": done.ids if request.wants_token_ids else None,
-        "prompt_token_ids": done.prompt if request.wants_token_ids else None,
+        "token_ids": done.ids if request.return_token_ids else None,
+        "prompt_token_ids": done.prompt if request.return_token_ids else None,
         "prompt_logprobs": _prompt_logprobs(done),
         # A request finishes on the weights it began with: one stretch, as vLLM reports it.
         "weight_versions": (
             [{"version": engine.version, "start": 0, "end": completion_tokens}]
-            if request.wants_weight_versions
+            if request.return_weight_versions
             else None
         ),
     }
     return {
-        "id": f"cmpl-{request.request_id}",
+        "id": f"cmpl-{request.request_id or secrets.token_hex(8)}",
         "object": "text_completion",
         "created": int(time.time()),
         "model": engine.version,

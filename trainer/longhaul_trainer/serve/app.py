@@ -19,16 +19,16 @@ from longhaul_trainer.serve.registry import Registry
 from longhaul_trainer.serve.scheduler import Scheduler
 from longhaul_trainer.serve.wire import (
     CompletionRequest,
+    DetokenizeRequest,
+    FaultsRequest,
     HttpError,
-    id_list,
+    Model,
+    ReleaseRequest,
+    ReloadRequest,
+    TokenizeRequest,
     invalid,
-    parse_completion,
-    parse_object,
-    text_field,
+    parse,
 )
-
-DEFAULT_LEASE_S = 900.0
-MAX_LEASE_S = 7 * 24 * 3600.0
 
 
 def build_app(
@@ -78,56 +78,41 @@ def build_app(
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> dict[str, Any]:
-        asked = parse_completion(await _body(request))
+        asked = await _read(CompletionRequest, request)
         engine = registry.engine(asked.model)
         done = await _generate(scheduler, engine, asked, request.headers.get("x-session-id"))
         return completion_answer(asked, engine, done)
 
     @app.post("/tokenize")
     async def tokenize(request: Request) -> dict[str, Any]:
-        known = {"model", "prompt", "add_special_tokens", "return_token_strs"}
-        fields = parse_object(await _body(request), known=known)
-        engine = registry.engine(text_field(fields, "model"))
-        add = _flag(fields, "add_special_tokens", default=True)
-        ids = engine.tokenizer.encode(text_field(fields, "prompt"), add_special_tokens=add).ids
-        wants_text = _flag(fields, "return_token_strs", default=False)
-        strings = [token_text(engine, token) for token in ids] if wants_text else None
+        asked = await _read(TokenizeRequest, request)
+        engine = registry.engine(asked.model)
+        ids = engine.tokenizer.encode(asked.prompt, add_special_tokens=asked.add_special_tokens).ids
+        strings = [token_text(engine, token) for token in ids] if asked.return_token_strs else None
         return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 
     @app.post("/detokenize")
     async def detokenize(request: Request) -> dict[str, str]:
-        fields = parse_object(await _body(request), known={"model", "tokens"})
-        engine = registry.engine(text_field(fields, "model"))
-        ids = id_list(fields.get("tokens"), "tokens", least=0)
-        return {"prompt": engine.tokenizer.decode(ids, skip_special_tokens=False)}
+        asked = await _read(DetokenizeRequest, request)
+        engine = registry.engine(asked.model)
+        return {"prompt": engine.tokenizer.decode(asked.tokens, skip_special_tokens=False)}
 
     @app.post("/v1/reload")
     async def reload(request: Request) -> dict[str, Any]:
-        known = {"path", "version", "manifest_sha256", "holder", "lease_s"}
-        fields = parse_object(await _body(request), known=known)
-        return await asyncio.to_thread(
-            registry.load,
-            path=text_field(fields, "path"),
-            version=text_field(fields, "version"),
-            manifest_sha256=_optional_text(fields, "manifest_sha256"),
-            holder=_optional_text(fields, "holder"),
-            lease_s=_lease_s(fields),
-        )
+        asked = await _read(ReloadRequest, request)
+        return await asyncio.to_thread(registry.load, **asked.model_dump())
 
     @app.post("/v1/release")
     async def release(request: Request) -> dict[str, Any]:
-        fields = parse_object(await _body(request), known={"holder", "version"})
-        version = _optional_text(fields, "version")
-        return {
-            "released": await asyncio.to_thread(registry.release, holder=text_field(fields, "holder"), version=version)
-        }
+        asked = await _read(ReleaseRequest, request)
+        return {"released": await asyncio.to_thread(registry.release, holder=asked.holder, version=asked.version)}
 
     if faults is not None:
 
         @app.post("/v1/faults")
         async def change_faults(request: Request) -> dict[str, Any]:
-            wanted = parse_object(await _body(request), known={"faults"}).get("faults")
-            if not isinstance(wanted, list) or any(name not in FAULTS for name in wanted):
+            wanted = (await _read(FaultsRequest, request)).faults
+            if any(name not in FAULTS for name in wanted):
                 raise invalid(f"Expected `faults` to be a list of {', '.join(FAULTS)}")
             faults.clear()
             faults.update(wanted)
@@ -136,11 +121,12 @@ def build_app(
     return app
 
 
-async def _body(request: Request) -> Any:
+async def _read(model: type[Model], request: Request) -> Model:
     try:
-        return json.loads(await request.body())
+        body = json.loads(await request.body())
     except ValueError as error:
         raise invalid(f"Expected a JSON body: {error}") from error
+    return parse(model, body)
 
 
 async def _generate(scheduler: Scheduler, engine: Engine, asked: CompletionRequest, session: str | None) -> Generation:
@@ -160,11 +146,11 @@ async def _generate(scheduler: Scheduler, engine: Engine, asked: CompletionReque
         prompt=asked.prompt,
         max_tokens=asked.max_tokens,
         temperature=asked.temperature,
-        seed=asked.seed,
-        stop_ids=asked.stop_token_ids,
-        salt=asked.cache_salt,
+        seed=secrets.randbits(62) if asked.seed is None else asked.seed,
+        stop_ids=frozenset(asked.stop_token_ids or ()),
+        salt=asked.cache_salt or "",
         session=session,
-        score_prompt=asked.wants_prompt_logprobs,
+        score_prompt=asked.prompt_logprobs is not None,
         finish=lambda error: loop.call_soon_threadsafe(settle, error),
     )
     scheduler.submit(engine, generation)
@@ -173,7 +159,7 @@ async def _generate(scheduler: Scheduler, engine: Engine, asked: CompletionReque
 
 
 def _check_fits(engine: Engine, asked: CompletionRequest) -> None:
-    if asked.max_tokens == 0 and not asked.wants_prompt_logprobs:
+    if asked.max_tokens == 0 and asked.prompt_logprobs is None:
         raise invalid("Expected `max_tokens` of at least 1, or `prompt_logprobs` to score the prompt only")
     if (highest := max(asked.prompt)) >= engine.vocab_size:
         raise invalid(f"Expected token ids below {engine.vocab_size}, got {highest}")
@@ -186,21 +172,3 @@ def _check_fits(engine: Engine, asked: CompletionRequest) -> None:
             f"[prompt={len(asked.prompt)}, max_tokens={asked.max_tokens}]",
             max_model_len=engine.max_model_len,
         )
-
-
-def _flag(fields: dict[str, Any], name: str, *, default: bool) -> bool:
-    value = fields.get(name, default)
-    if not isinstance(value, bool):
-        raise invalid(f"Expected `{name}` to be true or false, got {value!r}")
-    return value
-
-
-def _optional_text(fields: dict[str, Any], name: str) -> str | None:
-    return None if fields.get(name) is None else text_field(fields, name)
-
-
-def _lease_s(fields: dict[str, Any]) -> float:
-    value = fields.get("lease_s", DEFAULT_LEASE_S)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_LEASE_S:
-        raise invalid(f"Expected `lease_s` to be a number of seconds in (0, {MAX_LEASE_S:.0f}], got {value!r}")
-    return float(value)

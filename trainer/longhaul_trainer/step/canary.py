@@ -39,7 +39,9 @@ def row_logprobs(scorer: Scorer, batch: Batch, rows: list[int], *, max_tokens: i
     """Log-probability of every token of the rows but each first, in file order, F32."""
     everything = np.ones(batch.tokens, dtype=bool)
     result = np.zeros(batch.tokens, dtype=np.float32)
-    for micro in scatter_rows(rows, batch=batch, label_mask=everything, max_tokens=max_tokens, ranks=ranks):
+    for micro in scatter_rows(
+        rows, batch=batch, label_mask=everything, max_tokens=max_tokens, ranks=ranks, balance=scorer.balance
+    ):
         with torch.no_grad():
             logprobs, _ = scorer(micro, 1.0)
         result[micro.index] = logprobs.float().cpu().numpy()

@@ -185,10 +185,10 @@ def _train(
     config = _read_config(spec)
     job_input = open_input(spec, config, ranks)
     batch = load_batch(
-        spec.batch_path,
-        manifest_sha256=spec.batch_sha256,
+        spec.batch.path,
+        manifest_sha256=spec.batch.manifest_sha256,
         stage=spec.stage,
-        iteration=spec.iteration,
+        iteration=spec.run.iteration,
         batch_size=config.batch_size,
         tokenizer_sha256=job_input.tokenizer_sha256,
         vocab_size=_vocab_size(job_input.architecture),
@@ -229,10 +229,10 @@ def _find_committed(spec: Spec | WindowSpec) -> dict[str, Any] | None:
     from longhaul_trainer.step.commit import adopt
 
     if isinstance(spec, WindowSpec):
-        window = adopt(spec.window_path, key=spec.key)
-        return None if window is None else {"window": {"uri": spec.window_uri}, "outcome": "found"}
-    checkpoint = adopt(spec.checkpoint_path, key=spec.key)
-    policy = adopt(spec.policy_path, key=spec.key) if checkpoint is not None else None
+        window = adopt(spec.output.window_path, key=spec.key)
+        return None if window is None else {"window": {"uri": spec.output.window_uri}, "outcome": "found"}
+    checkpoint = adopt(spec.output.checkpoint_path, key=spec.key)
+    policy = adopt(spec.output.policy_path, key=spec.key) if checkpoint is not None else None
     if checkpoint is None or policy is None:
         return None
     state = json.loads((checkpoint.path / "trainer_state.json").read_text())
@@ -242,19 +242,23 @@ def _find_committed(spec: Spec | WindowSpec) -> dict[str, Any] | None:
 
 def _outputs(spec: Spec, checkpoint: Any, policy: Any) -> dict[str, Any]:
     return {
-        "checkpoint": {"uri": spec.checkpoint_uri, "manifest_sha256": checkpoint.sha256},
-        "policy": {"uri": spec.policy_uri, "manifest_sha256": policy.sha256, "version": spec.policy_version},
+        "checkpoint": {"uri": spec.output.checkpoint_uri, "manifest_sha256": checkpoint.sha256},
+        "policy": {
+            "uri": spec.output.policy_uri,
+            "manifest_sha256": policy.sha256,
+            "version": spec.output.policy_version,
+        },
         "global_step": checkpoint.manifest["global_step"],
     }
 
 
 def _read_config(spec: Spec) -> Config:
     try:
-        data = spec.config_path.read_bytes()
+        data = spec.config.path.read_bytes()
     except OSError as error:
-        raise JobError(INVALID_SPEC, f"Cannot read config {spec.config_path}: {error.strerror}") from error
-    if (found := sha256_bytes(data)) != spec.config_sha256:
-        raise JobError(INVALID_SPEC, f"Expected config to hash to {spec.config_sha256}, found {found}")
+        raise JobError(INVALID_SPEC, f"Cannot read config {spec.config.path}: {error.strerror}") from error
+    if (found := sha256_bytes(data)) != spec.config.sha256:
+        raise JobError(INVALID_SPEC, f"Expected config to hash to {spec.config.sha256}, found {found}")
     config = parse_config(data)
     if config.stage != spec.stage:
         raise JobError(INVALID_SPEC, f"Expected config.stage {spec.stage} as in the spec, got {config.stage}")

@@ -48,8 +48,12 @@ def adopt(final: Path, *, key: str, hashes: bool = True) -> Sealed | None:
             mark_committed(final, digest)
         return open_sealed(final, hashes=hashes)
     except TornDirectory:
-        final.rename(final.with_name(f".torn-{final.name}-{time.time_ns()}"))
+        set_aside(final)
         return None
+
+
+def set_aside(torn: Path) -> None:
+    torn.rename(torn.with_name(f".torn-{torn.name}-{time.time_ns()}"))
 
 
 def commit(

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 from longhaul_trainer.head import adopt_head
+from longhaul_trainer.plan.shapes import shape_of
 
 Array = np.ndarray[Any, Any]
 
@@ -24,13 +25,15 @@ Array = np.ndarray[Any, Any]
 class MicroBatch:
     """S tokens of this rank and the n labels that they predict.
 
-    tokens, positions: [1, S]; row_lengths: of the whole sequence over all context parallel ranks, with its padding segment.
+    tokens, positions: [1, S]; row_lengths: of the whole sequence over all context parallel ranks, with its padding segment;
+    row_ends: their running sum from 0, int32.
     predictors: [n], the place in S before each label; targets: [n]; index: [n], where each label lies in the batch file.
     """
 
     tokens: torch.Tensor
     positions: torch.Tensor
     row_lengths: tuple[int, ...]
+    row_ends: torch.Tensor
     predictors: torch.Tensor
     targets: torch.Tensor
     index: Array
@@ -70,6 +73,7 @@ def gather_rows(
         tokens=torch.from_numpy(tokens[span])[None].to(device),
         positions=torch.from_numpy(positions[span])[None].to(device),
         row_lengths=segments,
+        row_ends=torch.from_numpy(np.cumsum((0, *segments), dtype=np.int32)).to(device),
         predictors=torch.from_numpy(mine - 1 - span.start).to(device),
         targets=torch.from_numpy(tokens[mine]).to(device),
         index=source[mine],
@@ -86,6 +90,7 @@ class Scorer(nn.Module):
         super().__init__()
         self.model = model
         self.cp_group = cp_group
+        self.balance = shape_of(model.config.to_dict()).balance
         adopt_head(model.get_output_embeddings())
 
     def forward(self, micro: MicroBatch, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -95,6 +100,7 @@ class Scorer(nn.Module):
             position_ids=micro.positions,
             use_cache=False,
             row_lengths=micro.row_lengths,
+            row_ends=micro.row_ends,
             cp_group=self.cp_group,
         ).last_hidden_state[0]
         return self.model.get_output_embeddings()(hidden[micro.predictors], micro.targets, temperature)

@@ -33,21 +33,21 @@ class JobInput:
 def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInput:
     """Raises JobError 66 for a missing, torn or different input, 64 for one that does not fit the spec. Collective with `ranks`."""
     try:
-        sealed = open_sealed(spec.input_path, expected_sha256=spec.input_sha256, hashes=ranks is None)
+        sealed = open_sealed(spec.input.path, expected_sha256=spec.input.manifest_sha256, hashes=ranks is None)
     except TornDirectory as error:
         raise JobError(INPUT_UNUSABLE, str(error)) from error
-    if ranks is not None:
-        _verify_together(sealed, ranks)
+    if ranks is not None and (problem := find_damage(sealed, ranks)) is not None:
+        raise JobError(INPUT_UNUSABLE, problem)
     kind = sealed.manifest.get("kind")
-    is_checkpoint = spec.input_kind == "checkpoint"
+    is_checkpoint = spec.input.kind == "checkpoint"
     if is_checkpoint != (kind == "checkpoint"):
-        raise JobError(INVALID_SPEC, f"Expected input.kind to fit the directory, got {spec.input_kind} for a {kind}")
+        raise JobError(INVALID_SPEC, f"Expected input.kind to fit the directory, got {spec.input.kind} for a {kind}")
     if config.optimizer_init == "carry" and not is_checkpoint:
         raise JobError(INVALID_SPEC, "Expected optimizer_init fresh: a model directory has no optimizer state to carry")
     step = sealed.manifest.get("global_step", 0)
-    if step != spec.global_step:
-        raise JobError(INVALID_SPEC, f"Expected run.global_step {step} as in the input, got {spec.global_step}")
-    architecture = spec.input_path / HF if is_checkpoint else spec.input_path
+    if step != spec.run.global_step:
+        raise JobError(INVALID_SPEC, f"Expected run.global_step {step} as in the input, got {spec.run.global_step}")
+    architecture = spec.input.path / HF if is_checkpoint else spec.input.path
     for name in ("tokenizer.json", "config.json"):
         if not (architecture / name).is_file():
             raise JobError(INPUT_UNUSABLE, f"Expected {name} in {architecture}")
@@ -70,21 +70,20 @@ def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:
     stated = read_yarn(architecture)
     if stated is None and "rope" in sealed.manifest:
         stated = Yarn(**sealed.manifest["rope"])
-    if config.rope is not None and stated != config.rope:
+    if config.yarn is not None and stated != config.yarn:
         raise JobError(
             INVALID_SPEC,
-            f"Expected the input to state the rope of the config ({config.rope}), its config.json states "
+            f"Expected the input to state the rope of the config ({config.yarn}), its config.json states "
             f"{stated or 'none'}: a server of it would sample from another model. Start a run that imports the base anew",
         )
 
 
-def _verify_together(sealed: Sealed, ranks: Ranks) -> None:
-    """Each rank hashes its part: a checkpoint of all ranks is too large for each to read the whole of it."""
+def find_damage(sealed: Sealed, ranks: Ranks) -> str | None:
+    """The first difference from the manifest, on every rank, or None. Each hashes its part: a checkpoint of all ranks is too large
+    for one to read the whole of it while the others wait."""
     problem = None
     try:
         verify_files(sealed.path, sealed.manifest, hashes=True, part=(ranks.rank, ranks.world))
     except (TornDirectory, OSError) as error:
         problem = str(error)
-    for found in ranks.gather(problem):
-        if found is not None:
-            raise JobError(INPUT_UNUSABLE, found)
+    return next((found for found in ranks.gather(problem) if found is not None), None)

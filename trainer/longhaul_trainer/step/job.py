@@ -26,11 +26,11 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.rope import stated_yarn
 from longhaul_trainer.step import canary
 from longhaul_trainer.step.clock import now_ms
-from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit
+from longhaul_trainer.step.commit import ATTEMPT_FILE, adopt, commit, set_aside
 from longhaul_trainer.step.export import copy_architecture, policy_weights, round_weights, write_policy
 from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.forward import Scorer
-from longhaul_trainer.step.inputs import HF, JobInput
+from longhaul_trainer.step.inputs import HF, JobInput, find_damage
 from longhaul_trainer.step.lease import Lease
 from longhaul_trainer.step.progress import Progress, Silent, last_event_ms
 from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
@@ -58,6 +58,8 @@ from longhaul_trainer.weight_files import hugging_face_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 INNER_KEPT = 2
+# Facts that change the last bits of a log-probability.
+ROUNDING = ("layout", "versions")
 
 
 class Job:
@@ -96,8 +98,8 @@ class Job:
             "key": spec.key,
             "job_id": spec.job_id,
             "stage": spec.stage,
-            "iteration": spec.iteration,
-            "policy_version": spec.policy_version,
+            "iteration": spec.run.iteration,
+            "policy_version": spec.output.policy_version,
             "parents": spec.parents,
             "layout": spec.execution.layout(),
             "versions": _versions(),
@@ -106,7 +108,7 @@ class Job:
 
     def run(self) -> tuple[Sealed, Sealed, TrainerState]:
         """Returns checkpoint, policy and final state, all committed."""
-        checkpoint = self._adopt(self.spec.checkpoint_path)
+        checkpoint = self._adopt_state(self.spec.output.checkpoint_path)
         if checkpoint is None:
             checkpoint, scorer = self._train()
         else:
@@ -124,7 +126,7 @@ class Job:
         if self.config.optimizer_init == "carry":
             load_optimizer(self.job_input.sealed.path, model=model, optimizer=optimizer)
             self.carried_updates = read_trainer_state(self.job_input.sealed.path)["optimizer_updates"]
-        torch.manual_seed(self.config.seed + self.spec.global_step)
+        torch.manual_seed(self.config.seed + self.spec.run.global_step)
         trainer = Trainer(
             scorer=scorer,
             ranks=self.ranks,
@@ -138,10 +140,11 @@ class Job:
             # The save before is committed by then, so a kill costs one finished step at most.
             before_update=self._finish_inner,
         )
-        # Before any inner checkpoint is loaded: both need the input weights.
-        trainer.prox = self._prox(trainer)
+        newest = self._newest_inner()
+        # Before it is loaded: both need the input weights.
+        trainer.prox = self._prox(trainer, has_updates=newest is not None)
         self._canary_old(scorer)
-        state = self._resume(model, optimizer)
+        state = self._resume(newest, model, optimizer)
         resumed_at = state.done if self.saved else None
         self.progress.phase = "train"
         try:
@@ -165,6 +168,16 @@ class Job:
     def _adopt(self, directory: Path) -> Sealed | None:
         return self.ranks.first_found(lambda: adopt(directory, key=self.spec.key))
 
+    def _adopt_state(self, directory: Path) -> Sealed | None:
+        """The same for a training state, of which each rank hashes its part."""
+        if self.ranks.world == 1:
+            return self._adopt(directory)
+        sealed = self.ranks.first_found(lambda: adopt(directory, key=self.spec.key, hashes=False))
+        if sealed is None or find_damage(sealed, self.ranks) is None:
+            return sealed
+        self.ranks.first(lambda: set_aside(directory))
+        return None
+
     def _check_stop(self) -> None:
         """On all ranks or on none: a lone rank that left would leave the others waiting."""
         if self.ranks.any(self.stop.is_asked):
@@ -176,7 +189,7 @@ class Job:
         lora = self.config.lora
         options = ModelOptions(
             ranks=self.ranks,
-            rope=self.config.rope,
+            rope=self.config.yarn,
             lora=None if lora is None else Lora(rank=lora.rank, alpha=lora.alpha),
             ac=self.spec.execution.ac,
             offloads_activations=self.spec.execution.offloads_activations,
@@ -205,7 +218,8 @@ class Job:
         local = (p.to_local() if isinstance(p, DTensor) else p for p in model.parameters())
         return self.ranks.sums([float(sum(p.double().sum().item() for p in local))])[0]
 
-    def _prox(self, trainer: Trainer) -> Any:
+    def _prox(self, trainer: Trainer, *, has_updates: bool) -> Any:
+        """`has_updates`: this job goes on after its first update, whose ratios were to the values that are stored."""
         objective = self.config.objective
         if objective is None:
             return None
@@ -213,7 +227,16 @@ class Job:
             return self.batch.behaviour_logprobs
         self.progress.phase = "prox"
         directory = self.spec.job_dir / "prox"
-        if self._adopt(directory) is None:
+        stored = self._adopt(directory)
+        if (
+            stored is not None
+            and not has_updates
+            and any(stored.manifest[name] != self.facts[name] for name in ROUNDING)
+        ):
+            # Another layout rounds otherwise, and every attempt with it would end at the first step, whose ratio must be 1.
+            self.ranks.first(lambda: shutil.rmtree(directory))
+            stored = None
+        if stored is None:
 
             def after_micro(done: int) -> None:
                 hit("prox")
@@ -239,26 +262,30 @@ class Job:
         limit = self.spec.execution.max_tokens_per_micro
         return canary.row_logprobs(scorer, self.batch, rows, max_tokens=limit, ranks=self.ranks)
 
-    def _resume(self, model: Any, optimizer: torch.optim.Optimizer) -> TrainerState:
-        """State of the newest valid inner checkpoint of this job, or of its input."""
+    def _newest_inner(self) -> Sealed | None:
+        """The newest valid inner checkpoint of this job."""
         inner = self.spec.job_dir / "inner"
         steps = self.ranks.first(lambda: [int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit()])
         for step in sorted(steps, reverse=True):
-            sealed = self._adopt(inner / str(step))
-            if sealed is None:
-                continue
-            load_weights(sealed.path, model=model)
-            load_optimizer(sealed.path, model=model, optimizer=optimizer)
-            restore_random_state(sealed.path, self.ranks)
-            state = _read_state(sealed.path)
-            self.saved = state.done
-            then, now = sealed.manifest["layout"], self.facts["layout"]
-            # Bit for bit is promised at equal layout only.
-            change = {} if then == now else {"relayout": {"from": then, "to": now}}
-            seconds = round(time.monotonic() - self.began, 3)
-            self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step, seconds=seconds, **change)
-            return state
-        return TrainerState(global_step=self.spec.global_step, done=0, metrics=[], alarms=[])
+            if (sealed := self._adopt_state(inner / str(step))) is not None:
+                return sealed
+        return None
+
+    def _resume(self, sealed: Sealed | None, model: Any, optimizer: torch.optim.Optimizer) -> TrainerState:
+        """State of that inner checkpoint, or of the job's input."""
+        if sealed is None:
+            return TrainerState(global_step=self.spec.run.global_step, done=0, metrics=[], alarms=[])
+        load_weights(sealed.path, model=model)
+        load_optimizer(sealed.path, model=model, optimizer=optimizer)
+        restore_random_state(sealed.path, self.ranks)
+        state = _read_state(sealed.path)
+        self.saved = state.done
+        then, now = sealed.manifest["layout"], self.facts["layout"]
+        # Bit for bit is promised at equal layout only.
+        change = {} if then == now else {"relayout": {"from": then, "to": now}}
+        seconds = round(time.monotonic() - self.began, 3)
+        self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step, seconds=seconds, **change)
+        return state
 
     def _recovery(self) -> dict[str, float]:
         """Seconds until the first new step: since this attempt began, and since the one before last said anything."""
@@ -314,7 +341,7 @@ class Job:
         state_sha256 = parts[0] if len(parts) == 1 else sha256_bytes("\n".join(parts).encode())
         facts = {"optimizer_updates": snapshot.updates, "state_sha256": state_sha256}
         return self._commit_state(
-            self.spec.checkpoint_path, "checkpoint", snapshot, state, event="committed", facts=facts
+            self.spec.output.checkpoint_path, "checkpoint", snapshot, state, event="committed", facts=facts
         )
 
     def _snapshot(self, model: Any, optimizer: Any, state: TrainerState) -> Snapshot:
@@ -363,7 +390,7 @@ class Job:
         return {Path(path): sha256 for path, sha256 in written}
 
     def _export(self, checkpoint: Sealed, scorer: Scorer) -> Sealed:
-        found = self._adopt(self.spec.policy_path)
+        found = self._adopt(self.spec.output.policy_path)
         if found is not None:
             return found
         self.progress.phase = "export"
@@ -392,7 +419,7 @@ class Job:
 
         step = checkpoint.manifest["global_step"]
         facts: dict[str, Any] = {"dtype": self.config.export_dtype, "checkpoint_sha256": checkpoint.sha256}
-        return self._commit(self.spec.policy_path, "policy", write, global_step=step, event="exported", **facts)
+        return self._commit(self.spec.output.policy_path, "policy", write, global_step=step, event="exported", **facts)
 
     def _window(self, scorer: Scorer) -> Callable[[Path], None]:
         """What writes window.safetensors, of the rounded weights, where the policy has a rope."""
@@ -441,15 +468,15 @@ class Job:
     def _attempt_facts(self) -> dict[str, Any]:
         spec = self.spec
         paths = {
-            "input": spec.input_path,
-            "batch": spec.batch_path,
-            "config": spec.config_path,
+            "input": spec.input.path,
+            "batch": spec.batch.path,
+            "config": spec.config.path,
             "job_dir": spec.job_dir,
         }
         return {
             "attempt": spec.attempt,
             "fence": spec.fence,
-            "run": spec.run_id,
+            "run": spec.run.id,
             "host": platform.node(),
             "paths": {name: str(path) for name, path in paths.items()},
         }
@@ -464,8 +491,8 @@ def _read_state(directory: Path) -> TrainerState:
 
 def _model_changes(config: Config) -> dict[str, Any]:
     """What a checkpoint's weights need beside the input's architecture to be the model that was trained. Absent where nothing is."""
-    rope, lora = config.rope, config.lora
-    return {**({} if rope is None else {"rope": asdict(rope)}), **({} if lora is None else {"lora": asdict(lora)})}
+    rope, lora = config.yarn, config.lora
+    return {**({} if rope is None else {"rope": asdict(rope)}), **({} if lora is None else {"lora": lora.model_dump()})}
 
 
 def _versions() -> dict[str, str]:

@@ -72,12 +72,12 @@ class Step:
 
 
 def scatter_rows(
-    rows: Sequence[int], *, batch: Batch, label_mask: Array, max_tokens: int, ranks: Ranks
+    rows: Sequence[int], *, batch: Batch, label_mask: Array, max_tokens: int, ranks: Ranks, balance: float
 ) -> Iterator[MicroBatch]:
-    """Packs rows into micro-batches and yields those of this rank; label_mask: [T]."""
+    """Packs rows into micro-batches and yields those of this rank; label_mask: [T], balance: of the model's shape."""
     lengths = [batch.row_length(row) for row in rows]
     micros = cut_micro_batches(lengths, max_tokens=max_tokens)
-    for cut in share_out(micros, lengths, ranks=ranks.dp)[ranks.dp_rank]:
+    for cut in share_out(micros, lengths, ranks=ranks.dp, balance=balance)[ranks.dp_rank]:
         yield gather_rows(
             [rows[at] for at in cut],
             offsets=batch.offsets,
@@ -131,7 +131,12 @@ class Trainer:
         part = self.batch.minibatches[minibatch]
         rows = range(part.first_row, part.first_row + part.rows)
         yield from scatter_rows(
-            rows, batch=self.batch, label_mask=self.batch.loss_mask, max_tokens=self.max_tokens, ranks=self.ranks
+            rows,
+            batch=self.batch,
+            label_mask=self.batch.loss_mask,
+            max_tokens=self.max_tokens,
+            ranks=self.ranks,
+            balance=self.scorer.balance,
         )
 
     def all_micro_batches(self) -> Iterator[MicroBatch]:

@@ -33,7 +33,7 @@ def run_window(
 ) -> dict[str, Any]:
     """Raises JobError 64 for a policy without a rope, 66 for one that is torn, 75 where it was asked to stop."""
     try:
-        sealed = open_sealed(spec.input_path, expected_sha256=spec.input_sha256, hashes=ranks is None)
+        sealed = open_sealed(spec.input.path, expected_sha256=spec.input.manifest_sha256, hashes=ranks is None)
     except TornDirectory as error:
         raise JobError(INPUT_UNUSABLE, str(error)) from error
     yarn = read_yarn(sealed.path)
@@ -63,7 +63,7 @@ def run_window(
 
     ranks.first_sealed(
         lambda: commit(
-            spec.window_path,
+            spec.output.window_path,
             kind="window",
             fence=spec.fence,
             facts={"key": spec.key, "job_id": spec.job_id, "policy_sha256": sealed.sha256},
@@ -71,4 +71,4 @@ def run_window(
             check_fence=lease.check,
         )
     )
-    return {"window": {"uri": spec.window_uri}, "outcome": "committed"}
+    return {"window": {"uri": spec.output.window_uri}, "outcome": "committed"}
