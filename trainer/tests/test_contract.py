@@ -44,6 +44,8 @@ OPTIONAL = {
     ),
 }
 NULLABLE = {"spec.execution.threads", "config.max_policy_lag", "config.export", "config.rope", "config.lora"}
+# A word where it is off.
+OFF_OR_NUMBER = {"config.objective.dual_clip"}
 # Read, and left to their defaults by the pipeline.
 UNWRITTEN = {"spec.execution.inner_every", "config.canary", "config.canary.positions"}
 
@@ -102,6 +104,8 @@ def test_each_field_that_is_missing_renamed_or_of_another_type_is_refused(
                 place[f"{path[-1]}s"] = old
             elif change != "remove":
                 place[path[-1]] = change
+            if where in OFF_OR_NUMBER and type(change) in (int, float):
+                continue
             message = refused(part, changed)
             if (change == "remove" and where in OPTIONAL) or (change is None and where in NULLABLE):
                 continue
