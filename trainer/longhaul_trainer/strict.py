@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, Field, ValidationError, WrapValidator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 
-class Strict(BaseModel, strict=True, extra="forbid", frozen=True, allow_inf_nan=False):
+class Strict(BaseModel):
     """A value read from JSON. Nothing is converted, and an unknown field is refused: an ignored switch would be a silent no-op."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def expected(text: str) -> WrapValidator:
@@ -69,7 +71,7 @@ def explain(error: ValidationError, model: type[BaseModel], *, where: str) -> st
 def _explain(issue: ErrorDetails, where: str) -> str:
     if issue["type"] == "value_error":
         # Raised by a model's own rule, which names its fields.
-        return str(issue["ctx"]["error"])
+        return str(issue.get("ctx", {})["error"])
     *path, name = issue["loc"] or ("",)
     if issue["type"] == "missing":
         return f"Expected field `{name}`{_inside(where, path)}"

@@ -186,11 +186,12 @@ class Spec(JobSpec):
     schema_: Literal["longhaul.step/1"] = Field(alias="schema")
     stage: Literal["rft", "dapo"]
     run: RunPlace
-    input: Input
+    # Narrower than the base's, which is safe where nothing is assigned.
+    input: Input  # pyright: ignore[reportIncompatibleVariableOverride]
     batch: Directory
     config: ConfigFile
     output: Output
-    work: Work
+    work: Work  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def parents(self) -> dict[str, str]:
