@@ -580,23 +580,22 @@ export const PLANTS: Plant[] = [
   {
     name: 'a step is applied once: a resumed job counts one step less than its weights hold',
     file: 'trainer/longhaul_trainer/step/job.py',
-    replace: '            state = _read_state(sealed.path)\n',
-    by: '            state = _read_state(sealed.path)\n            state.done -= 1\n',
+    replace: '        state = _read_state(sealed.path)\n',
+    by: '        state = _read_state(sealed.path)\n        state.done -= 1\n',
     seenBy: resumed,
   },
   {
     name: 'a step is applied once: a resumed job keeps the weights and forgets the moments',
     file: 'trainer/longhaul_trainer/step/job.py',
-    replace:
-      '            load_optimizer(sealed.path, model=model, optimizer=optimizer)\n            restore_random_state',
-    by: '            restore_random_state',
+    replace: '        load_optimizer(sealed.path, model=model, optimizer=optimizer)\n        restore_random_state',
+    by: '        restore_random_state',
     seenBy: resumed,
   },
   {
     name: 'a step is applied once: a committed job is trained again',
     file: 'trainer/longhaul_trainer/step/job.py',
-    replace: '        checkpoint = self._adopt(self.spec.checkpoint_path)\n        if checkpoint is None:',
-    by: '        checkpoint = self._adopt(self.spec.checkpoint_path)\n        if checkpoint is not None or checkpoint is None:',
+    replace: '        checkpoint = self._adopt_state(self.spec.output.checkpoint_path)\n        if checkpoint is None:',
+    by: '        checkpoint = self._adopt_state(self.spec.output.checkpoint_path)\n        if checkpoint is not None or checkpoint is None:',
     seenBy: trainerTest('test_kills', 'test_sigkill_loses_at_most_one_step_and_no_bit[checkpoint.committed]'),
   },
   {
