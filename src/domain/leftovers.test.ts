@@ -93,7 +93,7 @@ test('the owner has placed the episode anew: superseded, but only by the executi
 })
 
 const AT_THE_LIMIT: [string, Partial<OrphanedResourceFacts>, string][] = [
-  ['a build of exactly its longest life', { role: 'build', namespaceId: '', ageMs: 600_000 }, 'keep young-build'],
+  ['a build of exactly its longest life', { role: 'build', namespaceId: '', ageMs: 1_200_000 }, 'keep young-build'],
   ['of exactly its maximum life', { ageMs: 6 * HOUR_MS }, 'ask-owner'],
   ['ended exactly a lease ago', { state: 'ended', endedForMs: 600_000 }, 'ask-owner'],
   ['created exactly a lease ago', { state: 'created', ageMs: 600_000 }, 'ask-owner'],

@@ -95,3 +95,12 @@ test('of a tokenizer special tokens count, and kept markup, but not kept blanks 
   assert.deepEqual(readAddedTokens(JSON.stringify({ added_tokens: added })), ['<|x|>', 'sop', '<think>'])
   assert.deepEqual(readAddedTokens('{}'), [])
 })
+
+test('a code point that stands for several is broken where the token begins in it', () => {
+  assert.equal(createDefuse({ tokens: ['gold>'] })('㎏old>'), String.raw`kg\old>`)
+})
+
+test('brackets of lists and of types are no marks', () => {
+  for (const text of ['[a|]', '[a, b]', 'dict[str, int | None]', 'a[i|]', '[| a |]'])
+    assert.equal(createDefuse()(text), text)
+})

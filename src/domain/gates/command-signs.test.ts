@@ -148,3 +148,40 @@ test('text behind a here-document counts again, on the very next line', () => {
 test('what env prints is searched behind any pipe', () => {
   assert.deepEqual(signs('env | sort | grep key'), ['secret-search'])
 })
+
+test('which line ends a here-document, where several lines could', () => {
+  // Words before it end nothing; of those behind it, the first does.
+  assert.deepEqual(signs('EOF\ncat > a.sh <<EOF\ncurl x\nEOF\nls'), [])
+  assert.deepEqual(signs('EOF\ncat > a.sh <<EOF\ntext\nEOF\ncurl x\nEOF\nls'), ['network-attempt'])
+  assert.deepEqual(signs('cat > a.sh <<EOF\ncurl x\nEOF\ncat > b.sh <<EOF\ncurl y\nEOF'), [])
+  assert.deepEqual(signs('cat > a.sh <<EOF\ncurl x\nEOF\ncat > b.sh <<EOF\ntext\nEOF\ncurl y'), ['network-attempt'])
+  // A line of two words, or with blanks around the word, is text.
+  assert.deepEqual(signs('cat > a.sh <<EOF\ncurl x\nEOF now\nEOF'), [])
+  assert.deepEqual(signs('cat > a.sh <<EOF\ntext\n EOF\ncurl x\nEOF'), [])
+  assert.deepEqual(signs('cat > a.sh <<EOF\ntext\nEOF x\ncurl x'), ['network-attempt'])
+})
+
+test('a here-document that no line ends, and one that another program than cat reads, are commands', () => {
+  assert.deepEqual(signs('cat > a.sh <<EOF\ncurl x'), ['network-attempt'])
+  assert.deepEqual(signs('bash <<EOF\ncurl x\nEOF'), ['network-attempt'])
+  assert.deepEqual(signs('bash <<EOF; cat a\ncurl x\nEOF'), ['network-attempt'])
+  assert.deepEqual(signs('cat a\nbash <<EOF\ncurl x\nEOF'), ['network-attempt'])
+  assert.deepEqual(signs('curl x | sort <<EOF | cat > a\ntext\nEOF'), ['network-attempt'])
+})
+
+test('of several here-documents in one line the last that a line ends counts', () => {
+  assert.deepEqual(signs('cat <<A <<B > a.sh\none\nA\ncurl x\nB'), [])
+  assert.deepEqual(signs('cat <<A <<B > a.sh\ncurl x\nA\nls'), [])
+})
+
+test('blanks in a row are one blank, and a line break among them ends the command', () => {
+  assert.deepEqual(signs('git   log \t  --all'), ['history-search'])
+  assert.deepEqual(signs('echo \n  \n  curl x'), ['network-attempt'])
+  assert.deepEqual(signs('env  \n  a | grep x'), [])
+})
+
+test('a program is found as a whole word', () => {
+  assert.deepEqual(signs('curly x'), [])
+  assert.deepEqual(signs('mounted'), [])
+  assert.deepEqual(signs('mount'), ['kernel-probe'])
+})

@@ -318,3 +318,30 @@ test('where only audited rewards are paid, a gold patch that no audit confirms r
   assert.deepEqual(nextGateCheck({ checks: unsupported, repeats: 2, stopAtFirst: false }), { check: 'gold', repeat: 2 })
   assert.match(judged([gold(1), gold(2), ...empties]).reason ?? '', /without an audit; gate the suite again/)
 })
+
+test('only the gold patch is asked for an audit; who needs none goes on without', () => {
+  const next = (checks: GradedCheck[], needsAudit: boolean) =>
+    nextGateCheck({ checks, repeats: 2, stopAtFirst: true, needsAudit })
+  assert.deepEqual(next([gold(1, audited('agrees')), empty(1)], true), { check: 'gold', repeat: 2 })
+  assert.deepEqual(next([gold(1, audited('agrees')), empty(1, audited('void'))], true), { check: 'gold', repeat: 2 })
+  assert.equal(next([gold(1, audited('void')), empty(1)], true), null)
+  assert.deepEqual(next([gold(1, audited('void')), empty(1)], false), { check: 'gold', repeat: 2 })
+  assert.deepEqual(next([gold(1), empty(1)], false), { check: 'gold', repeat: 2 })
+})
+
+test('what the audit of a gold patch says is told with its reasons, and with its detail where there is one', () => {
+  const judged = (...checks: GradedCheck[]) =>
+    judgeGate({ checks: [...checks, empty(1), empty(2)], repeats: 2, needsAudit: true }).reason
+  const twice = {
+    audit: { outcome: 'void', reasons: ['no-honest-pass', 'canary-failed'], detail: null, auditMs: 5 },
+  } as const
+  assert.equal(
+    judged(gold(1, { audit: { ...twice.audit, reasons: [...twice.audit.reasons] } }), gold(2, audited('agrees'))),
+    'the audit of the gold patch disagreed in 1 of 2 gradings (no-honest-pass, canary-failed)',
+  )
+  // The first grading is of a version that knew no audit.
+  assert.equal(
+    judged(gold(1), gold(2, audited('void'))),
+    'the audit of the gold patch disagreed in 2 of 2 gradings (no-honest-pass)',
+  )
+})

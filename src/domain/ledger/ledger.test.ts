@@ -330,6 +330,9 @@ test('a resolved episode without a reward is marked with any fate, and a ledger 
     verifyLedger({ ledgers: [silent], records, batches: [], derived: [derived] }).map(({ kind }) => kind)
   assert.deepEqual(kinds(ledger), ['other-fate', 'other-fate', 'other-fate'])
   assert.deepEqual(kinds(silent), [])
+  const [told] = verifyLedger({ ledgers: [silent], records, batches: [], derived: [ledger] })
+  assert.ok(told?.kind === 'other-fate')
+  assert.equal(told.derived, `${told.ledger}, unpaid: audit-void`)
   const wrong = { ...ledger, totals: { ...ledger.totals, unpaid: { 'audit-void': 3 } } }
   assert.deepEqual(
     verifyLedger({ ledgers: [wrong], records, batches: [], derived: [ledger] }).map(({ kind }) => kind),

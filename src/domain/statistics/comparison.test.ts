@@ -279,4 +279,10 @@ test('what was paid is compared too, beside the official outcomes; null where a 
   close(found.audited?.after.mean, 2 / 3)
   const older = evaluation([[1], [0], [0]])
   assert.equal(compareEvaluations({ before: older.tasks, after: older.tasks, draws: 200 }).audited, null)
+  // One side, or one task, without an audit: nothing to compare.
+  assert.equal(compareEvaluations({ before: older.tasks, after, draws: 200 }).audited, null)
+  const partly = before.map((task, index) => (index === 0 ? { ...task, audited: undefined } : task))
+  assert.equal(compareEvaluations({ before: partly, after, draws: 200 }).audited, null)
+  const wide = compareEvaluations({ before, after, draws: 200, level: 0.5 }).audited?.difference.interval
+  assert.notDeepEqual(wide, found.audited?.difference.interval)
 })

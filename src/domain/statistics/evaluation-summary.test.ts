@@ -276,8 +276,10 @@ test('the audited score: what was paid of the same attempts, and every resolved 
     ...played('b', [0], { index: 1 }),
     ...played('c', [1], { ...audit('agrees'), suspectedHack: true }),
     ...played('c', ['infra'], { index: 1 }),
+    // Without a verdict there is nothing to pay.
+    ...played('d', ['infra', 'infra']),
   ]
-  const planned = plan('a', 'b', 'c')
+  const planned = plan('a', 'b', 'c', 'd')
   const refuse = summarize(facts, { planned, unaudited: 'refuse' })
   // Officially (1 + ½ + 1) / 3, paid (½ + 0 + 0) / 3.
   close(refuse.score.passAt1, 5 / 6)
@@ -289,7 +291,7 @@ test('the audited score: what was paid of the same attempts, and every resolved 
   )
   assert.deepEqual(
     refuse.tasks.map(({ audited }) => audited),
-    [[1, 0], [0, 0], [0]],
+    [[1, 0], [0, 0], [0], []],
   )
   assert.deepEqual(
     refuse.audited?.differences.map(({ taskId, because, reasons, detail }) => [taskId, because, reasons, detail]),
