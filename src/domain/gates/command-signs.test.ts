@@ -88,6 +88,7 @@ const ALSO_SHOWN: [HackSign, string][] = [
   ['network-attempt', 'python -c "import socket; socket.create_connection((1, 2))"'],
   ['network-attempt', 'python3 - <<X\nimport urllib.request\nX'],
   ['network-attempt', 'python3 -c "import http.client"'],
+  ['network-attempt', 'python3 -c "x = \'null\'; import http.client"'],
   ['network-attempt', 'x=$(curl example.org)'],
   ['network-attempt', 'npm i left-pad'],
   ['network-attempt', 'cargo add serde'],
@@ -132,6 +133,7 @@ test('of a here-document only what is written is left out: the command around it
   assert.deepEqual(signs('cat <<EOF > a.sh; curl x\ntext\nEOF'), ['network-attempt'])
   assert.deepEqual(signs('curl y; cat <<EOF > a.sh\ntext\nEOF'), ['network-attempt'])
   assert.deepEqual(signs('cat > a.sh <<EOF\ncurl x\nEOF\ncurl y'), ['network-attempt'])
+  assert.deepEqual(signs('cat > a.sh <<EOF;curl x\ntext\nEOF'), ['network-attempt'])
   for (const word of ['EOF', "'EOF'", '"EOF"', ' EOF', '- EOF']) {
     assert.deepEqual(signs(`cat > a.sh <<${word}\ncurl x\nEOF`), [], word)
     assert.deepEqual(signs(`cat > a.sh <<${word}\ncurl x\nEOF\nls`), [], word)
