@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { describe } from 'node:test'
 import { promisify } from 'node:util'
-import { readAuditScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
+import { readAuditScript, readTreeScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { SHAPED, type ShapedAttack, TOGETHER } from '../support/audit/shaped-attacks.ts'
@@ -178,6 +178,19 @@ def add(a, b):
     assert.equal(isHonestPass(answer), false, explain(answer))
   })
 
+  for (const reader of [readAuditScript, readTreeScript]) {
+    test(`${reader.name}: ends what has a name that is no text, in a session of its own`, async () => {
+      const folder = await mkdtemp(join(tmpdir(), 'names-'))
+      try {
+        await writeFile(join(folder, 'program.py'), await reader())
+        const { stdout } = await promisify(execFile)(python, ['-I', '-S', '-B', '-c', NAMES, folder])
+        assert.equal(stdout, 'found, ended\n')
+      } finally {
+        await rm(folder, { recursive: true })
+      }
+    })
+  }
+
   test('finds the ends of nodes that Pythons before 3.8 do not give', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'ends-'))
     try {
@@ -253,6 +266,28 @@ source.write_text(text)`
 })
 
 /** Statements and expressions whose ends are asked for, against those of the Python at hand. */
+/** A user that no account has: nothing else of the machine is ended. */
+const NAMES = `
+import ctypes, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import program
+uid = 64999
+ready, go = os.pipe()
+child = os.fork()
+if child == 0:
+    os.setsid()
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    ctypes.CDLL(None).prctl(15, b"\\xff\\xfe)\\n", 0, 0, 0)
+    os.write(go, b"!")
+    time.sleep(600)
+os.read(ready, 1)
+print("found" if program.processes_of(uid) == [child] else "lost", end=", ")
+program.end_all(uid, uid)
+print("ended" if os.waitpid(child, 0)[1] == 9 else "alive")
+`
+
 const ENDS = `import ast, json, sys
 sys.path.insert(0, sys.argv[1])
 import audit

@@ -8,7 +8,7 @@ import type { GradeRunInput, GradeRunResult, GradingMachine } from '../../../con
 import { endedFromInside } from '../container/container-end.ts'
 import { containerName } from '../container/labels.ts'
 import { containerSpec } from '../container/container-spec.ts'
-import { readAuditScript } from './audit/audit-script.ts'
+import { readAuditScript, readTreeScript } from './audit/audit-script.ts'
 import { createOrAdopt, removeContainer } from '../container/create-container.ts'
 import type { Engine } from '../engine/engine.ts'
 import { encodeGradeInput, gradeCommand } from './grade-input.ts'
@@ -22,7 +22,6 @@ import {
 } from './grade-output.ts'
 import { requireImage } from '../images/images.ts'
 import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'
-import { readScript } from '../sandbox/runner-scripts.ts'
 import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'
 import type { FileToPack } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
@@ -163,7 +162,7 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
     gid: '@UID@',
     timeout_s: Math.ceil(timeoutMs / 1000),
   }
-  const [tree, script] = await Promise.all([readScript('tree.py'), readAuditScript()])
+  const [tree, script] = await Promise.all([readTreeScript(), readAuditScript()])
   return [
     ...files,
     textFile('.lh/audit/limits', limits.map(shellQuote).join(' ')),

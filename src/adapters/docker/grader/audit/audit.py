@@ -107,7 +107,7 @@ def audit(spec):
                             os.path.dirname(sys.executable), os.path.dirname(os.__file__), home])
         return run_child(spec, home, started, written)
     finally:
-        kill_user(spec["uid"], spec["gid"])
+        end_all(spec["uid"], spec["gid"])
         for path in written:
             remove_quietly(path)
         for path, mode in reversed(opened):
@@ -418,53 +418,6 @@ def remove_quietly(path):
         os.remove(path)
     except OSError:
         pass
-
-
-def kill_user(uid, gid):
-    """Until none is left: what is forked between two looks is found by the next."""
-    for attempt in range(200):
-        killer = os.fork()
-        if killer == 0:
-            try:
-                os.setgroups([])
-                os.setresgid(gid, gid, gid)
-                os.setresuid(uid, uid, uid)
-                os.kill(-1, signal.SIGKILL)
-            except OSError:
-                pass
-            finally:
-                os._exit(0)
-        os.waitpid(killer, 0)
-        reap()
-        if not processes_of(uid):
-            return
-        time.sleep(0.005 if attempt < 20 else 0.05)
-    raise SystemExit("Processes of user %d could not be ended" % uid)
-
-
-def reap():
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0] != 0:
-            pass
-    except ChildProcessError:
-        pass
-
-
-def processes_of(uid):
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open("/proc/%s/status" % name, "rb") as file:
-                text = file.read()
-        except OSError:
-            continue
-        line = re.search(br"^Uid:\s+(\d+)\s+(\d+)", text, re.M)
-        # Zombies of foreign parents hold nothing and run nothing.
-        if line and uid in (int(line.group(1)), int(line.group(2))) and not re.search(br"^State:\s+Z", text, re.M):
-            found.append(int(name))
-    return found
 
 
 def read_pristine(repository):

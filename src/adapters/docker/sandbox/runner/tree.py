@@ -262,51 +262,6 @@ def unused_id():
             return number
 
 
-def processes_of(uid):
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open("/proc/" + name + "/status") as file:
-                lines = file.read().split("\n")
-        except OSError:
-            continue
-        ids = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
-        state = next((line.split()[1] for line in lines if line.startswith("State:")), "Z")
-        if str(uid) in ids and state not in ("Z", "X"):
-            found.append(int(name))
-    return found
-
-
-def end_all(uid):
-    """A process of that user ends all others of it at once; where none can be made any more they are ended one by one."""
-    for _ in range(500):
-        try:
-            child = os.fork()
-        except OSError:
-            for sign in (signal.SIGSTOP, signal.SIGKILL):
-                for process in processes_of(uid):
-                    try:
-                        os.kill(process, sign)
-                    except OSError:
-                        pass
-        else:
-            if child == 0:
-                try:
-                    os.setgroups([])
-                    os.setresgid(uid, uid, uid)
-                    os.setresuid(uid, uid, uid)
-                    os.kill(-1, signal.SIGKILL)
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)
-        if not processes_of(uid):
-            return
-        time.sleep(0.01)
-    raise RuntimeError("processes of the audit did not end")
-
-
 def sweep(uid):
     """Files that the tests left where all may write."""
     folders = [path for path in (b"/tmp", b"/var/tmp", b"/dev/shm", b"/run/lock") if os.path.isdir(path)]
@@ -336,7 +291,7 @@ def main():
     except DoesNotFit as error:
         sys.stderr.write("%s\n" % error)
     finally:
-        end_all(uid)
+        end_all(uid, uid)
         tree.take_back()
         sweep(uid)
     sys.stdout.buffer.write(answer)
