@@ -275,6 +275,7 @@ uid = 64999
 ready, go = os.pipe()
 child = os.fork()
 if child == 0:
+    os.closerange(0, 3)
     os.setsid()
     os.setgroups([])
     os.setresgid(uid, uid, uid)
