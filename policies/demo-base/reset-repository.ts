@@ -1,5 +1,5 @@
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
-import { parseReady } from '../../src/adapters/docker/sandbox/runner-protocol.ts'
+import { parseReady } from '../../src/adapters/docker/sandbox/runner-wire.ts'
 import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 
 export interface ResetRepositoryInput {

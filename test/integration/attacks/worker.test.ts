@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { MAX_STATE_BYTES } from '../../../src/adapters/docker/sandbox/runner-protocol.ts'
+import { MAX_STATE_BYTES } from '../../../src/adapters/docker/sandbox/runner-wire.ts'
 import { isLonghaulError } from '../../../src/contracts/errors.ts'
 import { createAttackWorld } from '../../support/attacks/world.ts'
 import { ATTACKS } from '../../support/hostile/play-hostile.ts'

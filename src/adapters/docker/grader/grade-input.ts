@@ -1,4 +1,4 @@
-import { escapeBytes } from '../sandbox/runner-protocol.ts'
+import { escapeBytes } from '../sandbox/runner-wire.ts'
 import { readScript } from '../sandbox/runner-scripts.ts'
 import { type FileToPack, packFiles } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'

@@ -1,4 +1,4 @@
-import { MAX_LINE_BYTES, MAX_STATE_BYTES, type RunnerReply, isKnownReply, sizeOfReply } from './runner-protocol.ts'
+import { MAX_LINE_BYTES, MAX_STATE_BYTES, type RunnerReply, isKnownReply, sizeOfReply } from './runner-wire.ts'
 
 /** Why what a runner sent is no answer. */
 export type ReplyRefusal =

@@ -3,7 +3,7 @@ import { Duplex } from 'node:stream'
 import { test } from 'node:test'
 
 import { RunnerStreamBroken, createConnection } from './runner-connection.ts'
-import { MAX_LINE_BYTES, MAX_STATE_BYTES, type RunnerReply } from './runner-protocol.ts'
+import { MAX_LINE_BYTES, MAX_STATE_BYTES, type RunnerReply } from './runner-wire.ts'
 
 interface Answered {
   reply: RunnerReply

@@ -5,7 +5,7 @@ import type { Container } from 'dockerode'
 
 import { attach, createDemultiplexer, openExec } from '../engine/exec-stream.ts'
 import { createReplyReader } from './reply-reader.ts'
-import { type RunnerReply, answersRequest } from './runner-protocol.ts'
+import { type RunnerReply, answersRequest } from './runner-wire.ts'
 import { RUNNER_FOLDER } from './runner-scripts.ts'
 
 /** The connection broke or the runner died before it answered: the journal knows what happened, so ask again. */

@@ -7,7 +7,7 @@ import { ignoreGone, isStatus, toSandboxError } from '../engine/engine-errors.ts
 import type { Engine } from '../engine/engine.ts'
 import { mayStartAgain, startOnce } from '../container/create-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
-import type { RunnerReply } from './runner-protocol.ts'
+import type { RunnerReply } from './runner-wire.ts'
 import { createKeyedQueue } from '../../../platform/limiter.ts'
 
 /** After so many failed connections to its runner a sandbox is given up. */

@@ -20,7 +20,7 @@ import {
   parseTree,
   encodeTurn,
   parseTurn,
-} from './runner-protocol.ts'
+} from './runner-wire.ts'
 import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import type { SandboxContext } from './sandbox-context.ts'

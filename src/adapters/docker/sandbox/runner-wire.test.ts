@@ -3,7 +3,18 @@ import { execFileSync } from 'node:child_process'
 import { test } from 'node:test'
 
 import { isLonghaulError } from '../../../contracts/errors.ts'
-import { answersRequest, isKnownReply, encodeTurn, parseCapture, parseTurn, sizeOfReply } from './runner-protocol.ts'
+import { readTranscript } from '../../../../test/support/wire-transcript.ts'
+import {
+  type RunnerReply,
+  answersRequest,
+  encodeTurn,
+  isKnownReply,
+  parseCapture,
+  parseReady,
+  parseTree,
+  parseTurn,
+  sizeOfReply,
+} from './runner-wire.ts'
 
 const request = {
   turn: 3,
@@ -120,4 +131,53 @@ test('an answer names the turn and the token that were asked for, and only a tur
   assert.equal(answersRequest(asked, DONE.with(11, '3.other')), false)
   assert.equal(answersRequest('init\n', DONE), false)
   assert.ok(answersRequest(asked, ['lost', 'interrupted']))
+})
+
+/** What the real runner has answered; `test/integration/runner-wire.test.ts` holds it against the runner of today. */
+const { startCommit, exchanges } = readTranscript()
+
+function recorded(what: string): RunnerReply {
+  const found = exchanges.find((one) => one.what === what)
+  assert.ok(found !== undefined, what)
+  const { words, openFile, state, body } = found
+  return { id: '', words, openFile, state: Buffer.from(state), body: Buffer.from(body) }
+}
+
+test('every recorded answer is one that the runner may give to its request, and says how long it is', () => {
+  assert.ok(exchanges.length >= 11)
+  for (const { what, request, words, state, body } of exchanges) {
+    assert.ok(isKnownReply(words), what)
+    assert.ok(answersRequest(request, words), what)
+    const { stateBytes, bodyBytes } = sizeOfReply(words)
+    assert.equal(bodyBytes, Buffer.byteLength(body), what)
+    if (stateBytes !== null) assert.equal(stateBytes, Buffer.byteLength(state), what)
+  }
+})
+
+test('recorded answers are read field by field', () => {
+  const ready = parseReady(recorded('init'))
+  assert.deepEqual([ready.startCommit, ready.state.cwd, ready.state.submitted], [startCommit, '/testbed', false])
+  const turn = parseTurn(recorded('turn'), 1)
+  assert.deepEqual([turn.exitCode, turn.reason, turn.outputBytes, turn.omittedBytes], [3, 'exit', 292, 272])
+  assert.equal(Buffer.from(turn.head).toString(), '1\n2\n3\n4\n5\n')
+  assert.equal(Buffer.from(turn.tail).toString(), '98\n99\n100\n')
+  assert.match(turn.state.environment, /^declare -x A="b"$/m)
+  assert.deepEqual(parseTurn(recorded('turn again'), 1), turn)
+  const { state } = parseTurn(recorded('tool'), 1)
+  assert.deepEqual([state.openFile, state.windowTop], ['/testbed/m.py', 1])
+  const timedOut = parseTurn(recorded('timeout'), 1)
+  assert.deepEqual([timedOut.exitCode, timedOut.reason], [null, 'timeout'])
+  assert.match(Buffer.from(parseCapture(recorded('capture')).patch).toString(), /^\+one$/m)
+  assert.match(parseCapture(recorded('capture too large')).failure ?? '', /patch-too-large/)
+  assert.match(parseTree(recorded('tree')), /^[0-9a-f]{64}$/)
+  for (const [what, code] of [
+    ['another command', 'Sandbox.JournalConflict'],
+    ['behind', 'Sandbox.Behind'],
+    ['fenced', 'Sandbox.Fenced'],
+  ] as const) {
+    assert.throws(
+      () => parseTurn(recorded(what), 1),
+      (error) => isLonghaulError(error) && error.code === code,
+    )
+  }
 })

@@ -10,22 +10,77 @@ import type {
 import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
+/**
+ * Every line that a worker and the runner of a sandbox exchange, as the names of its fields in order. The other side is
+ * `infra/runner`: `answer_turn` and its neighbours read requests; `reply_record`, `tell_ready` and `tell_with_body` write answers.
+ */
+const REQUESTS = {
+  turn: ['turn', 'fence', 'token', 'timeoutMs', 'maxOutputBytes', 'hash', 'after', 'command'],
+  capture: ['mode', 'startCommit', 'maxBytes', 'after'],
+  tree: ['startCommit', 'after'],
+  /** Only the verb: asks whether the sandbox is ready. */
+  init: ['repoDir', 'settings', 'environment'],
+} as const
+
+const REPLIES = {
+  ready: ['startCommit', 'windowTop', 'submitted', 'stateBytes'],
+  done: [
+    'exitCode',
+    'reason',
+    'outputBytes',
+    'wallMs',
+    'oomKilled',
+    'windowTop',
+    'submitted',
+    'stateBytes',
+    'headBytes',
+    'tailBytes',
+    'turnAndToken',
+  ],
+  patch: ['bodyBytes', 'lostFiles'],
+  tree: ['bodyBytes'],
+} as const
+
+/** Answers of one word and free text: the request was not carried out. */
+const REFUSALS = ['uncaptured', 'fenced', 'behind', 'conflict', 'full', 'lost', 'unsuitable', 'error']
+
+type Verb = keyof typeof REQUESTS
+type Kind = keyof typeof REPLIES
+type FieldsOf<Names extends readonly string[]> = Record<Names[number], string>
+
+function requestLine<V extends Verb>(verb: V, fields: Record<(typeof REQUESTS)[V][number], string | number>): string {
+  const named: Record<string, string | number> = fields
+  return `${[verb, ...REQUESTS[verb].map((name) => named[name])].join(' ')}\n`
+}
+
+/** Null for an answer of another kind. */
+function fieldsOf<K extends Kind>(kind: K, words: readonly string[]): FieldsOf<(typeof REPLIES)[K]> | null {
+  if (words[0] !== kind) return null
+  return Object.fromEntries(REPLIES[kind].map((name, index) => [name, words[index + 1] ?? ''])) as FieldsOf<
+    (typeof REPLIES)[K]
+  >
+}
+
+function isKind(word: string | undefined): word is Kind {
+  return word !== undefined && Object.hasOwn(REPLIES, word)
+}
+
 /** The shell cannot hold a NUL; the turn runs this instead, so that it is journaled and answered like any other. */
 const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; false"
 
 export function encodeTurn(request: TurnRequest): string {
-  const text = request.command.includes('\0') ? NUL_REFUSAL : request.command
-  const hash = sha256Hex(request.command)
-  const fields = [
-    request.turn,
-    request.fence,
-    request.token,
-    Math.ceil(request.timeoutMs),
-    request.maxOutputBytes,
-    hash,
-    encodeMark(request.after),
-  ]
-  return `turn ${fields.join(' ')} ${escapeBytes(Buffer.from(text))}\n`
+  const { turn, fence, token, timeoutMs, maxOutputBytes, after, command } = request
+  const text = command.includes('\0') ? NUL_REFUSAL : command
+  return requestLine('turn', {
+    turn,
+    fence,
+    token,
+    timeoutMs: Math.ceil(timeoutMs),
+    maxOutputBytes,
+    hash: sha256Hex(command),
+    after: encodeMark(after),
+    command: escapeBytes(Buffer.from(text)),
+  })
 }
 
 export interface EncodeCaptureInput extends CaptureRequest {
@@ -34,11 +89,11 @@ export interface EncodeCaptureInput extends CaptureRequest {
 }
 
 export function encodeCapture({ mode, startCommit, maxBytes, after }: EncodeCaptureInput): string {
-  return `capture ${mode} ${startCommit} ${maxBytes} ${encodeMark(after)}\n`
+  return requestLine('capture', { mode, startCommit, maxBytes, after: encodeMark(after) })
 }
 
 export function encodeTree({ startCommit, after }: Pick<EncodeCaptureInput, 'startCommit' | 'after'>): string {
-  return `tree ${startCommit} ${encodeMark(after)}\n`
+  return requestLine('tree', { startCommit, after: encodeMark(after) })
 }
 
 function encodeMark(mark: TurnMark | null): string {
@@ -48,8 +103,12 @@ function encodeMark(mark: TurnMark | null): string {
 /** Asks for what a sandbox needs before its first turn, or only whether that is there. */
 export function encodeInit(settings: SandboxSettings | null): string {
   if (settings === null) return 'init\n'
-  const words = [settings.repoDir, settingsText(settings), environmentText(settings)]
-  return `init ${words.map((word) => escapeBytes(Buffer.from(word))).join(' ')}\n`
+  const escaped = (text: string): string => escapeBytes(Buffer.from(text))
+  return requestLine('init', {
+    repoDir: escaped(settings.repoDir),
+    settings: escaped(settingsText(settings)),
+    environment: escaped(environmentText(settings)),
+  })
 }
 
 /** Printable ASCII but for `\` and `@` as it is, every other byte as `\0ooo`, which any shell's `printf %b` restores. */
@@ -103,60 +162,58 @@ const MAX_WINDOW_TOP = 1_000_000_000
 /** Of what a command has written. The sandbox stops it at 64 MiB, a while after it got there. */
 const MAX_OUTPUT_BYTES = 1024 ** 4
 
-/** Whether each word of an answer is one that the runner may say. An answer with another one is no answer of ours. */
-export function isKnownReply(words: readonly string[]): boolean {
-  const [kind] = words
-  const number = (index: number, most: number): boolean => isNumber(words[index], most)
-  if (kind === 'done') {
-    const [head, tail, size] = [Number(words[9]), Number(words[10]), Number(words[3])]
-    return (
-      words.length === 12 &&
-      number(1, 255) &&
-      REASONS.includes(words[2] ?? '') &&
-      number(3, MAX_OUTPUT_BYTES) &&
-      number(4, LONGEST_MINUTES * 60_000) &&
-      number(5, 1) &&
-      number(6, MAX_WINDOW_TOP) &&
-      number(7, 1) &&
-      head + tail <= size
-    )
-  }
-  if (kind === 'ready') {
-    return (
-      words.length === 5 &&
-      /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(words[1] ?? '') &&
-      number(2, MAX_WINDOW_TOP) &&
-      number(3, 1)
-    )
-  }
-  if (kind === 'patch') return words.length === 3 && number(2, MAX_WINDOW_TOP)
-  if (kind === 'tree') return words.length === 2
-  return REFUSALS.includes(kind ?? '')
+const upTo =
+  (most: number) =>
+  (word: string): boolean =>
+    /^\d{1,13}$/.test(word) && Number(word) <= most
+
+/** What a field may hold, by its name; sizes are judged by `sizeOfReply`. */
+const BOUNDS: Readonly<Partial<Record<(typeof REPLIES)[Kind][number], (word: string) => boolean>>> = {
+  startCommit: (word) => /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(word),
+  exitCode: upTo(255),
+  reason: (word) => REASONS.includes(word),
+  outputBytes: upTo(MAX_OUTPUT_BYTES),
+  wallMs: upTo(LONGEST_MINUTES * 60_000),
+  oomKilled: upTo(1),
+  windowTop: upTo(MAX_WINDOW_TOP),
+  submitted: upTo(1),
+  lostFiles: upTo(MAX_WINDOW_TOP),
 }
 
-const REFUSALS = ['uncaptured', 'fenced', 'behind', 'conflict', 'full', 'lost', 'unsuitable', 'error']
-
-function isNumber(word: string | undefined, most: number): boolean {
-  return /^\d{1,13}$/.test(word ?? '') && Number(word) <= most
+/** Whether each word of an answer is one that the runner may say. An answer with another one is no answer of ours. */
+export function isKnownReply(words: readonly string[]): boolean {
+  const [kind, ...values] = words
+  if (!isKind(kind)) return REFUSALS.includes(kind ?? '')
+  const names = REPLIES[kind]
+  if (values.length !== names.length) return false
+  if (!names.every((name, index) => BOUNDS[name]?.(values[index] ?? '') ?? true)) return false
+  const done = fieldsOf('done', words)
+  return done === null || Number(done.headBytes) + Number(done.tailBytes) <= Number(done.outputBytes)
 }
 
 /** What only the answer to this request may say of itself: the turn and its token. */
 export function answersRequest(request: string | Buffer, words: readonly string[]): boolean {
-  if (words[0] !== 'done') return true
-  const [verb, turn, , token] = request.toString().split(' ', 4)
-  return verb === 'turn' && words[11] === `${turn}.${token}`
+  const done = fieldsOf('done', words)
+  if (done === null) return true
+  const [verb, ...fields] = request.toString().split(' ', 1 + REQUESTS.turn.length)
+  const field = (name: (typeof REQUESTS)['turn'][number]): string => fields[REQUESTS.turn.indexOf(name)] ?? ''
+  return verb === 'turn' && done.turnAndToken === `${field('turn')}.${field('token')}`
 }
 
-/** How much follows a first line. The numbers are counted from the word after the id. */
+/** How much follows a first line. */
 export function sizeOfReply(words: readonly string[]): ReplySize {
-  const number = (index: number): number => (/^\d{1,12}$/.test(words[index] ?? '') ? Number(words[index]) : Number.NaN)
-  if (words[0] === 'ready') return { lines: 1, stateBytes: number(4), bodyBytes: 0 }
-  if (words[0] === 'done') {
-    const stateBytes = words[8] === SAME_STATE ? null : number(8)
-    return { lines: 1, stateBytes, bodyBytes: number(9) + number(10) }
+  const [kind] = words
+  const fields: Partial<Record<string, string>> = isKind(kind) ? (fieldsOf(kind, words) ?? {}) : {}
+  const size = (name: string): number => {
+    const word = fields[name]
+    if (word === undefined) return 0
+    return /^\d{1,12}$/.test(word) ? Number(word) : Number.NaN
   }
-  if (words[0] === 'patch' || words[0] === 'tree') return { lines: 0, stateBytes: 0, bodyBytes: number(1) }
-  return { lines: 0, stateBytes: 0, bodyBytes: 0 }
+  return {
+    lines: fields['stateBytes'] === undefined ? 0 : 1,
+    stateBytes: kind === 'done' && fields['stateBytes'] === SAME_STATE ? null : size('stateBytes'),
+    bodyBytes: size('bodyBytes') + size('headBytes') + size('tailBytes'),
+  }
 }
 
 export interface ReadyReply {
@@ -165,47 +222,56 @@ export interface ReadyReply {
 }
 
 export function parseReady(reply: RunnerReply): ReadyReply {
-  const [kind, commit = '', top = '', submitted = ''] = reply.words
-  if (kind !== 'ready') throw refusal(reply)
-  return { startCommit: commit, state: parseState(reply, top, submitted) }
+  const fields = fieldsOf('ready', reply.words)
+  if (fields === null) throw refusal(reply)
+  return { startCommit: fields.startCommit, state: parseState(reply, fields) }
 }
 
 /** @param wallMs how long the worker has waited for it; what the runner says of its own clock is read over */
 export function parseTurn(reply: RunnerReply, wallMs: number): TurnResult {
-  if (reply.words[0] !== 'done') throw refusal(reply)
-  const [, code = '', reason = '', size = '', , oom = '', top = '', submitted = '', ...sizes] = reply.words
-  const [, headBytes = 0, tailBytes = 0] = sizes.map(Number)
+  const fields = fieldsOf('done', reply.words)
+  if (fields === null) throw refusal(reply)
+  const { reason, oomKilled } = fields
+  const [headBytes, tailBytes, outputBytes] = [fields.headBytes, fields.tailBytes, fields.outputBytes].map(Number) as [
+    number,
+    number,
+    number,
+  ]
   const stopped = reason === 'timeout' || reason === 'output-limit' || reason === 'process-limit'
   return {
     // The status of a shell that we stopped ourselves says nothing.
-    exitCode: stopped ? null : Number(code),
+    exitCode: stopped ? null : Number(fields.exitCode),
     reason: reason as TurnResult['reason'],
     head: reply.body.subarray(0, headBytes),
     tail: reply.body.subarray(headBytes, headBytes + tailBytes),
-    omittedBytes: Number(size) - headBytes - tailBytes,
-    outputBytes: Number(size),
+    omittedBytes: outputBytes - headBytes - tailBytes,
+    outputBytes,
     wallMs,
-    oomKilled: oom === '1',
-    state: parseState(reply, top, submitted),
+    oomKilled: oomKilled === '1',
+    state: parseState(reply, fields),
   }
 }
 
 export function parseCapture(reply: RunnerReply): PatchCapture {
-  const [kind, , lost = '0', ...rest] = reply.words
-  if (kind === 'patch') return { patch: reply.body, lostFiles: Number(lost) }
+  const patch = fieldsOf('patch', reply.words)
+  if (patch !== null) return { patch: reply.body, lostFiles: Number(patch.lostFiles) }
+  const [kind, ...reason] = reply.words
   if (kind !== 'uncaptured') throw refusal(reply)
   // The agent broke its own repository, or filled it: there is no patch, and that is the agent's doing.
-  return { patch: new Uint8Array(), lostFiles: 0, failure: [...reply.words.slice(1, 3), ...rest].join(' ') }
+  return { patch: new Uint8Array(), lostFiles: 0, failure: reason.join(' ') }
 }
 
 /** Hash of the repository's content and of the shell's state: equal in two sandboxes that hold the same world. */
 export function parseTree(reply: RunnerReply): string {
-  if (reply.words[0] !== 'tree') throw refusal(reply)
+  if (fieldsOf('tree', reply.words) === null) throw refusal(reply)
   return sha256Hex(reply.body)
 }
 
 /** `#umask`, `#directory`, then `export -p`. */
-function parseState({ state, openFile }: RunnerReply, top: string, submitted: string): SandboxState {
+function parseState(
+  { state, openFile }: RunnerReply,
+  { windowTop, submitted }: { windowTop: string; submitted: string },
+): SandboxState {
   const text = state.toString()
   const [umask = '', cwd = ''] = text.split('\n', 2)
   return {
@@ -213,7 +279,7 @@ function parseState({ state, openFile }: RunnerReply, top: string, submitted: st
     environment: text.slice(umask.length + cwd.length + 2),
     umask: umask.slice(1),
     openFile: openFile === '' ? null : openFile,
-    windowTop: Number(top),
+    windowTop: Number(windowTop),
     submitted: submitted === '1',
   }
 }
