@@ -40,11 +40,15 @@ export interface EvaluationPurpose {
   suite: string | null
 }
 
-export interface EpisodeIdentity {
+/** Where in a run. */
+export interface Coordinates {
   run: string
   /** The purpose as text: `rft`, `dapo-1`, `eval-base`. Part of the episode's seeds. */
   stage: string
   iteration: number
+}
+
+export interface EpisodeIdentity extends Coordinates {
   taskId: string
   /** Index within the group; replacements for `infra` episodes take the next free index. */
   index: number

@@ -1,5 +1,5 @@
 /** Artifact keys: the one place that spells them. */
-import type { EpisodeIdentity } from './episodes.types.ts'
+import type { Coordinates, EpisodeIdentity } from './episodes.types.ts'
 
 const pad = (value: number, width: number): string => String(value).padStart(width, '0')
 
@@ -43,6 +43,10 @@ export const runKeys = {
 }
 
 export const episodeKeys = {
+  /** Of a run, of a stage of it, of an iteration: what the keys of its episodes begin with. */
+  ofRun: (run: string) => `episodes/${run}/`,
+  ofStage: (run: string, stage: string) => `episodes/${run}/${stage}/`,
+  ofIteration: ({ run, stage, iteration }: Coordinates) => `episodes/${run}/${stage}/${pad(iteration, 4)}/`,
   spec: (episode: string) => `episodes/${episode}/spec.json`,
   action: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.action.json`,
   observation: (episode: string, turn: number) => `episodes/${episode}/turns/${pad(turn, 4)}.observation.json`,

@@ -109,9 +109,15 @@ async function iterate(step: Collecting): Promise<Trained> {
   const { input, stage, iteration, policy, steering } = step
   const { run } = input.plan
   const { suite } = input
-  const place = { run, stage, iteration }
-  upsertSearchAttributes(stageAttributes({ ...place, policy: policy.version }))
-  const { collected, finished, evaluated: _, refill = 0, ...planned } = await control.planIteration({ ...place, suite })
+  const coordinates = { run, stage, iteration }
+  upsertSearchAttributes(stageAttributes({ ...coordinates, policy: policy.version }))
+  const {
+    collected,
+    finished,
+    evaluated: _,
+    refill = 0,
+    ...planned
+  } = await control.planIteration({ ...coordinates, suite })
   if (finished !== undefined) {
     log.info('iteration taken from records', { stage, iteration, policy: finished.policy?.version ?? policy.version })
     return finished.policy === null ? step : { policy: finished.policy, unpublished: true }
@@ -120,7 +126,7 @@ async function iterate(step: Collecting): Promise<Trained> {
     if (step.unpublished) await publishing.publishPolicy({ run, policy })
     await collect(step, planned, refill)
   }
-  const built = await artifacts.buildBatch({ ...place, policy, suite })
+  const built = await artifacts.buildBatch({ ...coordinates, policy, suite })
   setCurrentDetails(describe(stage, iteration, policy, built))
   const batch = built.batches[0]
   if (batch === undefined) {
@@ -130,7 +136,7 @@ async function iterate(step: Collecting): Promise<Trained> {
   }
   const summary = `${stage} · iteration ${iteration} · ${built.trajectories} trajectories`
   const job = await training.runTrainingJob.executeWithOptions({ summary }, [
-    { ...place, kind: 'dapo', slice: 0, batch, policy },
+    { ...coordinates, kind: 'dapo', slice: 0, batch, policy },
   ])
   await publishing.publishPolicy({ run, policy: job.policy })
   if (job.hold !== undefined) await pauseOnAlarm(steering, { stage, iteration, why: job.hold })
@@ -141,20 +147,20 @@ async function iterate(step: Collecting): Promise<Trained> {
 async function collect(step: Collecting, planned: PlannedIteration, rounds: number): Promise<void> {
   const { input, stage, iteration, policy, steering } = step
   const { suite } = input
-  const place = { run: input.plan.run, stage, iteration }
+  const coordinates = { run: input.plan.run, stage, iteration }
   const play = async (workflowId: string, plan: PlannedIteration, what: string): Promise<void> => {
     step.onRollout(workflowId)
     await runChild(rollout, {
       workflowId,
-      args: [{ ...place, policy, suite, ...plan, paused: steering.paused }],
+      args: [{ ...coordinates, policy, suite, ...plan, paused: steering.paused }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
     })
   }
-  const rolloutId = workflowIds.rollout(workflowIds.train(place.run), stage, iteration)
+  const rolloutId = workflowIds.rollout(workflowIds.train(coordinates.run), stage, iteration)
   await play(rolloutId, planned, '')
   for (let round = 1; round <= rounds; round++) {
-    const more = await artifacts.planRefill({ ...place, suite, round })
+    const more = await artifacts.planRefill({ ...coordinates, suite, round })
     // Every group has a spread, or the iteration has played the whole pool.
     if (more.tasks === 0) break
     await whilePaused(steering)

@@ -33,23 +33,23 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     if (finished !== undefined) {
       return { policy: finished.policy ?? input.policy, iterations: 0, unpublished: true }
     }
-    const place = { run, stage: STAGE, iteration: 0 }
+    const coordinates = { run, stage: STAGE, iteration: 0 }
     if (collected !== true) {
       await runChild(rollout, {
         workflowId: rolloutId,
-        args: [{ ...place, policy: input.policy, suite, ...planned, paused: steering.paused }],
+        args: [{ ...coordinates, policy: input.policy, suite, ...planned, paused: steering.paused }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
       })
     }
-    const built = await artifacts.buildBatch({ ...place, policy: input.policy, suite })
+    const built = await artifacts.buildBatch({ ...coordinates, policy: input.policy, suite })
     setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept, ${built.batches.length} training jobs`)
 
     let policy = input.policy
     for (const [slice, batch] of built.batches.entries()) {
       const summary = `rft · job ${slice + 1} of ${built.batches.length}`
       const job = await training.runTrainingJob.executeWithOptions({ summary }, [
-        { ...place, kind: 'rft', slice, batch, policy },
+        { ...coordinates, kind: 'rft', slice, batch, policy },
       ])
       policy = job.policy
       if (job.hold !== undefined) {

@@ -1,4 +1,4 @@
-/** An image built for a row that names one which nobody has: from a repository's history, gated and graded like a published one. */
+/** An image built for a row that names one which no registry has: from a repository's history, gated and graded like a published one. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,24 +1,19 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import type { Coordinates, EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { episodeKeys } from '../../contracts/keys.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 
-export interface Place {
-  run: string
-  stage: string
-  iteration: number
-}
-
 /** Every finished episode of an iteration, by key, so that the order never depends on who finished first. */
-export async function readEpisodeRecords(store: ArtifactStore, place: Place): Promise<EpisodeRecord[]> {
-  return readResults(store, `episodes/${place.run}/${place.stage}/${String(place.iteration).padStart(4, '0')}/`)
+export async function readEpisodeRecords(store: ArtifactStore, coordinates: Coordinates): Promise<EpisodeRecord[]> {
+  return readResults(store, episodeKeys.ofIteration(coordinates))
 }
 
 /** Every finished episode of all iterations of a stage. */
 export async function readStageRecords(
   store: ArtifactStore,
-  { run, stage }: Pick<Place, 'run' | 'stage'>,
+  { run, stage }: Pick<Coordinates, 'run' | 'stage'>,
 ): Promise<EpisodeRecord[]> {
-  return readResults(store, `episodes/${run}/${stage}/`)
+  return readResults(store, episodeKeys.ofStage(run, stage))
 }
 
 async function readResults(store: ArtifactStore, prefix: string): Promise<EpisodeRecord[]> {

@@ -131,8 +131,7 @@ async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePo
   const plans = (await readIterationPlans(store, run)).filter(({ stage }) => purposeOf(stage).kind !== 'evaluation')
   const points: CurvePoint[] = []
   for (const { stage, iteration } of plans) {
-    const prefix = `episodes/${run}/${stage}/${String(iteration).padStart(4, '0')}/`
-    const records = await readAll<EpisodeRecord>(store, prefix, '/result.json')
+    const records = await readEpisodeRecords(store, { run, stage, iteration })
     const valid = records.filter(isValidEpisode)
     const [first] = valid
     if (first === undefined) continue
@@ -155,8 +154,8 @@ const MAX_NAMED = 100
 
 async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<ReportData['flagged']> {
   const records: EpisodeRecord[] = []
-  for (const place of await readIterationPlans(store, run))
-    records.push(...(await readEpisodeRecords(store, { ...place, run })))
+  for (const { stage, iteration } of await readIterationPlans(store, run))
+    records.push(...(await readEpisodeRecords(store, { run, stage, iteration })))
   return gatherFlagged(records, MAX_NAMED)
 }
 
@@ -190,8 +189,8 @@ async function refusedTasks(store: ArtifactStore, run: string): Promise<ReportDa
   return refused
 }
 
-async function readAll<T extends object>(store: ArtifactStore, prefix: string, ending = '.json'): Promise<T[]> {
-  const keys = (await store.list(prefix)).filter((key) => key.endsWith(ending))
+async function readAll<T extends object>(store: ArtifactStore, prefix: string): Promise<T[]> {
+  const keys = (await store.list(prefix)).filter((key) => key.endsWith('.json'))
   const records: T[] = []
   for (const key of keys) records.push(await readOrThrow<T>(store, key))
   return records

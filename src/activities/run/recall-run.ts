@@ -1,5 +1,6 @@
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { Coordinates } from '../../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { evaluatedAfter, evaluationName, stageOf, UNNAMED_EVALUATION } from '../../contracts/episode-purpose.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
@@ -9,12 +10,6 @@ import type { TrainingRecord } from '../../contracts/training.types.ts'
 import type { RecalledRun, RecalledStage, StageScore } from '../../contracts/workflows.types.ts'
 
 type Store = Pick<ArtifactStore, 'list' | 'readRecord'>
-
-interface Place {
-  run: string
-  stage: string
-  iteration: number
-}
 
 /**
  * What an earlier execution of a run has finished, from its records alone. Null for a run without any: its first execution.
@@ -102,16 +97,19 @@ async function hasEvaluation(store: Store, run: string, stage: string, iteration
 }
 
 /** Whether every episode of an iteration is played and accounted for. */
-export async function isCollected(store: Store, { run, stage, iteration }: Place): Promise<boolean> {
+export async function isCollected(store: Store, { run, stage, iteration }: Coordinates): Promise<boolean> {
   if ((await store.readRecord(runKeys.ledger(run, stage, iteration))) !== null) return true
   return (await batchesOf(store, { run, stage, iteration })).length > 0
 }
 
 /** What an iteration's training ended with: a policy, or none where no batch was worth it. Null while it is unfinished. */
-export async function finishedTraining(store: Store, place: Place): Promise<{ policy: PolicyRef | null } | null> {
-  const { run, stage, iteration } = place
+export async function finishedTraining(
+  store: Store,
+  coordinates: Coordinates,
+): Promise<{ policy: PolicyRef | null } | null> {
+  const { run, stage, iteration } = coordinates
   if ((await store.readRecord(runKeys.ledger(run, stage, iteration))) === null) return null
-  const jobs = (await batchesOf(store, place)).length
+  const jobs = (await batchesOf(store, coordinates)).length
   if (jobs === 0) return { policy: null }
   const last = await store.readRecord<TrainingRecord>(runKeys.training(run, stage, iteration, jobs - 1))
   if (last === null) return null
@@ -130,7 +128,7 @@ export async function recallEvaluation(
   return { score: record.score, evaluation: await store.putRecord(key, record) }
 }
 
-async function batchesOf(store: Store, { run, stage, iteration }: Place): Promise<string[]> {
+async function batchesOf(store: Store, { run, stage, iteration }: Coordinates): Promise<string[]> {
   const plan = runKeys.plan(run, stage, iteration)
   const keys = await store.list(plan.slice(0, plan.lastIndexOf('/') + 1))
   return keys.filter((key) => key.endsWith('/batch.json'))

@@ -95,7 +95,7 @@ async function assembleRows(
   { fates, groups }: Selection,
 ): Promise<{ rows: PlacedRow[]; fates: EpisodeFate[] }> {
   const byId = new Map(records.map((record) => [record.episode, record]))
-  const place = new Map(
+  const positions = new Map(
     groups.flatMap(({ taskId, members }) =>
       members.map(({ episode }, member) => [episode, { group: taskId, member }] as const),
     ),
@@ -109,7 +109,7 @@ async function assembleRows(
   const settled: EpisodeFate[] = []
   for (const fate of fates) {
     const record = byId.get(fate.episode)
-    const where = place.get(fate.episode)
+    const where = positions.get(fate.episode)
     if (fate.kind !== 'train' || record === undefined || where === undefined) {
       settled.push(fate)
       continue

@@ -1,5 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
+import { episodeKeys } from '../../contracts/keys.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeFate } from '../../domain/ledger/episode-fates.ts'
@@ -73,7 +74,7 @@ async function readBatches(store: ArtifactStore, keys: readonly string[]): Promi
 }
 
 async function readEpisodes(store: ArtifactStore, run: string, ledgers: readonly Ledger[]): Promise<EpisodeRecord[]> {
-  const keys = (await store.list(`episodes/${run}/`)).filter((key) => key.endsWith('/result.json'))
+  const keys = (await store.list(episodeKeys.ofRun(run))).filter((key) => key.endsWith('/result.json'))
   const records = await readAll<EpisodeRecord>(store, keys)
   return records.filter((record) => ledgers.some((ledger) => isOf(record, ledger)))
 }

@@ -27,10 +27,10 @@ export async function judgePlateau(
   { run, stage, iteration }: { run: string; stage: string; iteration: number },
 ): Promise<{ plateau: boolean }> {
   const stages = recipe.reinforce?.stages ?? []
-  const place = stages.findIndex(({ name }) => name === stage)
-  const rule = stages[place]?.until.plateau ?? null
+  const position = stages.findIndex(({ name }) => name === stage)
+  const rule = stages[position]?.until.plateau ?? null
   if (rule === null) return { plateau: false }
-  const evaluatedBefore = stages[place - 1]?.name ?? (recipe.rft === null ? 'base' : 'rft')
+  const evaluatedBefore = stages[position - 1]?.name ?? (recipe.rft === null ? 'base' : 'rft')
   const names = [
     // More turns or tokens would be taken for a gain: what was evaluated under other limits is no beginning of this curve.
     ...(haveEqualLimits(recipe, evaluatedBefore, stage) ? [{ name: evaluatedBefore, iteration: 0 }] : []),

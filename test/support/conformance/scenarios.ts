@@ -41,7 +41,7 @@ export interface Scenario {
 
 const QUICK = { initialInterval: 20, backoffCoefficient: 1 }
 /** No worker polls it. */
-export const NO_WORKER = 'nobody'
+export const NO_WORKER = 'no-worker'
 
 /** One activity to its end. */
 const activity = (options: OneActivityInput['options'], work: Scenario['work']): Scenario => ({

@@ -141,21 +141,23 @@ class RunnerOverdue extends Error {}
 /** Returns where another connection is worth a try. */
 async function requireRunning(engine: Engine, name: string, cause: unknown, askedMs: number | null): Promise<void> {
   if (cause instanceof LonghaulError) throw cause
-  if (isStatus(cause, 404)) throw lost(name, 'the container is gone', cause)
+  if (isStatus(cause, 404)) throw sandboxError('Sandbox.Lost', { name, why: 'the container is gone', cause })
   try {
     const container = engine.docker.getContainer(name)
     const { Id: id, State: state } = await container.inspect()
     if (!state.Running) {
-      if (state.ExitCode === NO_ISOLATION) throw unsafe(name, cause)
+      if (state.ExitCode === NO_ISOLATION)
+        throw sandboxError('Sandbox.Unsafe', { name, why: String(cause).slice(0, 300), cause })
       const stopped = `the container has stopped (${state.Status}, ${state.ExitCode})`
-      if (await endedFromInside(engine, { id, state }, askedMs)) throw ended(name, stopped, cause)
-      if (!mayStartAgain(state)) throw lost(name, stopped, cause)
+      if (await endedFromInside(engine, { id, state }, askedMs))
+        throw sandboxError('Sandbox.Ended', { name, why: stopped, cause })
+      if (!mayStartAgain(state)) throw sandboxError('Sandbox.Lost', { name, why: stopped, cause })
       await startOnce(container)
       return
     }
     if (state.Paused) throw toSandboxError(cause, { doing: 'asking a paused container', details: { name } })
   } catch (error) {
-    if (isStatus(error, 404)) throw lost(name, 'the container is gone', cause)
+    if (isStatus(error, 404)) throw sandboxError('Sandbox.Lost', { name, why: 'the container is gone', cause })
     throw toSandboxError(error, { doing: 'looking at a container', details: { name } })
   }
   if (cause instanceof RunnerStreamBroken || isStatus(cause, 409, 500)) return
@@ -164,15 +166,6 @@ async function requireRunning(engine: Engine, name: string, cause: unknown, aske
 
 /** How the runner ends where the kernel or the engine refuses what keeps it from the commands that it runs. */
 const NO_ISOLATION = 70
-
-function unsafe(name: string, cause: unknown): LonghaulError {
-  return new LonghaulError({
-    code: 'Sandbox.Unsafe',
-    message: 'The runner could not set itself apart from the commands of agents; nothing was run (docs/sandboxes.md)',
-    details: { name, said: cause instanceof Error ? cause.message.slice(0, 300) : '' },
-    cause,
-  })
-}
 
 interface SilentRunner {
   engine: Engine
@@ -190,25 +183,27 @@ async function silent({ engine, name, why, sinceMs, pulse }: SilentRunner, cause
   try {
     const { Id: id, State: state } = await engine.docker.getContainer(name).inspect()
     if (!state.Running) {
-      return (await endedFromInside(engine, { id, state }, sinceMs)) ? ended(name, why, cause) : lost(name, why, cause)
+      const isEnded = await endedFromInside(engine, { id, state }, sinceMs)
+      return sandboxError(isEnded ? 'Sandbox.Ended' : 'Sandbox.Lost', { name, why, cause })
     }
     const isOurs =
       state.Paused || pulse.wasSilentSince(sinceMs) || !(await wasLeftAlone(engine, { id, state }, sinceMs))
-    return isOurs ? lost(name, why, cause) : ended(name, why, cause)
+    return sandboxError(isOurs ? 'Sandbox.Lost' : 'Sandbox.Ended', { name, why, cause })
   } catch {
-    return lost(name, why, cause)
+    return sandboxError('Sandbox.Lost', { name, why, cause })
   }
 }
 
-function ended(name: string, why: string, cause: unknown): LonghaulError {
-  return new LonghaulError({
-    code: 'Sandbox.Ended',
-    message: `The sandbox was ended from inside: ${why}`,
-    details: { name },
-    cause,
-  })
-}
+const MESSAGES = {
+  'Sandbox.Lost': 'The sandbox is lost',
+  'Sandbox.Ended': 'The sandbox was ended from inside',
+  'Sandbox.Unsafe':
+    'The runner could not set itself apart from the commands of agents; nothing was run (docs/sandboxes.md)',
+} as const
 
-function lost(name: string, why: string, cause: unknown): LonghaulError {
-  return new LonghaulError({ code: 'Sandbox.Lost', message: `The sandbox is lost: ${why}`, details: { name }, cause })
+function sandboxError(
+  code: keyof typeof MESSAGES,
+  { name, why, cause }: { name: string; why: string; cause: unknown },
+): LonghaulError {
+  return new LonghaulError({ code, message: `${MESSAGES[code]}: ${why}`, details: { name }, cause })
 }
