@@ -16,7 +16,7 @@ import { gateAsChild } from './gate-tasks.ts'
 import { resolveRun } from './resolve-run.ts'
 import { rollout } from './rollout.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
-import { type RootProgress, watchable } from './watchable.ts'
+import { type RootProgress, watchable } from './run-control.ts'
 
 /**
  * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates its suites,

@@ -4,7 +4,7 @@ import { artifacts, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { gatePage } from './gate-tasks.ts'
 import { resolveRun } from './resolve-run.ts'
-import { type RootProgress, watchable } from './watchable.ts'
+import { type RootProgress, watchable } from './run-control.ts'
 
 /**
  * Gates one suite on its own, all checks of every task, and reports what it found: `{"recipe": "demo"}` is a complete input.

@@ -1,4 +1,4 @@
-/** How people steer a run: updates and a query on the root, one signal from the root down to the open stage. */
+/** How operators steer and watch a run: updates and queries on the root, one signal from the root down to the open stage. */
 import {
   condition,
   defineQuery,
@@ -6,6 +6,7 @@ import {
   defineUpdate,
   getExternalWorkflowHandle,
   log,
+  setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { WorkflowWaits } from '../contracts/waits.types.ts'
@@ -66,4 +67,34 @@ export async function whilePaused(control: RunControl): Promise<void> {
   if (!control.paused) return
   if (await condition(() => !control.paused, '30 days')) return
   throw failRun('Run.PausedTooLong', 'Paused for 30 days and not resumed. Start it again under its name to go on')
+}
+
+export interface RootProgress {
+  enter(phase: string, run?: string): void
+}
+
+/** Answers the queries `progress` and `blockers` of a root that cannot be steered, in the shape that a training run answers them. */
+export function watchable(run: string | null): RootProgress {
+  const state: RunProgress = {
+    run,
+    phase: 'resolving the recipe',
+    paused: false,
+    stopAfterIteration: null,
+    scores: [],
+    waitingFor: null,
+  }
+  setHandler(progressQuery, () => state)
+  setHandler(blockersQuery, () => {
+    const { waitingFor } = state
+    if (waitingFor === null || state.phase === 'done') return { run: state.run, waits: [] }
+    const on = { kind: 'workflow', name: workflowInfo().workflowId } as const
+    return { run: state.run, waits: [{ on, doing: waitingFor.what, since: waitingFor.since, toDo: null }] }
+  })
+  return {
+    enter: (phase, name) => {
+      state.phase = phase
+      state.run = name ?? state.run
+      state.waitingFor = { what: phase, since: new Date().toISOString() }
+    },
+  }
 }

@@ -1,11 +1,10 @@
 import { link, mkdir, open, readdir, readFile, unlink } from 'node:fs/promises'
 import { mkdirSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
-import { checkKey, TEMP_DIRECTORY } from './keys.ts'
 import { corrupt, openRecord, sealRecord } from './record-text.ts'
 import { errnoOf } from '../../platform/errno.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
@@ -205,4 +204,36 @@ export function asStoreError(error: unknown, key: string): LonghaulError {
     details: { key, errno },
     cause: error,
   })
+}
+
+/** Half-written files live here: same file system as the keys, never listed. */
+export const TEMP_DIRECTORY = '.tmp'
+
+/** The usual limit of a file name; longer ones would fail half-way through a write. */
+const MAX_SEGMENT_BYTES = 255
+
+/** Keys become paths, and some of their parts come from data sets: nothing may point outside the store.
+ *  @throws LonghaulError `Config.Invalid` */
+export function checkKey(key: string): string {
+  const fault = keyFault(key)
+  if (fault === null) return key
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected an artifact key of relative segments, got one that ${fault}`,
+    details: { key: JSON.stringify(key.slice(0, 300)) },
+  })
+}
+
+function keyFault(key: string): string | null {
+  if (key === '') return 'is empty'
+  if (isAbsolute(key)) return 'is absolute'
+  if (key.includes('\\')) return 'holds a backslash'
+  if (/\p{Cc}/u.test(key)) return 'holds a control character'
+  const segments = key.split('/')
+  if (segments.some((segment) => segment === '')) return 'holds an empty segment'
+  if (segments.some((segment) => segment === '.' || segment === '..')) return 'points outside'
+  if (segments.some((segment) => Buffer.byteLength(segment) > MAX_SEGMENT_BYTES))
+    return 'holds a segment over 255 bytes'
+  if (segments[0] === TEMP_DIRECTORY) return 'names the store’s own temporary directory'
+  return null
 }
