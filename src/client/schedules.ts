@@ -131,7 +131,7 @@ async function create({ client }: LonghaulConnection, id: string, settings: Sche
     if (!(error instanceof ScheduleAlreadyRunning)) throw error
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Schedule ${id} was created by someone else at the same moment; run the command again to see the difference`,
+      message: `Schedule ${id} was created by another client at the same moment; run the command again to see the difference`,
       cause: error,
     })
   }

@@ -115,7 +115,7 @@ function placementWorkers({ engine, watched, keeper, hostId, shared }: Machine, 
   })
   return [
     { taskQueue: QUEUES.placement, maxConcurrentActivityTaskExecutions: MAX_WAITING, activities },
-    // Waiting for a place among the graders costs a slot and nothing else. Placements of before they had a queue arrive here.
+    // Waiting for a place among the graders costs a slot and nothing else. Placements of versions without a placement queue arrive here.
     { taskQueue: QUEUES.sandbox, maxConcurrentActivityTaskExecutions: 24, activities },
   ]
 }

@@ -83,7 +83,7 @@ function readKey(name: string | null, env: NodeJS.ProcessEnv): { apiKey?: string
   })
 }
 
-/** The artifact store of this worker; activities that wait for it, or for what stands before it, say so. */
+/** The artifact store of this worker; activities report waits for it in their heartbeats. */
 export function connectStore({ artifacts }: WorkerEnvironment, between: Interposers): ArtifactStore {
   return watchStore({ store: between.store(createDirectoryStore({ root: artifacts })), name: artifacts })
 }

@@ -60,7 +60,7 @@ function requireOwnSandbox({ name, ownerRun }: SandboxHandle, owner: ActivityOwn
   if (ownerRun === undefined || ownerRun === owner.ownerRun) return
   throw new LonghaulError({
     code: 'Sandbox.Foreign',
-    message: 'Expected a sandbox of this execution, it was opened by an earlier one of the same episode',
+    message: 'Expected a sandbox of this execution, got one that an earlier execution of the episode opened',
     details: { name, openedBy: ownerRun, execution: owner.ownerRun },
   })
 }

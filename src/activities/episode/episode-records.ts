@@ -3,7 +3,7 @@ import type { Coordinates, EpisodeRecord } from '../../contracts/episodes.types.
 import { episodeKeys } from '../../contracts/keys.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 
-/** Every finished episode of an iteration, by key, so that the order never depends on who finished first. */
+/** Every finished episode of an iteration, by key: the order never depends on which finished first. */
 export async function readEpisodeRecords(store: ArtifactStore, coordinates: Coordinates): Promise<EpisodeRecord[]> {
   return readResults(store, episodeKeys.ofIteration(coordinates))
 }

@@ -68,7 +68,7 @@ function sourceOf({ data, evaluate }: Recipe, which: string): SuiteSource {
   })
 }
 
-/** Said when a run starts: a mistyped id would only shorten every curve in silence. */
+/** Checked when a run starts: a mistyped id would silently shorten every curve. */
 function requireQuick({ evaluate }: Recipe, taskIds: readonly string[]): void {
   const known = new Set(taskIds)
   const [missing, ...more] = (evaluate.quick ?? []).filter((taskId) => !known.has(taskId))

@@ -108,7 +108,7 @@ function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
   )
 }
 
-/** Every point of held-out scores is of the same tasks: where evaluations on the way play some of them, all are shown on those. */
+/** Every held-out point is of the same tasks: where intermediate evaluations play a subset, all points are of that subset. */
 async function curve(
   store: ArtifactStore,
   run: string,

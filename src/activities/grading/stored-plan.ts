@@ -18,7 +18,7 @@ export function instanceAt({ run, instances }: GradingPlan, index: number): Grad
   if (instance !== undefined) return instance
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: 'The grading plan has no such place',
+    message: 'The grading plan has no such index',
     details: { run, index, places: instances.length },
   })
 }

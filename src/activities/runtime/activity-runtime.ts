@@ -24,7 +24,7 @@ export interface ActivityOwner {
   ownerRun: string
 }
 
-/** A person who asks what a run waits for is to have the answer within a minute, however long the timeout is. */
+/** `run blockers` names a wait within a minute, however long its time-out is. */
 const LONGEST_BEAT_MS = 10_000
 
 /**

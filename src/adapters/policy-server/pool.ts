@@ -53,5 +53,5 @@ export function orderFor<T extends { url: string }>(key: string, servers: readon
   return [...servers].sort((a, b) => (weight(a) < weight(b) ? 1 : -1))
 }
 
-/** No further server is asked after this long: each may take as long again, and who waits has a limit of its own. */
+/** No further server is asked after this long: each may take as long again, and callers have their own limit. */
 const LAST_SERVER_AFTER_MS = 10 * 60_000

@@ -181,7 +181,7 @@ export function readScores({
   })
 }
 
-/** What the server tells beside the text, once it is clear that the asked weights answered, and no others on the way. */
+/** What the server tells beside the text, once it is proven that the requested weights produced every part of the reply. */
 function readMeta(answer: unknown, policy: string): Record<string, unknown> {
   const meta = isObject(answer) ? answer['meta_info'] : undefined
   if (!isObject(meta)) throw bad('meta_info', { got: typeof meta })

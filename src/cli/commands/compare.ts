@@ -29,10 +29,10 @@ export function addCompare(program: Command, context: CommandContext): void {
     .description('compare two evaluations task by task: difference with interval, flips, effort, power')
   withRegressionOptions(command)
     .option('--min-difference <x>', 'exit 3 unless delta.lower reaches it', signed)
-    .option('--min-graded <share>', 'exit 2 when fewer attempts of a side were graded', share, 0.95)
-    .option('--intersect', 'compare the tasks of both sides although each has others')
+    .option('--min-graded <share>', 'exit 2 when a smaller share of a side’s attempts was graded', share, 0.95)
+    .option('--intersect', 'compare the tasks that both evaluations have, although one has others')
     .option('--html <file>', 'write the comparison there as HTML')
-    .option('--markdown <file>', 'write it there as Markdown')
+    .option('--markdown <file>', 'write the comparison there as Markdown')
     .addOption(jsonOption())
     .addHelpText(
       'after',

@@ -45,7 +45,7 @@ export function addEvaluate(program: Command, context: CommandContext): void {
     .option('--policy <policy>', 'base, promoted or a version (default: what the recipe says)')
     .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)
     .option('--baseline <evaluation>', 'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does')
-    .option('--min-graded <share>', 'exit 2 when fewer episodes were graded', share, 0.95)
+    .option('--min-graded <share>', 'exit 2 when a smaller share of the episodes was graded', share, 0.95)
     .addHelpText(
       'after',
       examples(

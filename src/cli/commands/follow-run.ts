@@ -164,7 +164,7 @@ function phaseOf(event: RunEvent<unknown>): string | null {
       if (event.progress === null) return 'waiting for a control worker to answer'
       return event.progress.paused ? `${event.progress.phase} (paused)` : event.progress.phase
     case 'unreachable':
-      return `the server does not answer; the run goes on without us (${event.message})`
+      return `the Temporal server does not answer; the run goes on (${event.message})`
     case 'closed':
       return null
   }

@@ -83,7 +83,7 @@ interface ReadLinesInput {
   maxBytes: number
 }
 
-/** Lines of a stream as bytes, without their ends; null for one that is too long, of which no more than that is held. */
+/** Lines of a stream as bytes, without their ends; null for one over the limit, which bounds what is held. */
 export async function* readLines({ input, maxBytes }: ReadLinesInput): AsyncGenerator<Buffer | null> {
   let parts: Buffer[] = []
   let length = 0

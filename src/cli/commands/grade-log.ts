@@ -36,7 +36,7 @@ export function addGradeLog(program: Command, { console, exit }: CommandContext)
   program
     .command('grade-log')
     .description("grade stored test logs exactly as a data set's own harness does; needs no stack")
-    .argument('[log]', 'file with the log of one evaluation; one that ends in .gz is unpacked')
+    .argument('[log]', 'log of one evaluation; a .gz file is unpacked')
     .addOption(new Option('--profile <profile>', 'harness to imitate').choices(Object.keys(LOG_PROFILES)))
     .option('--parser <name>', 'log parser that the row names')
     .option('--fail-to-pass <file>', 'JSON list of the tests that must begin to pass')

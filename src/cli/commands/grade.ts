@@ -69,10 +69,10 @@ function withGradingOptions(command: Command): Command {
     )
     .option(
       '--recipe <name|file>',
-      'whose sandbox limits containers have (default: the suite’s or run’s own, else nightly)',
+      'recipe whose limits containers have (default: the suite’s or the run’s own, else nightly)',
     )
     .option('-c, --set <key=value>', 'override a key of that recipe, repeatable: -c sandbox.limit.memGiB=8', collect)
-    .option('--min-graded <share>', 'exit 2 when infrastructure left fewer patches to grade', share, 0.95)
+    .option('--min-graded <share>', 'exit 2 when a smaller share of the patches has a verdict', share, 0.95)
 }
 
 /** What of the options the run itself is asked for. */
@@ -80,7 +80,7 @@ async function requestOf({ recipe, set, profile }: GradingOptions) {
   if (recipe === undefined && set !== undefined) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: 'Expected --recipe beside --set: its key is overridden',
+      message: 'Expected --recipe beside --set, which overrides a key of that recipe',
     })
   }
   const limits =
@@ -193,7 +193,7 @@ export function addRegrade(program: Command, context: CommandContext): void {
     .argument('<run>', 'name of a training run, an evaluation, or a run that graded predictions')
     .description('grade the stored patches of a run again, without sampling; first verdicts stay')
     .option('--stage <name>', 'only patches of this stage, repeatable: dapo-1, eval-base (default: all)', collect, [])
-    .option('--strict', 'exit 3 when a verdict is not the first one')
+    .option('--strict', 'exit 3 when a verdict differs from the first one')
   withGradingOptions(command)
     .addHelpText(
       'after',

@@ -13,7 +13,7 @@ const MOST_SHOWN = 20
 export function addLedger(program: Command, { console, exit }: CommandContext): void {
   program
     .command('ledger')
-    .description('account for the episodes of a run')
+    .description('show what became of each episode of a run')
     .command('verify')
     .argument('<run>', 'name of the run')
     .description('derive the ledger again from the records and compare; exit 2 on any mismatch')

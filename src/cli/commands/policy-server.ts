@@ -51,7 +51,7 @@ function addCommand(server: Command, { console }: CommandContext): void {
     )
     .option('--port <port>', 'port to listen on', integer({ name: '--port', min: 1 }), 8000)
     .option('--host <address>', 'address to listen on; any but loopback needs a key', '127.0.0.1')
-    .option('--api-key-variable <name>', 'variable that holds the key of the server, where it is started')
+    .option('--api-key-variable <name>', 'environment variable that holds the server’s key on its machine')
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -92,7 +92,9 @@ function addCheck(server: Command, { console }: CommandContext): void {
   server
     .command('check')
     .argument('<version>', 'the policy that the server serves')
-    .description('sample and score: are filters, temperature and log-probabilities those that training needs?')
+    .description(
+      'sample and score, and check that filters, temperature and log-probabilities are those that training needs',
+    )
     .addOption(kindOption(['embedded', 'vllm', 'sglang']).makeOptionMandatory())
     .requiredOption('--url <address>', 'of the server')
     .addOption(publishOption())

@@ -108,7 +108,11 @@ function addStop(run: Command, context: CommandContext): void {
     .command('stop')
     .argument('<run>')
     .description('end a run: after an iteration of the open stage, or now')
-    .option('--after-iteration <n>', 'finish this iteration of the open stage', integer({ name: 'n', min: 1 }))
+    .option(
+      '--after-iteration <n>',
+      'end the run after this iteration of the open stage',
+      integer({ name: 'n', min: 1 }),
+    )
     .option('--now', 'cancel the whole run')
     .addOption(jsonOption())
     .addHelpText(

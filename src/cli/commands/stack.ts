@@ -74,7 +74,7 @@ export function describeFacts(facts: {
 export function addDoctor(program: Command, { console, exit }: CommandContext): void {
   program
     .command('doctor')
-    .description('look for what would keep a run from working here; changes nothing')
+    .description('check what would keep a run from working on this machine; changes nothing')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul doctor', 'longhaul doctor --json | jq .level'))
     .action(async ({ json }: { json?: true }) => {

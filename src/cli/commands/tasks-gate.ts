@@ -36,7 +36,7 @@ export function addGate(tasks: Command, context: CommandContext): void {
     )
     .option(
       '--recipe <name|file>',
-      'whose limits apply to a file of rows; without an argument whose suite is gated (default: demo)',
+      'recipe whose limits apply to a file of rows; without a file, whose suite is gated (default: demo)',
     )
     .addOption(
       new Option('--suite <which>', 'which suite of the recipe (default: heldOut)').choices(['train', 'heldOut']),

@@ -46,7 +46,10 @@ export function addImport(tasks: Command, context: CommandContext): void {
       'the four of arXiv 2508.03501 after those: hidden-names files<=7 lines<=499 llm-score!=3 deterministic>=50',
     )
     .option('--ids <file>', 'only these instance ids, one a line, before all other filters')
-    .option('--evidence <file>', 'what hidden-names and deterministic read; longhaul tasks gate --evidence writes it')
+    .option(
+      '--evidence <file>',
+      'evidence for the filters hidden-names and deterministic; longhaul tasks gate --evidence writes it',
+    )
     .option('--skip-refused', 'write the suite although rows were refused (default: write nothing, exit 1)')
     .addOption(jsonOption())
     .addHelpText(

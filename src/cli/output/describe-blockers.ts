@@ -1,7 +1,7 @@
 import type { Blocker, RunBlockers } from '../../client/index.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** A short table: what, for whom, since, last error, what to do. */
+/** A short table: dependency, waiting activity, since when, last error, remedy. */
 export function describeBlockers(look: RunBlockers, { all }: { all: boolean }): string {
   const { blockers, waits, workflowId, workflows, notLookedAt } = look
   const nowMs = Date.parse(look.at)

@@ -24,7 +24,7 @@ export function readGrading(store: ArtifactStore, run: string): Promise<GradingR
   return store.readRecord<GradingRecord>(gradingKeys.result(run))
 }
 
-/** What the records beside a grading's own say: where its tasks come from, and what became of first verdicts. */
+/** Beside a grading's own records: the origin of its tasks, and its first verdicts. */
 interface GradingContext {
   origin: SuiteOrigin | null
   compared: VerdictComparison | null

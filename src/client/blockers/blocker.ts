@@ -26,13 +26,13 @@ export function coordinatesOf(workflowId: string): Coordinates {
 
 /** One thing that a run waits for. */
 export interface Blocker {
-  /** Whom it waits for. */
+  /** The dependency. */
   on: Dependency
   /** What stands still, in the present: `sampling from v000012-0123abcd`. */
   doing: string
   /** ISO time; of the one that has waited longest. */
   since: string
-  /** For whom: the one that has waited longest. */
+  /** Which activity: the one that has waited longest. */
   for: Coordinates & { workflowId: string; activity: string | null; attempt: number }
   /** How many activities wait for the same. */
   count: number

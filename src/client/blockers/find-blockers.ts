@@ -83,7 +83,7 @@ export async function findBlockers({
 
 type QueueTable = { of(type: 'workflow' | 'activity', queue: string): QueueState | null }
 
-/** Only the queues on which something waits to be taken; those of workflows always, for they tell who answers queries. */
+/** Queues with waiting tasks; workflow queues always, since their workers answer queries. */
 async function describeQueues(connection: LonghaulConnection, picture: RunPicture, nowMs: number): Promise<QueueTable> {
   const busy = new Set(picture.activities.filter((one) => isAlive(one, nowMs)).map(({ queue }) => queue))
   const states = new Map<string, QueueState>()

@@ -30,7 +30,7 @@ export function judgeActivity(activity: PendingActivity, queue: QueueState | nul
   return finding !== null && clock.nowMs - finding.sinceMs > clock.longerThanMs ? finding : null
 }
 
-/** A worker is at it and says so. */
+/** A worker runs it and heartbeats. */
 export function isAlive(
   { state, startedMs, lastHeartbeatMs, heartbeatTimeoutMs }: PendingActivity,
   nowMs: number,

@@ -176,7 +176,7 @@ async function lookAt({
     if (task !== null) picture.tasks.push(task)
     return (description.pendingChildren ?? []).flatMap(({ workflowId: id }) => (typeof id === 'string' ? [id] : []))
   } catch (error) {
-    // It closed between the two calls, or waits to be started: its parent's own state says so.
+    // It closed between the two calls, or is not started yet: its parent's state tells which.
     if (isNotFound(error)) return []
     throw error
   }

@@ -109,7 +109,7 @@ async function findLeftovers(engine: Engine): Promise<Finding> {
   const all = await listOrphanedResources({ engine, now: Date.now(), signal: AbortSignal.timeout(TIMEOUT_MS) })
   const overdue = all.filter((thing) => decideReap(thing, thing).kind === 'remove')
   const running = all.filter(({ state }) => state === 'running').length
-  const value = `${running} sandboxes run, ${overdue.length} things are overdue`
+  const value = `${running} sandboxes run, ${overdue.length} containers, networks and volumes are overdue`
   return overdue.length === 0
     ? ok(value)
     : warn(value, 'longhaul reap --dry-run (other stacks: start their workers, or longhaul down there)')

@@ -84,7 +84,7 @@ const RUNTIME_CHECKS: readonly CheckDefinition[] = [
 
 const TEMPORAL_CHECKS: readonly CheckDefinition[] = [
   { group: 'temporal', name: 'server', why: 'every run is a workflow on it', run: checkTemporal },
-  { group: 'temporal', name: 'workers', why: 'without them a started run only waits', run: checkServices },
+  { group: 'temporal', name: 'workers', why: 'without workers a started run waits', run: checkServices },
 ]
 
 const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECKS, ...DOCKER_CHECKS, ...WORK_CHECKS]

@@ -72,7 +72,7 @@ async function actionsSince(engine: Engine, id: string, sinceMs: number): Promis
 
 const GIB = 1024 ** 3
 
-/** What honest work may fill: who has written more, and finds no room, has made that so. */
+/** What honest work may fill: a full disk after more than this is the agent's own doing. */
 const LARGE_BYTES = GIB
 
 /**

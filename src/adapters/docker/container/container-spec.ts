@@ -18,7 +18,7 @@ interface ContainerSpecInput {
   capabilities: 'restricted' | 'grading'
   /** Of an agent's container: where its runner comes from, see `ensureRunnerVolume`. @default no mount at all */
   runnerVolume?: string
-  /** Whether the main process has an input, for who attaches to it. @default false */
+  /** Whether the main process has a standard input, for a client that attaches. @default false */
   stdin?: boolean
 }
 

@@ -142,7 +142,7 @@ function runtimeMissing(runtime: string, engine: Engine, cause: unknown): Longha
 function neverFree(name: string): LonghaulError {
   return new LonghaulError({
     code: 'Sandbox.EngineUnavailable',
-    message: 'The engine says that a name is taken, by a container that it does not show',
+    message: 'The engine reports that the container’s name is taken, but lists no such container',
     details: { name },
   })
 }

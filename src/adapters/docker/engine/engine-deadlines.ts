@@ -11,7 +11,7 @@ type DialCallback = (error: unknown, answer?: unknown) => void
 
 /** Measured on loaded engines: create and start may take tens of seconds, everything else less. */
 const ANSWER_MS = 60_000
-/** An engine under load answers a ping within a second or two; who needs it longer counts as silent. */
+/** An engine under load answers a ping within a second or two; one that takes longer counts as silent. */
 const PING_MS = 8_000
 /** Archives and commits of a repository move hundreds of megabytes. */
 const TRANSFER_MS = 5 * 60_000

@@ -185,7 +185,7 @@ export function engineFacts(info: EngineInfo): EngineFacts {
   return {
     seccomp: seccompProfile(info.SecurityOptions ?? []),
     cgroupVersion: info.CgroupVersion === '2' ? 2 : 1,
-    // An engine that says nothing of a limit is taken at its word about the container: only a plain "no" counts.
+    // Only an explicit "no" counts: an engine may report nothing about a limit that it enforces.
     unenforced: (Object.keys(limits) as (keyof typeof limits)[]).filter((name) => limits[name] === false),
     defaultRuntime: info.DefaultRuntime ?? '',
     storageDriver: info.Driver ?? '',

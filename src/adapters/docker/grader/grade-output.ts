@@ -168,7 +168,7 @@ function split(answer: Buffer, { head, tail, parts }: { head: Buffer; tail: Buff
   }
 }
 
-/** What is graded runs as root beside what reports of it: who ends or floods that has ended its own grading. */
+/** Graded code runs as root beside its reporter: code that ends or floods the reporter ends its own grading. */
 export function endedByTests(message: string): LonghaulError {
   return new LonghaulError({ code: 'Grading.Ended', message })
 }

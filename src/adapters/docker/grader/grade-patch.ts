@@ -199,7 +199,7 @@ async function answerInTime(
   throw await withoutResult(engine, container)
 }
 
-/** An engine that is gone says so here, and is another matter than a container that is. */
+/** Tells an engine that is gone from a container that is gone. */
 async function withoutResult(engine: Engine, container: Container): Promise<LonghaulError> {
   const message = 'The grading container ended without a result'
   const { Id: id, State: state } = await container.inspect()

@@ -122,7 +122,7 @@ export function createAdmission({
 
   return {
     async admit({ key, request, signal, open, whileWaiting }) {
-      // Sandboxes of before this process began hold their places too.
+      // Sandboxes opened before this process count too.
       known ??= resync().catch((error: unknown) => {
         known = null
         throw error

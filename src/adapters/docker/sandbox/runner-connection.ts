@@ -41,8 +41,8 @@ export interface AttachRunnerInput {
   request: string
 }
 
-/** The runner of a container that is about to start, on the container's own streams. Only who created the container may do
- *  this, for all who attach hear every answer. */
+/** The runner of a container that is about to start, on the container's own streams. Only its creator may
+ *  attach: every attached client receives every answer. */
 export async function attachRunner({ container, request }: AttachRunnerInput): Promise<RunnerConnection> {
   const connection = createConnection(await attach(container))
   const answer = connection.ask(request, 0)

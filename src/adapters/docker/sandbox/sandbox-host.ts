@@ -212,7 +212,7 @@ async function runTurn(
   return network === undefined ? result : { ...result, network }
 }
 
-/** It was open when the sandbox was: where it cannot be opened again, the agent has broken it, or the engine says so itself. */
+/** It opened with the sandbox: if it cannot be opened again, the agent has broken it, or the engine reports an error. */
 async function connectNetwork({ relays, log }: SandboxContext, { name, allowedHosts }: SandboxHandle): Promise<void> {
   if (allowedHosts === undefined) return
   try {

@@ -78,7 +78,7 @@ export function trainerContainer(input: {
     Entrypoint: [],
     Cmd: [options.python, ...trainerArguments(attempt)],
     WorkingDir: job.jobDirectory,
-    // Files in the store belong to who runs the worker; home is a place that this user may write to.
+    // Files in the store belong to the worker's user; this home is writable for that user.
     User: `${uid}:${gid}`,
     Env: Object.entries({
       OMP_WAIT_POLICY: 'PASSIVE',
