@@ -18,7 +18,7 @@ import { startStack } from '../test/support/start-stack.ts'
 import { killAnyRole, type RoleKilled } from '../test/support/kill/kill-any-role.ts'
 import { type PipelineWorld, worldOf } from '../test/support/pipeline-world.ts'
 import { runRecipe } from '../test/support/run-recipe.ts'
-import { episodesOf, leftovers, recipeOf } from '../test/support/run-records.ts'
+import { episodesOf, leftBehind, recipeOf } from '../test/support/run-records.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { readKept } from './support/kept-results.ts'
@@ -157,7 +157,7 @@ async function play(world: PipelineWorld, seed: number | null, expected: Readonl
       ...identityFaults(identities, seed === null ? new Set(identities) : expected),
       ...ledger.mismatches.map((mismatch) => `ledger: ${JSON.stringify(mismatch)}`),
       ...(ledger.totals.episodes === records.length ? [] : [`the ledger has ${ledger.totals.episodes} episodes`]),
-      ...(await leftovers(world, run)).map((left) => `left behind: ${left}`),
+      ...(await leftBehind(world, run)).map((left) => `left behind: ${left}`),
     ],
   }
   runs.push(played)

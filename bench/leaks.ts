@@ -30,7 +30,7 @@ const { values } = parseArgs({
 const { json, out, ...numbers } = values
 const { kills, seed, lease: leaseS } = wholeNumbers(numbers)
 
-/** Beyond the lease that a leftover may stay, on a machine that does nothing else. */
+/** Beyond the lease that an orphaned resource may stay, on a machine that does nothing else. */
 const GRACE_S = 60
 
 const signal = interruption()

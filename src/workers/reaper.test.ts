@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ReapReport } from '../adapters/docker/reaper/reap-leftovers.ts'
+import type { ReapReport } from '../adapters/docker/reaper/reap-orphaned.ts'
 import { startReaper } from './reaper.ts'
 
 const NOTHING: ReapReport = { removed: [], kept: [], failed: [] }
@@ -36,25 +36,25 @@ async function play(script: ((signal: AbortSignal) => Promise<ReapReport>)[], ti
 
 test('sweeps remove things: each is logged, with the total since the start', async () => {
   const { lines } = await play([async () => REMOVED, async () => NOTHING, async () => REMOVED])
-  assert.deepEqual(lines, ['removed leftovers: 1', 'removed leftovers: 2'])
+  assert.deepEqual(lines, ['removed orphaned resources: 1', 'removed orphaned resources: 2'])
 })
 
 test('the engine goes away and comes back: told once each, and sweeping goes on', async () => {
   const gone = async (): Promise<ReapReport> => Promise.reject(new Error('connect ENOENT'))
   const { lines } = await play([gone, gone, async () => REMOVED])
   assert.deepEqual(lines, [
-    'leftovers could not be removed: connect ENOENT',
-    'removed leftovers: 1',
-    'leftovers can be removed again',
+    'orphaned resources could not be removed: connect ENOENT',
+    'removed orphaned resources: 1',
+    'orphaned resources can be removed again',
   ])
 })
 
 test('a sweep hangs, deaf to its signal: it is given up and the next one begins', async () => {
   const { lines } = await play([() => new Promise(() => undefined), async () => REMOVED], 20)
   assert.deepEqual(lines, [
-    'leftovers could not be removed: no end within 20 ms',
-    'removed leftovers: 1',
-    'leftovers can be removed again',
+    'orphaned resources could not be removed: no end within 20 ms',
+    'removed orphaned resources: 1',
+    'orphaned resources can be removed again',
   ])
 })
 
@@ -62,7 +62,10 @@ test('something overdue that the engine keeps: told, not counted as removed', as
   const [thing] = REMOVED.removed
   const failed = { ...NOTHING, failed: [{ ...thing!, error: 'device is busy' }] }
   const { lines } = await play([async () => failed, async () => failed, async () => NOTHING])
-  assert.deepEqual(lines, ['leftovers could not be removed: lh-a: device is busy', 'leftovers can be removed again'])
+  assert.deepEqual(lines, [
+    'orphaned resources could not be removed: lh-a: device is busy',
+    'orphaned resources can be removed again',
+  ])
 })
 
 test('stopped amid a sweep: its signal is aborted and no other sweep begins', async () => {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ReapReport, reapLeftovers } from '../adapters/docker/reaper/reap-leftovers.ts'
+import { type ReapReport, reapOrphaned } from '../adapters/docker/reaper/reap-orphaned.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
 import { Runtime } from '@temporalio/worker'
 import type { Engine } from '../adapters/docker/engine/engine.ts'
@@ -8,7 +8,7 @@ import type { ImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createOwnerRegistry, type ServerConnection } from './workflow-owners.ts'
 
-/** Twice within the minute that a leftover may outlive its lease. */
+/** Twice within the minute that an orphaned resource may outlive its lease. */
 const INTERVAL_MS = 30_000
 
 /** A frozen engine must not hold a sweep for ever; the next one tries again. */
@@ -54,7 +54,7 @@ async function sweepUntilStopped(options: ReaperOptions, stopping: AbortSignal):
     try {
       const report = await withinTime(sweep, { timeoutMs, stopping })
       total += report.removed.length
-      if (report.removed.length > 0) log.info('removed leftovers', { removed: report.removed, total })
+      if (report.removed.length > 0) log.info('removed orphaned resources', { removed: report.removed, total })
       trouble = tellOnce(trouble, report.failed.map(({ name, error }) => `${name}: ${error}`).join('; '), log)
     } catch (error) {
       if (stopping.aborted) break
@@ -85,10 +85,10 @@ async function withinTime<T>(
 
 function tellOnce(before: string | null, now: string, log: ReaperLog): string | null {
   if (now === '') {
-    if (before !== null) log.info('leftovers can be removed again', {})
+    if (before !== null) log.info('orphaned resources can be removed again', {})
     return null
   }
-  if (now !== before) log.warn('leftovers could not be removed', { reason: now })
+  if (now !== before) log.warn('orphaned resources could not be removed', { reason: now })
   return now
 }
 
@@ -116,7 +116,7 @@ export function startHostReaper(input: HostReaperInput): RunningReaper {
     log: logger,
     ...(intervalMs === undefined ? {} : { intervalMs }),
     async sweep(signal) {
-      const report = await reapLeftovers({
+      const report = await reapOrphaned({
         engine,
         reaper: { host: hostId, namespaceId },
         owners,

@@ -1,8 +1,8 @@
 import type { NativeConnection } from '@temporalio/worker'
-import type { OwnerRegistry } from '../adapters/docker/reaper/reap-leftovers.ts'
+import type { OwnerRegistry } from '../adapters/docker/reaper/reap-orphaned.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
-import type { OwnerState } from '../domain/leftovers.ts'
+import type { OwnerState } from '../domain/orphaned-resources.ts'
 
 /** What both the worker's and the client's connections offer. */
 export type ServerConnection = Pick<NativeConnection, 'workflowService' | 'withDeadline'>

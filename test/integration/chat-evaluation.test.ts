@@ -21,7 +21,7 @@ import {
 } from '../support/chat-endpoint/scripted-endpoint.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { endRun } from '../support/run-recipe.ts'
-import { episodesOf, leftovers, turnsOf } from '../support/run-records.ts'
+import { episodesOf, leftBehind, turnsOf } from '../support/run-records.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { HANG_MS } from '../support/hang.ts'
 
@@ -140,7 +140,7 @@ test('the score, its report and the key: one of three, nothing infra, the key on
   assert.deepEqual([score.passAt1.toFixed(3), score.tasks, infra], ['0.333', 3, 0])
   assert.equal(sampledTokens?.tasks, 2)
   assert.ok(endpoint.seen.every(({ headers }) => headers.authorization === `Bearer ${process.env[KEY_VARIABLE]}`))
-  assert.deepEqual(await leftovers(world, evaluation.run), [])
+  assert.deepEqual(await leftBehind(world, evaluation.run), [])
 })
 
 test('what was paid is known where the endpoint counted, and only there', { skip: needsStack }, () => {

@@ -1,5 +1,5 @@
 /**
- * The reaper against a real engine and a real server. Its rules are a table in `src/domain/leftovers.test.ts`; here is what
+ * The reaper against a real engine and a real server. Its rules are a table in `src/domain/orphaned-resources.test.ts`; here is what
  * depends on the two: labels as the engine keeps them, owners as the server knows them, and removal.
  */
 import assert from 'node:assert/strict'
@@ -14,7 +14,7 @@ import { promisify } from 'node:util'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { LABELS, PROJECT } from '../../src/adapters/docker/container/labels.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
-import { type OwnerRegistry, reapLeftovers, type ReapReport } from '../../src/adapters/docker/reaper/reap-leftovers.ts'
+import { type OwnerRegistry, reapOrphaned, type ReapReport } from '../../src/adapters/docker/reaper/reap-orphaned.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { LonghaulConnection } from '../../src/client/index.ts'
 import type { PlacementRecord } from '../../src/contracts/episodes.types.ts'
@@ -70,9 +70,9 @@ function openInput(changes: Partial<OpenSandboxInput>): OpenSandboxInput {
   return fixture.openInput({ episode: `${fixture.run}/stage/0001/task/${episodes}`, ...changes })
 }
 
-function reap(changes: Partial<Parameters<typeof reapLeftovers>[0]> = {}): Promise<ReapReport> {
+function reap(changes: Partial<Parameters<typeof reapOrphaned>[0]> = {}): Promise<ReapReport> {
   const reaper = { host: HOST, namespaceId }
-  return reapLeftovers({ engine: fixture.engine, reaper, owners, signal: AbortSignal.timeout(HANG_MS), ...changes })
+  return reapOrphaned({ engine: fixture.engine, reaper, owners, signal: AbortSignal.timeout(HANG_MS), ...changes })
 }
 
 /** Why each of ours was removed or kept, by name. */

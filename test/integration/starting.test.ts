@@ -21,7 +21,7 @@ import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline
 import { startRecordingProxy } from '../support/recording-proxy.ts'
 import { attemptsOf, fetchRunHistories } from '../support/run-histories.ts'
 import { endRun, runNameOf, runRecipe, waitForPhase } from '../support/run-recipe.ts'
-import { leftovers } from '../support/run-records.ts'
+import { leftBehind } from '../support/run-records.ts'
 import { temporalCli } from '../support/temporal-cli.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { freePort } from '../support/loopback.ts'
@@ -74,7 +74,7 @@ test('two runs are started from the Temporal CLI with a recipe’s name alone: e
     assert.ok(children.length > 0, 'it was cancelled before it did anything')
     for (const child of children) assert.ok(child.workflowId.startsWith(`train/${name}/`), child.workflowId)
     await allClosed(children.map((child) => child.workflowId))
-    assert.deepEqual(await leftovers(world, name), [])
+    assert.deepEqual(await leftBehind(world, name), [])
   }
 })
 
@@ -173,7 +173,7 @@ test('a schedule is made on the command line, listed, triggered and deleted: its
     if (outcome.status === 'completed') {
       const { policy, tasks, run: name } = outcome.result
       assert.deepEqual([policy, tasks], [promoted, 8])
-      assert.deepEqual(await leftovers(world, name), [])
+      assert.deepEqual(await leftBehind(world, name), [])
       assert.ok(await store.read(`runs/${name}/report/report.json`), 'the evaluation wrote no report')
     }
   } finally {

@@ -13,7 +13,7 @@ import { suiteKeys } from '../../src/contracts/keys.ts'
 import type { JsonReport } from '../../src/report/json-report.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { runRecipe } from '../support/run-recipe.ts'
-import { batchesOf, episodesOf, leftovers, recipeOf } from '../support/run-records.ts'
+import { batchesOf, episodesOf, leftBehind, recipeOf } from '../support/run-records.ts'
 
 /** Takes two minutes on two free cores. The limit names a hang, and leaves room for other load on the machine. */
 const LIMIT_MS = 40 * 60_000
@@ -177,5 +177,5 @@ test('the ledger has every episode once, refilled groups too, and only groups wi
 })
 
 test('nothing of the run is left on the machine', { skip: needsStack }, async () => {
-  assert.deepEqual(await leftovers(world, result.run), [])
+  assert.deepEqual(await leftBehind(world, result.run), [])
 })

@@ -12,7 +12,7 @@ import type { JsonReport } from '../../src/report/json-report.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { fetchRunHistories, type RunHistory } from '../support/run-histories.ts'
 import { runRecipe } from '../support/run-recipe.ts'
-import { batchesOf, episodesOf, leftovers, recipeOf } from '../support/run-records.ts'
+import { batchesOf, episodesOf, leftBehind, recipeOf } from '../support/run-records.ts'
 import { HANG_MS } from '../support/hang.ts'
 
 /** `mini`: 8 held-out tasks three times, 4 × 4 for fine-tuning, two iterations of 3 × 4. */
@@ -122,7 +122,7 @@ test('the last policy was promoted, as the newest record', { skip: needsStack },
 })
 
 test('nothing of the run is left on the machine', { skip: needsStack }, async () => {
-  assert.deepEqual(await leftovers(world, result.run), [])
+  assert.deepEqual(await leftBehind(world, result.run), [])
 })
 
 test('workflow ids are readable paths below the run’s name', { skip: needsStack }, () => {

@@ -52,7 +52,7 @@ export async function batchesOf(store: ArtifactStore, run: string): Promise<Batc
 }
 
 /** Containers and trainers of a run that are still there, one line each. */
-export async function leftovers({ engine, stack }: PipelineWorld, run: string): Promise<string[]> {
+export async function leftBehind({ engine, stack }: PipelineWorld, run: string): Promise<string[]> {
   const containers = (await listSandboxes({ engine, run })).map(({ name }) => `container ${name}`)
   const trainers = listTrainingJobs(stack).map(({ pid, command }) => `trainer ${pid}: ${command}`)
   return [...containers, ...trainers]

@@ -33,7 +33,7 @@ export function createDirectoryStore({
   } catch (error) {
     throw asStoreError(error, root)
   }
-  // Once per store and in the background: a leftover costs disk, never correctness.
+  // Once per store and in the background: a temporary file left behind costs disk, never correctness.
   void sweepTempFiles(temp, Date.now()).catch(() => undefined)
 
   const pathOf = (key: string): string => join(root, checkKey(key))

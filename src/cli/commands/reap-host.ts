@@ -1,5 +1,5 @@
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
-import { reapLeftovers, type ReapReport } from '../../adapters/docker/reaper/reap-leftovers.ts'
+import { reapOrphaned, type ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
 import { stackHostId } from '../../stack/environment.ts'
 import { stackPaths } from '../../stack/paths.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owners.ts'
@@ -14,14 +14,14 @@ export interface ReapHostInput {
   host?: string
 }
 
-/** One sweep of a host's leftovers by hand, with the same rules as the workers'. */
+/** One sweep of a host's orphaned resources by hand, with the same rules as the workers'. */
 export function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
   return withConnection(async ({ client, namespace }) => {
     const { connection } = client
     const store = await openStore()
     const engine = await connectEngine()
     const name = host ?? (process.env['LONGHAUL_HOST_ID'] || stackHostId(stackPaths().name))
-    const report = await reapLeftovers({
+    const report = await reapOrphaned({
       engine,
       reaper: { host: name, namespaceId: await namespaceIdOf(connection, namespace) },
       owners: createOwnerRegistry({ connection, namespace, store }),

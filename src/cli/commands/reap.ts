@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import type { ReapedThing, ReapReport } from '../../adapters/docker/reaper/reap-leftovers.ts'
+import type { ReapedThing, ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { examples, jsonOption } from '../arguments/options.ts'

@@ -10,8 +10,8 @@ import { engineFiles, engineRuns } from '../setup/private-engine.ts'
 import { findProgram, mayInstallPackages } from '../setup/system-packages.ts'
 import { type CheckDefinition, fail, type Finding, ok, warn, GIB } from './finding.ts'
 import { engineFreeBytes } from '../../adapters/docker/images/evict-images.ts'
-import { listOrphanedResources } from '../../adapters/docker/reaper/list-leftovers.ts'
-import { decideReap } from '../../domain/leftovers.ts'
+import { listOrphanedResources } from '../../adapters/docker/reaper/list-orphaned.ts'
+import { decideReap } from '../../domain/orphaned-resources.ts'
 
 export const DOCKER_CHECKS: readonly CheckDefinition[] = [
   { group: 'docker', name: 'engine', why: 'each episode runs in containers', run: checkEngine },
@@ -26,7 +26,7 @@ export const DOCKER_CHECKS: readonly CheckDefinition[] = [
     group: 'docker',
     name: 'leftovers',
     why: 'orphaned containers and volumes take memory and disk from the next run',
-    run: (paths) => withEngine(paths, findLeftovers),
+    run: (paths) => withEngine(paths, findOrphaned),
   },
   {
     group: 'docker',
@@ -105,7 +105,7 @@ const TIMEOUT_MS = 10_000
 const FULL_BYTES = 64 * 1024 ** 2
 
 /** Finds overdue resources of any owner: a sandbox worker of their stack would have removed them within half a minute. */
-async function findLeftovers(engine: Engine): Promise<Finding> {
+async function findOrphaned(engine: Engine): Promise<Finding> {
   const all = await listOrphanedResources({ engine, now: Date.now(), signal: AbortSignal.timeout(TIMEOUT_MS) })
   const overdue = all.filter((thing) => decideReap(thing, thing).kind === 'remove')
   const running = all.filter(({ state }) => state === 'running').length

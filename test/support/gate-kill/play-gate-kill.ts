@@ -15,7 +15,7 @@ import type { GraderStart } from '../grade-kill/grader-starts.ts'
 import { type LayoutTask, writeLayoutRows } from '../layouts/layout-tasks.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 import { outcomeOf } from '../run-recipe.ts'
-import { leftovers } from '../run-records.ts'
+import { leftBehind } from '../run-records.ts'
 import { watchStarts } from './watch-starts.ts'
 
 export interface GateKillInput {
@@ -91,7 +91,7 @@ async function play(input: GateKillInput, rows: string): Promise<GateKillReport>
       ...(await startFaults(world, first)),
       ...secondFaults(first.report, second),
       ...(await emptyFaults(input, report)),
-      ...(await leftovers(world, report.run)).map((what) => `left behind: ${what}`),
+      ...(await leftBehind(world, report.run)).map((what) => `left behind: ${what}`),
     ],
   }
 }

@@ -19,7 +19,7 @@ import { type LayoutTask, writeLayoutRows } from '../layouts/layout-tasks.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 import { fetchRunHistories } from '../run-histories.ts'
 import { outcomeOf } from '../run-recipe.ts'
-import { leftovers } from '../run-records.ts'
+import { leftBehind } from '../run-records.ts'
 import { type GraderStart, watchGraders } from './grader-starts.ts'
 
 export interface GradeKillInput {
@@ -97,7 +97,7 @@ async function play(input: GradeKillInput, folder: string): Promise<GradeKillRep
     ...(await startFaults({ world, run, starts, kills })),
     ...(await historyFaults(world, handle.workflowId, patches)),
     ...(record === null ? [] : await fileFaults(world, run, join(folder, 'out'), record)),
-    ...(await leftovers(world, run)).map((what) => `left behind: ${what}`),
+    ...(await leftBehind(world, run)).map((what) => `left behind: ${what}`),
   ]
   const byTask = Map.groupBy(starts, ({ episode }) => episode)
   return {

@@ -5,7 +5,7 @@ import { episodeId } from '../../../src/contracts/keys.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { attemptsOf, fetchRunHistories, type RunHistory } from '../run-histories.ts'
-import { batchesOf, type BatchManifest, episodesOf, leftovers, recipeOf } from '../run-records.ts'
+import { batchesOf, type BatchManifest, episodesOf, leftBehind, recipeOf } from '../run-records.ts'
 import { auditTurns, type TurnAudit } from './audit-turns.ts'
 import type { Killed } from './kill-scenario.ts'
 import { replayEpisodes } from './replay-episodes.ts'
@@ -44,7 +44,7 @@ export async function judgeRun(input: {
   const { world, exchanges, run, policies, workflowId, killed } = input
   const { store, connection } = world
   // First of all: the replays below make containers of their own.
-  const left = await leftovers(world, run)
+  const left = await leftBehind(world, run)
   const recipe = await recipeOf(store, run)
   const episodes = await episodesOf(store, run)
   const batches = await batchesOf(store, run)

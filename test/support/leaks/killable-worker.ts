@@ -36,7 +36,7 @@ export function startSandboxWorker(env: Record<string, string>): KillableWorker 
     if (tail.length > 20) tail.shift()
     const entry = parseEntry(line)
     if (entry?.message === 'Worker state changed' && entry.state === 'RUNNING') resolve()
-    if (entry?.message === 'removed leftovers') removed.push(...(entry.removed ?? []))
+    if (entry?.message === 'removed orphaned resources') removed.push(...(entry.removed ?? []))
   })
   child.once('exit', () => reject(new Error(`The worker ended before it was ready:\n${tail.join('\n')}`)))
   return {

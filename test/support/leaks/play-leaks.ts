@@ -14,7 +14,7 @@ import { eventually } from '../own-namespace.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 import { type KillableWorker, startSandboxWorker } from './killable-worker.ts'
 import { createLeakLoad, type LeakLoad } from './leak-load.ts'
-import { processesOf, watchLeftovers } from './leftover-watch.ts'
+import { processesOf, watchOrphaned } from './orphan-watch.ts'
 import type { LeakWorld } from './leak-stack.ts'
 
 export interface LeakReport {
@@ -57,7 +57,7 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
   const startedAt = Date.now()
   const namespaceId = (await namespaceIdOf(connection.client.connection, stack.namespace)) ?? ''
   const load = await createLeakLoad(world)
-  const watch = watchLeftovers(world, namespaceId)
+  const watch = watchOrphaned(world, namespaceId)
   const env = { ...stack.environment, LONGHAUL_LEASE_S: String(leaseS) }
   const workers: KillableWorker[] = []
   const startWorker = (): KillableWorker => {

@@ -1,4 +1,4 @@
-import type { OrphanedResourceFacts } from '../../../domain/leftovers.ts'
+import type { OrphanedResourceFacts } from '../../../domain/orphaned-resources.ts'
 import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { type LabelFacts, PROJECT_FILTER, readLabels } from '../container/labels.ts'

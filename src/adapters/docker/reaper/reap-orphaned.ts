@@ -6,10 +6,10 @@ import {
   type OwnerState,
   type Reaper,
   type RemoveReason,
-} from '../../../domain/leftovers.ts'
+} from '../../../domain/orphaned-resources.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { type OrphanedResource, listOrphanedResources } from './list-leftovers.ts'
+import { type OrphanedResource, listOrphanedResources } from './list-orphaned.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
 /** Who is asked about the owners of what is found. */
@@ -20,7 +20,7 @@ export interface OwnerRegistry {
   hasPlacementAfter(placement: { episode: string; fence: number; ownerRun: string }): Promise<boolean>
 }
 
-export interface ReapLeftoversInput {
+export interface ReapOrphanedInput {
   engine: Engine
   reaper: Reaper
   owners: OwnerRegistry
@@ -52,30 +52,30 @@ export interface ReapReport {
 
 /** Removes orphaned resources with their volumes. Considers only those with our project label. Two reapers may run at once:
  *  a resource that is already gone counts as removed. */
-export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapReport> {
+export async function reapOrphaned(input: ReapOrphanedInput): Promise<ReapReport> {
   const { engine, isDryRun = false, now = Date.now(), signal } = input
   const report: ReapReport = { removed: [], kept: [], failed: [] }
-  const leftovers = await listOrphanedResources({ engine, now, signal })
-  const decide = createDecider(input, leftovers)
-  const handle = async (leftover: OrphanedResource): Promise<void> => {
+  const resources = await listOrphanedResources({ engine, now, signal })
+  const decide = createDecider(input, resources)
+  const handle = async (resource: OrphanedResource): Promise<void> => {
     signal.throwIfAborted()
-    const decision = await decide(leftover)
-    const thing = describe(leftover)
+    const decision = await decide(resource)
+    const thing = describe(resource)
     if (decision.kind === 'keep') {
       report.kept.push({ ...thing, why: decision.why })
       return
     }
     const { why } = decision
-    const end = isDryRun ? 'removed' : await remove(engine, leftover, signal)
+    const end = isDryRun ? 'removed' : await remove(engine, resource, signal)
     if (end === 'removed') report.removed.push({ ...thing, why })
     else if (end === 'in-use') report.kept.push({ ...thing, why: 'in-use' })
     else report.failed.push({ ...thing, why, error: end.error })
   }
   // Side by side, and the oldest first: a worker that is killed again soon has done what it could.
   const slots = createSlots(AT_ONCE)
-  const oldestFirst = leftovers.toSorted((one, other) => other.ageMs - one.ageMs)
-  const handleAll = async (isNow: (leftover: OrphanedResource) => boolean): Promise<void> => {
-    await Promise.all(oldestFirst.filter(isNow).map((leftover) => slots.use(() => handle(leftover))))
+  const oldestFirst = resources.toSorted((one, other) => other.ageMs - one.ageMs)
+  const handleAll = async (isNow: (resource: OrphanedResource) => boolean): Promise<void> => {
+    await Promise.all(oldestFirst.filter(isNow).map((resource) => slots.use(() => handle(resource))))
   }
   await handleAll(({ kind }) => kind === 'container')
   // Their containers would hold them.
@@ -84,19 +84,19 @@ export async function reapLeftovers(input: ReapLeftoversInput): Promise<ReapRepo
 }
 
 /** Each owner is asked once a sweep. */
-function createDecider({ reaper, owners, signal }: ReapLeftoversInput, leftovers: OrphanedResource[]) {
+function createDecider({ reaper, owners, signal }: ReapOrphanedInput, resources: OrphanedResource[]) {
   const states = new Map<string, Promise<OwnerState | null>>()
   const stateOf = (owner: string): Promise<OwnerState | null> => {
     const known = states.get(owner) ?? owners.stateOf(owner, signal)
     states.set(owner, known)
     return known
   }
-  return async (leftover: OrphanedResource): Promise<ReapDecision> => {
-    const first = decideReap(leftover, reaper)
+  return async (resource: OrphanedResource): Promise<ReapDecision> => {
+    const first = decideReap(resource, reaper)
     if (first.kind !== 'ask-owner') return first
-    const { owner, ownerRun, episode, role, fence } = leftover
+    const { owner, ownerRun, episode, role, fence } = resource
     const state = await stateOf(owner)
-    const isHere = leftovers.some(
+    const isHere = resources.some(
       (other) => other.episode === episode && other.role === role && other.ownerRun === ownerRun && other.fence > fence,
     )
     const mayBeSuperseded = role === 'agent' && state?.kind === 'running' && state.runId === ownerRun

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { decideReap, judgeOwner, type OrphanedResourceFacts } from './leftovers.ts'
+import { decideReap, judgeOwner, type OrphanedResourceFacts } from './orphaned-resources.ts'
 
 const REAPER = { host: 'h1', namespaceId: 'ns-1' }
 const HOUR_MS = 3_600_000

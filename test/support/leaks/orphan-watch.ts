@@ -1,12 +1,12 @@
 /** Looks at the engine from outside, by its own rules: nothing here asks the reaper. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type OrphanedResource, listOrphanedResources } from '../../../src/adapters/docker/reaper/list-leftovers.ts'
+import { type OrphanedResource, listOrphanedResources } from '../../../src/adapters/docker/reaper/list-orphaned.ts'
 import type { PipelineWorld } from '../pipeline-world.ts'
 
 const INTERVAL_MS = 1_000
 
-export interface LeftoverWatch {
+export interface OrphanWatch {
   /** Everything of this namespace that is there now. */
   present(): Promise<OrphanedResource[]>
   /** Every container id that was ever seen. */
@@ -17,7 +17,7 @@ export interface LeftoverWatch {
 }
 
 /** Notes since when each resource has been orphaned: its workflow is closed, or the resource has ended by itself. */
-export function watchLeftovers(world: PipelineWorld, namespaceId: string): LeftoverWatch {
+export function watchOrphaned(world: PipelineWorld, namespaceId: string): OrphanWatch {
   const seen = new Set<string>()
   const overdueSince = new Map<string, number>()
   let longestMs = 0
@@ -29,7 +29,7 @@ export function watchLeftovers(world: PipelineWorld, namespaceId: string): Lefto
       now: Date.now(),
       signal: AbortSignal.timeout(30_000),
     })
-    return all.filter((leftover) => leftover.namespaceId === namespaceId)
+    return all.filter((resource) => resource.namespaceId === namespaceId)
   }
   const look = async (): Promise<void> => {
     const things = await present()
