@@ -2,9 +2,9 @@
  * Real tasks from rows to verdicts: imports, builds the images, gates, has scripted agents play, and asks the official harnesses
  * about every log.
  *
- *   npm run bench:real -- --rows FILE --repos DIRECTORY [--only TASK,…] [--jobs N] [--agents all,half,none] [--out FILE] [--json]
+ *   npm run bench:real -- --rows FILE --repos DIRECTORY [--only TASK,…] [--jobs N] [--agents all,half,none] [--play N] [--out FILE] [--json]
  *
- * One agent applies the gold patch by a command in its sandbox, one half of it, one nothing. swebench 4.1.0 and 5.0.2 (installed into
+ * One agent applies the gold patch by a command in its sandbox, one half of it, one nothing; --play limits them to the first tasks. swebench 4.1.0 and 5.0.2 (installed into
  * the user's cache) grade the same logs; every difference is printed. Neither rows nor code of repositories enter the result. Exit 1
  * where a verdict differs, 2 where nothing was compared.
  */
@@ -12,6 +12,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { stringify } from 'yaml'
 import { readLog } from '../src/adapters/artifacts/stored-log.ts'
 import { readRows } from '../src/adapters/datasets/read-source.ts'
 import { normalizeRow } from '../src/adapters/datasets/normalize-row.ts'
@@ -67,6 +68,7 @@ const { values } = parseArgs({
     only: { type: 'string', multiple: true },
     jobs: { type: 'string', default: '1' },
     agents: { type: 'string', default: AGENTS.join(',') },
+    play: { type: 'string', default: '1000' },
     out: { type: 'string' },
     json: { type: 'boolean', default: false },
   },
@@ -178,7 +180,8 @@ async function measure(world: PipelineWorld, rows: { row: unknown; task: Task }[
       const result = results.get(one.taskId)
       if (result !== undefined) result.gate = await gateOf(world, one)
     }
-    for (const agent of agents) await play({ world, agent, tasks: built.map(({ task }) => task), results, oracles })
+    const played = built.map(({ task }) => task).slice(0, Number(values.play))
+    for (const agent of agents) await play({ world, agent, tasks: played, results, oracles })
   } finally {
     await oracles.stop()
   }
@@ -186,7 +189,17 @@ async function measure(world: PipelineWorld, rows: { row: unknown; task: Task }[
 }
 
 async function gate(suite: string): Promise<GateReport> {
-  const { stdout, stderr } = await longhaul('tasks', 'gate', suite, '--repeats', '1', '--fresh', '--json')
+  const { stdout, stderr } = await longhaul(
+    'tasks',
+    'gate',
+    suite,
+    '--repeats',
+    '1',
+    '--fresh',
+    '--json',
+    '-c',
+    'grading.unauditedRewards=allow',
+  )
   const last = JSON.parse(stdout.trim().split('\n').at(-1) ?? '{}') as { report?: GateReport }
   if (last.report === undefined) throw new Error(`tasks gate: ${stdout}${stderr}`)
   return last.report
@@ -223,22 +236,8 @@ async function play({ world, agent, tasks, results, oracles }: PlayInput): Promi
   try {
     const handle = await startEvaluation({
       connection: world.connection,
-      recipe: 'nightly',
-      overrides: {
-        model: { base: `scripted-${agent}` },
-        data: {
-          heldOut: { kind: 'rows', path: join(folder, 'suite.jsonl'), limit: null },
-          gate: { repeats: 1, refused: 'exclude' },
-        },
-        scaffold: { profile: 'paper' },
-        evaluate: { tasks: tasks.length, attempts: 1, maxTurns: 3, context: 60_000 },
-        grading: { unauditedRewards: 'allow' },
-        policyServer: {
-          kind: 'chat',
-          url: endpoint.url,
-          chat: { apiKeyVariable: 'LONGHAUL_STACK', requestTimeoutS: 60 },
-        },
-      },
+      recipe: `real-${agent}`,
+      recipeText: recipeOf({ agent, url: endpoint.url, tasks: tasks.length }),
       fresh: true,
     })
     const ended = await outcomeOf({
@@ -268,6 +267,18 @@ async function play({ world, agent, tasks, results, oracles }: PlayInput): Promi
   } finally {
     await endpoint.close()
   }
+}
+
+function recipeOf({ agent, url, tasks }: { agent: Agent; url: string; tasks: number }): string {
+  const source = { kind: 'rows', path: join(folder, 'suite.jsonl'), limit: tasks }
+  return stringify({
+    model: { base: `scripted-${agent}` },
+    data: { train: source, heldOut: source, gate: { repeats: 1, refused: 'exclude' } },
+    scaffold: { profile: 'paper' },
+    evaluate: { tasks, attempts: 1, maxTurns: 3, context: 60_000 },
+    grading: { unauditedRewards: 'allow' },
+    policyServer: { kind: 'chat', url, chat: { apiKeyVariable: 'LONGHAUL_STACK', requestTimeoutS: 60 } },
+  })
 }
 
 function line({ taskId, python, image, gate: gated, agents: played, differences }: TaskResult): string {

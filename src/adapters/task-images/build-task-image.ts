@@ -45,12 +45,20 @@ export interface BuildTaskImageInput {
   task: Task
   environment: TaskEnvironment
   repository: Repository
+  /** Only looks whether the image is there. */
+  findOnly: boolean
 }
 
 const LABEL = 'longhaul.task-image'
 
-/** @throws LonghaulError `Image.BuildFailed` with its stage */
-export async function buildTaskImage(builder: TaskImageBuilder, input: BuildTaskImageInput): Promise<BuiltTaskImage> {
+/**
+ * @returns null where the image is not there and is not to be built
+ * @throws LonghaulError `Image.BuildFailed` with its stage
+ */
+export async function buildTaskImage(
+  builder: TaskImageBuilder,
+  input: BuildTaskImageInput,
+): Promise<BuiltTaskImage | null> {
   const { engine, log } = builder
   const { task, environment, repository } = input
   const started = performance.now()
@@ -73,6 +81,8 @@ export async function buildTaskImage(builder: TaskImageBuilder, input: BuildTask
   const known = await readRecord(engine, tag)
   if (known !== null)
     return finish(builder, input, { tag, environmentTag, did: 'found', started, record: known, log: null })
+
+  if (input.findOnly) return null
 
   const path = join(builder.cacheDir, 'task-images', 'logs', `${task.taskId}-${tag.split(':')[1] ?? ''}.log`)
   const file = await openBuildLog(path, builder.settings.redact)

@@ -37,24 +37,33 @@ export interface BuildTaskImagesInput {
 /** A whole suite may be ahead. */
 const LOCK_TIMEOUT_MS = 24 * 60 * 60_000
 
+type Result = BuiltTaskImage | FailedTaskImage
+
 /**
- * Images of all tasks that have none, one builder of a host at a time. A task that cannot be built does not stop the others.
+ * Images of all tasks that have none, one builder of a host at a time. A task that cannot be built does not stop the others, and what
+ * is there waits for no builder.
  * @throws LonghaulError where nothing can be built at all
  */
-export async function buildTaskImages(input: BuildTaskImagesInput): Promise<(BuiltTaskImage | FailedTaskImage)[]> {
-  const { cacheDir, signal, log } = input
+export async function buildTaskImages(input: BuildTaskImagesInput): Promise<Result[]> {
+  const { cacheDir, signal, log, tasks } = input
+  const attempt = createAttempt(input)
+  const found = await attempt(tasks, true)
+  const missing = tasks.filter((_, at) => found[at] === null)
+  if (missing.length === 0) return found.filter((result) => result !== null)
   const folder = join(cacheDir, 'task-images')
   await mkdir(folder, { recursive: true })
   const waiting = setTimeout(() => log('waiting for another build of this host to end'), 2_000)
   const lock = { path: join(folder, 'build.lock'), timeoutMs: LOCK_TIMEOUT_MS, signal }
-  return withDirectoryLock(lock, () => {
+  const built = await withDirectoryLock(lock, () => {
     clearTimeout(waiting)
-    return buildAll(input)
+    return attempt(missing, false)
   }).finally(() => clearTimeout(waiting))
+  return tasks.flatMap((one, at) => found[at] ?? built[missing.indexOf(one)] ?? [])
 }
 
-async function buildAll(input: BuildTaskImagesInput): Promise<(BuiltTaskImage | FailedTaskImage)[]> {
-  const { tasks, jobs, signal, onResult } = input
+/** Both rounds share what they open. */
+function createAttempt(input: BuildTaskImagesInput) {
+  const { jobs, signal, onResult } = input
   const builder = lazy(() => createBuilder(input))
   const open = new Map<string, Promise<Repository>>()
   const repositoryOf = (repo: string): Promise<Repository> => {
@@ -64,15 +73,16 @@ async function buildAll(input: BuildTaskImagesInput): Promise<(BuiltTaskImage | 
     return known
   }
   const slots = createSlots(jobs)
-  return Promise.all(
-    tasks.map((one) =>
-      slots.use(async () => {
-        const result = await buildOne(input, one, builder, repositoryOf)
-        onResult(result)
-        return result
-      }, signal),
-    ),
-  )
+  return (tasks: readonly OneTask[], findOnly: boolean): Promise<(Result | null)[]> =>
+    Promise.all(
+      tasks.map((one) =>
+        slots.use(async () => {
+          const result = await buildOne({ input, one, builder, repositoryOf, findOnly })
+          if (result !== null) onResult(result)
+          return result
+        }, signal),
+      ),
+    )
 }
 
 /** Made once, and not for a suite whose images are all there. */
@@ -83,7 +93,11 @@ function lazy<T>(make: () => Promise<T>): () => Promise<T> {
 
 async function createBuilder(input: BuildTaskImagesInput): Promise<TaskImageBuilder> {
   const { engine, cacheDir, log, signal } = input
-  const base = await ensureBase(input)
+  const base = await ensureBase(input).catch((cause: unknown) => {
+    signal.throwIfAborted()
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw buildFailure({ stage: 'base', message: `The base image could not be had: ${reason}`, cause })
+  })
   const network = input.network ?? ((await hasBridge(engine)) ? 'bridge' : 'host')
   const pythons = [...(await listHostPythons(input.env)), ...(input.base === null ? [DEBIAN_PYTHON] : [])]
   const settings = readPackageSettings(input.env)
@@ -112,12 +126,18 @@ interface OneTask {
   row: unknown
 }
 
-async function buildOne(
-  input: BuildTaskImagesInput,
-  { task, row }: OneTask,
-  builder: () => Promise<TaskImageBuilder>,
-  repositoryOf: (repo: string) => Promise<Repository>,
-): Promise<BuiltTaskImage | FailedTaskImage> {
+interface BuildOneInput {
+  input: BuildTaskImagesInput
+  one: OneTask
+  builder: () => Promise<TaskImageBuilder>
+  repositoryOf: (repo: string) => Promise<Repository>
+  findOnly: boolean
+}
+
+/** What cannot be found for a reason is tried again to be built, and fails there. */
+async function buildOne(one: BuildOneInput): Promise<Result | null> {
+  const { input, builder, repositoryOf, findOnly } = one
+  const { task, row } = one.one
   const started = performance.now()
   const seconds = (): number => (performance.now() - started) / 1000
   const { engine, signal, log } = input
@@ -132,9 +152,10 @@ async function buildOne(
     }
     const environment = taskEnvironment(row, task)
     const repository = await repositoryOf(task.repo)
-    return await buildTaskImage(await builder(), { task, environment, repository })
+    return await buildTaskImage(await builder(), { task, environment, repository, findOnly })
   } catch (error) {
     signal.throwIfAborted()
+    if (findOnly) return null
     const known = isLonghaulError(error) ? error : toLonghaulError(error)
     const logFile = known.details['log']
     const failure: FailedTaskImage = {

@@ -106,6 +106,8 @@ async function createBuilder({ engine, below, network, settings }: LayerInput, n
       Memory: MEMORY_BYTES,
       MemorySwap: MEMORY_BYTES,
       PidsLimit: PROCESSES,
+      // A quarter of what others weigh: a build yields to sandboxes and graders.
+      CpuShares: 256,
       LogConfig: { Type: 'none', Config: {} },
       Tmpfs: { [SETTINGS_DIR]: 'rw,noexec,nosuid,nodev,size=16m,mode=0700' },
       // Caches of installers stay out of the image; pip 18 breaks where it is told to have none.
