@@ -354,6 +354,36 @@ export const PLANTS: Plant[] = [
     },
   },
   {
+    name: 'a container names no time: one that says that its tests are over their limit is believed',
+    file: 'src/adapters/docker/grader/grade-patch.ts',
+    replace: "kind === 'timed-out' && atMs - startMs >= 0.99 * timeoutMs",
+    by: "kind === 'timed-out' && atMs >= 0.99 * timeoutMs",
+    seenBy: {
+      file: 'src/adapters/docker/grader/grade-patch.test.ts',
+      test: 'tests that are said to be over a limit that has not passed: the container has ended its own grading',
+    },
+  },
+  {
+    name: 'a stored log is bounded: it is unpacked whole',
+    file: 'src/adapters/artifacts/stored-log.ts',
+    replace: '(bytes, { maxOutputLength: MAX_STORED_LOG_BYTES })',
+    by: '(bytes, { maxOutputLength: 64 * MAX_STORED_LOG_BYTES })',
+    seenBy: {
+      file: 'src/adapters/artifacts/stored-log.test.ts',
+      test: 'the longest log comes back; a stored file that unpacks to more is refused before it is held, and so is a torn one',
+    },
+  },
+  {
+    name: 'new modules named like tests: one that the hidden tests name is let in',
+    file: 'src/grading/audit/hidden-tests.ts',
+    replace: '!testPatch.includes(module)',
+    by: '!testPatch.includes(`${module}.py`)',
+    seenBy: {
+      file: 'src/grading/audit/hidden-tests.test.ts',
+      test: 'new modules that are named like tests may be a part of a repair where nothing of the tests can name them',
+    },
+  },
+  {
     name: 'only what an audit agrees with is paid: a void one is forgotten',
     file: 'src/domain/rewards/payment.ts',
     replace: "return 'audit-void'",

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test'
 import { makeRecord } from '../../../test/support/episode-records.ts'
 import { makeVerdict } from '../../../test/support/evaluation-records.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { keepLog } from '../../adapters/artifacts/stored-log.ts'
 import { loadTasks, loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { synthesizeSuite } from '../../adapters/datasets/synthetic/synthesize.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
@@ -216,6 +217,17 @@ test('a run ends: verdicts, patches without one, empty ones and missing tasks ar
   const folder = join(root, 'out/logs/run_evaluation/counted/lane__m', at(2))
   assert.equal(readFileSync(join(folder, 'patch.diff'), 'utf8'), 'c')
   assert.match(readFileSync(join(folder, 'run_instance.log'), 'utf8'), /could-not-grade \(Sandbox.EngineUnavailable\)/)
+
+  // A log of an earlier version is stored as it is, one of this version is packed: both are written as the harness would.
+  const logKey = (index: number): string =>
+    gradingKeys.file(identityOf(run, plan.instances[index] ?? assert.fail()), 'test_output.txt')
+  await store.put(logKey(0), Buffer.from('log of an earlier version\n'))
+  await keepLog(store, logKey(1), Buffer.from('log of this version\n'))
+  await writeOfficialFiles({ store, run, directory: join(root, 'out-2') })
+  const written = [at(0), at(1)].map((taskId) =>
+    readFileSync(join(root, 'out-2/logs/run_evaluation/counted/lane__m', taskId, 'test_output.txt'), 'utf8'),
+  )
+  assert.deepEqual(written, ['log of an earlier version\n', 'log of this version\n'])
 })
 
 test('a grading run is graded again: its patches with their first verdicts, the first records untouched', async () => {

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import type { Console } from '../output/console.ts'
 import { gradeBatch, readLines } from './grade-batch.ts'
 import { createParserPool } from '../../adapters/parsing/parser-pool.ts'
@@ -57,6 +58,11 @@ test('a log without lists gives its map in the order of the log and no verdict; 
   const options = ['--profile', 'swebench-4.1', '--parser', 'pytest-dev/pytest', log, '--json']
   const map = '"statusMap":{"7":"PASSED","__proto__":"FAILED","3":"PASSED"}'
   assert.deepEqual(await longhaul(...options), { exitCode: 0, stdout: `{${map},"resolved":null}`, stderr: '' })
+  const packed = [...options.slice(0, -2), await file('log.txt.gz', gzipSync(LOG)), '--json']
+  assert.deepEqual(await longhaul(...packed), { exitCode: 0, stdout: `{${map},"resolved":null}`, stderr: '' })
+  const torn = await longhaul(...options.slice(0, -2), await file('torn.gz', 'text'))
+  assert.notEqual(torn.exitCode, 0)
+  assert.match(torn.stderr, /torn\.gz to be a gzip file .*: it is none, or torn/)
   const lists = await Promise.all([file('f.json', '["7"]'), file('p.json', '["__proto__"]')])
   const one = await longhaul(...options, '--fail-to-pass', lists[0])
   assert.equal(one.stdout, `{${map},"resolved":true}`)

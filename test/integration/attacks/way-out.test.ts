@@ -60,6 +60,14 @@ const WAYS: [way: string, commands: string[]][] = [
   ],
   ['its patch uses all memory of the grader', [CODE('all = []', 'while True: all.append(bytearray(1 << 24))')]],
   ['its patch kills everything in the grader', [CODE('import os', 'os.kill(-1, 9)')]],
+  [
+    'its patch says that its tests are over a limit that has not passed',
+    [CODE('import os', "open('/.lh/grade/overdue', 'w').close()", 'os.kill(os.getppid(), 9)')],
+  ],
+  [
+    'its patch makes the time of its grader pass at once',
+    [CODE('import os, time', "open('/bin/sleep', 'w').write('#!/bin/sh\\n')", 'time.sleep(20)')],
+  ],
   ['its patch floods the log', [CODE('import os', "while os.write(2, b'x' * 65536): pass")].slice(1)],
   ['its patch is binary', ["printf '\\000\\001\\377' > calc.py"]],
   ['it destroys its repository', ['rm -rf .git']],
