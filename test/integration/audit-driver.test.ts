@@ -265,7 +265,6 @@ source.write_text(text)`
   })
 })
 
-/** Statements and expressions whose ends are asked for, against those of the Python at hand. */
 /** A user that no account has: nothing else of the machine is ended. */
 const NAMES = `
 import ctypes, os, sys, time
@@ -289,6 +288,7 @@ program.end_all(uid, uid)
 print("ended" if os.waitpid(child, 0)[1] == 9 else "alive")
 `
 
+/** Statements and expressions whose ends are asked for, against those of the Python at hand. */
 const ENDS = `import ast, json, sys
 sys.path.insert(0, sys.argv[1])
 import audit
