@@ -92,7 +92,7 @@ const stack =
   (await startStack({
     name: `bench-real-${process.pid}`,
     home: folder,
-    roles: ['control', 'sandbox', 'artifacts'],
+    roles: ['control', 'sandbox', 'artifacts', 'trainer'],
     policyServer: false,
     signal,
   }))

@@ -74,4 +74,6 @@ export interface FailedTaskImage {
   message: string
   seconds: number
   log: string | null
+  /** Not the task's fault: the engine left a request without an answer. */
+  isOfEngine: boolean
 }

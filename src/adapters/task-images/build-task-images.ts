@@ -77,7 +77,10 @@ function createAttempt(input: BuildTaskImagesInput) {
     Promise.all(
       tasks.map((one) =>
         slots.use(async () => {
-          const result = await buildOne({ input, one, builder, repositoryOf, findOnly })
+          const work = { input, one, builder, repositoryOf, findOnly }
+          const first = await buildOne(work)
+          // The layers that were made are kept, so the second time is shorter.
+          const result = first?.did === 'failed' && first.isOfEngine ? await buildOne(work) : first
           if (result !== null) onResult(result)
           return result
         }, signal),
@@ -167,6 +170,7 @@ async function buildOne(one: BuildOneInput): Promise<Result | null> {
       message: known.message,
       seconds: seconds(),
       log: typeof logFile === 'string' ? logFile : null,
+      isOfEngine: known.details['engine'] === 'failed',
     }
     log(`${task.taskId}: failed at the stage ${failure.stage}`)
     return failure

@@ -1,6 +1,7 @@
 /** One layer of a task's image: a container of the layer below, in which steps run one after the other, committed at the end. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Container } from 'dockerode'
+import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
 import type { BuildStage } from '../../contracts/task-images.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { LABELS, PROJECT } from '../docker/container/labels.ts'
@@ -54,7 +55,10 @@ export async function makeLayer(input: LayerInput): Promise<void> {
   // Of a killed build; the lock of the host says that no other builds now.
   const name = `lh-layer-${sha256Hex(tag).slice(0, 16)}`
   await removeContainer({ engine, name })
-  const container = await createBuilder(input, name)
+  let stage: BuildStage = steps[0]?.stage ?? 'base'
+  const container = await createBuilder(input, name).catch((cause: unknown) => {
+    throw engineFailure(stage, cause)
+  })
   const stop = (): void => void removeContainer({ engine, name }).catch(() => undefined)
   signal.addEventListener('abort', stop, { once: true })
   try {
@@ -62,8 +66,9 @@ export async function makeLayer(input: LayerInput): Promise<void> {
     await laySettings(container, input)
     for (const step of steps) {
       signal.throwIfAborted()
+      stage = step.stage
       log.mark()
-      log.line(`== ${step.stage}`)
+      log.line(`== ${stage}`)
       await (step.kind === 'put' ? putTar(container, step) : runScript(container, step, { ...input, notes }))
     }
     await requireNoSecrets(container, input)
@@ -75,10 +80,24 @@ export async function makeLayer(input: LayerInput): Promise<void> {
       pause: false,
       changes: [...WITHOUT_OWN_LABELS, ...input.changes(notes)],
     })
+  } catch (error) {
+    signal.throwIfAborted()
+    throw isLonghaulError(error) ? error : engineFailure(stage, error)
   } finally {
     signal.removeEventListener('abort', stop)
     await removeContainer({ engine, name })
   }
+}
+
+/** An engine under load leaves requests without an answer: nothing that the task or its environment did. */
+function engineFailure(stage: BuildStage, cause: unknown): LonghaulError {
+  if (isLonghaulError(cause)) return cause
+  return buildFailure({
+    stage,
+    message: `The engine failed: ${cause instanceof Error ? cause.message : String(cause)}. Layers that were made are kept: run the command again`,
+    details: { engine: 'failed' },
+    cause,
+  })
 }
 
 async function createBuilder({ engine, below, network, settings }: LayerInput, name: string): Promise<Container> {
