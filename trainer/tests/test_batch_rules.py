@@ -14,7 +14,7 @@ import pytest
 from job_files import Draft, sha256
 from small_batch import POLICY, A, C, load_small, make_small
 
-from longhaul_trainer.batch.accounts import InputPolicy, Minibatch
+from longhaul_trainer.batch.accounts import InputPolicy, Minibatch, expected_advantages
 from longhaul_trainer.failures import BATCH_REFUSED, JobError
 
 Edit = Callable[[Draft], object]
@@ -226,6 +226,8 @@ CASES: list[tuple[Edit, str]] = [
             {"std": "n", "delta": 1e-3},
             {"std": "n-1", "delta": "1e-3"},
             {"delta": 1e-3},
+            # Nothing is divided by: a delta would be ignored.
+            {"std": "none", "delta": 1e-3},
             {"std": "n-1"},
         )
     ),
@@ -462,6 +464,21 @@ def test_a_plain_model_directory_is_version_zero_and_named_by_its_hash(tmp_path:
     draft.manifest["policies"] = [{"version": "v000000-bbbbbbbb", "manifest_sha256": "b" * 64}]
     message = "Expected tokens of policy ffffffff or at most 3 versions older, found v000000-bbbbbbbb at index 1"
     assert refusal(tmp_path, draft, policy=plain, max_policy_lag=3) == message
+
+
+def test_advantages_without_a_deviation_are_rewards_less_their_mean() -> None:
+    group = {"id": "g", "rewards": [1.0, 0.0, 0.25, 0.25], "outcomes": [1, 0, 0, 0], "dropped": None}
+    trajectories = [{"id": f"e{member}", "group": "g", "member": member} for member in range(4)]
+    manifest: dict[str, Any] = {
+        "groups": [group],
+        "trajectories": trajectories,
+        "adv": {"std": "none", "filter": "shaped"},
+    }
+    expected = [0.625, -0.375, -0.125, -0.125]
+    manifest["trajectories"] = [
+        entry | {"advantage": value} for entry, value in zip(trajectories, expected, strict=True)
+    ]
+    assert expected_advantages(manifest).tolist() == expected
 
 
 def test_advantages_in_an_imitation_batch_are_refused(tmp_path: Path) -> None:
