@@ -26,7 +26,7 @@ export interface StackPaths {
   /** What runs now, written by the supervisor. */
   recordFile: string
   /** What the supervisor was told to run. */
-  planFile: string
+  configFile: string
   /** Short on purpose: a Unix socket's path ends at about 100 characters. Belongs to the cache, not to one stack. */
   runDir: string
 }
@@ -45,7 +45,7 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
     logsDir: join(dataDir, 'logs'),
     policyDir: join(dataDir, 'policy-server'),
     recordFile: join(dataDir, 'stack.json'),
-    planFile: join(dataDir, 'plan.json'),
+    configFile: join(dataDir, 'plan.json'),
     runDir: runDirectory({ cacheDir, env }),
   }
 }

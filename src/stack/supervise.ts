@@ -1,4 +1,4 @@
-/** Entry of the supervisor process: `node supervise.ts <plan file>`. Detached from the terminal by `up`; ends on SIGTERM. */
+/** Entry of the supervisor process: `node supervise.ts <config file>`. Detached from the terminal by `up`; ends on SIGTERM. */
 import { readFile } from 'node:fs/promises'
 import {
   engineUserKey,
@@ -19,10 +19,10 @@ const POLL_MS = 1_000
 /** After a recovery that failed, so that a machine that cannot start one is not kept busy. */
 const PAUSE_MS = 15_000
 
-const planFile = process.argv[2]
-if (planFile === undefined) throw new Error('Expected the path of a plan')
-const plan = JSON.parse(await readFile(planFile, 'utf8')) as StackConfig
-const supervisor = new Supervisor(plan)
+const configFile = process.argv[2]
+if (configFile === undefined) throw new Error('Expected the path of a StackConfig file')
+const config = JSON.parse(await readFile(configFile, 'utf8')) as StackConfig
+const supervisor = new Supervisor(config)
 const watching = new AbortController()
 
 const stop = (): void => {
@@ -34,10 +34,10 @@ process.on('SIGINT', stop)
 // The terminal that ran `up` may close: the stack stays.
 process.on('SIGHUP', () => undefined)
 
-if (plan.ownsEngine) {
+if (config.ownsEngine) {
   void watchEngine({
-    files: engineFiles({ cacheDir: plan.facts.cacheDir, runDir: plan.runDir }),
-    user: { key: engineUserKey(plan.facts), owner: identify(process.pid) },
+    files: engineFiles({ cacheDir: config.facts.cacheDir, runDir: config.runDir }),
+    user: { key: engineUserKey(config.facts), owner: identify(process.pid) },
     log: (line) => console.error(`${new Date().toISOString()} ${line}`),
     signal: watching.signal,
   })

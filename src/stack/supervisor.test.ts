@@ -23,7 +23,7 @@ function listener(name: string, port: number): Service {
   }
 }
 
-function planOf(folder: string, services: Service[]): StackConfig {
+function configOf(folder: string, services: Service[]): StackConfig {
   const facts: StackConfig['facts'] = {
     name: 'supervisor-test',
     cacheDir: folder,
@@ -60,23 +60,23 @@ test('a service is killed: it comes back ready, the others keep their processes,
   const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
   const taken = new Set<number>()
   const port = (): Promise<number> => choosePort({ preferred: [], taken })
-  const plan = planOf(folder, [listener('temporal', await port()), listener('worker-control', await port())])
-  const supervisor = new Supervisor(plan)
+  const config = configOf(folder, [listener('temporal', await port()), listener('worker-control', await port())])
+  const supervisor = new Supervisor(config)
   const isReady = ({ state }: ServiceRecord): boolean => state === 'ready'
   try {
     await supervisor.start()
-    const server = await until(plan.recordFile, 'temporal', isReady)
-    const victim = await until(plan.recordFile, 'worker-control', isReady)
+    const server = await until(config.recordFile, 'temporal', isReady)
+    const victim = await until(config.recordFile, 'worker-control', isReady)
     assert.ok(victim.process !== null && server.process !== null)
     signalGroup(victim.process, 'SIGKILL')
-    const again = await until(plan.recordFile, 'worker-control', (one) => isReady(one) && one.restarts === 1)
+    const again = await until(config.recordFile, 'worker-control', (one) => isReady(one) && one.restarts === 1)
     assert.notEqual(again.process?.pid, victim.process.pid)
     assert.equal(again.lastExit, 'SIGKILL')
-    assert.deepEqual((await until(plan.recordFile, 'temporal', isReady)).process, server.process)
+    assert.deepEqual((await until(config.recordFile, 'temporal', isReady)).process, server.process)
     await supervisor.stop()
     assert.ok(again.process !== null)
     assert.deepEqual([isAlive(server.process), isAlive(again.process)], [false, false])
-    assert.equal((await until(plan.recordFile, 'worker-control', () => true)).state, 'stopped')
+    assert.equal((await until(config.recordFile, 'worker-control', () => true)).state, 'stopped')
   } finally {
     await supervisor.stop()
     await rm(folder, { recursive: true, force: true })

@@ -31,15 +31,15 @@ interface Supervised {
  * them by the record.
  */
 export class Supervisor {
-  readonly #plan: StackConfig
+  readonly #config: StackConfig
   readonly #supervised: Supervised[]
   readonly #startedAt = new Date().toISOString()
   #stopping = false
   #writing: Promise<void> = Promise.resolve()
 
-  constructor(plan: StackConfig) {
-    this.#plan = plan
-    this.#supervised = plan.services.map((service) => ({
+  constructor(config: StackConfig) {
+    this.#config = config
+    this.#supervised = config.services.map((service) => ({
       service,
       child: null,
       pauseMs: FIRST_PAUSE_MS,
@@ -50,7 +50,7 @@ export class Supervisor {
         process: null,
         restarts: 0,
         lastExit: null,
-        log: join(plan.logsDir, `${service.name}.log`),
+        log: join(config.logsDir, `${service.name}.log`),
       },
     }))
   }
@@ -85,7 +85,7 @@ export class Supervisor {
       stdio: ['ignore', log, log],
       detached: true,
       env: { ...process.env, ...service.env },
-      cwd: this.#plan.facts.dataDir,
+      cwd: this.#config.facts.dataDir,
     })
     closeSync(log)
     one.child = child
@@ -102,7 +102,7 @@ export class Supervisor {
   async #watchReadiness(one: Supervised, child: ChildProcess, identity: ProcessIdentity): Promise<void> {
     const { ready } = one.service
     while (one.child === child && !this.#stopping) {
-      if (await isReady({ ready, facts: this.#plan.facts, pid: identity.pid })) {
+      if (await isReady({ ready, facts: this.#config.facts, pid: identity.pid })) {
         if (one.child !== child) return
         one.record.state = 'ready'
         await this.#write()
@@ -136,7 +136,7 @@ export class Supervisor {
 
   /** One after another: two renames must not arrive in the wrong order. */
   #write(): Promise<void> {
-    const { facts, fingerprint, ownsTemporal, ownsEngine, runDir, recordFile } = this.#plan
+    const { facts, fingerprint, ownsTemporal, ownsEngine, runDir, recordFile } = this.#config
     this.#writing = this.#writing.then(() => {
       const record: StackRecord = {
         version: 1,

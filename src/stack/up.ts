@@ -7,7 +7,7 @@ import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
 import { tailOf, writeFileAtomically, rotateLog } from '../platform/files.ts'
-import { planStack } from './plan.ts'
+import { configureStack } from './configure-stack.ts'
 import { stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
@@ -77,14 +77,14 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
       log,
       signal,
     })
-    const plan = await planStack({ paths, prepared, roles, policyServer, namespace, fingerprint })
-    await writeFileAtomically(paths.planFile, `${JSON.stringify(plan, null, 2)}\n`)
+    const config = await configureStack({ paths, prepared, roles, policyServer, namespace, fingerprint })
+    await writeFileAtomically(paths.configFile, `${JSON.stringify(config, null, 2)}\n`)
     const supervisor = await startSupervisor(paths)
     started = true
-    if (plan.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
-    const address = { address: plan.facts.temporalAddress, namespace }
+    if (config.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
+    const address = { address: config.facts.temporalAddress, namespace }
     await waitFor({ paths, supervisor, signal, only: 'temporal' })
-    await prepareNamespace({ ...address, raiseRetention: plan.ownsTemporal })
+    await prepareNamespace({ ...address, raiseRetention: config.ownsTemporal })
     const stack = await waitFor({ paths, supervisor, signal })
     return { changed: true, stack, setUpSeconds: prepared.seconds }
   } catch (error) {
@@ -130,7 +130,7 @@ async function startSupervisor(paths: StackPaths): Promise<ProcessIdentity> {
   const logFile = join(paths.logsDir, 'supervisor.log')
   await rotateLog(logFile)
   const log = openSync(logFile, 'a')
-  const child = spawn(process.execPath, [supervisorModule(), paths.planFile], {
+  const child = spawn(process.execPath, [supervisorModule(), paths.configFile], {
     stdio: ['ignore', log, log],
     detached: true,
     cwd: paths.dataDir,

@@ -10,8 +10,8 @@ import { HANG_MS } from './hang.ts'
 export async function temporalCli(
   stack: RunningStack,
 ): Promise<((...args: string[]) => Promise<Record<string, unknown>>) | null> {
-  const { planFile } = stackPaths({ name: stack.name, home: stack.environment['LONGHAUL_HOME'] })
-  const { services } = JSON.parse(await readFile(planFile, 'utf8')) as StackConfig
+  const { configFile } = stackPaths({ name: stack.name, home: stack.environment['LONGHAUL_HOME'] })
+  const { services } = JSON.parse(await readFile(configFile, 'utf8')) as StackConfig
   const server = services.find(({ name }) => name === 'temporal')
   if (server === undefined) return null
   const target = ['--address', stack.temporalAddress, '--namespace', stack.namespace, '--output', 'json']

@@ -40,14 +40,14 @@ function describeBlocker(blocker: Blocker, nowMs: number): string[] {
 /** The run's own words first; the workflow's id, which the UI finds, last. */
 function describeWhom({ for: whom, count: many }: Blocker): string {
   const { stage, iteration, task, episode, activity, attempt, workflowId } = whom
-  const place = [
+  const coordinates = [
     ...(stage === null ? [] : [stage]),
     ...(iteration === null ? [] : [`iteration ${iteration}`]),
     ...(task === null ? [] : [`task ${task}`]),
     ...(episode === null ? [] : [`episode ${episode}`]),
     ...(activity === null ? [] : [attempt > 1 ? `${activity} (attempt ${attempt})` : activity]),
   ]
-  const first = place.length === 0 ? workflowId : place.join(' · ')
+  const first = coordinates.length === 0 ? workflowId : coordinates.join(' · ')
   return many === 1 ? first : `${count(many, 'activity', 'activities')}, the first: ${first}`
 }
 

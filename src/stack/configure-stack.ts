@@ -11,7 +11,7 @@ const TEMPORAL_PORT = 7233
 const UI_PORT = 8233
 const POLICY_PORT = 8333
 
-export interface PlanStackInput {
+export interface ConfigureStackInput {
   paths: StackPaths
   prepared: SetUpResult
   roles: readonly WorkerRole[]
@@ -21,9 +21,9 @@ export interface PlanStackInput {
 }
 
 /** Decides addresses and processes; starts nothing. Ports of the last time come first, so that bookmarks stay valid. */
-export async function planStack(input: PlanStackInput): Promise<StackConfig> {
+export async function configureStack(input: ConfigureStackInput): Promise<StackConfig> {
   const { paths, prepared, roles, policyServer, namespace, fingerprint } = input
-  const before = (await readJson<StackConfig>(paths.planFile))?.facts
+  const before = (await readJson<StackConfig>(paths.configFile))?.facts
   const external = process.env['TEMPORAL_ADDRESS'] ?? ''
   const ownsTemporal = external === ''
   const taken = new Set<number>()
