@@ -13,6 +13,7 @@ import { after, before, test } from 'node:test'
 import { runGrading } from '../../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import type { AuditVerdict } from '../../../src/contracts/audit.types.ts'
+import { findProgram } from '../../../src/stack/setup/system-packages.ts'
 import { craftPatch } from '../../support/attacks/crafted-patch.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
 import { LIMITS, never } from '../sandbox-fixture.ts'
@@ -117,7 +118,8 @@ function lyingLibrary(): string {
     '}',
   ].join('\n')
   const library = join(root, 'lie.so')
-  execFileSync('cc', ['-x', 'c', '-shared', '-fPIC', '-s', '-o', library, '-'], { input: source })
+  const compiler = ['cc', 'gcc', 'clang'].find((name) => findProgram(name) !== null) ?? assert.fail('no C compiler')
+  execFileSync(compiler, ['-x', 'c', '-shared', '-fPIC', '-s', '-o', library, '-'], { input: source })
   return readFileSync(library).toString('base64')
 }
 
