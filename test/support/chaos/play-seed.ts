@@ -1,4 +1,5 @@
 /** One seed: a run in which its faults strike, judged and compared with the run without. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { type Cell, type SeedPlan, visitCounts } from './cells.ts'
@@ -34,6 +35,8 @@ interface QuietRun {
   visits: readonly Visit[]
   wallMs: number
 }
+
+const PLACED_MS = 60_000
 
 /** Runs without a fault, by what they depend on: each is played once. */
 export type QuietRuns = Map<string, QuietRun>
@@ -92,6 +95,7 @@ async function playCells(input: {
   const undisturbed = await quietRun(same, input.quiet)
   const needsSecondHost = cells.some(({ fault }) => fault.needsSecondHost)
   if (needsSecondHost && stack.engines.b === null) await stack.addHost()
+  const firstHostIsBack = needsSecondHost ? await startOnSecondHost(stack) : undefined
   try {
     const counts = visitCounts(cells, undisturbed.visits)
     await stack.usePlant(true)
@@ -109,8 +113,27 @@ async function playCells(input: {
     const retrained = isWhole(comparison) || expects !== 'restarted' ? new Map() : await retrainAll(stack, hurt)
     return { hurt, violations: [...hurt.violations, ...compareRuns({ ...comparison, ...further, retrained })] }
   } finally {
+    await firstHostIsBack?.()
     if (needsSecondHost) await stack.stopWorker('sandbox-b')
   }
+}
+
+/**
+ * The server chooses which host is offered an episode, and may choose the first one every time: its worker is away until the second
+ * host has one.
+ * @returns what is over when the first host's worker is back, in a function so that it is not waited for here
+ */
+async function startOnSecondHost(stack: ChaosStack): Promise<() => Promise<void>> {
+  const earlier = stack.visits.made.length
+  await stack.stopWorker('sandbox')
+  const isPlaced = (): boolean => stack.visits.made.slice(earlier).some(({ process }) => process === 'sandbox-b')
+  const back = (async () => {
+    for (const deadline = Date.now() + PLACED_MS; !isPlaced() && Date.now() < deadline; ) await sleep(100)
+    await stack.startWorker('sandbox')
+  })()
+  // Told where it is waited for.
+  back.catch(() => undefined)
+  return () => back
 }
 
 /** The one that allows most. */
