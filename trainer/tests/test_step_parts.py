@@ -748,7 +748,9 @@ def test_libraries_are_set_before_they_are_used_and_an_operator_wins(monkeypatch
         ({"PYTORCH_ALLOC_CONF": "y"}, None),
     ):
         environment = dict(given)
-        monkeypatch.setattr(entry.os, "environ", environment)
-        entry.set_environment()
+        # Given back at once: what watches this session reads its own variables from there.
+        with monkeypatch.context() as patched:
+            patched.setattr(entry.os, "environ", environment)
+            entry.set_environment()
         assert environment.get("PYTORCH_CUDA_ALLOC_CONF") == expected
         assert environment["HF_HUB_OFFLINE"] == "1"
