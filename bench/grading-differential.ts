@@ -9,9 +9,9 @@
  * and the hash stands beside the result. Exit 1 where something differs, 2 where nothing was compared.
  */
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { compareMany } from '../test/support/grading-oracle/compare-many.ts'
 import { locateHarness, missingSource, type OracleKind } from '../test/support/grading-oracle/oracle.ts'
+import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { hashOf } from './support/folder-hash.ts'
 import { versions } from './support/versions.ts'
@@ -21,7 +21,7 @@ const ORACLE_FOLDER = join(import.meta.dirname, '../test/support/grading-oracle'
 const GRADING_FOLDER = join(import.meta.dirname, '../src/grading')
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     cases: { type: 'string', default: '20000' },
     seed: { type: 'string', default: '1' },
@@ -31,7 +31,7 @@ const { values } = parseArgs({
 })
 
 const unknown = (values.kind ?? []).filter((name) => !KINDS.some((kind) => kind === name))
-if (unknown.length > 0) throw new Error(`Expected --kind of ${KINDS.join(', ')}, got ${unknown.join(', ')}`)
+if (unknown.length > 0) refuseArguments(`Expected --kind of ${KINDS.join(', ')}, got ${unknown.join(', ')}`)
 interface Row {
   kind: OracleKind
   upstream: string

@@ -157,10 +157,13 @@ test('bytes that are not UTF-8 are an error, except under 5, which replaces them
 
 test('parsers that upstream knows and this version does not are unsupported, any other name is unknown', () => {
   assert.match(
-    refusal({ profile: 'rebench-v2', parser: 'parse_log_ocaml', log: '' }),
-    /unsupported parser "parse_log_ocaml"/,
+    refusal({ profile: 'swebench-4.1', parser: 'parse_log_tap', log: '' }),
+    /unsupported parser "parse_log_tap"/,
   )
-  assert.match(refusal({ profile: 'rebench-v2', parser: 'parse_java_mvn_v2', log: '' }), /unsupported parser/)
+  assert.match(
+    refusal({ profile: 'rebench-v2', parser: 'parse_log_pascal', log: '' }),
+    /unknown parser "parse_log_pascal"/,
+  )
   assert.match(refusal({ profile: 'swebench-5', parser: 'parse_log_karma', log: '' }), /unsupported parser/)
   assert.match(refusal({ profile: 'swebench-4.1', parser: 'axios/axios', log: '' }), /unsupported parser/)
   assert.match(refusal({ profile: 'swebench-5', parser: 'django/django', log: '' }), /unknown parser/)

@@ -38,18 +38,9 @@ const REPOSITORIES_OF_SWEBENCH_4 = `redis/redis jqlang/jq nlohmann/json micropyt
   briannesbitt/carbon jekyll/jekyll fluent/fluentd fastlane/fastlane jordansissel/fpm faker-ruby/faker rubocop/rubocop
   burntsushi/ripgrep sharkdp/bat astral-sh/ruff tokio-rs/tokio uutils/coreutils nushell/nushell tokio-rs/axum`
 
-const OF_REBENCH_V2 = `redis jq doctest micropython_test googletest minitest cucumber ruby_unit rspec_transformed_json phpunit ant
-  calypso chart_js marked p5js react_pdf jest_json karma tap elixir ruby_v1 ruby_v2 cpp cpp_v2 cpp_v3 cpp_v4 lua_nvim
-  java_mvn_v2 php_v1 haskell haskell_v2 js js_2 js_3 js_4 gradlew_v1 julia npx r r_v2 lein dart dart_v2 dart_v3 scala scala_v2
-  scala_v3 ocaml ocaml_v2 ocaml_v3 ocaml_v4 ocaml_v5 sbt junit r_junit kotlin_junit swift csharp`
-
-const ODD_NAMES_OF_REBENCH_V2 =
-  'parse_combined_test_reports parse_test_report parse_lue_nvim parse_lua_nvim parse_java_mvn_v2 parse_logs_r_junit parse_logs_kotlin_junit'
-
 const UNPORTED_FORK: ReadonlySet<string> = new Set(words(REPOSITORIES_OF_SWEBENCH_4))
 const UNPORTED_4: ReadonlySet<string> = new Set([...UNPORTED_FORK, ...functions(OF_SWEBENCH)])
 const UNPORTED_5: ReadonlySet<string> = new Set([...functions(OF_SWEBENCH), ...functions(OF_SWEBENCH_5)])
-const UNPORTED_V2: ReadonlySet<string> = new Set([...functions(OF_REBENCH_V2), ...words(ODD_NAMES_OF_REBENCH_V2)])
 
 function words(text: string): string[] {
   return text.split(/\s+/)
@@ -85,7 +76,7 @@ export const LOG_PROFILES = {
   'rebench-v2': {
     decoding: 'strict',
     parsers: PARSERS_V2,
-    unported: UNPORTED_V2,
+    unported: new Set(),
     grading: { kind: 'equal-lists' },
   },
 } as const satisfies Record<string, LogProfile>

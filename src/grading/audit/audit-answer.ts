@@ -1,5 +1,6 @@
 const OUTCOMES = ['passed', 'failed', 'error', 'skipped', 'xfailed', 'xpassed'] as const
-const ENDINGS = ['complete', 'early', 'timeout', 'noise'] as const
+/** `own-runner`: no test ran, for the repository is the test runner itself. */
+const ENDINGS = ['complete', 'early', 'timeout', 'noise', 'own-runner'] as const
 
 /** What `audit.py` writes. Its sender is trusted, and what is in the strings is not. */
 export interface AuditAnswer {

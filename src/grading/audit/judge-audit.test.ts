@@ -123,6 +123,12 @@ test('an image without a Python that could run it, and a row of another runner: 
   assert.equal(judged({}, { kind: 'read', result: Buffer.alloc(0) }, go).outcome, 'unsupported')
 })
 
+test('a repository that is the test runner itself: unsupported, with what says so; what the patch alone shows still voids', () => {
+  const own = { ended: 'own-runner', detail: 'the repository is the test runner itself', tests: [], canaries: [] }
+  assert.deepEqual(judged(own), { outcome: 'unsupported', reasons: [], detail: own.detail, auditMs: 7 })
+  assert.deepEqual(judged(own, { canonicalPatch: Buffer.alloc(0) }).reasons, ['patch-not-canonical'])
+})
+
 test('hashes and words behind @@ may differ; lines of hunks, places and modes may not', () => {
   const patch = (text: string): Buffer => Buffer.from(text)
   const base =

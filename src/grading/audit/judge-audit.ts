@@ -25,7 +25,8 @@ interface Finding {
 /** The second opinion on one grading: void if there is any finding, else the result of the tests. */
 export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAuditInput): AuditVerdict {
   const found: Finding[] = [...planned.voids, ...readRun({ patch, run, isCaptured })]
-  const isTested = planned.plan.tests !== null && run.kind !== 'read' && run.kind !== 'untestable'
+  const ownRunner = run.kind === 'tested' ? ownRunnerOf(run) : null
+  const isTested = planned.plan.tests !== null && run.kind !== 'read' && run.kind !== 'untestable' && ownRunner === null
   if (found.length === 0 && isTested && planned.plan.tests !== null) {
     found.push(
       ...judgeTests(task, planned.plan.tests.runner, run).map((finding) => withLeftOut(finding, patch, planned)),
@@ -35,7 +36,7 @@ export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAudit
   return {
     outcome,
     reasons: [...new Set(found.map(({ reason }) => reason))],
-    detail: found.find(({ detail }) => detail !== null)?.detail?.slice(0, MAX_DETAIL) ?? null,
+    detail: (found.find(({ detail }) => detail !== null)?.detail ?? ownRunner)?.slice(0, MAX_DETAIL) ?? null,
     auditMs: run.wallMs,
   }
 }
@@ -97,8 +98,15 @@ function withLeftOut(finding: Finding, patch: Uint8Array, { plan }: PlannedAudit
   return { ...finding, detail: `${finding.detail} (not tested, for it is named like tests: ${paths})` }
 }
 
+/** What the script says of a repository that is the test runner itself; null for every other. */
+function ownRunnerOf({ result }: AuditRun): string | null {
+  const answer = readAuditAnswer(result)
+  return answer?.ended === 'own-runner' ? (answer.detail ?? 'the repository is the test runner itself') : null
+}
+
 const ENDINGS: Record<AuditAnswer['ended'], AuditReason | null> = {
   complete: null,
+  'own-runner': null,
   early: 'ended-early',
   timeout: 'too-slow',
   noise: 'results-forged',

@@ -1,15 +1,8 @@
-import { ANY, DIGIT, NOT_SPACE, pythonStrip, SPACE, spacesStart } from './python-text.ts'
+/** Go, cargo and Gradle: one result a line. */
+import { wordParser } from './line-reader.ts'
+import { pythonPattern } from './python-pattern.ts'
+import { DIGIT, pythonStrip, spacesStart } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
-
-/** Parsers that read one result from each line by one pattern, over lines without blanks at their ends. */
-interface LinePattern {
-  pattern: RegExp
-  /** Which groups hold the test's name and the word for its status. */
-  name: number
-  word: number
-  /** Words that this does not list are no results. */
-  statuses: Record<string, string>
-}
 
 const GO_STATUSES: Record<string, string> = { PASS: 'PASSED', FAIL: 'FAILED', SKIP: 'SKIPPED' }
 
@@ -24,27 +17,11 @@ export const parseGoTest: LogParser = (log) =>
   })
 
 /** Ignored tests and "- should panic" are not read, as upstream has it. */
-export const parseCargo = lineParser({
-  pattern: new RegExp(`^test${SPACE}+(${NOT_SPACE}+)${SPACE}+\\.\\.\\.${SPACE}+(ok|FAILED)$`, 'u'),
-  name: 1,
+export const parseCargo = wordParser({
+  pattern: pythonPattern(String.raw`^test\s+(\S+)\s+\.\.\.\s+(ok|FAILED)$`),
   word: 2,
+  name: 1,
   statuses: { ok: 'PASSED', FAILED: 'FAILED' },
-})
-
-/** `--verbose`; a duration in brackets is no part of the name. */
-export const parseJest = lineParser({
-  pattern: new RegExp(`^([✓✕○])${SPACE}(${ANY}+?)(?:${SPACE}\\(${DIGIT}+${SPACE}*m?s\\))?$`, 'u'),
-  name: 2,
-  word: 1,
-  statuses: { '✓': 'PASSED', '✕': 'FAILED', '○': 'SKIPPED' },
-})
-
-/** `--reporter=verbose`; a number at the end of a name is taken for a duration. */
-export const parseVitest = lineParser({
-  pattern: new RegExp(`^([✓×↓])${SPACE}(${ANY}+?)(?:${SPACE}(?:${DIGIT}+${SPACE}*m?s?|\\[skipped\\]))?$`, 'u'),
-  name: 2,
-  word: 1,
-  statuses: { '✓': 'PASSED', '×': 'FAILED', '↓': 'SKIPPED' },
 })
 
 const DURATION = new RegExp(`^\\(${DIGIT}+(?:\\.${DIGIT}+)?s\\)$`, 'u')
@@ -67,15 +44,6 @@ export const parseGradle: LogParser = (log) =>
     const nameEnd = Math.max(spacesStart(line, blanksEnd), least)
     return nameEnd < blanksEnd ? { name: line.slice(0, nameEnd), status } : null
   })
-
-function lineParser({ pattern, name, word, statuses }: LinePattern): LogParser {
-  return (log) =>
-    readLines(log, (line) => {
-      const match = pattern.exec(line)
-      const status = match === null ? undefined : statuses[match[word] ?? '']
-      return match === null || status === undefined ? null : { name: match[name] ?? '', status }
-    })
-}
 
 function readLines(log: string, read: (line: string) => { name: string; status: string } | null): StatusMap {
   const found: StatusMap = new Map()

@@ -1,6 +1,6 @@
 import { parseJunitText } from './junit-text.ts'
 import { ANY, DIGIT, isZero, NOT_SPACE, pythonSplitLines, pythonStrip, SPACE, WORD, WORD_EDGE } from './python-text.ts'
-import type { LogParser, StatusMap } from './status-map.ts'
+import { type LogParser, setDefault, type StatusMap } from './status-map.ts'
 
 const NO_NAME = '---NO TEST NAME FOUND YET---'
 const TEST_OPTION = new RegExp(`^${ANY}*-Dtest=(${NOT_SPACE}+)`, 'u')
@@ -114,8 +114,4 @@ function summaryClass(line: string): string | null {
   let end = name.length
   while (end > 0 && '.:;'.includes(name[end - 1] ?? ' ')) end -= 1
   return name.slice(0, end)
-}
-
-function setDefault(statuses: StatusMap, name: string, status: string): void {
-  if (!statuses.has(name)) statuses.set(name, status)
 }

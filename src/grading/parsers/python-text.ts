@@ -26,9 +26,20 @@ const DECIMAL_DIGIT = /\p{Nd}/u
 /** `int()` refuses longer numbers since Python 3.11. */
 const MAX_INTEGER_DIGITS = 4300
 
+export type PythonErrorType = (typeof PYTHON_ERRORS)[number]
+
+export const PYTHON_ERRORS = [
+  'IndexError',
+  'ValueError',
+  'AttributeError',
+  'TypeError',
+  'MemoryError',
+  'ParseError',
+] as const
+
 /** What the imitated Python code raises: the official harness ends the instance with an error. */
 export class PythonError extends Error {
-  constructor(type: 'IndexError' | 'ValueError', message: string) {
+  constructor(type: PythonErrorType, message: string) {
     super(`${type}: ${message}`)
     this.name = 'PythonError'
   }
@@ -42,6 +53,11 @@ export function pythonSplit(text: string): string[] {
 /** `str.strip()` without arguments. */
 export function pythonStrip(text: string): string {
   return text.slice(0, spacesStart(text, text.length)).replace(LEADING_SPACES, '')
+}
+
+/** `str.rstrip()` without arguments. */
+export function pythonStripEnd(text: string): string {
+  return text.slice(0, spacesStart(text, text.length))
 }
 
 /** Where the white space begins that ends there. */
@@ -70,20 +86,35 @@ export function pythonItem(list: readonly string[], index: number): string {
   return item
 }
 
-/** Is `int(digits)` zero? The digits may be of any script. */
+/** Is `int(digits)` zero? */
 export function isZero(digits: string): boolean {
-  const values = Array.from(digits).filter((digit) => digit !== '-')
-  if (values.length > MAX_INTEGER_DIGITS) {
+  return pythonInteger(digits.replace('-', '')) === 0n
+}
+
+/** `int(digits)`; the digits may be of any script. @throws PythonError for too many of them, and for a raised or a circled one */
+export function pythonInteger(digits: string): bigint {
+  const characters = Array.from(digits)
+  if (characters.length > MAX_INTEGER_DIGITS) {
     throw new PythonError(
       'ValueError',
       `Exceeds the limit (${MAX_INTEGER_DIGITS} digits) for integer string conversion`,
     )
   }
-  return values.every((digit) => decimalValue(digit) === 0)
+  return BigInt(characters.map(decimalValue).join(''))
+}
+
+/** Digits that are no decimals: raised, lowered, in circles, and of scripts without a zero. */
+const OTHER_DIGIT =
+  /^[\u00B2\u00B3\u00B9\u1369-\u1371\u19DA\u2070\u2074-\u2079\u2080-\u2089\u2460-\u2468\u2474-\u247C\u2488-\u2490\u24EA\u24F5-\u24FD\u24FF\u2776-\u277E\u2780-\u2788\u278A-\u2792\u{10A40}-\u{10A43}\u{10E60}-\u{10E68}\u{11052}-\u{1105A}\u{1F100}-\u{1F10A}]$/u
+
+/** `str.isdigit()`; `int()` refuses some of these. */
+export function isPythonDigit(text: string): boolean {
+  return text !== '' && Array.from(text).every((one) => DECIMAL_DIGIT.test(one) || OTHER_DIGIT.test(one))
 }
 
 /** Unicode keeps the ten digits of a script together, in order. */
 function decimalValue(digit: string): number {
+  if (!DECIMAL_DIGIT.test(digit)) throw new PythonError('ValueError', 'invalid literal for int() with base 10')
   const code = digit.codePointAt(0) ?? 0
   let first = code
   while (DECIMAL_DIGIT.test(String.fromCodePoint(first - 1))) first -= 1

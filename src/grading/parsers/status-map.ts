@@ -3,3 +3,8 @@ export type StatusMap = Map<string, string>
 
 /** Reads a log whose line ends are LF. @throws PythonError where the imitated parser raises */
 export type LogParser = (log: string) => StatusMap
+
+/** `dict.setdefault`: an earlier result stays. */
+export function setDefault(statuses: StatusMap, name: string, status: string): void {
+  if (!statuses.has(name)) statuses.set(name, status)
+}

@@ -1,6 +1,7 @@
 /** One log, graded by an official harness and by Longhaul: null where both say the same, else what differs. */
 import { gradeLog, type GradeLogResult } from '../../../src/grading/grade-log.ts'
 import { LOG_PROFILES, type LogProfileName } from '../../../src/grading/log-profiles.ts'
+import { PYTHON_ERRORS } from '../../../src/grading/parsers/python-text.ts'
 import type { TestLists } from '../../../src/grading/resolution.ts'
 import type { LogCase } from './log-cases.ts'
 import type { OracleAnswer } from './oracle.ts'
@@ -51,7 +52,7 @@ function exceptionTypes(refused: Extract<GradeLogResult, { kind: 'refused' }>): 
     case 'unknown-parser':
       return ['KeyError', 'ValueError']
     case 'parser-raised':
-      return ['IndexError', 'ValueError'].filter((type) => refused.message.includes(type))
+      return PYTHON_ERRORS.filter((type) => refused.message.includes(`raises ${type}:`))
     case 'unsupported-parser':
     case 'deadline':
       return []

@@ -3,8 +3,9 @@ import { gradeLog } from '../../../src/grading/grade-log.ts'
 import { LOG_PROFILES, type LogProfileName } from '../../../src/grading/log-profiles.ts'
 import type { EvalType, ListedTests } from '../../../src/grading/resolution.ts'
 import { createDice, type Dice } from './dice.ts'
+import type { ParserWords } from './oracle.ts'
 import { damageBytes, damageText } from './damage.ts'
-import { LINE_KINDS, lineKind, resultLine, testId } from './result-lines.ts'
+import { LINE_KINDS, parserLine, reportLog, resultLine, testId } from './result-lines.ts'
 
 export interface LogCase {
   id: number
@@ -17,22 +18,40 @@ export interface LogCase {
 const START = '>>>>> Start Test Output'
 const END = '>>>>> End Test Output'
 
+export interface LogCaseInput {
+  profile: LogProfileName
+  words: ParserWords
+  seed: number
+  index: number
+}
+
 /** Case `index` of a profile; the same on every machine. */
-export function logCase({ profile, seed, index }: { profile: LogProfileName; seed: number; index: number }): LogCase {
+export function logCase({ profile, words, seed, index }: LogCaseInput): LogCase {
   const dice = createDice((seed + Math.imul(index + 1, 0x9e3779b1)) >>> 0)
   const parser = dice.chance(0.01)
     ? dice.pick(['parse_log_nothing', '', 'parse_log_PYTEST', 'pytest'])
     : dice.pick([...LOG_PROFILES[profile].parsers.keys()])
   const ids = dice.times(1 + dice.below(8), () => testId(dice))
-  const text = damageText(dice, wholeLog(dice, parser, ids))
+  const text = damageText(dice, wholeLog(dice, { parser, ids, words: words.get(parser) ?? [] }))
   const log = damageBytes(dice, new TextEncoder().encode(text))
   const evalType = dice.chance(0.1) && profile !== 'rebench-v2' ? 'fail_only' : 'pass_and_fail'
   const tests = dice.chance(0.25) ? null : listedTests({ dice, profile, parser, log, ids })
   return { id: index, parser, log, tests, evalType }
 }
 
-function wholeLog(dice: Dice, parser: string, ids: string[]): string {
-  const body = resultLines(dice, parser, ids, 12)
+/** Parsers of JUnit's reports, which also find one in a log; the first takes nothing else. */
+const REPORT_PARSERS = ['parse_test_report', 'parse_combined_test_reports', 'parse_log_gradlew_v1', 'parse_log_r_junit']
+
+interface LogOf {
+  parser: string
+  ids: string[]
+  words: readonly string[]
+}
+
+function wholeLog(dice: Dice, of: LogOf): string {
+  const { parser, ids } = of
+  if (REPORT_PARSERS.includes(parser) && dice.chance(parser === REPORT_PARSERS[0] ? 0.9 : 0.5)) return reportLog(dice)
+  const body = resultLines(dice, of, 12)
   const before = [
     '+ git status',
     'On branch main',
@@ -43,7 +62,7 @@ function wholeLog(dice: Dice, parser: string, ids: string[]): string {
   const after = [
     ...(dice.chance(0.3) ? ['+ SWEBENCH_TEST_EXIT_CODE=1', exitCode(dice)] : []),
     '+ git checkout abc',
-    ...(dice.chance(0.2) ? resultLines(dice, parser, ids, 3) : []),
+    ...(dice.chance(0.2) ? resultLines(dice, of, 3) : []),
   ]
   const isMarked = !dice.chance(0.05)
   return [
@@ -58,10 +77,11 @@ function wholeLog(dice: Dice, parser: string, ids: string[]): string {
   ].join('\n')
 }
 
-function resultLines(dice: Dice, parser: string, ids: string[], most: number): string[] {
+function resultLines(dice: Dice, { parser, ids, words }: LogOf, most: number): string[] {
   return dice.times(dice.below(4) + dice.below(most), () => {
-    const kind = dice.chance(0.9) ? lineKind(parser) : dice.pick(LINE_KINDS)
-    return resultLine(dice, kind, dice.chance(0.85) ? dice.pick(ids) : testId(dice))
+    const isForeign = !dice.chance(0.9)
+    const id = dice.chance(0.85) ? dice.pick(ids) : testId(dice)
+    return isForeign ? resultLine(dice, dice.pick(LINE_KINDS), id) : parserLine(dice, { parser, id, words })
   })
 }
 

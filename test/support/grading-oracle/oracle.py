@@ -1,6 +1,9 @@
 """Answers what an official harness finds in a log: JSON lines in, JSON lines out, in the same order.
 
-    oracle.py KIND FOLDER
+    oracle.py KIND FOLDER [--words NAMES]
+
+`--words` with a JSON list of parsers prints {parser: [words]} and ends: what stands literally in the parser, its helpers and
+its tables, so that logs hold every word that a parser knows, not only those that a maker of logs thought of.
 
 KIND: swebench-4.1, swebench-5, fork-4.0.3, rebench-v2, or fork-rules (swebench 4.1 without its second reading of the
 whole log, which with equal parsers is what the fork does). FOLDER holds the package `swebench`, or a checkout of
@@ -14,11 +17,13 @@ never calls stand empty, so that neither Docker nor the hub has to be installed.
 """
 
 import base64
+import enum
 import importlib
 import importlib.machinery
 import importlib.util
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -86,6 +91,9 @@ class Swebench:
 
         return parse
 
+    def parser(self, name: str):
+        return self.parsers[name]
+
     def answer(self, case: dict) -> dict:
         self.calls = 0
         log = base64.b64decode(case["logBase64"])
@@ -135,8 +143,11 @@ class RebenchV2:
         self.eval.LOGS_DIR = work
         self.eval.run_in_container = lambda **_: (0, self.output)
 
+    def parser(self, name: str):
+        return self.eval.get_parser(name)
+
     def answer(self, case: dict) -> dict:
-        parser = self.eval.get_parser(case["parser"])
+        parser = self.parser(case["parser"])
         # As `subprocess` does it for text.
         text = base64.b64decode(case["logBase64"]).decode("utf-8")
         self.output = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -157,6 +168,51 @@ class RebenchV2:
         return {"statusMap": list(normalised.items()), "resolved": result["passed_match"]}
 
 
+def words_of(function) -> list[str]:
+    """Words, symbols and phrases of the string constants that a function reaches in its own module."""
+    seen, texts = set(), []
+
+    def visit(value) -> None:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, re.Pattern):
+            visit(value.pattern)
+        elif isinstance(value, dict):
+            for entry in [*value.keys(), *value.values()]:
+                visit(entry)
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            for entry in value:
+                visit(entry)
+        elif isinstance(value, type) and issubclass(value, enum.Enum):
+            visit([member.value for member in value])
+        elif isinstance(value, types.CodeType):
+            visit(value.co_consts)
+        elif isinstance(value, types.FunctionType):
+            visit([constant for constant in value.__code__.co_consts if constant != value.__doc__])
+            for name in reached_names(value.__code__):
+                visit(value.__globals__.get(name))
+            for cell in value.__closure__ or ():
+                visit(cell.cell_contents)
+
+    visit(function)
+    found = set()
+    for text in texts:
+        if 2 <= len(text) <= 60 and not re.search(r"[\\^$*+?()\[\]{}|\n]", text):
+            found.add(text)
+        plain = re.sub(r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\.", " ", text)
+        found.update(re.findall(r"[^\W\d_][\w'’-]+", plain))
+        found.update(re.findall(r"[^\w\s\x00-\x7f]", plain))
+    return sorted(word for word in found if word.strip() != "")
+
+
+def reached_names(code: types.CodeType) -> set[str]:
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*(reached_names(one) for one in inner))
+
+
 def main() -> None:
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     with tempfile.TemporaryDirectory() as work:
@@ -164,6 +220,10 @@ def main() -> None:
             oracle = RebenchV2(folder, pathlib.Path(work))
         else:
             oracle = Swebench(kind, folder, pathlib.Path(work))
+        if sys.argv[3:4] == ["--words"]:
+            names = json.loads(sys.argv[4])
+            print(json.dumps({name: words_of(oracle.parser(name)) for name in names}))
+            return
         for line in sys.stdin:
             case = json.loads(line)
             try:

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import type { LogProfileName } from '../../../src/grading/log-profiles.ts'
+import { LOG_PROFILES, type LogProfileName } from '../../../src/grading/log-profiles.ts'
 import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensurePythonEnv, findPython } from '../../../src/stack/setup/python-env.ts'
 import { runCommand } from '../../../src/platform/run-command.ts'
@@ -23,9 +23,13 @@ export interface OracleAnswer {
   error?: string
 }
 
+/** What each parser of a harness looks for literally, by its name. */
+export type ParserWords = ReadonlyMap<string, readonly string[]>
+
 export interface Oracle {
   /** @param profile whose grading is compared with it */
   profile: LogProfileName
+  words: ParserWords
   ask(cases: readonly LogCase[]): Promise<OracleAnswer[]>
   stop(): Promise<void>
 }
@@ -49,15 +53,23 @@ const PACKAGED = { 'swebench-4.1': '4.1.0', 'fork-rules': '4.1.0', 'swebench-5':
  *  @throws Error where there is no package and no checkout */
 export async function startOracle(kind: OracleKind): Promise<Oracle> {
   const { python, folder } = await locateHarness(kind)
-  const child = spawn(python, [join(import.meta.dirname, 'oracle.py'), kind, folder], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-    // Upstream opens logs in the machine's encoding and means UTF-8.
-    env: { ...process.env, PYTHONUTF8: '1', PYTHONDONTWRITEBYTECODE: '1' },
+  const profile = kind === 'fork-rules' ? 'fork-4.0.3' : kind
+  const args = [join(import.meta.dirname, 'oracle.py'), kind, folder]
+  // Upstream opens logs in the machine's encoding and means UTF-8.
+  const env = { ...process.env, PYTHONUTF8: '1', PYTHONDONTWRITEBYTECODE: '1' }
+  const { stdout } = await runCommand({
+    command: python,
+    args: [...args, '--words', JSON.stringify([...LOG_PROFILES[profile].parsers.keys()])],
+    env,
+    timeoutMs: 60_000,
   })
+  const words = new Map(Object.entries(JSON.parse(stdout) as Record<string, string[]>))
+  const child = spawn(python, args, { stdio: ['pipe', 'pipe', 'inherit'], env })
   const exited = once(child, 'exit')
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   return {
-    profile: kind === 'fork-rules' ? 'fork-4.0.3' : kind,
+    profile,
+    words,
     async ask(cases) {
       const written = (async () => {
         for (const one of cases) {

@@ -1,5 +1,6 @@
 /** Lines as test runners print them, and lines that nearly are such. */
 import type { Dice } from './dice.ts'
+import { fillTemplate, templatesOf, wholeReport } from './line-templates.ts'
 
 const WORDS = [
   'PASSED',
@@ -194,6 +195,48 @@ function count(dice: Dice): string {
   return dice.chance(0.01)
     ? '1'.repeat(4299 + dice.below(4))
     : dice.pick(NUMBERS.filter((number) => !/[.²]/.test(number)))
+}
+
+export interface ParserLine {
+  parser: string
+  id: string
+  /** What the harness's parser looks for literally: a word that no template knows comes into its lines too. */
+  words: readonly string[]
+}
+
+/** A line of what a parser reads. */
+export function parserLine(dice: Dice, { parser, id, words }: ParserLine): string {
+  const templates = templatesOf(parser)
+  const line = templates === null ? resultLine(dice, lineKind(parser), id) : fill(dice, dice.pick(templates), id, words)
+  return words.length > 0 && dice.chance(0.06) ? withWord(dice, line, dice.pick(words)) : line
+}
+
+/** The word in place of one that the line has, or beside it. */
+function withWord(dice: Dice, line: string, word: string): string {
+  const [from, to] = dice.pick(
+    [...line.matchAll(/\S+/g)].map(({ index, 0: { length } }) => [index, index + length]),
+  ) ?? [0, 0]
+  return dice.pick([
+    () => line.slice(0, from) + word + line.slice(to),
+    () => `${line.slice(0, from)}${word} ${line.slice(from)}`,
+    () => `${line.slice(0, to)} ${word}${line.slice(to)}`,
+    () => word + line,
+    () => line + word,
+  ])()
+}
+
+/** A report and nothing beside it. */
+export function reportLog(dice: Dice): string {
+  return wholeReport(dice, (template) => fill(dice, template, dice.pick(NAMES)))
+}
+
+function fill(dice: Dice, template: string, id: string, words: readonly string[] = []): string {
+  return fillTemplate(template, {
+    dice,
+    words,
+    id: dice.chance(0.5) ? id : dice.pick(NAMES),
+    number: () => (dice.chance(0.7) ? String(dice.below(12)) : count(dice)),
+  })
 }
 
 export function resultLine(dice: Dice, kind: LineKind, id: string): string {

@@ -1,0 +1,147 @@
+/** What parsers that read line by line share. */
+import { pythonPattern } from './python-pattern.ts'
+import { PythonError, pythonSplitLines, pythonStrip, spacesStart } from './python-text.ts'
+import { type LogParser, setDefault, type StatusMap } from './status-map.ts'
+
+/** One form of line. The first rule that reads a name from a line decides; `keeps`: an earlier result of that name stays. */
+export interface LineRule {
+  read(line: string): string | null
+  status: string
+  keeps?: boolean
+}
+
+/** A parser of lines without blanks at their ends (or, with `cut`, as that leaves them). */
+export function rulesParser(rules: readonly LineRule[], cut: (line: string) => string = pythonStrip): LogParser {
+  return (log) => {
+    const statuses: StatusMap = new Map()
+    for (const raw of pythonSplitLines(log)) readByRules(cut(raw), rules, statuses)
+    return statuses
+  }
+}
+
+function readByRules(line: string, rules: readonly LineRule[], statuses: StatusMap): void {
+  if (line === '') return
+  for (const { read, status, keeps } of rules) {
+    const name = read(line)
+    if (name === null) continue
+    if (keeps === true) setDefault(statuses, name, status)
+    else statuses.set(name, status)
+    return
+  }
+}
+
+/** The first group of a pattern in Python's notation. */
+export function group(source: string, options: { ignoresCase?: boolean } = {}): (line: string) => string | null {
+  const pattern = pythonPattern(source, options)
+  return (line) => pattern.exec(line)?.[1] ?? null
+}
+
+/** A pattern of a whole line, and the groups that hold the word for its status and the test's name. */
+interface WordPattern {
+  pattern: RegExp
+  word: number
+  name: number
+  /** Words that this does not list are no results. */
+  statuses: Readonly<Record<string, string>>
+}
+
+/** A parser of one pattern over lines without blanks at their ends. */
+export function wordParser({ pattern, word, name, statuses }: WordPattern): LogParser {
+  return (log) => {
+    const found: StatusMap = new Map()
+    for (const raw of log.split('\n')) {
+      const match = pattern.exec(pythonStrip(raw))
+      const status = match === null ? undefined : statuses[match[word] ?? '']
+      if (match !== null && status !== undefined) found.set(match[name] ?? '', status)
+    }
+    return found
+  }
+}
+
+/** `^BEFORE\s+(.*?)\s+AFTER` of the official parsers. */
+export interface FieldInput {
+  before: string
+  after: string
+  /** Characters that a name must have. */
+  least?: 0 | 1
+  /** Blanks that must stand behind the name. */
+  blanks?: 1 | 2
+  ignoresCase?: boolean
+}
+
+export interface Field {
+  name: string
+  /** Of `\s+AFTER`. */
+  match: RegExpExecArray
+}
+
+/**
+ * Reads the shortest name between two parts of a line in time that grows with the line. Where nothing but blanks stands between
+ * the parts, they are shared as backtracking would: the name is empty, or one blank where it must not be.
+ * `accepts` may refuse a place where the second part begins.
+ */
+export function field({
+  before,
+  after,
+  least = 0,
+  blanks = 1,
+  ignoresCase = false,
+}: FieldInput): (line: string, accepts?: (match: RegExpExecArray) => boolean) => Field | null {
+  const prefix = pythonPattern(`^${before}\\s+`, { ignoresCase })
+  const next = pythonPattern(`(?<!\\s)\\s{${blanks},}${after}`, { ignoresCase, flags: 'g' })
+  const here = pythonPattern(`\\s{${blanks},}${after}`, { ignoresCase, flags: 'y' })
+  return (line, accepts = () => true) => {
+    const start = prefix.exec(line)?.[0].length
+    if (start === undefined) return null
+    next.lastIndex = start
+    for (let match = next.exec(line); match !== null; match = next.exec(line)) {
+      if (accepts(match)) return { name: line.slice(start, match.index), match }
+    }
+    const at = start - blanks
+    if (at - least <= spacesStart(line, start)) return null
+    here.lastIndex = at
+    const match = here.exec(line)
+    return match !== null && accepts(match) ? { name: line.slice(at - least, at), match } : null
+  }
+}
+
+/** The name of a `field`. */
+export function fieldName(input: FieldInput): (line: string) => string | null {
+  const read = field(input)
+  return (line) => read(line)?.name ?? null
+}
+
+/** Whether a bracket that opens before the given place is closed by the line's last character, with something but `)` inside. */
+export function closesLine(line: string): (inside: number) => boolean {
+  const last = line.length - 1
+  const before = line.lastIndexOf(')', last - 1)
+  return (inside) => line.endsWith(')') && inside > before && inside < last
+}
+
+const OPEN_BRACKET = pythonPattern(String.raw`(?<!\s)\s+\(`, { flags: 'g' })
+
+/** Where the blanks before a last `(…)` begin, not before `from`; -1 without one. */
+export function lastBracket(line: string, from = 0): number {
+  const closes = closesLine(line)
+  OPEN_BRACKET.lastIndex = Math.max(from, line.lastIndexOf(')', line.length - 2) + 1)
+  const match = OPEN_BRACKET.exec(line)
+  return match !== null && closes(OPEN_BRACKET.lastIndex) ? match.index : -1
+}
+
+/**
+ * How many characters the names of a log may have for each of its own, beside a million. Real names repeat their suites a few times;
+ * a suite of a megabyte before each of a million tests would fill any memory.
+ */
+const MAX_NAME_GROWTH = 64
+const FREE_NAME_CHARACTERS = 1 << 20
+
+/** Joins suites and tests to the names of one log. @throws PythonError where they take far more than the log */
+export function createNameJoiner(log: string, separator: string): (parts: readonly string[]) => string {
+  let left = FREE_NAME_CHARACTERS + MAX_NAME_GROWTH * log.length
+  return (parts) => {
+    const name = parts.join(separator)
+    left -= name.length
+    if (left < 0) throw new PythonError('MemoryError', 'the names of the tests take more memory than a log may need')
+    return name
+  }
+}
