@@ -1,36 +1,40 @@
 /**
  * Real tasks from rows to verdicts: imports, builds the images, gates, has scripted agents play, and asks the official harnesses
- * about every log.
+ * about every log, those of the gate too.
  *
- *   npm run bench:real -- --rows FILE --repos DIRECTORY [--only TASK,…] [--jobs N] [--agents all,half,none] [--play N] [--out FILE] [--json]
+ *   npm run bench:real -- --rows FILE --repos DIRECTORY [--only TASK,…] [--jobs N] [--agents all,half,none] [--play N]
+ *                         [--batch N] [--out FILE] [--continue] [--json]
  *
- * One agent applies the gold patch by a command in its sandbox, one half of it, one nothing; --play limits them to the first tasks. swebench 4.1.0 and 5.0.2 (installed into
- * the user's cache) grade the same logs; every difference is printed. Neither rows nor code of repositories enter the result. Exit 1
- * where a verdict differs, 2 where nothing was compared.
+ * One agent applies the gold patch by a command in its sandbox, one half of it, one nothing; --play limits them to the first tasks.
+ * swebench 4.1.0 and 5.0.2 (installed into the user's cache) grade the same logs; every difference is printed. Tasks go in batches,
+ * and --out has the result after each; --continue keeps what the same code measured before. Neither rows nor code of repositories
+ * enter the result. Exit 1 where a verdict differs, 2 where nothing was compared.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { cpus, tmpdir } from 'node:os'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { stringify } from 'yaml'
 import { readLog } from '../src/adapters/artifacts/stored-log.ts'
 import { readRows } from '../src/adapters/datasets/read-source.ts'
 import { normalizeRow } from '../src/adapters/datasets/normalize-row.ts'
 import { buildTaskImages } from '../src/adapters/task-images/build-task-images.ts'
 import { startEvaluation } from '../src/client/index.ts'
+import type { AuditOutcome } from '../src/contracts/audit.types.ts'
 import type { VerdictRecord } from '../src/contracts/episodes.types.ts'
-import type { GateRecord, GateReport, TaskGate } from '../src/contracts/gates.types.ts'
+import type { GateCheck, GateRecord, GateReport, TaskGate } from '../src/contracts/gates.types.ts'
 import { episodeKeys, gateKeys } from '../src/contracts/keys.ts'
+import type { BuiltTaskImage, FailedTaskImage } from '../src/contracts/task-images.types.ts'
 import type { Task } from '../src/contracts/tasks.types.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { messagesOf, runs, startScriptedEndpoint } from '../test/support/chat-endpoint/scripted-endpoint.ts'
 import { longhaul } from '../test/support/command-line.ts'
 import { compareStoredLog, startOracles, type OracleVerdicts } from '../test/support/real-tasks/compare-stored-log.ts'
 import { halfPatch } from '../test/support/real-tasks/half-patch.ts'
-import { type PipelineWorld, worldOf } from '../test/support/pipeline-world.ts'
+import { worldOf } from '../test/support/pipeline-world.ts'
 import { outcomeOf } from '../test/support/run-recipe.ts'
 import { episodesOf } from '../test/support/run-records.ts'
 import { attachStack, startStack } from '../test/support/start-stack.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
@@ -47,21 +51,36 @@ interface TaskResult {
     seconds: number
     megabytes: number
     ownMegabytes: number
+    /** Layer of the environment that it shares with others. */
+    environment: string | null
     notes: string[]
   }
   gate: {
     outcome: string
     reason: string | null
-    gold: string | null
-    empty: string | null
-    gradeMs: number | null
+    audits: Partial<Record<AuditOutcome, number>>
+    gold: GateGrading | null
+    empty: GateGrading | null
   } | null
-  agents: Partial<Record<Agent, { verdict: string | null; disposition: string; official: OracleVerdicts | null }>>
+  agents: Partial<Record<Agent, AgentResult>>
   differences: string[]
 }
 
+interface GateGrading {
+  verdict: string
+  gradeMs: number
+  official: OracleVerdicts | null
+}
+
+/** `official`: null where there is no log, as for an empty patch, which the official harness counts as unresolved without a run. */
+interface AgentResult {
+  verdict: string | null
+  disposition: string
+  official: OracleVerdicts | null
+}
+
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     rows: { type: 'string' },
     repos: { type: 'string' },
@@ -69,7 +88,9 @@ const { values } = parseArgs({
     jobs: { type: 'string', default: '1' },
     agents: { type: 'string', default: AGENTS.join(',') },
     play: { type: 'string', default: '1000' },
+    batch: { type: 'string', default: '5' },
     out: { type: 'string' },
+    continue: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 })
@@ -81,8 +102,14 @@ const agents = values.agents.split(',').filter((name) => name !== '') as Agent[]
 const strange = agents.filter((name) => !AGENTS.includes(name))
 if (strange.length > 0) throw new Error(`Expected --agents of ${AGENTS.join(', ')}, got ${strange.join(', ')}`)
 
+const batchSize = Number(values.batch)
+if (!Number.isInteger(batchSize) || batchSize < 1) throw new Error(`Expected --batch of 1 or more, got ${values.batch}`)
+if (values.continue && values.out === undefined) throw new Error('Expected --out FILE with --continue')
+
 const signal = interruption()
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-real-'))
+// Nothing is sampled here: agents have an endpoint of their own.
+process.env['LONGHAUL_POLICY_URL'] ??= 'http://127.0.0.1:9'
 const known = await attachStack({
   name: process.env['LONGHAUL_STACK'] ?? '',
   home: process.env['LONGHAUL_HOME'] ?? '',
@@ -98,45 +125,93 @@ const stack =
   }))
 Object.assign(process.env, stack.environment)
 const world = await worldOf(stack)
+const oracles = await startOracles()
 try {
   const wanted = new Set((values.only ?? []).flatMap((text) => text.split(',')))
   const rows = (await readRows(rowsFile))
     .map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
     .filter(({ task }) => wanted.size === 0 || wanted.has(task.taskId))
-  const results = await measure(world, rows)
-  const compared = results.flatMap(({ agents: played }) =>
-    Object.values(played).filter(({ official }) => official !== null),
-  )
-  const differences = results.flatMap(({ taskId, differences: found }) => found.map((text) => `${taskId}: ${text}`))
-  for (const difference of differences) console.error(difference)
-  const result = {
-    bench: 'real',
-    date: new Date().toISOString(),
-    ...versions(),
-    cpus: cpus().length,
-    engine: world.engine.version,
-    tasks: results.length,
-    built: results.filter(({ image }) => image.did !== 'failed').length,
-    passed: results.filter(({ gate }) => gate?.outcome === 'passed').length,
-    logsCompared: compared.length,
-    differences: differences.length,
-    results,
+  const order = rows.map(({ task }) => task.taskId)
+  const provenance = versions()
+  const measured = await measuredBefore(provenance)
+  const left = rows.filter(({ task }) => !measured.has(task.taskId))
+  const mayPlay = new Set(order.slice(0, Number(values.play)))
+  for (let at = 0; at < left.length; at += batchSize) {
+    const batch = left.slice(at, at + batchSize)
+    for (const result of await measure(batch, mayPlay)) {
+      measured.set(result.taskId, result)
+      console.error(line(result))
+    }
+    if (values.out !== undefined) await writeFile(values.out, textOf(resultOf([...measured.values()], provenance)))
   }
-  const text = `${JSON.stringify(result, null, 2)}\n`
-  if (values.out !== undefined) await writeFile(values.out, text)
-  if (values.json) process.stdout.write(text)
-  else for (const one of results) console.log(line(one))
+  const results = [...measured.values()].toSorted(
+    (one, other) => order.indexOf(one.taskId) - order.indexOf(other.taskId),
+  )
+  const result = resultOf(results, provenance)
+  for (const one of results) for (const text of one.differences) console.error(`${one.taskId}: ${text}`)
+  if (values.out !== undefined) await writeFile(values.out, textOf(result))
+  process.stdout.write(values.json ? textOf(result) : tableOf(result))
   process.exitCode = conclude({
-    compared: { tasks: results.length, logs: compared.length },
-    violations: differences.length,
+    compared: { tasks: results.length, logs: result.logsCompared },
+    violations: result.differences,
   })
 } finally {
+  await oracles.stop()
   await world.close()
   if (known === null) await stack.stop()
   await rm(folder, { recursive: true, force: true })
 }
 
-async function measure(world: PipelineWorld, rows: { row: unknown; task: Task }[]): Promise<TaskResult[]> {
+type Result = ReturnType<typeof resultOf>
+
+function resultOf(results: TaskResult[], provenance: ReturnType<typeof versions>) {
+  const logs = results.flatMap(({ gate, agents: played }) => [gate?.gold, gate?.empty, ...Object.values(played)])
+  const resolved = results.filter(
+    ({ gate }) => gate?.gold?.verdict === 'resolved' && gate.empty?.verdict === 'unresolved',
+  )
+  const environments = new Map(results.map(({ image }) => [image.environment, image.megabytes - image.ownMegabytes]))
+  environments.delete(null)
+  const own = results.reduce((sum, { image }) => sum + image.ownMegabytes, 0)
+  return {
+    bench: 'real',
+    ...provenance,
+    engine: world.engine.version,
+    tasks: results.length,
+    built: results.filter(({ image }) => image.did !== 'failed').length,
+    resolvedByGoldAlone: resolved.length,
+    passed: results.filter(({ gate }) => gate?.outcome === 'passed').length,
+    logsCompared: logs.filter((one) => (one?.official ?? null) !== null).length,
+    differences: results.reduce((sum, { differences }) => sum + differences.length, 0),
+    /** What tasks do not share, and their environments; each of these counts the base image again. */
+    megabytes: { own, environments: [...environments.values()].reduce((sum, size) => sum + size, 0) },
+    results,
+  }
+}
+
+function textOf(result: Result): string {
+  return `${JSON.stringify(result, null, 2)}\n`
+}
+
+/** Of the same code only: a table has one commit. */
+async function measuredBefore({ provenance }: ReturnType<typeof versions>): Promise<Map<string, TaskResult>> {
+  if (!values.continue || values.out === undefined) return new Map()
+  const before = await readFile(values.out, 'utf8').then(
+    (text) => JSON.parse(text) as Result,
+    () => null,
+  )
+  if (before === null) return new Map()
+  if (before.provenance.codeHash !== provenance.codeHash) {
+    throw new Error(`${values.out} was measured on other code: measure anew without --continue`)
+  }
+  return new Map(before.results.filter(({ image }) => image.did !== 'failed').map((one) => [one.taskId, one]))
+}
+
+interface Row {
+  row: unknown
+  task: Task
+}
+
+async function measure(rows: Row[], mayPlay: ReadonlySet<string>): Promise<TaskResult[]> {
   const images = await buildTaskImages({
     engine: world.engine,
     tasks: rows,
@@ -149,24 +224,7 @@ async function measure(world: PipelineWorld, rows: { row: unknown; task: Task }[
     onResult: (image) => console.error(`${image.taskId}: ${image.did}, ${image.seconds.toFixed(0)} s`),
     signal,
   })
-  const results = new Map<string, TaskResult>()
-  for (const image of images) {
-    results.set(image.taskId, {
-      taskId: image.taskId,
-      python: image.did === 'failed' ? null : (image.record?.python.version ?? null),
-      image: {
-        did: image.did,
-        stage: image.did === 'failed' ? image.stage : null,
-        seconds: Math.round(image.seconds),
-        megabytes: image.did === 'failed' ? 0 : Math.round(image.bytes / 1e6),
-        ownMegabytes: image.did === 'failed' ? 0 : Math.round(image.ownBytes / 1e6),
-        notes: image.did === 'failed' ? [firstLine(image.message)] : (image.record?.deviations ?? []),
-      },
-      gate: null,
-      agents: {},
-      differences: [],
-    })
-  }
+  const results = new Map(images.map((image) => [image.taskId, unplayed(image)]))
   const built = rows.filter(({ task }) => results.get(task.taskId)?.image.did !== 'failed')
   if (built.length === 0) return [...results.values()]
   const suite = join(folder, 'real.jsonl')
@@ -174,18 +232,34 @@ async function measure(world: PipelineWorld, rows: { row: unknown; task: Task }[
   const imported = await longhaul('tasks', 'import', suite, '--output', join(folder, 'suite.jsonl'))
   if (imported.exitCode !== 0) throw new Error(`tasks import: ${imported.stdout}${imported.stderr}`)
   const report = await gate(join(folder, 'suite.jsonl'))
-  const oracles = await startOracles()
-  try {
-    for (const one of report.gates) {
-      const result = results.get(one.taskId)
-      if (result !== undefined) result.gate = await gateOf(world, one)
-    }
-    const played = built.map(({ task }) => task).slice(0, Number(values.play))
-    for (const agent of agents) await play({ world, agent, tasks: played, results, oracles })
-  } finally {
-    await oracles.stop()
+  for (const one of report.gates) {
+    const result = results.get(one.taskId)
+    const task = built.find((row) => row.task.taskId === one.taskId)?.task
+    if (result !== undefined && task !== undefined) await addGate(result, task, one)
   }
+  const played = built.map(({ task }) => task).filter(({ taskId }) => mayPlay.has(taskId))
+  if (played.length > 0) for (const agent of agents) await play({ agent, tasks: played, results })
   return [...results.values()]
+}
+
+function unplayed(image: BuiltTaskImage | FailedTaskImage): TaskResult {
+  const isBuilt = image.did !== 'failed'
+  return {
+    taskId: image.taskId,
+    python: isBuilt ? (image.record?.python.version ?? null) : null,
+    image: {
+      did: image.did,
+      stage: isBuilt ? null : image.stage,
+      seconds: Math.round(image.seconds),
+      megabytes: isBuilt ? Math.round(image.bytes / 1e6) : 0,
+      ownMegabytes: isBuilt ? Math.round(image.ownBytes / 1e6) : 0,
+      environment: isBuilt ? (image.record?.environment.layer ?? null) : null,
+      notes: isBuilt ? (image.record?.deviations ?? []) : [firstLine(image.message)],
+    },
+    gate: null,
+    agents: {},
+    differences: [],
+  }
 }
 
 async function gate(suite: string): Promise<GateReport> {
@@ -205,25 +279,51 @@ async function gate(suite: string): Promise<GateReport> {
   return last.report
 }
 
-async function gateOf({ store }: PipelineWorld, { taskId, outcome, reason, identity, gradeMs }: TaskGate) {
-  const kindOf = async (check: 'gold' | 'empty'): Promise<string | null> => {
+async function addGate(result: TaskResult, task: Task, { outcome, reason, identity, audits }: TaskGate): Promise<void> {
+  const grading = async (check: GateCheck): Promise<GateGrading | null> => {
     if (identity === null) return null
-    const record = await store.readRecord<GateRecord>(gateKeys.grading(taskId, identity, check, 1))
-    return record?.verdict ?? null
+    const record = await world.store.readRecord<GateRecord>(gateKeys.grading(task.taskId, identity, check, 1))
+    if (record === null) return null
+    const log = await readLog(world.store, record.logKey)
+    const official =
+      log === null ? null : await askOfficial(result, task, { name: check, log, verdict: record.verdict })
+    return { verdict: record.verdict, gradeMs: record.gradeMs, official }
   }
-  return { outcome, reason, gold: await kindOf('gold'), empty: await kindOf('empty'), gradeMs: gradeMs?.p50 ?? null }
+  result.gate = {
+    outcome,
+    reason,
+    audits: audits ?? {},
+    gold: await grading('gold'),
+    empty: await grading('empty'),
+  }
+}
+
+interface Asked {
+  /** For messages. */
+  name: string
+  log: Uint8Array
+  verdict: string
+}
+
+/** What both harnesses say of a log; what differs from our reading of it is noted. */
+async function askOfficial(result: TaskResult, task: Task, { name, log, verdict }: Asked): Promise<OracleVerdicts> {
+  const { verdicts, differences } = await compareStoredLog(oracles, task, log)
+  result.differences.push(...differences.map((text) => `${name}: ${text}`))
+  const theirs = verdicts['swebench-4.1'] === true ? 'resolved' : 'unresolved'
+  if (task.gradingProfile === 'swebench-4.1' && verdict !== theirs) {
+    result.differences.push(`${name}: swebench 4.1.0 says ${theirs}, the verdict is ${verdict}`)
+  }
+  return verdicts
 }
 
 interface PlayInput {
-  world: PipelineWorld
   agent: Agent
   tasks: Task[]
   results: Map<string, TaskResult>
-  oracles: Awaited<ReturnType<typeof startOracles>>
 }
 
 /** Every task once, by an agent whose words are fixed; all that it does are commands in its sandbox. */
-async function play({ world, agent, tasks, results, oracles }: PlayInput): Promise<void> {
+async function play({ agent, tasks, results }: PlayInput): Promise<void> {
   const endpoint = await startScriptedEndpoint((request) => {
     const [, issue, ...rest] = messagesOf(request)
     const task = tasks.find(({ statement }) => issue?.content.includes(statement.trim()))
@@ -252,17 +352,15 @@ async function play({ world, agent, tasks, results, oracles }: PlayInput): Promi
       const result = results.get(taskId)
       const task = tasks.find((one) => one.taskId === taskId)
       if (result === undefined || task === undefined) continue
-      const key = (file: string): string => episodeKeys.grading(episode, task.gradingProfile, file)
-      const verdict = await world.store.readRecord<VerdictRecord>(key('verdict.json'))
-      const log = await readLog(world.store, key('test_output.txt'))
-      const official = log === null ? null : await compareStoredLog(oracles, task, log)
-      result.agents[agent] = { verdict: verdict?.kind ?? null, disposition, official: official?.verdicts ?? null }
-      if (official === null || verdict === null) continue
-      result.differences.push(...official.differences.map((text) => `${agent}: ${text}`))
-      const theirs = official.verdicts['swebench-4.1'] === true ? 'resolved' : 'unresolved'
-      if (task.gradingProfile === 'swebench-4.1' && verdict.kind !== theirs) {
-        result.differences.push(`${agent}: swebench 4.1.0 says ${theirs}, the verdict is ${verdict.kind}`)
-      }
+      const verdict = await world.store.readRecord<VerdictRecord>(episodeKeys.verdict(episode))
+      const log = await readLog(world.store, episodeKeys.grading(episode, task.gradingProfile, 'test_output.txt'))
+      const kind = verdict?.kind ?? null
+      const official =
+        log === null || kind === null ? null : await askOfficial(result, task, { name: agent, log, verdict: kind })
+      // The official harness runs no empty patch, and counts it as unresolved.
+      if (kind === null) result.differences.push(`${agent}: no verdict (${disposition})`)
+      else if (log === null && kind !== 'unresolved') result.differences.push(`${agent}: ${kind} without a log`)
+      result.agents[agent] = { verdict: kind, disposition, official }
     }
   } finally {
     await endpoint.close()
@@ -289,11 +387,48 @@ function line({ taskId, python, image, gate: gated, agents: played, differences 
     `${image.did}${image.stage === null ? '' : ` at ${image.stage}`}`,
     `${image.seconds} s`,
     `${image.megabytes} MB`,
-    `gold ${gated?.gold ?? '–'}`,
-    `empty ${gated?.empty ?? '–'}`,
+    `gold ${gated?.gold?.verdict ?? '–'}`,
+    `empty ${gated?.empty?.verdict ?? '–'}`,
     verdicts,
     `${differences.length} differences`,
   ].join('  ')
+}
+
+/** For `docs/real-tasks.md`. */
+function tableOf({ results, provenance }: Result): string {
+  const columns = [
+    'task',
+    'Python',
+    'image',
+    's',
+    'MB',
+    'own MB',
+    'gold',
+    's',
+    'empty',
+    's',
+    'audit',
+    ...AGENTS,
+    'harnesses',
+  ]
+  const seconds = (one: GateGrading | null | undefined): string => (one ? String(Math.round(one.gradeMs / 1000)) : '–')
+  const rows = results.map(({ taskId, python, image, gate: gated, agents: played, differences }) => [
+    taskId,
+    python ?? '–',
+    image.stage === null ? image.did : `failed: ${image.stage}`,
+    String(image.seconds),
+    String(image.megabytes),
+    String(image.ownMegabytes),
+    gated?.gold?.verdict ?? '–',
+    seconds(gated?.gold),
+    gated?.empty?.verdict ?? '–',
+    seconds(gated?.empty),
+    Object.keys(gated?.audits ?? {}).join(', ') || '–',
+    ...AGENTS.map((agent) => played[agent]?.verdict ?? '–'),
+    differences.length === 0 ? 'equal' : `${differences.length} differ`,
+  ])
+  const lines = [columns, columns.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`)
+  return `${provenance.date.slice(0, 10)} at ${provenance.commit.slice(0, 7)}\n\n${lines.join('\n')}\n`
 }
 
 function firstLine(text: string): string {

@@ -8,7 +8,11 @@ import { promisify } from 'node:util'
 import { evictImages } from '../../src/adapters/docker/images/evict-images.ts'
 import { createImageKeeper, type ImageKeeper } from '../../src/adapters/docker/images/image-keeper.ts'
 import { imageExists, pullImage, requireImage } from '../../src/adapters/docker/images/images.ts'
+import { checkImages } from '../../src/activities/gate/check-images.ts'
+import { createImageFinder } from '../../src/activities/gate/task-images.ts'
+import type { Task } from '../../src/contracts/tasks.types.ts'
 import { startTestRegistry, type TestRegistry } from '../support/test-registry.ts'
+import { makeTrainingRecipe } from '../support/training-records.ts'
 import { codeOf, createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
 
 const cacheDir = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
@@ -77,6 +81,62 @@ test('a registry without the image: missing for good; one that is overloaded: to
   } finally {
     registry.fail(null)
   }
+})
+
+/** A suite of tasks with these images, looked for before its gate. */
+function lookFor(images: string[], refused: 'fail' | 'exclude' = 'fail') {
+  const made = makeTrainingRecipe()
+  return checkImages(
+    {
+      recipe: { ...made, data: { ...made.data, gate: { repeats: 1, refused, width: null } } },
+      suites: async (hash) => ({ hash, name: hash, source: { kind: 'rows', path: '', limit: null }, taskIds: images }),
+      tasks: async ({ taskId }) => ({ image: taskId, synthetic: null }) as Task,
+      finder: createImageFinder({ engine: fixture.engine }),
+      hostId: 'here',
+    },
+    ['suite'],
+    never,
+  )
+}
+
+test('before a gate: images of the engine and of the registry are found without a pull, one that is nowhere refuses the run', async () => {
+  const { image, digest } = await registry.publish({ name: 'published', tag: '1', text: 'published' })
+  const pinned = `${registry.reference('published')}@${digest}`
+  const there = [fixture.image, image, pinned]
+  assert.deepEqual(await lookFor(there), { images: 3, lacking: 2, asked: 2, missing: 0, unknown: 0 })
+  assert.equal(await imageExists({ engine: fixture.engine, image }), false, 'nothing was pulled')
+
+  const otherTag = `${registry.reference('published')}:2`
+  const otherName = `${registry.reference('unpublished')}:1`
+  const otherBytes = `${registry.reference('published')}@sha256:${'0'.repeat(64)}`
+  for (const gone of [otherTag, otherName, otherBytes, registry.reference('untagged')]) {
+    await assert.rejects(lookFor([...there, gone]), (error: Error) => {
+      assert.equal(codeOf(error), 'Sandbox.ImageMissing')
+      assert.match(error.message, /^1 of the 4 images of suite are missing/)
+      assert.ok(error.message.includes(gone))
+      return true
+    })
+    await lookFor([...there, gone], 'exclude')
+    await assert.rejects(lookFor([gone], 'exclude'), (error) => codeOf(error) === 'Sandbox.ImageMissing')
+  }
+})
+
+test('before a gate: a registry that refuses, fails or is away says nothing, and an image of the engine needs none', async () => {
+  const gone = `${registry.reference('nowhere')}:1`
+  for (const status of [401, 403, 429, 500, 503]) {
+    registry.fail(status)
+    try {
+      const { missing, unknown } = await lookFor([gone, fixture.image])
+      assert.deepEqual([missing, unknown], [0, 1], `registry answers ${status}`)
+    } finally {
+      registry.fail(null)
+    }
+  }
+  const closed = await startTestRegistry()
+  await closed.close()
+  const nobody = `${closed.reference('nowhere')}:1`
+  const silent = { images: 2, lacking: 2, asked: 2, missing: 0, unknown: 2 }
+  assert.deepEqual(await lookFor([nobody, 'registry.invalid/x:1']), silent)
 })
 
 test('the tag moved after the gate: refused when opened and when graded, and no reward can come of it', async () => {

@@ -42,10 +42,12 @@ const MORE_TESTS = `${TESTS}\n\ndef test_sum():\n    assert add(2, 3) == 5\n`
 const SETUP =
   'from setuptools import setup\n\nsetup(name="tally", version="1.0", py_modules=["tally"], install_requires=["chit"])\n'
 
+const COMMITTED = '2026-01-01T00:00:00+00:00'
+
 function git(...args: string[]): string {
   const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@localhost']
   const isCommit = args[0] === 'commit'
-  const env = { ...process.env, ...(isCommit ? { GIT_COMMITTER_DATE: '2026-01-01T00:00:00Z' } : {}) }
+  const env = { ...process.env, ...(isCommit ? { GIT_COMMITTER_DATE: COMMITTED } : {}) }
   return execFileSync('git', ['-C', join(mirrors, 'acme__tally'), ...identity, ...args], {
     encoding: 'utf8',
     env,
@@ -98,7 +100,7 @@ before(async () => {
     PASS_TO_PASS: ['test_tally.py::test_zero'],
     install_config: {
       python: python.version.split('.').slice(0, 2).join('.'),
-      pip_packages: ['pytest==7.4.4'],
+      pip_packages: ['pytest==7.4.4', 'tox-current-env==0.0.11'],
       pre_install: ['touch /root/prepared'],
       install: 'python -m pip install -e .',
       test_cmd: 'pytest -rA',
@@ -136,15 +138,21 @@ interface Line {
   tag?: string
   image?: string
   log?: string
-  record?: { python: HostPython; network: string }
+  record?: { python: HostPython; network: string; deviations: string[] }
+}
+
+async function buildAll(path: string, ...options: string[]) {
+  const words = ['images', 'build', path, '--repos', mirrors, '--base', base, '--network', 'host', '--json', ...options]
+  const { exitCode, stdout, stderr } = await longhaul(...words)
+  const lines = stdout.split('\n').filter((line) => line !== '')
+  const images = lines.map((line) => JSON.parse(line) as Line).filter(({ event }) => event === 'image')
+  for (const { tag, image } of images) for (const name of [tag, image]) if (name) made.push(name)
+  return { exitCode, images, text: `${stdout}\n${stderr}` }
 }
 
 async function build(path: string, ...options: string[]): Promise<{ exitCode: number; image: Line; text: string }> {
-  const words = ['images', 'build', path, '--repos', mirrors, '--base', base, '--network', 'host', '--json', ...options]
-  const { exitCode, stdout, stderr } = await longhaul(...words)
-  const image = JSON.parse(stdout.split('\n')[0] ?? '') as Line
-  for (const name of [image.tag, image.image]) if (name !== undefined && name !== null) made.push(name)
-  return { exitCode, image, text: `${stdout}\n${stderr}` }
+  const { images, ...rest } = await buildAll(path, ...options)
+  return { ...rest, image: images[0] ?? assert.fail(rest.text) }
 }
 
 /** What a command in a container of the image says. */
@@ -185,12 +193,18 @@ test('an image is built, found again, holds no later commit and no password, and
   const image = first.image.image ?? ''
   const seen = await inside(
     image,
-    `source /opt/miniconda3/bin/activate; conda activate testbed; cd /testbed; python --version; python -c 'import chit, tally'; git --no-pager log --format=%s; git --no-pager tag; git cat-file -e ${future} || echo gone; grep -rl ${PASSWORD} / --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls /root/prepared`,
+    `source /opt/miniconda3/bin/activate; conda activate testbed; cd /testbed; python --version; python -c 'import chit, tally'; git --no-pager log --format='%s %cI %aI'; git --no-pager tag; git cat-file -e ${future} || echo gone; grep -rl ${PASSWORD} / --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls /root/prepared; ln -s "$(command -v python)" /tmp/linked; /tmp/linked -c 'import chit, pytest, tally; print("linked")'`,
   )
   assert.match(seen, new RegExp(`Python ${python.version.replaceAll('.', '\\.')}`))
   const lines = seen.split(/\r?\n/).filter((line) => line !== '')
   // Tags of later days say what came, also where they stand on an old commit.
-  assert.deepEqual(lines.slice(1), ['SWE-bench', 'Begin', 'v1', 'gone', '/root/prepared'])
+  assert.equal(
+    lines[1],
+    `SWE-bench ${COMMITTED} ${COMMITTED}`,
+    'history runs forward, and is the same after another build',
+  )
+  assert.match(lines[2] ?? '', new RegExp(`^Begin ${COMMITTED.replace('+', '\\+')} `))
+  assert.deepEqual(lines.slice(3), ['v1', 'gone', '/root/prepared', 'linked'])
 
   const facts = JSON.stringify([
     await engine.docker.getImage(image).inspect(),
@@ -250,6 +264,39 @@ test('an installation that fails shows its last lines and leaves no image', { sk
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'install'])
   assert.match(image.message ?? '', /installation of the repository failed[^]*the compiler is missing/)
   assert.match(readFileSync(image.log ?? '', 'utf8'), /the compiler is missing/)
+})
+
+test('a disk that is full is named as such, with its stage and what frees it', { skip }, async () => {
+  // The smallest file system that a build can fill.
+  const config = { ...(row['install_config'] as object), install: 'head -c 200M /dev/zero > /dev/shm/filling' }
+  const { exitCode, image } = await build(suite('full', { install_config: config }))
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'install'])
+  assert.match(
+    image.message ?? '',
+    /The disk where the engine keeps images is full: .*No space left on device.*docker system df/,
+  )
+  assert.match(readFileSync(image.log ?? '', 'utf8'), /No space left on device/)
+})
+
+test('a full disk of this host’s temporary files is named with the directory', {
+  skip: skip === false && process.getuid?.() !== 0 ? 'needs root: mounts a file system' : skip,
+}, async () => {
+  const small = join(folder, 'small')
+  mkdirSync(small)
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'longhaul-test', small])
+  const before = process.env['TMPDIR']
+  process.env['TMPDIR'] = small
+  try {
+    // An installation of its own: an image that an earlier test built would be found.
+    const config = { ...(row['install_config'] as object), install: 'true # small' }
+    const { exitCode, image } = await build(suite('small', { install_config: config }))
+    assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
+    assert.match(image.message ?? '', new RegExp(`temporary files is full: [^]*Free space in ${small}, .*TMPDIR`))
+  } finally {
+    if (before === undefined) delete process.env['TMPDIR']
+    else process.env['TMPDIR'] = before
+    execFileSync('umount', ['-l', small])
+  }
 })
 
 test('a base image without git is named', { skip }, async () => {

@@ -12,6 +12,7 @@ import type { Task } from '../../contracts/tasks.types.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 import type { KeyedQueue } from '../../platform/limiter.ts'
 import { checkRepository } from '../docker/images/check-repository.ts'
+import { shellQuote } from '../../platform/shell-quote.ts'
 import { imageDigest, imageExists } from '../docker/images/images.ts'
 import type { Engine } from '../docker/engine/engine.ts'
 import { packFiles } from '../docker/engine/tar.ts'
@@ -404,9 +405,6 @@ function labelChange(label: string, value: unknown): string {
 
 // Task --------------------------------------------------------------------------------------------------------------------------
 
-/** Fixed, so that equal content has an equal commit. */
-const COMMIT_DATE = '2000-01-01T00:00:00Z'
-
 function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall, install }: TaskEnvironment) {
   const begin = `set -euo pipefail\n${ACTIVATE}\nset -x\ncd ${repoDir}`
   const isV2 = gradingProfile === 'rebench-v2'
@@ -420,7 +418,7 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
       'git rev-parse HEAD',
     ].join('\n'),
     preInstall: [begin, ...preInstall].join('\n'),
-    install: [begin, ...install].join('\n'),
+    install: [begin, ...(isV2 ? install.map(tolerated) : install)].join('\n'),
     // Offline, an installation in an environment of its own finds here what it builds with.
     wheels: [
       begin,
@@ -430,14 +428,16 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
       'rm -f /tmp/build-requires',
       `printf '[global]\\nfind-links = ${WHEELS}\\n' > /etc/pip.conf`,
     ].join('\n'),
-    // What the installation changed is no part of an agent's work. V2's images stand at the base commit itself.
+    // What the installation changed is no part of an agent's work. V2's images stand at the base commit itself. With the date of
+    // the base commit equal content has an equal commit, and the history runs forward.
     commit: isV2
       ? 'true'
       : [
           `set -euxo pipefail\ncd ${repoDir}`,
           'git config --global user.email setup@swebench.config',
           'git config --global user.name SWE-bench',
-          `GIT_AUTHOR_DATE=${COMMIT_DATE} GIT_COMMITTER_DATE=${COMMIT_DATE} git commit -q --allow-empty -am SWE-bench`,
+          `export GIT_COMMITTER_DATE="$(git show -s --format=%cI ${baseCommit})"`,
+          'GIT_AUTHOR_DATE="$GIT_COMMITTER_DATE" git commit -q --allow-empty -am SWE-bench',
         ].join('\n'),
     check: [
       begin,
@@ -446,6 +446,13 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
       `test "$(command -v python)" = ${ENVIRONMENT}/bin/python`,
     ].join('\n'),
   }
+}
+
+/** V2 runs each command for itself and goes on where one fails. */
+function tolerated(command: string): string {
+  const [first = ''] = command.trim().split('\n')
+  const note = `${NOTE}a command of the installation failed, which its harness passes over: ${first.slice(0, 200)}`
+  return `( ${command}\n) || echo ${shellQuote(note)}`
 }
 
 const WHEELS = '/opt/longhaul/wheels'

@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, type LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { BuildStage, BuiltTaskImage, FailedTaskImage, HostPython } from '../../contracts/task-images.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
@@ -9,7 +9,7 @@ import { taskEnvironment } from '../datasets/task-environment.ts'
 import { ensureBaseImage } from '../docker/images/base-image.ts'
 import { imageExists, imageFacts, pullImage } from '../docker/images/images.ts'
 import type { Engine } from '../docker/engine/engine.ts'
-import { buildFailure } from './build-failure.ts'
+import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { buildTaskImage, readRecord, type TaskImageBuilder } from './build-task-image.ts'
 import { listHostPythons } from './host-pythons.ts'
 import { readPackageSettings } from './package-settings.ts'
@@ -28,6 +28,8 @@ export interface BuildTaskImagesInput {
   jobs: number
   cacheDir: string
   log: (line: string) => void
+  /** As a task begins to be looked for or built; a task may begin twice. */
+  onStart?: (taskId: string) => void
   /** As each task ends. */
   onResult: (result: BuiltTaskImage | FailedTaskImage) => void
   signal: AbortSignal
@@ -77,6 +79,7 @@ function createAttempt(input: BuildTaskImagesInput) {
     Promise.all(
       tasks.map((one) =>
         slots.use(async () => {
+          input.onStart?.(one.task.taskId)
           const work = { input, one, builder, repositoryOf, findOnly }
           const first = await buildOne(work)
           // The layers that were made are kept, so the second time is shorter.
@@ -159,7 +162,7 @@ async function buildOne(one: BuildOneInput): Promise<Result | null> {
   } catch (error) {
     signal.throwIfAborted()
     if (findOnly) return null
-    const known = isLonghaulError(error) ? error : toLonghaulError(error)
+    const known = isLonghaulError(error) ? error : ofHost(error)
     const logFile = known.details['log']
     const failure: FailedTaskImage = {
       taskId: task.taskId,
@@ -175,6 +178,12 @@ async function buildOne(one: BuildOneInput): Promise<Result | null> {
     log(`${task.taskId}: failed at the stage ${failure.stage}`)
     return failure
   }
+}
+
+/** What no stage has put into words: files that this process writes. */
+function ofHost(cause: unknown): LonghaulError {
+  const said = cause instanceof Error ? cause.message : String(cause)
+  return saysDiskFull(said) ? diskFull({ stage: 'source', said, of: 'host', cause }) : toLonghaulError(cause)
 }
 
 /** The image that the row names is there and was not built by this command: a published one counts more than ours. */

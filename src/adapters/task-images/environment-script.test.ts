@@ -11,6 +11,7 @@ const PLAIN: TaskEnvironment = {
   requirementFiles: [],
   environmentFiles: [],
   pipPackages: [],
+  pins: [],
   preInstall: [],
   install: [],
   setupCommit: 'c'.repeat(40),
@@ -44,6 +45,23 @@ test('requirement files that a requirement file names come first; the repository
 test('a comparison in a package’s version is no redirection', async () => {
   const text = await script({ pipPackages: ['pytest<8', "'numpy>=1.2'", 'six'] })
   assert.match(text, /python -m pip install 'pytest<8' 'numpy>=1\.2' 'six'$/)
+})
+
+test('a pinned package comes with the harness’s own ones, and the build notes why', async () => {
+  const pins = [{ package: 'docutils==0.21.2', reason: 'the harness’s images have it' }]
+  const text = await script({ pipPackages: ['tox'], pins })
+  assert.match(
+    text,
+    /python -m pip install 'tox' 'docutils==0\.21\.2'\necho 'longhaul: docutils==0\.21\.2: the harness’s/,
+  )
+  assert.match(await script({ pins }), /python -m pip install 'docutils==0\.21\.2'\n/)
+})
+
+test('the Python below is shown the packages where tox-current-env links to the interpreter, and nowhere else', async () => {
+  for (const entry of ['tox-current-env==0.0.11', "'tox-current-env'"]) {
+    assert.match(await script({ pipPackages: ['tox==4.16.0', entry] }), /testbed\.pth"$/)
+  }
+  assert.doesNotMatch(await script({ pipPackages: ['tox==4.16.0'] }), /testbed\.pth/)
 })
 
 test('names of conda become names of pip, one by one where they do not install together', async () => {

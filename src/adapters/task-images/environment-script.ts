@@ -21,16 +21,30 @@ interface EnvironmentScriptInput {
 
 /** @throws LonghaulError `Image.BuildFailed` where the repository lacks the file that lists the packages */
 export async function environmentScript(input: EnvironmentScriptInput): Promise<string> {
-  const { pipPackages } = input.environment
+  const { pipPackages, pins } = input.environment
+  const chosen = [...pipPackages, ...pins.map((pin) => pin.package)]
   return [
     'set -euo pipefail',
     ACTIVATE,
     'set -x',
     'cd /root',
     ...(await listedPackages(input)),
-    ...(pipPackages.length === 0 ? [] : [`python -m pip install ${pipPackages.map(pipWord).join(' ')}`]),
+    ...(chosen.length === 0 ? [] : [`python -m pip install ${chosen.map(pipWord).join(' ')}`]),
+    ...(chosen.some((entry) => /^['"]?tox-current-env\b/i.test(entry.trim())) ? LINKED_INTERPRETER : []),
+    ...pins.map(({ package: name, reason }) => `echo ${shellQuote(`${NOTE}${name}: ${reason}`)}`),
   ].join('\n')
 }
+
+/**
+ * tox-current-env starts the environment's interpreter through a link in `.tox`. One of conda finds its packages all the same; one of
+ * a virtual environment takes itself for the Python that it was made of. So that Python is shown the packages too.
+ */
+const LINKED_INTERPRETER = [
+  'packages="$(python -c \'import site; print(site.getsitepackages()[0])\')"',
+  'below="$("$(python -c \'import os, sys; print(os.path.realpath(sys.executable))\')" -c \'import site; print(site.getsitepackages()[0])\')"',
+  'mkdir -p "$below"',
+  'echo "import site; site.addsitedir(\'$packages\')" > "$below/testbed.pth"',
+]
 
 async function listedPackages(input: EnvironmentScriptInput): Promise<string[]> {
   const { packages } = input.environment

@@ -10,7 +10,7 @@ import type { Engine } from '../docker/engine/engine.ts'
 import { isStatus } from '../docker/engine/engine-errors.ts'
 import { createDemultiplexer } from '../docker/engine/exec-stream.ts'
 import { packFiles } from '../docker/engine/tar.ts'
-import { buildFailure } from './build-failure.ts'
+import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import type { BuildLog } from './build-log.ts'
 import { type PackageSettings, SETTINGS_DIR } from './package-settings.ts'
 
@@ -92,9 +92,11 @@ export async function makeLayer(input: LayerInput): Promise<void> {
 /** An engine under load leaves requests without an answer: nothing that the task or its environment did. */
 function engineFailure(stage: BuildStage, cause: unknown): LonghaulError {
   if (isLonghaulError(cause)) return cause
+  const said = cause instanceof Error ? cause.message : String(cause)
+  if (saysDiskFull(said)) return diskFull({ stage, said, of: 'engine', cause })
   return buildFailure({
     stage,
-    message: `The engine failed: ${cause instanceof Error ? cause.message : String(cause)}. Layers that were made are kept: run the command again`,
+    message: `The engine failed: ${said}. Layers that were made are kept: run the command again`,
     details: { engine: 'failed' },
     cause,
   })
@@ -178,9 +180,11 @@ async function putTar(container: Container, step: Extract<LayerStep, { kind: 'pu
   try {
     await container.putArchive(step.tar(), { path: step.path })
   } catch (cause) {
+    const said = cause instanceof Error ? cause.message : String(cause)
+    if (saysDiskFull(said)) throw diskFull({ stage: step.stage, said, of: 'engine', cause })
     throw buildFailure({
       stage: step.stage,
-      message: `Files could not be put into ${step.path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      message: `Files could not be put into ${step.path}: ${said}`,
       cause,
     })
   }
@@ -206,6 +210,7 @@ async function runScript(
     throw error
   })
   if (code === 0) return
+  if (saysDiskFull(log.tail())) throw diskFull({ stage, said: log.tail(), of: 'engine', log: log.path })
   const how =
     code === null
       ? `did not end within ${STEP_TIMEOUT_MS / 60_000} minutes, or lost its container`

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { type CommandResult, runCommand } from '../../platform/run-command.ts'
-import { buildFailure } from './build-failure.ts'
+import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 
 /** Histories of hundreds of megabytes on a slow line or disk. */
 const CLONE_TIMEOUT_MS = 60 * 60_000
@@ -32,7 +32,8 @@ export interface Repository {
   read(commit: string, path: string): Promise<string | null>
   /** Tags of the commit and its ancestors that are no younger than it: installations read their version there. */
   tags(commit: string): Promise<Tag[]>
-  /** Writes a pack with the commit, its ancestors, these tags and nothing else. @returns the path without its ending */
+  /** Writes a pack with the commit, its ancestors, these tags and nothing else into a folder `objects/pack`. @returns the path
+   *  without its ending */
   pack(input: { commit: string; tags: readonly Tag[]; folder: string }): Promise<string>
 }
 
@@ -45,6 +46,18 @@ interface Tag {
 
 /** Where the data sets' repositories are public. */
 export const PUBLIC_REPOSITORIES = 'https://github.com'
+
+/**
+ * Git writes a pack beside its own objects before it moves it. In a directory of objects of the pack's own nothing is written into
+ * the mirror, which may be read-only or on another file system.
+ */
+const PACK = [
+  'cd "$1"',
+  'objects="$(git -c "safe.directory=*" rev-parse --git-path objects)"',
+  'case "$objects" in /*) ;; *) objects="$PWD/$objects" ;; esac',
+  'export GIT_OBJECT_DIRECTORY="${2%/pack}" GIT_ALTERNATE_OBJECT_DIRECTORIES="\\"$objects\\""',
+  'git -c "safe.directory=*" -c pack.threads=1 pack-objects --revs --quiet --delta-base-offset "$2/pack" <"$3"',
+].join(' && ')
 
 /** @throws LonghaulError `Image.BuildFailed` at the stage `source` */
 export async function openRepository(input: OpenRepositoryInput): Promise<Repository> {
@@ -87,20 +100,14 @@ export async function openRepository(input: OpenRepositoryInput): Promise<Reposi
       await writeFile(wanted, [commit, ...tags.map(({ id }) => id), ''].join('\n'))
       const { exitCode, stdout, tail } = await runCommand({
         command: '/bin/sh',
-        args: [
-          '-c',
-          'cd "$1" && git -c "safe.directory=*" -c pack.threads=1 pack-objects --revs --quiet --delta-base-offset "$2/pack" <"$3"',
-          'pack',
-          git,
-          folder,
-          wanted,
-        ],
+        args: ['-c', PACK, 'pack', git, folder, wanted],
         env: gitEnvironment(),
         timeoutMs: READ_TIMEOUT_MS,
         signal: input.signal,
       })
       await rm(wanted)
       if (exitCode === 0) return join(folder, `pack-${stdout.trim()}`)
+      if (saysDiskFull(tail)) throw diskFull({ stage: 'source', said: tail, of: 'host' })
       throw buildFailure({
         stage: 'source',
         message: `The history of ${repo} at ${commit} could not be packed: ${lastLine(tail)}. Check the mirror with git fsck`,

@@ -10,20 +10,20 @@ export async function buildImages({
   tasks,
   signal,
   log,
+  onBuilt,
 }: {
-  tasks: readonly SynthesizedTask[]
+  tasks: readonly Pick<SynthesizedTask, 'row'>[]
   signal: AbortSignal
   log: (line: string) => void
+  onBuilt: () => void
 }): Promise<void> {
   await adoptLocalStack()
   const engine = await connectEngine()
   const ensureImage = createImageProvider({ engine, cacheDir: stackPaths().cacheDir, log })
-  let built = 0
   await Promise.all(
     tasks.map(async ({ row }) => {
       await ensureImage(normalizeRow(row), signal)
-      built += 1
-      if (built % 10 === 0 || built === tasks.length) log(`images ${built} of ${tasks.length}`)
+      onBuilt()
     }),
   )
 }

@@ -6,6 +6,7 @@ import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { EXIT } from '../output/exit-codes.ts'
+import { whileSaying } from '../output/live-lines.ts'
 import { collect, examples, integer, jsonOption } from '../arguments/options.ts'
 
 interface BuildOptions {
@@ -63,26 +64,54 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
   const { stackPaths } = await import('../../stack/paths.ts')
   await adoptLocalStack()
   const engine = await connectEngine()
+  const state: Building = { ended: [], total: tasks.length, openSinceMs: new Map(), last: '' }
   const results = await untilInterrupted((signal) =>
-    buildTaskImages({
-      engine,
-      tasks,
-      repositories: options.repos ?? PUBLIC_REPOSITORIES,
-      base: options.base ?? null,
-      network: options.network ?? null,
-      jobs: options.jobs,
-      cacheDir: stackPaths().cacheDir,
-      log: (line) => console.err(line),
-      onResult(result) {
-        if (options.json === true) console.record({ event: 'image', ...result })
-        else console.err(sayResult(result))
-      },
-      signal,
-    }),
+    whileSaying({ console, what: () => sayBuilding(state, Date.now()) }, ({ note, changed }) =>
+      buildTaskImages({
+        engine,
+        tasks,
+        repositories: options.repos ?? PUBLIC_REPOSITORIES,
+        base: options.base ?? null,
+        network: options.network ?? null,
+        jobs: options.jobs,
+        cacheDir: stackPaths().cacheDir,
+        log: (line) => {
+          state.last = line
+          note(line)
+        },
+        onStart: (taskId) => void state.openSinceMs.set(taskId, Date.now()),
+        onResult(result) {
+          state.openSinceMs.delete(result.taskId)
+          state.ended.push(result)
+          if (options.json === true) console.record({ event: 'image', ...result })
+          else note(sayResult(result))
+          changed()
+        },
+        signal,
+      }),
+    ),
   )
   if (options.json === true) console.record({ event: 'done', ...counts(results) })
   else console.out([renderTable(imageTable(results)), sayImages(results)].join('\n\n'))
   if (results.some(({ did }) => did === 'failed')) exit(EXIT.infra)
+}
+
+interface Building {
+  ended: (BuiltTaskImage | FailedTaskImage)[]
+  total: number
+  openSinceMs: Map<string, number>
+  /** What was said last. */
+  last: string
+}
+
+function sayBuilding({ ended, total, openSinceMs, last }: Building, nowMs: number): string {
+  const failed = ended.filter(({ did }) => did === 'failed').length
+  const [oldest] = [...openSinceMs].toSorted(([, a], [, b]) => a - b)
+  const open =
+    oldest === undefined
+      ? ''
+      : ` · at work on ${oldest[0]} for ${Math.round((nowMs - oldest[1]) / 1000)} s${openSinceMs.size > 1 ? ` and ${openSinceMs.size - 1} more` : ''}`
+  return `images ${ended.length} of ${total}${failed === 0 ? '' : `, ${failed} failed`}${open}${last === '' ? '' : ` · last: ${last}`}`
 }
 
 async function readSuite(path: string, only: readonly string[]) {
