@@ -14,6 +14,7 @@ import { parseArgs } from 'node:util'
 import { commit, versions } from '../bench/support/versions.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
+import { offerGgufPackage } from './support/runner/gguf-package.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 
@@ -24,8 +25,10 @@ const scratch = await mkdtemp(join(tmpdir(), 'longhaul-trainer-test-'))
 try {
   const started = Date.now()
   const strikesFile = join(scratch, 'strikes.jsonl')
+  const root = join(import.meta.dirname, '..')
+  await offerGgufPackage({ root })
   const results = await runTrainerTests({
-    root: join(import.meta.dirname, '..'),
+    root,
     scratch,
     python: await findOrMakePython(),
     isFull: values.full,

@@ -9,16 +9,12 @@ import { noiseOf } from './noise.ts'
 
 export interface CollectInput {
   lanes: Lanes
-  profile: ScaffoldProfile
-  /** Of the synthetic family; a seed that no recipe uses, so that the base has seen no task of any run. */
-  seed: number
-  offset: number
   count: number
-  noiseStrength: number
+  /** Plays the script on a task of the collection, counted from 0. */
+  play(sandbox: SandboxHandle, position: number): Promise<Demonstration>
   /** JSON Lines, one demonstration each, in order of the tasks. */
   path: string
   log(line: string): void
-  signal: AbortSignal
 }
 
 export interface CollectResult {
@@ -53,7 +49,7 @@ export async function collect(input: CollectInput): Promise<CollectResult> {
     while (nextTask < input.count) {
       const position = nextTask
       nextTask += 1
-      results[position] = await demonstrateTask(input, sandbox, input.offset + position)
+      results[position] = await input.play(sandbox, position)
       writeReady()
     }
   }
@@ -68,13 +64,33 @@ export async function collect(input: CollectInput): Promise<CollectResult> {
   }
 }
 
-async function demonstrateTask(input: CollectInput, sandbox: SandboxHandle, index: number): Promise<Demonstration> {
-  const { lanes, profile, seed, noiseStrength, signal } = input
-  const task = synthesizeTask({ family: 'one-wrong-line', seed, split: 'train', index })
-  const loaded = await lanes.load(sandbox, await task.repoTar(), signal)
-  const random = randomFrom(`demonstration/${seed}/${index}/${noiseStrength}`)
-  const noise = noiseOf(noiseStrength)
-  return demonstrate({ host: lanes.host, sandbox: loaded, profile, task, noise, random, signal })
+export interface NoisyCollection {
+  lanes: Lanes
+  profile: ScaffoldProfile
+  /** Of the synthetic family; a seed that no recipe uses, so that the base has seen no task of any run. */
+  seed: number
+  offset: number
+  noiseStrength: number
+  signal: AbortSignal
+}
+
+/** The demo's solver on a task of the first family. */
+export function noisyPlayer({
+  lanes,
+  profile,
+  seed,
+  offset,
+  noiseStrength,
+  signal,
+}: NoisyCollection): CollectInput['play'] {
+  return async (sandbox, position) => {
+    const index = offset + position
+    const task = synthesizeTask({ family: 'one-wrong-line', seed, split: 'train', index })
+    const loaded = await lanes.load(sandbox, await task.repoTar(), signal)
+    const random = randomFrom(`demonstration/${seed}/${index}/${noiseStrength}`)
+    const noise = noiseOf(noiseStrength)
+    return demonstrate({ host: lanes.host, sandbox: loaded, profile, task, noise, random, signal })
+  }
 }
 
 function seconds(sinceMs: number): number {

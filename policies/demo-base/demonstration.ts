@@ -1,3 +1,5 @@
+import type { SandboxState } from '../../src/contracts/episodes.types.ts'
+import type { SweRebenchRow } from '../../src/contracts/tasks.types.ts'
 import type { SynthesizedTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import type { Random } from '../../src/adapters/datasets/synthetic/compose.ts'
 import type {
@@ -23,14 +25,19 @@ export interface Segment {
   text: string
   isAction: boolean
   formatError: boolean
+  /** A wrong turn on purpose: played, and not learned. */
+  isMistake?: boolean
 }
 
 export interface Demonstration {
   task: string
   segments: Segment[]
   turns: number
-  /** The last edit was the right one and the work was submitted. */
+  /** The work is right and was submitted. */
   solved: boolean
+  /** Of the family `half-renamed`: roots of its names that may be replaced, and those that may not. */
+  roots?: string[]
+  kept?: string[]
 }
 
 export interface DemonstrateInput {
@@ -45,37 +52,72 @@ export interface DemonstrateInput {
 
 /** Plays one episode of the scripted solver with the product's texts, rendering, runner and tools. */
 export async function demonstrate(input: DemonstrateInput): Promise<Demonstration> {
-  const { host, sandbox, profile, task, noise, random, signal } = input
-  const { row, composed } = task
-  let state = await host.initialState(sandbox, signal)
-  let observation = firstMessage({ profile, state, repoDir: REPO_DIR, statement: row.problem_statement })
+  const { profile, task, noise, random } = input
+  const { windowLines } = profile.tools
   let stage: SolverStage = 'start'
   let hasRightEdit = false
+  const played = await playScript({
+    ...input,
+    row: task.row,
+    maxTurns: MAX_TURNS,
+    move: ({ observation, state }) => {
+      const view = { task: task.composed, stage, observation, state, repoDir: REPO_DIR, windowLines, noise, random }
+      const move = nextMove(view)
+      stage = move.next
+      const { command } = parseReply(move.reply)
+      if (command?.startsWith('edit ')) hasRightEdit = isRightEdit(task.composed, move.reply)
+      return { reply: move.reply }
+    },
+  })
+  const { segments, turns, submitted } = played
+  return { task: task.row.instance_id, segments, turns, solved: hasRightEdit && submitted }
+}
+
+/** What a script sees before its turn. */
+export interface ScriptView {
+  observation: string
+  state: SandboxState
+}
+
+export interface PlayScriptInput {
+  host: SandboxHost
+  sandbox: SandboxHandle
+  profile: ScaffoldProfile
+  row: Pick<SweRebenchRow, 'instance_id' | 'problem_statement'>
+  maxTurns: number
+  move(view: ScriptView): { reply: string; isMistake?: boolean }
+  signal: AbortSignal
+}
+
+/** Plays the replies of a script as an episode would be played. */
+export async function playScript(
+  input: PlayScriptInput,
+): Promise<{ segments: Segment[]; turns: number; submitted: boolean; after: TurnMark | null }> {
+  const { host, sandbox, profile, row, maxTurns, move, signal } = input
+  let state = await host.initialState(sandbox, signal)
+  let observation = firstMessage({ profile, state, repoDir: REPO_DIR, statement: row.problem_statement })
   let after: TurnMark | null = null
   const prompt = renderFirstPrompt({ format: chatml, systemPrompt: profile.systemPrompt, firstMessage: observation })
   const segments: Segment[] = [context(prompt)]
 
-  for (let turn = 0; turn < MAX_TURNS && !state.submitted; turn += 1) {
+  let turn = 0
+  for (; turn < maxTurns && !state.submitted; turn += 1) {
     if (turn > 0) segments.push(context(renderDelta({ format: chatml, endedTurn: true, observation })))
-    const { windowLines } = profile.tools
-    const view = { task: composed, stage, observation, state, repoDir: REPO_DIR, windowLines, noise, random }
-    const move = nextMove(view)
-    stage = move.next
-    const { command, formatError } = parseReply(move.reply)
-    segments.push({ text: move.reply + chatml.endOfTurn, isAction: true, formatError: formatError !== null })
+    const { reply, isMistake } = move({ observation, state })
+    const { command, formatError } = parseReply(reply)
+    const action = { text: reply + chatml.endOfTurn, isAction: true, formatError: formatError !== null }
+    segments.push(isMistake === true ? { ...action, isMistake } : action)
     if (formatError !== null) {
       observation = formatErrorText({ profile, state, repoDir: REPO_DIR, error: formatError })
       continue
     }
-    if (command.startsWith('edit ')) hasRightEdit = isRightEdit(composed, move.reply)
     const request: TurnRequest = { ...turnRequest(profile, row.instance_id, turn, command), after }
     const result = await host.runTurn(sandbox, request, signal)
     after = { turn, token: request.token }
     state = result.state
     observation = observationText({ profile, repoDir: REPO_DIR, result, timeoutMs: COMMAND_TIMEOUT_MS })
   }
-  const turns = segments.filter((segment) => segment.isAction).length
-  return { task: row.instance_id, segments, turns, solved: hasRightEdit && state.submitted }
+  return { segments, turns: turn, submitted: state.submitted, after }
 }
 
 function context(text: string): Segment {

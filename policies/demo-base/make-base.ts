@@ -17,7 +17,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { scaffoldProfile } from '../../src/scaffold/profiles.ts'
-import { collect } from './collect.ts'
+import { collect, noisyPlayer } from './collect.ts'
 import { openLanes } from './lanes.ts'
 
 /** Of the synthetic family; recipes must use others, so that the base has seen no task of any run. */
@@ -54,7 +54,8 @@ async function collectOnce({ name, ...options }: (typeof COLLECTIONS)[number]): 
   const profile = scaffoldProfile('demo')
   const lanes = await openLanes({ count: LANES, profile, cacheDir: work, log, signal })
   try {
-    const result = await collect({ lanes, profile, seed: SEED, ...options, path: `${path}.part`, log, signal })
+    const play = noisyPlayer({ lanes, profile, seed: SEED, ...options, signal })
+    const result = await collect({ lanes, count: options.count, play, path: `${path}.part`, log })
     await writeFile(join(work, `${name}.json`), `${JSON.stringify({ seed: SEED, ...options, ...result }, null, 1)}\n`)
     await rename(`${path}.part`, path)
     log(`${name}: ${JSON.stringify(result)}`)

@@ -6,11 +6,14 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve|step|plan|bench|export|seal")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="serve|step|plan|simulate|bench|import|export|seal"
+    )
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
@@ -33,18 +36,15 @@ def build_parser() -> argparse.ArgumentParser:
     step.add_argument("--dry-run", action="store_true", help="check spec, config and batch; load no weights")
 
     plan = commands.add_parser("plan", help="memory of one rank and tokens in flight for a model and a layout")
-    plan.add_argument("--model", required=True, help="model directory, or a published name such as qwen2.5-7b")
-    plan.add_argument("--context", type=int, required=True, help="tokens of the longest row")
-    plan.add_argument("--max-tokens-per-micro", type=int, help="tokens of one micro-batch (default: the context)")
-    plan.add_argument("--nodes", type=int, default=1)
-    plan.add_argument("--ranks-per-node", type=int, default=1)
-    plan.add_argument("--cp", type=int, default=1, help="context parallel ranks for one row")
-    plan.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
-    plan.add_argument("--offload", choices=("none", "activations", "optimizer", "both"), default="none")
-    plan.add_argument("--states", choices=("float32", "bfloat16"), default="float32", help="optimizer moments")
-    plan.add_argument("--lora-rank", type=int, help="train adapters of this rank instead of all weights")
+    add_layout(plan)
     plan.add_argument("--memory-gib", type=float, default=139.0, help="of one device (default: an H200's 139)")
     plan.add_argument("--json", action="store_true")
+
+    simulate = commands.add_parser(
+        "simulate", help="one rank's step of any layout through the trainer's code, on tensors without numbers"
+    )
+    add_layout(simulate)
+    simulate.add_argument("--layers", type=int, help="fewer layers than the model has")
 
     bench = commands.add_parser("bench", help="tokens a second, peak memory and time by phase on random weights")
     bench.add_argument("--model", required=True, help="model directory, or a published name such as qwen3-0.6b")
@@ -71,10 +71,32 @@ def build_parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--expect-sha256", help="hash that the source's MANIFEST.json must have")
 
+    importing = commands.add_parser(
+        "import", help="a model directory or GGUF file as a sealed policy, proven to be equal"
+    )
+    importing.add_argument("source", type=Path, help="Hugging Face model directory, or .gguf file")
+    importing.add_argument("target", type=Path, help="directory to make; it must not exist")
+    importing.add_argument("--chat-format", choices=("chatml", "llama3"), help="instead of what the template shows")
+    importing.add_argument("--tokenizer", type=Path, help="directory with the tokenizer, instead of the source's own")
+    importing.add_argument("--origin", help="where the source comes from, for the record")
+
     seal = commands.add_parser("seal", help="write MANIFEST.json and COMMITTED into a finished model directory")
     seal.add_argument("directory", type=Path)
     seal.add_argument("--kind", default="policy")
     return parser
+
+
+def add_layout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="model directory, or a published name such as qwen2.5-7b")
+    parser.add_argument("--context", type=int, required=True, help="tokens of the longest row")
+    parser.add_argument("--max-tokens-per-micro", type=int, help="tokens of one micro-batch (default: the context)")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--ranks-per-node", type=int, default=1)
+    parser.add_argument("--cp", type=int, default=1, help="context parallel ranks for one row")
+    parser.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
+    parser.add_argument("--offload", choices=("none", "activations", "optimizer", "both"), default="none")
+    parser.add_argument("--states", choices=("float32", "bfloat16"), default="float32", help="optimizer moments")
+    parser.add_argument("--lora-rank", type=int, help="train adapters of this rank instead of all weights")
 
 
 def main() -> int:
@@ -100,6 +122,9 @@ def main() -> int:
     if arguments.command == "plan":
         return run_plan(arguments)
 
+    if arguments.command == "simulate":
+        return run_simulation(arguments)
+
     if arguments.command == "bench":
         return run_bench(arguments)
 
@@ -111,6 +136,13 @@ def main() -> int:
             target=arguments.target,
             dtype=arguments.dtype,
             expected_sha256=arguments.expect_sha256,
+        )
+
+    if arguments.command == "import":
+        from longhaul_trainer.importer.command import ImportOptions, import_model
+
+        return import_model(
+            ImportOptions(**{name: value for name, value in vars(arguments).items() if name != "command"})
         )
 
     from longhaul_trainer.directory import seal
@@ -132,9 +164,22 @@ def set_environment() -> None:
 
 def run_plan(arguments: argparse.Namespace) -> int:
     from longhaul_trainer.plan.command import plan
+
+    return plan(
+        model=arguments.model, layout=layout_of(arguments), memory_gib=arguments.memory_gib, as_json=arguments.json
+    )
+
+
+def run_simulation(arguments: argparse.Namespace) -> int:
+    from longhaul_trainer.simulate import simulate
+
+    return simulate(model=arguments.model, layout=layout_of(arguments), layers=arguments.layers)
+
+
+def layout_of(arguments: argparse.Namespace) -> Any:
     from longhaul_trainer.plan.memory import Layout
 
-    layout = Layout(
+    return Layout(
         # A longer row goes alone, so that the longest decides.
         tokens=max(arguments.context, arguments.max_tokens_per_micro or 0),
         ranks=arguments.nodes * arguments.ranks_per_node,
@@ -144,7 +189,6 @@ def run_plan(arguments: argparse.Namespace) -> int:
         states=arguments.states,
         lora_rank=arguments.lora_rank,
     )
-    return plan(model=arguments.model, layout=layout, memory_gib=arguments.memory_gib, as_json=arguments.json)
 
 
 def run_bench(arguments: argparse.Namespace) -> int:

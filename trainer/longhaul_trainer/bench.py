@@ -63,7 +63,7 @@ def bench(options: BenchOptions) -> int:
     torch.manual_seed(0)
     if options.head == "plain":
         head.label_logprobs = plain_logprobs
-    scorer = make_scorer(_config(shape, options), None, model_options)
+    scorer = make_scorer(config_of(_shape_of(shape, options), context=options.context), None, model_options)
     trained = [p for p in scorer.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-6, fused=ranks.device.type == "cuda")
     tokens = options.rows * options.context
@@ -128,21 +128,20 @@ def plain_logprobs(
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
 
 
-def _config(shape: Shape, options: BenchOptions) -> Any:
+def config_of(shape: Shape, *, context: int) -> Any:
+    """Raises JobError 64 for a family that is not trained."""
     if shape.family not in CONFIGS:
-        raise JobError(
-            INVALID_SPEC, f"Expected a model of {', '.join(CONFIGS)}, {options.model} is one of {shape.family}"
-        )
+        raise JobError(INVALID_SPEC, f"Expected a model of {', '.join(CONFIGS)}, this shape is one of {shape.family}")
     explicit = {} if shape.family == "qwen2" else {"head_dim": shape.head_dim}
     return CONFIGS[shape.family](
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
-        num_hidden_layers=options.layers or shape.layers,
+        num_hidden_layers=shape.layers,
         intermediate_size=shape.intermediate,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
         tie_word_embeddings=shape.is_tied,
-        max_position_embeddings=options.context,
+        max_position_embeddings=context,
         **explicit,
     )
 

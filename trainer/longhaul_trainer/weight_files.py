@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
 from longhaul_trainer.directory import json_bytes
@@ -19,6 +20,8 @@ from longhaul_trainer.parallel.shard import local_rows
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+# Where transformers cuts too: comfortable to copy, and all that is held at once.
+SHARD_BYTES = 5 * 1000**3
 
 
 @dataclass
@@ -87,6 +90,29 @@ def write_index(directory: Path) -> None:
         return
     sizes = tensor_bytes(directory / SINGLE)
     index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict.fromkeys(sorted(sizes), SINGLE)}
+    (directory / INDEX).write_bytes(json_bytes(index))
+
+
+def write_shards(directory: Path, sizes: dict[str, int], read: Callable[[str], torch.Tensor]) -> None:
+    """Writes the tensors that `sizes` names, in its order, a shard in memory at a time, and their index. `sizes`: bytes of each."""
+    shards: list[list[str]] = []
+    room = 0
+    for name, size in sizes.items():
+        if not shards or size > room:
+            shards.append([])
+            room = SHARD_BYTES
+        shards[-1].append(name)
+        room -= size
+    files = (
+        [SINGLE]
+        if len(shards) == 1
+        else [f"model-{at:05d}-of-{len(shards):05d}.safetensors" for at in range(1, len(shards) + 1)]
+    )
+    for file, shard in zip(files, shards, strict=True):
+        # transformers refuses a file that does not say who wrote it.
+        save_file({name: read(name).contiguous() for name in shard}, directory / file, metadata={"format": "pt"})
+    places = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
+    index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(places.items()))}
     (directory / INDEX).write_bytes(json_bytes(index))
 
 

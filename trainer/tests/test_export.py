@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from tiny_policy import write_tiny_policy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from longhaul_trainer import weight_files
 from longhaul_trainer.directory import open_sealed, seal, sha256_file
-from longhaul_trainer.export import weights as export_weights
 from longhaul_trainer.export.command import export
 from longhaul_trainer.rope import Yarn
 from longhaul_trainer.step.command import step
@@ -124,7 +124,7 @@ def test_adapters_are_merged_and_the_rope_is_written_as_the_policy_has_it(tmp_pa
 def test_large_model_is_cut_into_shards_that_load_to_the_same(
     tmp_path: Path, finished: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_weights, "SHARD_BYTES", 200_000)
+    monkeypatch.setattr(weight_files, "SHARD_BYTES", 200_000)
     target = tmp_path / "plain"
     assert run_export(finished.checkpoint, target, dtype="float32") == 0
     names = loaded_by_engines(target)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +16,7 @@ from longhaul_trainer.directory import (
     sha256_file,
 )
 from longhaul_trainer.failures import CLASSES, INPUT_UNUSABLE, INVALID_SPEC, OK, OUTPUT_UNWRITABLE, JobError, io_code
+from longhaul_trainer.staging import staging_beside
 
 SCHEMA = "longhaul.export/1"
 # Where the files come from. Engines do not look at it.
@@ -55,7 +51,7 @@ def run_export(*, source: Path, target: Path, dtype: str | None, expected_sha256
     target = target.absolute()
     if target.exists() or target.is_symlink():
         raise JobError(OUTPUT_UNWRITABLE, f"Expected {target} to be free: an export never overwrites")
-    with _staging(target) as staging:
+    with staging_beside(target, work="export") as staging:
         facts = _fill(sealed, staging, dtype)
         files = {path.name: sha256_file(path) for path in content_files(staging)}
         record = {"schema": SCHEMA, **facts, "source": _source_of(sealed), "files": files}
@@ -103,30 +99,3 @@ def _fill(sealed: Sealed, staging: Path, dtype: str | None) -> dict[str, Any]:
         if is_checkpoint
         else copy_policy(sealed, staging)
     )
-
-
-@contextmanager
-def _staging(target: Path) -> Iterator[Path]:
-    """A hidden directory beside the target, so that one rename makes it final. What a killed export left there is cleared first,
-    what fails leaves nothing: a torso on a full disk would keep it full."""
-    path = target.with_name(f".{target.name}.export")
-    path.mkdir(exist_ok=True)
-    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _lock(held, target)
-        for entry in path.iterdir():
-            entry.unlink()
-        try:
-            yield path
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            raise
-    finally:
-        os.close(held)
-
-
-def _lock(held: int, target: Path) -> None:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise JobError(OUTPUT_UNWRITABLE, f"Expected to write {target} alone, another export is at it") from error

@@ -9,19 +9,16 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from longhaul_trainer.directory import Sealed, json_bytes
+from longhaul_trainer.directory import Sealed
 from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
 from longhaul_trainer.lora import is_adapter
 from longhaul_trainer.rope import Yarn, apply_yarn
 from longhaul_trainer.step.export import copy_generation_ids, copy_tokenizer, finish_config
 from longhaul_trainer.step.state import HF, checkpoint_weights
-from longhaul_trainer.weight_files import INDEX, SINGLE, WeightFiles, hugging_face_weights, write_index
+from longhaul_trainer.weight_files import INDEX, WeightFiles, hugging_face_weights, write_index, write_shards
 
-# Where transformers cuts too: comfortable to copy, and all that is held at once.
-SHARD_BYTES = 5 * 1000**3
 NEEDED = ("config.json", "tokenizer.json")
 LORA_A, LORA_B = "lora_a", "lora_b"
 
@@ -59,8 +56,8 @@ def write_checkpoint(sealed: Sealed, staging: Path, *, dtype: str) -> dict[str, 
     kind = getattr(torch, dtype)
     with weights.reading():
         _check_shapes(model, weights, source)
-        names = [name for name, _ in model.named_parameters()]
-        _write_shards(staging, weights, names, scale, kind)
+        sizes = {name: parameter.numel() * kind.itemsize for name, parameter in model.named_parameters()}
+        write_shards(staging, sizes, lambda name: _merged(weights, name, scale).to(kind))
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(staging)
     finish_config(staging, kind)
@@ -91,37 +88,6 @@ def _check_shapes(model: Any, weights: WeightFiles, source: Path) -> None:
     odd += sorted(name for name in set(expected) & set(found) if expected[name] != found[name])
     if odd:
         raise JobError(INPUT_UNUSABLE, f"Expected the weights of its config.json in {source}, a difference is {odd[0]}")
-
-
-def _write_shards(staging: Path, weights: WeightFiles, names: list[str], scale: float, dtype: torch.dtype) -> None:
-    shards = _cut(names, weights, dtype)
-    files = (
-        [SINGLE]
-        if len(shards) == 1
-        else [f"model-{at:05d}-of-{len(shards):05d}.safetensors" for at in range(1, len(shards) + 1)]
-    )
-    total = 0
-    for file, shard in zip(files, shards, strict=True):
-        tensors = {name: _merged(weights, name, scale).to(dtype).contiguous() for name in shard}
-        total += sum(tensor.nbytes for tensor in tensors.values())
-        # transformers refuses a file that does not say who wrote it.
-        save_file(tensors, staging / file, metadata={"format": "pt"})
-    places = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
-    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
-    (staging / INDEX).write_bytes(json_bytes(index))
-
-
-def _cut(names: list[str], weights: WeightFiles, dtype: torch.dtype) -> list[list[str]]:
-    shards: list[list[str]] = []
-    room = 0
-    for name in names:
-        size = torch.Size(weights.shape(name)).numel() * dtype.itemsize
-        if not shards or size > room:
-            shards.append([])
-            room = SHARD_BYTES
-        shards[-1].append(name)
-        room -= size
-    return shards
 
 
 def _merged(weights: WeightFiles, name: str, scale: float) -> torch.Tensor:

@@ -1,15 +1,42 @@
+import type { SyntheticFamily } from '../../../contracts/synthetic-families.ts'
 import type { SweRebenchRow, SyntheticSource } from '../../../contracts/tasks.types.ts'
 import { composeTask, type ComposedTask } from './compose.ts'
-import { commitFiles, type RepositoryFile, blobId, repositoryTar } from './repository-tar.ts'
+import { lineChangesDiff, joinLines, newFileDiff } from './diffs.ts'
 import { expectedLiteral, functionName, testArguments, type FunctionSpec } from './functions.ts'
+import { composeRenamed, type CalledFunction, type RenamedTask } from './half-renamed.ts'
+import { commitFiles, type RepositoryFile, repositoryTar } from './repository-tar.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-export interface SynthesizedTask {
+/** What the generator of each family knows about a task, for scripted solvers and tests. */
+interface ComposedByFamily {
+  'one-wrong-line': ComposedTask
+  'half-renamed': RenamedTask
+}
+
+export interface SynthesizedTask<F extends SyntheticFamily = 'one-wrong-line'> {
   row: SweRebenchRow
   /** Working tree and `.git` for the root of the repository; deterministic. */
   repoTar(): Promise<Uint8Array>
-  /** What the generator knows, for scripted solvers and tests. */
-  composed: ComposedTask
+  composed: ComposedByFamily[F]
+}
+
+/** What a family adds to a row. */
+interface FamilyTask<C> {
+  composed: C
+  packageName: string
+  statement: string
+  files: RepositoryFile[]
+  goldPatch: string
+  tests: HiddenTests
+  /** Level and kind, for tables. */
+  facts: { level: number; kind: string }
+  /** Part of the task's id; the first family came without one. */
+  idPrefix: string
+}
+
+const FAMILIES: { [F in SyntheticFamily]: (source: SyntheticSource) => FamilyTask<ComposedByFamily[F]> } = {
+  'one-wrong-line': oneWrongLine,
+  'half-renamed': halfRenamed,
 }
 
 /** `-B` and no cache: the grader needs no traces of its own run. Long paths are never cut, so ids stay whole. */
@@ -17,29 +44,20 @@ const TEST_COMMAND = 'python3 -B -m pytest -rA -p no:cacheprovider'
 
 const CREATED_AT = '2025-01-01T00:00:00'
 
-/** One task of the family, as a row of the SWE-rebench schema. Same source, same row, same repository. */
-export function synthesizeTask(source: SyntheticSource): SynthesizedTask {
-  const composed = composeTask(source)
-  const files = repositoryFiles(composed)
-  const tree = commitFiles(files, `Add ${composed.packageName}`)
-  const { target, targetLine, packageName } = composed
-  const home = composed.modules.find(({ path }) => path === targetLine.path)
-  const tests = hiddenTests(composed, source)
-  const taskId = `synthetic__${source.split}-${String(source.index).padStart(6, '0')}`
+/** One task of a family, as a row of the SWE-rebench schema. Same source, same row, same repository. */
+export function synthesizeTask<F extends SyntheticFamily>(source: SyntheticSource & { family: F }): SynthesizedTask<F> {
+  const { composed, packageName, statement, files, goldPatch, tests, facts, idPrefix } = FAMILIES[source.family](source)
+  const tree = commitFiles(files, `Add ${packageName}`)
+  const taskId = `synthetic__${idPrefix}${source.split}-${String(source.index).padStart(6, '0')}`
 
   const row: SweRebenchRow = {
     instance_id: taskId,
     repo: `longhaul/${packageName}`,
     base_commit: tree.commit,
     environment_setup_commit: tree.commit,
-    patch: lineChangeDiff({
-      path: targetLine.path,
-      before: home?.lines ?? [],
-      line: targetLine.wrongLine,
-      text: targetLine.rightText,
-    }),
+    patch: goldPatch,
     test_patch: newFileDiff(tests),
-    problem_statement: composed.statement,
+    problem_statement: statement,
     hints_text: '',
     created_at: CREATED_AT,
     version: '1.0',
@@ -54,12 +72,13 @@ export function synthesizeTask(source: SyntheticSource): SynthesizedTask {
     docker_image: null,
     // The commit names the content: another seed with the same index is another image.
     image_name: `longhaul/synthetic:${taskId}-${tree.commit.slice(0, 12)}`,
-    meta: { synthetic: source, level: composed.level, kind: target.kind },
+    meta: { synthetic: source, ...facts },
   }
   return { row, composed, repoTar: () => repositoryTar(files, tree) }
 }
 
-interface SuiteRequest {
+interface SuiteRequest<F extends SyntheticFamily> {
+  family?: F
   seed: number
   split: 'train' | 'eval'
   count: number
@@ -67,76 +86,67 @@ interface SuiteRequest {
 }
 
 /** `count` tasks from index `offset` on. */
-export function synthesizeSuite({ seed, split, count, offset }: SuiteRequest): SynthesizedTask[] {
+export function synthesizeSuite<F extends SyntheticFamily = 'one-wrong-line'>({
+  family = 'one-wrong-line' as F,
+  seed,
+  split,
+  count,
+  offset,
+}: SuiteRequest<F>): SynthesizedTask<F>[] {
   return Array.from({ length: count }, (_, position) =>
-    synthesizeTask({ family: 'one-wrong-line', seed, split, index: offset + position }),
+    synthesizeTask({ family, seed, split, index: offset + position }),
   )
 }
 
-function repositoryFiles({ packageName, modules }: ComposedTask): RepositoryFile[] {
+function oneWrongLine(source: SyntheticSource): FamilyTask<ComposedTask> {
+  const composed = composeTask(source)
+  const { target, targetLine, packageName, statement, modules } = composed
+  const before = modules.find(({ path }) => path === targetLine.path)?.lines ?? []
+  const after = before.with(targetLine.wrongLine - 1, targetLine.rightText)
+  return {
+    composed,
+    packageName,
+    statement,
+    files: repositoryFiles(packageName, modules, ['__pycache__/']),
+    goldPatch: lineChangesDiff({ path: targetLine.path, before, after }),
+    tests: hiddenTests(composed, source),
+    facts: { level: composed.level, kind: target.kind },
+    idPrefix: '',
+  }
+}
+
+function halfRenamed(source: SyntheticSource): FamilyTask<RenamedTask> {
+  const composed = composeRenamed(source)
+  const { packageName, modules, statement, level, kind } = composed
+  const visible = { path: `tests/test_${packageName}.py`, lines: renamedTests(composed, 'visible', (name) => name) }
+  return {
+    composed,
+    packageName,
+    statement,
+    files: [
+      ...repositoryFiles(packageName, modules, IGNORED),
+      { path: visible.path, content: joinLines(visible.lines) },
+    ],
+    goldPatch: modules.map(({ path, lines, right }) => lineChangesDiff({ path, before: lines, after: right })).join(''),
+    tests: hiddenRenamedTests(composed, source),
+    facts: { level, kind },
+    idPrefix: 'half-renamed-',
+  }
+}
+
+/** What running the visible tests leaves behind. */
+const IGNORED = ['__pycache__/', '.pytest_cache/']
+
+function repositoryFiles(
+  packageName: string,
+  modules: { path: string; lines: string[] }[],
+  ignored: string[],
+): RepositoryFile[] {
   return [
-    { path: '.gitignore', content: '__pycache__/\n' },
+    { path: '.gitignore', content: joinLines(ignored) },
     { path: `${packageName}/__init__.py`, content: '' },
     ...modules.map(({ path, lines }) => ({ path, content: joinLines(lines) })),
   ]
-}
-
-const CONTEXT_LINES = 3
-
-interface LineChange {
-  path: string
-  before: string[]
-  /** 1-based. */
-  line: number
-  text: string
-}
-
-/** The diff that Git prints when one line of a file changes. Files end with a newline. */
-function lineChangeDiff({ path, before, line, text }: LineChange): string {
-  const after = before.with(line - 1, text)
-  const first = Math.max(1, line - CONTEXT_LINES)
-  const last = Math.min(before.length, line + CONTEXT_LINES)
-  const range = `${first},${last - first + 1}`
-  const context = (from: number, to: number): string[] => before.slice(from - 1, to).map((kept) => ` ${kept}`)
-  return joinLines([
-    `diff --git a/${path} b/${path}`,
-    `index ${shortId(before)}..${shortId(after)} 100644`,
-    `--- a/${path}`,
-    `+++ b/${path}`,
-    `@@ -${range} +${range} @@${sectionHeading(before.slice(0, first - 1))}`,
-    ...context(first, line - 1),
-    `-${before[line - 1] ?? ''}`,
-    `+${text}`,
-    ...context(line + 1, last),
-  ])
-}
-
-/** Git repeats the last line above the hunk that starts like a definition. */
-function sectionHeading(above: string[]): string {
-  const heading = above.findLast((line) => /^[A-Za-z_$]/.test(line))
-  return heading === undefined ? '' : ` ${heading.slice(0, 80).trimEnd()}`
-}
-
-/** The diff that adds a file. */
-export function newFileDiff({ path, lines }: { path: string; lines: string[] }): string {
-  return joinLines([
-    `diff --git a/${path} b/${path}`,
-    'new file mode 100644',
-    `index 0000000..${shortId(lines)}`,
-    '--- /dev/null',
-    `+++ b/${path}`,
-    `@@ -0,0 +1,${lines.length} @@`,
-    ...lines.map((line) => `+${line}`),
-  ])
-}
-
-/** Lines as a text file. */
-function joinLines(lines: string[]): string {
-  return lines.map((line) => `${line}\n`).join('')
-}
-
-function shortId(lines: string[]): string {
-  return blobId(joinLines(lines)).slice(0, 7)
 }
 
 interface HiddenTests {
@@ -181,4 +191,33 @@ function testLines(source: SyntheticSource, spec: FunctionSpec): string[] {
     (values) => `    assert ${name}(${values.join(', ')}) == ${expectedLiteral(spec, values)}`,
   )
   return [`def ${testName(source, spec)}():`, ...checks]
+}
+
+/** The same for the other family: a test for each function, its imports inside, so that a broken module fails its own tests alone. */
+function hiddenRenamedTests(composed: RenamedTask, source: SyntheticSource): HiddenTests {
+  const path = `tests/test_${nameOf(source, 'file')}.py`
+  const hidden = (name: string): string => nameOf(source, name)
+  const ids = (isStale: boolean): string[] =>
+    calledFunctions(composed)
+      .filter(({ called }) => called.isStale === isStale)
+      .map(({ called }) => `${path}::test_${hidden(called.name)}`)
+  return { path, lines: renamedTests(composed, 'hidden', hidden), failToPass: ids(true), passToPass: ids(false) }
+}
+
+function calledFunctions({ modules }: RenamedTask): { module: string; called: CalledFunction }[] {
+  return modules.flatMap(({ name, functions }) => functions.map((called) => ({ module: name, called })))
+}
+
+/** Visible tests check one call of each function, hidden ones both. */
+function renamedTests(composed: RenamedTask, which: 'visible' | 'hidden', named: (name: string) => string): string[] {
+  const tests = calledFunctions(composed).map(({ module, called: { name, checks, constructs } }) => [
+    `def test_${named(name)}():`,
+    ...(constructs === null ? [] : [`    from ${composed.home.name} import ${constructs}`]),
+    `    from ${module} import ${name}`,
+    '',
+    ...checks
+      .slice(0, which === 'visible' ? 1 : checks.length)
+      .map(({ call, result }) => `    assert ${call} == ${result}`),
+  ])
+  return tests.flatMap((lines, position) => (position === 0 ? lines : ['', '', ...lines]))
 }

@@ -1,0 +1,323 @@
+import { randomFrom, type Random } from './compose.ts'
+import type { SyntheticSource } from '../../../contracts/tasks.types.ts'
+import { ENDINGS, ROOTS, type Split } from './stems.ts'
+
+/** Which kind of name was changed in one place only. */
+export type RenamedKind = 'function' | 'field' | 'keyword'
+
+/** A function that can be called with small whole numbers. */
+export interface CalledFunction {
+  name: string
+  lines: string[]
+  /** Uses the renamed thing: fails until the new name is there. */
+  isStale: boolean
+  /** Calls and their results, as Python; the visible test checks the first, hidden ones all. */
+  checks: { call: string; result: number }[]
+  /** Class of the home module that the calls construct. */
+  constructs: string | null
+}
+
+export interface RenamedModule {
+  /** Relative to the repository. */
+  path: string
+  /** Import path. */
+  name: string
+  functions: CalledFunction[]
+  /** As it should be. */
+  right: string[]
+  /** As committed: with the old name where the module is stale. */
+  lines: string[]
+  /** 1-based numbers of the lines that use the old name. */
+  staleLines: number[]
+}
+
+/** A package in which a name was changed where it is defined and not everywhere where it is used. */
+export interface RenamedTask {
+  packageName: string
+  /** Defines the renamed thing. */
+  home: RenamedModule
+  /** In order of their paths, the home among them. */
+  modules: RenamedModule[]
+  kind: RenamedKind
+  oldName: string
+  newName: string
+  /** 1 tells both names and the file, 2 the old name, 3 neither, and two files are stale. */
+  level: 1 | 2 | 3
+  statement: string
+}
+
+/** The thing that was renamed, as seen by a module that uses it. */
+interface Renamed {
+  kind: RenamedKind
+  oldName: string
+  newName: string
+  /** Of the function with the keyword, or of the class with the field. */
+  owner: string
+  /** Second field of the class. */
+  otherField: string
+  evaluate(first: number, second: number): number
+}
+
+interface Drawing {
+  random: Random
+  stem(): string
+  /** Two stems as one name. */
+  pair(): string
+}
+
+/** Draws everything about a task from its source. Deterministic: same source, same task, on every machine. */
+export function composeRenamed({ family, seed, split, index }: SyntheticSource): RenamedTask {
+  const random = randomFrom(`${family}/${seed}/${split}/${index}`)
+  const drawing = drawNames(random, split)
+  const level = random.pick([1, 2, 3] as const)
+  const kind = random.pick(['function', 'field', 'keyword'] as const)
+  const packageName = drawing.stem()
+  const [homeName, staleName, otherName] = [drawing.stem(), drawing.stem(), drawing.stem()]
+  const prefix = drawing.stem()
+  const oldName = `${prefix}_${drawing.stem()}`
+  // Half of all new names share their first half with the old one, so that half a name does not tell which is meant.
+  const newName = random.unit() < 0.5 ? `${prefix}_${drawing.stem()}` : drawing.pair()
+  const defined = drawHome(drawing, { kind, oldName, newName })
+
+  const nameOf = (module: string): string => `${packageName}.${module}`
+  const home = assemble({ packageName, module: homeName, ...defined.source })
+  const use = (module: string, isStale: boolean): RenamedModule => {
+    const drawn = drawUser(drawing, { renamed: defined.renamed, homeModule: nameOf(homeName), isStale })
+    return assemble({ packageName, module, ...drawn })
+  }
+  const users = [use(staleName, true), use(otherName, level === 3)]
+  const modules = [home, ...users].toSorted((left, right) => (left.path < right.path ? -1 : 1))
+  const stalePath = users[0]?.path ?? ''
+  return {
+    packageName,
+    home,
+    modules,
+    kind,
+    oldName,
+    newName,
+    level,
+    statement: stateIssue({ random, level, packageName, oldName, newName, stalePath }),
+  }
+}
+
+/** Every stem of a task is drawn once: two names never look alike by chance. */
+function drawNames(random: Random, split: Split): Drawing {
+  const drawn = new Set<string>()
+  const stem = (): string => {
+    for (;;) {
+      const root = random.pick(ROOTS[split])
+      if (drawn.has(root)) continue
+      drawn.add(root)
+      return root + random.pick(ENDINGS)
+    }
+  }
+  return { random, stem, pair: () => `${stem()}_${stem()}` }
+}
+
+interface ModuleSource {
+  functions: CalledFunction[]
+  /** Lines before the functions. */
+  head: string[]
+  /** Blocks that no test calls: a class. */
+  blocks?: string[][]
+  stale?: { oldName: string; newName: string }
+}
+
+function assemble({
+  packageName,
+  module,
+  functions,
+  head,
+  blocks = [],
+  stale,
+}: ModuleSource & { packageName: string; module: string }): RenamedModule {
+  const parts = [...(head.length > 0 ? [head] : []), ...blocks, ...functions.map(({ lines }) => lines)]
+  const right = parts.flatMap((part, position) => (position === 0 ? part : ['', '', ...part]))
+  const lines = right.map((line) => (stale === undefined ? line : line.replaceAll(stale.newName, stale.oldName)))
+  return {
+    path: `${packageName}/${module}.py`,
+    name: `${packageName}.${module}`,
+    functions,
+    right,
+    lines,
+    staleLines: right.flatMap((line, index) => (line === lines[index] ? [] : [index + 1])),
+  }
+}
+
+/** Two numbers and what a helper makes of them: each form tells its arguments apart. */
+const HELPERS: ((k: number) => { text(a: string, b: string): string; evaluate(a: number, b: number): number })[] = [
+  (k) => ({ text: (a, b) => `${a} + ${b} * ${k}`, evaluate: (a, b) => a + b * k }),
+  (k) => ({ text: (a, b) => `${a} * ${k} - ${b}`, evaluate: (a, b) => a * k - b }),
+  (k) => ({ text: (a, b) => `${a} - ${b} + ${k}`, evaluate: (a, b) => a - b + k }),
+]
+
+function drawHelper(drawing: Drawing, name: string, second: string, comment: string) {
+  const { random, stem } = drawing
+  const form = random.pick(HELPERS)(small(random))
+  const first = stem()
+  const lines = [`def ${name}(${first}, ${second}):${comment}`, `    return ${form.text(first, second)}`]
+  return { lines, evaluate: form.evaluate }
+}
+
+/** The module that defines the renamed thing and two others, of which one may have been renamed everywhere. */
+function drawHome(
+  drawing: Drawing,
+  { kind, oldName, newName }: Pick<Renamed, 'kind' | 'oldName' | 'newName'>,
+): { source: ModuleSource; renamed: Renamed } {
+  const { random, stem, pair } = drawing
+  const owner = kind === 'field' ? capitalise(stem()) : pair()
+  const otherField = pair()
+  const note = `  # formerly ${oldName}`
+  const others = [0, 1].map((position): CalledFunction => {
+    const name = pair()
+    const comment = position === 0 && random.unit() < 0.5 ? `  # formerly ${pair()}` : ''
+    const { lines, evaluate } = drawHelper(drawing, name, stem(), comment)
+    return { name, lines, isStale: false, checks: numberChecks(name, evaluate), constructs: null }
+  })
+  if (kind === 'field') {
+    const [first, second] = [stem(), stem()]
+    const block = [
+      `class ${owner}:`,
+      `    def __init__(self, ${first}, ${second}):`,
+      `        self.${newName} = ${first}${note}`,
+      `        self.${otherField} = ${second}`,
+    ]
+    return {
+      source: { head: [], blocks: [block], functions: others },
+      renamed: { kind, oldName, newName, owner, otherField, evaluate: (a, b) => a * b },
+    }
+  }
+  const name = kind === 'function' ? newName : owner
+  const { lines, evaluate } = drawHelper(drawing, name, kind === 'function' ? stem() : newName, note)
+  const checks = numberChecks(name, evaluate)
+  const functions = random.sample([{ name, lines, isStale: false, checks, constructs: null }, ...others], 3)
+  return { source: { head: [], functions }, renamed: { kind, oldName, newName, owner, otherField, evaluate } }
+}
+
+/** A module with two functions that use the renamed thing and one that does not. */
+function drawUser(
+  drawing: Drawing,
+  { renamed, homeModule, isStale }: { renamed: Renamed; homeModule: string; isStale: boolean },
+): ModuleSource {
+  const { random, pair } = drawing
+  const users = random.sample([...USES], 2).map((use) => drawUse(drawing, renamed, use, isStale))
+  const plainName = pair()
+  const plain = drawHelper(drawing, plainName, drawing.stem(), '')
+  // An import of a name that is gone breaks the whole module.
+  const isPlainStale = isStale && renamed.kind === 'function'
+  const checks = numberChecks(plainName, plain.evaluate)
+  const unrelated = { name: plainName, lines: plain.lines, isStale: isPlainStale, checks, constructs: null }
+  const functions = random.sample([...users, unrelated], 3)
+  const imported = renamed.kind === 'function' ? renamed.newName : renamed.owner
+  return {
+    // Objects come from the caller, so their class is not imported.
+    head: renamed.kind === 'field' ? [] : [`from ${homeModule} import ${imported}`],
+    functions,
+    ...(isStale ? { stale: renamed } : {}),
+  }
+}
+
+interface UseText {
+  first: string
+  second: string
+  local: string
+  k: number
+  access(first: string, second: string): string
+}
+
+interface Use {
+  body(text: UseText): string[]
+  evaluate(access: (second: number) => number, second: number, k: number): number
+}
+
+/** Ways to use it, one to three lines each. */
+const USES: readonly Use[] = [
+  {
+    body: ({ first, k, second, access }) => [`    return ${access(first, second)} + ${k}`],
+    evaluate: (access, second, k) => access(second) + k,
+  },
+  {
+    body: ({ first, second, local, k, access }) => [
+      `    ${local} = ${access(first, second)}`,
+      `    return ${local} * ${k}`,
+    ],
+    evaluate: (access, second, k) => access(second) * k,
+  },
+  {
+    body: ({ first, second, k, access }) => [
+      `    if ${second} > ${k}:`,
+      `        return ${access(first, String(k))}`,
+      `    return ${access(first, second)}`,
+    ],
+    evaluate: (access, second, k) => access(Math.min(second, k)),
+  },
+  {
+    body: ({ first, second, local, k, access }) => [
+      `    ${local} = ${access(first, second)} - ${k}`,
+      `    return ${local} + ${access(first, String(k))}`,
+    ],
+    evaluate: (access, second, k) => access(second) - k + access(k),
+  },
+]
+
+function drawUse(drawing: Drawing, renamed: Renamed, use: Use, isStale: boolean): CalledFunction {
+  const { random, stem, pair } = drawing
+  const { kind, newName, owner, evaluate } = renamed
+  const name = pair()
+  const [first, second, local] = [stem(), stem(), stem()]
+  const k = small(random)
+  const access = (a: string, b: string): string => {
+    if (kind === 'field') return `${a}.${newName} * ${b}`
+    return kind === 'function' ? `${newName}(${a}, ${b})` : `${owner}(${a}, ${newName}=${b})`
+  }
+  const checks = ARGUMENTS.map(([a, b]) => ({
+    call: `${name}(${kind === 'field' ? `${owner}(${a}, 1)` : a}, ${b})`,
+    result: use.evaluate((value) => evaluate(a, value), b, k),
+  }))
+  const lines = [`def ${name}(${first}, ${second}):`, ...use.body({ first, second, local, k, access })]
+  return { name, lines, isStale, checks, constructs: kind === 'field' ? owner : null }
+}
+
+/** The first below every constant of the family, the second above; so both branches are taken. */
+const ARGUMENTS = [
+  [7, 1],
+  [3, 23],
+] as const
+
+function numberChecks(name: string, evaluate: (a: number, b: number) => number): CalledFunction['checks'] {
+  return ARGUMENTS.map(([a, b]) => ({ call: `${name}(${a}, ${b})`, result: evaluate(a, b) }))
+}
+
+function small(random: Random): number {
+  return 2 + random.below(8)
+}
+
+function stateIssue({
+  random,
+  level,
+  packageName,
+  oldName,
+  newName,
+  stalePath,
+}: Pick<RenamedTask, 'level' | 'packageName' | 'oldName' | 'newName'> & { random: Random; stalePath: string }): string {
+  if (level === 1) {
+    return random.pick([
+      `\`${oldName}\` is now \`${newName}\`, but ${stalePath} still uses the old name.`,
+      `Since \`${oldName}\` was renamed to \`${newName}\`, ${stalePath} is broken.`,
+    ])
+  }
+  if (level === 2) {
+    return random.pick([
+      `\`${oldName}\` got a new name, and some code of ${packageName} still uses the old one.`,
+      `Code of ${packageName} fails because it uses \`${oldName}\`, which is called otherwise now.`,
+    ])
+  }
+  return random.pick([
+    `Tests of ${packageName} fail since a name was changed. More than one file is affected.`,
+    `A renaming in ${packageName} was left half done, in several files. The tests show it.`,
+  ])
+}
+
+function capitalise(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1)
+}

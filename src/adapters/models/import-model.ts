@@ -1,0 +1,127 @@
+import { mkdir, rm, rmdir } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import type { ChatFormatName } from '../../contracts/policy.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { runCommand } from '../../platform/run-command.ts'
+import { sweepTempFiles, tempName } from '../../platform/temp-files.ts'
+import { downloadModel, type HubModel } from './hub-model.ts'
+
+/** What `longhaul_trainer import` writes into the policy as `longhaul.json`, and where it lies. */
+export interface ImportRecord {
+  schema: 'longhaul.import/1'
+  source: { kind: 'hugging-face' | 'gguf'; origin: string | null; files: Record<string, string> }
+  architecture: string
+  parameters: number
+  dtypes: string[]
+  tied: boolean
+  chat_format: ChatFormatName
+  chat: { template: string }
+  proof: {
+    positions: number
+    same_argmax: number
+    largest_difference: number
+    spread_of_logits: number
+    tolerance: number
+  }
+  directory: string
+  manifest_sha256: string
+}
+
+export interface ImportModelInput {
+  /** A directory or file, or a model of the hub. */
+  source: string | HubModel
+  /** The policy directory to make; it must not exist. */
+  output: string
+  chatFormat: ChatFormatName | null
+  /** Directory with the tokenizer, instead of the source's own. */
+  tokenizer: string | null
+  /** An interpreter with the trainer's packages, and what it needs to find the trainer. */
+  python: string
+  environment: NodeJS.ProcessEnv
+  log: (line: string) => void
+  /** How far it is, in words. */
+  onProgress?: (text: string) => void
+  signal: AbortSignal
+}
+
+/** Before each line in which the trainer says how far an import is. */
+const PROGRESS = 'progress: '
+/** A proof of a large model reads it twice, on a processor. */
+const TIMEOUT_MS = 24 * 60 * 60_000
+/** Beside the output, so that the disk is the one with room for it; swept of what dead importers left. */
+const DOWNLOADS = '.longhaul-downloads'
+
+/**
+ * Makes a sealed policy directory of a model, or leaves nothing.
+ * @throws LonghaulError `Config.*` for a source that cannot be had, with what to do; `Artifact.*`
+ */
+export async function importModel(input: ImportModelInput): Promise<ImportRecord> {
+  const { source, output } = input
+  if (typeof source === 'string') return runImport(input, resolve(source), null)
+  const parent = join(dirname(resolve(output)), DOWNLOADS)
+  const directory = join(parent, tempName())
+  await mkdir(parent, { recursive: true })
+  await sweepTempFiles(parent, Date.now())
+  await mkdir(directory)
+  try {
+    const { log, signal, onProgress } = input
+    const place = await downloadModel({ model: source, directory, log, signal, onProgress })
+    const file = source.file === null ? '' : `:${source.file}`
+    return await runImport(input, place, `${source.name}@${source.revision}${file}`)
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+    // Another import may be at work in it.
+    await rmdir(parent).catch(() => undefined)
+  }
+}
+
+async function runImport(
+  { output, chatFormat, tokenizer, python, environment, log, onProgress, signal }: ImportModelInput,
+  place: string,
+  origin: string | null,
+): Promise<ImportRecord> {
+  log('reading, writing and comparing the model: minutes for a large one')
+  const { exitCode, stdout, tail } = await runCommand({
+    command: python,
+    args: [
+      '-m',
+      'longhaul_trainer',
+      'import',
+      place,
+      resolve(output),
+      ...(chatFormat === null ? [] : ['--chat-format', chatFormat]),
+      ...(tokenizer === null ? [] : ['--tokenizer', resolve(tokenizer)]),
+      ...(origin === null ? [] : ['--origin', origin]),
+    ],
+    env: environment,
+    timeoutMs: TIMEOUT_MS,
+    signal,
+    onLine: (line) => {
+      if (line.startsWith(PROGRESS)) onProgress?.(line.slice(PROGRESS.length))
+    },
+  })
+  const said = stdout.trim().split('\n').at(-1) ?? ''
+  if (exitCode === 0) return JSON.parse(said) as ImportRecord
+  throw refusal(exitCode, tail, origin === null ? {} : { source: origin })
+}
+
+/** Exit codes of `trainer/longhaul_trainer/failures.py`. */
+function refusal(exitCode: number | null, tail: string, details: Record<string, string>): LonghaulError {
+  const [, message] = /^(?:input-unusable|output-unwritable|io-error): (.*)/m.exec(tail) ?? []
+  const isFull = /no space left|quota/i.test(message ?? '')
+  const code =
+    message === undefined
+      ? 'Trainer.Failed'
+      : exitCode === 66
+        ? 'Config.Invalid'
+        : isFull
+          ? 'Artifact.OutOfDisk'
+          : exitCode === 73
+            ? 'Config.Invalid'
+            : 'Artifact.Unavailable'
+  return new LonghaulError({
+    code,
+    message: message ?? `Expected the trainer to import the model, it ended with ${exitCode}: ${tail.slice(-2000)}`,
+    details,
+  })
+}

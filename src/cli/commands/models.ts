@@ -1,0 +1,129 @@
+import { stat } from 'node:fs/promises'
+import { type Command, Option } from 'commander'
+import type { HubModel } from '../../adapters/models/hub-model.ts'
+import type { ImportRecord } from '../../adapters/models/import-model.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { ChatFormatName } from '../../contracts/policy.types.ts'
+import { chatFormats } from '../../scaffold/render.ts'
+import type { CommandContext } from '../command-context.ts'
+import { untilInterrupted } from '../output/console.ts'
+import { whileSaying } from '../output/live-lines.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
+
+interface ImportOptions {
+  output: string
+  revision?: string
+  file?: string
+  chatFormat?: ChatFormatName
+  tokenizer?: string
+  hubUrl?: string
+  tokenVariable: string
+  json?: true
+}
+
+export function addModels(program: Command, context: CommandContext): void {
+  const models = program.command('models').description('models of others as policies')
+  models
+    .command('import')
+    .argument('<source>', 'a Hugging Face model directory, a .gguf file, or a model of the hub such as Qwen/Qwen3-4B')
+    .description(
+      'make a sealed policy directory of a Qwen2, Qwen3 or Llama model, and prove that its logits are the source’s; recipes name it as model.base',
+    )
+    .requiredOption('--output <directory>', 'the policy to make; it must not exist')
+    .option('--revision <commit>', 'commit of a model of the hub; branches and tags move and are refused')
+    .option('--file <name>', 'a GGUF file of a model of the hub, instead of its safetensors')
+    .addOption(
+      new Option(
+        '--chat-format <name>',
+        'how the model was taught to write conversations (default: as its template shows)',
+      ).choices(Object.keys(chatFormats)),
+    )
+    .option('--tokenizer <directory>', 'take tokenizer and chat template from there instead of the source')
+    .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
+    .option('--token-variable <name>', 'environment variable with a token of the hub, where one is needed', 'HF_TOKEN')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul models import ~/models/Qwen3-4B --output policies/qwen3-4b',
+        'longhaul models import Qwen2.5-7B-Instruct-F16.gguf --output policies/qwen2.5-7b',
+        'longhaul models import Qwen/Qwen3-4B --revision 1cfa9a7208912126459214e8b04321603b3df60c --output policies/qwen3-4b',
+      ),
+    )
+    .addHelpText('after', 'Exit: 1 a source that cannot be had, with what to do; nothing is left behind then.')
+    .action((source: string, options: ImportOptions) => runImport(source, options, context))
+}
+
+async function runImport(argument: string, options: ImportOptions, { console }: CommandContext): Promise<void> {
+  const source = await readSource(argument, options)
+  const { importModel } = await import('../../adapters/models/import-model.ts')
+  const { findOrMakePython } = await import('../../stack/setup/set-up.ts')
+  const { trainerEnvironment } = await import('../../stack/environment.ts')
+  const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
+  let progress = 'reading the source'
+  const record = await untilInterrupted((signal) =>
+    whileSaying({ console, what: () => progress }, ({ note, changed }) =>
+      importModel({
+        source,
+        output: options.output,
+        chatFormat: options.chatFormat ?? null,
+        tokenizer: options.tokenizer ?? null,
+        python,
+        environment: { ...process.env, ...trainerEnvironment() },
+        log: note,
+        onProgress: (text) => {
+          progress = text
+          changed()
+        },
+        signal,
+      }),
+    ),
+  )
+  if (options.json === true) console.record(record)
+  else console.out(sayImport(record))
+}
+
+/** What exists on this machine is read there; OWNER/NAME that does not is a model of the hub. */
+async function readSource(argument: string, options: ImportOptions): Promise<string | HubModel> {
+  const { revision, file, hubUrl, tokenVariable } = options
+  const isHere = await stat(argument).then(
+    () => true,
+    () => false,
+  )
+  const isName = /^[\w.-]+\/[\w.-]+$/.test(argument) && !argument.startsWith('.')
+  if (!isHere && isName && !/\.(?:gguf|safetensors|bin|pt|pth)$/.test(argument)) {
+    return {
+      name: argument,
+      revision: revision ?? '',
+      file: file ?? null,
+      hubUrl: hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null,
+      token: { variable: tokenVariable, value: process.env[tokenVariable] || null },
+    }
+  }
+  if (revision === undefined && file === undefined) return argument
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message:
+      'Expected --revision and --file only with a model of the hub (OWNER/NAME): a directory or file is one revision',
+    details: { source: argument },
+  })
+}
+
+function sayImport({
+  architecture,
+  parameters,
+  dtypes,
+  tied,
+  chat_format: format,
+  chat,
+  proof,
+  directory,
+}: ImportRecord): string {
+  const size = parameters >= 1e9 ? `${(parameters / 1e9).toFixed(2)}e9` : `${(parameters / 1e6).toFixed(2)}e6`
+  return [
+    `${directory}: ${architecture}, ${size} parameters in ${dtypes.join(' and ')}, ${tied ? 'tied' : 'untied'} embeddings`,
+    `chat format ${format}; the model’s template: ${chat.template}`,
+    `logits at ${proof.positions} positions equal the source’s: largest difference ${proof.largest_difference}, their spread ${proof.spread_of_logits}`,
+    `Use it in a recipe: model: { base: ${directory}${format === 'chatml' ? '' : `, chatFormat: ${format}`} }`,
+  ].join('\n')
+}

@@ -1,0 +1,142 @@
+"""Chat formats that the scaffold plays (`src/scaffold/render.ts` has the same ones), and which of them a model's template is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from longhaul_trainer.importer.refusal import refused
+
+SYSTEM, USER, REPLY, ANSWER = "You repair code.", "A test fails.", "I look at it.", "It printed 7."
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    start: str
+    header: str  # with {role}
+    end_of_turn: str
+    after_turn: str
+    marks: tuple[str, ...]
+
+    def message(self, role: str, text: str) -> str:
+        return self.header.format(role=role) + text + self.end_of_turn + self.after_turn
+
+    def first(self) -> str:
+        header = self.header.format(role="assistant")
+        return self.start + self.message("system", SYSTEM) + self.message("user", USER) + header
+
+    def delta(self) -> str:
+        """What follows a reply that ended its turn."""
+        return self.after_turn + self.message("user", ANSWER) + self.header.format(role="assistant")
+
+    def whole(self) -> str:
+        return self.first() + REPLY + self.end_of_turn + self.delta()
+
+
+FORMATS = {
+    "chatml": ChatFormat(
+        start="",
+        header="<|im_start|>{role}\n",
+        end_of_turn="<|im_end|>",
+        after_turn="\n",
+        marks=("<|im_start|>", "<|im_end|>"),
+    ),
+    "llama3": ChatFormat(
+        start="<|begin_of_text|>",
+        header="<|start_header_id|>{role}<|end_header_id|>\n\n",
+        end_of_turn="<|eot_id|>",
+        after_turn="",
+        marks=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    ),
+}
+
+
+def find_format(directory: Path, stated: str | None) -> tuple[str, dict[str, Any]]:
+    """Name of the format, and what the template has that the format has not. Raises JobError 66 where there is none to play."""
+    template, specials = _read_template(directory)
+    known = " or ".join(FORMATS)
+    if template is None:
+        if stated is None:
+            raise refused(
+                f"Expected a chat template in {directory}, found none: name the format that the model was trained with, --chat-format {known}"
+            )
+        return stated, {"template": "none"}
+    rendered, why = _render(template, specials)
+    for name in [stated] if stated is not None else FORMATS:
+        if rendered is not None and (extra := _compare(rendered, FORMATS[name])) is not None:
+            return name, extra
+    if stated is not None:
+        return stated, {"template": "differs"}
+    how = f"it fails: {why}" if rendered is None else f"it writes {json.dumps(rendered[:120], ensure_ascii=False)}"
+    raise refused(
+        f"Expected the chat template of {directory} to be {known}, {how}. If the model knows the tokens of one of them, play it so with --chat-format NAME"
+    )
+
+
+def check_marks(tokenizer: Tokenizer, name: str) -> list[int]:
+    """Ids of a first prompt. Raises JobError 66 where the tokenizer has not the format's tokens, or reads a turn alone otherwise
+    than in its place: only prompt and turns are tokenised, and a trajectory is their ids one after the other."""
+    chat = FORMATS[name]
+    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    missing = [mark for mark in chat.marks if mark not in added or len(_encode(tokenizer, mark)) != 1]
+    if missing:
+        raise refused(
+            f"Expected {missing[0]} of the chat format {name} to be one added token of the tokenizer: the model was not trained with this format"
+        )
+    first = _encode(tokenizer, chat.first())
+    reply = _encode(tokenizer, REPLY + chat.end_of_turn)
+    if first + reply + _encode(tokenizer, chat.delta()) != _encode(tokenizer, chat.whole()):
+        raise refused(
+            "Expected the tokenizer to read a turn alone as it reads it in a conversation: it adds a space or a token at the beginning of each text, so its ids cannot be joined"
+        )
+    return first
+
+
+def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def _compare(rendered: str, chat: ChatFormat) -> dict[str, Any] | None:
+    """None: another format. A preamble before the system prompt (the date in Llama 3.1's) is no part of the format."""
+    ours = chat.whole()
+    if rendered == ours:
+        return {"template": "same"}
+    before, after = ours.split(SYSTEM)
+    parts = rendered.split(SYSTEM)
+    if len(parts) == 2 and parts[0].startswith(before) and parts[1] == after:
+        return {"template": "same but for a preamble before the system prompt"}
+    return None
+
+
+def _render(template: str, specials: dict[str, Any]) -> tuple[str | None, str]:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    talk = (("system", SYSTEM), ("user", USER), ("assistant", REPLY), ("user", ANSWER))
+    messages = [{"role": role, "content": text} for role, text in talk]
+    try:
+        found: Any = render_jinja_template([messages], chat_template=template, add_generation_prompt=True, **specials)
+    except Exception as error:
+        # A template is a program of the model's: it fails in its own ways.
+        return None, f"{type(error).__name__}: {str(error)[:200]}"
+    return (found[0] if isinstance(found, tuple) else found)[0], ""
+
+
+def _read_template(directory: Path) -> tuple[str | None, dict[str, Any]]:
+    path = directory / "tokenizer_config.json"
+    config = json.loads(path.read_text()) if path.is_file() else {}
+    specials: dict[str, Any] = {}
+    for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        token = config.get(name)
+        specials[name] = token.get("content", "") if isinstance(token, dict) else token or ""
+    if (file := directory / "chat_template.jinja").is_file():
+        return file.read_text(), specials
+    found = config.get("chat_template")
+    if found is None and (file := directory / "chat_template.json").is_file():
+        found = json.loads(file.read_text()).get("chat_template")
+    if isinstance(found, list):
+        found = next((entry.get("template") for entry in found if entry.get("name") == "default"), None)
+    return found, specials

@@ -1,0 +1,218 @@
+"""`import`: a model of another project as a sealed policy directory, proven to compute the same, complete or not there at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from longhaul_trainer.directory import fsync_path, json_bytes, seal
+from longhaul_trainer.failures import CLASSES, OK, OUTPUT_UNWRITABLE, JobError, io_code
+from longhaul_trainer.hf_model import TOKENIZER_FILES
+from longhaul_trainer.importer.refusal import FAMILIES, refused
+from longhaul_trainer.staging import staging_beside
+
+SCHEMA = "longhaul.import/1"
+# Where the files come from. Engines do not look at it.
+RECORD = "longhaul.json"
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """`source` as given on the command line: a directory or a file. `origin`: what a hub says it is, for the record."""
+
+    source: Path
+    target: Path
+    chat_format: str | None = None
+    tokenizer: Path | None = None
+    origin: str | None = None
+
+
+def import_model(options: ImportOptions) -> int:
+    """Prints the record as JSON. Returns 0, 66 for a source that cannot be had, 73 for a target that is taken or not writable,
+    74 where reading or writing failed."""
+    try:
+        record = run_import(options)
+    except JobError as error:
+        return _refuse(error.code, error.message)
+    except Exception as error:
+        if (code := io_code(error)) is None:
+            raise
+        return _refuse(code, str(error))
+    print(json.dumps(record))
+    return OK
+
+
+def _refuse(code: int, message: str) -> int:
+    print(f"{CLASSES[code]}: {message}", file=sys.stderr)
+    return code
+
+
+def run_import(options: ImportOptions) -> dict[str, Any]:
+    """Raises JobError or OSError; there is no target then."""
+    place, target = options.source.absolute(), options.target.absolute()
+    if target.exists() or target.is_symlink():
+        raise JobError(OUTPUT_UNWRITABLE, f"Expected {target} to be free: an import never overwrites")
+    if not place.exists():
+        raise refused(f"Expected a model directory or a .gguf file at {place}, there is nothing")
+    with staging_beside(target, work="import") as staging:
+        record = _fill(options, place, staging)
+        (staging / RECORD).write_bytes(json_bytes(record))
+        digest = seal(staging, kind="policy", facts={})
+        staging.rename(target)
+    fsync_path(target.parent)
+    return {**record, "directory": str(target), "manifest_sha256": digest}
+
+
+def _fill(options: ImportOptions, place: Path, staging: Path) -> dict[str, Any]:
+    # torch and transformers cost seconds: what is refused above comes without them.
+    from longhaul_trainer.importer.chat import check_marks, find_format
+    from longhaul_trainer.importer.proof import prove
+    from longhaul_trainer.importer.source import EMBEDDING, HEAD, check_weights
+    from longhaul_trainer.weight_files import write_shards
+
+    with _open(place) as source:
+        model = _empty_model(source.config, place)
+        check_weights(source, model)
+        source.write_texts(staging)
+        if options.tokenizer is not None:
+            _take_tokenizer(options.tokenizer, staging)
+        tokenizer = _check_tokenizer(staging, place, source.shapes[EMBEDDING][0])
+        chat_format, chat_facts = find_format(staging, options.chat_format)
+        prompt = check_marks(tokenizer, chat_format)
+        names = [name for name, _ in model.named_parameters()]
+        sizes = {name: _elements(source.shapes[name]) * source.dtypes[name].itemsize for name in names}
+        write_shards(staging, sizes, _counting(source.read, len(names)))
+        _write_config(model, staging, source.dtypes[EMBEDDING])
+        proof = prove(
+            staging, source.reference, vocab_size=source.shapes[EMBEDDING][0], prompt=prompt, on_progress=_say
+        )
+        return {
+            "schema": SCHEMA,
+            "source": {"kind": source.kind, "origin": options.origin, "files": source.files},
+            "architecture": FAMILIES[source.config["model_type"]],
+            "parameters": sum(_elements(source.shapes[name]) for name in names),
+            "dtypes": sorted({str(source.dtypes[name]).removeprefix("torch.") for name in names}),
+            "tied": HEAD not in names,
+            "chat_format": chat_format,
+            "chat": chat_facts,
+            "proof": proof,
+        }
+
+
+def _say(text: str) -> None:
+    """How far an import is; who runs it knows these lines by their first word."""
+    print(f"progress: {text}", file=sys.stderr, flush=True)
+
+
+def _counting(read: Any, total: int) -> Any:
+    """The same reader of tensors, which says how many it has read."""
+    done = 0
+
+    def read_and_say(name: str) -> Any:
+        nonlocal done
+        tensor = read(name)
+        done += 1
+        _say(f"writing weights, {done} of {total} tensors read")
+        return tensor
+
+    return read_and_say
+
+
+@contextmanager
+def _open(place: Path) -> Iterator[Any]:
+    from longhaul_trainer.importer.gguf_source import open_gguf
+    from longhaul_trainer.importer.hf_source import PICKLES, open_directory
+
+    with ExitStack() as stack:
+        if place.is_dir():
+            source, weights = open_directory(place)
+            stack.enter_context(weights.reading())
+            yield source
+        elif place.suffix == ".gguf":
+            yield stack.enter_context(open_gguf(place))
+        elif place.name.endswith(PICKLES):
+            raise refused(
+                f"Expected safetensors or GGUF, got {place}: a pickle runs code when it is read and is refused"
+            )
+        elif place.suffix == ".safetensors":
+            raise refused(
+                f"Expected the directory of a model, got {place}: name its directory, which has config.json too"
+            )
+        else:
+            raise refused(f"Expected a model directory or a .gguf file, got {place}")
+
+
+def _empty_model(config: dict[str, Any], place: Path) -> Any:
+    """The model as transformers understands config.json, without memory."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from longhaul_trainer.hf_model import UnsupportedModel, check_layers
+
+    try:
+        values = {name: value for name, value in config.items() if name != "model_type"}
+        parsed = AutoConfig.for_model(config["model_type"], **values)
+        check_layers(parsed, place)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(parsed)
+    except UnsupportedModel as error:
+        raise refused(f"{error}: the trainer knows no sliding windows, import a model without them") from error
+    except (ValueError, TypeError, KeyError, RuntimeError, ZeroDivisionError) as error:
+        raise refused(f"Expected config.json of {place} to describe a model: {error}") from error
+    except Exception as error:
+        # transformers checks the fields with validators of its own.
+        if "Validat" not in type(error).__name__:
+            raise
+        raise refused(f"Expected config.json of {place} to describe a model: {' '.join(str(error).split())}") from error
+
+
+def _write_config(model: Any, staging: Path, dtype: Any) -> None:
+    from longhaul_trainer.step.export import finish_config
+
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(staging)
+    finish_config(staging, dtype)
+
+
+def _elements(shape: list[int]) -> int:
+    count = 1
+    for side in shape:
+        count *= side
+    return count
+
+
+def _take_tokenizer(directory: Path, staging: Path) -> None:
+    """Of another directory, instead of the source's own."""
+    from longhaul_trainer.step.export import copy_tokenizer
+
+    if not (directory / "tokenizer.json").is_file():
+        raise refused(f"Expected tokenizer.json in {directory} (--tokenizer)")
+    for name in TOKENIZER_FILES:
+        (staging / name).unlink(missing_ok=True)
+    copy_tokenizer(directory, staging)
+
+
+def _check_tokenizer(staging: Path, place: Path, rows: int) -> Any:
+    from tokenizers import Tokenizer
+
+    path = staging / "tokenizer.json"
+    if not path.is_file():
+        raise refused(
+            f"Expected tokenizer.json in {place}: take that of the same model with --tokenizer DIRECTORY, or write it with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…)"
+        )
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:
+        # The library raises plain Exception for every fault of the file.
+        raise refused(f"Expected a tokenizer in tokenizer.json of {place}: {error}; get the file again") from error
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if largest >= rows:
+        raise refused(
+            f"Expected ids of the tokenizer below the embedding's {rows} rows, found {largest}: the tokenizer is another model's"
+        )
+    return tokenizer

@@ -1,0 +1,226 @@
+"""GGUF files, versions 2 and 3: metadata, and tensors as numbers (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+
+from longhaul_trainer.importer.refusal import refused
+
+# Of metadata: number → struct format.
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+# Names of the types that are refused, so that the message can say which it is.
+OTHER_TYPES = {
+    3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
+    19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
+    29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorType:
+    name: str
+    # Values and bytes of a block.
+    values: int
+    size: int
+    dtype: torch.dtype
+    # uint8 [blocks, size] → numbers [blocks, values]
+    decode: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    # Rows first, as everywhere but in the file.
+    shape: list[int]
+    type: TensorType
+    offset: int
+
+
+@dataclass(frozen=True)
+class GgufFile:
+    path: Path
+    metadata: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    data: np.ndarray
+
+    def read(self, name: str) -> torch.Tensor:
+        info = self.tensors[name]
+        kind, count = info.type, math.prod(info.shape)
+        blocks = self.data[info.offset : info.offset + count // kind.values * kind.size].reshape(-1, kind.size)
+        numbers = torch.from_numpy(np.array(kind.decode(blocks)).reshape(info.shape))
+        # numpy has no bfloat16: those come as their bits.
+        return numbers.view(torch.bfloat16) if kind.dtype is torch.bfloat16 else numbers
+
+
+def open_gguf_file(path: Path) -> GgufFile:
+    """Raises JobError 66 for a file that is cut, of another byte order, in parts, or of a type that is not decoded."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        file = _Reader(stream, path, size)
+        if file.take(4) != b"GGUF":
+            raise refused(f"Expected a GGUF file, {path} begins otherwise")
+        version = file.number("I")
+        if version not in (2, 3):
+            raise refused(
+                f"Expected GGUF of version 2 or 3 with little-endian numbers in {path}, found {version}: convert the model again"
+            )
+        tensor_count, metadata_count = file.number("Q"), file.number("Q")
+        metadata = {file.string(): file.value(file.number("I")) for _ in range(file.bounded(metadata_count, 13))}
+        if int(metadata.get("split.count", 0)) > 1:
+            raise refused(
+                f"Expected a GGUF in one file, {path} is one of {metadata['split.count']}: join them with llama-gguf-split --merge"
+            )
+        tensors = dict(_tensor(file) for _ in range(file.bounded(tensor_count, 24)))
+        alignment = int(metadata.get("general.alignment", 32))
+        begin = -(-stream.tell() // max(alignment, 1)) * max(alignment, 1)
+    if begin > size:
+        raise refused(f"Expected tensors in {path}, it ends before them: get the file again")
+    data = np.memmap(path, dtype=np.uint8, mode="r", offset=0)[begin:]
+    for name, info in tensors.items():
+        end = info.offset + math.prod(info.shape) // info.type.values * info.type.size
+        if end > len(data):
+            raise refused(
+                f"Expected {begin + end} bytes in {path} for {name}, found {size}: the file is cut, get it again"
+            )
+    return GgufFile(path=path, metadata=metadata, tensors=tensors, data=data)
+
+
+@dataclass
+class _Reader:
+    stream: BinaryIO
+    path: Path
+    size: int
+
+    def take(self, count: int) -> bytes:
+        if count > self.size - self.stream.tell():
+            raise refused(
+                f"Expected more in {self.path} than its {self.size} bytes: the file is cut or damaged, get it again"
+            )
+        return self.stream.read(count)
+
+    def number(self, kind: str) -> Any:
+        return struct.unpack(f"<{kind}", self.take(struct.calcsize(kind)))[0]
+
+    def string(self) -> str:
+        return self.take(self.number("Q")).decode("utf-8", "replace")
+
+    def bounded(self, count: int, least: int) -> int:
+        """A count of things that take at least `least` bytes each."""
+        if count * least > self.size:
+            raise refused(
+                f"Expected {count} entries in {self.path}, which has {self.size} bytes: it is damaged, get it again"
+            )
+        return count
+
+    def value(self, kind: int) -> Any:
+        if kind in NUMBERS:
+            return self.number(NUMBERS[kind])
+        if kind == STRING:
+            return self.string()
+        if kind == ARRAY:
+            inner = self.number("I")
+            count = self.bounded(self.number("Q"), 1)
+            if inner in NUMBERS:
+                form = NUMBERS[inner]
+                return list(struct.unpack(f"<{count}{form}", self.take(count * struct.calcsize(form))))
+            if inner == STRING:
+                return [self.string() for _ in range(count)]
+        raise refused(
+            f"Expected metadata of a known type in {self.path}, found type {kind}: it is damaged, get it again"
+        )
+
+
+def _tensor(file: _Reader) -> tuple[str, TensorInfo]:
+    name = file.string()
+    dimensions = file.number("I")
+    shape = [file.number("Q") for _ in range(file.bounded(dimensions, 8))][::-1]
+    number, offset = file.number("I"), file.number("Q")
+    kind = TYPES.get(number)
+    if kind is None:
+        known = ", ".join(entry.name for entry in TYPES.values())
+        raise refused(
+            f"Expected tensors of {known} in {file.path}, {name} is {OTHER_TYPES.get(number, f'type {number}')}: take a GGUF of one of these types, F16 or BF16 where there is one"
+        )
+    if not shape or shape[-1] % kind.values != 0:
+        raise refused(
+            f"Expected rows of {name} in {file.path} to be whole blocks of {kind.values}, found {shape}: it is damaged"
+        )
+    return name, TensorInfo(shape=shape, type=kind, offset=offset)
+
+
+def _half(blocks: np.ndarray, at: int) -> np.ndarray:
+    """The scale at byte `at` of each block: [blocks, 1] in float32."""
+    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
+
+
+def _q8_0(blocks: np.ndarray) -> np.ndarray:
+    return _half(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8)
+
+
+def _q4_0(blocks: np.ndarray) -> np.ndarray:
+    packed = blocks[:, 2:]
+    return _half(blocks, 0) * (np.concatenate((packed & 15, packed >> 4), axis=1).astype(np.int8) - 8)
+
+
+def _scales(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Twelve bytes hold eight scales and eight minima of six bits each."""
+    low, high, rest = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]
+    scales = np.concatenate((low & 63, (rest & 15) | ((low >> 6) << 4)), axis=1)
+    minima = np.concatenate((high & 63, (rest >> 4) | ((high >> 6) << 4)), axis=1)
+    return scales.astype(np.float32), minima.astype(np.float32)
+
+
+def _with_minima(blocks: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """values: [blocks, 8, 32], of Q4_K and Q5_K."""
+    scales, minima = _scales(blocks[:, 4:16])
+    scaled = (_half(blocks, 0) * scales)[:, :, None] * values
+    return (scaled - (_half(blocks, 2) * minima)[:, :, None]).reshape(len(blocks), 256)
+
+
+def _nibbles(packed: np.ndarray, width: int) -> np.ndarray:
+    """[blocks, n] → [blocks, 2 · n / width, width]: the low halves of `width` bytes, then their high halves."""
+    groups = packed.reshape(len(packed), -1, 1, width)
+    return np.concatenate((groups & 15, groups >> 4), axis=2).reshape(len(packed), -1, width)
+
+
+def _q4_k(blocks: np.ndarray) -> np.ndarray:
+    return _with_minima(blocks, _nibbles(blocks[:, 16:], 32).astype(np.float32))
+
+
+def _q5_k(blocks: np.ndarray) -> np.ndarray:
+    fifth = (blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]) & 1
+    return _with_minima(blocks, (_nibbles(blocks[:, 48:], 32) | (fifth << 4)).astype(np.float32))
+
+
+def _q6_k(blocks: np.ndarray) -> np.ndarray:
+    low = _nibbles(blocks[:, :128], 64).reshape(len(blocks), 8, 32)
+    shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    high = ((blocks[:, 128:192].reshape(len(blocks), 2, 1, 32) >> shifts) & 3).reshape(len(blocks), 8, 32)
+    values = (low | (high << 4)).astype(np.int8).reshape(len(blocks), 16, 16) - 32
+    scales = np.ascontiguousarray(blocks[:, 192:208]).view(np.int8).astype(np.float32)
+    return ((_half(blocks, 208) * scales)[:, :, None] * values).reshape(len(blocks), 256)
+
+
+def _as(dtype: str) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda blocks: np.ascontiguousarray(blocks).view(dtype)
+
+
+# Quantised weights are kept in float32, which holds each of their values.
+TYPES = {
+    0: TensorType("F32", 1, 4, torch.float32, _as("<f4")),
+    1: TensorType("F16", 1, 2, torch.float16, _as("<f2")),
+    30: TensorType("BF16", 1, 2, torch.bfloat16, _as("<i2")),
+    8: TensorType("Q8_0", 32, 34, torch.float32, _q8_0),
+    2: TensorType("Q4_0", 32, 18, torch.float32, _q4_0),
+    12: TensorType("Q4_K", 256, 144, torch.float32, _q4_k),
+    13: TensorType("Q5_K", 256, 176, torch.float32, _q5_k),
+    14: TensorType("Q6_K", 256, 210, torch.float32, _q6_k),
+}

@@ -1,0 +1,257 @@
+"""A GGUF file as a source: what llama.cpp's converter made of a Hugging Face directory, turned back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhaul_trainer.directory import json_bytes, sha256_file
+from longhaul_trainer.importer.gguf import GgufFile, open_gguf_file
+from longhaul_trainer.importer.gguf_tokenizer import write_tokenizer
+from longhaul_trainer.importer.reference import Reference, inverse_frequencies, llama3_frequencies
+from longhaul_trainer.importer.refusal import FAMILIES, refused
+from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source
+from longhaul_trainer.step.export import GENERATION
+
+NAMES = {
+    "attn_norm": "attn_norm",
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "mlp_norm": "ffn_norm",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
+WHOLE = {"embed": "token_embd.weight", "norm": "output_norm.weight", "head": "output.weight"}
+WHOLE_NAMES = {"embed": EMBEDDING, "norm": NORM, "head": HEAD}
+# A table of factors instead of a statement: Llama 3's way to stretch its rope.
+ROPE_FACTORS = "rope_freqs.weight"
+# (factor, low, high, original positions) that models were published with: 3.1 and 3.3, and 3.2.
+LLAMA3_ROPES = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192))
+
+
+@contextmanager
+def open_gguf(path: Path) -> Iterator[Source]:
+    """Raises JobError 66 for a file of another architecture, or one that cannot be turned back."""
+    file = open_gguf_file(path)
+    family = file.metadata.get("general.architecture")
+    if family not in FAMILIES:
+        raise refused(
+            f"Expected a GGUF of {', '.join(FAMILIES)}, {path} is of the architecture {family!r}: the trainer knows no other"
+        )
+    facts = _Facts(file, family)
+    names = _full_names(file)
+    turned = {name: facts.heads_of(name) for name in names.values()} if family == "llama" else {}
+
+    def read(name: str) -> torch.Tensor:
+        tensor = file.read(names_back[name])
+        heads = turned.get(name)
+        if heads is not None:
+            tensor = _turn_back(tensor, heads)
+        # The converter keeps norms and biases in float32, whatever the model had.
+        return tensor.to(dtypes[name])
+
+    names_back = {full: name for name, full in names.items()}
+    shapes = {full: file.tensors[name].shape for name, full in names.items()}
+    dtypes = _dtypes(file, names)
+    yield Source(
+        place=path,
+        kind="gguf",
+        config=facts.config(shapes),
+        shapes=shapes,
+        dtypes=dtypes,
+        read=read,
+        reference=facts.reference(),
+        write_texts=lambda target: _write_texts(file, target, facts),
+        files={path.name: sha256_file(path)},
+    )
+
+
+def _full_names(file: GgufFile) -> dict[str, str]:
+    """Name in the file → transformers' name. An unknown one stays, and is refused as one too many."""
+    backwards = {name: role for role, name in NAMES.items()}
+    found = {name: WHOLE_NAMES[role] for role, name in WHOLE.items() if name in file.tensors}
+    for name in file.tensors:
+        if name in found or name == ROPE_FACTORS:
+            continue
+        parts = name.split(".")
+        known = len(parts) == 4 and parts[0] == "blk" and parts[2] in backwards
+        found[name] = f"model.layers.{parts[1]}.{ROLES[backwards[parts[2]]]}.{parts[3]}" if known else name
+    return found
+
+
+def _dtypes(file: GgufFile, names: dict[str, str]) -> dict[str, torch.dtype]:
+    """As in the file; vectors take the matrices' type where it holds their values."""
+    embedding = file.tensors.get(WHOLE["embed"])
+    if embedding is None:
+        raise refused(f"Expected {WHOLE['embed']} in {file.path}: it holds no language model")
+    plain = embedding.type.dtype
+    found = {}
+    for name, full in names.items():
+        info = file.tensors[name]
+        narrow = len(info.shape) == 1 and info.type.dtype is torch.float32 and plain is not torch.float32
+        if narrow:
+            vector = file.read(name)
+            narrow = bool((vector.to(plain).float() == vector).all())
+        found[full] = plain if narrow else info.type.dtype
+    return found
+
+
+def _turn_back(tensor: torch.Tensor, heads: int) -> torch.Tensor:
+    """Rows of a head as transformers has them: first the left of each pair that is turned, then the right."""
+    return tensor.view(heads, -1, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape).contiguous()
+
+
+class _Facts:
+    """Metadata of one architecture, by their names without it."""
+
+    def __init__(self, file: GgufFile, family: str) -> None:
+        self.file, self.family = file, family
+        self.heads = self._integer("attention.head_count")
+        self.kv_heads = self._integer("attention.head_count_kv", self.heads)
+        self.hidden = self._integer("embedding_length")
+        self.head_dim = self._integer("attention.key_length", self.hidden // max(self.heads, 1))
+        self.context = self._integer("context_length")
+        self._check()
+
+    def heads_of(self, name: str) -> int | None:
+        """Of a matrix that the converter turned."""
+        return self.heads if ".q_proj." in name else self.kv_heads if ".k_proj." in name else None
+
+    def config(self, shapes: dict[str, list[int]]) -> dict[str, Any]:
+        has_bias = any(name.endswith("q_proj.bias") for name in shapes)
+        vocabulary = shapes.get(EMBEDDING, [0])[0]
+        config: dict[str, Any] = {
+            "model_type": self.family,
+            "vocab_size": vocabulary,
+            "hidden_size": self.hidden,
+            "intermediate_size": self._integer("feed_forward_length"),
+            "num_hidden_layers": self._integer("block_count"),
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": self._eps(),
+            "tie_word_embeddings": HEAD not in shapes,
+            "rope_parameters": self._rope(),
+            # Only these: a default of transformers may be the id of another model's token.
+            "bos_token_id": self.token("bos"),
+            "eos_token_id": self.token("eos"),
+            "pad_token_id": None,
+        }
+        if self.family != "qwen2":
+            config |= {"head_dim": self.head_dim, "attention_bias": has_bias}
+        return config
+
+    def token(self, name: str) -> int | None:
+        return self.file.metadata.get(f"tokenizer.ggml.{name}_token_id")
+
+    def reference(self) -> Reference:
+        inv_freq, scale = inverse_frequencies(self._rope(), self.head_dim)
+        if self.family == "llama" and ROPE_FACTORS in self.file.tensors:
+            # By the file's own table, not by what was recognised in it.
+            inv_freq = self._plain_frequencies() / self.file.read(ROPE_FACTORS).double()
+
+        def read(role: str) -> torch.Tensor | None:
+            if role in WHOLE:
+                name = WHOLE[role]
+            else:
+                layer, part, kind = role.split(".")
+                name = f"blk.{layer}.{NAMES[part]}.{kind}"
+            return self.file.read(name) if name in self.file.tensors else None
+
+        return Reference(
+            read=read,
+            layers=self._integer("block_count"),
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            eps=self._eps(),
+            inv_freq=inv_freq,
+            attention_scale=scale,
+            turns_neighbours=self.family == "llama",
+        )
+
+    def _check(self) -> None:
+        place = self.file.path
+        if int(self.value("expert_count", 0)) > 0:
+            raise refused(f"Expected a model without experts in {place}: the trainer knows no mixtures of experts")
+        if self.value("attention.sliding_window", 0):
+            raise refused(f"Expected full attention in {place}: the trainer knows no sliding windows")
+        for name in ("rope.dimension_count", "attention.value_length"):
+            if self._integer(name, self.head_dim) != self.head_dim:
+                raise refused(
+                    f"Expected {self.family}.{name} of {place} to be the heads' {self.head_dim}, found {self.value(name)}: the trainer turns and mixes whole heads"
+                )
+
+    def _eps(self) -> float:
+        # Written in float32; the nearest short number is what the model has.
+        return float(f"{float(self.value('attention.layer_norm_rms_epsilon')):.6g}")
+
+    def _plain_frequencies(self) -> torch.Tensor:
+        theta = self._theta()
+        return theta ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
+
+    def _theta(self) -> float:
+        return float(f"{float(self.value('rope.freq_base', 10000.0)):.8g}")
+
+    def _rope(self) -> dict[str, Any]:
+        rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self._theta()}
+        kind = self.value("rope.scaling.type", "none")
+        if ROPE_FACTORS in self.file.tensors:
+            return rope | self._llama3()
+        if kind == "none":
+            return rope
+        factor = float(self.value("rope.scaling.factor"))
+        if kind == "linear":
+            return rope | {"rope_type": "linear", "factor": factor}
+        if kind == "yarn":
+            original = self._integer("rope.scaling.original_context_length")
+            return rope | {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        raise refused(
+            f"Expected a rope of none, linear or yarn in {self.file.path}, found {kind!r}: the trainer knows no other"
+        )
+
+    def _llama3(self) -> dict[str, Any]:
+        plain = self._plain_frequencies()
+        found = self.file.read(ROPE_FACTORS).double()
+        for factor, low, high, original in LLAMA3_ROPES:
+            expected = plain / llama3_frequencies(plain, factor, low, high, original)
+            if len(found) == len(expected) and torch.allclose(found, expected, rtol=1e-5):
+                return {
+                    "rope_type": "llama3",
+                    "factor": factor,
+                    "low_freq_factor": low,
+                    "high_freq_factor": high,
+                    "original_max_position_embeddings": original,
+                }
+        raise refused(
+            f"Expected {ROPE_FACTORS} of {self.file.path} to be Llama 3.1's or 3.2's: what another table was made from cannot be told, import the model's Hugging Face directory"
+        )
+
+    def value(self, name: str, default: Any = None) -> Any:
+        found = self.file.metadata.get(f"{self.family}.{name}", default)
+        if found is None:
+            raise refused(f"Expected {self.family}.{name} in the metadata of {self.file.path}: convert the model again")
+        return found
+
+    def _integer(self, name: str, default: int | None = None) -> int:
+        found = self.value(name, default)
+        if isinstance(found, int):
+            return found
+        raise refused(
+            f"Expected one number for {self.family}.{name} in {self.file.path}, found {found!r}: layers that differ are not known"
+        )
+
+
+def _write_texts(file: GgufFile, target: Path, facts: _Facts) -> None:
+    write_tokenizer(file, target)
+    ids = {f"{name}_token_id": facts.token(name) for name in ("bos", "eos")}
+    (target / GENERATION).write_bytes(json_bytes({name: value for name, value in ids.items() if value is not None}))

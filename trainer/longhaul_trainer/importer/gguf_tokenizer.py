@@ -1,0 +1,64 @@
+"""The tokenizer of a GGUF file as tokenizer.json: byte-level BPE of Qwen and Llama 3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from longhaul_trainer.directory import json_bytes
+from longhaul_trainer.importer.gguf import GgufFile
+
+CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# `tokenizer.ggml.pre` → how a text is cut before merges. Each is what the model's own tokenizer.json has.
+CUTS = {"qwen2": WORDS % "", "llama-bpe": WORDS % "{1,3}", "llama3": WORDS % "{1,3}"}
+PLAIN = ("default", "gpt-2")
+
+
+def write_tokenizer(file: GgufFile, target: Path) -> None:
+    """Writes nothing where the file has a tokenizer of another kind: the caller misses tokenizer.json and says what to do."""
+    metadata = file.metadata
+    template = metadata.get("tokenizer.chat_template")
+    if template is not None:
+        (target / "chat_template.jinja").write_text(template)
+    tokens, merges = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.merges")
+    cut = metadata.get("tokenizer.ggml.pre", "default")
+    if metadata.get("tokenizer.ggml.model") != "gpt2" or not tokens or merges is None or cut not in (*CUTS, *PLAIN):
+        return
+    kinds: list[int] = metadata.get("tokenizer.ggml.token_type") or [1] * len(tokens)
+    _build(tokens, merges, kinds, cut).save(str(target / "tokenizer.json"))
+    specials: dict[str, Any] = {}
+    for name, key in (("bos_token", "bos"), ("eos_token", "eos")):
+        at = metadata.get(f"tokenizer.ggml.{key}_token_id")
+        if at is not None and at < len(tokens):
+            specials[name] = tokens[at]
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **specials}
+    (target / "tokenizer_config.json").write_bytes(json_bytes(config))
+
+
+def _build(tokens: list[str], merges: list[str], kinds: list[int], cut: str) -> Tokenizer:
+    # Rows that only fill up the embedding are called [PAD…].
+    vocabulary = {token: at for at, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind != UNUSED}
+    pairs = [_pair(merge) for merge in merges]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=cut in ("llama-bpe", "llama3")))
+    if cut == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()  # type: ignore[assignment]
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut in PLAIN)
+    split = [pre_tokenizers.Split(Regex(CUTS[cut]), "isolated")] if cut in CUTS else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level])  # type: ignore[assignment]
+    tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    for token, kind in zip(tokens, kinds, strict=True):
+        if kind == CONTROL:
+            tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)])
+        elif kind == USER_DEFINED:
+            tokenizer.add_tokens([AddedToken(token, special=False, normalized=False)])
+    return tokenizer
+
+
+def _pair(merge: str) -> tuple[str, str]:
+    left, _, right = merge.partition(" ")
+    return left, right

@@ -1,0 +1,187 @@
+"""A Hugging Face model directory as a source. Weights come from safetensors alone: a pickle runs code in whoever reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from longhaul_trainer.directory import sha256_file
+from longhaul_trainer.importer.reference import Reference, inverse_frequencies
+from longhaul_trainer.importer.refusal import FAMILIES, refused
+from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source
+from longhaul_trainer.step.export import copy_generation_ids, copy_tokenizer
+from longhaul_trainer.weight_files import INDEX, SINGLE, WeightFiles
+
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".th")
+ROPES = ("default", "linear", "yarn", "llama3")
+
+
+def open_directory(directory: Path) -> tuple[Source, WeightFiles]:
+    """Raises JobError 66 for a directory that holds no whole model of a known family."""
+    config = _read_config(directory)
+    weights = WeightFiles(_find_weights(directory))
+    shapes, dtypes = _describe(weights)
+
+    def read(name: str) -> torch.Tensor:
+        return weights.read_whole(name)
+
+    def role(name: str) -> torch.Tensor | None:
+        full = _full_name(name)
+        return weights.read_whole(full) if full in weights.places else None
+
+    names = sorted({path.name for parts in weights.places.values() for path, _ in parts})
+    source = Source(
+        place=directory,
+        kind="hugging-face",
+        config=config,
+        shapes=shapes,
+        dtypes=dtypes,
+        read=read,
+        reference=_reference(config, directory, role),
+        write_texts=lambda target: _copy_texts(directory, target),
+        files={name: sha256_file(directory / name) for name in ("config.json", *names)},
+    )
+    return source, weights
+
+
+def _full_name(role: str) -> str:
+    if role in (whole := {"embed": EMBEDDING, "norm": NORM, "head": HEAD}):
+        return whole[role]
+    layer, part, kind = role.split(".")
+    return f"model.layers.{layer}.{ROLES[part]}.{kind}"
+
+
+def _copy_texts(directory: Path, target: Path) -> None:
+    copy_tokenizer(directory, target)
+    copy_generation_ids(directory, target)
+
+
+def _read_config(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    if not path.is_file():
+        raise refused(f"Expected config.json in {directory}: is it the directory of a Hugging Face model?")
+    try:
+        config = json.loads(path.read_text())
+    except ValueError as error:
+        raise refused(f"Expected JSON in {path}: {error}; get the file again") from error
+    if not isinstance(config, dict):
+        raise refused(f"Expected an object in {path}; get the file again")
+    family = config.get("model_type")
+    if family not in FAMILIES:
+        raise refused(
+            f"Expected a model of {', '.join(FAMILIES)} in {directory}, config.json says model_type {family!r}: the trainer knows no other architecture"
+        )
+    architectures = config.get("architectures") or [FAMILIES[family]]
+    if architectures != [FAMILIES[family]]:
+        raise refused(
+            f"Expected {FAMILIES[family]} in {path}, found {', '.join(map(str, architectures))}: only language models can be sampled from"
+        )
+    if "quantization_config" in config:
+        method = config["quantization_config"].get("quant_method", "unknown")
+        raise refused(
+            f"Expected weights that are not quantised in {directory}, config.json says {method}: import the model that it was made from"
+        )
+    if config.get("hidden_act", "silu") != "silu":
+        raise refused(f"Expected hidden_act silu in {path}, found {config['hidden_act']}: no known {family} has it")
+    # Code beside the weights is never run, here or later.
+    config.pop("auto_map", None)
+    config.pop("_name_or_path", None)
+    return config
+
+
+def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
+    """Name → its file. Raises JobError 66 where there are only pickles, or not all files."""
+    index, single = directory / INDEX, directory / SINGLE
+    if index.is_file():
+        try:
+            names: dict[str, str] = json.loads(index.read_text())["weight_map"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise refused(f"Expected a weight_map in {index}: {error}; get the file again") from error
+        if outside := sorted(file for file in set(names.values()) if Path(file).name != file):
+            raise refused(f"Expected {index} to name files of its directory, found {outside[0]}")
+        files = sorted(set(names.values()))
+        if missing := [file for file in files if not (directory / file).is_file()]:
+            raise refused(
+                f"Expected {missing[0]} in {directory}, {INDEX} names it ({len(missing)} of {len(files)} files missing): get the missing ones"
+            )
+        held = {file: _keys(directory / file) for file in files}
+        for name, file in names.items():
+            if name not in held[file]:
+                raise refused(f"Expected {name} in {directory / file}, {INDEX} puts it there: get both files again")
+        return {name: [(directory / file, name)] for name, file in names.items()}
+    if single.is_file():
+        return {name: [(single, name)] for name in _keys(single)}
+    found = sorted(entry.name for entry in directory.iterdir())
+    if pickled := [name for name in found if name.endswith(PICKLES)]:
+        raise refused(
+            f"Expected safetensors in {directory}, found {pickled[0]}: a pickle runs code when it is read and is refused. Get the model's safetensors, or convert it where you trust it: transformers' from_pretrained and save_pretrained write them"
+        )
+    if shards := [name for name in found if name.endswith(".safetensors")]:
+        raise refused(
+            f"Expected {INDEX} in {directory}, it says which weights lie in {shards[0]} and the others: get it"
+        )
+    if ggufs := [name for name in found if name.endswith(".gguf")]:
+        raise refused(f"Expected {SINGLE} in {directory}, found {ggufs[0]}: name that file instead of the directory")
+    raise refused(f"Expected {SINGLE} or {INDEX} in {directory}, found no weights at all")
+
+
+def _keys(path: Path) -> set[str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return set(file.keys())
+    except SafetensorError as error:
+        raise refused(f"Expected safetensors in {path}: {error}. The file is cut or damaged: get it again") from error
+
+
+def _describe(weights: WeightFiles) -> tuple[dict[str, list[int]], dict[str, torch.dtype]]:
+    shapes, dtypes = {}, {}
+    for name, ((path, key),) in weights.places.items():
+        with safe_open(path, framework="pt") as file:
+            part = file.get_slice(key)
+            dtype = part.get_dtype()
+            shapes[name] = part.get_shape()
+        if dtype not in DTYPES:
+            raise refused(
+                f"Expected {', '.join(DTYPES)} in {path}, {name} is {dtype}: quantised weights cannot be trained, import the model that they were made from"
+            )
+        dtypes[name] = DTYPES[dtype]
+    return shapes, dtypes
+
+
+def _reference(config: dict[str, Any], directory: Path, role: Any) -> Reference:
+    needed = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    if missing := [name for name in needed if not isinstance(config.get(name), int)]:
+        raise refused(f"Expected {missing[0]} in config.json of {directory}; get the file again")
+    heads = config["num_attention_heads"]
+    head_dim = config.get("head_dim") or (128 if config["model_type"] == "qwen3" else config["hidden_size"] // heads)
+    rope = rope_of(config, directory)
+    inv_freq, scale = inverse_frequencies(rope, head_dim)
+    return Reference(
+        read=role,
+        layers=config["num_hidden_layers"],
+        heads=heads,
+        kv_heads=config.get("num_key_value_heads") or heads,
+        head_dim=head_dim,
+        eps=config.get("rms_norm_eps", 1e-6),
+        inv_freq=inv_freq,
+        attention_scale=scale,
+    )
+
+
+def rope_of(config: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """With its theta, from either form. Raises JobError 66 for one whose positions depend on the length of a row."""
+    stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = {"rope_theta": config.get("rope_theta", 10000.0), **stated}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ROPES or "mscale" in rope or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        raise refused(
+            f"Expected a rope of {', '.join(ROPES)} in config.json of {directory}, found {json.dumps(rope)}: the trainer knows no other"
+        )
+    if "original_max_position_embeddings" not in rope:
+        rope["original_max_position_embeddings"] = config.get("max_position_embeddings", 0)
+    return rope

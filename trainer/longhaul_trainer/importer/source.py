@@ -1,0 +1,81 @@
+"""What an import reads from: a model directory or a GGUF file, as tensors by the names of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longhaul_trainer.importer.reference import Reference
+from longhaul_trainer.importer.refusal import refused
+
+ROLES = {
+    "attn_norm": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "mlp_norm": "post_attention_layernorm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
+
+
+@dataclass(frozen=True)
+class Source:
+    """`read` gives a tensor as the policy keeps it; `shapes` and `dtypes` are those that it gives."""
+
+    place: Path
+    kind: str
+    # As in config.json, of a family that is known.
+    config: dict[str, Any]
+    shapes: dict[str, list[int]]
+    dtypes: dict[str, torch.dtype]
+    read: Callable[[str], torch.Tensor]
+    reference: Reference
+    # Writes the tokenizer, its template and the ids of the generation config into a directory.
+    write_texts: Callable[[Path], None]
+    # For the record: where the weights come from, by file.
+    files: dict[str, str]
+
+
+def check_weights(source: Source, model: Any) -> None:
+    """Raises JobError 66 where config.json describes other tensors than there are: from_pretrained would fill them at random."""
+    expected = {name: list(parameter.shape) for name, parameter in model.named_parameters(remove_duplicate=False)}
+    found = source.shapes
+    tied = HEAD not in dict(model.named_parameters())
+    if not tied and HEAD not in found:
+        raise refused(
+            f"Expected {HEAD} in {source.place}, because config.json says tie_word_embeddings: false. If the model shares its embedding, write true there; else the file lacks its head: get it again"
+        )
+    if tied and HEAD in found and not _same(source):
+        raise refused(
+            f"Expected {HEAD} of {source.place} to be the embedding, because config.json says tie_word_embeddings: true, but it differs: write false there, as the model was trained"
+        )
+    needed = set(expected) - ({HEAD} if tied else set())
+    if missing := sorted(needed - set(found)):
+        raise refused(
+            f"Expected {missing[0]} in {source.place} by its config.json ({len(missing)} missing): a file is missing, or config.json is another model's"
+        )
+    # Old files of Llama bring the rotary table, which config.json states.
+    extra = sorted(name for name in set(found) - set(expected) if not name.endswith("rotary_emb.inv_freq"))
+    if extra:
+        raise refused(
+            f"Expected no {extra[0]} in {source.place}: a {source.config['model_type']} of this config.json has no such weights ({len(extra)} more than expected)"
+        )
+    for name in sorted(needed):
+        if expected[name] != found[name]:
+            raise refused(
+                f"Expected {name} of {source.place} to have the shape {expected[name]} by config.json, found {found[name]}: config.json is another model's, or was edited"
+            )
+
+
+def _same(source: Source) -> bool:
+    return source.shapes[HEAD] == source.shapes[EMBEDDING] and torch.equal(source.read(HEAD), source.read(EMBEDDING))

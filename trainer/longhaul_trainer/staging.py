@@ -1,0 +1,39 @@
+"""Directories that appear whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from longhaul_trainer.failures import OUTPUT_UNWRITABLE, JobError
+
+
+@contextmanager
+def staging_beside(target: Path, *, work: str) -> Iterator[Path]:
+    """A hidden directory beside the target, so that one rename makes it final. What a killed writer left there is cleared first,
+    what fails leaves nothing: a torso on a full disk would keep it full. `work` names the directory: `export`, `import`."""
+    path = target.with_name(f".{target.name}.{work}")
+    path.mkdir(exist_ok=True)
+    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(held, target, work)
+        for entry in path.iterdir():
+            entry.unlink()
+        try:
+            yield path
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, target: Path, work: str) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise JobError(OUTPUT_UNWRITABLE, f"Expected to write {target} alone, another {work} is at it") from error

@@ -1,0 +1,48 @@
+"""Layouts that no machine here can run, through the trainer's own step on tensors without numbers, against the planner."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from job_files import TRAINER
+
+
+def simulated(*options: str) -> dict[str, Any]:
+    """In a process of its own: the fake group is the process's default one."""
+    command = [sys.executable, "-m", "longhaul_trainer", "simulate", *options]
+    environment = {**os.environ, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says() -> None:
+    # Two layers of Qwen2.5-7B; four ranks share a row of 16,384 tokens.
+    options = ("--model", "qwen2.5-7b", "--layers", "2", "--context", "16384", "--nodes", "2", "--ranks-per-node", "8")
+    found = simulated(*options, "--cp", "4")
+    assert abs(found["predicted_share"] - 1) < 0.10
+    # Embedding, two layers, root and head, once each, and the layers again for the backward pass, in bf16; the root keeps its own
+    # (a norm) until then.
+    parameters, counts = found["parameters"], found["collectives"]
+    table, layer, norm = 152064 * 3584, 233_057_792, 3584
+    assert parameters == 2 * table + 2 * layer + norm
+    assert counts["all_gather"]["bytes"] >= 2 * (2 * table + 4 * layer + norm)
+    assert counts["reduce_scatter"]["count"] == 5
+    assert 4 * parameters <= counts["reduce_scatter"]["bytes"] < 4.01 * parameters
+    # Queries, keys, values and outputs change places in each layer: forward, again for the backward pass, and their gradients.
+    assert counts["all_to_all"]["count"] == 4 * 2 * 3
+    # Weights and two moments in fp32, over all ranks, padded to equal parts.
+    assert 12 * parameters <= found["checkpoint_bytes"] < 12.01 * parameters
+
+
+def test_inputs_that_wait_on_the_host_are_counted_there() -> None:
+    options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "8192")
+    here, there = simulated(*options), simulated(*options, "--offload", "activations")
+    boundary = 2 * 1024 * 8192
+    assert here["host_bytes"] == 0
+    assert there["host_bytes"] >= there["predicted_host_bytes"] == 4 * boundary
+    assert there["peak_bytes"] <= here["peak_bytes"]
