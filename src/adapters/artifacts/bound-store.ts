@@ -38,8 +38,15 @@ export function boundStore({
     claimRecord: (key, record) => within(key, store.claimRecord(key, record)),
     readRecord: (key) => within(key, store.readRecord(key)),
     list: (prefix) => within(prefix, store.list(prefix)),
+    listPage: (input) => within(input.prefix, store.listPage(input)),
+    folders: (folder) => within(folder, store.folders(folder)),
+    // As long as it takes: a run of 10,000 episodes has a million keys.
+    removeFolder: (folder) => store.removeFolder(folder),
+    locate: (key) => store.locate(key),
     path: (key) => store.path(key),
     uri: (key) => store.uri(key),
+    // Files of hundreds of gigabytes: each of their requests has its own limit.
+    weights: store.weights,
   }
 }
 

@@ -1,11 +1,14 @@
-import { link, mkdir, open, readdir, readFile, unlink } from 'node:fs/promises'
+import { link, mkdir, open, readdir, readFile, rm, unlink } from 'node:fs/promises'
 import { mkdirSync } from 'node:fs'
-import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
-import { corrupt, openRecord, sealRecord } from './record-text.ts'
+import { directoryWeights } from './weights/directory-weights.ts'
+import { checkFolder, checkKey, checkPrefix, PAGE_KEYS, TEMP_DIRECTORY } from './artifact-keys.ts'
+import { openRecord, sealRecord } from './record-text.ts'
+import { conflict, missingArtifact, requireReferenced } from './store-errors.ts'
 import { errnoOf } from '../../platform/errno.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
@@ -72,12 +75,7 @@ export function createDirectoryStore({
     read,
     readRecord,
     async get(ref) {
-      const bytes = await read(ref.key)
-      if (bytes === null) throw missingArtifact(ref.key)
-      if (bytes.byteLength !== ref.bytes)
-        throw corrupt(ref.key, `expected ${ref.bytes} bytes, found ${bytes.byteLength}`)
-      if (sha256Hex(bytes) !== ref.sha256) throw corrupt(ref.key, 'content differs from the reference')
-      return bytes
+      return requireReferenced(ref, await read(ref.key))
     },
     putRecord: (key, record) => put(key, sealRecord(record)),
     async claimRecord<T extends object>(key: string, record: T) {
@@ -92,16 +90,51 @@ export function createDirectoryStore({
       return { record: stored, won: false }
     },
     async list(prefix) {
-      if (prefix !== '') checkKey(prefix.replace(/\/$/, ''))
-      const from = prefix.slice(0, prefix.lastIndexOf('/') + 1)
+      checkPrefix(prefix)
       try {
-        return (await keysBelow(root, from)).filter((key) => key.startsWith(prefix)).sort()
+        const keys: string[] = []
+        for await (const key of keysBelow({ root, prefix, after: '' })) keys.push(key)
+        return keys
       } catch (error) {
         throw asStoreError(error, prefix)
       }
     },
+    async listPage({ prefix, after = '', limit = PAGE_KEYS }) {
+      checkPrefix(prefix)
+      const keys: string[] = []
+      try {
+        for await (const key of keysBelow({ root, prefix, after })) {
+          if (keys.length === limit) return { keys, next: keys.at(-1) ?? null }
+          keys.push(key)
+        }
+      } catch (error) {
+        throw asStoreError(error, prefix)
+      }
+      return { keys, next: null }
+    },
+    async folders(folder) {
+      const path = join(root, checkFolder(folder))
+      try {
+        return (await readEntries(path)).flatMap((entry) => (entry.isDirectory() ? [entry.name] : [])).sort()
+      } catch (error) {
+        throw asStoreError(error, folder)
+      }
+    },
+    async removeFolder(folder) {
+      const path = join(root, checkFolder(folder))
+      try {
+        let removed = 0
+        for await (const _ of keysBelow({ root, prefix: folder, after: '' })) removed += 1
+        await rm(path, { recursive: true, force: true })
+        return removed
+      } catch (error) {
+        throw asStoreError(error, folder)
+      }
+    },
+    locate: pathOf,
     path: pathOf,
     uri: (key) => pathToFileURL(pathOf(key)).href,
+    weights: directoryWeights,
   }
   return boundStore({ store, name: root, answerMs })
 }
@@ -148,15 +181,30 @@ async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
-async function keysBelow(root: string, directory: string): Promise<string[]> {
-  const keys: string[] = []
-  for (const entry of await readEntries(join(root, directory))) {
-    const key = `${directory}${entry.name}`
-    if (key === TEMP_DIRECTORY) continue
-    if (entry.isDirectory()) keys.push(...(await keysBelow(root, `${key}/`)))
-    else keys.push(key)
+interface KeysBelowInput {
+  root: string
+  prefix: string
+  /** Only keys after this one. */
+  after: string
+}
+
+/** Keys in order, with one directory of each level in memory: a folder sorts by its name with a slash, as its keys do. */
+async function* keysBelow({ root, prefix, after }: KeysBelowInput): AsyncGenerator<string> {
+  async function* walk(directory: string): AsyncGenerator<string> {
+    const names = (await readEntries(join(root, directory)))
+      .map((entry) => (entry.isDirectory() ? `${entry.name}/` : entry.name))
+      .sort()
+    for (const name of names) {
+      const key = `${directory}${name}`
+      if (key === `${TEMP_DIRECTORY}/`) continue
+      const mayHold = key.startsWith(prefix) || prefix.startsWith(key)
+      if (!mayHold) continue
+      if (!name.endsWith('/')) {
+        if (key.startsWith(prefix) && key > after) yield key
+      } else if (after < key || after.startsWith(key)) yield* walk(key)
+    }
   }
-  return keys
+  yield* walk(prefix.slice(0, prefix.lastIndexOf('/') + 1))
 }
 
 async function readEntries(path: string) {
@@ -167,22 +215,6 @@ async function readEntries(path: string) {
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return []
     throw error
   }
-}
-
-function conflict(ref: ArtifactRef, stored: Uint8Array): LonghaulError {
-  return new LonghaulError({
-    code: 'Artifact.Conflict',
-    message: 'Expected the same bytes under a key that is already taken, got others',
-    details: { key: ref.key, ours: ref.sha256, stored: sha256Hex(stored), storedBytes: stored.byteLength },
-  })
-}
-
-function missingArtifact(key: string): LonghaulError {
-  return new LonghaulError({
-    code: 'Artifact.Missing',
-    message: 'Expected a stored artifact, found none',
-    details: { key },
-  })
 }
 
 /** A full disk has a code of its own. Read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
@@ -204,36 +236,4 @@ export function asStoreError(error: unknown, key: string): LonghaulError {
     details: { key, errno },
     cause: error,
   })
-}
-
-/** Half-written files live here: same file system as the keys, never listed. */
-export const TEMP_DIRECTORY = '.tmp'
-
-/** The usual limit of a file name; longer ones would fail half-way through a write. */
-const MAX_SEGMENT_BYTES = 255
-
-/** Keys become paths, and some of their parts come from data sets: nothing may point outside the store.
- *  @throws LonghaulError `Config.Invalid` */
-export function checkKey(key: string): string {
-  const fault = keyFault(key)
-  if (fault === null) return key
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected an artifact key of relative segments, got one that ${fault}`,
-    details: { key: JSON.stringify(key.slice(0, 300)) },
-  })
-}
-
-function keyFault(key: string): string | null {
-  if (key === '') return 'is empty'
-  if (isAbsolute(key)) return 'is absolute'
-  if (key.includes('\\')) return 'holds a backslash'
-  if (/\p{Cc}/u.test(key)) return 'holds a control character'
-  const segments = key.split('/')
-  if (segments.some((segment) => segment === '')) return 'holds an empty segment'
-  if (segments.some((segment) => segment === '.' || segment === '..')) return 'points outside'
-  if (segments.some((segment) => Buffer.byteLength(segment) > MAX_SEGMENT_BYTES))
-    return 'holds a segment over 255 bytes'
-  if (segments[0] === TEMP_DIRECTORY) return 'names the store’s own temporary directory'
-  return null
 }

@@ -1,0 +1,73 @@
+import { join } from 'node:path'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { LonghaulError } from '../../contracts/errors.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { createDirectoryStore } from './directory-store.ts'
+import { namesBucket, parseS3Location } from './s3/s3-location.ts'
+
+export interface OpenStoreInput {
+  /** A directory, or `s3://bucket/prefix`. */
+  location: string
+  /** Whether a bucket is tried first, which writes to it: workers do, readers need not be allowed to. */
+  check: boolean
+  onTransientError?: (error: LonghaulError) => void
+  /** Where the weights of a bucket are brought to; a directory has them itself. @default nowhere */
+  weights?: WeightsOptions
+}
+
+export interface WeightsOptions {
+  directory: string
+  /** Whether an operator named the directory. */
+  isShared: boolean
+  limitBytes: number
+}
+
+/** Uploads of this age have no writer: one of them has minutes. */
+const UNFINISHED_MS = 24 * 60 * 60 * 1000
+
+/** Buckets that this process has found usable: `--role all` opens one store for each role. */
+const checked = new Map<string, Promise<void>>()
+
+/**
+ * The store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only where there is a bucket.
+ * @throws LonghaulError `Config.Invalid`, `Artifact.Unavailable`
+ */
+export async function openArtifactStore({
+  location: text,
+  check,
+  onTransientError,
+  weights,
+}: OpenStoreInput): Promise<ArtifactStore> {
+  if (!namesBucket(text)) return createDirectoryStore({ root: text })
+  const location = parseS3Location(text)
+  const [{ createS3Requests }, { createS3Store }, { credentialChain }] = await Promise.all([
+    import('./s3/s3-requests.ts'),
+    import('./s3/s3-store.ts'),
+    import('./s3/s3-credentials.ts'),
+  ])
+  const send = createS3Requests({
+    location,
+    credentials: credentialChain(),
+    store: text,
+    ...(onTransientError === undefined ? {} : { onTransientError }),
+  })
+  if (check) {
+    const [{ checkBucket }, { createObjects }] = await Promise.all([
+      import('./s3/check-bucket.ts'),
+      import('./s3/s3-objects.ts'),
+    ])
+    const found = checked.get(text) ?? checkBucket({ location, send })
+    checked.set(text, found)
+    found.catch(() => checked.delete(text))
+    await found
+    const before = new Date(Date.now() - UNFINISHED_MS)
+    // In the background, as temporary files are swept: they cost room, never correctness.
+    void createObjects(send)
+      .endUnfinished({ prefix: location.prefix, before })
+      .catch(() => undefined)
+  }
+  // Two stores may have policies of one version with other files.
+  const place =
+    weights === undefined ? null : { ...weights, directory: join(weights.directory, sha256Hex(text).slice(0, 12)) }
+  return createS3Store({ location, send, place })
+}

@@ -1,0 +1,80 @@
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { checkKey } from '../artifact-keys.ts'
+
+/** Where a bucket is and how its addresses are formed. */
+export interface S3Location {
+  bucket: string
+  /** Empty, or ending with a slash. */
+  prefix: string
+  region: string
+  /** Of the bucket: requests go to `<base>/<encoded key>`. */
+  base: string
+}
+
+const SCHEME = /^([A-Za-z][A-Za-z0-9+.-]{0,30}):\/\//
+const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/
+
+/** True for `s3://…`; false for a directory. @throws LonghaulError `Config.Invalid` for any other address */
+export function namesBucket(text: string): boolean {
+  const scheme = SCHEME.exec(text)?.[1]
+  if (scheme === undefined) return false
+  if (scheme === 's3') return true
+  throw invalid(`got an address that begins with ${scheme}://`)
+}
+
+/**
+ * `s3://bucket/prefix`, with the endpoint and region from the variables that every S3 program reads. Without an endpoint it is
+ * Amazon's own; with one the bucket is part of the path, as other servers expect it.
+ * @throws LonghaulError `Config.Invalid`; never with the text in it, which may hold a key by mistake
+ */
+export function parseS3Location(text: string, env: NodeJS.ProcessEnv = process.env): S3Location {
+  const rest = text.slice('s3://'.length).replace(/\/+$/, '')
+  const [bucket = '', ...segments] = rest.split('/')
+  if (bucket.includes('@'))
+    throw invalid('got an address with credentials, which belong into AWS_ACCESS_KEY_ID and the like')
+  if (!BUCKET.test(bucket) || bucket.includes('..'))
+    throw invalid('got a bucket that S3 does not allow: 3 to 63 of a-z 0-9 . -')
+  const prefix = segments.length === 0 ? '' : `${checkKey(segments.join('/'))}/`
+  const region = said(env['AWS_REGION']) ?? said(env['AWS_DEFAULT_REGION']) ?? 'us-east-1'
+  const endpoint = said(env['AWS_ENDPOINT_URL_S3']) ?? said(env['AWS_ENDPOINT_URL'])
+  return { bucket, prefix, region, base: baseOf({ bucket, region, endpoint }) }
+}
+
+function baseOf({ bucket, region, endpoint }: { bucket: string; region: string; endpoint: string | null }): string {
+  if (endpoint === null) {
+    const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
+    // A certificate covers one label below the host.
+    return bucket.includes('.') ? `https://${host}/${bucket}` : `https://${bucket}.${host}`
+  }
+  let url: URL
+  try {
+    url = new URL(endpoint)
+  } catch {
+    throw invalid('AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL is no URL')
+  }
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') throw invalid('AWS_ENDPOINT_URL is not of http or https')
+  return `${url.origin}${url.pathname.replace(/\/$/, '')}/${bucket}`
+}
+
+/** Each segment as the signature wants it: everything but unreserved characters as %XX. */
+export function encodeKey(key: string): string {
+  return key.split('/').map(encodeText).join('/')
+}
+
+export function encodeText(text: string): string {
+  return encodeURIComponent(text).replaceAll(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+}
+
+function said(value: string | undefined): string | null {
+  return value === undefined || value === '' ? null : value
+}
+
+function invalid(got: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_ARTIFACTS to be a directory or s3://BUCKET or s3://BUCKET/PREFIX, ${got}`,
+  })
+}

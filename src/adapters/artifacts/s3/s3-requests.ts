@@ -1,0 +1,235 @@
+/** The only importer of `aws4fetch`: signed requests to one bucket, each with its deadline, repeated while the store is away. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { AwsV4Signer } from 'aws4fetch'
+import { isLonghaulError, type LonghaulError } from '../../../contracts/errors.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
+import { createSlots } from '../../../platform/limiter.ts'
+import type { CredentialSource } from './s3-credentials.ts'
+import { readRefusal, refusalOf, unavailable } from './s3-errors.ts'
+import { encodeKey, encodeText, type S3Location } from './s3-location.ts'
+
+export interface S3Request {
+  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
+  /** With the prefix of the store; empty for the bucket itself. */
+  key?: string
+  /** An empty value is a bare name, as in `?uploads`. */
+  query?: Record<string, string>
+  headers?: Record<string, string>
+  body?: Uint8Array
+  /** Statuses beside 2xx that are answers to the caller and not failures. */
+  expected?: readonly number[]
+  /** False for an answer that must have been cut, though its length is what it says: it is asked for again. */
+  isWhole?: (answer: Pick<S3Answer, 'headers' | 'body'>) => boolean
+}
+
+export interface S3Answer {
+  status: number
+  headers: Headers
+  body: Buffer
+  /** Requests before this one whose answer was lost: what they did is not known. */
+  lost: number
+}
+
+export type SendS3 = (request: S3Request) => Promise<S3Answer>
+
+export interface S3RequestsOptions {
+  location: S3Location
+  credentials: CredentialSource
+  /** For messages. */
+  store: string
+  /** After this long one operation gives up. @default 40_000: activities of a minute then fail with the store's name */
+  giveUpAfterMs?: number
+  /** One try of an operation without a body. @default 10_000 */
+  answerMs?: number
+  onTransientError?: (error: LonghaulError) => void
+}
+
+const FIRST_PAUSE_MS = 100
+const LONGEST_PAUSE_MS = 5_000
+/** Below this a connection is not slow but broken; added to the time of a try by its bytes. */
+const LEAST_BYTES_PER_SECOND = 2 ** 20
+/** Sockets of a process: a run with 100 episodes writes their turns side by side. */
+const REQUESTS_AT_ONCE = 64
+const RETRIED = new Set([408, 425, 429, 500, 502, 503, 504])
+/** Refusals that the next try need not meet. */
+const RETRIED_CODES = new Set([
+  'RequestTimeout',
+  'SlowDown',
+  'OperationAborted',
+  'ConditionalRequestConflict',
+  'BadDigest',
+  'XAmzContentSHA256Mismatch',
+  'IncompleteBody',
+])
+const EXPIRED_CODES = new Set(['ExpiredToken', 'TokenRefreshRequired'])
+
+type Outcome =
+  | { answer: S3Answer }
+  | { retry: LonghaulError; afterMs?: number; isLost: boolean }
+  | { expired: LonghaulError }
+
+/** @throws LonghaulError `Artifact.Unavailable` */
+export function createS3Requests({
+  location,
+  credentials,
+  store,
+  giveUpAfterMs = 40_000,
+  answerMs = 10_000,
+  onTransientError = () => undefined,
+}: S3RequestsOptions): SendS3 {
+  const slots = createSlots(REQUESTS_AT_ONCE)
+  const signingKeys = new Map<string, ArrayBuffer>()
+
+  const sign = async (request: S3Request, renew: boolean): Promise<Awaited<ReturnType<AwsV4Signer['sign']>>> => {
+    const { body = new Uint8Array() } = request
+    // One day of keys: the map would grow by one entry a day and credential.
+    if (signingKeys.size > 8) signingKeys.clear()
+    const signed = await new AwsV4Signer({
+      ...(await credentials({ renew })),
+      method: request.method,
+      url: addressOf(location, request),
+      headers: { ...request.headers, 'x-amz-content-sha256': sha256Hex(body) },
+      service: 's3',
+      region: location.region,
+      cache: signingKeys,
+    }).sign()
+    // Not signed: proxies change it. A compressed answer would have another length than the stored bytes.
+    signed.headers.set('accept-encoding', 'identity')
+    return signed
+  }
+
+  const tryOnce = async (
+    request: S3Request,
+    tries: { lost: number; renew: boolean; leftMs: number },
+  ): Promise<Outcome> => {
+    const facts = { store, key: request.key ?? '' }
+    const { method, url, headers } = await sign(request, tries.renew)
+    const clock = startDeadline(Math.min(tries.leftMs, answerMs + transferMs(request.body?.byteLength ?? 0)))
+    try {
+      const response = await fetch(url, {
+        method,
+        headers,
+        signal: clock.signal,
+        // A redirect would need another signature.
+        redirect: 'manual',
+        ...(request.body === undefined ? {} : { body: request.body as Uint8Array<ArrayBuffer> }),
+      })
+      const coming = method === 'HEAD' ? 0 : Number(response.headers.get('content-length') ?? 0)
+      clock.restart(Math.min(tries.leftMs, answerMs + transferMs(coming)))
+      const body = Buffer.from(await response.arrayBuffer())
+      const announced = response.headers.get('content-length')
+      if (method !== 'HEAD' && announced !== null && Number(announced) !== body.length)
+        return {
+          retry: unavailable(`Expected ${announced} bytes from the artifact store, got ${body.length}`, facts),
+          isLost: true,
+        }
+      if (response.ok || (request.expected ?? []).includes(response.status)) {
+        const noBucket = response.status === 404 && readRefusal(body).code === 'NoSuchBucket'
+        if (response.ok && request.isWhole?.({ headers: response.headers, body }) === false)
+          return {
+            retry: unavailable('Expected a whole answer of the artifact store, got a part of one', facts),
+            isLost: true,
+          }
+        if (!noBucket) return { answer: { status: response.status, headers: response.headers, body, lost: tries.lost } }
+      }
+      return judgeRefusal(response, body, { ...facts, region: location.region })
+    } catch (error) {
+      if (isLonghaulError(error)) throw error
+      return {
+        retry: unavailable(`Expected an answer of the artifact store, got ${describeNetwork(error, clock)}`, facts),
+        isLost: true,
+      }
+    } finally {
+      clock.stop()
+    }
+  }
+
+  const send = async (request: S3Request): Promise<S3Answer> => {
+    const deadline = performance.now() + giveUpAfterMs
+    let [lost, renewed, pauseMs] = [0, false, FIRST_PAUSE_MS]
+    for (;;) {
+      const leftMs = deadline - performance.now()
+      const outcome = await tryOnce(request, { lost, renew: renewed, leftMs })
+      if ('answer' in outcome) return outcome.answer
+      if ('expired' in outcome) {
+        if (renewed) throw outcome.expired
+        renewed = true
+        continue
+      }
+      onTransientError(outcome.retry)
+      if (outcome.isLost) lost += 1
+      // Half of it by chance: workers that failed together must not come back together.
+      const waitMs = Math.max(outcome.afterMs ?? 0, pauseMs * (0.5 + Math.random() / 2))
+      if (performance.now() + waitMs >= deadline) throw outcome.retry
+      await sleep(waitMs)
+      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
+    }
+  }
+  return (request) => slots.use(() => send(request))
+}
+
+function addressOf({ base }: S3Location, { key = '', query = {} }: S3Request): string {
+  const search = Object.entries(query)
+    .map(([name, value]) => `${encodeText(name)}=${encodeText(value)}`)
+    .join('&')
+  return `${base}/${encodeKey(key)}${search === '' ? '' : `?${search}`}`
+}
+
+function transferMs(bytes: number): number {
+  return (bytes / LEAST_BYTES_PER_SECOND) * 1000
+}
+
+interface Deadline {
+  signal: AbortSignal
+  ms: number
+  restart(ms: number): void
+  stop(): void
+}
+
+/** The beginning of an answer and its body have a deadline each. */
+function startDeadline(ms: number): Deadline {
+  const controller = new AbortController()
+  const arm = (after: number) => setTimeout(() => controller.abort(), Math.max(1, after))
+  let timer = arm(ms)
+  const deadline: Deadline = {
+    signal: controller.signal,
+    ms,
+    restart(after) {
+      clearTimeout(timer)
+      timer = arm(after)
+      deadline.ms = after
+    },
+    stop: () => clearTimeout(timer),
+  }
+  return deadline
+}
+
+function judgeRefusal(
+  response: Response,
+  body: Uint8Array,
+  facts: { store: string; key: string; region: string },
+): Outcome {
+  const { status } = response
+  const refusal = readRefusal(body)
+  const { region: _region, ...details } = facts
+  if (RETRIED.has(status) || RETRIED_CODES.has(refusal.code)) {
+    const said = refusal.code === '' ? '' : ` ${refusal.code}`
+    const retry = unavailable(`Expected the artifact store to answer, it says ${status}${said}`, details)
+    return { retry, ...retryAfter(response.headers.get('retry-after')), isLost: status >= 500 || status === 408 }
+  }
+  const refused = refusalOf({ status, ...refusal, ...facts })
+  if (EXPIRED_CODES.has(refusal.code)) return { expired: refused }
+  throw refused
+}
+
+/** Seconds only, and no longer than a pause of ours would ever be. */
+function retryAfter(text: string | null): { afterMs?: number } {
+  const seconds = Number(text ?? Number.NaN)
+  return seconds > 0 ? { afterMs: Math.min(seconds * 1000, LONGEST_PAUSE_MS) } : {}
+}
+
+function describeNetwork(error: unknown, { signal, ms }: Deadline): string {
+  if (signal.aborted) return `none within ${(ms / 1000).toFixed(1)} s`
+  const { message, cause } = error as Error & { cause?: { code?: string; message?: string } }
+  return cause?.code ?? cause?.message ?? message
+}

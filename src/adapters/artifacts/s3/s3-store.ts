@@ -1,0 +1,167 @@
+import { randomUUID } from 'node:crypto'
+import type { ArtifactRef, ArtifactStore } from '../../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { sha256Hex } from '../../../platform/hash.ts'
+import { checkFolder, checkKey, checkPrefix, PAGE_KEYS, TEMP_DIRECTORY } from '../artifact-keys.ts'
+import { corrupt, openRecord, sealRecord } from '../record-text.ts'
+import { conflict, missingArtifact, requireReferenced } from '../store-errors.ts'
+import { createObjects } from './s3-objects.ts'
+import { encodeKey, type S3Location } from './s3-location.ts'
+import { createBucketWeights, type LocalWeights } from '../weights/bucket-weights.ts'
+import type { SendS3 } from './s3-requests.ts'
+import { listedTexts, textOf, textsOf, unescapeXml } from './s3-xml.ts'
+
+export interface S3StoreOptions {
+  location: S3Location
+  send: SendS3
+  /** Where weights are brought to; null for commands that only read records. @default null */
+  place?: LocalWeights | null
+}
+
+/** The longest key that S3 takes, with the prefix of the store. */
+const MAX_KEY_BYTES = 1_024
+/** Reads of one object whose bytes do not match the hash that was stored with it: a proxy may cut an answer, a disk may not. */
+const HASH_TRIES = 3
+
+/**
+ * Artifacts as objects of a bucket. Put-if-absent is `If-None-Match: *`, which the server decides for all writers at once. The hash
+ * of the bytes goes with each object as metadata and is checked when it is read, so that half an answer is seen whatever the key.
+ */
+export function createS3Store({ location, send, place = null }: S3StoreOptions): ArtifactStore {
+  const { bucket, prefix } = location
+  const objects = createObjects(send)
+
+  const nameOf = (key: string): string => {
+    const name = `${prefix}${checkKey(key)}`
+    if (Buffer.byteLength(name) <= MAX_KEY_BYTES) return name
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected an artifact key of at most ${MAX_KEY_BYTES} bytes with the prefix of the store`,
+      details: { key: JSON.stringify(key.slice(0, 300)) },
+    })
+  }
+
+  const read = async (key: string): Promise<Buffer | null> => (await readObject(key))?.bytes ?? null
+
+  const readObject = async (key: string): Promise<{ bytes: Buffer; writer: string | null } | null> => {
+    const name = nameOf(key)
+    for (let tries = 1; ; tries++) {
+      const object = await objects.get(name)
+      if (object === null) return null
+      // Objects that another program put there have no hash of ours; references and records still prove them.
+      if (object.sha256 === null || object.sha256 === sha256Hex(object.bytes)) return object
+      if (tries === HASH_TRIES) throw corrupt(key, 'content differs from the hash that was stored with it')
+    }
+  }
+
+  /** True when this call wrote the object, also where the answer to the write was lost. */
+  const create = async (key: string, bytes: Uint8Array): Promise<boolean> => {
+    const writer = randomUUID()
+    const { created, lost } = await objects.create({ name: nameOf(key), bytes, sha256: sha256Hex(bytes), writer })
+    if (created || lost === 0) return created
+    return (await readObject(key))?.writer === writer
+  }
+
+  const put = async (key: string, bytes: Uint8Array): Promise<ArtifactRef> => {
+    const ref = { key, sha256: sha256Hex(bytes), bytes: bytes.byteLength }
+    for (;;) {
+      if (await create(key, bytes)) return ref
+      const stored = await read(key)
+      // Removed in between.
+      if (stored === null) continue
+      if (sha256Hex(stored) === ref.sha256) return ref
+      throw conflict(ref, stored)
+    }
+  }
+
+  const readRecord = async <T extends object>(key: string): Promise<T | null> => {
+    const bytes = await read(key)
+    return bytes === null ? null : openRecord<T>(key, bytes)
+  }
+
+  const listOnce = async (query: Record<string, string>): Promise<string> => {
+    const { body } = await send({
+      method: 'GET',
+      query: { 'list-type': '2', 'encoding-type': 'url', ...query },
+      // Half a page would hide keys.
+      isWhole: ({ body: xml }) => xml.includes('</ListBucketResult>'),
+    })
+    return body.toString('utf8')
+  }
+
+  const listPage: ArtifactStore['listPage'] = async ({ prefix: below, after = '', limit = PAGE_KEYS }) => {
+    const xml = await listOnce({
+      prefix: `${prefix}${checkPrefix(below)}`,
+      'max-keys': String(Math.min(limit, PAGE_KEYS)),
+      ...(after === '' ? {} : { 'start-after': `${prefix}${after}` }),
+    })
+    const decode = listedTexts(xml)
+    const listed = textsOf(xml, 'Key').map((key) => decode(key).slice(prefix.length))
+    const isCut = textOf(xml, 'IsTruncated') === 'true'
+    return {
+      keys: listed.filter((key) => !key.startsWith(`${TEMP_DIRECTORY}/`)),
+      next: isCut ? (listed.at(-1) ?? null) : null,
+    }
+  }
+
+  const pages = async function* (below: string): AsyncGenerator<string[]> {
+    for (let after: string | null = ''; after !== null; ) {
+      const page = await listPage({ prefix: below, after })
+      yield page.keys
+      after = page.next
+    }
+  }
+
+  const store: Omit<ArtifactStore, 'path' | 'weights'> = {
+    put,
+    read,
+    readRecord,
+    async get(ref) {
+      return requireReferenced(ref, await read(ref.key))
+    },
+    putRecord: (key, record) => put(key, sealRecord(record)),
+    async claimRecord<T extends object>(key: string, record: T) {
+      const bytes = sealRecord(record)
+      if (await create(key, bytes)) return { record: openRecord<T>(key, bytes), won: true }
+      const stored = await readRecord<T>(key)
+      if (stored === null) throw missingArtifact(key)
+      return { record: stored, won: false }
+    },
+    async list(below) {
+      const keys: string[] = []
+      for await (const page of pages(below)) keys.push(...page)
+      // S3 orders by bytes, the directory by UTF-16: they differ beyond U+FFFF.
+      return keys.sort()
+    },
+    listPage,
+    async folders(folder) {
+      const below = `${prefix}${checkFolder(folder)}`
+      const names: string[] = []
+      for (let after = ''; ; ) {
+        const xml = await listOnce({
+          prefix: below,
+          delimiter: '/',
+          'max-keys': String(PAGE_KEYS),
+          ...(after === '' ? {} : { 'continuation-token': after }),
+        })
+        const decode = listedTexts(xml)
+        const groups = textsOf(xml, 'CommonPrefixes').map((group) => decode(textOf(group, 'Prefix') ?? ''))
+        names.push(...groups.map((name) => name.slice(below.length, -1)))
+        const next = textOf(xml, 'NextContinuationToken')
+        if (textOf(xml, 'IsTruncated') !== 'true' || next === null) return names.sort()
+        after = unescapeXml(next)
+      }
+    },
+    async removeFolder(folder) {
+      let removed = 0
+      for await (const page of pages(checkFolder(folder))) {
+        if (page.length > 0) await objects.removeAll(page.map(nameOf))
+        removed += page.length
+      }
+      return removed
+    },
+    locate: (key) => `s3://${bucket}/${nameOf(key)}`,
+    uri: (key) => `s3://${bucket}/${encodeKey(nameOf(key))}`,
+  }
+  return { ...store, ...createBucketWeights({ store, place }) }
+}

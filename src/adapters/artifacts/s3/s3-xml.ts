@@ -1,0 +1,48 @@
+/**
+ * The few answers of S3 that are XML. Elements are found by their names, which texts cannot imitate because they are escaped, so an
+ * answer of any length is read in one pass.
+ */
+
+/** Texts of every element of this name, in order. Elements of one name do not nest in what S3 answers. */
+export function textsOf(xml: string, name: string): string[] {
+  const [open, close] = [`<${name}>`, `</${name}>`]
+  const texts: string[] = []
+  for (let at = xml.indexOf(open); at !== -1; ) {
+    const start = at + open.length
+    const end = xml.indexOf(close, start)
+    if (end === -1) break
+    texts.push(xml.slice(start, end))
+    at = xml.indexOf(open, end + close.length)
+  }
+  return texts
+}
+
+export function textOf(xml: string, name: string): string | null {
+  return textsOf(xml, name)[0] ?? null
+}
+
+/**
+ * How keys and prefixes of a listing were written: URL-encoded where the answer says so, for that was asked (some servers write a space
+ * as a plus), else as XML.
+ */
+export function listedTexts(xml: string): (text: string) => string {
+  return textOf(xml, 'EncodingType') === 'url'
+    ? (text) => decodeURIComponent(text.replaceAll('+', '%20'))
+    : (text) => unescapeXml(text)
+}
+
+const NAMED: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
+
+export function unescapeXml(text: string): string {
+  return text.replaceAll(
+    /&(?:#x([0-9a-fA-F]{1,6})|#(\d{1,7})|([a-z]{2,4}));/g,
+    (whole, hex?: string, decimal?: string, name?: string) => {
+      if (name !== undefined) return NAMED[name] ?? whole
+      return String.fromCodePoint(hex === undefined ? Number(decimal) : Number.parseInt(hex, 16))
+    },
+  )
+}
+
+export function escapeXml(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+}

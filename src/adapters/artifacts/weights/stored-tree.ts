@@ -1,0 +1,173 @@
+/** A directory of files as blobs by hash: what two policies share is stored once, and a transfer that was cut goes on where it was. */
+import { mkdir, open, readdir, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
+import { blobKey } from '../../../contracts/keys.ts'
+import { errnoOf } from '../../../platform/errno.ts'
+import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
+import { createSlots } from '../../../platform/limiter.ts'
+import { checkKey } from '../artifact-keys.ts'
+import { corrupt } from '../record-text.ts'
+
+/** In memory at once, for each of the blobs on their way; a store sends it in parts. */
+const BLOB_BYTES = 64 * 2 ** 20
+const BLOBS_AT_ONCE = 2
+/** Files up to this size are compared by their bytes where they are found on this machine, larger ones by their length. */
+const SMALL_BYTES = 2 ** 20
+const MANIFEST = 'MANIFEST.json'
+
+export interface TreeFile {
+  path: string
+  bytes: number
+  /** SHA-256 of each blob, in order: all of BLOB_BYTES but the last. None for an empty file. */
+  blobs: string[]
+}
+
+type Blobs = Pick<ArtifactStore, 'put' | 'get' | 'listPage'>
+
+/** Stores every file of a committed directory. @throws LonghaulError `Artifact.Corrupt` for a file that is not what its manifest says */
+export async function storeTree(
+  store: Blobs,
+  { directory, signal }: { directory: string; signal?: AbortSignal | undefined },
+): Promise<TreeFile[]> {
+  const expected = await hashesOf(directory)
+  const files: TreeFile[] = []
+  for (const path of (await pathsBelow(directory, '')).sort()) {
+    const file = join(directory, path)
+    const listed = expected.get(path)
+    if (listed !== undefined && (await sha256OfFile(file)) !== listed) {
+      throw corrupt(file, 'content differs from its manifest')
+    }
+    files.push({ path, ...(await storeFile(store, file, signal)) })
+  }
+  return files
+}
+
+async function storeFile(store: Blobs, path: string, signal: AbortSignal | undefined): Promise<Omit<TreeFile, 'path'>> {
+  const file = await open(path, 'r')
+  try {
+    const { size } = await file.stat()
+    const blobs = await eachBlob(size, signal, async ({ from, bytes }) => {
+      const content = Buffer.alloc(bytes)
+      const { bytesRead } = await file.read(content, 0, bytes, from)
+      if (bytesRead !== bytes) throw corrupt(path, 'it became shorter while it was read')
+      const sha256 = sha256Hex(content)
+      // Asked first: a put of what is there would read all of it to compare.
+      const { keys } = await store.listPage({ prefix: blobKey(sha256), limit: 1 })
+      if (keys.length === 0) await store.put(blobKey(sha256), content)
+      return sha256
+    })
+    return { bytes: size, blobs }
+  } finally {
+    await file.close()
+  }
+}
+
+/** Writes the files of a tree below a directory, each blob checked by its hash. @throws LonghaulError `Artifact.*` */
+export async function writeTree(
+  store: Blobs,
+  { files, directory, signal }: { files: readonly TreeFile[]; directory: string; signal?: AbortSignal | undefined },
+): Promise<void> {
+  for (const { path, bytes: size, blobs } of files) {
+    const target = join(directory, checkKey(path))
+    await mkdir(dirname(target), { recursive: true })
+    const file = await open(target, 'wx')
+    try {
+      await eachBlob(size, signal, async ({ at, from, bytes }) => {
+        const content = await blobAt(store, { path, blobs, at, bytes })
+        await file.write(content, 0, bytes, from)
+      })
+      await file.datasync()
+    } finally {
+      await file.close()
+    }
+  }
+}
+
+/** One file of a tree, in memory: for small ones. */
+export async function readFromTree(store: Blobs, { path, bytes: size, blobs }: TreeFile): Promise<Buffer> {
+  const parts = await eachBlob(size, undefined, ({ at, bytes }) => blobAt(store, { path, blobs, at, bytes }))
+  return Buffer.concat(parts)
+}
+
+async function blobAt(
+  store: Blobs,
+  { path, blobs, at, bytes }: { path: string; blobs: readonly string[]; at: number; bytes: number },
+): Promise<Uint8Array> {
+  const sha256 = blobs[at]
+  if (sha256 === undefined) throw corrupt(path, `no blob ${at} of it is known`)
+  return store.get({ key: blobKey(sha256), sha256, bytes })
+}
+
+/** Whether a directory of this machine has the files: made by it, or brought before. */
+export async function holdsTree(directory: string, files: readonly TreeFile[]): Promise<boolean> {
+  for (const { path, bytes, blobs } of files) {
+    const file = join(directory, path)
+    const found = await stat(file).catch((error: unknown) => {
+      if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null
+      throw error
+    })
+    if (found?.size !== bytes) return false
+    if (bytes > 0 && bytes <= SMALL_BYTES && (await sha256OfFile(file)) !== blobs[0]) return false
+  }
+  return true
+}
+
+export function bytesOfTree(files: readonly TreeFile[]): number {
+  return files.reduce((sum, { bytes }) => sum + bytes, 0)
+}
+
+interface Piece {
+  at: number
+  from: number
+  bytes: number
+}
+
+/** After a failure no further piece begins, and those on their way have ended before it is thrown. */
+async function eachBlob<T>(
+  size: number,
+  signal: AbortSignal | undefined,
+  work: (piece: Piece) => Promise<T>,
+): Promise<T[]> {
+  const slots = createSlots(BLOBS_AT_ONCE)
+  const failed = new AbortController()
+  const ends = await Promise.allSettled(
+    Array.from({ length: Math.ceil(size / BLOB_BYTES) }, (_, at) =>
+      slots.use(async () => {
+        signal?.throwIfAborted()
+        failed.signal.throwIfAborted()
+        const from = at * BLOB_BYTES
+        try {
+          return await work({ at, from, bytes: Math.min(BLOB_BYTES, size - from) })
+        } catch (error) {
+          failed.abort(error)
+          throw error
+        }
+      }),
+    ),
+  )
+  failed.signal.throwIfAborted()
+  signal?.throwIfAborted()
+  return ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []))
+}
+
+/** What the manifest says, for the files that it lists. */
+async function hashesOf(directory: string): Promise<Map<string, string>> {
+  const file = await open(join(directory, MANIFEST), 'r')
+  try {
+    const { files } = JSON.parse(await file.readFile('utf8')) as { files: { path: string; sha256: string }[] }
+    return new Map(files.map(({ path, sha256 }) => [path, sha256]))
+  } finally {
+    await file.close()
+  }
+}
+
+async function pathsBelow(root: string, below: string): Promise<string[]> {
+  const paths: string[] = []
+  for (const entry of await readdir(join(root, below), { withFileTypes: true })) {
+    const path = below === '' ? entry.name : `${below}/${entry.name}`
+    if (entry.isDirectory()) paths.push(...(await pathsBelow(root, path)))
+    else paths.push(path)
+  }
+  return paths
+}

@@ -1,0 +1,200 @@
+/** Directories on this machine that can be brought again: as many as fit, the least recently used go, none that is in use. */
+import { mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { withDirectoryLock } from '../../../platform/directory-lock.ts'
+import { errnoOf } from '../../../platform/errno.ts'
+import { exists } from '../../../platform/files.ts'
+import { createKeyedQueue, createSlots } from '../../../platform/limiter.ts'
+import { sweepTempFiles, tempName } from '../../../platform/temp-files.ts'
+import { TEMP_DIRECTORY } from '../artifact-keys.ts'
+
+export interface WeightsPlace {
+  /** Made when it is first needed. One for each store. */
+  directory: string
+  /** All directories together; what is in use stays, even beyond it. */
+  limitBytes: number
+  /** After this long without a sign a user is dead. @default ten minutes */
+  leaseMs?: number
+}
+
+export interface BringInput {
+  key: string
+  bytes: number
+  isWhole(directory: string): Promise<boolean>
+  /** Writes everything below a directory that is there and empty. */
+  fill(directory: string): Promise<void>
+}
+
+export interface WeightsCache {
+  path(key: string): string
+  /** Directories of these keys are not removed while the work goes on, and for `afterMs` after it. */
+  hold<T>(input: { keys: readonly string[]; afterMs?: number }, work: () => Promise<T>): Promise<T>
+  /** To be called while the key is held. */
+  bring(input: BringInput): Promise<void>
+  /** Removes what was not used for longest until `bytes` more fit. */
+  makeRoom(bytes: number): Promise<void>
+}
+
+const LEASES = '.leases'
+const LEAST_RENEW_MS = 1_000
+/** A trainer may be writing a directory that nothing holds yet; its files change at least this often. */
+const YOUNG_MS = 60 * 60_000
+/** Whose folders are directories of weights; others, such as batches, are known by their leases. */
+const PARENTS = ['policies', 'checkpoints']
+
+/**
+ * In use is what has a lease: a file whose time lies ahead, renewed while the work goes on. All processes of the machine take one
+ * lock to change leases and to remove, so that nothing goes between the look at a directory and its use.
+ */
+export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 * 60_000 }: WeightsPlace): WeightsCache {
+  const temp = join(root, TEMP_DIRECTORY)
+  const brought = createKeyedQueue()
+  const inLine = createSlots(1)
+  const pathOf = (key: string): string => join(root, key)
+  const leaseOf = (key: string): string => join(root, LEASES, encodeURIComponent(key))
+
+  let made: Promise<void> | null = null
+  const make = async (): Promise<void> => {
+    await mkdir(temp, { recursive: true })
+    await mkdir(join(root, LEASES), { recursive: true })
+    void sweepTempFiles(temp, Date.now()).catch(() => undefined)
+  }
+  const locked = async <T>(work: () => Promise<T>): Promise<T> => {
+    made ??= make()
+    await made.catch(() => (made = null))
+    // In line within the process, so that only other processes are polled for.
+    return inLine.use(() => withDirectoryLock({ path: join(root, '.lock') }, work))
+  }
+
+  const lease = async (keys: readonly string[], forMs: number): Promise<void> => {
+    const until = Date.now() + forMs
+    await locked(async () => {
+      for (const key of keys) {
+        // Another user's may be longer.
+        if ((await leasedUntil(leaseOf(key))) >= until) continue
+        await (await open(leaseOf(key), 'a')).close()
+        await utimes(leaseOf(key), until / 1000, until / 1000)
+      }
+    })
+  }
+
+  const remove = async (key: string): Promise<void> => {
+    const aside = join(temp, tempName())
+    await rename(pathOf(key), aside).catch((error: unknown) => {
+      if (errnoOf(error) !== 'ENOENT') throw error
+    })
+    await rm(aside, { recursive: true, force: true })
+  }
+
+  const known = async (): Promise<{ key: string; bytes: number; until: number }[]> => {
+    const named = (await namesIn(join(root, LEASES))).map((name) => decodeURIComponent(name))
+    const made = await Promise.all(
+      PARENTS.map(async (parent) => (await namesIn(pathOf(parent))).map((name) => `${parent}/${name}`)),
+    )
+    const keys = [...new Set([...named, ...made.flat()])]
+    const found = await Promise.all(
+      keys.map(async (key) => {
+        const size = await sizeOf(pathOf(key))
+        const until = Math.max(await leasedUntil(leaseOf(key)), named.includes(key) ? 0 : size.changedMs + YOUNG_MS)
+        return { key, bytes: size.bytes, until }
+      }),
+    )
+    return found.filter(({ bytes }) => bytes > 0)
+  }
+
+  const makeRoom = (bytes: number): Promise<void> =>
+    locked(async () => {
+      const all = await known()
+      let total = bytes + all.reduce((sum, one) => sum + one.bytes, 0)
+      for (const one of all.filter(({ until }) => until < Date.now()).sort((a, b) => a.until - b.until)) {
+        if (total <= limitBytes) return
+        await remove(one.key)
+        await rm(leaseOf(one.key), { force: true })
+        total -= one.bytes
+      }
+    })
+
+  return {
+    path: pathOf,
+    makeRoom,
+    async hold({ keys, afterMs = 0 }, work) {
+      await lease(keys, leaseMs)
+      // What a renewal that fails loses is made good by the next one.
+      const renew = () => void lease(keys, leaseMs).catch(() => undefined)
+      const timer = setInterval(renew, Math.max(leaseMs / 5, LEAST_RENEW_MS))
+      try {
+        return await work()
+      } finally {
+        clearInterval(timer)
+        if (afterMs > 0) await lease(keys, afterMs)
+      }
+    },
+    bring: ({ key, bytes, isWhole, fill }) =>
+      brought.run(key, async () => {
+        const final = pathOf(key)
+        if (await isWhole(final)) return
+        await makeRoom(bytes)
+        const staging = join(temp, tempName())
+        try {
+          await mkdir(staging, { recursive: true })
+          await fill(staging)
+          await mkdir(dirname(final), { recursive: true })
+          await locked(async () => {
+            // Another process was first.
+            if (await isWhole(final)) return
+            // Half of it, or another host's: never mixed with this one.
+            if (await exists(final)) await remove(key)
+            await rename(staging, final)
+          })
+        } catch (error) {
+          throw asCacheError(error, root)
+        } finally {
+          await rm(staging, { recursive: true, force: true })
+        }
+      }),
+  }
+}
+
+function asCacheError(error: unknown, directory: string): unknown {
+  const errno = errnoOf(error)
+  if (errno !== 'ENOSPC' && errno !== 'EDQUOT') return error
+  return new LonghaulError({
+    code: 'Artifact.OutOfDisk',
+    message:
+      'Expected room for weights on this machine: free some, let fewer stay (LONGHAUL_WEIGHTS_GIB), or name a directory with more (LONGHAUL_WEIGHTS)',
+    details: { directory, errno },
+    cause: error,
+  })
+}
+
+async function leasedUntil(path: string): Promise<number> {
+  return stat(path).then(
+    ({ mtimeMs }) => mtimeMs,
+    (error: unknown) => {
+      if (errnoOf(error) === 'ENOENT') return 0
+      throw error
+    },
+  )
+}
+
+async function namesIn(directory: string): Promise<string[]> {
+  try {
+    return await readdir(directory)
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return []
+    throw error
+  }
+}
+
+/** Files may go while they are counted: another process removes, and a trainer tidies up. */
+async function sizeOf(path: string): Promise<{ bytes: number; changedMs: number }> {
+  const found = await stat(path).catch(() => null)
+  if (found === null) return { bytes: 0, changedMs: 0 }
+  if (!found.isDirectory()) return { bytes: found.size, changedMs: found.mtimeMs }
+  const parts = await Promise.all((await namesIn(path)).map((name) => sizeOf(join(path, name))))
+  return {
+    bytes: parts.reduce((sum, part) => sum + part.bytes, 0),
+    changedMs: Math.max(found.mtimeMs, ...parts.map((part) => part.changedMs)),
+  }
+}

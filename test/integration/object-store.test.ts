@@ -1,0 +1,347 @@
+/**
+ * The artifact store on a real S3 server: what every store promises, and what becomes of it when the server answers 503, half a
+ * body, late, never, or is gone. The proxy spoils what passes; the server behind it is always right.
+ */
+import assert from 'node:assert/strict'
+import { readFile, writeFile } from 'node:fs/promises'
+import { after, before, beforeEach, describe, test } from 'node:test'
+import { checkBucket } from '../../src/adapters/artifacts/s3/check-bucket.ts'
+import { createObjects, PART_BYTES } from '../../src/adapters/artifacts/s3/s3-objects.ts'
+import { createS3Requests } from '../../src/adapters/artifacts/s3/s3-requests.ts'
+import { createS3Store } from '../../src/adapters/artifacts/s3/s3-store.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { isLonghaulError } from '../../src/contracts/errors.ts'
+import { WORK_CHECKS } from '../../src/stack/doctor/work-checks.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+import {
+  type FaultyProxy,
+  type Fault,
+  type SeenS3Request,
+  startFaultyProxy,
+} from '../support/artifacts/faulty-proxy.ts'
+import {
+  findS3Server,
+  openBucket,
+  type OpenBucketOptions,
+  S3_KEY,
+  S3_SECRET,
+  type S3Server,
+  startS3Server,
+} from '../support/artifacts/s3-server.ts'
+import { hasCode, testStoreContract } from '../support/artifacts/store-contract.ts'
+
+const found = await findS3Server()
+const skip = 'reason' in found ? found.reason : undefined
+
+let server: S3Server
+let proxy: FaultyProxy
+
+before(async () => {
+  if ('reason' in found) return
+  server = await startS3Server(found.program)
+  proxy = await startFaultyProxy(server.url)
+})
+
+after(async () => {
+  await proxy?.close()
+  await server?.close()
+})
+
+const open = (options: OpenBucketOptions = {}) => openBucket(server, options)
+
+testStoreContract({
+  name: 'artifact store: s3',
+  skip,
+  open: () => open({ prefix: 'contract' }).store,
+  // As another program would, which knows nothing of our metadata.
+  overwrite: async (key, content) => {
+    const { send } = open({ prefix: 'contract' })
+    await send({ method: 'PUT', key: `contract/${key}`, body: content })
+  },
+})
+
+describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
+  let store: ArtifactStore
+  const troubles: string[] = []
+
+  /** The first `times` requests that match are spoiled. */
+  const spoil = (fault: Fault, times: number, matches: (request: SeenS3Request) => boolean = () => true): void => {
+    let left = times
+    proxy.obey((request) => {
+      if (left === 0 || !matches(request)) return null
+      left -= 1
+      return fault
+    })
+  }
+  const isPut = ({ method }: SeenS3Request): boolean => method === 'PUT'
+  const isGet = ({ method }: SeenS3Request): boolean => method === 'GET'
+
+  beforeEach(() => {
+    proxy.obey(() => null)
+    proxy.seen.length = 0
+    troubles.length = 0
+    store = open({
+      prefix: 'faulty',
+      url: proxy.url,
+      giveUpAfterMs: 60_000,
+      answerMs: 400,
+      onTransientError: (error) => troubles.push(error.message),
+    }).store
+  })
+
+  for (const [name, fault] of Object.entries<Fault>({
+    'SlowDown of 503': { kind: 'answer', status: 503, code: 'SlowDown', headers: { 'retry-after': '1' } },
+    'an internal error': { kind: 'answer', status: 500, code: 'InternalError' },
+    'a conflict of two writers at once': { kind: 'answer', status: 409, code: 'ConditionalRequestConflict' },
+    silence: { kind: 'silence' },
+    'a connection that ends': { kind: 'gone' },
+    'a connection that ends after the server has acted': { kind: 'lost-answer' },
+  })) {
+    test(`${name}: writes, claims, reads and listings are tried again, and the claim is won once`, async () => {
+      const at = `again/${name.replaceAll(' ', '-')}`
+      spoil(fault, 2, isPut)
+      await store.put(`${at}/bytes`, Buffer.from('x'))
+      spoil(fault, 2, isPut)
+      assert.deepEqual(await store.claimRecord(`${at}/claim.json`, { who: 'me' }), { record: { who: 'me' }, won: true })
+      assert.deepEqual(await store.claimRecord(`${at}/claim.json`, { who: 'me' }), {
+        record: { who: 'me' },
+        won: false,
+      })
+      spoil(fault, 2, isGet)
+      assert.deepEqual(await store.readRecord(`${at}/claim.json`), { who: 'me' })
+      spoil(fault, 2, isGet)
+      assert.deepEqual(await store.list(`${at}/`), [`${at}/bytes`, `${at}/claim.json`])
+      assert.equal(troubles.length, 8)
+      assert.match(troubles[0] ?? '', /store=s3:\/\/records\/faulty/)
+    })
+  }
+
+  // The story: our claim is written, its answer is lost, and we ask again. The server refuses the second put, as it should. Only
+  // what was stored tells whether the first one was ours.
+  test('an answer is lost while another writer has the key: the claim is lost, not won by mistake', async () => {
+    await open({ prefix: 'faulty' }).store.claimRecord('lost/other.json', { who: 'same' })
+    spoil({ kind: 'lost-answer' }, 1, isPut)
+    assert.equal((await store.claimRecord('lost/other.json', { who: 'same' })).won, false)
+  })
+
+  for (const kind of ['half-body', 'short-body', 'flipped-body'] as const) {
+    test(`${kind}: a read never returns it, the next answer does`, async () => {
+      const key = `body/${kind}`
+      const content = Buffer.from('all of these bytes')
+      const ref = await store.put(key, content)
+      spoil({ kind }, 2, isGet)
+      assert.deepEqual(await store.get(ref), content)
+      // By key alone, so without a hash of the caller's.
+      spoil({ kind }, 2, isGet)
+      assert.deepEqual(await store.read(key), content)
+    })
+  }
+
+  test('a stored object is damaged: its reader is told that it is corrupt, by key as by reference', async () => {
+    const ref = await store.put('damaged/x', Buffer.from('good'))
+    await writeFile(server.fileOf('faulty/damaged/x'), 'evil')
+    await assert.rejects(store.read('damaged/x'), hasCode('Artifact.Corrupt'))
+    await assert.rejects(store.get(ref), hasCode('Artifact.Corrupt'))
+  })
+
+  test('half a listing is no listing: pages that break off are asked for again', async () => {
+    for (const name of ['a', 'b', 'c', 'd']) await store.put(`listed/${name}`, Buffer.from(name))
+    for (const kind of ['short-body', 'half-body'] as const) {
+      spoil({ kind }, 2)
+      assert.equal((await store.list('listed/')).length, 4)
+      spoil({ kind }, 2)
+      assert.deepEqual(await store.folders('listed/'), [])
+    }
+  })
+
+  test('a store that stays away is unavailable, by name, and whoever asks later finds what was there', async () => {
+    const brief = open({ prefix: 'faulty', url: proxy.url, giveUpAfterMs: 600, answerMs: 150 }).store
+    await brief.put('away/x', Buffer.from('kept'))
+    for (const fault of [
+      { kind: 'gone' },
+      { kind: 'silence' },
+      { kind: 'answer', status: 503, code: 'SlowDown' },
+    ] as Fault[]) {
+      proxy.obey(() => fault)
+      for (const ask of [
+        () => brief.read('away/x'),
+        () => brief.put('away/y', Buffer.from('y')),
+        () => brief.list('away/'),
+      ])
+        await assert.rejects(ask, (error) => {
+          assert.ok(isLonghaulError(error))
+          assert.deepEqual([error.code, error.retryable], ['Artifact.Unavailable', true])
+          assert.match(error.message, /store=s3:\/\/records\/faulty/)
+          return true
+        })
+    }
+    proxy.obey(() => null)
+    assert.equal(Buffer.from((await brief.read('away/x')) ?? '').toString(), 'kept')
+    await brief.put('away/y', Buffer.from('y'))
+  })
+
+  test('credentials expire while a run is played: they are asked for again, once', async () => {
+    let renewals = 0
+    const { location } = open({ prefix: 'faulty', url: proxy.url })
+    const send = createS3Requests({
+      location,
+      store: 'x',
+      credentials: async ({ renew }) => {
+        if (renew) renewals += 1
+        return { accessKeyId: S3_KEY, secretAccessKey: S3_SECRET }
+      },
+    })
+    const renewed = createS3Store({ location, send })
+    spoil({ kind: 'answer', status: 400, code: 'ExpiredToken' }, 1)
+    await renewed.put('expired/x', Buffer.from('x'))
+    assert.equal(renewals, 1)
+    proxy.obey(() => ({ kind: 'answer', status: 400, code: 'ExpiredToken' }))
+    await assert.rejects(renewed.read('expired/x'), hasCode('Artifact.Unavailable'))
+    assert.equal(renewals, 2)
+  })
+})
+
+describe('objects of several parts', { skip: skip ?? false }, () => {
+  const content = Buffer.alloc(2 * PART_BYTES + 12_345, 'weights of a policy, in 16 MiB parts;')
+
+  const uploadsLeft = async (): Promise<number> => {
+    const { send } = open()
+    const answer = await send({ method: 'GET', query: { uploads: '' } })
+    return answer.body.toString().split('<UploadId>').length - 1
+  }
+
+  test('they go up and come down in parts, are put once, and conflict like any other', async () => {
+    const { store } = open({ prefix: 'parts' })
+    const ref = await store.put('big', content)
+    assert.ok(content.equals(Buffer.from(await store.get(ref))))
+    assert.deepEqual(await store.put('big', content), ref)
+    const other = Buffer.from(content)
+    other[other.length - 1] = 0
+    await assert.rejects(store.put('big', other), hasCode('Artifact.Conflict'))
+    assert.equal(await uploadsLeft(), 0)
+  })
+
+  test('four writers race with other bytes: one is acknowledged, and no upload is left', async () => {
+    const { store } = open({ prefix: 'parts' })
+    const contents = [1, 2, 3, 4].map((value) => Buffer.alloc(PART_BYTES + 1, value))
+    const ends = await Promise.allSettled(contents.map((one) => store.put('raced', one)))
+    assert.equal(ends.filter(({ status }) => status === 'fulfilled').length, 1)
+    const stored = Buffer.from((await store.read('raced')) ?? '')
+    assert.ok(contents.some((one) => one.equals(stored)))
+    assert.equal(await uploadsLeft(), 0)
+  })
+
+  test('the server fails in the middle: nothing is stored, and no part stays', async () => {
+    const { store } = open({ prefix: 'parts', url: proxy.url, giveUpAfterMs: 1_000, answerMs: 500 })
+    proxy.obey(({ query }) =>
+      query.get('partNumber') === '2' ? { kind: 'answer', status: 503, code: 'SlowDown' } : null,
+    )
+    await assert.rejects(store.put('broken', content), hasCode('Artifact.Unavailable'))
+    proxy.obey(() => null)
+    assert.equal(await store.read('broken'), null)
+    assert.equal(await uploadsLeft(), 0)
+  })
+
+  test('the answer to the last request is lost: the object is ours all the same', async () => {
+    const { store } = open({ prefix: 'parts', url: proxy.url, answerMs: 5_000 })
+    let isLost = false
+    proxy.obey(({ method, query }) => {
+      if (isLost || method !== 'POST' || !query.has('uploadId')) return null
+      isLost = true
+      return { kind: 'lost-answer' }
+    })
+    await store.put('answered', content)
+    proxy.obey(() => null)
+    assert.ok(isLost)
+    assert.equal(await uploadsLeft(), 0)
+  })
+
+  test('uploads whose writer died are ended by their age', async () => {
+    const { send } = open({ prefix: 'parts' })
+    await send({ method: 'POST', key: 'parts/dead', query: { uploads: '' } })
+    await send({ method: 'POST', key: 'other/alive', query: { uploads: '' } })
+    const objects = createObjects(send)
+    const inAnHour = new Date(Date.now() + 3_600_000)
+    assert.equal(await objects.endUnfinished({ prefix: 'parts/', before: new Date(0) }), 0)
+    assert.equal(await objects.endUnfinished({ prefix: 'parts/', before: inAnHour }), 1)
+    assert.equal(await uploadsLeft(), 1)
+    assert.equal(await objects.endUnfinished({ prefix: 'other/', before: inAnHour }), 1)
+  })
+})
+
+describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, () => {
+  const refused = async (opened: OpenBucketOptions, expected: RegExp): Promise<void> => {
+    const before = await open({ prefix: 'untouched' }).store.list('')
+    await assert.rejects(checkBucket(open(opened)), (error) => {
+      assert.ok(isLonghaulError(error))
+      assert.equal(error.code, 'Config.Invalid')
+      assert.match(error.message, expected)
+      assert.ok(!JSON.stringify([error.message, error.details, String(error.cause)]).includes('secret'))
+      return true
+    })
+    assert.deepEqual(await open({ prefix: 'untouched' }).store.list(''), before)
+  }
+
+  beforeEach(() => proxy.obey(() => null))
+
+  test('a good one passes, and nothing stays of the trial', async () => {
+    const opened = open({ prefix: 'tried' })
+    await checkBucket(opened)
+    await checkBucket(opened)
+    const answer = await opened.send({ method: 'GET', query: { 'list-type': '2', prefix: 'tried/' } })
+    assert.doesNotMatch(answer.body.toString(), /<Key>/)
+  })
+
+  test('wrong credentials', () =>
+    refused({ secret: 'another secret' }, /accept the credentials of this machine \(SignatureDoesNotMatch/))
+  test('no such bucket', () => refused({ bucket: 'not-there' }, /bucket of the artifact store to exist/))
+
+  test('a server without conditional writes', async () => {
+    proxy.obey(() => ({ kind: 'unconditional' }))
+    await refused({ prefix: 'unconditional', url: proxy.url }, /refuse a second put with If-None-Match/)
+    proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status: 501, code: 'NotImplemented' } : null))
+    await refused({ prefix: 'unconditional', url: proxy.url }, /refuse a second put with If-None-Match/)
+  })
+
+  test('a bucket of another region, a clock that is wrong', async () => {
+    proxy.obey(() => ({ kind: 'answer', status: 301, code: 'PermanentRedirect' }))
+    await refused({ url: proxy.url }, /region us-east-1, it is elsewhere.*set AWS_REGION/)
+    proxy.obey(() => ({ kind: 'answer', status: 403, code: 'RequestTimeTooSkewed' }))
+    await refused({ url: proxy.url }, /clock of this machine/)
+  })
+
+  test('longhaul doctor tries it with the credentials of this machine', async () => {
+    const check = WORK_CHECKS.find(({ name }) => name === 'store')
+    const ask = (artifactsDir: string) => check?.run({ ...stackPaths(), artifactsDir })
+    const before = { ...process.env }
+    try {
+      Object.assign(process.env, server.environment)
+      assert.deepEqual(await ask('s3://records/doctor'), { level: 'ok', value: 's3://records/doctor', fix: '' })
+      process.env['AWS_SECRET_ACCESS_KEY'] = 'another secret'
+      const finding = await ask('s3://records/other')
+      assert.equal(finding?.level, 'fail')
+      assert.match(finding?.value ?? '', /^s3:\/\/records\/other: Config\.Invalid: .*accept the credentials/)
+      assert.doesNotMatch(finding?.value ?? '', /another secret/)
+    } finally {
+      process.env = before
+    }
+  })
+
+  test('a server that is away is no fault of the configuration', async () => {
+    proxy.obey(() => ({ kind: 'gone' }))
+    await assert.rejects(checkBucket(open({ url: proxy.url, giveUpAfterMs: 300 })), hasCode('Artifact.Unavailable'))
+  })
+})
+
+test('what is stored can be read without us: the object is the record, its file the same as in a directory', {
+  skip: skip ?? false,
+}, async () => {
+  const { store } = open({ prefix: 'plain' })
+  await store.putRecord('runs/a/run.json', { run: 'a' })
+  assert.match(
+    await readFile(server.fileOf('plain/runs/a/run.json'), 'utf8'),
+    /^\{"run":"a","sha256":"[0-9a-f]{64}"\}\n$/,
+  )
+  assert.equal(store.locate('runs/a/run.json'), 's3://records/plain/runs/a/run.json')
+  assert.throws(() => store.path('policies/v1'), hasCode('Config.Invalid'))
+})

@@ -1,0 +1,147 @@
+/** Stands in front of an S3 server and spoils what the test says: answers, connections, or the request itself. */
+import { createServer, type IncomingMessage, request as ask, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { listenOnLoopback } from '../loopback.ts'
+
+export type Fault =
+  /** Answered without asking the server. */
+  | { kind: 'answer'; status: number; code: string; headers?: Record<string, string> }
+  /** The server does what it is asked, and the connection ends before its answer. */
+  | { kind: 'lost-answer' }
+  /** The answer says its length and ends half-way. */
+  | { kind: 'half-body' }
+  /** An answer of half the length that says so: only the hash can tell. */
+  | { kind: 'short-body' }
+  /** A byte of the answer is another one. */
+  | { kind: 'flipped-body' }
+  /** Accepted, and never answered. */
+  | { kind: 'silence' }
+  /** The connection ends before the request is read. */
+  | { kind: 'gone' }
+  /** As a server that knows no conditional writes: the second put is accepted too. */
+  | { kind: 'unconditional' }
+
+export interface SeenS3Request {
+  method: string
+  path: string
+  query: URLSearchParams
+  headers: Record<string, string | string[] | undefined>
+}
+
+export interface FaultyProxy {
+  url: string
+  /** Asked for every request; null passes it on. */
+  obey(rule: (request: SeenS3Request) => Fault | null): void
+  seen: SeenS3Request[]
+  close(): Promise<void>
+}
+
+export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
+  const { hostname, port } = new URL(target)
+  const sockets = new Set<Socket>()
+  const seen: SeenS3Request[] = []
+  let rule: (request: SeenS3Request) => Fault | null = () => null
+
+  const server = createServer((incoming, outgoing) => {
+    void answer(incoming, outgoing).catch(() => incoming.socket.destroy())
+  })
+  const answer = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+    const url = new URL(incoming.url ?? '/', 'http://proxy')
+    const request: SeenS3Request = {
+      method: incoming.method ?? '',
+      path: decodeURIComponent(url.pathname),
+      query: url.searchParams,
+      headers: incoming.headers,
+    }
+    seen.push(request)
+    const fault = rule(request)
+    if (fault?.kind === 'gone') {
+      incoming.socket.destroy()
+      return
+    }
+    const body = await bytesOf(incoming)
+    if (fault?.kind === 'silence') return
+    if (fault?.kind === 'answer') {
+      outgoing.writeHead(fault.status, { 'content-type': 'application/xml', ...fault.headers })
+      outgoing.end(`<?xml version="1.0"?><Error><Code>${fault.code}</Code><Message>as the test says</Message></Error>`)
+      return
+    }
+    const headers = { ...incoming.headers }
+    const asked = await forward({ hostname, port, incoming, headers, body })
+    if (fault?.kind === 'lost-answer') {
+      incoming.socket.destroy()
+      return
+    }
+    const spoiled = fault === null ? asked.body : spoil(fault, asked.body)
+    const { 'transfer-encoding': _chunked, ...rest } = asked.headers
+    const length = fault?.kind === 'half-body' ? asked.body.length : spoiled.length
+    const status = fault?.kind === 'unconditional' && asked.status === 412 ? 200 : asked.status
+    outgoing.writeHead(status, {
+      ...rest,
+      ...(incoming.method === 'HEAD' ? {} : { 'content-length': String(length) }),
+    })
+    if (fault?.kind === 'half-body') {
+      outgoing.write(spoiled, () => incoming.socket.destroy())
+      return
+    }
+    outgoing.end(incoming.method === 'HEAD' ? undefined : spoiled)
+  }
+  server.on('connection', (socket) => {
+    sockets.add(socket)
+    socket.on('close', () => sockets.delete(socket))
+  })
+  return {
+    url: `http://127.0.0.1:${await listenOnLoopback(server)}`,
+    obey: (next) => {
+      rule = next
+    },
+    seen,
+    async close() {
+      for (const socket of sockets) socket.destroy()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+function spoil(fault: Fault, body: Buffer): Buffer {
+  if (fault.kind === 'half-body' || fault.kind === 'short-body') return body.subarray(0, Math.floor(body.length / 2))
+  if (fault.kind !== 'flipped-body' || body.length === 0) return body
+  const other = Buffer.from(body)
+  other[0] = (other[0] ?? 0) ^ 1
+  return other
+}
+
+async function bytesOf(stream: AsyncIterable<unknown>): Promise<Buffer> {
+  const parts: Buffer[] = []
+  for await (const part of stream) parts.push(part as Buffer)
+  return Buffer.concat(parts)
+}
+
+interface ForwardInput {
+  hostname: string
+  port: string
+  incoming: IncomingMessage
+  headers: IncomingMessage['headers']
+  body: Buffer
+}
+
+/** With the caller's own `Host`: the signature holds it. */
+function forward({ hostname, port, incoming, headers, body }: ForwardInput) {
+  const { promise, resolve, reject } = Promise.withResolvers<{
+    status: number
+    headers: IncomingMessage['headers']
+    body: Buffer
+  }>()
+  const onward = ask(
+    { hostname, port, method: incoming.method, path: incoming.url, headers, agent: false },
+    (response) => {
+      bytesOf(response).then(
+        (bytes) => resolve({ status: response.statusCode ?? 502, headers: response.headers, body: bytes }),
+        reject,
+      )
+    },
+  )
+  onward.on('error', reject)
+  onward.end(body)
+  return promise
+}
