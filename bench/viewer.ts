@@ -1,0 +1,156 @@
+/**
+ * How fast the viewer opens in Chromium: a run of 10,000 episodes (target: 2 s) and an episode of 500 turns (target: 300 ms), from the
+ * address to the rows that a reader asked for; memory of the page after scrolling through all rows.
+ *
+ *   npm run bench:viewer -- [--episodes 10000] [--turns 500] [--repeats 5]
+ *
+ * Ends with 1 where a target is missed. Writes bench/results/viewer.json.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { availableParallelism, loadavg, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
+import { makeRecord } from '../test/support/episode-records.ts'
+import { episodeKeys } from '../src/contracts/keys.ts'
+import { loadAssets } from '../src/viewer/assets.ts'
+import { serveViewer } from '../src/viewer/serve.ts'
+import { openBrowser } from '../test/support/browser.ts'
+import { storeEpisode, storeViewedRun } from '../test/support/viewed-run.ts'
+import { benchArguments } from './support/arguments.ts'
+
+const TARGETS = { runMs: 2_000, episodeMs: 300, growth: 0.2 }
+const RESULTS = join(import.meta.dirname, 'results/viewer.json')
+
+const { values } = benchArguments({
+  options: {
+    episodes: { type: 'string', default: '10000' },
+    turns: { type: 'string', default: '500' },
+    repeats: { type: 'string', default: '5' },
+  },
+})
+const [episodes, turns, repeats] = [values.episodes, values.turns, values.repeats].map(Number) as [
+  number,
+  number,
+  number,
+]
+
+const root = await mkdtemp(join(tmpdir(), 'longhaul-bench-viewer-'))
+const store = createDirectoryStore({ root })
+try {
+  process.exitCode = await main()
+} finally {
+  await rm(root, { recursive: true, force: true })
+}
+
+async function main(): Promise<number> {
+  await storeViewedRun(store, 'big')
+  const long = await storeEpisode(store, {
+    run: 'big',
+    stage: 'dapo-1',
+    taskId: 'long__episode-1',
+    turns,
+    output: 'a line of output\n'.repeat(120),
+    verdict: 'resolved',
+  })
+  await storeRows(episodes - 1)
+  const assets = await loadAssets()
+  const browser = await openBrowser()
+  const runMs: number[] = []
+  const episodeMs: number[] = []
+  let heap = { before: 0, after: 0 }
+  try {
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      // A new server each time: nothing of the run is in its memory.
+      const viewer = await serveViewer({ store, assets })
+      const page = await browser.newPage()
+      runMs.push(
+        await timed(
+          page,
+          `${viewer.url}#/run/big`,
+          `${episodes.toLocaleString('en')} of ${episodes.toLocaleString('en')} episodes`,
+        ),
+      )
+      if (repeat === 0) heap = await scrollThrough(page)
+      await page.close()
+      const other = await browser.newPage()
+      // The browser has the script by then, as for a reader who comes from the run's page; records are read anew.
+      episodeMs.push(await timed(other, `${viewer.url}#/episode/${long}?turn=${turns - 1}`, `Turn ${turns - 1}`))
+      await other.close()
+      await viewer.close()
+    }
+  } finally {
+    await browser.close()
+  }
+  const growth = heap.after / heap.before - 1
+  const figures = {
+    schema: 'longhaul.bench-viewer/1',
+    episodes,
+    turns,
+    runMs: spread(runMs),
+    episodeMs: spread(episodeMs),
+    heapMb: { before: megabytes(heap.before), after: megabytes(heap.after) },
+    machine: { cores: availableParallelism(), load: loadavg()[0], node: process.version },
+    targets: TARGETS,
+  }
+  console.log(JSON.stringify(figures, null, 2))
+  await writeFile(RESULTS, `${JSON.stringify(figures, null, 2)}\n`)
+  const missed =
+    figures.runMs.p50 > TARGETS.runMs || figures.episodeMs.p50 > TARGETS.episodeMs || growth > TARGETS.growth
+  console.log(missed ? 'targets missed' : 'targets held')
+  return missed ? 1 : 0
+}
+
+/** Finished episodes of which only the last record matters, 20 attempts a task. */
+async function storeRows(count: number): Promise<void> {
+  for (let from = 0; from < count; from += 200) {
+    const part = Array.from({ length: Math.min(200, count - from) }, (_, at) => from + at)
+    await Promise.all(
+      part.map((at) => {
+        const record = makeRecord({
+          run: 'big',
+          stage: 'dapo-1',
+          taskId: `owner${at % 40}__name-${Math.floor(at / 20)}`,
+          index: at % 20,
+          verdict: at % 3 === 0 ? 'resolved' : 'unresolved',
+        })
+        return store.putRecord(episodeKeys.result(record.episode), record)
+      }),
+    )
+  }
+}
+
+/** From the address to the text. */
+async function timed(page: Page, address: string, text: string): Promise<number> {
+  const from = performance.now()
+  await page.goto(address)
+  await page.locator('h3, .count').filter({ hasText: text }).first().waitFor()
+  return performance.now() - from
+}
+
+async function scrollThrough(page: Page): Promise<{ before: number; after: number }> {
+  const session = await page.context().newCDPSession(page)
+  const used = async (): Promise<number> => {
+    await session.send('HeapProfiler.collectGarbage')
+    return (await session.send('Runtime.getHeapUsage')).usedSize
+  }
+  const before = await used()
+  await page.evaluate(`(async () => {
+    const box = document.querySelector('.episodes')
+    for (let top = 0; top < box.scrollHeight; top += 2000) {
+      box.scrollTop = top
+      await new Promise((resolve) => requestAnimationFrame(resolve))
+    }
+  })()`)
+  return { before, after: await used() }
+}
+
+function spread(values: number[]): { p50: number; min: number; max: number } {
+  const sorted = values.toSorted((a, b) => a - b)
+  const at = (share: number): number => Math.round(sorted[Math.floor(share * (sorted.length - 1))] ?? 0)
+  return { p50: at(0.5), min: at(0), max: at(1) }
+}
+
+function megabytes(bytes: number): number {
+  return Math.round(bytes / 100_000) / 10
+}

@@ -1,0 +1,42 @@
+/** Where the built pages lie: beside this file in the package, in the cache of a checkout. */
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { LonghaulError } from '../contracts/errors.ts'
+import { requireCommand } from '../platform/run-command.ts'
+
+export const ASSETS = {
+  'index.html': 'text/html; charset=utf-8',
+  'viewer.js': 'text/javascript; charset=utf-8',
+  'viewer.css': 'text/css; charset=utf-8',
+} as const
+export type AssetName = keyof typeof ASSETS
+
+export type Assets = Readonly<Record<AssetName, Buffer>>
+
+/** @throws LonghaulError `Config.NotFound` where there are none and no sources to build them from */
+export async function loadAssets(): Promise<Assets> {
+  const folder = await assetsFolder()
+  const read = (name: AssetName): Promise<Buffer> => readFile(join(folder, name))
+  const [page, script, style] = await Promise.all([read('index.html'), read('viewer.js'), read('viewer.css')])
+  return { 'index.html': page, 'viewer.js': script, 'viewer.css': style }
+}
+
+async function assetsFolder(): Promise<string> {
+  const packaged = join(import.meta.dirname, 'pages')
+  if (existsSync(join(packaged, 'index.html'))) return packaged
+  const script = join(import.meta.dirname, '../../scripts/build-viewer.mjs')
+  if (!existsSync(script)) {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `Expected the viewer's pages in ${packaged}; this installation of longhaul is not whole: install it again`,
+    })
+  }
+  const { stdout } = await requireCommand({
+    what: 'building the viewer’s pages',
+    command: process.execPath,
+    args: [script],
+    timeoutMs: 300_000,
+  })
+  return stdout.trim()
+}

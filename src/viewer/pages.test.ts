@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { keepLog } from '../adapters/artifacts/stored-log.ts'
+import { writeBatch } from '../adapters/trainer-job/batch/batch-writer.ts'
+import { assembleTrajectory } from '../adapters/trainer-job/batch/trajectory.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { episodeKeys, runKeys } from '../contracts/keys.ts'
+import { makeEpisode } from '../../test/support/training-records.ts'
+import { storeEpisode, storeViewedRun } from '../../test/support/viewed-run.ts'
+import { createPages, type Pages } from './pages.ts'
+import type { EpisodePage, EpisodesPage, ReportPage, RunPage, TokensPage, TurnPage } from './pages.types.ts'
+
+let root: string
+let store: ArtifactStore
+let pages: Pages
+
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'longhaul-pages-'))
+  store = createDirectoryStore({ root })
+  await storeViewedRun(store, 'r')
+  pages = createPages(store)
+})
+
+after(() => rm(root, { recursive: true, force: true }))
+
+async function episodePage(episode: string): Promise<EpisodePage> {
+  return (await pages.read(`episode/${episode}`)) as EpisodePage
+}
+
+test('a finished episode: statement, turns with times, patch, tests before and after, parts of its reward', async () => {
+  const log = [
+    "+ : '>>>>> Start Test Output'",
+    '=== short test summary info ===',
+    'PASSED tests/test_m.py::test_f',
+    'FAILED tests/test_m.py::test_g - assert 1',
+    "+ : '>>>>> End Test Output'",
+    '',
+  ].join('\n')
+  const fields = { run: 'r', taskId: 'owner__name-1', index: 3, turns: 5, verdict: 'resolved' as const }
+  const episode = await storeEpisode(store, { ...fields, statement: 'f returns 1' })
+  await keepLog(store, episodeKeys.grading(episode, 'fork-4.0.3', 'test_output.txt'), Buffer.from(log))
+  const page = await episodePage(episode)
+  assert.equal(page.statement?.text, 'f returns 1')
+  assert.deepEqual(
+    page.turns.map(({ turn, command, observation }) => [turn, command?.text, observation?.text.text]),
+    [0, 1, 2, 3, 4].map((turn) => [turn, `ls ${turn}`, `out ${turn}`]),
+  )
+  assert.deepEqual(
+    page.tests.map(({ name, before, after }) => [name, before, after]),
+    [
+      ['tests/test_m.py::test_f', 'fails', 'PASSED'],
+      ['tests/test_m.py::test_g', 'passes', 'FAILED'],
+    ],
+  )
+  assert.match(page.patch?.text ?? '', /\+ {4}return 2/)
+  // Turns 1 to 4 are free of 6, so the fifth costs half of min −0.5.
+  assert.deepEqual(page.reward, {
+    reward: 0.75,
+    parts: [
+      { name: 'verdict', value: 1 },
+      { name: 'turn-penalty', value: -0.25 },
+    ],
+  })
+  const first = page.timeline.filter(({ turn }) => turn === 0).map(({ what, fromMs, toMs }) => [what, fromMs, toMs])
+  assert.deepEqual(first, [
+    ['waiting', 0, 600],
+    ['sampling', 600, 1000],
+    ['waiting', 1000, 1200],
+    ['execution', 1200, 1500],
+  ])
+})
+
+test('an episode that is played: its turns so far, the last one without an answer', async () => {
+  const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-2', turns: 2, hasEnded: false })
+  const page = await episodePage(episode)
+  assert.equal(page.row.state, 'running')
+  assert.deepEqual(
+    page.turns.map(({ observation }) => observation === null),
+    [false, true],
+  )
+  assert.equal(page.reward, null)
+})
+
+test('a result that does not pass its own hash: the row says so, and the others are still there', async () => {
+  const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-3', turns: 1, hasEnded: false })
+  await writeFile(store.path(episodeKeys.result(episode)), '{"schema":"longhaul.episode-result/1","sha256":"00"}')
+  const { rows } = (await pages.read('episodes/r')) as EpisodesPage
+  assert.equal(rows.find((row) => row.episode === episode)?.state, 'unreadable')
+  assert.ok(rows.length >= 3)
+  assert.equal((await episodePage(episode)).turns.length, 1)
+})
+
+test('a text of ten million characters: the page has its beginning, the turn’s page all of it', async () => {
+  const output = 'x'.repeat(10_000_000)
+  const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-4', turns: 1, output })
+  const shown = (await episodePage(episode)).turns[0]?.observation?.text
+  assert.equal(shown?.chars, output.length)
+  assert.ok((shown?.text.length ?? Infinity) < 10_000)
+  assert.equal(((await pages.read(`turn/0/${episode}`)) as TurnPage).observation, output)
+})
+
+test('a run without evaluations: facts at once, and the report says why there is none', async () => {
+  const run = (await pages.read('run/r')) as RunPage
+  assert.deepEqual([run.runKind, run.recipe?.name, run.evaluations], ['train', 'test', []])
+  const report = (await pages.read('report/r')) as ReportPage
+  assert.equal(report.kind, 'report')
+})
+
+test('names that lead out of the run’s episodes are no pages', async () => {
+  const names = [
+    '',
+    'runs/x',
+    'run/nobody',
+    'run/..',
+    'run/../../etc',
+    'episodes/%2e%2e',
+    'episode/r/../../../../etc/passwd',
+    'episode/r/dapo-1/0001/../owner__name-1/03',
+    'episode/r/dapo-1/0001/owner__name-1/03/turns',
+    'episode/r/dapo-1/0001/owner__name-1/.',
+    'episode/r/dapo-1/0001/owner__name-1/03\0',
+    'turn/-1/r/dapo-1/0001/owner__name-1/03',
+    'turn/1e9/r/dapo-1/0001/owner__name-1/03',
+    'tokens/r/dapo-1/0001/owner__name-1/99',
+    'compare/r/a/r',
+    'compare/r/../r/..',
+    'constructor',
+    '__proto__',
+  ]
+  for (const name of names) assert.equal(await pages.read(name), null, name)
+})
+
+test('tokens are the row of the batch file, in its order', async () => {
+  const episodes = [0, 1].map((index) => makeEpisode({ run: 'r', stage: 'dapo-1', iteration: 7, taskId: 't-1', index }))
+  const trajectories = episodes.map((episode) => assembleTrajectory({ ...episode, trainFormatErrors: true }))
+  for (const { record } of episodes) await store.putRecord(episodeKeys.result(record.episode), record)
+  const { sampling } = { sampling: { temperature: 1, topP: 1, topK: -1, minP: 0, repetitionPenalty: 1 } }
+  await writeBatch({
+    store,
+    directory: runKeys.batch('r', 'dapo-1', 7, 0),
+    kind: 'dapo',
+    run: 'r',
+    iteration: 7,
+    // The file's order is not the table's.
+    rows: [1, 0].map((at) => ({
+      trajectory: trajectories[at]!,
+      group: 't-1',
+      member: at,
+      advantage: at === 0 ? 0.5 : -1.25,
+    })),
+    minibatches: [2],
+    groups: [{ id: 't-1', taskId: 't-1', rewards: [1, 0], outcomes: [1, 0], infra: 0, dropped: null }],
+    policies: [{ version: 'v000000-aaaaaaaa', manifestSha256: '' }],
+    tokenizerSha256: '',
+    vocabSize: 300,
+    maxRowTokens: 256,
+    sampling: { ...sampling, presencePenalty: 0, frequencyPenalty: 0 },
+    totalSteps: 1,
+    advantage: { delta: 1e-6, filter: 'shaped' },
+  })
+  for (const [at, trajectory] of trajectories.entries()) {
+    const page = (await pages.read(`tokens/${trajectory.record.episode}`)) as TokensPage
+    assert.deepEqual(page.ids, [...trajectory.ids])
+    assert.deepEqual(page.mask, [...trajectory.lossMask])
+    assert.deepEqual(page.logprobs, [...trajectory.logprobs])
+    const paid = at === 0 ? 0.5 : -1.25
+    assert.deepEqual(
+      page.advantages,
+      page.mask.map((one) => (one === 1 ? paid : 0)),
+    )
+    assert.deepEqual(page.clip, { low: 0.2, high: 0.28 })
+    assert.equal(page.ratios, null)
+  }
+})

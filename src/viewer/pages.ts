@@ -1,0 +1,102 @@
+/** Every page by its name. The server and the static files show the same pages, so this is all that they know of records. */
+import { createTaskReader } from '../activities/runtime/stored-records.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { createEpisodeIndex, type EpisodeIndex } from './episode-index.ts'
+import type { EpisodeRow, Page } from './pages.types.ts'
+import { readComparePage } from './read-comparison.ts'
+import { readEpisodePage, readTurnPage } from './read-episode.ts'
+import { readHistoryPage } from './read-history.ts'
+import { readNightsPage, readTrendPage } from './read-nights.ts'
+import { listRuns, readReportPage, readRunPage, readRunsPage } from './read-run.ts'
+import { findBatch, readTokensPage } from './read-tokens.ts'
+import type { RunSource } from './run-source.ts'
+
+export interface Pages {
+  /**
+   * `runs`, `run/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`, `turn/<turn>/<id>`,
+   * `tokens/<id>`, `compare/<run>/<evaluation>/<run>/<evaluation>`, `nights`, `trend/<series>`. Null for a page that there is not.
+   */
+  read(name: string): Promise<Page | null>
+  /** Null where there is no such run. A name is looked up among those that exist and never becomes part of a path itself. */
+  index(run: string): Promise<EpisodeIndex | null>
+}
+
+/** @param source asked for what records do not tell; without it, pages say that they show records alone */
+export function createPages(store: ArtifactStore, source: RunSource | null = null): Pages {
+  const readTask = createTaskReader(store)
+  const indices = new Map<string, EpisodeIndex>()
+
+  const index = async (run: string): Promise<EpisodeIndex | null> => {
+    const known = indices.get(run)
+    if (known !== undefined) return known
+    if (!(await listRuns(store)).includes(run)) return null
+    const made = createEpisodeIndex(store, run)
+    indices.set(run, made)
+    return made
+  }
+  const rowOf = async (episode: string): Promise<EpisodeRow | null> => {
+    const found = await index(episode.split('/')[0] ?? '')
+    return found === null ? null : found.row(episode)
+  }
+  const ofRun = async (run: string, read: (index: EpisodeIndex) => Promise<Page>): Promise<Page | null> => {
+    const found = await index(run)
+    return found === null ? null : read(found)
+  }
+  const episodePage = async (row: EpisodeRow): Promise<Page> => {
+    const found = await index(row.episode.split('/')[0] ?? '')
+    const siblings = (await found?.siblings(row)) ?? []
+    const hasTokens = (await findBatch(store, row)) !== null
+    return readEpisodePage({ store, readTask }, { row, siblings, hasTokens })
+  }
+  const comparePage = async ([runA = '', nameA = '', runB = '', nameB = '']: string[]): Promise<Page | null> => {
+    const [before, after] = await Promise.all([index(runA), index(runB)])
+    if (before === null || after === null) return null
+    return readComparePage(store, {
+      before: { run: runA, name: nameA, rows: await before.rows() },
+      after: { run: runB, name: nameB, rows: await after.rows() },
+    })
+  }
+
+  return {
+    index,
+    async read(name) {
+      const [kind = '', ...rest] = name.split('/')
+      const of = rest.join('/')
+      switch (kind) {
+        case 'runs':
+          return rest.length === 0 ? readRunsPage(store) : null
+        case 'run':
+          return ofRun(of, () => readRunPage(store, of))
+        case 'report':
+          return ofRun(of, () => readReportPage(store, of))
+        case 'episodes':
+          return ofRun(of, async (found) => ({ kind: 'episodes', run: of, rows: await found.rows() }))
+        case 'episode': {
+          const row = await rowOf(of)
+          return row === null ? null : episodePage(row)
+        }
+        case 'history': {
+          const row = await rowOf(of)
+          return row === null ? null : readHistoryPage({ store, source }, row)
+        }
+        case 'turn': {
+          const [turn = '', ...id] = rest
+          const row = /^\d{1,6}$/.test(turn) ? await rowOf(id.join('/')) : null
+          return row === null ? null : readTurnPage(store, row.episode, Number(turn))
+        }
+        case 'tokens': {
+          const row = await rowOf(of)
+          return row === null ? null : readTokensPage(store, row)
+        }
+        case 'compare':
+          return rest.length === 4 ? comparePage(rest) : null
+        case 'nights':
+          return rest.length === 0 ? readNightsPage(store) : null
+        case 'trend':
+          return readTrendPage(store, of)
+        default:
+          return null
+      }
+    },
+  }
+}

@@ -1,0 +1,251 @@
+/** An episode's page, from its records: finished, running, or lost on the way. */
+import { gatedTests, gradeStoredLog } from './read-tests.ts'
+import { AUDIT_REASONS } from '../contracts/audit.types.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type {
+  ActionRecord,
+  CaptureRecord,
+  EpisodeRecord,
+  EpisodeSpec,
+  EpisodeStart,
+  GradingAttemptRecord,
+  ObservationRecord,
+  PlacementRecord,
+  VerdictRecord,
+} from '../contracts/episodes.types.ts'
+import { HACK_SIGNS } from '../contracts/hack-signs.ts'
+import { episodeKeys, runKeys } from '../contracts/keys.ts'
+import type { Task } from '../contracts/tasks.types.ts'
+import { isValidEpisode } from '../domain/ledger/episode-rules.ts'
+import { rewardOf, stageRewardRule } from '../domain/rewards/rewards.ts'
+import { readPlacements } from '../activities/episode/claim-placement.ts'
+import { readUnlessCorrupt, type StoredRecipe, type TaskReader } from '../activities/runtime/stored-records.ts'
+import { readLog } from '../adapters/artifacts/stored-log.ts'
+import { createSlots } from '../platform/limiter.ts'
+import type {
+  EpisodePage,
+  EpisodeRow,
+  ShownText,
+  TestView,
+  TimelineBar,
+  TurnPage,
+  TurnView,
+  VerdictView,
+} from './pages.types.ts'
+
+/** Of one text in an episode's page; the page of its turn has all of it. */
+export const SHOWN_CHARS = 8_192
+/** Of a patch or a log, which have no page of their own. */
+const SHOWN_FILE_CHARS = 1_000_000
+const READS = 32
+
+export interface EpisodeReader {
+  store: ArtifactStore
+  readTask: TaskReader
+}
+
+export async function readEpisodePage(
+  { store, readTask }: EpisodeReader,
+  { row, siblings, hasTokens }: { row: EpisodeRow; siblings: EpisodeRow[]; hasTokens: boolean },
+): Promise<EpisodePage> {
+  const { episode } = row
+  const read = <T extends object>(key: string): Promise<T | null> => readUnlessCorrupt<T>(store, key)
+  const [spec, start, record, verdict, turns, placements, attempts, patch] = await Promise.all([
+    read<EpisodeSpec>(episodeKeys.spec(episode)),
+    read<EpisodeStart>(episodeKeys.start(episode)),
+    read<EpisodeRecord>(episodeKeys.result(episode)),
+    read<VerdictRecord>(episodeKeys.verdict(episode)),
+    readTurns(store, episode),
+    readPlacements(store, episode),
+    readGradingAttempts(store, episode),
+    store.read(episodeKeys.patch(episode)),
+  ])
+  const task = spec === null ? null : await taskOf(readTask, spec)
+  const graded = await readGraded(store, { episode, verdict, task })
+  const startedAtMs = start?.startedAtMs ?? null
+  const capture = await read<CaptureRecord>(episodeKeys.capture(episode))
+  return {
+    kind: 'episode',
+    row,
+    policy: record?.policy ?? spec?.policy ?? null,
+    repo: task?.repo ?? null,
+    statement: task === null ? null : cut(task.statement, SHOWN_FILE_CHARS),
+    startedAtMs,
+    turns,
+    timeline: timelineOf({ startedAtMs, turns, placements, attempts }),
+    timelineFromMs: originOf({ startedAtMs, placements }),
+    patch: patch === null || capture === null ? null : cut(decode(patch), SHOWN_FILE_CHARS),
+    verdict: verdict === null ? null : showVerdict(verdict),
+    ...graded,
+    reward: record === null ? null : await rewardParts(store, record),
+    signs: row.signs.map((sign) => ({ sign, ...HACK_SIGNS[sign] })),
+    siblings: siblings.map(({ episode, index, state, verdict }) => ({ episode, index, state, verdict })),
+    hasTokens,
+  }
+}
+
+/** All of one turn's texts; null where there is no such turn. */
+export async function readTurnPage(store: ArtifactStore, episode: string, turn: number): Promise<TurnPage | null> {
+  const { action, observation } = await readTurnRecords(store, episode, turn)
+  if (action === null) return null
+  const { text: reply, command } = action
+  return { kind: 'turn', episode, turn, reply, command, observation: observation?.text ?? null }
+}
+
+/** Null where the turn's action is not stored (yet). */
+export async function readTurn(store: ArtifactStore, episode: string, turn: number): Promise<TurnView | null> {
+  const { action, observation } = await readTurnRecords(store, episode, turn)
+  return action === null ? null : showTurn(action, observation)
+}
+
+async function readTurnRecords(
+  store: ArtifactStore,
+  episode: string,
+  turn: number,
+): Promise<{ action: ActionRecord | null; observation: ObservationRecord | null }> {
+  const [action, observation] = await Promise.all([
+    readUnlessCorrupt<ActionRecord>(store, episodeKeys.action(episode, turn)),
+    readUnlessCorrupt<ObservationRecord>(store, episodeKeys.observation(episode, turn)),
+  ])
+  return { action, observation }
+}
+
+async function readTurns(store: ArtifactStore, episode: string): Promise<TurnView[]> {
+  const keys = await store.list(`episodes/${episode}/turns/`)
+  const numbers = keys.flatMap((key) => {
+    const found = /\/(\d+)\.action\.json$/.exec(key)
+    return found === null ? [] : [Number(found[1])]
+  })
+  const slots = createSlots(READS)
+  const turns = await Promise.all(numbers.map((turn) => slots.use(() => readTurn(store, episode, turn))))
+  return turns.filter((turn) => turn !== null)
+}
+
+function showTurn(action: ActionRecord, observation: ObservationRecord | null): TurnView {
+  const { turn, text, command, formatError, finishReason, policy, ids, chat, sampledAtMs, sampleMs } = action
+  return {
+    turn,
+    reply: cut(text),
+    command: command === null ? null : cut(command),
+    formatError,
+    finishReason: chat?.ending ?? finishReason,
+    policy,
+    sampledTokens: chat?.usage?.completionTokens ?? ids.length,
+    sampledAtMs,
+    sampleMs,
+    observation:
+      observation === null
+        ? null
+        : {
+            text: cut(observation.text),
+            execution: observation.execution,
+            cwd: observation.state.cwd,
+            openFile: observation.state.openFile,
+            observedAtMs: observation.observedAtMs,
+          },
+  }
+}
+
+export function cut(text: string, chars = SHOWN_CHARS): ShownText {
+  if (text.length <= chars) return { text, chars: text.length }
+  const last = text.charCodeAt(chars - 1)
+  // Never half of a pair of surrogates.
+  const end = last >= 0xd800 && last <= 0xdbff ? chars - 1 : chars
+  return { text: text.slice(0, end), chars: text.length }
+}
+
+async function taskOf(readTask: TaskReader, { suiteHash, taskId }: EpisodeSpec): Promise<Task | null> {
+  try {
+    return await readTask({ suite: suiteHash, taskId })
+  } catch {
+    // A suite that was removed takes the statement with it, not the trajectory.
+    return null
+  }
+}
+
+async function readGradingAttempts(store: ArtifactStore, episode: string): Promise<GradingAttemptRecord[]> {
+  const keys = (await store.list(`episodes/${episode}/grading/`)).filter((key) => /\/attempt-\d+\.json$/.test(key))
+  const records = await Promise.all(keys.map((key) => readUnlessCorrupt<GradingAttemptRecord>(store, key)))
+  return records.filter((record) => record !== null)
+}
+
+async function readGraded(
+  store: ArtifactStore,
+  { episode, verdict, task }: { episode: string; verdict: VerdictRecord | null; task: Task | null },
+): Promise<{ tests: TestView[]; log: ShownText | null }> {
+  if (verdict === null) return { tests: [], log: null }
+  const bytes = await readLog(store, episodeKeys.grading(episode, verdict.profile, 'test_output.txt')).catch(() => null)
+  const log = bytes === null ? null : cut(decode(bytes), SHOWN_FILE_CHARS)
+  if (task === null) return { tests: [], log }
+  const statuses = bytes === null ? null : await gradeStoredLog(task, bytes)
+  return { tests: gatedTests(task, statuses), log }
+}
+
+function showVerdict(record: VerdictRecord): VerdictView {
+  const { kind, reason, profile, from, failToPass, passToPass, gradeMs, image, audit } = record
+  const reasons = (audit?.reasons ?? []).map((reason) => ({ reason, says: AUDIT_REASONS[reason] }))
+  const shown = audit === undefined ? null : { outcome: audit.outcome, reasons, detail: audit.detail }
+  return { kind, reason, profile, from, failToPass, passToPass, gradeMs, image, audit: shown }
+}
+
+/** By the stage's own rule, as its batch was paid. */
+async function rewardParts(store: ArtifactStore, record: EpisodeRecord): Promise<EpisodePage['reward']> {
+  const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(record.run))
+  const rule = stored === null ? null : stageRewardRule(stored.recipe, record.stage)
+  if (rule === null || !isValidEpisode(record)) return null
+  const { verdict, disposition } = record
+  if (verdict !== 'resolved' && verdict !== 'unresolved') return null
+  const { reward, components } = rewardOf({ ...record, rule, verdict, disposition })
+  return { reward, parts: components.map(({ name, value }) => ({ name, value })) }
+}
+
+interface TimelineFacts {
+  startedAtMs: number | null
+  turns: TurnView[]
+  placements: PlacementRecord[]
+  attempts: GradingAttemptRecord[]
+}
+
+/** What the workers' clocks say: sampling, execution, and the time between that neither took (queues, retries, replays). */
+export function timelineOf({ startedAtMs, turns, placements, attempts }: TimelineFacts): TimelineBar[] {
+  const origin = originOf({ startedAtMs, placements })
+  if (origin === null) return []
+  const bars: TimelineBar[] = placements.map(({ placement, placedAtMs, hostId }) => {
+    const at = placedAtMs - origin
+    const note =
+      placement === 1 ? `placed on ${hostId}` : `placed again (${placement}) on ${hostId}, its turns replayed`
+    return { what: 'placement', turn: null, fromMs: at, toMs: at, note }
+  })
+  let free = (startedAtMs ?? origin) - origin
+  for (const { turn, sampledAtMs, sampleMs, observation } of turns) {
+    const sampled = sampledAtMs - origin
+    const from = Math.max(free, sampled - sampleMs)
+    pushBar(bars, { what: 'waiting', turn, fromMs: free, toMs: from, note: 'before sampling' })
+    pushBar(bars, { what: 'sampling', turn, fromMs: from, toMs: sampled, note: '' })
+    free = Math.max(free, sampled)
+    if (observation === null) continue
+    const observed = observation.observedAtMs - origin
+    const ran = Math.max(free, observed - (observation.execution?.wallMs ?? 0))
+    pushBar(bars, { what: 'waiting', turn, fromMs: free, toMs: ran, note: 'before execution' })
+    pushBar(bars, { what: 'execution', turn, fromMs: ran, toMs: observed, note: observation.execution?.reason ?? '' })
+    free = Math.max(free, observed)
+  }
+  for (const { attempt, failure, message, atMs } of attempts) {
+    const note = `attempt ${attempt}: ${failure}: ${message}`
+    bars.push({ what: 'grading-attempt', turn: null, fromMs: atMs - origin, toMs: atMs - origin, note })
+  }
+  return bars
+}
+
+function originOf({ startedAtMs, placements }: Pick<TimelineFacts, 'startedAtMs' | 'placements'>): number | null {
+  const origin = Math.min(startedAtMs ?? Infinity, ...placements.map(({ placedAtMs }) => placedAtMs))
+  return Number.isFinite(origin) ? origin : null
+}
+
+function pushBar(bars: TimelineBar[], bar: TimelineBar): void {
+  if (bar.toMs > bar.fromMs) bars.push(bar)
+}
+
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder().decode(bytes)
+}

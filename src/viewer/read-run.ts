@@ -1,0 +1,132 @@
+/** A run's page and its report, from records. */
+import { gatherReportData, readEvaluations } from '../activities/evaluation/report-data.ts'
+import { newestDurations } from '../activities/evaluation/write-report.ts'
+import type { RunClaim } from '../activities/run/run-names.ts'
+import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { runKeys } from '../contracts/keys.ts'
+import type { TrainingRecord } from '../contracts/training.types.ts'
+import {
+  auditDifferenceTable,
+  auditedTable,
+  costTable,
+  dispositionTable,
+  effortTable,
+  flakyTable,
+  officialTable,
+  passAtKTable,
+  verdictTable,
+} from '../report/evaluation-tables.ts'
+import { suiteTable } from '../report/suite-table.ts'
+import {
+  durationTable,
+  ledgerTable,
+  pairedTable,
+  refusedTable,
+  scoreTable,
+  signTable,
+  suspectTable,
+} from '../report/tables.ts'
+import type { EvaluationLine, ReportPage, RunPage, RunsPage, TrainingLine } from './pages.types.ts'
+import { seriesOfRun } from './read-nights.ts'
+
+const TABLES = [
+  scoreTable,
+  pairedTable,
+  auditedTable,
+  officialTable,
+  passAtKTable,
+  dispositionTable,
+  verdictTable,
+  effortTable,
+  costTable,
+  signTable,
+  suspectTable,
+  auditDifferenceTable,
+  flakyTable,
+  ledgerTable,
+  suiteTable,
+  refusedTable,
+  durationTable,
+]
+
+/** Names of the runs in a store; what the page may ask for. */
+export function listRuns(store: ArtifactStore): Promise<string[]> {
+  return store.folders('runs/')
+}
+
+export async function readRunsPage(store: ArtifactStore): Promise<RunsPage> {
+  const names = await listRuns(store)
+  const claims = await Promise.all(names.map((run) => readUnlessCorrupt<RunClaim>(store, runKeys.claim(run))))
+  const runs = names.map((run, at) => {
+    const claim = claims[at]
+    return { run, kind: claim?.kind ?? 'unknown', recipe: claim?.recipe ?? '' }
+  })
+  return { kind: 'runs', runs }
+}
+
+export async function readRunPage(store: ArtifactStore, run: string): Promise<RunPage> {
+  const [claim, stored, evaluations, training, series] = await Promise.all([
+    readUnlessCorrupt<RunClaim>(store, runKeys.claim(run)),
+    readUnlessCorrupt<StoredRecipe>(store, runKeys.recipe(run)),
+    evaluationLines(store, run),
+    trainingLines(store, run),
+    seriesOfRun(store, run),
+  ])
+  return {
+    kind: 'run',
+    run,
+    runKind: claim?.kind ?? 'unknown',
+    workflowId: claim?.workflowId ?? null,
+    recipe: stored === null ? null : describeRecipe(stored),
+    evaluations,
+    training,
+    series,
+  }
+}
+
+function describeRecipe({ recipe, hash }: StoredRecipe): RunPage['recipe'] {
+  // Test runs store the part of a recipe that they need.
+  const { name, seed, model } = recipe as Partial<StoredRecipe['recipe']>
+  return { name: name ?? '', hash, seed: seed ?? 0, base: model?.base ?? '' }
+}
+
+async function evaluationLines(store: ArtifactStore, run: string): Promise<EvaluationLine[]> {
+  const evaluations = await readEvaluations(store, run)
+  return evaluations.map(({ name, stage, suite, score, interval, infra, suspectedHacks }) => {
+    const { policy, passAt1, sem, tasks, attempts } = score
+    return { name, stage, suite, policy, passAt1, sem, interval, tasks, attempts, infra, suspectedHacks }
+  })
+}
+
+async function trainingLines(store: ArtifactStore, run: string): Promise<TrainingLine[]> {
+  const keys = (await store.list(`runs/${run}/training/`)).filter((key) => key.endsWith('.json'))
+  const records = await Promise.all(keys.map((key) => readUnlessCorrupt<TrainingRecord>(store, key)))
+  return records
+    .filter((record) => record !== null)
+    .map(({ stage, iteration, slice, steps, alarms }) => ({
+      stage,
+      iteration,
+      slice,
+      steps: steps.map(numbersOf),
+      alarms,
+    }))
+}
+
+function numbersOf(step: Record<string, unknown>): Record<string, number> {
+  const numbers = Object.entries(step).filter((entry): entry is [string, number] => typeof entry[1] === 'number')
+  return Object.fromEntries(numbers)
+}
+
+/** An unfinished run, or one of another kind, may have no report: the page says why and shows the rest. */
+export async function readReportPage(store: ArtifactStore, run: string): Promise<ReportPage> {
+  try {
+    const durations = (await newestDurations(store, run))?.durations ?? {}
+    const data = await gatherReportData(store, { run, durations })
+    const tables = TABLES.map((make) => make(data)).filter(({ rows }) => rows.length > 0)
+    return { kind: 'report', run, tables, curve: data.curve, problem: null }
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error)
+    return { kind: 'report', run, tables: [], curve: [], problem }
+  }
+}

@@ -1,0 +1,163 @@
+/** The tokens of an episode as the trainer read them: its row of the batch file, never assembled anew. */
+import { decodeSafetensors, type StoredTensor } from '../adapters/trainer-job/batch/safetensors.ts'
+import { BATCH_FILE, BATCH_MANIFEST } from '../adapters/trainer-job/batch/batch-writer.ts'
+import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { LonghaulError } from '../contracts/errors.ts'
+import { policyKeys, runKeys } from '../contracts/keys.ts'
+import type { EpisodeRow, TokensPage } from './pages.types.ts'
+
+interface BatchManifest {
+  policies: { version: string }[]
+  trajectories: { id: string }[]
+}
+
+interface EpisodeBatch {
+  directory: string
+  /** Folder of the job that read it. */
+  job: string
+  manifest: BatchManifest
+}
+
+/** Where an episode's tokens were trained on; null where they were not. */
+export async function findBatch(store: ArtifactStore, row: EpisodeRow): Promise<EpisodeBatch | null> {
+  const { stage, iteration, episode } = row
+  const run = episode.split('/')[0] ?? ''
+  for (let slice = 0; ; slice++) {
+    const directory = runKeys.batch(run, stage, iteration, slice)
+    const bytes = await store.read(`${directory}/${BATCH_MANIFEST}`)
+    if (bytes === null) return null
+    const manifest = JSON.parse(new TextDecoder().decode(bytes)) as BatchManifest
+    if (!manifest.trajectories.some(({ id }) => id === episode)) continue
+    return { directory, job: runKeys.job(run, stage, iteration, slice), manifest }
+  }
+}
+
+/** Null where the episode is in no batch. @throws LonghaulError `Artifact.Corrupt` where its batch cannot be read */
+export async function readTokensPage(store: ArtifactStore, row: EpisodeRow): Promise<TokensPage | null> {
+  const found = await findBatch(store, row)
+  if (found === null) return null
+  const key = `${found.directory}/${BATCH_FILE}`
+  const bytes = await store.read(key)
+  if (bytes === null) return null
+  const tensors = open(key, bytes)
+  const table = found.manifest.trajectories.findIndex(({ id }) => id === row.episode)
+  const index = numbersIn(tensors, 'row_trajectory', key).indexOf(table)
+  const offsets = numbersIn(tensors, 'row_offsets', key)
+  const [from, to] = [offsets[index], offsets[index + 1]]
+  if (from === undefined || to === undefined) throw broken(key, `no row of ${row.episode}`)
+  const part = (name: string): number[] | null =>
+    tensors.has(name) ? numbersIn(tensors, name, key).slice(from, to) : null
+  const required = (name: string): number[] => part(name) ?? []
+  const logprobs = part('behaviour_logprobs')
+  const versions = required('policy_version')
+  const proximal = await readProximal(store, found.job, { from, to })
+  const ids = required('input_ids')
+  const policies = found.manifest.policies.map(({ version }) => version)
+  return {
+    kind: 'tokens',
+    episode: row.episode,
+    batch: key,
+    ids,
+    pieces: await piecesOf(store, policies, ids),
+    mask: required('loss_mask'),
+    advantages: part('advantages'),
+    logprobs,
+    proximal,
+    ratios: ratiosOf({ logprobs, proximal, versions }),
+    clip: await clipOf(store, row),
+    versions,
+    policies,
+  }
+}
+
+function open(key: string, bytes: Uint8Array): Map<string, StoredTensor> {
+  try {
+    return decodeSafetensors(bytes)
+  } catch (error) {
+    throw broken(key, error instanceof Error ? error.message : String(error))
+  }
+}
+
+function numbersIn(tensors: Map<string, StoredTensor>, name: string, key: string): number[] {
+  const tensor = tensors.get(name)
+  if (tensor === undefined) throw broken(key, `no tensor ${name}`)
+  const { dtype, bytes } = tensor
+  // A copy, aligned: a Buffer's `slice` is a view into the whole file.
+  const { buffer } = new Uint8Array(bytes)
+  switch (dtype) {
+    case 'I64':
+      return Array.from(new BigInt64Array(buffer), Number)
+    case 'I32':
+      return Array.from(new Int32Array(buffer))
+    case 'F32':
+      return Array.from(new Float32Array(buffer))
+    case 'U8':
+      return Array.from(new Uint8Array(buffer))
+    default:
+      throw broken(key, `tensor ${name} has the type ${dtype}`)
+  }
+}
+
+/** What the job wrote before its first step, in the batch's order of tokens. */
+async function readProximal(
+  store: ArtifactStore,
+  job: string,
+  { from, to }: { from: number; to: number },
+): Promise<number[] | null> {
+  try {
+    const key = `${job}/prox/prox.safetensors`
+    const bytes = await store.read(key)
+    return bytes === null ? null : numbersIn(decodeSafetensors(bytes), 'prox_logprobs', key).slice(from, to)
+  } catch {
+    return null
+  }
+}
+
+function ratiosOf({
+  logprobs,
+  proximal,
+  versions,
+}: {
+  logprobs: number[] | null
+  proximal: number[] | null
+  versions: number[]
+}): number[] | null {
+  if (logprobs === null || proximal === null) return null
+  return versions.map((version, at) => (version < 0 ? 0 : Math.exp((proximal[at] ?? 0) - (logprobs[at] ?? 0))))
+}
+
+async function clipOf(store: ArtifactStore, { episode, stage }: EpisodeRow): Promise<TokensPage['clip']> {
+  const run = episode.split('/')[0] ?? ''
+  const stored = await readUnlessCorrupt<StoredRecipe>(store, runKeys.recipe(run))
+  return stored?.recipe.reinforce?.stages.find(({ name }) => name === stage)?.clip ?? null
+}
+
+interface TokenizerFile {
+  model?: { vocab?: Record<string, number> }
+  added_tokens?: { id: number; content: string }[]
+}
+
+/** As the tokenizer spells each id: byte-level pieces stand for themselves, so that nothing is hidden. */
+async function piecesOf(store: ArtifactStore, policies: string[], ids: number[]): Promise<string[] | null> {
+  const [version] = policies
+  if (version === undefined) return null
+  try {
+    const bytes = await store.read(`${policyKeys.directory(version)}/tokenizer.json`)
+    if (bytes === null) return null
+    const { model, added_tokens: added = [] } = JSON.parse(Buffer.from(bytes).toString('utf8')) as TokenizerFile
+    const spelled = new Map(Object.entries(model?.vocab ?? {}).map(([piece, id]) => [id, piece]))
+    for (const { id, content } of added) spelled.set(id, content)
+    return ids.map((id) => spelled.get(id) ?? `#${id}`)
+  } catch {
+    return null
+  }
+}
+
+function broken(key: string, found: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Corrupt',
+    message: `Expected a batch at ${key}: ${found}`,
+    details: { key },
+  })
+}

@@ -1,0 +1,194 @@
+/** The viewer's server: loopback, read-only, one address that holds a random token. */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { errnoOf } from '../platform/errno.ts'
+import { ASSETS, type AssetName, type Assets } from './assets.ts'
+import { followEpisode, followRun } from './live.ts'
+import { OPENER } from './opener.ts'
+import { PAGE_HEADERS } from './page-headers.ts'
+import { createPages, type Pages } from './pages.ts'
+import type { LiveMessage } from './pages.types.ts'
+import type { RunSource } from './run-source.ts'
+
+const HOST = '127.0.0.1'
+/** Open live connections at most: each polls files. */
+const MAX_LIVE = 32
+
+export interface ServeViewerInput {
+  store: ArtifactStore
+  assets: Assets
+  /** Asked for histories and blockers. @default none: pages say that they show records alone */
+  source?: RunSource
+  /** @default any free one */
+  port?: number
+  /** Serves on a free port where that one is taken. @default false */
+  elseAnyPort?: boolean
+}
+
+export interface RunningViewer {
+  /** With the token, and a slash at its end. */
+  url: string
+  close(): Promise<void>
+}
+
+/** @throws LonghaulError `Config.Invalid` where the port is taken */
+export async function serveViewer({
+  store,
+  assets,
+  source,
+  port = 0,
+  elseAnyPort = false,
+}: ServeViewerInput): Promise<RunningViewer> {
+  const token = randomBytes(24).toString('base64url')
+  const pages = createPages(store, source ?? null)
+  const stopping = new AbortController()
+  let live = 0
+
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const place = placeOf(request, token, addressOf(server.address()))
+    if (place.kind === 'refused') return send(response, place.status, 'text/plain; charset=utf-8', place.why)
+    if (place.kind === 'opener') {
+      const { type, body } = OPENER[place.name]
+      return send(response, 200, type, body)
+    }
+    if (place.kind === 'asset') {
+      return send(response, 200, ASSETS[place.name], assets[place.name])
+    }
+    if (place.kind === 'page') {
+      const page = await pages.read(place.name)
+      if (page === null) return sendJson(response, 404, { error: `There is no page ${JSON.stringify(place.name)}` })
+      return sendJson(response, 200, page)
+    }
+    if (live >= MAX_LIVE) return sendJson(response, 503, { error: `${MAX_LIVE} live pages are open already` })
+    live += 1
+    try {
+      await sendLive(response, { store, pages, name: place.name, from: place.from, stopping: stopping.signal })
+    } finally {
+      live -= 1
+    }
+  }
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      if (response.headersSent) response.destroy()
+      else sendJson(response, 500, { error: messageOf(error) })
+    })
+  })
+  await listen(server, port).catch(async (error: unknown) => {
+    if (!elseAnyPort || !isLonghaulError(error)) throw error
+    await listen(server, 0)
+  })
+  return {
+    url: `http://${addressOf(server.address())}/${token}/`,
+    async close() {
+      stopping.abort()
+      server.closeAllConnections()
+      await new Promise<void>((resolve) => server.close(() => resolve()))
+    },
+  }
+}
+
+type Place =
+  | { kind: 'refused'; status: number; why: string }
+  | { kind: 'opener'; name: keyof typeof OPENER }
+  | { kind: 'asset'; name: AssetName }
+  | { kind: 'page'; name: string }
+  | { kind: 'live'; name: string; from: number }
+
+/** What a request asks for. The host is compared as a whole: a foreign name that resolves to loopback is another host. */
+function placeOf({ method, headers, url = '/' }: IncomingMessage, token: string, address: string): Place {
+  const hosts = [address, address.replace(HOST, 'localhost')]
+  if (headers.host === undefined || !hosts.includes(headers.host)) return refused(403, 'another host')
+  if (headers.origin !== undefined && !hosts.some((host) => headers.origin === `http://${host}`)) {
+    return refused(403, 'another origin')
+  }
+  if (method !== 'GET' && method !== 'HEAD') return refused(405, 'this server only answers GET')
+  const [path = '', query = ''] = url.split('?', 2)
+  if (Object.hasOwn(OPENER, path)) return { kind: 'opener', name: path as keyof typeof OPENER }
+  const [, given = '', ...rest] = path.split('/')
+  if (!isSameText(given, token)) return refused(404, 'not here: open the address that longhaul view printed')
+  const name = rest.join('/')
+  if (name === '') return path.endsWith('/') ? { kind: 'asset', name: 'index.html' } : refused(404, 'not here')
+  if (Object.hasOwn(ASSETS, name)) return { kind: 'asset', name: name as AssetName }
+  const asked = new URLSearchParams(query)
+  const page = asked.get('name') ?? ''
+  if (name === 'data') return { kind: 'page', name: page }
+  const from = Number(asked.get('from') ?? '0')
+  if (name === 'live' && Number.isSafeInteger(from) && from >= 0) return { kind: 'live', name: page, from }
+  return refused(404, 'not here')
+}
+
+function refused(status: number, why: string): Place {
+  return { kind: 'refused', status, why }
+}
+
+function isSameText(left: string, right: string): boolean {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
+  return timingSafeEqual(digest(left), digest(right))
+}
+
+function send(response: ServerResponse, status: number, type: string, body: string | Uint8Array): void {
+  response.writeHead(status, { ...PAGE_HEADERS, 'content-type': type, 'content-length': Buffer.byteLength(body) })
+  response.end(response.req.method === 'HEAD' ? undefined : body)
+}
+
+function sendJson(response: ServerResponse, status: number, value: object): void {
+  send(response, status, 'application/json; charset=utf-8', JSON.stringify(value))
+}
+
+interface SendLiveInput {
+  store: ArtifactStore
+  pages: Pages
+  name: string
+  from: number
+  stopping: AbortSignal
+}
+
+async function sendLive(
+  response: ServerResponse,
+  { store, pages, name, from, stopping }: SendLiveInput,
+): Promise<void> {
+  const gone = new AbortController()
+  response.on('close', () => gone.abort())
+  const signal = AbortSignal.any([gone.signal, stopping])
+  const [kind = '', ...rest] = name.split('/')
+  const index = await pages.index(rest[0] ?? '')
+  const row = index === null || kind !== 'episode' ? null : await index.row(rest.join('/'))
+  const isKnown = kind === 'episode' ? row !== null : kind === 'run' && rest.length === 1
+  if (index === null || !isKnown) return sendJson(response, 404, { error: 'There is nothing live of that name' })
+  response.writeHead(200, { ...PAGE_HEADERS, 'content-type': 'text/event-stream; charset=utf-8' })
+  response.flushHeaders()
+  const messages: AsyncGenerator<LiveMessage> =
+    row === null ? followRun(index, signal) : followEpisode({ store, episode: row.episode, from, signal })
+  for await (const message of messages) {
+    if (signal.aborted) break
+    response.write(`data: ${JSON.stringify(message)}\n\n`)
+  }
+  response.end()
+}
+
+function addressOf(address: string | AddressInfo | null): string {
+  return address === null || typeof address === 'string' ? '' : `${HOST}:${address.port}`
+}
+
+async function listen(server: ReturnType<typeof createServer>, port: number): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error) => reject(portError(error, port)))
+    server.listen({ host: HOST, port }, resolve)
+  })
+}
+
+function portError(error: Error, port: number): Error {
+  if (errnoOf(error) !== 'EADDRINUSE') return error
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Port ${port} is taken; --port names another, and without it any free one is used`,
+    cause: error,
+  })
+}
+
+function messageOf(error: unknown): string {
+  return isLonghaulError(error) ? `${error.code}: ${error.message}` : 'the viewer failed; see its terminal'
+}

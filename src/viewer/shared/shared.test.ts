@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { makeRecord } from '../../../test/support/episode-records.ts'
+import type { EpisodeRow } from '../pages.types.ts'
+import { dataFile } from './data-file.ts'
+import { diffLines } from './diff-lines.ts'
+import { filterRows, NO_FILTER, readFilter, repositoryOf, writeFilter } from './filter-rows.ts'
+import { isOutsideClip } from './token-clip.ts'
+import { clipText, visibleParts } from './visible-text.ts'
+
+function visibleText(text: string): string {
+  return visibleParts(text)
+    .map((part) => part.text)
+    .join('')
+}
+
+test('what a terminal or a browser would obey is spelled out', () => {
+  assert.equal(visibleText('\x1b[31mred\x1b[0m'), '␛[31mred␛[0m')
+  assert.equal(visibleText('\x1b]0;title\x07x'), '␛]0;title␇x')
+  assert.equal(visibleText('a\u202eb\u2066c\u200bd'), 'a\\u{202e}b\\u{2066}c\\u{200b}d')
+  assert.equal(visibleText('over\rwritten\b'), 'over␍written␈')
+  assert.equal(visibleText('\u{e0041}\u3164\ud800'), '\\u{e0041}\\u{3164}\\u{d800}')
+  assert.equal(visibleText('<b>&amp;</b>\tand\nlines é 漢字 👍'), '<b>&amp;</b>\tand\nlines é 漢字 👍')
+  assert.deepEqual(
+    visibleParts('a\u202eb').map(({ kind }) => kind),
+    ['text', 'mark', 'text'],
+  )
+})
+
+test('a sequence that never ends is found in linear time', () => {
+  const text = '\x1b]'.repeat(200_000)
+  assert.equal(visibleText(text).length, text.length)
+})
+
+test('long lines and many lines are cut, and what is left out is counted', () => {
+  const cut = clipText(`${'x'.repeat(50)}\nshort\nthird`, { lines: 2, chars: 10 })
+  assert.deepEqual(cut, { text: `${'x'.repeat(10)}…\nshort`, hidden: 40 + 'third'.length })
+  assert.deepEqual(clipText('a\n'), { text: 'a\n', hidden: 0 })
+})
+
+test('lines of a patch have their numbers, and a removed line that begins like a header is a removed line', () => {
+  const lines = diffLines('--- a/f\n+++ b/f\n@@ -3,2 +3,2 @@\n x\n--- y\n+++ z\n')
+  assert.deepEqual(
+    lines.map(({ kind, before, after }) => [kind, before, after]),
+    [
+      ['file', null, null],
+      ['file', null, null],
+      ['hunk', null, null],
+      ['context', 3, 3],
+      ['removed', 4, null],
+      ['added', null, 4],
+    ],
+  )
+  assert.deepEqual(
+    diffLines('no patch\n').map(({ kind }) => kind),
+    ['plain'],
+  )
+})
+
+function makeRow(fields: Partial<EpisodeRow>): EpisodeRow {
+  const { episode, stage, iteration, taskId, index, signs } = makeRecord({ stage: 's', ...fields } as object)
+  const none = { verdict: null, reason: null, failure: null, audit: null, sampledTokens: null, patchBytes: null }
+  return {
+    episode,
+    stage,
+    iteration,
+    taskId,
+    index,
+    state: 'submitted',
+    hack: false,
+    signs,
+    turns: 1,
+    ...none,
+    ...fields,
+  }
+}
+
+test('a filter finds rows by any of its words, by flips within a group, and comes back from its address', () => {
+  const rows = [
+    makeRow({ taskId: 'o__n-1', index: 0, verdict: 'resolved' }),
+    makeRow({ taskId: 'o__n-1', index: 1, verdict: 'unresolved', hack: true, signs: ['conftest'] }),
+    makeRow({ taskId: 'o__m-2', index: 0, verdict: 'resolved' }),
+    makeRow({ taskId: 'o__m-2', index: 1, stage: 'other', verdict: 'unresolved', reason: 'empty-patch' }),
+  ]
+  const find = (change: object): number[] =>
+    filterRows(rows, { ...NO_FILTER, ...change }).map((row) => rows.indexOf(row))
+  assert.deepEqual(find({}), [0, 1, 2, 3])
+  assert.deepEqual(find({ only: 'flip' }), [0, 1])
+  assert.deepEqual(find({ only: 'hack' }), [1])
+  assert.deepEqual(find({ words: 'UNRESOLVED o__N' }), [1])
+  assert.deepEqual(find({ repository: 'o/m' }), [2, 3])
+  assert.deepEqual(find({ sign: 'conftest' }), [1])
+  assert.deepEqual(find({ reason: 'empty-patch' }), [3])
+  const filter = { ...NO_FILTER, words: 'a&b=c #', only: 'flip' as const }
+  assert.deepEqual(readFilter(writeFilter(filter)), filter)
+  assert.deepEqual(readFilter('only=everything'), NO_FILTER)
+  assert.equal(repositoryOf('django__django-11400'), 'django/django')
+})
+
+test('no name of a page leads out of its folder, and no two meet', () => {
+  assert.equal(dataFile('episode/r/../x'), 'data/episode/r/~2E~2E/x.js')
+  assert.equal(dataFile('a%2Fb'), 'data/a~252Fb.js')
+  assert.notEqual(dataFile('a~2E'), dataFile('a.'))
+})
+
+test('a ratio on the edge of the clip is inside', () => {
+  const clip = { low: 0.2, high: 0.28 }
+  assert.deepEqual(
+    [0.8, 0.79, 1.28, 1.29].map((ratio) => isOutsideClip(ratio, clip)),
+    [false, true, false, true],
+  )
+  assert.equal(isOutsideClip(5, null), false)
+})

@@ -1,0 +1,107 @@
+/** A run as plain files: the same pages with the same data, for readers without a server. */
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { LonghaulError } from '../contracts/errors.ts'
+import { createSlots } from '../platform/limiter.ts'
+import type { Assets } from './assets.ts'
+import { FILE_POLICY } from './page-headers.ts'
+import { createPages, type Pages } from './pages.ts'
+import type { EpisodePage, EpisodesPage, NightsPage, Page, RunPage } from './pages.types.ts'
+import { dataFile } from './shared/data-file.ts'
+
+const WRITES = 8
+
+export interface WriteStaticInput {
+  store: ArtifactStore
+  assets: Assets
+  run: string
+  /** Made where absent; must be empty otherwise, so that no old page stays among new ones. */
+  directory: string
+}
+
+/** @returns number of files @throws LonghaulError `Config.Invalid`, `Config.NotFound` */
+export async function writeStatic({ store, assets, run, directory }: WriteStaticInput): Promise<number> {
+  await requireEmpty(directory)
+  const pages = createPages(store)
+  const runPage = (await required(pages, `run/${run}`)) as RunPage
+  const { rows } = (await required(pages, `episodes/${run}`)) as EpisodesPage
+  const names = [
+    `run/${run}`,
+    `report/${run}`,
+    `episodes/${run}`,
+    ...rows.map(({ episode }) => `episode/${episode}`),
+    ...comparisonsOf(runPage),
+    // Its own series, so that the run is seen among its nights. Pages of the other runs are not in the report.
+    ...runPage.series.map((series) => `trend/${series}`),
+  ]
+  let files = 4
+  const write = async (name: string): Promise<void> => {
+    const page = await required(pages, name)
+    await writePage(directory, name, page)
+    files += 1
+    if (page.kind === 'episode') for (const more of morePagesOf(page)) await write(more)
+  }
+  const slots = createSlots(WRITES)
+  await Promise.all(names.map((name) => slots.use(() => write(name))))
+  await writePage(directory, 'runs', {
+    kind: 'runs',
+    runs: [{ run, kind: runPage.runKind, recipe: runPage.recipe?.name ?? '' }],
+  })
+  const all = (await required(pages, 'nights')) as NightsPage
+  const own = all.series.filter(({ series }) => runPage.series.includes(series))
+  await writePage(directory, 'nights', { kind: 'nights', series: own })
+  await writeFile(join(directory, 'viewer.js'), assets['viewer.js'])
+  await writeFile(join(directory, 'viewer.css'), assets['viewer.css'])
+  // The page last: a directory that has it is whole.
+  await writeFile(join(directory, 'index.html'), asFile(assets['index.html'].toString()))
+  return files + 1
+}
+
+async function requireEmpty(directory: string): Promise<void> {
+  await mkdir(directory, { recursive: true })
+  const [first] = await readdir(directory)
+  if (first === undefined) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected ${directory} to be empty or absent, it has ${JSON.stringify(first)}; name another directory`,
+  })
+}
+
+async function required(pages: Pages, name: string): Promise<Page> {
+  const page = await pages.read(name)
+  if (page !== null) return page
+  throw new LonghaulError({ code: 'Config.NotFound', message: `No page ${name} can be made from the records` })
+}
+
+/** Tokens of trained episodes, and turns whose texts are longer than the episode's page shows. */
+function morePagesOf({ row: { episode }, turns, hasTokens }: EpisodePage): string[] {
+  const long = turns.filter(({ reply, command, observation }) =>
+    [reply, command, observation?.text].some(
+      (text) => text !== null && text !== undefined && text.text.length < text.chars,
+    ),
+  )
+  return [...(hasTokens ? [`tokens/${episode}`] : []), ...long.map(({ turn }) => `turn/${turn}/${episode}`)]
+}
+
+/** Each evaluation against every earlier one of its suite. */
+function comparisonsOf({ run, evaluations }: RunPage): string[] {
+  return evaluations.flatMap((before, at) =>
+    evaluations
+      .slice(at + 1)
+      .filter(({ suite }) => suite === before.suite)
+      .map((after) => `compare/${run}/${before.name}/${run}/${after.name}`),
+  )
+}
+
+/** A script, because browsers read no data files for pages that were opened as files. JSON is JavaScript. */
+async function writePage(directory: string, name: string, page: Page): Promise<void> {
+  const file = join(directory, dataFile(name))
+  await mkdir(dirname(file), { recursive: true })
+  await writeFile(file, `longhaulPage(${JSON.stringify(name)},${JSON.stringify(page)})\n`)
+}
+
+function asFile(page: string): string {
+  const policy = `<meta http-equiv="Content-Security-Policy" content="${FILE_POLICY}" />`
+  return page.replace('<head>', `<head>\n    ${policy}\n    <meta name="longhaul-pages" content="files" />`)
+}

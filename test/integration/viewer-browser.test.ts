@@ -1,0 +1,373 @@
+/** The viewer in a real browser: what a reader sees of a hostile run, by mouse, by keyboard and through a screen reader's eyes. */
+import assert from 'node:assert/strict'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import type { Browser, BrowserContext, Page } from 'playwright-core'
+import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { nightKeys, runKeys } from '../../src/contracts/keys.ts'
+import { loadAssets, type Assets } from '../../src/viewer/assets.ts'
+import type { RunSource } from '../../src/viewer/run-source.ts'
+import { serveViewer, type RunningViewer } from '../../src/viewer/serve.ts'
+import { writeStatic } from '../../src/viewer/write-static.ts'
+import { openBrowser } from '../support/browser.ts'
+import { makeRecord } from '../support/episode-records.ts'
+import { HANG_MS } from '../support/hang.ts'
+import { HOSTILE } from '../support/hostile-texts.ts'
+import { eventually } from '../support/own-namespace.ts'
+import { nightRecord } from '../support/night-records.ts'
+import { storeAction, storeEpisode, storeObservation, storeViewedRun } from '../support/viewed-run.ts'
+
+let root: string
+let store: ArtifactStore
+let assets: Assets
+let viewer: RunningViewer
+let browser: Browser
+let hostile: string
+
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'longhaul-browser-'))
+  store = createDirectoryStore({ root: join(root, 'artifacts') })
+  await storeViewedRun(store, 'r')
+  const fields = { run: 'r', reply: HOSTILE, command: HOSTILE, output: HOSTILE, statement: HOSTILE, patch: HOSTILE }
+  hostile = await storeEpisode(store, {
+    ...fields,
+    taskId: 'o__n-1',
+    turns: 3,
+    verdict: 'resolved',
+    verdictReason: HOSTILE,
+  })
+  await storeEpisode(store, {
+    run: 'r',
+    taskId: 'o__n-1',
+    index: 1,
+    turns: 2,
+    signs: ['conftest'],
+    suspectedHack: true,
+  })
+  await storeEpisode(store, { run: 'r', taskId: 'o__m-2', turns: 1, output: 'y'.repeat(3_000_000) })
+  await storeNights()
+  assets = await loadAssets()
+  viewer = await serveViewer({ store, assets })
+  browser = await openBrowser()
+})
+
+after(async () => {
+  await browser?.close()
+  await viewer?.close()
+  if (root !== undefined) await rm(root, { recursive: true, force: true })
+})
+
+/** Two nights: the second is the run that has episodes here, and its verdict is hostile text. */
+async function storeNights(): Promise<void> {
+  const first = nightRecord({ run: 'before', at: '2026-05-01T02:00:00.000Z', policy: 'v000001-aaaaaaaa' })
+  const second = nightRecord({
+    run: 'r',
+    at: '2026-05-02T02:00:00.000Z',
+    policy: 'v000002-bbbbbbbb',
+    split: HOSTILE,
+    outcome: 'regressed',
+    before: 'before',
+  })
+  for (const record of [first, second]) {
+    await store.putRecord(runKeys.night(record.night.run, record.night.name), record)
+    await store.putRecord(nightKeys.night(record.night), record)
+  }
+}
+
+interface Opened {
+  page: Page
+  context: BrowserContext
+  /** Addresses outside the viewer, errors, and broken rules of the content policy. */
+  wrong: string[]
+}
+
+async function open(address: string): Promise<Opened> {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 900 } })
+  const page = await context.newPage()
+  page.setDefaultTimeout(HANG_MS)
+  const wrong: string[] = []
+  const origin = address.slice(0, address.indexOf('/', 'http://'.length))
+  page.on('request', (request) => {
+    if (!request.url().startsWith(origin)) wrong.push(`asked ${request.url()}`)
+  })
+  page.on('pageerror', (error) => wrong.push(error.message))
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !message.text().includes('404')) wrong.push(message.text())
+  })
+  page.on('dialog', (dialog) => {
+    wrong.push(`dialog ${dialog.message()}`)
+    void dialog.dismiss()
+  })
+  await page.goto(address, { timeout: HANG_MS })
+  return { page, context, wrong }
+}
+
+/** The rules of axe that are serious or critical and are broken. */
+async function axe(page: Page): Promise<string[]> {
+  const source = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+  // As a tool of the browser, which no content policy binds.
+  await page.evaluate(source)
+  const broken = await page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: {
+        run(): Promise<{ passes: object[]; violations: { id: string; impact: string; nodes: { html: string }[] }[] }>
+      }
+    }
+    const { passes, violations } = await axe.run()
+    if (passes.length < 5) return [`axe looked at ${passes.length} rules only`]
+    return violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .map(
+        ({ id, nodes }) =>
+          `${id}: ${nodes
+            .map(({ html }) => html)
+            .join(' ')
+            .slice(0, 400)}`,
+      )
+  })
+  return broken
+}
+
+/** Elements that only a text could have brought. */
+function foreignElements(page: Page): Promise<number> {
+  return page.locator('img, iframe, base, svg [onload], textarea, meta[http-equiv], a[href^="javascript"]').count()
+}
+
+test('an episode full of markup, ANSI and bidi controls is shown as text, and nothing of it runs', async () => {
+  const { page, context, wrong } = await open(`${viewer.url}#/episode/${hostile}`)
+  await page.locator('article.turn').waitFor()
+  await page.getByText('Statement', { exact: true }).click()
+  await page.getByText('Whole reply').click()
+  const output = await page.getByRole('region', { name: 'Output of turn 0' }).innerText()
+  assert.ok(output.includes('<script>document.title="owned"</script>'))
+  assert.ok(output.includes('␛[31mred␛[0m'))
+  assert.ok(output.includes('\\u{202e}\\u{2066}// check\\u{2069}'))
+  assert.doesNotMatch(output, /[\u202a-\u202e\u2066-\u2069\u200b]|\p{Cc}(?<![\n\t])/u)
+  assert.ok((await page.locator('.diff').innerText()).includes('<script>document.title="owned"</script>'))
+  assert.equal(await foreignElements(page), 0)
+  assert.equal(await page.title(), 'Longhaul')
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('a link without the token leads into the viewer, in the browser that has opened the whole address before', async () => {
+  const { page, context, wrong } = await open(`${new URL(viewer.url).origin}/#/run/r`)
+  await page.getByText('Open the address that longhaul view printed').waitFor()
+  await page.goto(viewer.url)
+  await page.getByRole('heading', { name: 'Runs' }).waitFor()
+  await page.goto(`${new URL(viewer.url).origin}/#/run/r`)
+  await page.waitForURL(`${viewer.url}#/run/r`)
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('the content policy stops a script that did get into the page', async () => {
+  const { page, context } = await open(viewer.url)
+  await page.getByRole('heading', { name: 'Runs' }).waitFor()
+  const said = await page.evaluate<{ title: string; refused: string; images: number }>(`(async () => {
+    const script = document.createElement('script')
+    let refused = ''
+    try {
+      script.textContent = 'document.title = "owned"'
+      document.head.append(script)
+    } catch (error) {
+      refused = String(error)
+    }
+    try {
+      document.body.innerHTML = '<img src=x onerror="document.title=1">'
+    } catch (error) {
+      refused += String(error)
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    return { title: document.title, refused, images: document.images.length }
+  })()`)
+  assert.equal(said.title, 'Longhaul')
+  assert.equal(said.images, 0)
+  assert.match(said.refused, /TrustedHTML|Trusted Type/i)
+  await context.close()
+})
+
+test('by keyboard alone: search, choose, open, next turn, back; the address leads there again', async () => {
+  const { page, context, wrong } = await open(`${viewer.url}#/run/r`)
+  await page.getByRole('table', { name: 'Episodes' }).waitFor()
+  await page.keyboard.press('/')
+  await page.keyboard.type('resolved o__n-1/00')
+  await page.getByText('1 of 3 episodes').waitFor()
+  await page.keyboard.press('Tab')
+  await page.evaluate('document.activeElement.blur()')
+  await page.keyboard.press('j')
+  await page.keyboard.press('Enter')
+  await page.getByRole('article', { name: 'Turn 0' }).waitFor()
+  await page.keyboard.press('j')
+  await page.getByRole('article', { name: 'Turn 1' }).waitFor()
+  const again = await open(page.url())
+  await again.page.getByRole('article', { name: 'Turn 1' }).waitFor()
+  await again.context.close()
+  await page.keyboard.press('u')
+  await page.getByRole('table', { name: 'Episodes' }).waitFor()
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('filters stand in the address, and find flips and hacks', async () => {
+  const { page, context } = await open(`${viewer.url}#/run/r?only=flip`)
+  await page.getByText('2 of 3 episodes').waitFor()
+  await page.getByLabel('only').selectOption('hack')
+  await page.getByText('1 of 3 episodes').waitFor()
+  assert.match(page.url(), /\?only=hack$/)
+  await context.close()
+})
+
+test('a line of three million characters: its beginning, and the rest when it is asked for', async () => {
+  const { page, context } = await open(`${viewer.url}#/episode/r/dapo-1/0001/o__m-2/00`)
+  const output = page.getByRole('region', { name: 'Output of turn 0' })
+  await output.waitFor()
+  assert.ok((await output.innerText()).length < 10_000)
+  // Two million characters a press.
+  for (const length of [2_000_000, 3_000_000]) {
+    await page.getByRole('button', { name: /^Show [\d,]+ more characters$/ }).click()
+    // Not `waitForFunction`: its looks after the first are evaluated as text, which the policy of the page refuses.
+    await eventually(async () => {
+      assert.equal(await output.evaluate((shown) => shown.textContent.length), length)
+    })
+  }
+  assert.equal(await page.getByRole('button', { name: /more characters$/ }).count(), 0)
+  await context.close()
+})
+
+test('a turn that is played while the page is open appears without reloading', async () => {
+  const fields = { run: 'r', stage: 'dapo-1', taskId: 'o__live-3', turns: 1 }
+  const episode = await storeEpisode(store, { ...fields, hasEnded: false })
+  const { page, context, wrong } = await open(`${viewer.url}#/episode/${episode}`)
+  await page.getByText('No answer yet.').waitFor()
+  await storeObservation(store, episode, 0, 'the world answers')
+  await page.getByText('the world answers').waitFor()
+  await storeAction(store, makeRecord(fields), 1, { text: 'more', command: 'the next command' })
+  await page.getByText('the next command').first().waitFor()
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('the workflow’s history beside the turns: its attempts, queues and failures, as text, and which of the two is shown', async () => {
+  const at = 2_000
+  const activity = { worker: '1@h', summary: HOSTILE, failure: null, state: 'completed' as const }
+  const source: RunSource = {
+    history: async ({ workflowIds, runIds }) =>
+      workflowIds[0]?.includes('o__n-1') === true
+        ? {
+            ok: true,
+            value: [
+              {
+                workflowId: workflowIds[0],
+                runId: runIds[0] ?? '',
+                status: 'COMPLETED',
+                startedMs: 0,
+                closedMs: 9_000,
+                activities: [
+                  {
+                    ...activity,
+                    activity: 'openSandbox',
+                    queue: 'placement',
+                    scheduledMs: 100,
+                    startedMs: 800,
+                    closedMs: 900,
+                    attempt: 3,
+                    failure: { code: 'Sandbox.EngineUnavailable', message: HOSTILE },
+                  },
+                  {
+                    ...activity,
+                    activity: HOSTILE,
+                    queue: HOSTILE,
+                    scheduledMs: at,
+                    startedMs: at + 500,
+                    closedMs: null,
+                    attempt: 1,
+                    state: 'started',
+                  },
+                ],
+                marks: [{ what: 'signal', atMs: 950, note: HOSTILE }],
+                events: 2_000,
+                eventsRead: 1_990,
+              },
+            ],
+          }
+        : { ok: false, why: HOSTILE },
+    blockers: async () => ({ ok: true, value: null }),
+  }
+  const joined = await serveViewer({ store, assets, source })
+  const { page, context, wrong } = await open(`${joined.url}#/episode/${hostile}`)
+  await page.getByText('its last 10 events are not shown').waitFor()
+  const history = page.getByRole('table', { name: 'History' })
+  await history.getByText('openSandbox').waitFor()
+  await history.getByText('attempt before: Sandbox.EngineUnavailable').waitFor()
+  await page.getByRole('img', { name: /History: queue .*retries 0\.70 s/ }).waitFor()
+  assert.equal(await foreignElements(page), 0)
+  assert.deepEqual(await axe(page), [])
+  // The same page over a server without that history has the records’ times alone.
+  await page.goto(`${joined.url}#/episode/r/dapo-1/0001/o__m-2/00`)
+  await page.getByText('From records alone').waitFor()
+  assert.equal(await page.getByRole('table', { name: 'History' }).count(), 0)
+  assert.equal(await foreignElements(page), 0)
+  assert.equal(await page.title(), 'Longhaul')
+  assert.deepEqual(wrong, [])
+  await context.close()
+  await joined.close()
+})
+
+test('axe finds nothing serious on any page', async () => {
+  for (const [address, ready] of [
+    ['', 'h1'],
+    ['#/run/r', '.episodes .space .row'],
+    [`#/episode/${hostile}`, 'article.turn'],
+    [`#/both/${hostile}/r/dapo-1/0001/o__n-1/01`, 'article.turn'],
+  ] as const) {
+    const { page, context } = await open(`${viewer.url}${address}`)
+    await page.locator(ready).first().waitFor()
+    assert.deepEqual(await axe(page), [], address)
+    await context.close()
+  }
+})
+
+test('nights: from the index to the trend, another metric in the address, a verdict with its comparison, the run', async () => {
+  const { page, context, wrong } = await open(`${viewer.url}#/nights`)
+  await page.getByRole('link', { name: 'nightly' }).click()
+  await page.getByRole('img', { name: /pass@1.*v000001-aaaaaaaa.*last 0.5000 at 2026-05-01/ }).waitFor()
+  assert.deepEqual(await axe(page), [])
+  await page.getByLabel('Show').selectOption('lost')
+  await page.getByRole('img', { name: /infrastructure loss.*last 0.05/ }).waitFor()
+  assert.match(page.url(), /metric=lost/)
+  await page.getByText('▼ regressed against the last night').click()
+  const compare = await page.getByRole('link', { name: 'compare with before' }).getAttribute('href')
+  assert.equal(compare, '#/compare/before/nightly/r/nightly')
+  assert.equal(await foreignElements(page), 0)
+  await page.getByRole('link', { name: '2026-05-02 02:00 r' }).click()
+  await page.getByRole('heading', { name: 'Run r' }).waitFor()
+  await page.getByRole('link', { name: 'Nights of nightly' }).waitFor()
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('static files open without a server: the same pages, and nothing runs or is fetched', async () => {
+  const directory = join(root, 'static')
+  await writeStatic({ store, assets, run: 'r', directory })
+  const address = pathToFileURL(join(directory, 'index.html')).href
+  const { page, context, wrong } = await open(`${address}#/run/r`)
+  await page.getByRole('table', { name: 'Episodes' }).waitFor()
+  await page.goto(`${address}#/episode/${hostile}`)
+  await page.getByRole('article', { name: 'Turn 0' }).waitFor()
+  assert.equal(await foreignElements(page), 1, 'the content policy of the file, and nothing else')
+  await page.goto(`${address}#/trend/nightly`)
+  await page.getByRole('link', { name: '2026-05-02 02:00 r' }).waitFor()
+  assert.equal(await page.getByRole('link', { name: '2026-05-01 02:00' }).count(), 0, 'that run is not in the report')
+  assert.equal(await page.title(), 'Longhaul')
+  assert.deepEqual(
+    wrong.filter((one) => !one.startsWith('asked file:')),
+    [],
+  )
+  await context.close()
+})

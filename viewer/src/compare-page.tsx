@@ -1,0 +1,118 @@
+import { useState } from 'preact/hooks'
+import type { ComparedAttempts, ComparePage as CompareData } from '../../src/viewer/pages.types.ts'
+import { usePage } from './data.ts'
+import { Turn, useEpisode } from './episode-page.tsx'
+import { useKeys } from './keys.ts'
+import { Outcome, TableView, Waiting } from './parts.tsx'
+import { linkTo } from './route.ts'
+import { Visible } from './text.tsx'
+import { VirtualRows } from './virtual-rows.tsx'
+
+export function ComparePage({ of }: { of: string }) {
+  const loaded = usePage<CompareData>(`compare/${of}`)
+  const [chosen, setChosen] = useState(-1)
+  const count = loaded.state === 'there' ? loaded.page.tasks.length : 0
+  const step = (by: number): void => setChosen((at) => Math.max(0, Math.min(count - 1, at + by)))
+  useKeys({ j: () => step(1), k: () => step(-1) })
+  if (loaded.state !== 'there') return <Waiting of={loaded} what="the comparison" />
+  const { before, after, tables, warnings, tasks } = loaded.page
+  return (
+    <main>
+      <h1>
+        <Visible text={after.name} /> of <Visible text={after.run} /> against <Visible text={before.name} /> of{' '}
+        <Visible text={before.run} />
+      </h1>
+      {warnings.map((warning) => (
+        <p key={warning} class="bad">
+          Not alike: <Visible text={warning} />
+        </p>
+      ))}
+      {tables.map((table) => (
+        <TableView key={table.title} table={table} />
+      ))}
+      <h2>Tasks, those that changed first</h2>
+      <VirtualRows
+        label="Tasks"
+        columns={['task', 'change', 'before', 'after', 'read both']}
+        count={tasks.length}
+        chosen={chosen}
+        onChoose={setChosen}
+        className="compare"
+        row={(index) => {
+          const task = tasks[index]
+          if (task === undefined) return []
+          const { taskId, before, after, difference } = task
+          const [left, right] = [before.episodes[0], after.episodes[0]]
+          return [
+            <Visible text={taskId} />,
+            difference === null ? 'one side only' : difference > 0 ? '▲ better' : difference < 0 ? '▼ worse' : 'same',
+            <Attempts of={before} />,
+            <Attempts of={after} />,
+            left === undefined || right === undefined ? (
+              ''
+            ) : (
+              <a href={linkTo('both', `${left.episode}/${right.episode}`)}>side by side</a>
+            ),
+          ]
+        }}
+      />
+    </main>
+  )
+}
+
+function Attempts({ of: { resolved, attempts, episodes } }: { of: ComparedAttempts }) {
+  return (
+    <>
+      {resolved} of {attempts}{' '}
+      {episodes.map(({ episode, verdict }, at) => (
+        <a key={episode} href={linkTo('episode', episode)} aria-label={`attempt ${at}: ${verdict ?? 'no verdict'}`}>
+          {verdict === 'resolved' ? '✓' : '✗'}
+        </a>
+      ))}
+    </>
+  )
+}
+
+/** Two trajectories, turn by turn. @param of two ids of five parts each */
+export function BothPage({ of }: { of: string }) {
+  const parts = of.split('/')
+  const [left, right] = [parts.slice(0, 5).join('/'), parts.slice(5).join('/')]
+  const [before, after] = [useEpisode(left), useEpisode(right)]
+  const [turn, setTurn] = useState(0)
+  const last = Math.max(before.page?.turns.length ?? 0, after.page?.turns.length ?? 0) - 1
+  const step = (by: number): void => setTurn((at) => Math.max(0, Math.min(last, at + by)))
+  useKeys({ j: () => step(1), k: () => step(-1) })
+  return (
+    <main>
+      <h1>Two attempts, turn by turn</h1>
+      <p>
+        <button type="button" onClick={() => step(-1)}>
+          Previous turn (k)
+        </button>{' '}
+        <button type="button" onClick={() => step(1)}>
+          Next turn (j)
+        </button>{' '}
+        turn {turn} of {last + 1}
+      </p>
+      <div class="both">
+        {[before, after].map(({ page, loaded }, at) => (
+          <section key={at} aria-label={at === 0 ? 'before' : 'after'}>
+            {page === null ? (
+              <Waiting of={loaded} what="the episode" />
+            ) : (
+              <>
+                <h2>
+                  <a href={linkTo('episode', page.row.episode)}>
+                    <Visible text={page.row.episode} />
+                  </a>{' '}
+                  <Outcome row={page.row} />
+                </h2>
+                <Turn episode={page.row.episode} view={page.turns[turn] ?? null} />
+              </>
+            )}
+          </section>
+        ))}
+      </div>
+    </main>
+  )
+}

@@ -1,0 +1,93 @@
+/** Pages by name: asked of the server, or loaded from the files of a static report. */
+import { useEffect, useState } from 'preact/hooks'
+import type { LiveMessage, Page } from '../../src/viewer/pages.types.ts'
+import { dataFile } from '../../src/viewer/shared/data-file.ts'
+
+export const isStatic = document.querySelector('meta[name="longhaul-pages"][content="files"]') !== null
+
+/** Pages that were read last. Few: an episode may have megabytes. */
+const KEPT = 8
+const kept = new Map<string, Promise<Page>>()
+
+/** What the scripts of a static report call. */
+const arrived = new Map<string, Page>()
+;(window as unknown as { longhaulPage: (name: string, page: Page) => void }).longhaulPage = (name, page) => {
+  arrived.set(name, page)
+}
+
+export function readPage(name: string): Promise<Page> {
+  const known = kept.get(name)
+  if (known !== undefined) return known
+  const loading = isStatic ? loadScript(name) : loadJson(name)
+  kept.set(name, loading)
+  loading.catch(() => kept.delete(name))
+  const [oldest] = kept.keys()
+  if (kept.size > KEPT && oldest !== undefined) kept.delete(oldest)
+  return loading
+}
+
+async function loadJson(name: string): Promise<Page> {
+  const response = await fetch(`data?name=${encodeURIComponent(name)}`)
+  const answer: unknown = await response.json()
+  if (response.ok) return answer as Page
+  throw new Error((answer as { error?: string }).error ?? `the server answered ${response.status}`)
+}
+
+function loadScript(name: string): Promise<Page> {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement('script')
+    script.src = dataFile(name)
+    script.addEventListener('load', () => {
+      const page = arrived.get(name)
+      arrived.delete(name)
+      script.remove()
+      if (page === undefined) reject(new Error(`${script.src} holds another page`))
+      else resolve(page)
+    })
+    script.addEventListener('error', () => {
+      script.remove()
+      reject(new Error(`This report has no page ${name}`))
+    })
+    document.head.append(script)
+  })
+}
+
+export type Loaded<P extends Page> =
+  | { state: 'loading' }
+  | { state: 'failed'; why: string }
+  | { state: 'there'; page: P }
+
+/** The page of that name, read again when `version` changes. */
+export function usePage<P extends Page>(name: string | null, version = 0): Loaded<P> {
+  const [loaded, setLoaded] = useState<{ name: string; result: Loaded<P> } | null>(null)
+  useEffect(() => {
+    if (name === null) return
+    let isWanted = true
+    if (version > 0) kept.delete(name)
+    readPage(name).then(
+      (page) => isWanted && setLoaded({ name, result: { state: 'there', page: page as P } }),
+      (error: unknown) =>
+        isWanted &&
+        setLoaded({ name, result: { state: 'failed', why: error instanceof Error ? error.message : String(error) } }),
+    )
+    return () => {
+      isWanted = false
+    }
+  }, [name, version])
+  return loaded === null || loaded.name !== name ? { state: 'loading' } : loaded.result
+}
+
+/** Follows what is played now; nothing in a static report. */
+export function useLive(name: string | null, from: number, onMessage: (message: LiveMessage) => void): void {
+  useEffect(() => {
+    if (isStatic || name === null) return
+    const source = new EventSource(`live?name=${encodeURIComponent(name)}&from=${from}`)
+    source.addEventListener('message', ({ data }: MessageEvent<string>) => {
+      const message = JSON.parse(data) as LiveMessage
+      if (message.kind === 'ended') source.close()
+      onMessage(message)
+    })
+    return () => source.close()
+    // The connection goes on by itself: where it began matters once.
+  }, [name])
+}

@@ -1,0 +1,76 @@
+import { Component, type ComponentChildren, render } from 'preact'
+import { useState } from 'preact/hooks'
+import { BothPage, ComparePage } from './compare-page.tsx'
+import { TOKEN_KEY } from '../../src/viewer/shared/token-key.ts'
+import { isStatic } from './data.ts'
+import { EpisodePage } from './episode-page.tsx'
+import { useKeys } from './keys.ts'
+import { NightsPage, TrendPage } from './nights-page.tsx'
+import { useRoute } from './route.ts'
+import { RunPage, RunsPage } from './run-page.tsx'
+import { TokensPage } from './tokens-page.tsx'
+import './style.css'
+
+function App() {
+  const { kind, of, query } = useRoute()
+  const [hasHelp, setHelp] = useState(false)
+  useKeys({ '?': () => setHelp(!hasHelp) })
+  return (
+    <>
+      {hasHelp ? (
+        <aside aria-label="Keys">
+          j, k: next, previous. Enter: open. n, p: next, previous failing turn. u: up. /: search. ?: this help.
+        </aside>
+      ) : null}
+      <Guard key={`${kind}/${of}`}>{pageOf(kind, of, query)}</Guard>
+    </>
+  )
+}
+
+function pageOf(kind: string, of: string, query: string) {
+  switch (kind) {
+    case 'run':
+      return <RunPage run={of} query={query} />
+    case 'episode':
+      return <EpisodePage episode={of} query={query} />
+    case 'tokens':
+      return <TokensPage episode={of} />
+    case 'compare':
+      return <ComparePage of={of} />
+    case 'both':
+      return <BothPage of={of} />
+    case 'nights':
+      return <NightsPage />
+    case 'trend':
+      return <TrendPage series={of} query={query} />
+    default:
+      return <RunsPage />
+  }
+}
+
+/** A page that fails says so, instead of leaving an empty window. */
+class Guard extends Component<{ children: ComponentChildren }, { error: string | null }> {
+  override state = { error: null }
+
+  static override getDerivedStateFromError(error: unknown) {
+    return { error: error instanceof Error ? error.message : String(error) }
+  }
+
+  render() {
+    return this.state.error === null ? this.props.children : <p role="alert">This page failed: {this.state.error}</p>
+  }
+}
+
+if (!isStatic) rememberToken()
+
+/** For links without the token, which the server's first page completes in this browser alone. */
+function rememberToken(): void {
+  try {
+    localStorage.setItem(TOKEN_KEY, location.pathname.split('/')[1] ?? '')
+  } catch {
+    // A browser that keeps nothing: such links ask for the whole address.
+  }
+}
+
+const app = document.getElementById('app')
+if (app !== null) render(<App />, app)
