@@ -16,6 +16,7 @@ import {
 import {
   durationTable,
   ledgerTable,
+  nightTable,
   pairedTable,
   refusedTable,
   scoreOf,
@@ -29,6 +30,7 @@ import { unproven } from './text-report.ts'
 
 const TABLES = [
   scoreTable,
+  nightTable,
   pairedTable,
   auditedTable,
   auditDifferenceTable,
@@ -104,7 +106,11 @@ function words(data: ReportData): string {
     mismatches === 0
       ? []
       : [`<p class="words bad">The ledger does not add up (${mismatches}). Do not trust these figures.</p>`]
-  return [...broken, ...unproven(data).map((sentence) => `<p class="words">${escapeHtml(sentence)}</p>`)].join('\n')
+  const decided = data.promotion === undefined ? [] : [data.promotion]
+  return [
+    ...broken,
+    ...[...decided, ...unproven(data)].map((sentence) => `<p class="words">${escapeHtml(sentence)}</p>`),
+  ].join('\n')
 }
 
 function learningCurve({ curve }: ReportData): string {

@@ -3,7 +3,7 @@ import { type ContaminationSplit, splitByCutoff } from '../domain/statistics/con
 import type { LedgerTotals } from '../domain/ledger/ledger.ts'
 import { type FlakyTask, flakyTasks } from '../domain/statistics/statistics.ts'
 import { type Gain, judgeGain, requireMean } from './means.ts'
-import type { CurvePoint, ReportData } from './report-data.ts'
+import type { CurvePoint, ReportData, ReportedNight } from './report-data.ts'
 import { scoreOf } from './tables.ts'
 
 /** `report.json`: the figures of a run for programs. Keys are only ever added. */
@@ -23,6 +23,9 @@ export interface JsonReport {
   cutoff: string | null
   suites: ReportData['suites']
   refused: ReportData['refused']
+  /** Absent where nothing was compared, and nothing decided. */
+  nights?: ReportedNight[]
+  promotion?: string
   versions: ReportData['versions']
 }
 
@@ -62,6 +65,8 @@ export function toJsonReport(data: ReportData): JsonReport {
     suites,
     refused,
     versions,
+    nights,
+    promotion,
   } = data
   return {
     schema: 'longhaul.report/1',
@@ -78,6 +83,8 @@ export function toJsonReport(data: ReportData): JsonReport {
     suites,
     refused,
     versions,
+    ...(nights === undefined ? {} : { nights }),
+    ...(promotion === undefined ? {} : { promotion }),
   }
 }
 

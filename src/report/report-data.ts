@@ -1,5 +1,6 @@
 import type { Disposition, VerdictKind, EpisodeRecord } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
+import type { NightVerdict } from '../contracts/nights.types.ts'
 import { type HackSign, HACK_SIGNS } from '../contracts/hack-signs.ts'
 import type { SuiteOrigin } from '../contracts/suites.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
@@ -20,6 +21,10 @@ export interface ReportData {
   /** What each training job measured, in order; empty for evaluations and for runs of earlier versions. */
   training: TrainingRecord[]
   ledger: { totals: LedgerTotals; mismatches: number }
+  /** Against the last night and a named baseline, by evaluation; absent where nothing was asked for. */
+  nights?: ReportedNight[]
+  /** Why the last policy was promoted, or was not; absent where no rule was asked. */
+  promotion?: string
   /** Signs of seeking the reward by other means, in all episodes of the run. */
   flagged: FlaggedEpisodes
   /** The base model's training data ends here (ISO date); null where the recipe does not say. */
@@ -32,6 +37,8 @@ export interface ReportData {
   durations: Record<string, number>
   versions: { longhaul: string; node: string }
 }
+
+export type ReportedNight = NightVerdict & { name: string }
 
 interface ReportedSuite {
   suite: string

@@ -68,6 +68,32 @@ export function scoreTable({ evaluations }: ReportData): Table {
   }
 }
 
+const AGAINST = { last: 'the last night', baseline: 'the baseline' } as const
+
+/** Against other runs; the word is the verdict, the last column the rule with its numbers. */
+export function nightTable({ nights = [] }: ReportData): Table {
+  return {
+    title: 'Against other evaluations',
+    columns: [
+      text('evaluation'),
+      text('against'),
+      text('which'),
+      text('verdict'),
+      number('common tasks'),
+      text('because'),
+    ],
+    rows: nights.map(({ name, against, before, outcome, tasks, statement }) => [
+      name,
+      AGAINST[against],
+      before === null ? UNKNOWN : `${before.name} of ${before.run} (${before.policy})`,
+      outcome.replaceAll('-', ' '),
+      String(tasks.common),
+      statement,
+    ]),
+    notes: ['Over the tasks of both sides whose rows are equal. Bounds decide, never the mean: docs/statistics.md.'],
+  }
+}
+
 const UNKNOWN = '–'
 
 /** `40 turns, 65536 tokens`; a dash where no episode left its spec. */

@@ -2,7 +2,7 @@ import { contaminationTable } from './contamination-table.ts'
 import { auditDifferenceTable, auditedTable } from './evaluation-tables.ts'
 import { judgeGain, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
-import { ledgerTable, pairedTable, scoreTable, suspectTable, type Table } from './tables.ts'
+import { ledgerTable, nightTable, pairedTable, scoreTable, suspectTable, type Table } from './tables.ts'
 
 /** The end of a run in a terminal: scores, differences, ledger. No escape codes. */
 export function renderTextReport(data: ReportData): string {
@@ -11,6 +11,7 @@ export function renderTextReport(data: ReportData): string {
     auditedTable,
     auditDifferenceTable,
     pairedTable,
+    nightTable,
     contaminationTable,
     ledgerTable,
     suspectTable,

@@ -1,8 +1,7 @@
-import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
-import { predictionsOfRun } from '../../activities/grading/run-predictions.ts'
-import { PREDICTION_LAYOUTS, type PredictionLayout, writePredictions } from '../../adapters/predictions/predictions.ts'
+import { PREDICTION_LAYOUTS, type PredictionLayout } from '../../adapters/predictions/predictions.ts'
 import type { CommandContext } from '../command-context.ts'
+import { predictionOptions, printExport } from './export.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
@@ -20,7 +19,7 @@ export function addPredictions(program: Command, context: CommandContext): void 
   program
     .command('predictions')
     .argument('<run>', 'name of an evaluation or a training run')
-    .description('write the stored patches of a run as predictions that official harnesses read')
+    .description('the same as longhaul export --format predictions, and it replaces the file')
     .requiredOption('--out <file>', 'where to write them')
     .option('--stage <name>', 'which evaluation, such as eval-rl (default: the only one)')
     .option('--attempt <n>', 'which attempt at each task, from 1', integer({ name: '--attempt', min: 1 }), 1)
@@ -43,20 +42,18 @@ export function addPredictions(program: Command, context: CommandContext): void 
 }
 
 async function write(run: string, options: PredictionsOptions, { console, exit }: CommandContext): Promise<void> {
-  const { out, stage = null, attempt, model = null, json } = options
-  const found = await predictionsOfRun({ store: await openStore(), run, stage, attempt, model })
-  const layout = options.format ?? (out.endsWith('.jsonl') ? 'jsonl' : 'json')
-  await writeFile(out, writePredictions(found.predictions, layout))
-  const { predictions, unwritable, missing } = found
-  if (json === true) {
-    const empty = predictions.filter(({ patch }) => patch === '').length
-    console.record({ run, stage: found.stage, layout, out, written: predictions.length, empty, unwritable, missing })
-  } else {
-    console.out(`${predictions.length} predictions of ${run}, ${found.stage}, attempt ${attempt}, in ${out}`)
-    if (missing.length > 0) console.err(`${missing.length} tasks have no such attempt, such as ${missing[0]}`)
-    if (unwritable.length > 0) {
-      console.err(`left out, because their patches are not UTF-8 and JSON cannot hold them: ${unwritable.join(', ')}`)
-    }
-  }
-  if (unwritable.length > 0) exit(EXIT.infra)
+  const { out, stage, format, json } = options
+  const { exportRun } = await import('../../activities/exports/export-run.ts')
+  const chosen = predictionOptions({ ...options, layout: format })
+  const summary = await exportRun({
+    store: await openStore(),
+    subject: stage === undefined ? run : `${run}:${stage}`,
+    format: 'predictions',
+    place: { path: out, force: true },
+    predictions: chosen,
+  })
+  const { stages, predictions } = summary
+  if (json === true) console.record({ run, stage: stages[0], layout: chosen.layout, out, ...predictions })
+  else printExport(summary, console)
+  if ((predictions?.unwritable.length ?? 0) > 0) exit(EXIT.infra)
 }

@@ -1,0 +1,155 @@
+/** Trajectories as directories of files. */
+import { writeParquet } from '../../adapters/exports/parquet-file.ts'
+import { type ExportDirectory, writeExportDirectory } from '../../adapters/exports/write-export.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { TableValue } from '../../contracts/exports.types.ts'
+import { runKeys, suiteKeys } from '../../contracts/keys.ts'
+import { ATIF_VERSION, toAtif } from '../../report/exports/atif.ts'
+import {
+  addToTally,
+  createTally,
+  DATASET_SPLITS,
+  type DatasetSplit,
+  type DatasetTally,
+  renderDatasetCard,
+} from '../../report/exports/dataset-card.ts'
+import { type ExportedTrajectory, wellFormedJson } from '../../report/exports/trajectory.ts'
+import { TRAJECTORY_COLUMNS } from '../../report/exports/trajectory-columns.ts'
+import { cachedRecords, createTaskReader, readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
+import { type ExportSubject, findExportSubject } from './export-subject.ts'
+import {
+  type EpisodeCounts,
+  type ExportRunInput,
+  type ExportSummary,
+  requireSome,
+  summaryHead,
+} from './export-summary.ts'
+import { readEpisodeFacts } from './read-episode-facts.ts'
+import { readTrajectory } from './read-trajectory.ts'
+import { trajectoryRow } from './trajectory-row.ts'
+
+/** Rows of a data set hold their tests: siblings come one after the other, so few are enough. */
+const ROWS_KEPT = 16
+
+/** Harbor's interchange format: a document for each finished episode, at the path of its key. */
+export async function exportAtif(input: ExportRunInput): Promise<ExportSummary> {
+  const { store, place } = input
+  const subject = await findExportSubject(store, input.subject)
+  const episodes: EpisodeCounts = { finished: 0, unfinished: 0, unreadable: 0 }
+  const written = await writeExportDirectory(place, async (directory) => {
+    for await (const trajectory of trajectoriesOf(input, subject, episodes)) {
+      const path = trajectory.facts.episode.slice(subject.run.length + 1)
+      const text = wellFormedJson(toAtif(trajectory), 1)
+      await directory.write(`${path}/trajectory.json`, (sink) => sink.write(`${text}\n`))
+    }
+    requireSome(subject, episodes, 'finished episodes')
+    return markOf(subject, { format: 'atif', version: ATIF_VERSION, episodes })
+  })
+  return { ...summaryHead(subject, input, written), files: written.files, episodes }
+}
+
+/** Episodes of a file: neither a reader nor a hub likes files of many gigabytes. */
+const EPISODES_OF_A_SHARD = 1_000
+
+/** A data set for the Hugging Face hub: rows of finished episodes, and a card. */
+export async function exportTrajectories(input: ExportRunInput): Promise<ExportSummary> {
+  const { store, place, license = null } = input
+  requireLicense(license)
+  const subject = await findExportSubject(store, input.subject)
+  const episodes: EpisodeCounts = { finished: 0, unfinished: 0, unreadable: 0 }
+  const tally = createTally()
+  const stored = await readUnlessCorrupt<StoredRecipe>(store, runKeys.recipe(subject.run))
+  const written = await writeExportDirectory(place, async (directory) => {
+    for (const split of DATASET_SPLITS) {
+      const stages = subject.stages.filter((stage) => splitOf(stage) === split)
+      await writeShards(directory, split, datasetRows(input, { ...subject, stages }, { split, tally, episodes }))
+    }
+    requireSome(subject, episodes, 'finished episodes')
+    const card = renderDatasetCard({
+      ...subject,
+      recipeHash: stored?.hash ?? null,
+      license,
+      tally,
+      leftOut: { unfinished: episodes.unfinished, unreadable: episodes.unreadable },
+    })
+    await directory.write('README.md', (sink) => sink.write(card))
+    return markOf(subject, { format: 'trajectories', episodes })
+  })
+  return { ...summaryHead(subject, input, written), files: written.files, episodes }
+}
+
+function splitOf(stage: string): DatasetSplit {
+  return purposeOf(stage).kind === 'evaluation' ? 'evaluation' : 'train'
+}
+
+interface DatasetCounts {
+  split: DatasetSplit
+  tally: DatasetTally
+  episodes: EpisodeCounts
+}
+
+async function* datasetRows(
+  input: ExportRunInput,
+  subject: ExportSubject,
+  { split, tally, episodes }: DatasetCounts,
+): AsyncGenerator<TableValue[]> {
+  const readRow = cachedRecords<{ suite: string; taskId: string }, { row: { license_name?: unknown } }>(input.store, {
+    key: ({ suite, taskId }) => suiteKeys.row(suite, taskId),
+    max: ROWS_KEPT,
+  })
+  for await (const trajectory of trajectoriesOf(input, subject, episodes)) {
+    const { suite, taskId } = trajectory.facts
+    const name = suite === null ? null : (await readRow({ suite, taskId }))?.row.license_name
+    const license = typeof name === 'string' && name !== '' ? name : null
+    addToTally(tally, split, trajectory.facts, license)
+    yield trajectoryRow(trajectory, license)
+  }
+}
+
+async function writeShards(
+  directory: ExportDirectory,
+  split: DatasetSplit,
+  rows: AsyncGenerator<TableValue[]>,
+): Promise<void> {
+  for (let shard = 0, next = await rows.next(); next.done !== true; shard++) {
+    const file = `data/${split}-${String(shard).padStart(5, '0')}.parquet`
+    const rowsOfShard = async function* (): AsyncGenerator<TableValue[]> {
+      for (let taken = 0; taken < EPISODES_OF_A_SHARD && next.done !== true; taken++) {
+        yield next.value
+        next = await rows.next()
+      }
+    }
+    await directory.write(file, (sink) =>
+      writeParquet(sink, { columns: TRAJECTORY_COLUMNS, rows: rowsOfShard(), metadata: {} }),
+    )
+  }
+}
+
+function requireLicense(license: string | null): void {
+  if (license === null || /^[a-z0-9][a-z0-9.+-]{0,60}$/.test(license)) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected --license to be a word of the hub, such as mit, apache-2.0, cc-by-4.0 or other, got ${JSON.stringify(license)}`,
+  })
+}
+
+/** Finished episodes, one at a time. `counts` takes note of all. */
+async function* trajectoriesOf(
+  { store, signal }: ExportRunInput,
+  subject: ExportSubject,
+  counts: EpisodeCounts,
+): AsyncGenerator<ExportedTrajectory> {
+  const readTask = createTaskReader(store)
+  for await (const facts of readEpisodeFacts({ store, subject, ...(signal === undefined ? {} : { signal }) })) {
+    signal?.throwIfAborted()
+    const trajectory = facts.state === 'finished' ? await readTrajectory({ store, readTask }, facts) : null
+    counts[facts.state === 'finished' && trajectory === null ? 'unreadable' : facts.state] += 1
+    if (trajectory !== null) yield trajectory
+  }
+}
+
+/** What `export.json` says. */
+function markOf({ run, stages }: ExportSubject, more: object): object {
+  return { schema: 'longhaul.export/1', run, stages, ...more }
+}

@@ -1,0 +1,227 @@
+/** Files that appear whole or not at all, and never in the place of another one unless that is asked for. */
+import { createHash, randomUUID } from 'node:crypto'
+import { type FileHandle, link, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { errnoOf } from '../../platform/errno.ts'
+import { exists } from '../../platform/files.ts'
+
+export interface ExportSink {
+  write(data: string | Uint8Array): Promise<void>
+}
+
+export interface WrittenFile {
+  bytes: number
+  sha256: string
+}
+
+export interface ExportPlace {
+  path: string
+  /** Whether an older export there is replaced. */
+  force: boolean
+}
+
+/** Texts are gathered until they are worth a write. */
+const BUFFER_CHARS = 1 << 18
+
+/** @throws LonghaulError `Config.Invalid` where the path is taken */
+export async function writeExportFile(
+  { path, force }: ExportPlace,
+  write: (sink: ExportSink) => Promise<void>,
+): Promise<WrittenFile> {
+  const target = resolve(path)
+  await requireFree(target, { force, kind: 'file' })
+  const temporary = await temporaryBeside(target)
+  try {
+    const written = await writeSynced(temporary, write)
+    await place(temporary, target, force)
+    await syncDirectory(dirname(target))
+    return written
+  } finally {
+    await rm(temporary, { force: true })
+  }
+}
+
+export interface ExportDirectory {
+  /** @param name path below the directory */
+  write(name: string, write: (sink: ExportSink) => Promise<void>): Promise<WrittenFile>
+}
+
+/** In every exported directory, written last: a directory without it is none that may be replaced. */
+const MARK = 'export.json'
+/** As `sha256sum -c` reads it. */
+const SUMS = 'SHA256SUMS'
+
+export interface WrittenDirectory {
+  /** Beside the two that every exported directory has. */
+  files: number
+  bytes: number
+  /** Of `SHA256SUMS`, and so of everything in it. */
+  sha256: string
+}
+
+/**
+ * A new directory of files; `fill` returns what `export.json` says of it.
+ * @throws LonghaulError `Config.Invalid` where the path is taken
+ */
+export async function writeExportDirectory(
+  { path, force }: ExportPlace,
+  fill: (directory: ExportDirectory) => Promise<object>,
+): Promise<WrittenDirectory> {
+  const target = resolve(path)
+  await requireFree(target, { force, kind: 'directory' })
+  const temporary = await temporaryBeside(target)
+  await mkdir(temporary)
+  try {
+    const sums: string[] = []
+    let bytes = 0
+    const write: ExportDirectory['write'] = async (name, write) => {
+      const file = join(temporary, name)
+      await mkdir(dirname(file), { recursive: true })
+      return writeSynced(file, write)
+    }
+    const mark = await fill({
+      async write(name, content) {
+        const written = await write(name, content)
+        sums.push(`${written.sha256}  ${name}\n`)
+        bytes += written.bytes
+        return written
+      },
+    })
+    const { sha256 } = await write(SUMS, (sink) => sink.write(sums.join('')))
+    await write(MARK, (sink) => sink.write(`${JSON.stringify(mark, null, 2)}\n`))
+    await placeDirectory(temporary, target, force)
+    await syncDirectory(dirname(target))
+    return { files: sums.length, bytes, sha256 }
+  } finally {
+    await rm(temporary, { recursive: true, force: true })
+  }
+}
+
+async function requireFree(
+  target: string,
+  { force, kind }: { force: boolean; kind: 'file' | 'directory' },
+): Promise<void> {
+  const found = await lstat(target).catch(ifAbsent)
+  if (found === null) return
+  if (kind === 'file') {
+    // A link, a device or a directory is no older export, whatever the user thinks it is.
+    if (!found.isFile()) throw taken(`Expected --out to name a new file; ${target} exists and is no regular file`)
+    if (!force) throw taken(`${target} exists; --force replaces it`)
+    return
+  }
+  if (!found.isDirectory()) throw taken(`Expected --out to name a new directory; ${target} exists and is none`)
+  if ((await readdir(target)).length === 0) return
+  if (!(await exists(join(target, MARK))))
+    throw taken(`${target} is not empty and no directory that an export made (it has no ${MARK}); name another`)
+  if (!force) throw taken(`${target} exists; --force replaces it`)
+}
+
+/** In the same file system, so that it can be renamed. */
+async function temporaryBeside(target: string): Promise<string> {
+  await mkdir(dirname(target), { recursive: true })
+  return join(dirname(target), `.${basename(target).slice(0, 100)}.${randomUUID()}.partial`)
+}
+
+async function writeSynced(path: string, write: (sink: ExportSink) => Promise<void>): Promise<WrittenFile> {
+  const handle = await open(path, 'wx')
+  try {
+    const { sink, close } = createSink(handle)
+    await write(sink)
+    const written = await close()
+    await handle.sync()
+    return written
+  } finally {
+    await handle.close()
+  }
+}
+
+function createSink(handle: FileHandle): { sink: ExportSink; close(): Promise<WrittenFile> } {
+  const hash = createHash('sha256')
+  let bytes = 0
+  let text = ''
+  const append = async (data: Uint8Array): Promise<void> => {
+    if (data.length === 0) return
+    hash.update(data)
+    bytes += data.length
+    await handle.appendFile(data)
+  }
+  const flush = (): Promise<void> => {
+    // A lone surrogate has no UTF-8; the encoder writes the replacement character.
+    const data = Buffer.from(text)
+    text = ''
+    return append(data)
+  }
+  return {
+    sink: {
+      async write(data) {
+        if (typeof data === 'string') {
+          text += data
+          if (text.length >= BUFFER_CHARS) await flush()
+        } else {
+          await flush()
+          await append(data)
+        }
+      },
+    },
+    async close() {
+      await flush()
+      return { bytes, sha256: hash.digest('hex') }
+    },
+  }
+}
+
+/** A file that another process put there meanwhile stays, unless it may be replaced. */
+async function place(temporary: string, target: string, force: boolean): Promise<void> {
+  if (force) return rename(temporary, target)
+  try {
+    await link(temporary, target)
+  } catch (error) {
+    const errno = errnoOf(error)
+    if (errno === 'EEXIST') throw taken(`${target} exists; --force replaces it`)
+    // File systems without hard links.
+    if (errno !== 'EPERM' && errno !== 'ENOTSUP' && errno !== 'EOPNOTSUPP' && errno !== 'ENOSYS') throw error
+    if (await exists(target)) throw taken(`${target} exists; --force replaces it`)
+    await rename(temporary, target)
+  }
+}
+
+/** Directories cannot be exchanged in one step everywhere: the older one steps aside, and is removed when the new one is there. */
+async function placeDirectory(temporary: string, target: string, force: boolean): Promise<void> {
+  try {
+    // Over nothing, or over an empty directory.
+    await rename(temporary, target)
+    return
+  } catch (error) {
+    const errno = errnoOf(error)
+    if (errno !== 'ENOTEMPTY' && errno !== 'EEXIST') throw error
+    if (!force) throw taken(`${target} exists; --force replaces it`)
+  }
+  const aside = await temporaryBeside(target)
+  await rename(target, aside)
+  try {
+    await rename(temporary, target)
+  } catch (error) {
+    await rename(aside, target)
+    throw error
+  }
+  await rm(aside, { recursive: true, force: true })
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+function ifAbsent(error: unknown): null {
+  if (errnoOf(error) === 'ENOENT') return null
+  throw error
+}
+
+function taken(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message })
+}

@@ -1,0 +1,56 @@
+/** An alarm in the words of its receiver. */
+import { ALARM_FACT_PATTERN, type ALARM_FACTS } from '../contracts/alarm-facts.ts'
+import type { Alarm, AlarmTemplate } from '../contracts/alarms.types.ts'
+
+/** Chat services cut longer messages themselves, or refuse them. */
+const MOST_CHARS = 1_800
+
+/** JSON to be posted. Facts replace names inside of texts alone, so no text of a run changes the shape of a message. */
+export function alarmMessage(alarm: Alarm, template: AlarmTemplate): string {
+  if (template === 'json') return JSON.stringify(alarm)
+  if (template === 'slack') return JSON.stringify({ text: slackText(sayAlarm(alarm)) })
+  // No text of a run calls anybody.
+  if (template === 'discord') return JSON.stringify({ content: sayAlarm(alarm), allowed_mentions: { parse: [] } })
+  return JSON.stringify(filled(template, factsOf(alarm)))
+}
+
+/** Title, text and link. */
+function sayAlarm({ title, text, link }: Alarm): string {
+  const words = `${title}\n${text}`
+  const cut = words.length > MOST_CHARS ? `${words.slice(0, MOST_CHARS)} …` : words
+  return link === null ? cut : `${cut}\n${link}`
+}
+
+/** The three characters by which Slack's messages link and mention: https://docs.slack.dev/messaging/formatting-message-text */
+function slackText(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+}
+
+type Facts = Record<(typeof ALARM_FACTS)[number], string>
+
+function factsOf(alarm: Alarm): Facts {
+  const { id, kind, title, text, run, series, workflowId, link, at } = alarm
+  return {
+    id,
+    kind,
+    title,
+    text: text.slice(0, MOST_CHARS),
+    message: sayAlarm(alarm),
+    run: run ?? '',
+    series: series ?? '',
+    workflowId: workflowId ?? '',
+    link: link ?? '',
+    at,
+  }
+}
+
+function filled(value: unknown, facts: Facts): unknown {
+  if (typeof value === 'string') {
+    return value.replaceAll(ALARM_FACT_PATTERN, (whole, name: string) =>
+      Object.hasOwn(facts, name) ? facts[name as keyof Facts] : whole,
+    )
+  }
+  if (Array.isArray(value)) return value.map((one) => filled(one, facts))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, filled(one, facts)]))
+}

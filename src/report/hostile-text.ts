@@ -1,0 +1,90 @@
+/**
+ * Text of tasks, models and failures is written by others. Each function here makes it harmless for one kind of reader; the words stay
+ * readable, and what was hidden becomes visible.
+ */
+
+/** Terminal sequences: CSI, OSC (ended by BEL or ST) and the short ones; a sequence without its end is left to `showControls`. */
+// oxlint-disable-next-line no-control-regex -- they are what is looked for
+const ANSI = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]{0,4096}(?:\u0007|\u001b\\)|\u001b[ -/]{0,4}[0-Z\\-~]/g
+
+/** C0 without tab and line feed, DEL, C1, marks of direction, joiners and separators, byte order marks, lone surrogates, non-characters. */
+const HIDDEN =
+  // oxlint-disable-next-line no-control-regex -- they are what is looked for
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\u{e0000}-\u{e007f}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu
+
+/** Without terminal sequences, and with every other hidden character written out as `\u{202e}`. Keeps tabs and line feeds. */
+export function showControls(text: string): string {
+  return showHidden(text.replace(ANSI, '').replace(/\r\n/g, '\n'))
+}
+
+/** Every hidden character written out as `\u{202e}`, those of terminal sequences too. Keeps tabs and line feeds. */
+export function showHidden(text: string): string {
+  return text.replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`)
+}
+
+/** On one line, at most so long. */
+export function oneLine(text: string, maxLength = 300): string {
+  // Cut before and after: a replacement may be longer than what it replaces.
+  return cut(
+    showControls(text.slice(0, 4 * maxLength))
+      .replace(/\s+/g, ' ')
+      .trim(),
+    maxLength,
+  )
+}
+
+export function cut(text: string, maxLength: number): string {
+  if (text.length <= maxLength) return text
+  // Never between the halves of a character.
+  const end = /[\ud800-\udbff]/.test(text.charAt(maxLength - 2)) ? maxLength - 2 : maxLength - 1
+  return `${text.slice(0, end)}…`
+}
+
+/**
+ * For Markdown of a job page, in cells too: everything that Markdown or HTML could read as more than a character becomes an entity. So
+ * nothing is markup, a link, a mention or a table's border. Underscores inside of a word are none in GitHub's and GitLab's Markdown.
+ */
+export function markdownText(text: string, maxLength = 300): string {
+  return oneLine(text, maxLength)
+    .split(/((?<=[A-Za-z0-9])_+(?=[A-Za-z0-9]))/)
+    .map((part, index) => (index % 2 === 1 ? part : part.replace(/[!-+.:-@[-`{-~]/g, entity)))
+    .join('')
+}
+
+function entity(character: string): string {
+  return `&#${character.charCodeAt(0)};`
+}
+
+/** What XML 1.0 forbids is written out; markup becomes entities. For text and for attributes in double quotes. */
+export function xmlText(text: string): string {
+  return showControls(text)
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+}
+
+export function xmlAttribute(text: string, maxLength = 1000): string {
+  return xmlText(oneLine(text, maxLength))
+}
+
+/** The message of a workflow command of GitHub Actions. */
+export function commandMessage(text: string, maxLength = 500): string {
+  return oneLine(text, maxLength).replaceAll('%', '%25')
+}
+
+/** A property of a workflow command of GitHub Actions. */
+export function commandProperty(text: string, maxLength = 120): string {
+  return commandMessage(text, maxLength).replaceAll(':', '%3A').replaceAll(',', '%2C')
+}
+
+/**
+ * For the log of a CI job, which takes some lines as commands: `::error::` at the start of a line on GitHub, `##[…]`, `##vso[…]` and
+ * `##teamcity[…]` anywhere, and terminal sequences that fold a log on GitLab.
+ */
+export function logText(text: string): string {
+  return showControls(text)
+    .split('\n')
+    .map((line) => line.replace(/^(\s*):(?=:)/, '$1\\:').replace(/##(?=\w*\[)/g, '#\\#'))
+    .join('\n')
+}

@@ -1,0 +1,54 @@
+/** The programs that exports are for, as processes that read ours: Harbor's validator, Hugging Face's `datasets`, pyarrow. */
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { LonghaulError } from '../../../src/contracts/errors.ts'
+import { stackPaths } from '../../../src/stack/paths.ts'
+import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
+import { HANG_MS } from '../hang.ts'
+
+/** Why the packages are not there, or their interpreter. They come from the package index once. */
+export async function findReaders(): Promise<{ python: string } | { skip: string }> {
+  try {
+    const { value: python } = await ensurePythonEnv({
+      cacheDir: stackPaths().cacheDir,
+      context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
+      packages: {
+        lockFile: join(import.meta.dirname, 'export-readers.lock'),
+        what: 'Harbor’s validator, datasets and pyarrow, to read exports',
+        takes: 'about a minute, 90 MB to fetch',
+        // Harbor asks for Python 3.12; its models of trajectories, which alone are imported, need pydantic and no more.
+        pipOptions: ['--no-deps', '--no-compile', '--ignore-requires-python'],
+      },
+    })
+    return { python }
+  } catch (error) {
+    if (!(error instanceof LonghaulError)) throw error
+    return { skip: `the readers of exports cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
+  }
+}
+
+/** What a reader prints as JSON. */
+export async function readWith<T>(python: string, what: 'atif' | 'datasets' | 'parquet', path: string): Promise<T> {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-readers-'))
+  try {
+    const { stdout } = await promisify(execFile)(python, [join(import.meta.dirname, 'read.py'), what, path], {
+      timeout: HANG_MS,
+      maxBuffer: 1 << 26,
+      env: {
+        PATH: process.env['PATH'],
+        HOME: home,
+        HF_HOME: home,
+        HF_HUB_OFFLINE: '1',
+        HF_DATASETS_OFFLINE: '1',
+        PYTHONUTF8: '1',
+        PYTHONDONTWRITEBYTECODE: '1',
+      },
+    })
+    return JSON.parse(stdout) as T
+  } finally {
+    await rm(home, { recursive: true, force: true })
+  }
+}
