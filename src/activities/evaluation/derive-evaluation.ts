@@ -17,7 +17,8 @@ import type { IterationPlan } from '../run/plan-iteration.ts'
 import { type StoredRecipe, readOrThrow, type TaskReader, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import type { StageScore } from '../../contracts/workflows.types.ts'
+import type { JudgedScore } from '../../contracts/activities.types.ts'
+import { judgedScore } from '../../domain/statistics/comparability.ts'
 import { buildEvaluationLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
 
 interface EvaluationPlace {
@@ -126,11 +127,14 @@ interface SummarizeInput {
 export async function summarizeEvaluation(
   deps: { store: ArtifactStore; tasks: TaskReader },
   { run, name, stage }: SummarizeInput,
-): Promise<{ score: StageScore; evaluation: ArtifactRef }> {
+): Promise<{ score: JudgedScore; evaluation: ArtifactRef }> {
   const { store } = deps
   const { evaluation, records, recipe } = await deriveEvaluation(deps, { run, name, stage })
   const unpaid = unpaidIn(records, recipe)
   const ledger = buildEvaluationLedger({ run, stage, iteration: 0, records, evaluation: name, unpaid })
   await store.putRecord(runKeys.ledger(run, stage, 0), ledger)
-  return { score: evaluation.score, evaluation: await store.putRecord(runKeys.evaluation(run, name), evaluation) }
+  return {
+    score: judgedScore(evaluation),
+    evaluation: await store.putRecord(runKeys.evaluation(run, name), evaluation),
+  }
 }

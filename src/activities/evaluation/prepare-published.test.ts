@@ -8,6 +8,7 @@ import { rebench } from '../../../test/support/datasets/published-rows.ts'
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
 import { plainValue } from '../../adapters/datasets/read-source.ts'
 import { loadPublished, loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
+import { findNewestSplit } from '../../adapters/datasets/newest-split.ts'
 import { identityOfImport } from '../../adapters/datasets/published-suite.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
@@ -69,6 +70,7 @@ function prepare(
   const published = {
     identify: (...args: [never, never]) => identityOfImport(...args, places),
     load: (...args: [never, never]) => loadPublished(...args, places),
+    newestSplit: (source: { dataset: string; revision: string | null }) => findNewestSplit({ ...source, hubUrl }),
   }
   return prepareSuite({ store, loadTasks: loadTasksAndFile, published, recipe }, which)
 }

@@ -1,6 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
+import type { PinnedSplit } from '../../contracts/suites.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import type { PublishedSource, PublishedSuite } from '../../adapters/datasets/published-suite.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
@@ -12,6 +13,8 @@ export interface PublishedLoader {
   /** Null where only reading tells. */
   identify(source: PublishedSource, filters: DataRecipe['filters'] | undefined): Promise<string | null>
   load(source: PublishedSource, filters: DataRecipe['filters'] | undefined): Promise<PublishedSuite>
+  /** The newest monthly split of a data set now; at a commit, or at the newest one. */
+  newestSplit(source: { dataset: string; revision: string | null }): Promise<PinnedSplit>
 }
 
 /** Which suite came of an import. */

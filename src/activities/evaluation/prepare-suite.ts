@@ -1,8 +1,10 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import type { RowsFile } from '../../contracts/suites.types.ts'
-import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { PinnedSplit, RowsFile } from '../../contracts/suites.types.ts'
+import { NEWEST_SPLIT, type SuiteSource, type Task } from '../../contracts/tasks.types.ts'
+import type { PublishedSource } from '../../adapters/datasets/published-suite.ts'
 import type { PreparedSuite } from '../../contracts/workflows.types.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
 import { storeSuite } from './suite-origin.ts'
@@ -13,7 +15,11 @@ export interface LoadedTasks {
   tasks: Task[]
   /** What was read, where the source is a file of rows. */
   file: RowsFile | null
+  /** Pinned, where it was the newest split. */
+  source?: SuiteSource
 }
+
+type UnpinnedSource = Extract<SuiteSource, { kind: 'hub' | 'file' }>
 
 export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<LoadedTasks>
 
@@ -22,7 +28,7 @@ export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters
  * run finds the same tasks, images and gates. The held-out suite holds only as many tasks as the recipe evaluates.
  */
 export async function prepareSuite(
-  deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe },
+  deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe; run?: string },
   which: string,
 ): Promise<PreparedSuite> {
   const { recipe, store } = deps
@@ -30,15 +36,23 @@ export async function prepareSuite(
   // Curation is for training: an evaluation is of the whole published set.
   const filters = which === 'train' ? recipe.data.filters : undefined
   if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
+    const pinned = await pinSource({ store, published: deps.published, run: deps.run }, source, which)
     const input = {
-      source,
+      source: pinned,
       name: suiteName(recipe, which),
       filters,
       take: which === 'heldOut' ? recipe.evaluate.tasks : null,
     }
     const made = await preparePublished({ store, published: deps.published }, input)
     if (which === 'heldOut') requireQuick(recipe, made.taskIds)
-    return { suite: made.hash, name: input.name, tasks: made.taskIds.length }
+    return {
+      suite: made.hash,
+      name: input.name,
+      tasks: made.taskIds.length,
+      ...(source.kind === 'hub' && source.split === NEWEST_SPLIT && pinned.kind === 'hub'
+        ? { split: `${pinned.dataset}/${pinned.split}` }
+        : {}),
+    }
   }
   const { tasks: loaded, file } = await deps.loadTasks(source, filters)
   const tasks = which === 'heldOut' && recipe.evaluate.tasks !== null ? loaded.slice(0, recipe.evaluate.tasks) : loaded
@@ -55,6 +69,41 @@ export async function prepareSuite(
     origin: originOf({ source, imported: null, file, curation: filters }),
   })
   return { suite: hash, name: suiteName(recipe, which), tasks: tasks.length }
+}
+
+/**
+ * What `split: newest` means is asked once for a suite of a run, and recorded: an attempt that is repeated, and a run that is continued
+ * after a month has been published, play the split that the run began with.
+ */
+async function pinSource(
+  { store, published, run }: { store: ArtifactStore; published: PublishedLoader; run: string | undefined },
+  source: UnpinnedSource,
+  which: string,
+): Promise<PublishedSource> {
+  if (source.kind === 'file') return source
+  const { revision } = source
+  if (source.split !== NEWEST_SPLIT && revision !== null) return { ...source, revision }
+  if (source.split !== NEWEST_SPLIT) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected the revision of ${source.dataset} beside split ${source.split}: only split: newest finds its own`,
+    })
+  }
+  const pin = await readPin({ store, published, run }, { dataset: source.dataset, revision }, which)
+  return { ...source, revision: pin.revision, split: pin.split }
+}
+
+async function readPin(
+  { store, published, run }: { store: ArtifactStore; published: PublishedLoader; run: string | undefined },
+  source: { dataset: string; revision: string | null },
+  which: string,
+): Promise<PinnedSplit> {
+  if (run === undefined) return published.newestSplit(source)
+  const key = runKeys.pinnedSplit(run, which)
+  const stored = await store.readRecord<PinnedSplit>(key)
+  if (stored !== null) return stored
+  // The first answer stays: another attempt may have met a newer month meanwhile.
+  return (await store.claimRecord<PinnedSplit>(key, await published.newestSplit(source))).record
 }
 
 function sourceOf({ data, evaluate }: Recipe, which: string): SuiteSource {

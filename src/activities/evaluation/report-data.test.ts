@@ -5,9 +5,12 @@ import { rebench } from '../../../test/support/datasets/published-rows.ts'
 import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
 import { makeEvaluatedRun } from '../../../test/support/evaluated-run.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { furtherEvaluations } from '../../cli/output/describe-evaluation.ts'
 import { readEvaluationArgument } from '../../cli/arguments/evaluation-argument.ts'
 import { runKeys } from '../../contracts/keys.ts'
+import type { EvaluationDocument } from '../../contracts/evaluations.types.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { openPages } from '../../platform/packed-pages.ts'
+import { readEvaluation } from './read-evaluation.ts'
 import { gatherReportData } from './report-data.ts'
 
 let root: string
@@ -56,8 +59,24 @@ test('further suites stand in the scores and are told apart everywhere else: no 
   )
   assert.deepEqual(curve.map(({ label }) => label).toSorted(), ['nightly', 'rl'])
   assert.equal((await readEvaluationArgument(() => Promise.resolve(store), run)).name, 'rl')
+  const read = (name?: string): Promise<EvaluationDocument> =>
+    openPages((from) => readEvaluation(store, { run, ...(name === undefined ? {} : { name }), from }))
+  const last = await read()
+  assert.deepEqual([last.evaluation.name, last.further.map(({ name }) => name)], ['rl', ['rl.may']])
   assert.deepEqual(
-    (await furtherEvaluations(store, run)).map(({ name }) => name),
-    ['nightly.may', 'rl.may'],
+    (await read('nightly')).further.map(({ name }) => name),
+    ['nightly.may'],
   )
+  assert.deepEqual(last.evaluation, evaluations[2])
+})
+
+test('an evaluation that is asked for by a name that is none: what there is is named, and no key is made of it', async () => {
+  const codeOf = (run: string, name?: string): Promise<string> =>
+    readEvaluation(store, { run, ...(name === undefined ? {} : { name }) }).then(
+      () => 'read',
+      (error: unknown) => (isLonghaulError(error) ? `${error.code}: ${error.message}` : String(error)),
+    )
+  assert.match(await codeOf('further', 'nope'), /^Config\.NotFound: .*one of nightly, nightly\.may/)
+  assert.match(await codeOf('absent'), /^Config\.NotFound: .*no evaluation of it/)
+  for (const run of ['../further', 'a/b', '', 'further/../quick']) assert.match(await codeOf(run), /^Config\.Invalid/)
 })

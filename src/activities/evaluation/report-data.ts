@@ -5,6 +5,7 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
 import { gateKeys, policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { NightRecord } from '../../contracts/nights.types.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
@@ -58,12 +59,26 @@ export async function gatherReportData(
     training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
+    ...(await comparedNights(store, run)),
+    ...(await promotionOf(store, run)),
     cutoff: recipe.model.cutoff ?? null,
     suites: await playedSuites(store, run),
     refused: await refusedTasks(store, run),
     durations,
     versions: { longhaul: packageVersion(), node: process.version },
   }
+}
+
+/** As they were decided when the evaluation ended: what came later changes no verdict. */
+async function comparedNights(store: ArtifactStore, run: string): Promise<Pick<ReportData, 'nights'>> {
+  const records = await readAll<NightRecord>(store, runKeys.nights(run))
+  const nights = records.flatMap(({ night, verdicts }) => verdicts.map((verdict) => ({ name: night.name, ...verdict })))
+  return nights.length === 0 ? {} : { nights }
+}
+
+async function promotionOf(store: ArtifactStore, run: string): Promise<Pick<ReportData, 'promotion'>> {
+  const decision = await store.readRecord<{ gate: string; why: string }>(runKeys.promotion(run))
+  return decision === null || decision.gate === 'always' ? {} : { promotion: decision.why }
 }
 
 /** In the order in which they were made. As they were stored; records of an earlier version, which say less, are derived again. */

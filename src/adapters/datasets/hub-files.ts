@@ -1,13 +1,7 @@
 import { downloadFile, HubApiError, listFiles, type RepoDesignation } from '@huggingface/hub'
 import type { AsyncBuffer } from 'hyparquet'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-
-/** A commit of the data set's own repository: a branch or tag may move under a published figure. */
-const COMMIT = /^[0-9a-f]{40}$/
-const REQUEST_TIMEOUT_MS = 120_000
-const ATTEMPTS = 3
-/** Of one request: what a slow line brings well within the time limit. */
-const RANGE_BYTES = 8 * 1024 * 1024
+import { LonghaulError } from '../../contracts/errors.ts'
+import { COMMIT, patientFetch, RANGE_BYTES, readRange } from '../hub/requests.ts'
 
 export interface HubSplit {
   dataset: string
@@ -79,50 +73,16 @@ async function openFile(input: Parameters<typeof downloadFile>[0]): Promise<Asyn
     slice: async (start, end = blob.size) => {
       const parts: ArrayBuffer[] = []
       for (let from = start; from < end; from += RANGE_BYTES) {
-        parts.push(await readRange(blob, from, Math.min(from + RANGE_BYTES, end), input.path))
+        const range = { start: from, end: Math.min(from + RANGE_BYTES, end), path: input.path }
+        parts.push(await explained({ path: input.path }, () => readRange(blob, range)))
       }
       return parts.length === 1 && parts[0] !== undefined ? parts[0] : new Blob(parts).arrayBuffer()
     },
   }
 }
 
-/** An answer that breaks off is asked for again. */
-async function readRange(blob: Blob, start: number, end: number, path: string): Promise<ArrayBuffer> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await explained({ path }, () => wholeRange(blob, start, end, path))
-    } catch (error) {
-      if (attempt === ATTEMPTS || !isLonghaulError(error) || error.code !== 'Artifact.Unavailable') throw error
-    }
-  }
-}
-
-async function wholeRange(blob: Blob, start: number, end: number, path: string): Promise<ArrayBuffer> {
-  const bytes = await blob.slice(start, end).arrayBuffer()
-  if (bytes.byteLength === end - start) return bytes
-  throw new LonghaulError({
-    code: 'Artifact.Unavailable',
-    message: `Expected ${end - start} bytes of a range, got ${bytes.byteLength}`,
-    details: { path, start },
-  })
-}
-
-/** A request that hangs, is refused for now or meets a broken server is made again; the last answer stands. */
-async function patientFetch(...[url, init]: Parameters<typeof fetch>): Promise<Response> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      const response = await fetch(url, { ...init, signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
-      const mayPass = response.status === 429 || response.status >= 500
-      if (!mayPass || attempt === ATTEMPTS) return response
-      await response.body?.cancel()
-    } catch (error) {
-      if (attempt === ATTEMPTS) throw error
-    }
-    await new Promise((resolve) => setTimeout(resolve, 500 * attempt))
-  }
-}
-
-async function explained<T>(details: Record<string, string>, ask: () => Promise<T>): Promise<T> {
+/** What a hub answers instead, in words of what was asked for. */
+export async function explained<T>(details: Record<string, string>, ask: () => Promise<T>): Promise<T> {
   try {
     return await ask()
   } catch (cause) {

@@ -3,7 +3,7 @@ import { applyFilters, classifyTasks, type Evidence } from '../../domain/gates/s
 import { hasParser } from '../../grading/log-profiles.ts'
 import { canonicalHash } from '../../platform/hash.ts'
 import { type AcceptedRow, checkRows } from './check-rows.ts'
-import { readSource, type SourceRows } from './read-source.ts'
+import { type ReadProgress, readSource, type SourceRows } from './read-source.ts'
 
 export interface ImportInput {
   source: ImportSource
@@ -11,6 +11,8 @@ export interface ImportInput {
   evidence?: Evidence
   /** Where the hub answers; null: the public one. */
   hubUrl?: string | null
+  /** Told while the source is read. */
+  onProgress?: (progress: ReadProgress) => void
 }
 
 /**
@@ -21,7 +23,7 @@ export interface ImportInput {
 export async function importSuite(
   input: ImportInput,
 ): Promise<{ suite: ImportedSuite; kept: AcceptedRow[]; classes: FilterClass[] }> {
-  const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null })
+  const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null, onProgress: input.onProgress })
   const { accepted, refused } = checkRows(read.rows)
   const { kept, counts } = applyFilters(accepted, input.filters ?? [], input.evidence)
   const tasks = kept.map(({ task }) => ({ taskId: task.taskId, rowHash: task.rowHash }))

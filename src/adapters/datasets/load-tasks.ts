@@ -1,7 +1,7 @@
 import { assertNever, LonghaulError } from '../../contracts/errors.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
 import type { RowsFile, ImportedSuite, SuiteFilter } from '../../contracts/suites.types.ts'
-import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
+import { NEWEST_SPLIT, type SuiteSource, type Task } from '../../contracts/tasks.types.ts'
 import { recipeFilters, showFilter } from '../../domain/gates/filter-words.ts'
 import { applyFilters } from '../../domain/gates/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
@@ -29,6 +29,7 @@ export async function loadTasks(
     case 'rows':
       return loadRows({ ...source, path: places.findFile(source.path) }, filters)
     case 'hub':
+      return (await loadPublished(await pinned(source, places), filters, places)).tasks
     case 'file':
       return (await loadPublished(source, filters, places)).tasks
     default:
@@ -36,14 +37,28 @@ export async function loadTasks(
   }
 }
 
+/** Commands that have no run find the newest split anew each time. */
+async function pinned(
+  source: Extract<SuiteSource, { kind: 'hub' }>,
+  { hubUrl }: SuitePlaces,
+): Promise<Extract<PublishedSource, { kind: 'hub' }>> {
+  const { dataset, revision, split } = source
+  if (split !== NEWEST_SPLIT && revision !== null) return { ...source, revision }
+  const { findNewestSplit } = await import('./newest-split.ts')
+  const found = await findNewestSplit({ dataset, revision, hubUrl })
+  return { ...source, revision: found.revision, split: found.split }
+}
+
 /** The same with what was read, where it is a file of rows. */
 export async function loadTasksAndFile(
   source: SuiteSource,
   filters?: DataRecipe['filters'],
   places: SuitePlaces = HERE,
-): Promise<{ tasks: Task[]; file: RowsFile | null }> {
-  const tasks = await loadTasks(source, filters, places)
-  return { tasks, file: source.kind === 'rows' ? await readRowsFile(places.findFile(source.path), tasks) : null }
+): Promise<{ tasks: Task[]; file: RowsFile | null; source: SuiteSource }> {
+  const read = source.kind === 'hub' ? await pinned(source, places) : source
+  const tasks = await loadTasks(read, filters, places)
+  const file = source.kind === 'rows' ? await readRowsFile(places.findFile(source.path), tasks) : null
+  return { tasks, file, source: read }
 }
 
 /** The public hub, and files as this process names them. */

@@ -1,4 +1,5 @@
 import { assertNever } from '../../contracts/errors.ts'
+import { SYNTHETIC_FAMILIES } from '../../contracts/synthetic-families.ts'
 import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
 import { canonicalHash } from '../../platform/hash.ts'
@@ -142,11 +143,13 @@ function syntheticSource(columns: RowColumns): SyntheticSource | null {
   const source = columns.object('meta')?.['synthetic']
   if (source === undefined || source === null) return null
   const { family, seed, split, index } = source as Record<string, unknown>
-  const isKnown = family === 'one-wrong-line' && (split === 'train' || split === 'eval')
-  if (!isKnown || !isCount(seed) || !isCount(index)) {
-    throw columns.refuse('meta.synthetic', 'a source {family, seed, split, index}', source)
+  const known = SYNTHETIC_FAMILIES.find((one) => one === family)
+  const isSplit = split === 'train' || split === 'eval'
+  if (known === undefined || !isSplit || !isCount(seed) || !isCount(index)) {
+    const families = SYNTHETIC_FAMILIES.join(' or ')
+    throw columns.refuse('meta.synthetic', `a source {family, seed, split, index} of family ${families}`, source)
   }
-  return { family, seed, split, index }
+  return { family: known, seed, split, index }
 }
 
 function isCount(value: unknown): value is number {

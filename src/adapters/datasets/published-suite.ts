@@ -10,7 +10,10 @@ import { importSuite } from './import-suite.ts'
 import { readEvidence } from './read-evidence.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
-export type PublishedSource = Extract<SuiteSource, { kind: 'hub' | 'file' }>
+/** Pinned: the commit and the split of a hub's data set are known. */
+export type PublishedSource =
+  | Extract<SuiteSource, { kind: 'file' }>
+  | (Extract<SuiteSource, { kind: 'hub' }> & { revision: string })
 
 export interface SuitePlaces {
   /** Another hub of the same layout; null: the public one. */

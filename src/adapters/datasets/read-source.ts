@@ -20,25 +20,73 @@ export interface SourceRows {
   files: ImportedFile[]
 }
 
-/** Every row of a source, in order; a row that is no JSON is among them. */
-export async function readSource(source: ImportSource, { hubUrl }: { hubUrl: string | null }): Promise<SourceRows> {
-  return source.kind === 'hub' ? readHub(source, hubUrl) : readLocal(source.path)
+/** How far the reading of a source is. */
+export interface ReadProgress {
+  /** Files read to their end, and all of them. */
+  files: number
+  of: number
+  /** Bytes read so far. */
+  bytes: number
+  rows: number
 }
 
-async function readHub(source: Extract<ImportSource, { kind: 'hub' }>, hubUrl: string | null): Promise<SourceRows> {
+interface ReadOptions {
+  hubUrl: string | null
+  onProgress?: ((progress: ReadProgress) => void) | undefined
+}
+
+/** Every row of a source, in order; a row that is no JSON is among them. */
+export async function readSource(source: ImportSource, options: ReadOptions): Promise<SourceRows> {
+  return source.kind === 'hub' ? readHub(source, options) : readLocal(source.path, options)
+}
+
+async function readHub(
+  source: Extract<ImportSource, { kind: 'hub' }>,
+  { hubUrl, onProgress }: ReadOptions,
+): Promise<SourceRows> {
   const found = await findHubFiles({ ...source, hubUrl })
   const rows: LabelledRow[] = []
+  const progress: ReadProgress = { files: 0, of: found.length, bytes: 0, rows: 0 }
+  const say = (): void => onProgress?.({ ...progress })
+  say()
   for (const { path, open } of found) {
-    for await (const row of readParquet({ file: await open(), name: path })) rows.push(row)
+    const onBytes = (count: number): void => {
+      progress.bytes += count
+      say()
+    }
+    for await (const row of readParquet({ file: counted(await open(), onBytes), name: path })) {
+      rows.push(row)
+      progress.rows = rows.length
+    }
+    progress.files += 1
+    say()
   }
   return { rows, files: found.map(({ path, bytes, oid }) => ({ path, bytes, id: oid })) }
 }
 
-async function readLocal(path: string): Promise<SourceRows> {
+/** Tells what its reader has fetched. */
+function counted(file: AsyncBuffer, onBytes: (count: number) => void): AsyncBuffer {
+  return {
+    byteLength: file.byteLength,
+    slice: async (start, end) => {
+      const part = await file.slice(start, end)
+      onBytes(part.byteLength)
+      return part
+    },
+  }
+}
+
+async function readLocal(path: string, { onProgress }: ReadOptions): Promise<SourceRows> {
   const file = await describeFile(path)
   if (!path.endsWith('.parquet')) return { rows: await scanRows(path), files: [file] }
   const rows: LabelledRow[] = []
-  for await (const row of readParquet({ file: await asyncBufferFromFile(path), name: file.path })) rows.push(row)
+  let bytes = 0
+  const onBytes = (count: number): void => {
+    bytes += count
+    onProgress?.({ files: 0, of: 1, bytes, rows: rows.length })
+  }
+  const buffer = counted(await asyncBufferFromFile(path), onBytes)
+  for await (const row of readParquet({ file: buffer, name: file.path })) rows.push(row)
   return { rows, files: [file] }
 }
 

@@ -62,11 +62,25 @@ test('install_config as text or object, commands as text or list; the fork’s s
       requirementFiles: ['r.txt'],
       environmentFiles: [],
       pipPackages: ['pytest'],
+      pins: [],
       preInstall: [],
       install: ['make'],
       setupCommit: COMMIT,
     })
   }
+})
+
+test('what the harness leaves open and the registry has outrun is pinned, with its reason; newer versions are left alone', () => {
+  const pinsOf = (version: string) => {
+    const sphinx = task({ repo: 'sphinx-doc/sphinx', gradingProfile: 'swebench-4.1' })
+    return taskEnvironment({ instance_id: 'sphinx-doc__sphinx-1', version }, sphinx).pins
+  }
+  assert.deepEqual(
+    pinsOf('3.1').map((pin) => pin.package),
+    ['docutils==0.21.2'],
+  )
+  assert.match(pinsOf('3.1')[0]?.reason ?? '', /published images have this version/)
+  assert.deepEqual(pinsOf('4.3'), [])
 })
 
 test('a Python below 3.6 is taken for 3.6, as the fork does; V2 names it in its base image', () => {
@@ -76,7 +90,18 @@ test('a Python below 3.6 is taken for 3.6, as the fork does; V2 names it in its 
     row({ base_image_name: 'python_3.11', install: ['a', 'b'] }),
     task({ gradingProfile: 'rebench-v2' }),
   )
-  assert.deepEqual([v2.python, v2.install], ['3.11', ['a', 'b']])
+  assert.deepEqual([v2.python, v2.install, v2.pipPackages], ['3.11', ['a', 'b'], ['pytest']])
+  for (const [base, version] of [
+    ['python_base_310', '3.10'],
+    ['python_base_37', '3.7'],
+    ['python_3.11_base:latest', '3.11'],
+    ['python_3_12', '3.12'],
+    ['registry.example/bases/python_3.9:latest', '3.9'],
+    ['python:3.9.18', '3.9'],
+  ] as const) {
+    const named = taskEnvironment(row({ base_image_name: base, install: [] }), task({ gradingProfile: 'rebench-v2' }))
+    assert.equal(named.python, version, base)
+  }
 })
 
 test('what says no version of Python, and a repository that the harness does not know, are refused by row', () => {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { TaskEnvironment } from '../../contracts/task-images.types.ts'
+import type { EnvironmentPin, TaskEnvironment } from '../../contracts/task-images.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { RowColumns } from './row-columns.ts'
 
@@ -32,7 +32,9 @@ export function taskEnvironment(row: unknown, task: Task): TaskEnvironment {
   const columns = new RowColumns(row, task.taskId)
   const config = columns.object('install_config')
   const setupCommit = setupCommitOf(columns, task)
-  return config === null ? harnessEnvironment(columns, task, setupCommit) : rowEnvironment(columns, config, setupCommit)
+  return config === null
+    ? harnessEnvironment(columns, task, setupCommit)
+    : rowEnvironment(columns, config, task, setupCommit)
 }
 
 /** The fork takes the base commit, whatever the row says. */
@@ -62,6 +64,7 @@ function harnessEnvironment(columns: RowColumns, task: Task, setupCommit: string
     requirementFiles: known.requirementFiles[repo] ?? [],
     environmentFiles: known.environmentFiles[repo] ?? [],
     pipPackages: spec.pip_packages ?? [],
+    pins: (pins()[repo] ?? []).filter(({ versions }) => version !== null && versions.includes(version)),
     preInstall: spec.pre_install ?? [],
     install: spec.install === undefined ? [] : [spec.install],
     setupCommit,
@@ -76,9 +79,28 @@ function harnessEnvironments(): HarnessEnvironments {
   return environments
 }
 
+/** By repository. */
+type Pins = Record<string, (EnvironmentPin & { versions: string[] })[]>
+
+let knownPins: Pins | undefined
+
+function pins(): Pins {
+  const file = new URL('../../../infra/images/environments/pins.json', import.meta.url)
+  knownPins ??= JSON.parse(readFileSync(file, 'utf8')) as Pins
+  return knownPins
+}
+
 type InstallConfig = Record<string, unknown>
 
-function rowEnvironment(columns: RowColumns, config: InstallConfig, setupCommit: string): TaskEnvironment {
+/** What V2's base images of Python hold beside its tools. */
+const V2_PACKAGES = ['pytest']
+
+function rowEnvironment(
+  columns: RowColumns,
+  config: InstallConfig,
+  { gradingProfile }: Task,
+  setupCommit: string,
+): TaskEnvironment {
   const list = (key: string): string[] => commandList(columns, key, config[key])
   const packages = config['packages'] ?? null
   if (packages !== null && typeof packages !== 'string') {
@@ -90,7 +112,8 @@ function rowEnvironment(columns: RowColumns, config: InstallConfig, setupCommit:
     packages: packages === null || packages.trim() === '' ? null : packages,
     requirementFiles: list('reqs_path'),
     environmentFiles: list('env_yml_path'),
-    pipPackages: list('pip_packages'),
+    pipPackages: [...(gradingProfile === 'rebench-v2' ? V2_PACKAGES : []), ...list('pip_packages')],
+    pins: [],
     preInstall: list('pre_install'),
     install: list('install'),
     setupCommit,
@@ -105,13 +128,9 @@ function pythonOf(columns: RowColumns, config: InstallConfig): string {
   }
   const stated = word('python')
   const base = word('base_image_name')
-  const text =
-    stated ??
-    /python\D*?(\d)\D?(\d{1,2})?$/i
-      .exec(base ?? '')
-      ?.slice(1)
-      .join('.') ??
-    ''
+  // As `python_3.11`, `python_base_310` or `python_3.11_base:latest`.
+  const [, ...numbers] = /^(?:.*\/)?python\D*?(\d)\D?(\d{1,2})(?:\.\d+)?(?:[_-]base)?(?::\w+)?$/i.exec(base ?? '') ?? []
+  const text = stated ?? numbers.join('.')
   const [, major, minor] = /^(\d+)\.(\d+)(?:\.\d+)?$/.exec(text) ?? []
   if (major === undefined || minor === undefined) {
     throw columns.refuse('install_config.python', 'a version of Python such as "3.9"', stated ?? base)

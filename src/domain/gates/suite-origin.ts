@@ -47,7 +47,7 @@ export function originOf({ source, imported, file, curation }: OriginInput): Sui
 type Named = Pick<SuiteOrigin, 'dataset' | 'revision' | 'split'>
 
 function nameOf(
-  source: { kind: 'file'; path: string } | { kind: 'hub'; dataset: string; revision: string; split: string },
+  source: { kind: 'file'; path: string } | { kind: 'hub'; dataset: string; revision: string | null; split: string },
 ): Named {
   if (source.kind === 'file') return { dataset: baseName(source.path), revision: null, split: null }
   const { dataset, revision, split } = source

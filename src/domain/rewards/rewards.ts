@@ -1,7 +1,8 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
 import type { EpisodeRecord, PolicyDisposition, VerdictKind } from '../../contracts/episodes.types.ts'
-import type { ReinforceRecipe, ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
-import { paymentOf } from './payment.ts'
+import type { Recipe, ReinforceRecipe, ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
+import { paymentOf, unauditedRewardsOf } from './payment.ts'
 
 /** What one stage pays: the recipe's reward with the stage's numbers put in. */
 export interface RewardRule {
@@ -73,6 +74,17 @@ export function rewardRuleOf(
       ? {}
       : { context: { start: contextPenalty.start * context, end: context, min: contextPenalty.min } }),
   }
+}
+
+/** What a stage of a stored recipe pays; null for a stage that pays nothing: fine-tuning and evaluations. */
+export function stageRewardRule(
+  { reinforce, grading }: Pick<Recipe, 'reinforce'> & Partial<Pick<Recipe, 'grading'>>,
+  stage: string,
+): RewardRule | null {
+  if (purposeOf(stage).kind !== 'reinforce') return null
+  const found = reinforce?.stages.find(({ name }) => name === stage)
+  if (!reinforce || found === undefined) return null
+  return rewardRuleOf(reinforce, found, unauditedRewardsOf(grading === undefined ? {} : { grading }))
 }
 
 /**

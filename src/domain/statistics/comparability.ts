@@ -1,9 +1,15 @@
+import type { JudgedScore } from '../../contracts/activities.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 
 /** Share of the attempts that were asked for which gave a verdict. Below the caller's limit no number says anything. */
 export function gradedShare({ tasks, attempts }: Pick<EvaluationRecord, 'tasks' | 'attempts'>): number {
   const graded = tasks.reduce((sum, { outcomes }) => sum + outcomes.length, 0)
   return graded / Math.max(1, tasks.length * attempts)
+}
+
+/** What a workflow passes on of an evaluation: its score, and the little that rules about it need. */
+export function judgedScore(record: EvaluationRecord): JudgedScore {
+  return { ...record.score, evidence: { interval: record.interval, graded: gradedShare(record) } }
 }
 
 /** Whether two evaluations played the same tasks, and what else differs. */

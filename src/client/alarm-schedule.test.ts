@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isLonghaulError } from '../contracts/errors.ts'
+import { type AlarmsRequest, alarmSettings } from './alarm-schedule.ts'
+
+const REQUEST: AlarmsRequest = { urlVariable: 'LONGHAUL_ALARM_URL', secretVariable: 'LONGHAUL_ALARM_SECRET' }
+
+test('two names are enough', () => {
+  assert.deepEqual(alarmSettings(REQUEST), {
+    ...REQUEST,
+    template: 'json',
+    blockerMinutes: 30,
+    everyMinutes: 5,
+    runs: 'scheduled',
+  })
+})
+
+const REFUSED: [string, Partial<AlarmsRequest>, RegExp][] = [
+  ['an address instead of a name', { urlVariable: 'https://hooks.example.org/hidden' }, /alarms\.urlVariable/],
+  ['a key instead of a name', { secretVariable: 'whsec_hidden==' }, /alarms\.secretVariable/],
+  ['a name in the template that means nothing', { template: { a: [{ b: '{{titel}}' }] } }, /got \{\{titel\}\}/],
+  ['a template of a book', { template: { text: 'x'.repeat(9_000) } }, /8,000 characters/],
+  ['no minute', { blockerMinutes: 0 }, /alarms\.blockerMinutes .* got 0/],
+  ['parts of minutes', { everyMinutes: 0.5 }, /alarms\.everyMinutes/],
+]
+for (const [title, change, says] of REFUSED) {
+  test(`${title}: refused, and no value of a secret is said`, () => {
+    assert.throws(
+      () => alarmSettings({ ...REQUEST, ...change }),
+      (error: unknown) => {
+        assert.ok(isLonghaulError(error))
+        assert.equal(error.code, 'Config.Invalid')
+        assert.match(error.message, says)
+        assert.doesNotMatch(error.message, /hidden/)
+        return true
+      },
+    )
+  })
+}
+
+test('the alarm itself is signed, a message to a chat service need not be', () => {
+  assert.throws(() => alarmSettings({ urlVariable: 'A' }), /alarms\.secretVariable/)
+  assert.equal(alarmSettings({ urlVariable: 'A', template: 'slack' }).secretVariable, null)
+  assert.equal(alarmSettings({ urlVariable: 'A', template: { text: '{{title}} {{link}}' } }).secretVariable, null)
+})

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Attempt, makeEvaluation } from '../../../test/support/evaluation-records.ts'
+import { judgeNight, type NightRules } from './judge-night.ts'
+
+const RULES: NightRules = { margin: 0.02, confidence: 0.95, minGraded: 0.95 }
+
+function evaluation(attempts: (index: number) => Attempt[], { tasks = 60, from = 0, rows = 'row' } = {}) {
+  return makeEvaluation({
+    run: `run-${from}`,
+    tasks: Array.from({ length: tasks }, (_, index) => ({
+      taskId: `t${String(from + index).padStart(4, '0')}`,
+      repo: `r${(from + index) % 12}`,
+      rowHash: rows,
+      attempts: attempts(index),
+    })),
+  })
+}
+
+const all = (): Attempt[] => [1, 1]
+const none = (): Attempt[] => [0, 0]
+const half = (index: number): Attempt[] => (index % 2 === 0 ? [1, 1] : [0, 0])
+
+test('a proven loss beyond the margin is regressed, a proven gain improved', () => {
+  const worse = judgeNight(evaluation(all), evaluation(half), RULES)
+  assert.equal(worse.outcome, 'regressed')
+  assert.match(worse.statement, /^regressed: delta\.upper −0\.\d{3} < −0\.020 \(difference −0\.500, 95 % interval/)
+  const better = judgeNight(evaluation(half), evaluation(all), RULES)
+  assert.equal(better.outcome, 'improved')
+  assert.match(better.statement, /^improved: delta\.lower \+0\.\d{3} > 0/)
+})
+
+test('equal nights are not worse only where enough tasks exclude the loss', () => {
+  const many = { tasks: 1_000 }
+  assert.equal(judgeNight(evaluation(all, many), evaluation(all, many), RULES).outcome, 'not-worse')
+  const few = judgeNight(evaluation(all, { tasks: 6 }), evaluation(all, { tasks: 6 }), RULES)
+  assert.equal(few.outcome, 'cannot-exclude')
+  assert.match(few.statement, /^cannot exclude a regression of more than 0\.02: delta\.lower/)
+})
+
+test('a loss within the margin is no regression, however sure it is', () => {
+  assert.equal(judgeNight(evaluation(all), evaluation(half), { ...RULES, margin: 0.9 }).outcome, 'not-worse')
+})
+
+test('nothing is judged where too little was graded on either side, or where no task is common', () => {
+  const poor = evaluation((index) => (index < 10 ? [1, 'infra'] : [1, 1]))
+  for (const pair of [
+    [poor, evaluation(none)],
+    [evaluation(none), poor],
+  ] as const) {
+    const judged = judgeNight(...pair, RULES)
+    assert.equal(judged.outcome, 'not-compared')
+    assert.match(judged.statement, /too little was graded in nightly of run-0: 91\.67 % < 95 %/)
+  }
+  const apart = judgeNight(evaluation(all), evaluation(none, { from: 100 }), RULES)
+  assert.deepEqual([apart.outcome, apart.difference, apart.common], ['not-compared', null, []])
+  assert.match(
+    apart.statement,
+    /no task was scored on both sides; 0 common tasks, left out: 60 only before, 60 only after/,
+  )
+})
+
+test('a task with another row is another task: it decides nothing', () => {
+  const before = evaluation(all)
+  const after = evaluation(none, { rows: 'other' })
+  const judged = judgeNight(before, after, RULES)
+  assert.deepEqual([judged.outcome, judged.tasks.otherRows, judged.tasks.common], ['not-compared', 60, 0])
+})
+
+test('other settings are named beside the verdict', () => {
+  const after = evaluation(() => [1])
+  assert.match(judgeNight(evaluation(all), after, RULES).statement, /other settings: attempts a task: 2 against 1/)
+})

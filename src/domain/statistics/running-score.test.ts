@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { exactInterval } from './proportions.ts'
+import { addTask, NO_SCORE, scoreSoFar } from './running-score.ts'
+import { meanInterval } from './score-interval.ts'
+
+const RANGE = { low: 0, high: 1 }
+
+function sumsOf(tasks: readonly { resolved: number; valid: number }[]) {
+  return tasks.reduce((sums, task) => addTask(sums, task), NO_SCORE)
+}
+
+test('nothing graded has no score', () => {
+  assert.equal(scoreSoFar(NO_SCORE), null)
+  assert.equal(scoreSoFar(addTask(NO_SCORE, { resolved: 0, valid: 0 })), null)
+})
+
+test('one attempt a task: the exact interval', () => {
+  const score = scoreSoFar(sumsOf([1, 0, 1, 1].map((resolved) => ({ resolved, valid: 1 }))))
+  assert.deepEqual(score, { mean: 0.75, tasks: 4, ...exactInterval({ successes: 3, trials: 4, level: 0.95 }) })
+})
+
+test('several attempts a task: the interval of reports, from sums alone', () => {
+  const tasks = [3, 0, 5, 1, 4].map((resolved) => ({ resolved, valid: 5 }))
+  const values = tasks.map(({ resolved, valid }) => resolved / valid)
+  const expected = meanInterval({ values, level: 0.95, range: RANGE })
+  const score = scoreSoFar(sumsOf(tasks))
+  assert.ok(score !== null)
+  assert.ok(Math.abs(score.mean - 0.52) < 1e-12)
+  assert.ok(Math.abs(score.low - expected.low) < 1e-9 && Math.abs(score.high - expected.high) < 1e-9)
+})
+
+test('tasks without a spread prove nothing: the interval leaves room for what a small sample misses', () => {
+  const tasks = [5, 5, 5].map((resolved) => ({ resolved, valid: 5 }))
+  const expected = meanInterval({ values: [1, 1, 1], level: 0.95, range: RANGE })
+  const score = scoreSoFar(sumsOf(tasks))
+  assert.ok(score !== null && score.low < 0.5, JSON.stringify(score))
+  assert.ok(Math.abs(score.low - expected.low) < 1e-9 && score.high === 1)
+})
+
+test('a task that is played again is taken away first', () => {
+  const before = sumsOf([
+    { resolved: 1, valid: 2 },
+    { resolved: 2, valid: 2 },
+  ])
+  const again = addTask(addTask(before, { resolved: 1, valid: 2 }, -1), { resolved: 2, valid: 4 })
+  assert.deepEqual(
+    scoreSoFar(again),
+    scoreSoFar(
+      sumsOf([
+        { resolved: 2, valid: 2 },
+        { resolved: 2, valid: 4 },
+      ]),
+    ),
+  )
+})

@@ -1,0 +1,52 @@
+import type { Interval } from './bootstrap.ts'
+import { exactInterval } from './proportions.ts'
+import { studentQuantile } from './special-functions.ts'
+
+/** Sums over graded tasks, of the share of resolved attempts of each: all that a score of a rollout under way needs. */
+export interface ScoreSums {
+  tasks: number
+  attempts: number
+  sum: number
+  squares: number
+}
+
+export const NO_SCORE: ScoreSums = { tasks: 0, attempts: 0, sum: 0, squares: 0 }
+
+/** @param sign −1 takes a task away that is played again */
+export function addTask(
+  sums: ScoreSums,
+  { resolved, valid }: { resolved: number; valid: number },
+  sign: 1 | -1 = 1,
+): ScoreSums {
+  if (valid === 0) return sums
+  const share = resolved / valid
+  return {
+    tasks: sums.tasks + sign,
+    attempts: sums.attempts + sign * valid,
+    sum: sums.sum + sign * share,
+    squares: sums.squares + sign * share * share,
+  }
+}
+
+/**
+ * pass@1 so far with its interval: exact for one attempt a task, Student's t over tasks for several. Reports add a bootstrap, so theirs
+ * may be wider.
+ * @returns null before the first graded task
+ */
+export function scoreSoFar(sums: ScoreSums, level = 0.95): (Interval & { mean: number; tasks: number }) | null {
+  const { tasks, attempts, sum, squares } = sums
+  if (tasks === 0) return null
+  const mean = Math.min(1, Math.max(0, sum / tasks))
+  if (attempts === tasks) {
+    return { mean, tasks, ...exactInterval({ successes: Math.round(sum), trials: tasks, level }) }
+  }
+  const tail = (1 - level) / 2
+  // Rounding may leave a trace of a spread that is none.
+  const spread = Math.max(0, squares - (sum * sum) / tasks)
+  if (tasks === 1 || spread < 1e-9) {
+    const missed = 1 - tail ** (1 / tasks)
+    return { mean, tasks, low: mean * (1 - missed), high: mean + missed * (1 - mean) }
+  }
+  const half = studentQuantile({ probability: 1 - tail, freedom: tasks - 1 }) * Math.sqrt(spread / (tasks - 1) / tasks)
+  return { mean, tasks, low: Math.max(0, mean - half), high: Math.min(1, mean + half) }
+}

@@ -1,0 +1,22 @@
+import type { AlarmSources } from '../contracts/alarms.types.ts'
+import { connect, type LonghaulConnection, lookForAlarms, reasonOfEnd } from '../client/index.ts'
+import type { TemporalSettings } from '../platform/temporal-settings.ts'
+
+/**
+ * The server as the watch of a control worker sees it: through the client, like `longhaul run blockers`. Each look has a connection of its
+ * own, so that a worker holds none for something that it does every few minutes.
+ */
+export function alarmSources({ address, namespace }: Pick<TemporalSettings, 'address' | 'namespace'>): AlarmSources {
+  const connected = async <T>(work: (connection: LonghaulConnection) => Promise<T>): Promise<T> => {
+    const connection = await connect({ address, namespace })
+    try {
+      return await work(connection)
+    } finally {
+      await connection.close()
+    }
+  }
+  return {
+    look: (input) => connected((connection) => lookForAlarms({ connection, ...input })),
+    reasonOf: (workflowId) => connected((connection) => reasonOfEnd(connection, workflowId)),
+  }
+}
