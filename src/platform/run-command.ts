@@ -11,7 +11,7 @@ export interface RunCommandInput {
   timeoutMs: number
   signal?: AbortSignal | undefined
   /** Each line of stdout and stderr as it comes. */
-  onLine?: (line: string) => void
+  onLine?: ((line: string) => void) | undefined
   /** Between TERM and KILL of the whole process group. @default 5_000; package managers need longer to leave order */
   graceMs?: number
 }

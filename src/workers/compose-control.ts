@@ -1,13 +1,19 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
 import { type NativeConnection, bundleWorkflowCode, type WorkflowBundleOption } from '@temporalio/worker'
+import { alarmSources } from './alarm-sources.ts'
 import { createControlActivities } from './control-activities.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../activities/runtime/stored-records.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { loadPublished, loadTasksAndFile } from '../adapters/datasets/load-tasks.ts'
+import { checkPlaces } from '../adapters/recipes/check-places.ts'
 import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
+import { pushedRecipes } from '../adapters/recipes/pushed-recipes.ts'
 import { importBasePolicy } from '../adapters/trainer-job/job/policy-directory.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
+import { withoutForeignSources } from '../platform/bundle-sources.ts'
+import { ENCODES_FAILURES, failureConverterOf } from '../platform/data-converter.ts'
+import { LonghaulError } from '../contracts/errors.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
@@ -19,7 +25,7 @@ export async function composeControl(
   connection: NativeConnection,
   between: Interposers,
 ): Promise<Composed> {
-  const store = connectStore(environment, between)
+  const store = await connectStore(environment, between)
   const places = {
     hubUrl: environment.hubUrl,
     findFile: (path: string) => findBeside(path, environment.recipeDirs) ?? path,
@@ -30,7 +36,13 @@ export async function composeControl(
     suites: createSuiteReader(store),
     tasks: createTaskReader(store),
     plans: createPlanReader(store),
-    loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs }),
+    loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs, pushed: pushedRecipes(store) }),
+    viewerUrl: environment.viewerUrl,
+    checkPlaces: (recipe, kind) =>
+      checkPlaces(recipe, kind, {
+        findFile: places.findFile,
+        findModel: (base) => findModel(base, environment.recipeDirs),
+      }),
     loadTasks: (source, filters) => loadTasksAndFile(source, filters, places),
     published: {
       identify: async (source, filters) => {
@@ -38,8 +50,13 @@ export async function composeControl(
         return identityOfImport(source, filters, places)
       },
       load: (source, filters) => loadPublished(source, filters, places),
+      newestSplit: async (source) => {
+        const { findNewestSplit } = await import('../adapters/datasets/newest-split.ts')
+        return findNewestSplit({ ...source, hubUrl: places.hubUrl })
+      },
     },
-    pollers: () => sandboxPollers(connection, environment.namespace),
+    alarms: { sources: alarmSources(environment.temporal), env: process.env },
+    pollers: () => sandboxPollers(connection, environment.temporal.namespace),
     importBase: ({ base, rope }) =>
       importBasePolicy({ store, directory: findModel(base, environment.recipeDirs), rope }),
   })
@@ -95,15 +112,27 @@ async function sandboxPollers(connection: Connection, namespace: string): Promis
 
 /** Prebuilt where the package is installed or the stack has built it; made on the spot while developing. */
 export async function loadWorkflowBundle(codePath: string | null): Promise<WorkflowBundleOption> {
-  if (codePath !== null) return { codePath }
+  if (codePath !== null) return { codePath: withConverter(codePath) }
   const packed = fileURLToPath(new URL('../workflow-bundle.js', import.meta.url))
-  if (existsSync(packed)) return { codePath: packed }
+  // The package's bundle writes failures in the clear.
+  if (existsSync(packed) && failureConverterOf().failureConverterPath === undefined) return { codePath: packed }
   return buildWorkflowBundle()
+}
+
+/** @throws LonghaulError `Config.Invalid` for a bundle without the failure converter where payloads are encrypted */
+function withConverter(codePath: string): string {
+  if (failureConverterOf().failureConverterPath === undefined) return codePath
+  if (readFileSync(codePath, 'utf8').includes(ENCODES_FAILURES)) return codePath
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `The workflow bundle ${codePath} (LONGHAUL_BUNDLE) was made without encryption, so messages of failures would be readable: make it with LONGHAUL_CODEC_KEYS set (longhaul up does), or unset LONGHAUL_BUNDLE`,
+  })
 }
 
 /** Works on the sources (`.ts`) and on the compiled package (`.js`) alike. */
 export async function buildWorkflowBundle(): Promise<{ code: string }> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const workflowsPath = fileURLToPath(new URL(`../workflows/index.${extension}`, import.meta.url))
-  return bundleWorkflowCode({ workflowsPath })
+  const { code } = await bundleWorkflowCode({ workflowsPath, ...failureConverterOf() })
+  return { code: withoutForeignSources(code) }
 }

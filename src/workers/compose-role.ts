@@ -21,6 +21,8 @@ import { activity } from '../activities/runtime/activity-runtime.ts'
 import { closeGrading } from '../activities/grading/close-grading.ts'
 import { buildBatch } from '../activities/training/build-batch.ts'
 import { planRefill } from '../activities/training/plan-refill.ts'
+import { readEvaluation } from '../activities/evaluation/read-evaluation.ts'
+import { recordNight } from '../activities/evaluation/record-night.ts'
 import { summarizeEvaluation } from '../activities/evaluation/derive-evaluation.ts'
 import { writeGateReport } from '../activities/gate/close-gate.ts'
 import { writeReport } from '../activities/evaluation/write-report.ts'
@@ -53,7 +55,7 @@ export function composeRole(
 
 /** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
 async function composeArtifacts(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
-  const store = connectStore(environment, between)
+  const store = await connectStore(environment, between)
   const activities = createArtifactActivities({
     store,
     recipes: createRecipeReader(store),
@@ -80,6 +82,8 @@ function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivitie
     planRefill: activity(async (input) => planRefill({ store, recipe: await recipes(input.run) }, input)),
     buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
     summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
+    readEvaluation: activity((input) => readEvaluation(store, input)),
+    recordNight: activity((input) => recordNight(store, input)),
     closeGrading: activity((input) => closeGrading(deps, input)),
     writeGateReport: activity((input) => writeGateReport(store, input)),
     writeReport: activity((input) => writeReport({ store }, input)),

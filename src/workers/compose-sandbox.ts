@@ -3,21 +3,20 @@ import { createHostActivities } from './host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/episode/episode-spec.ts'
 import { createDefuseFor, createSamplers } from '../activities/episode/samplers.ts'
 import { createSandboxActivities } from './sandbox-activities.ts'
-import { createImageProvider } from '../activities/gate/task-images.ts'
+import { createImageFinder, createImageProvider } from '../activities/gate/task-images.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { createImageVerifier } from '../activities/gate/verify-image.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../activities/runtime/stored-records.ts'
 import { admitSandboxes } from '../activities/runtime/admit-sandboxes.ts'
-import { watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
+import { watchFinder, watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
 import { createAdmission, listHeld } from '../adapters/docker/sandbox/admission.ts'
 import { connectEngine } from '../adapters/docker/engine/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
-import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore, chatClientsOf, policyClientsOf, type Interposers } from './connect.ts'
+import { connectStore, chatClientsOf, policyClientsOf, type Interposers, unknownNamespace } from './connect.ts'
 import { startHostReaper } from './reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { namespaceIdOf } from './workflow-owners.ts'
@@ -35,7 +34,8 @@ export async function composeSandbox(
 ): Promise<Composed> {
   const machine = await openMachine(environment, connection, between)
   const { host, admission, engine, keeper, hostId, namespaceId, shared } = machine
-  const { namespace, minFreeBytes } = environment
+  const { minFreeBytes, temporal } = environment
+  const { namespace } = temporal
   const owned = { hostId, namespaceId, namespace, connection }
   const reaper = startHostReaper({ ...owned, engine, store: shared.store, keeper, minFreeBytes })
   return {
@@ -53,9 +53,9 @@ type Machine = Awaited<ReturnType<typeof openMachine>>
 
 /** The engine of this machine with what guards its images and sandboxes, and what both workers read. */
 async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
-  const { namespace, cacheDir, sandboxRuntime: runtime, sandboxCpus, sandboxMemoryMiB } = environment
-  const namespaceId = await requireNamespaceId(connection, namespace)
-  const store = connectStore(environment, between)
+  const { temporal, cacheDir, sandboxRuntime: runtime, sandboxCpus, sandboxMemoryMiB } = environment
+  const namespaceId = await requireNamespaceId(connection, temporal.namespace)
+  const store = await connectStore(environment, between)
   const engine = await connectEngine()
   const { hostId, hostQueue } = hostIdentity(environment.hostId)
   const keeper = createImageKeeper({ engine, cacheDir })
@@ -108,6 +108,7 @@ function placementWorkers({ engine, watched, keeper, hostId, shared }: Machine, 
     suites: createSuiteReader(store),
     plans: createPlanReader(store),
     ensureImage,
+    finder: watchFinder({ engine: watched, finder: createImageFinder({ engine }) }),
     verifyImage: watchVerifier({
       engine: watched,
       verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
@@ -155,10 +156,7 @@ export function ownSandboxesWorker(
 async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
   const id = await namespaceIdOf(connection, namespace)
   if (id !== null) return id
-  throw new LonghaulError({
-    code: 'Temporal.Unreachable',
-    message: `Expected the Temporal server to know the namespace ${namespace}; set LONGHAUL_NAMESPACE, or make it`,
-  })
+  throw unknownNamespace(namespace)
 }
 
 /**

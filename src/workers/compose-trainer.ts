@@ -1,16 +1,17 @@
 import { fileURLToPath } from 'node:url'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
 import type { TrainerCommand } from '../adapters/trainer-job/launchers/process-launcher.ts'
-import { prepareJob } from '../adapters/trainer-job/job/job-spec.ts'
+import { directoryOf, prepareJob, type PreparedJob } from '../adapters/trainer-job/job/job-spec.ts'
 import { writePolicyRef } from '../adapters/trainer-job/job/policy-directory.ts'
-import { runJob } from '../adapters/trainer-job/job/run-job.ts'
+import { readKept, runJob } from '../adapters/trainer-job/job/run-job.ts'
 import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
-import { activity } from '../activities/runtime/activity-runtime.ts'
+import { activity, type ActivityScope } from '../activities/runtime/activity-runtime.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
 import { recordTraining } from '../activities/training/record-training.ts'
-import type { TrainerActivities } from '../contracts/activities.types.ts'
+import type { PolicyRef } from '../contracts/policy.types.ts'
+import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
@@ -22,7 +23,7 @@ import type { WorkerEnvironment } from './worker-environment.ts'
 const SLOTS = 4
 
 export async function composeTrainer(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
-  const store = connectStore(environment, between)
+  const store = await connectStore(environment, between)
   const recipes = createRecipeReader(store)
   const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
   return {
@@ -43,6 +44,11 @@ export async function composeTrainer(environment: WorkerEnvironment, between: In
   }
 }
 
+function isOnThisMachine(url: string): boolean {
+  const host = URL.parse(url)?.hostname ?? ''
+  return host === 'localhost' || host === '[::1]' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host)
+}
+
 interface TrainerDependencies extends PublishDependencies {
   store: ArtifactStore
   trainer: TrainerCommand
@@ -53,6 +59,22 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   const { store } = deps
   const launcherOf = createLauncher(deps.trainer)
   const oneAtATime = createMutex()
+
+  /** What it makes is kept before anything speaks of it: another host can go on from there. */
+  const train = async ({ run, policy, batch }: TrainingJobInput, job: PreparedJob, scope: ActivityScope) => {
+    const { signal } = scope
+    const launcher = launcherOf((await deps.recipes(run)).trainer)
+    if (launcher.isElsewhere) store.weights.requireSeenBy('every node of the trainer’s scheduler')
+    const part = policy.checkpointUri === null ? 'policy' : 'checkpoint'
+    return store.weights.use({ policy, part, folders: [directoryOf(batch.key)], signal }, async () => {
+      const result = await followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
+        runJob({ job, ...following }),
+      )
+      const kept = await store.weights.keep({ policy: result.policy, signal })
+      return (await readKept(store, job)) ?? { ...result, policy: kept }
+    })
+  }
+
   return {
     runTrainingJob: activity(async (input, scope) => {
       const recipe = await deps.recipes(input.run)
@@ -64,9 +86,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
           steps,
           loss,
           metrics,
-        } = await followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
-          runJob({ job, ...following }),
-        )
+        } = (await readKept(store, job)) ?? (await train(input, job, scope))
         const hold = await recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key, ...(hold === null ? {} : { hold }) }
@@ -79,12 +99,28 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       const waiting = { unavailableTimeoutMs: policyServer.patienceS * 1000, failing, startedMs }
       const windowOf = async (): Promise<WindowFile | null> => {
         const launcher = launcherOf(trainer)
-        const window = await haveWindow({ store, trainer, policy: ref }, { launcher, scope, oneAtATime })
+        const window = await haveWindow(
+          { store, trainer, policy: store.weights.local(ref) },
+          { launcher, scope, oneAtATime },
+        )
         // The server is waited for since then, not while the trainer was at work.
         waiting.startedMs = Date.now()
         return window
       }
-      await endOfWaiting(waiting, () => publishPolicy(deps, { run, ref, windowOf }, scope))
+      const publish = (served: PolicyRef) =>
+        endOfWaiting(waiting, () => publishPolicy(deps, { run, ref: served, windowOf }, scope))
+      // Its owner has the weights.
+      if (policyServer.kind === 'chat') return publish(ref)
+      for (const { url } of (await deps.policies(run)).servers) {
+        if (!isOnThisMachine(url)) store.weights.requireSeenBy(`the policy server ${url}`)
+      }
+      const local = store.weights.local(ref)
+      const lease = { part: 'policy', afterMs: policyServer.leaseS * 1000, signal: scope.signal } as const
+      await store.weights.use({ policy: ref, ...lease }, () => {
+        // The server is waited for since then, not while its weights were on their way.
+        waiting.startedMs = Date.now()
+        return publish(local)
+      })
     }),
     releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
   }

@@ -11,7 +11,7 @@ import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
 import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { PolicyClient } from '../contracts/policy.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
@@ -83,9 +83,21 @@ function readKey(name: string | null, env: NodeJS.ProcessEnv): { apiKey?: string
   })
 }
 
-/** The artifact store of this worker; activities report waits for it in their heartbeats. */
-export function connectStore({ artifacts }: WorkerEnvironment, between: Interposers): ArtifactStore {
-  return watchStore({ store: between.store(createDirectoryStore({ root: artifacts })), name: artifacts })
+/**
+ * The artifact store of this worker; activities report waits for it in their heartbeats.
+ * @throws LonghaulError `Config.Invalid` for a bucket that cannot keep the promises of a store
+ */
+export async function connectStore(
+  { artifacts, weights }: WorkerEnvironment,
+  between: Interposers,
+): Promise<ArtifactStore> {
+  const store = await openArtifactStore({
+    location: artifacts,
+    check: true,
+    onTransientError: reportTransientError,
+    weights,
+  })
+  return watchStore({ store: between.store(store), name: artifacts })
 }
 
 /** What stands between a worker's activities and the outside world. The product lets everything through. */
@@ -99,4 +111,12 @@ export const PASS_THROUGH: Interposers = {
   store: (store) => store,
   sandbox: (host) => host,
   policy: (client) => client,
+}
+
+export function unknownNamespace(namespace: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Temporal.Unreachable',
+    message: `Expected the Temporal server to know the namespace ${namespace}; set LONGHAUL_NAMESPACE, or make it`,
+    cause,
+  })
 }

@@ -1,6 +1,9 @@
 import type { ControlActivities } from '../contracts/activities.types.ts'
+import type { AlarmSources } from '../contracts/alarms.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { gateKeys } from '../contracts/keys.ts'
+import { findAlarms } from '../activities/alarms/find-alarms.ts'
+import { sendAlarm } from '../activities/alarms/send-alarm.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
 import type { RecipeReader, SuiteReader, TaskReader } from '../activities/runtime/stored-records.ts'
 import { openGrading } from '../activities/grading/open-grading.ts'
@@ -10,12 +13,13 @@ import { gateWidth, type SandboxPollers } from '../activities/gate/gate-width.ts
 import { judgePlateau } from '../activities/training/judge-plateau.ts'
 import { planIteration, readPlanPage } from '../activities/run/plan-iteration.ts'
 import { recallRun } from '../activities/run/recall-run.ts'
-import { type BaseImporter, promote, resolveForRun } from '../activities/training/policies.ts'
+import { promoteByRule } from '../activities/training/promote-by-rule.ts'
+import { type BaseImporter, keptForRun, resolveForRun } from '../activities/training/policies.ts'
 import type { PublishedLoader } from '../activities/evaluation/prepare-published.ts'
 import { prepareSuite, type TaskLoader } from '../activities/evaluation/prepare-suite.ts'
 import { recordUngraded } from '../activities/grading/grade-submission.ts'
 import { requireDisjoint } from '../activities/evaluation/require-disjoint.ts'
-import { type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
+import { type PlaceChecker, type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
 
 export interface ControlDependencies {
   store: ArtifactStore
@@ -24,10 +28,13 @@ export interface ControlDependencies {
   tasks: TaskReader
   plans: PlanReader
   loadRecipe: RecipeLoader
+  checkPlaces: PlaceChecker
+  viewerUrl: string | null
   loadTasks: TaskLoader
   published: PublishedLoader
   importBase: BaseImporter
   pollers: SandboxPollers
+  alarms: { sources: AlarmSources; env: NodeJS.ProcessEnv }
 }
 
 /** Short bookkeeping: names, plans, gates, promotions. */
@@ -42,7 +49,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
       return { ...resolved, ...(recalled === null ? {} : { recalled }) }
     }),
     prepareSuite: activity(async ({ run, which }) => {
-      const suite = await prepareSuite(await withRecipe(run), which)
+      const suite = await prepareSuite({ ...(await withRecipe(run)), run }, which)
       const gated = await store.readRecord(gateKeys.gated(run, suite.suite))
       return { ...suite, ...(gated === null ? {} : { gated: true as const }) }
     }),
@@ -53,9 +60,12 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
     readPlanPage: activity((input) => readPlanPage(store, input)),
     judgePlateau: activity(async (input) => judgePlateau(await withRecipe(input.run), input)),
     resolvePolicy: activity(async ({ run, policy }) => resolveForRun(await withRecipe(run), { run, policy })),
-    promote: activity((input) => promote(store, input)),
+    keptPolicies: activity(async ({ run }) => keptForRun(await withRecipe(run), run)),
+    promote: activity(async (input) => promoteByRule(await withRecipe(input.run), input)),
     recordUngraded: activity((input) => recordUngraded(store, input)),
     openGrading: activity((input) => openGrading(deps, input)),
+    findAlarms: activity((input) => findAlarms({ store, viewerUrl: deps.viewerUrl, ...deps.alarms }, input)),
+    sendAlarm: activity((input, { signal }) => sendAlarm({ store, env: deps.alarms.env }, input, signal)),
     recordUngradedPatch: activity(async ({ run, index, failure }) =>
       recordUngradedPatch(store, run, instanceAt(await deps.plans(run), index), failure),
     ),

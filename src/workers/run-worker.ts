@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { NativeConnection, Worker, type WorkerOptions, DefaultLogger, type LogEntry, Runtime } from '@temporalio/worker'
-import { LonghaulError } from '../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { dataConverterOf } from '../platform/data-converter.ts'
+import { probeTemporal } from '../platform/temporal-reach.ts'
+import type { TemporalSettings } from '../platform/temporal-settings.ts'
 import { composeRole, type Composed } from './compose-role.ts'
-import { type Interposers, PASS_THROUGH } from './connect.ts'
+import { type Interposers, PASS_THROUGH, unknownNamespace } from './connect.ts'
+import { metered, metricsOptions } from './metrics.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
 import { surviveStrayErrors } from './last-resort.ts'
 
@@ -33,70 +37,164 @@ export async function runWorker({
   const forgetStrayErrors = surviveStrayErrors((line) => process.stderr.write(line))
   const roles: readonly Role[] = role === 'all' ? ROLES : [role]
   const composed: Composed[] = []
-  try {
-    for (const one of roles) composed.push(await composeRole(one, environment, connection, interposers))
-    const workers = await Promise.all(
-      composed
-        .flatMap(({ workers: options }) => options)
-        .map((options) => createWorker(connection, environment, options)),
-    )
-    await Promise.all(workers.map((worker) => worker.run()))
-  } finally {
-    await Promise.all(composed.map(({ dispose }) => dispose()))
-    await connection.close()
-    forgetStrayErrors()
+  const work = async (): Promise<void> => {
+    const between = metered(interposers, Runtime.instance().metricMeter)
+    for (const one of roles) composed.push(await composeRole(one, environment, connection, between))
+    const options = composed.flatMap(({ workers }) => workers)
+    await runTogether(await createWorkers(connection, environment.temporal, options))
   }
+  const letGo = async (): Promise<void> => {
+    const ends = await Promise.allSettled(composed.map(({ dispose }) => dispose()))
+    ends.push(...(await Promise.allSettled([connection.close()])))
+    forgetStrayErrors()
+    throwFirst(ends)
+  }
+  const [worked] = await Promise.allSettled([work()])
+  const [letGone] = await Promise.allSettled([letGo()])
+  // Why the work ended comes before what could not be closed after it.
+  throwFirst([worked, letGone])
+}
+
+/** One that fails takes the others with it: half a worker would look alive. */
+async function runTogether(workers: readonly Worker[]): Promise<void> {
+  const run = async (worker: Worker): Promise<void> => {
+    try {
+      await worker.run()
+    } finally {
+      for (const other of workers) if (other.getState() === 'RUNNING') other.shutdown()
+    }
+  }
+  throwFirst(await Promise.allSettled(workers.map(run)))
+}
+
+function throwFirst(ends: readonly PromiseSettledResult<unknown>[]): void {
+  for (const end of ends) if (end.status === 'rejected') throw end.reason
+}
+
+type WorkerPlan = Omit<WorkerOptions, 'connection'>
+
+/**
+ * All of them, or an error and none: one that was made and never ran would hold its connection, and the process with it. A server that is
+ * busy when it is asked for the namespace is asked again for half a minute.
+ * @throws LonghaulError `Temporal.Unreachable`, `Temporal.Refused`
+ */
+export async function createWorkers(
+  connection: NativeConnection,
+  temporal: TemporalSettings,
+  plans: readonly WorkerPlan[],
+): Promise<Worker[]> {
+  const deadline = Date.now() + PATIENCE_MS
+  const workers: Worker[] = []
+  try {
+    while (workers.length < plans.length) {
+      const [made] = await Promise.allSettled([createWorker(connection, temporal, plans[workers.length] as WorkerPlan)])
+      if (made.status === 'fulfilled') workers.push(made.value)
+      else if (isBusy(made.reason) && Date.now() < deadline) await sleep(500)
+      else throw explained(made.reason, temporal)
+    }
+    return workers
+  } catch (error) {
+    await Promise.allSettled(workers.map((worker) => worker.runUntil(Promise.resolve())))
+    throw error
+  }
+}
+
+/** Core asks for the namespace before it makes a worker, and says any failure of that in one text with the status in it. */
+function isBusy(cause: unknown): boolean {
+  return (
+    /could not be described/.test(String(cause)) &&
+    !/code: (?:NotFound|Unauthenticated|PermissionDenied)/.test(String(cause))
+  )
+}
+
+function explained(cause: unknown, temporal: TemporalSettings): unknown {
+  if (/code: NotFound/.test(String(cause))) return unknownNamespace(temporal.namespace, cause)
+  return /Unauthenticated|PermissionDenied/i.test(String(cause)) ? refused(temporal, cause) : cause
 }
 
 function createWorker(
   connection: NativeConnection,
-  environment: WorkerEnvironment,
-  options: Omit<WorkerOptions, 'connection'>,
+  { namespace }: TemporalSettings,
+  plan: WorkerPlan,
 ): Promise<Worker> {
   return Worker.create({
     connection,
-    namespace: environment.namespace,
+    namespace,
+    ...dataConverterOf(),
     // A stopped turn costs nothing (the journal has it), so there is no reason to hold up a restart for long.
     shutdownGraceTime: '5s',
     shutdownForceTime: '30s',
     // Bounds how late a cancel arrives.
     maxHeartbeatThrottleInterval: '5s',
     defaultHeartbeatThrottleInterval: '5s',
-    ...options,
+    ...plan,
   })
 }
 
 const CONNECT_TIMEOUT_MS = 15_000
+const PATIENCE_MS = 30_000
 
 /** The server may start at the same moment as its workers: half a minute of patience, then a clear error. */
-async function connect({ temporalAddress }: WorkerEnvironment): Promise<NativeConnection> {
-  const deadline = Date.now() + 30_000
+async function connect({ temporal }: WorkerEnvironment): Promise<NativeConnection> {
+  const deadline = Date.now() + PATIENCE_MS
   for (;;) {
     try {
-      // A server that accepts and says nothing must not hold up the start for longer than one that refuses.
-      const silence = sleep(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
-        throw new Error(`no answer within ${CONNECT_TIMEOUT_MS / 1000} s`)
-      })
-      return await Promise.race([NativeConnection.connect({ address: temporalAddress }), silence])
+      return await open(temporal)
     } catch (cause) {
+      if (isLonghaulError(cause)) throw cause
       if (Date.now() < deadline) {
         await sleep(500)
         continue
       }
+      const { finding } = await probeTemporal(temporal)
       throw new LonghaulError({
         code: 'Temporal.Unreachable',
-        message: `Expected a Temporal server at ${temporalAddress}; start the local stack (longhaul up) or set LONGHAUL_TEMPORAL_ADDRESS`,
+        message: `No Temporal server answers at ${temporal.address}: ${finding}. Start the local stack (longhaul up), or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE`,
         cause,
       })
     }
   }
 }
 
+async function open(temporal: TemporalSettings): Promise<NativeConnection> {
+  // A server that accepts and says nothing must not hold up the start for longer than one that refuses.
+  const silence = sleep(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
+    throw new Error(`no answer within ${CONNECT_TIMEOUT_MS / 1000} s`)
+  })
+  try {
+    const { address, credentials } = temporal
+    return await Promise.race([NativeConnection.connect({ address, ...credentials }), silence])
+  } catch (cause) {
+    throw /Unauthenticated|PermissionDenied/i.test(String(cause)) ? refused(temporal, cause) : cause
+  }
+}
+
+function refused({ address, namespace }: TemporalSettings, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Temporal.Refused',
+    message: `The Temporal server at ${address} refuses the namespace ${namespace} to this worker: give TEMPORAL_API_KEY, or a client certificate, that it accepts for this namespace`,
+    cause,
+  })
+}
+
 /** One JSON line an entry on stderr: what a log collector of a cluster reads. Call before the first connection. */
 function installRuntime(role: string): void {
+  const telemetry = metricsOptions()
+  try {
+    installLogged(role, telemetry)
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `LONGHAUL_METRICS_ADDRESS=${process.env['LONGHAUL_METRICS_ADDRESS'] ?? ''} cannot be used: ${(cause as Error).message}`,
+      cause,
+    })
+  }
+}
+
+function installLogged(role: string, telemetry: ReturnType<typeof metricsOptions>): void {
   Runtime.install({
     logger: new DefaultLogger('INFO', (entry) => process.stderr.write(`${JSON.stringify(logLine(role, entry))}\n`)),
-    telemetryOptions: { logging: { forward: {}, filter: { core: 'WARN', other: 'WARN' } } },
+    telemetryOptions: { logging: { forward: {}, filter: { core: 'WARN', other: 'WARN' } }, ...telemetry },
   })
 }
 

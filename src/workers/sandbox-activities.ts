@@ -4,6 +4,8 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
 import type { RecipeReader, SuiteReader, TaskReader } from '../activities/runtime/stored-records.ts'
+import { checkImages, type ImageFinder } from '../activities/gate/check-images.ts'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { gradePatch } from '../activities/grading/grade-patch.ts'
 import type { PlanReader } from '../activities/grading/stored-plan.ts'
 import { type GateDependencies, gateTask, mayExclude, recordUngated } from '../activities/gate/gate-task.ts'
@@ -23,11 +25,27 @@ export interface SandboxDependencies {
   leaseMs: number
   ensureImage: EnsureImage
   verifyImage: VerifyImage
+  finder: ImageFinder
 }
 
 /** Activities that any sandbox host can serve. */
 export function createSandboxActivities(deps: SandboxDependencies): SandboxActivities {
   return {
+    checkImages: activity(async (input, { signal }) => {
+      try {
+        return await checkImages({ ...deps, recipe: await deps.recipes(input.run) }, input.suites, signal)
+      } catch (error) {
+        if (signal.aborted || isLastAttempt() || !isLonghaulError(error) || error.code !== 'Sandbox.ImageMissing')
+          throw error
+        // Another host may have what this one lacks, as for a gate.
+        throw new LonghaulError({
+          code: 'Sandbox.PullFailed',
+          message: error.message,
+          details: error.details,
+          cause: error,
+        })
+      }
+    }),
     openSandbox: activity(async (input, { owner, signal }) => {
       const ending = await recordedEnding(deps.store, input)
       if (ending !== null) return ending

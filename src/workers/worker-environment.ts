@@ -1,14 +1,15 @@
+import { isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-headers.ts'
+import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 
 /** What a worker process is told by its environment; `longhaul up` sets all of it. */
 export interface WorkerEnvironment {
-  /** LONGHAUL_TEMPORAL_ADDRESS or TEMPORAL_ADDRESS */
-  temporalAddress: string
-  /** LONGHAUL_NAMESPACE */
-  namespace: string
-  /** LONGHAUL_ARTIFACTS: directory of the artifact store */
+  /** LONGHAUL_TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE, else what Temporal's own variables and profile files say */
+  temporal: TemporalSettings
+  /** LONGHAUL_ARTIFACTS: directory of the artifact store, or s3://bucket/prefix */
   artifacts: string
   /** LONGHAUL_POLICY_URL: server of recipes that name none */
   policyUrl: string
@@ -20,6 +21,8 @@ export interface WorkerEnvironment {
   bundle: string | null
   /** LONGHAUL_CACHE: user cache */
   cacheDir: string
+  /** LONGHAUL_WEIGHTS, LONGHAUL_WEIGHTS_GIB: where policies and checkpoints of a bucket are brought to, and how much of them stays. @default `weights` in the cache, 200 */
+  weights: WeightsOptions
   /** LONGHAUL_HOST_ID: stable name of this sandbox host */
   hostId: string | null
   /** LONGHAUL_LEASE_S: seconds that a sandbox lives without a sign of life; beyond a restart of the worker. @default 600 */
@@ -32,6 +35,8 @@ export interface WorkerEnvironment {
   sandboxCpus: number | null
   /** LONGHAUL_SANDBOX_MEMORY_GIB: the same of memory; unset: all of it */
   sandboxMemoryMiB: number | null
+  /** LONGHAUL_VIEWER_URL: where people read trajectories; runs show it in the Temporal UI. Ends with a slash; null: no such place is known */
+  viewerUrl: string | null
   /** LONGHAUL_HUB_URL: another hub of data sets of the same layout; unset: the public one */
   hubUrl: string | null
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
@@ -51,24 +56,51 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
   }
   const ownRecipes = fileURLToPath(new URL('../../recipes', import.meta.url))
   return {
-    temporalAddress: env['LONGHAUL_TEMPORAL_ADDRESS'] ?? env['TEMPORAL_ADDRESS'] ?? '127.0.0.1:7233',
-    namespace: env['LONGHAUL_NAMESPACE'] ?? 'default',
+    temporal: readTemporalSettings(env),
     artifacts: required('LONGHAUL_ARTIFACTS'),
     policyUrl: required('LONGHAUL_POLICY_URL'),
     policyApiKey: env['LONGHAUL_POLICY_API_KEY'] ?? null,
     python: env['LONGHAUL_PYTHON'] ?? 'python3',
     bundle: env['LONGHAUL_BUNDLE'] ?? null,
     cacheDir: required('LONGHAUL_CACHE'),
+    weights: weightsPlace(env, required('LONGHAUL_CACHE')),
     hostId: env['LONGHAUL_HOST_ID'] ?? null,
     minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
     leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
     sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
     sandboxCpus: share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1),
     sandboxMemoryMiB: share('LONGHAUL_SANDBOX_MEMORY_GIB', env['LONGHAUL_SANDBOX_MEMORY_GIB'], 1024),
+    viewerUrl: viewerUrl(env['LONGHAUL_VIEWER_URL']),
     hubUrl: env['LONGHAUL_HUB_URL'] ?? null,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
   }
 }
+
+function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsOptions {
+  const named = env['LONGHAUL_WEIGHTS'] ?? ''
+  const limit = env['LONGHAUL_WEIGHTS_GIB'] ?? ''
+  const gib = limit === '' ? DEFAULT_WEIGHTS_GIB : Number(limit)
+  if (named !== '' && !isAbsolute(named)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected LONGHAUL_WEIGHTS to be an absolute path, got ${JSON.stringify(named)}`,
+    })
+  }
+  if (!Number.isFinite(gib) || gib < 0) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected LONGHAUL_WEIGHTS_GIB to be a number ≥ 0, got ${JSON.stringify(limit)}`,
+    })
+  }
+  return {
+    directory: named === '' ? join(cacheDir, 'weights') : named,
+    isShared: named !== '',
+    limitBytes: gib * 1024 ** 3,
+  }
+}
+
+/** Two policies of seven billion parameters with their checkpoints: what one iteration reads and writes. */
+const DEFAULT_WEIGHTS_GIB = 200
 
 /** Below a few seconds a busy machine would lose sandboxes that are in use. */
 function leaseSeconds(text = '600'): number {
@@ -86,6 +118,19 @@ function freeGib(text = '10'): number {
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`,
+  })
+}
+
+/** It becomes a link that people follow. */
+function viewerUrl(text = ''): string | null {
+  if (text === '') return null
+  const url = URL.parse(text)
+  if (url !== null && /^https?:$/.test(url.protocol) && url.search === '' && url.hash === '' && url.password === '') {
+    return url.href.endsWith('/') ? url.href : `${url.href}/`
+  }
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_VIEWER_URL to be an address such as https://viewer.example.org/, got ${JSON.stringify(text)}`,
   })
 }
 

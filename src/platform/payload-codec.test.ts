@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { defaultPayloadConverter, type Payload } from '@temporalio/common'
+import { isLonghaulError } from '../contracts/errors.ts'
+import { type CodecKey, createPayloadCodec, readCodecKeys } from './payload-codec.ts'
+
+const directory = mkdtempSync(join(tmpdir(), 'longhaul-codec-'))
+after(() => rmSync(directory, { recursive: true, force: true }))
+
+const key = (id: string): CodecKey => ({ id, secret: randomBytes(32) })
+const payloadOf = (value: unknown): Payload => {
+  const payload = defaultPayloadConverter.toPayload(value)
+  assert.ok(payload !== undefined)
+  return payload
+}
+
+async function messageOf(failing: () => unknown): Promise<string> {
+  try {
+    await failing()
+  } catch (error) {
+    assert.ok(isLonghaulError(error), String(error))
+    assert.equal(error.code, 'Config.Invalid')
+    return error.message
+  }
+  throw new assert.AssertionError({ message: 'Expected a refusal' })
+}
+
+test('what goes in comes out, for values of every size; nothing of it is readable', async () => {
+  const codec = createPayloadCodec([key('a')])
+  for (const value of ['', 'canary', { nested: ['canary', 1, null] }, 'canary '.repeat(100_000), new Uint8Array(3)]) {
+    const [sealed, again] = await codec.encode([payloadOf(value), payloadOf(value)])
+    assert.ok(sealed?.data instanceof Uint8Array && again?.data instanceof Uint8Array)
+    assert.doesNotMatch(Buffer.from(sealed.data).toString('latin1'), /canary|json/)
+    assert.notDeepEqual(sealed.data, again.data)
+    const [opened] = await codec.decode([sealed])
+    assert.deepEqual(opened === undefined ? null : defaultPayloadConverter.fromPayload(opened), value)
+  }
+})
+
+test('text is packed before it is encrypted', async () => {
+  const [sealed] = await createPayloadCodec([key('a')]).encode([payloadOf('the same words again '.repeat(1_000))])
+  assert.ok((sealed?.data?.length ?? 0) < 1_000)
+})
+
+test('a new key on top writes, the old one still reads; without it the error names it', async () => {
+  const [old, fresh] = [key('2026-10'), key('2026-11')]
+  const [before] = await createPayloadCodec([old]).encode([payloadOf('x')])
+  assert.ok(before !== undefined)
+  const rotated = createPayloadCodec([fresh, old])
+  const [now] = await rotated.encode([payloadOf('x')])
+  assert.equal(Buffer.from(now?.metadata?.['encryption-key-id'] ?? []).toString(), '2026-11')
+  assert.equal((await rotated.decode([before])).length, 1)
+  assert.match(
+    await messageOf(() => createPayloadCodec([fresh]).decode([before])),
+    /key "2026-10".*LONGHAUL_CODEC_KEYS/,
+  )
+})
+
+test('histories from before the keys are read as they are', async () => {
+  const plain = payloadOf({ a: 1 })
+  assert.deepEqual(await createPayloadCodec([key('a')]).decode([plain]), [plain])
+})
+
+test('an altered payload, another key’s name and another kind are refused', async () => {
+  const [one, two] = [key('one'), key('two')]
+  const codec = createPayloadCodec([one, two])
+  const [sealed] = await codec.encode([payloadOf('x'.repeat(1_000))])
+  assert.ok(sealed?.data !== null && sealed?.data !== undefined)
+  const data = sealed.data
+  const changed = (at: number): Uint8Array => Uint8Array.from(data, (byte, index) => (index === at ? byte ^ 3 : byte))
+  for (const at of [0, 1, 14, data.length - 1]) {
+    assert.match(await messageOf(() => codec.decode([{ ...sealed, data: changed(at) }])), /was altered/)
+  }
+  const renamed = { metadata: { ...sealed.metadata, 'encryption-key-id': Buffer.from('two') }, data }
+  assert.match(await messageOf(() => codec.decode([renamed])), /was altered/)
+  for (const length of [0, 1, 13, 20]) {
+    assert.match(await messageOf(() => codec.decode([{ ...sealed, data: data.slice(0, length) }])), /was altered/)
+  }
+})
+
+test('a file of keys: comments and rotation; what is wrong is said without a secret', async () => {
+  const path = join(directory, 'keys')
+  const secret = randomBytes(32).toString('base64')
+  const read = (text: string): ReturnType<typeof readCodecKeys> => {
+    writeFileSync(path, text)
+    return readCodecKeys({ LONGHAUL_CODEC_KEYS: path })
+  }
+  assert.deepEqual(
+    read(`# newest first\nb ${secret}\n\na ${secret}\n`)?.map(({ id }) => id),
+    ['b', 'a'],
+  )
+  assert.equal(readCodecKeys({}), null)
+  const short = Buffer.from('sixteen bytes!!!').toString('base64')
+  for (const [text, pattern] of [
+    ['', /got none/],
+    [`a ${short}\n`, /line 1, got 16 bytes; make one: openssl rand -base64 32/],
+    [`${secret}\n`, /Expected "ID BASE64"/],
+    [`a ${secret} more\n`, /Expected "ID BASE64"/],
+    [`a ${secret}\na ${secret}\n`, /"a" twice/],
+  ] as const) {
+    const message = await messageOf(() => read(text))
+    assert.match(message, pattern)
+    assert.ok(!message.includes(secret) && !message.includes(short))
+  }
+  assert.match(await messageOf(() => readCodecKeys({ LONGHAUL_CODEC_KEYS: join(directory, 'none') })), /readable file/)
+})

@@ -1,0 +1,153 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { gunzipSync, gzipSync } from 'node:zlib'
+import type { Payload, PayloadCodec } from '@temporalio/common'
+import proto from '@temporalio/proto'
+import { LonghaulError } from '../contracts/errors.ts'
+
+// The package is CommonJS: its names arrive as one default export.
+const { Payload: PayloadMessage } = proto.temporal.api.common.v1
+
+/** A key of 256 bits by the name that payloads carry. */
+export interface CodecKey {
+  id: string
+  secret: Uint8Array
+}
+
+/** The metadata of Temporal's published examples, so that tools which show it know what they see. */
+const ENCODING = 'binary/encrypted'
+const CIPHER = 'AES-256-GCM'
+
+/** First byte of the data: what follows is nonce, ciphertext and tag, and whether the text inside was packed. */
+const PLAIN = 1
+const PACKED = 2
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+/** Below this gzip's own frame costs more than it saves. */
+const WORTH_PACKING_BYTES = 256
+/** Temporal refuses payloads above 2 MiB; what unpacks to more was not made here. */
+const MOST_UNPACKED_BYTES = 64 * 1024 ** 2
+
+/**
+ * Encrypts every payload (inputs, results, heartbeats, memos, failures) with the first key and reads those of all of them, so a key is
+ * rotated by putting a new one on top. Payloads without encryption are read as they are: histories from before go on.
+ * A payload cannot be moved to another key's name or made to unpack otherwise: both are authenticated.
+ */
+export function createPayloadCodec(keys: readonly [CodecKey, ...CodecKey[]]): PayloadCodec {
+  const [current] = keys
+  const byId = new Map(keys.map((key) => [key.id, key]))
+  return {
+    encode: (payloads) => Promise.resolve(payloads.map((payload) => encrypt(payload, current))),
+    decode: (payloads) =>
+      Promise.resolve(payloads.map((payload) => (isEncrypted(payload) ? decrypt(payload, byId) : payload))),
+  }
+}
+
+function encrypt(payload: Payload, { id, secret }: CodecKey): Payload {
+  const message = Buffer.from(PayloadMessage.encode(payload).finish())
+  const packed = message.length < WORTH_PACKING_BYTES ? message : gzipSync(message)
+  const isPacked = packed.length < message.length
+  const kind = Buffer.from([isPacked ? PACKED : PLAIN])
+  const nonce = randomBytes(NONCE_BYTES)
+  const cipher = createCipheriv('aes-256-gcm', secret, nonce)
+  cipher.setAAD(Buffer.concat([kind, Buffer.from(id)]))
+  const sealed = Buffer.concat([cipher.update(isPacked ? packed : message), cipher.final()])
+  return {
+    metadata: {
+      encoding: Buffer.from(ENCODING),
+      'encryption-cipher': Buffer.from(CIPHER),
+      'encryption-key-id': Buffer.from(id),
+    },
+    data: Buffer.concat([kind, nonce, sealed, cipher.getAuthTag()]),
+  }
+}
+
+function isEncrypted({ metadata }: Payload): boolean {
+  return textOf(metadata?.['encoding']) === ENCODING
+}
+
+function decrypt({ metadata, data }: Payload, keys: ReadonlyMap<string, CodecKey>): Payload {
+  const id = textOf(metadata?.['encryption-key-id'])
+  const key = keys.get(id)
+  if (key === undefined) {
+    throw unreadable(
+      `is encrypted with the key ${JSON.stringify(id)}, which LONGHAUL_CODEC_KEYS lacks: keep old keys below the new one while histories with them live`,
+    )
+  }
+  const bytes = Buffer.from(data ?? [])
+  const kind = bytes.subarray(0, 1)
+  const nonce = bytes.subarray(1, 1 + NONCE_BYTES)
+  const sealed = bytes.subarray(1 + NONCE_BYTES, -TAG_BYTES)
+  let message: Uint8Array
+  try {
+    const decipher = createDecipheriv('aes-256-gcm', key.secret, nonce, { authTagLength: TAG_BYTES })
+    decipher.setAAD(Buffer.concat([kind, Buffer.from(id)]))
+    decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
+    message = Buffer.concat([decipher.update(sealed), decipher.final()])
+    if (kind[0] === PACKED) message = gunzipSync(message, { maxOutputLength: MOST_UNPACKED_BYTES })
+  } catch (cause) {
+    throw unreadable(
+      `cannot be decrypted with the key ${JSON.stringify(id)}: it was altered, or another secret goes by that name`,
+      cause,
+    )
+  }
+  return PayloadMessage.decode(message)
+}
+
+function unreadable(how: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `A payload of Temporal's history ${how}`,
+    ...(cause === undefined ? {} : { cause }),
+  })
+}
+
+function textOf(bytes: Uint8Array | null | undefined): string {
+  return Buffer.from(bytes ?? []).toString()
+}
+
+/**
+ * The keys of the file that LONGHAUL_CODEC_KEYS names, the current one first: a line `ID BASE64` each, `#` begins a comment.
+ * Null where the variable is not set: nothing is encrypted.
+ * @throws LonghaulError `Config.Invalid`, which shows no secret
+ */
+export function readCodecKeys(env: NodeJS.ProcessEnv = process.env): readonly [CodecKey, ...CodecKey[]] | null {
+  const path = env['LONGHAUL_CODEC_KEYS'] ?? ''
+  if (path === '') return null
+  const lines = readLines(path)
+  const keys = lines.map(({ text, number }) => readKey(text, `${path}, line ${number}`))
+  const [first, ...others] = keys
+  if (first === undefined) throw invalid(`Expected a line "ID BASE64" in ${path} (LONGHAUL_CODEC_KEYS), got none`)
+  const twice = keys.find(({ id }, at) => keys.findIndex((other) => other.id === id) < at)
+  if (twice !== undefined) throw invalid(`Expected each key of ${path} once, got ${JSON.stringify(twice.id)} twice`)
+  return [first, ...others]
+}
+
+function readLines(path: string): { text: string; number: number }[] {
+  try {
+    return readFileSync(path, 'utf8')
+      .split('\n')
+      .map((text, at) => ({ text: text.trim(), number: at + 1 }))
+      .filter(({ text }) => text !== '' && !text.startsWith('#'))
+  } catch (cause) {
+    throw invalid(`Expected a readable file of keys at ${path} (LONGHAUL_CODEC_KEYS)`, cause)
+  }
+}
+
+function readKey(text: string, where: string): CodecKey {
+  const [id = '', base64 = '', ...rest] = text.split(/\s+/)
+  const secret = Buffer.from(base64, 'base64')
+  if (!/^[A-Za-z0-9._-]{1,64}$/.test(id) || rest.length > 0) {
+    throw invalid(`Expected "ID BASE64" in ${where}, with an id of letters, digits, ".", "_" and "-"`)
+  }
+  if (secret.length !== 32) {
+    throw invalid(
+      `Expected 32 bytes in base64 for the key ${id} in ${where}, got ${secret.length} bytes; make one: openssl rand -base64 32`,
+    )
+  }
+  return { id, secret }
+}
+
+function invalid(message: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message, ...(cause === undefined ? {} : { cause }) })
+}

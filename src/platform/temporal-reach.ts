@@ -1,0 +1,125 @@
+import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import type { TemporalCredentials, TemporalSettings } from './temporal-settings.ts'
+
+const PROBE_TIMEOUT_MS = 3_000
+
+/** What one look at the address showed, below gRPC: its client says "deadline exceeded" for all of these. */
+export interface Reach {
+  /** False where more patience cannot help: the address, a certificate or the kind of connection is wrong. */
+  mayAnswerLater: boolean
+  /** A clause with the fix where there is one: `nothing listens there`. */
+  finding: string
+}
+
+/** The first bytes of an HTTP/2 client and its empty settings (RFC 9113, §3.4): a server that takes the client answers them. */
+const HTTP2_GREETING = Buffer.concat([
+  Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+  Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+])
+
+/** Of a server that did not answer a gRPC call. Takes at most six seconds, and throws nothing. */
+export async function probeTemporal({ address, credentials }: TemporalSettings): Promise<Reach> {
+  const { host, port } = splitAddress(address)
+  const heard = await firstEvent(connectTcp({ host, port }), 'connect')
+  if (heard !== null) return refusedConnection(heard)
+  const tls = tlsOf(credentials)
+  // Without TLS in the settings the question is only whether the server speaks it.
+  if (tls === null) {
+    const shaken = await firstEvent(
+      connectTls({ host, port, ALPNProtocols: ['h2'], rejectUnauthorized: false }),
+      'secureConnect',
+    )
+    return shaken === null || shaken.code === 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED'
+      ? { mayAnswerLater: false, finding: `it speaks TLS: set TEMPORAL_TLS=true, ${WANTS_CERTIFICATE}` }
+      : { mayAnswerLater: true, finding: 'it accepts connections and does not answer' }
+  }
+  const name = tls.serverNameOverride ?? host
+  const pair = tls.clientCertPair
+  const socket = connectTls({
+    host,
+    port,
+    ALPNProtocols: ['h2'],
+    // An IP address is no server name (RFC 6066), and Node warns about it.
+    ...(isIP(name) === 0 ? { servername: name } : {}),
+    ...(tls.serverRootCACertificate === undefined ? {} : { ca: Buffer.from(tls.serverRootCACertificate) }),
+    ...(pair === undefined ? {} : { cert: Buffer.from(pair.crt), key: Buffer.from(pair.key) }),
+  })
+  socket.once('secureConnect', () => socket.write(HTTP2_GREETING))
+  // A server refuses a client's certificate after the handshake (TLS 1.3): only its first bytes say that it took it.
+  const answered = await firstEvent(socket, 'data')
+  return answered === null
+    ? { mayAnswerLater: true, finding: 'it accepts connections and does not answer calls in time' }
+    : failedHandshake(answered)
+}
+
+type TlsSettings = Exclude<NonNullable<TemporalCredentials['tls']>, boolean>
+
+const CERTIFICATE_NAMES = 'TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH'
+const WANTS_CERTIFICATE = `and, where it wants a client certificate, ${CERTIFICATE_NAMES}`
+
+function tlsOf({ tls, apiKey }: TemporalCredentials): TlsSettings | null {
+  if (tls === undefined) return apiKey === undefined ? null : {}
+  if (typeof tls === 'boolean') return tls ? {} : null
+  return tls
+}
+
+/** `host:port`, with brackets around an IPv6 address; the port is Temporal's own where none is said. */
+function splitAddress(address: string): { host: string; port: number } {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^:]*))(?::(\d+))?$/.exec(address) ?? []
+  return { host: bracketed ?? plain ?? address, port: Number(port ?? 7233) }
+}
+
+type SocketError = Error & { code?: string }
+
+/** Null once the event came; what ended the connection before, otherwise. */
+function firstEvent(socket: Socket, event: 'connect' | 'secureConnect' | 'data'): Promise<SocketError | null> {
+  return new Promise((resolve) => {
+    const end = (error: SocketError | null): void => {
+      resolve(error)
+      socket.destroy()
+    }
+    const failed = (code: string) => (): void => end(Object.assign(new Error(code), { code }))
+    socket.once(event, () => end(null))
+    socket.setTimeout(PROBE_TIMEOUT_MS, failed('ETIMEDOUT'))
+    socket.once('close', failed('ECONNRESET'))
+    socket.on('error', end)
+  })
+}
+
+function refusedConnection({ code, message }: SocketError): Reach {
+  const findings: Record<string, string> = {
+    ECONNREFUSED: 'nothing listens there',
+    ENOTFOUND: 'the name of the host is unknown',
+    EAI_AGAIN: 'the name of the host could not be looked up',
+    ETIMEDOUT: 'no connection came about',
+    EHOSTUNREACH: 'no route leads there',
+    ENETUNREACH: 'no route leads there',
+  }
+  return { mayAnswerLater: false, finding: findings[code ?? ''] ?? message }
+}
+
+function failedHandshake({ code = '', message }: SocketError): Reach {
+  const authority = 'name its certificate authority in TEMPORAL_TLS_SERVER_CA_CERT_PATH'
+  const findings: Record<string, string> = {
+    CERT_HAS_EXPIRED: "the server's certificate has expired: it needs a new one",
+    CERT_NOT_YET_VALID: "the server's certificate is not valid yet: compare the clocks",
+    ERR_TLS_CERT_ALTNAME_INVALID: `${message}: name what the certificate is for in TEMPORAL_TLS_SERVER_NAME`,
+    SELF_SIGNED_CERT_IN_CHAIN: `the server's certificate is of an unknown authority: ${authority}`,
+    DEPTH_ZERO_SELF_SIGNED_CERT: `the server's certificate is self-signed: ${authority}`,
+    UNABLE_TO_VERIFY_LEAF_SIGNATURE: `the server's certificate is of an unknown authority: ${authority}`,
+    UNABLE_TO_GET_ISSUER_CERT_LOCALLY: `the server's certificate is of an unknown authority: ${authority}`,
+    ERR_SSL_WRONG_VERSION_NUMBER: 'it speaks no TLS: set TEMPORAL_TLS=false, or use the address that does',
+    ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it speaks no TLS: set TEMPORAL_TLS=false, or use the address that does',
+    ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: `it wants a client certificate: set ${CERTIFICATE_NAMES}`,
+    ERR_SSL_SSLV3_ALERT_HANDSHAKE_FAILURE: `it refuses the handshake, as a server without the client's certificate does: set ${CERTIFICATE_NAMES}`,
+    ERR_SSL_TLSV1_ALERT_UNKNOWN_CA: `it does not know the authority of the client's certificate (${CERTIFICATE_NAMES})`,
+    ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: `the client's certificate has expired (${CERTIFICATE_NAMES})`,
+    ECONNRESET: 'it speaks no TLS, or ended the handshake: see its log',
+    ETIMEDOUT: 'it accepts connections and does not answer the TLS handshake',
+  }
+  return {
+    mayAnswerLater: code === 'ETIMEDOUT',
+    finding: findings[code] ?? `the TLS handshake failed: ${message}`,
+  }
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { isLonghaulError } from '../contracts/errors.ts'
+import { namedTemporalServer, readTemporalSettings } from './temporal-settings.ts'
+
+const home = mkdtempSync(join(tmpdir(), 'longhaul-profiles-'))
+after(() => rmSync(home, { recursive: true, force: true }))
+
+function profiles(name: string, text: string): string {
+  const path = join(home, name)
+  mkdirSync(join(path, '..'), { recursive: true })
+  writeFileSync(path, text)
+  return path
+}
+
+const file = profiles(
+  'profiles.toml',
+  `[profile.default]\naddress = "default:1"\n[profile.cloud]\naddress = "cloud:7233"\nnamespace = "team.acct"\napi_key = "k"\n`,
+)
+
+function message(env: NodeJS.ProcessEnv): string {
+  try {
+    readTemporalSettings(env)
+  } catch (error) {
+    assert.ok(isLonghaulError(error), String(error))
+    assert.equal(error.code, 'Config.Invalid')
+    return error.message
+  }
+  throw new assert.AssertionError({ message: 'Expected a refusal' })
+}
+
+test('without any word it is the local server', () => {
+  const settings = readTemporalSettings({ HOME: join(home, 'empty') })
+  assert.deepEqual(settings, { address: '127.0.0.1:7233', namespace: 'default', credentials: {} })
+})
+
+test('a variable wins over the profile, the local stack over both, an argument over all', () => {
+  const env = { TEMPORAL_CONFIG_FILE: file, TEMPORAL_PROFILE: 'cloud' }
+  const read = (more: NodeJS.ProcessEnv, override = {}): unknown[] => {
+    const { address, namespace, credentials } = readTemporalSettings({ ...env, ...more }, override)
+    return [address, namespace, credentials.apiKey]
+  }
+  assert.deepEqual(read({}), ['cloud:7233', 'team.acct', 'k'])
+  assert.deepEqual(read({ TEMPORAL_NAMESPACE: 'other', TEMPORAL_API_KEY: 'l' }), ['cloud:7233', 'other', 'l'])
+  assert.deepEqual(read({ LONGHAUL_TEMPORAL_ADDRESS: 'local:1' }), ['local:1', 'default', undefined])
+  assert.deepEqual(read({ LONGHAUL_TEMPORAL_ADDRESS: 'cloud:7233' }), ['cloud:7233', 'team.acct', 'k'])
+  assert.deepEqual(read({ LONGHAUL_NAMESPACE: 'mine' }), ['cloud:7233', 'mine', 'k'])
+  assert.deepEqual(read({}, { address: 'argument:1', namespace: 'n' }), ['argument:1', 'n', undefined])
+})
+
+test('an empty variable says nothing', () => {
+  const env = { HOME: join(home, 'empty'), TEMPORAL_ADDRESS: '', TEMPORAL_API_KEY: '', TEMPORAL_TLS: '' }
+  assert.deepEqual(readTemporalSettings(env).credentials, {})
+})
+
+test('an API key alone asks for TLS, unless TLS is turned off', () => {
+  const env = { HOME: join(home, 'empty'), TEMPORAL_ADDRESS: 'a:1', TEMPORAL_API_KEY: 'k' }
+  assert.deepEqual(readTemporalSettings(env).credentials, { tls: true, apiKey: 'k' })
+  assert.equal(readTemporalSettings({ ...env, TEMPORAL_TLS: 'false' }).credentials.tls, false)
+})
+
+test('only a server that a person named replaces the local stack', () => {
+  profiles('config/temporalio/temporal.toml', '[profile.default]\naddress = "cloud:7233"\n')
+  const env = { XDG_CONFIG_HOME: join(home, 'config') }
+  assert.equal(readTemporalSettings(env).address, 'cloud:7233')
+  assert.equal(namedTemporalServer(env), null)
+  assert.equal(namedTemporalServer({ ...env, TEMPORAL_PROFILE: 'default' })?.address, 'cloud:7233')
+  const own = { LONGHAUL_TEMPORAL_ADDRESS: 'local:1', TEMPORAL_ADDRESS: 'named:1' }
+  assert.equal(namedTemporalServer({ ...env, ...own })?.address, 'named:1')
+})
+
+test('what would be ignored in silence is refused', () => {
+  const broken = (text: string): NodeJS.ProcessEnv => ({ TEMPORAL_CONFIG_FILE: profiles('broken.toml', text) })
+  assert.match(message({ TEMPORAL_CONFIG_FILE: join(home, 'missing.toml') }), /missing\.toml \(TEMPORAL_CONFIG_FILE\)/)
+  assert.match(message({ TEMPORAL_CONFIG_FILE: file, TEMPORAL_PROFILE: 'clod' }), /'clod' not found/)
+  assert.match(message(broken('[profile.default]\nadress = "a:1"\n')), /adress/)
+  assert.match(message(broken('[profile.default\n')), /Invalid TOML/)
+  assert.match(message({ TEMPORAL_TLS: 'yes' }), /TEMPORAL_TLS to be true or false, got "yes"/)
+  assert.match(message({ TEMPORAL_TLS_DISABLE_HOST_VERIFICATION: 'true' }), /TEMPORAL_TLS_SERVER_CA_CERT_PATH/)
+  assert.match(message({ TEMPORAL_TLS_CLIENT_CERT_PATH: file }), /belong together/)
+  assert.match(message(broken(`[profile.default.tls]\nclient_key_path = "${file}"\n`)), /belong together/)
+  assert.match(message({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: join(home, 'no.pem') }), /no\.pem/)
+})

@@ -1,0 +1,112 @@
+import { existsSync } from 'node:fs'
+import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig'
+import { LonghaulError } from '../contracts/errors.ts'
+
+/** How a process reaches Temporal: the one statement that every role, the client, schedules and the set-up read. */
+export interface TemporalSettings {
+  /** `host:port` */
+  address: string
+  namespace: string
+  /** TLS, API key and headers, for `Connection` and `NativeConnection` alike; empty for a server without them. */
+  credentials: TemporalCredentials
+}
+
+type ConnectionOptions = ClientConnectConfig['connectionOptions']
+
+export interface TemporalCredentials {
+  tls?: NonNullable<ConnectionOptions['tls']>
+  apiKey?: string
+  metadata?: Record<string, string>
+}
+
+const LOCAL_ADDRESS = '127.0.0.1:7233'
+
+/** By these a person names a server; a file of profiles that only lies at its default place does not replace the local stack. */
+const NAMES_A_SERVER = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'] as const
+
+/**
+ * Reads the variables and profile files of Temporal's own tools (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`,
+ * `TEMPORAL_TLS…`, `TEMPORAL_GRPC_META_…`, `TEMPORAL_PROFILE`, `TEMPORAL_CONFIG_FILE`); variables win over the profile.
+ * `LONGHAUL_TEMPORAL_ADDRESS` and `LONGHAUL_NAMESPACE`, which the local stack gives to its processes, win over both.
+ * Credentials go to no other address than the one they were stated for.
+ * @throws LonghaulError `Config.Invalid`
+ */
+export function readTemporalSettings(
+  env: NodeJS.ProcessEnv = process.env,
+  override: { address?: string; namespace?: string } = {},
+): TemporalSettings {
+  const stated = readProfile(env)
+  const wanted = override.address ?? said(env, 'LONGHAUL_TEMPORAL_ADDRESS')
+  const { address = LOCAL_ADDRESS, tls, apiKey, metadata } = stated.connectionOptions
+  const isStated = wanted === undefined || wanted === address
+  return {
+    address: wanted ?? address,
+    namespace:
+      override.namespace ??
+      said(env, 'LONGHAUL_NAMESPACE') ??
+      (isStated ? stated.namespace : said(env, 'TEMPORAL_NAMESPACE')) ??
+      'default',
+    credentials: isStated
+      ? {
+          ...(tls === undefined || tls === null ? {} : { tls }),
+          ...(typeof apiKey === 'string' ? { apiKey } : {}),
+          ...(metadata === undefined ? {} : { metadata: metadata as Record<string, string> }),
+        }
+      : {},
+  }
+}
+
+/** Whether a person named a server, so that the stack starts none of its own. */
+export function namesTemporalServer(env: NodeJS.ProcessEnv = process.env): boolean {
+  return NAMES_A_SERVER.some((name) => said(env, name) !== undefined)
+}
+
+/** The named server, also where the process belongs to a stack with a server of its own; null where none is named. */
+export function namedTemporalServer(env: NodeJS.ProcessEnv = process.env): TemporalSettings | null {
+  if (!namesTemporalServer(env)) return null
+  const { LONGHAUL_TEMPORAL_ADDRESS: _own, ...others } = env
+  return readTemporalSettings(others)
+}
+
+function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
+  const variables = Object.fromEntries(
+    Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== ''),
+  )
+  refuseWhatWouldBeIgnored(variables)
+  try {
+    const profile = loadClientConfigProfile({ overrideEnvVars: variables, configFileStrict: true })
+    const { clientCert, clientKey } = profile.tls ?? {}
+    if ((clientCert === undefined) !== (clientKey === undefined)) {
+      throw new Error(
+        'a client certificate and its key belong together, and one of them is missing (TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH)',
+      )
+    }
+    return toClientOptions(profile)
+  } catch (cause) {
+    throw invalid(`The settings of the connection to Temporal cannot be used: ${(cause as Error).message}`, cause)
+  }
+}
+
+/** The reader takes these in silence, and the connection would be another one than the person asked for. */
+function refuseWhatWouldBeIgnored(variables: Record<string, string>): void {
+  const { TEMPORAL_CONFIG_FILE: file, TEMPORAL_TLS: tls } = variables
+  if (file !== undefined && !existsSync(file)) {
+    throw invalid(`Expected a file of profiles at ${file} (TEMPORAL_CONFIG_FILE)`)
+  }
+  if (tls !== undefined && !['true', 'false', '1', '0'].includes(tls)) {
+    throw invalid(`Expected TEMPORAL_TLS to be true or false, got ${JSON.stringify(tls)}`)
+  }
+  if (variables['TEMPORAL_TLS_DISABLE_HOST_VERIFICATION'] !== undefined) {
+    throw invalid(
+      'TEMPORAL_TLS_DISABLE_HOST_VERIFICATION is not supported: name the certificate authority in TEMPORAL_TLS_SERVER_CA_CERT_PATH, and the name in the certificate in TEMPORAL_TLS_SERVER_NAME',
+    )
+  }
+}
+
+function said(env: NodeJS.ProcessEnv, name: string): string | undefined {
+  return env[name] === '' ? undefined : env[name]
+}
+
+function invalid(message: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message, ...(cause === undefined ? {} : { cause }) })
+}

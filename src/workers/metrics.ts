@@ -1,0 +1,178 @@
+import type { MetricMeter } from '@temporalio/common'
+import type { TelemetryOptions } from '@temporalio/worker'
+import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { purposeOf } from '../contracts/episode-purpose.ts'
+import type { ActionRecord, EpisodeRecord, ObservationRecord, VerdictRecord } from '../contracts/episodes.types.ts'
+import { LonghaulError, toLonghaulError } from '../contracts/errors.ts'
+import type { SandboxHost } from '../contracts/sandbox.types.ts'
+import type { TrainingRecord } from '../contracts/training.types.ts'
+import type { Interposers } from './connect.ts'
+
+/**
+ * Where the metrics of a worker go, beside the SDK's own (`temporal_…`): LONGHAUL_METRICS_ADDRESS (`127.0.0.1:9464`) is scraped by
+ * Prometheus at /metrics, LONGHAUL_METRICS_OTLP (`http://collector:4317`) is sent to a collector of OpenTelemetry. Neither: none.
+ * @throws LonghaulError `Config.Invalid`
+ */
+export function metricsOptions(env: NodeJS.ProcessEnv = process.env): Pick<TelemetryOptions, 'metrics'> {
+  const address = env['LONGHAUL_METRICS_ADDRESS'] ?? ''
+  const collector = env['LONGHAUL_METRICS_OTLP'] ?? ''
+  if (address !== '' && collector !== '') {
+    throw invalid('Expected LONGHAUL_METRICS_ADDRESS or LONGHAUL_METRICS_OTLP, got both')
+  }
+  if (address !== '') {
+    if (!/^(?:[\d.]+|\[[\da-f:]+\]):\d{1,5}$/i.test(address)) {
+      throw invalid(`Expected LONGHAUL_METRICS_ADDRESS to be IP:PORT, got ${JSON.stringify(address)}`)
+    }
+    return {
+      metrics: {
+        prometheus: { bindAddress: address, useSecondsForDurations: true, histogramBucketOverrides: BUCKETS },
+      },
+    }
+  }
+  if (collector !== '') {
+    if (!/^(?:https?|grpcs?):\/\//.test(collector)) {
+      throw invalid(`Expected LONGHAUL_METRICS_OTLP to be a URL, got ${JSON.stringify(collector)}`)
+    }
+    return { metrics: { otel: { url: collector, useSecondsForDurations: true, histogramBucketOverrides: BUCKETS } } }
+  }
+  return {}
+}
+
+function invalid(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message })
+}
+
+/** Upper bounds in seconds: a sample of a large model takes minutes, a command is refused after the recipe's limit. */
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
+const BUCKETS = {
+  longhaul_sample_seconds: SECONDS,
+  longhaul_command_seconds: SECONDS,
+  longhaul_grading_seconds: SECONDS,
+  longhaul_sandbox_open_seconds: SECONDS,
+}
+
+/**
+ * Counts what a run does where it becomes true: at the record that this process was the first to write. A repeated attempt, a late
+ * worker and a restarted run write no second record, so the sums over all workers count each turn and each episode once.
+ */
+export function meteredStore(store: ArtifactStore, meter: MetricMeter): ArtifactStore {
+  const count = recordCounters(meter)
+  const show = trainingGauges(meter)
+  return {
+    ...store,
+    async claimRecord(key, record) {
+      const claimed = await store.claimRecord(key, record)
+      if (claimed.won) count(record)
+      return claimed
+    },
+    async putRecord(key, record) {
+      const ref = await store.putRecord(key, record)
+      // Levels, not sums: the same record again changes nothing.
+      if ('schema' in record && record.schema === 'longhaul.training/1') show(record as unknown as TrainingRecord)
+      return ref
+    },
+  }
+}
+
+/** What a worker counts, beneath what else stands between it and the world. */
+export function metered(between: Interposers, meter: MetricMeter): Interposers {
+  return {
+    ...between,
+    store: (store) => between.store(meteredStore(store, meter)),
+    sandbox: (host) => between.sandbox(meteredSandbox(host, meter)),
+  }
+}
+
+type Counted = ActionRecord | ObservationRecord | VerdictRecord | EpisodeRecord | { schema?: undefined }
+
+function recordCounters(meter: MetricMeter): (record: Counted) => void {
+  const samples = meter.createHistogram('longhaul_sample_seconds', 'float', 's', 'time that a policy took for one turn')
+  const tokens = meter.createCounter('longhaul_sampled_tokens_total', 'tokens', 'ids that policies sampled')
+  const turns = meter.createCounter('longhaul_turns_total', 'turns', 'committed turns by what became of the command')
+  const commands = meter.createHistogram('longhaul_command_seconds', 'float', 's', 'time of one command in a sandbox')
+  const gradings = meter.createHistogram('longhaul_grading_seconds', 'float', 's', 'time of one grading in a container')
+  const audits = meter.createCounter('longhaul_audits_total', 'gradings', 'second opinions on verdicts')
+  const episodes = meter.createCounter('longhaul_episodes_total', 'episodes', 'finished episodes')
+  const hacks = meter.createCounter(
+    'longhaul_suspected_hacks_total',
+    'episodes',
+    'episodes with a sign of reward hacking',
+  )
+  return (record) => {
+    switch (record.schema) {
+      case 'longhaul.action/1':
+        samples.record(record.sampleMs / 1000)
+        tokens.add(record.ids.length)
+        return
+      case 'longhaul.observation/1':
+        turns.add(1, { outcome: record.execution?.reason ?? 'format-error' })
+        if (record.execution !== null) commands.record(record.execution.wallMs / 1000)
+        return
+      case 'longhaul.verdict/1':
+        if (record.from === 'gate') return
+        gradings.record(record.gradeMs / 1000, { profile: record.profile, verdict: record.kind })
+        if (record.audit !== undefined) audits.add(1, { outcome: record.audit.outcome })
+        return
+      case 'longhaul.episode-result/1':
+        episodes.add(1, {
+          purpose: purposeOf(record.stage).kind,
+          disposition: record.disposition,
+          verdict: record.verdict ?? 'none',
+          failure: record.failure ?? 'none',
+        })
+        if (record.suspectedHack) hacks.add(1, { purpose: purposeOf(record.stage).kind })
+        return
+      default:
+    }
+  }
+}
+
+/** Figure of a training record → metric. */
+const TRAINING = {
+  global_step: 'longhaul_training_step',
+  loss: 'longhaul_training_loss',
+  grad_norm: 'longhaul_training_grad_norm',
+  entropy: 'longhaul_training_entropy',
+  k3: 'longhaul_training_sampler_kl',
+  ess: 'longhaul_training_effective_samples',
+} as const
+
+function trainingGauges(meter: MetricMeter): (record: TrainingRecord) => void {
+  const gauges = Object.entries(TRAINING).map(
+    ([figure, name]) => [figure, meter.createGauge(name, 'float', '', `${figure} of the last optimizer step`)] as const,
+  )
+  const alarms = meter.createGauge('longhaul_training_alarms', 'int', 'alarms', 'alarms of the last training job')
+  return ({ stage, steps, alarms: raised }) => {
+    const of = { purpose: purposeOf(stage).kind }
+    for (const [figure, gauge] of gauges) {
+      const value = steps.at(-1)?.[figure]
+      if (typeof value === 'number' && Number.isFinite(value)) gauge.set(value, of)
+    }
+    alarms.set(raised.length, of)
+  }
+}
+
+/** Openings that failed count by their code: most of them are placed again and leave no record. */
+function meteredSandbox(host: SandboxHost, meter: MetricMeter): SandboxHost {
+  const openings = meter.createHistogram(
+    'longhaul_sandbox_open_seconds',
+    'float',
+    's',
+    'time until a sandbox was ready',
+  )
+  const failures = meter.createCounter('longhaul_sandbox_failures_total', 'openings', 'sandboxes that did not open')
+  return {
+    ...host,
+    async open(input, signal) {
+      const startedMs = performance.now()
+      try {
+        const handle = await host.open(input, signal)
+        openings.record((performance.now() - startedMs) / 1000, { role: input.role })
+        return handle
+      } catch (error) {
+        if (!signal.aborted) failures.add(1, { role: input.role, code: toLonghaulError(error).code })
+        throw error
+      }
+    },
+  }
+}

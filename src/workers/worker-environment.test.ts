@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readWorkerEnvironment } from './worker-environment.ts'
+
+const REQUIRED = {
+  LONGHAUL_ARTIFACTS: '/a',
+  LONGHAUL_POLICY_URL: 'http://127.0.0.1:1',
+  LONGHAUL_CACHE: '/c',
+  LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:7233',
+}
+
+test('the viewer’s address becomes a link: it ends with a slash, and what is no plain address is refused', () => {
+  const read = (url: string) => readWorkerEnvironment({ ...REQUIRED, LONGHAUL_VIEWER_URL: url }).viewerUrl
+  assert.deepEqual(
+    [read(''), read('http://127.0.0.1:8433'), read('https://host/runs'), read('https://host/runs/')],
+    [null, 'http://127.0.0.1:8433/', 'https://host/runs/', 'https://host/runs/'],
+  )
+  for (const url of ['viewer', 'javascript:alert(1)', 'http://h/?q', 'http://h/#x', 'http://u:p@h/']) {
+    assert.throws(() => read(url), /Expected LONGHAUL_VIEWER_URL to be an address/, url)
+  }
+})

@@ -1,0 +1,154 @@
+/**
+ * A door with TLS in front of a real Temporal server: it terminates TLS, wants client certificates where told, checks the API key of
+ * each call and passes it on. What a secured server or Temporal Cloud does at its edge, with the server's own answers behind it.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { connect, constants, createSecureServer, type ServerHttp2Stream } from 'node:http2'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+
+export interface Authority {
+  caPath: string
+  /** A server's certificate for `temporal.test`, or a client's; `days` below zero: expired. */
+  issue(name: string, days?: number): { certPath: string; keyPath: string }
+}
+
+/** A certificate authority of its own, below `directory`. */
+export function createAuthority(directory: string): Authority {
+  mkdirSync(directory, { recursive: true })
+  const at = (name: string): string => join(directory, name)
+  const openssl = (...args: string[]): void => {
+    execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 30_000 })
+  }
+  const newKey = (path: string): string[] => [
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-keyout',
+    path,
+  ]
+  openssl(
+    'req',
+    '-x509',
+    ...newKey(at('ca.key')),
+    '-out',
+    at('ca.pem'),
+    '-days',
+    '30',
+    '-subj',
+    '/CN=longhaul test authority',
+  )
+  return {
+    caPath: at('ca.pem'),
+    issue(name, days = 30) {
+      const [key, request, cert, names] = ['key', 'csr', 'pem', 'ext'].map((end) => at(`${name}.${end}`)) as [
+        string,
+        string,
+        string,
+        string,
+      ]
+      openssl('req', '-new', ...newKey(key), '-out', request, '-subj', `/CN=${name}`)
+      writeFileSync(names, 'subjectAltName=DNS:temporal.test\n')
+      const authority = ['-CA', at('ca.pem'), '-CAkey', at('ca.key'), '-CAcreateserial', '-extfile', names]
+      openssl('x509', '-req', '-in', request, '-out', cert, '-days', String(days), ...authority)
+      return { certPath: cert, keyPath: key }
+    },
+  }
+}
+
+export interface TemporalGate {
+  /** `127.0.0.1:port` */
+  address: string
+  /** Calls that were let in, and calls that were refused for their key. */
+  counts: { passed: number; refused: number }
+  /** Every value of the header `authorization` that arrived. */
+  authorizations: Set<string>
+  close(): Promise<void>
+}
+
+export interface TemporalGateOptions {
+  /** `host:port` of the server behind, without TLS. */
+  target: string
+  certPath: string
+  keyPath: string
+  /** Client certificates have to be of this authority; none are asked for where it is absent. */
+  clientCaPath?: string
+  apiKey?: string
+}
+
+const UNAUTHENTICATED = '16'
+
+export async function openTemporalGate(options: TemporalGateOptions): Promise<TemporalGate> {
+  const { target, certPath, keyPath, clientCaPath, apiKey } = options
+  const behind = connect(`http://${target}`)
+  const counts = { passed: 0, refused: 0 }
+  const authorizations = new Set<string>()
+  const server = createSecureServer({
+    cert: readFileSync(certPath),
+    key: readFileSync(keyPath),
+    ...(clientCaPath === undefined
+      ? {}
+      : { requestCert: true, rejectUnauthorized: true, ca: readFileSync(clientCaPath) }),
+  })
+  const sessions = new Set<{ destroy(): void }>()
+  server.on('session', (session) => {
+    sessions.add(session)
+    session.on('error', () => undefined)
+    session.on('close', () => sessions.delete(session))
+  })
+  server.on('stream', (stream, headers) => {
+    stream.on('error', () => undefined)
+    const key = headers.authorization
+    if (key !== undefined) authorizations.add(key)
+    if (apiKey !== undefined && key !== `Bearer ${apiKey}`) {
+      counts.refused++
+      stream.respond(
+        {
+          ':status': 200,
+          'content-type': 'application/grpc',
+          'grpc-status': UNAUTHENTICATED,
+          'grpc-message': 'Request unauthorized.',
+        },
+        { endStream: true },
+      )
+      return
+    }
+    counts.passed++
+    const { host: _host, ':authority': _authority, ...kept } = headers
+    passOn(stream, behind.request({ ...kept, ':authority': target }))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    counts,
+    authorizations,
+    async close() {
+      for (const session of sessions) session.destroy()
+      behind.destroy()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+function passOn(stream: ServerHttp2Stream, request: ReturnType<ReturnType<typeof connect>['request']>): void {
+  stream.pipe(request)
+  stream.on('aborted', () => request.close(constants.NGHTTP2_CANCEL))
+  request.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
+  let trailers: Record<string, string | string[] | undefined> = {}
+  request.on('trailers', (last) => {
+    trailers = last
+  })
+  request.on('response', (headers, flags) => {
+    if (stream.destroyed) return
+    if ((flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0) {
+      stream.respond(headers, { endStream: true })
+      return
+    }
+    stream.respond(headers, { waitForTrailers: true })
+    stream.on('wantTrailers', () => stream.sendTrailers(trailers))
+    request.pipe(stream)
+  })
+}
