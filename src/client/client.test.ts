@@ -22,7 +22,9 @@ import {
   pauseRun,
   queryProgress,
   type RunEvent,
+  requeueTask,
   resumeRun,
+  setRunLimits,
   startEvaluation,
   startGrading,
   startTraining,
@@ -117,6 +119,13 @@ test('a run that the Temporal UI started under the name: the same request joins 
   assert.equal((await startTraining({ connection, run: 'ui-empty' })).attached, true)
   assert.equal(await codeOf(startTraining({ connection, recipe: 'other', run: 'ui-empty' })), 'Run.RecipeConflict')
 
+  // Pasted into the form with a comment and in another layout, it is the same recipe.
+  await fromUi('train/ui-pasted', { recipe: 'pasted', recipeText: '# mine\nseed: 7\nbase: {model: m}\n' })
+  const pasted = { connection, recipe: 'pasted', run: 'ui-pasted' }
+  assert.equal((await startTraining({ ...pasted, recipeText: 'base:\n  model: m\nseed: 7\n' })).attached, true)
+  const other = startTraining({ ...pasted, recipeText: 'base:\n  model: m\nseed: 8\n' })
+  assert.equal(await codeOf(other), 'Run.RecipeConflict')
+
   await connection.client.workflow.start('gradePredictions', {
     workflowId: 'grade/ui',
     taskQueue: QUEUES.control,
@@ -176,10 +185,20 @@ test('a worker serves the run: progress, pause, resume, stop, cancel and the eve
     const progress = await eventually(async () => (await queryProgress(address)) ?? assert.fail('no answer'))
     assert.deepEqual([progress.run, progress.paused], [null, false])
 
-    assert.equal((await pauseRun(address)).paused, true)
-    assert.equal((await pauseRun(address)).paused, true)
-    assert.equal((await resumeRun(address)).paused, false)
-    assert.equal((await stopRunAfterIteration({ ...address, iteration: 2 })).stopAfterIteration, 2)
+    const paused = await pauseRun(address)
+    assert.deepEqual([paused.changed, paused.progress?.pause], [true, 'soft'])
+    assert.equal((await pauseRun(address)).changed, false)
+    assert.equal((await pauseRun({ ...address, mode: 'hard', dryRun: true })).changed, true)
+    assert.equal((await queryProgress(address))?.pause, 'soft', 'a dry run changes nothing')
+    const resumed = await resumeRun(address)
+    assert.deepEqual([resumed.changed, resumed.progress?.paused], [true, false])
+    assert.equal((await resumeRun(address)).changed, false)
+    const limited = await setRunLimits({ ...address, concurrency: 3 })
+    assert.deepEqual([limited.changed, limited.progress?.limits], [true, { concurrency: 3 }])
+    assert.equal(await codeOf(setRunLimits({ ...address, concurrency: 0 })), 'Config.Invalid')
+    assert.equal((await requeueTask({ ...address, task: 'none' })).changed, false)
+    const stopped = await stopRunAfterIteration({ ...address, iteration: 2 })
+    assert.equal(stopped.progress?.stopAfterIteration, 2)
     assert.equal(await codeOf(stopRunAfterIteration({ ...address, iteration: 0 })), 'Config.Invalid')
 
     const events: RunEvent<unknown>[] = []
@@ -243,7 +262,11 @@ test('a schedule that trains, made so or changed to it: what it starts is a trai
     args: [{ recipe: 'demo' }],
   })
   assert.deepEqual((await createSchedule({ ...asked, action: 'evaluate' })).diff, ['action: train → evaluate'])
-  assert.deepEqual(await startedBy('weekly'), { type: 'evaluate', prefix: 'eval/weekly', args: [{ recipe: 'demo' }] })
+  assert.deepEqual(await startedBy('weekly'), {
+    type: 'evaluate',
+    prefix: 'eval/weekly',
+    args: [{ recipe: 'demo', series: 'weekly' }],
+  })
   assert.deepEqual((await createSchedule({ ...asked, action: 'train' })).diff, ['action: evaluate → train'])
   assert.deepEqual(await startedBy('weekly'), {
     type: 'trainAgent',

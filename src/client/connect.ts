@@ -1,11 +1,13 @@
-import { readFile } from 'node:fs/promises'
-import { Client, Connection, type ConnectionOptions } from '@temporalio/client'
-import { LonghaulError } from '../contracts/errors.ts'
+import { Client, Connection } from '@temporalio/client'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { dataConverterOf } from '../platform/data-converter.ts'
+import { probeTemporal } from '../platform/temporal-reach.ts'
+import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 
 export interface ConnectOptions {
-  /** `host:port`. @default LONGHAUL_TEMPORAL_ADDRESS, TEMPORAL_ADDRESS, 127.0.0.1:7233 */
+  /** `host:port`. @default LONGHAUL_TEMPORAL_ADDRESS, TEMPORAL_ADDRESS, the profile's, 127.0.0.1:7233 */
   address?: string
-  /** @default LONGHAUL_NAMESPACE, TEMPORAL_NAMESPACE, `default` */
+  /** @default LONGHAUL_NAMESPACE, TEMPORAL_NAMESPACE, the profile's, `default` */
   namespace?: string
   /** @default process.env */
   env?: NodeJS.ProcessEnv
@@ -19,84 +21,67 @@ export interface LonghaulConnection {
   close(): Promise<void>
 }
 
-// Together below five seconds: a person or a CI job should not wait longer to learn that nothing listens.
 const CONNECT_TIMEOUT_MS = 3_000
-const NAMESPACE_TIMEOUT_MS = 1_500
+/** A busy server that accepts connections gets a second, longer try; one that refuses them is named at once. */
+const PATIENT_TIMEOUT_MS = 20_000
 /** Bounds each call; a server that stalls is an error with a name, not a hang. */
 export const CALL_TIMEOUT_MS = 10_000
 
 /**
- * Connects with what the environment says. TLS and keys are read from TEMPORAL_API_KEY, TEMPORAL_TLS (`true`),
- * TEMPORAL_TLS_CLIENT_CERT_PATH with TEMPORAL_TLS_CLIENT_KEY_PATH, TEMPORAL_TLS_SERVER_CA_CERT_PATH and
- * TEMPORAL_TLS_SERVER_NAME: the names that Temporal's own tools use.
- * @throws LonghaulError `Temporal.Unreachable` after at most five seconds; `Config.NotFound` for an unknown namespace
+ * Connects with what the environment and Temporal's profile files say (`platform/temporal-settings.ts`), and finds the namespace.
+ * Payloads are written and read with the keys of LONGHAUL_CODEC_KEYS, where it is set.
+ * @throws LonghaulError `Temporal.Unreachable`: after about three seconds where nothing listens or a certificate is wrong, after 30
+ * where the server accepts connections and stays silent; `Config.Invalid` for settings that contradict each other;
+ * `Config.NotFound` for an unknown namespace
  */
-export async function connect(options: ConnectOptions = {}): Promise<LonghaulConnection> {
-  const env = options.env ?? process.env
-  const address = options.address ?? said(env, 'LONGHAUL_TEMPORAL_ADDRESS') ?? said(env, 'TEMPORAL_ADDRESS')
-  const namespace = options.namespace ?? said(env, 'LONGHAUL_NAMESPACE') ?? said(env, 'TEMPORAL_NAMESPACE') ?? 'default'
-  const target = address ?? '127.0.0.1:7233'
-  const connection = await open(target, await credentials(env))
+export async function connect({ env = process.env, ...override }: ConnectOptions = {}): Promise<LonghaulConnection> {
+  const settings = readTemporalSettings(env, override)
+  const converter = dataConverterOf(env)
   try {
-    await connection.withDeadline(Date.now() + NAMESPACE_TIMEOUT_MS, () =>
+    return await open(settings, converter, CONNECT_TIMEOUT_MS)
+  } catch (cause) {
+    if (isLonghaulError(cause)) throw cause
+    const { mayAnswerLater, finding } = await probeTemporal(settings)
+    if (!mayAnswerLater) throw unreachable(settings.address, finding, cause)
+    return open(settings, converter, PATIENT_TIMEOUT_MS).catch((last: unknown) => {
+      throw isLonghaulError(last) ? last : unreachable(settings.address, finding, last)
+    })
+  }
+}
+
+async function open(
+  { address, namespace, credentials }: TemporalSettings,
+  converter: ReturnType<typeof dataConverterOf>,
+  timeoutMs: number,
+): Promise<LonghaulConnection> {
+  const connection = Connection.lazy({ address, connectTimeout: timeoutMs, ...credentials })
+  try {
+    await connection.ensureConnected()
+    await connection.withDeadline(Date.now() + timeoutMs, () =>
       connection.workflowService.describeNamespace({ namespace }),
     )
   } catch (cause) {
     await connection.close()
-    throw isNotFound(cause) ? unknownNamespace(namespace, target) : unreachable(target, cause)
+    if (isNotFound(cause)) throw unknownNamespace(namespace, address)
+    if (isRefusal(cause)) throw refused(address, namespace, cause)
+    throw cause
   }
-  return { client: new Client({ connection, namespace }), address: target, namespace, close: () => connection.close() }
+  const client = new Client({ connection, namespace, ...converter })
+  return { client, address, namespace, close: () => connection.close() }
 }
 
-async function open(address: string, secrets: ConnectionOptions): Promise<Connection> {
-  try {
-    return await Connection.connect({ address, connectTimeout: CONNECT_TIMEOUT_MS, ...secrets })
-  } catch (cause) {
-    throw unreachable(address, cause)
-  }
-}
-
-async function credentials(env: NodeJS.ProcessEnv): Promise<ConnectionOptions> {
-  const apiKey = said(env, 'TEMPORAL_API_KEY')
-  const certPath = said(env, 'TEMPORAL_TLS_CLIENT_CERT_PATH')
-  const keyPath = said(env, 'TEMPORAL_TLS_CLIENT_KEY_PATH')
-  const caPath = said(env, 'TEMPORAL_TLS_SERVER_CA_CERT_PATH')
-  const serverName = said(env, 'TEMPORAL_TLS_SERVER_NAME')
-  if ((certPath === undefined) !== (keyPath === undefined)) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: 'Expected TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH together, got one of them',
-    })
-  }
-  const isSecured = certPath !== undefined || caPath !== undefined || serverName !== undefined
-  const wantsTls = isSecured || apiKey !== undefined || said(env, 'TEMPORAL_TLS') === 'true'
-  if (!wantsTls) return {}
-  const tls = {
-    ...(serverName === undefined ? {} : { serverNameOverride: serverName }),
-    ...(caPath === undefined ? {} : { serverRootCACertificate: await secret(caPath) }),
-    ...(certPath === undefined || keyPath === undefined
-      ? {}
-      : { clientCertPair: { crt: await secret(certPath), key: await secret(keyPath) } }),
-  }
-  return { tls, ...(apiKey === undefined ? {} : { apiKey }) }
-}
-
-async function secret(path: string): Promise<Buffer> {
-  try {
-    return await readFile(path)
-  } catch (cause) {
-    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected a readable TLS file at ${path}`, cause })
-  }
-}
-
-function said(env: NodeJS.ProcessEnv, name: string): string | undefined {
-  return env[name] === '' ? undefined : env[name]
-}
-
-function unreachable(address: string, cause: unknown): LonghaulError {
+function unreachable(address: string, finding: string, cause: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Temporal.Unreachable',
-    message: `No Temporal server answers at ${address}. Start the local stack with "longhaul up", or set TEMPORAL_ADDRESS (and TEMPORAL_API_KEY or TEMPORAL_TLS_… where it needs them)`,
+    message: `No Temporal server answers at ${address}: ${finding}. Start the local stack with "longhaul up", or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE (docs/operations.md, "Another Temporal server")`,
+    cause,
+  })
+}
+
+function refused(address: string, namespace: string, cause: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Temporal.Refused',
+    message: `The Temporal server at ${address} refuses the namespace ${namespace} to this client: give TEMPORAL_API_KEY, or a client certificate, that it accepts for this namespace`,
     cause,
   })
 }
@@ -104,8 +89,13 @@ function unreachable(address: string, cause: unknown): LonghaulError {
 function unknownNamespace(namespace: string, address: string): LonghaulError {
   return new LonghaulError({
     code: 'Config.NotFound',
-    message: `The Temporal server at ${address} has no namespace ${namespace}. Set LONGHAUL_NAMESPACE, or make it: temporal operator namespace create ${namespace}`,
+    message: `The Temporal server at ${address} has no namespace ${namespace}. Set LONGHAUL_NAMESPACE or TEMPORAL_NAMESPACE, or make it: temporal operator namespace create ${namespace}`,
   })
+}
+
+/** gRPC status 7 and 16: permission denied, unauthenticated. */
+function isRefusal(error: unknown): boolean {
+  return [7, 16].includes(grpcStatus(error) ?? 0)
 }
 
 /** gRPC status 5. */

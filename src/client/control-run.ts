@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import { QueryNotRegisteredError, WorkflowUpdateFailedError } from '@temporalio/client'
-import { LonghaulError } from '../contracts/errors.ts'
-import type { RunProgress } from '../contracts/workflows.types.ts'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import type { PauseMode, RolloutReport, RunProgress, SteeredRun, WorkCount } from '../contracts/workflows.types.ts'
 import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
 
 export interface RunAddress {
@@ -8,45 +9,196 @@ export interface RunAddress {
   workflowId: string
 }
 
-/** Nothing new starts until `resumeRun`; episodes under way go on. Pausing twice changes nothing. */
-export function pauseRun(address: RunAddress): Promise<RunProgress> {
-  return update(address, 'pause')
+/** What came of steering a run. */
+export interface SteerAnswer {
+  workflowId: string
+  /** Null where it cannot be told yet: no worker has answered. */
+  changed: boolean | null
+  /** True where the server has recorded the request and a worker will do it once it is back. */
+  pending: boolean
+  /** The state that now holds; null while no worker answers. */
+  progress: RunProgress | null
+  note: string | null
 }
 
-export function resumeRun(address: RunAddress): Promise<RunProgress> {
-  return update(address, 'resume')
+export interface SteerInput extends RunAddress {
+  /** Changes nothing, and says what would change. @default false */
+  dryRun?: boolean
+}
+
+/**
+ * Nothing new starts until `resumeRun`. With `soft` what is open goes on; with `hard` episodes hold after the turns under way. Pausing
+ * twice changes nothing. Where no worker answers, the request is recorded by the server and done later.
+ */
+export function pauseRun({ mode = 'soft', ...input }: SteerInput & { mode?: PauseMode }): Promise<SteerAnswer> {
+  return steer({
+    ...input,
+    update: 'pause',
+    request: mode,
+    signal: { do: 'pause', mode },
+    wouldChange: ({ pause }) => pause !== mode,
+  })
+}
+
+export function resumeRun(input: SteerInput): Promise<SteerAnswer> {
+  return steer({ ...input, update: 'resume', signal: { do: 'resume' }, wouldChange: ({ paused }) => paused })
 }
 
 /** The open reinforcement stage ends after this iteration, from 1; the run then goes on with what follows the stage. */
-export function stopRunAfterIteration(address: RunAddress & { iteration: number }): Promise<RunProgress> {
-  return update(address, 'stopAfterIteration', { iteration: address.iteration })
+export function stopRunAfterIteration({
+  iteration,
+  ...input
+}: SteerInput & { iteration: number }): Promise<SteerAnswer> {
+  return steer({
+    ...input,
+    update: 'stopAfterIteration',
+    request: { iteration },
+    signal: { do: 'stopAfterIteration', iteration },
+    wouldChange: ({ stopAfterIteration }) => stopAfterIteration !== iteration,
+  })
 }
 
-/** Asks the run to end; it closes its sandboxes and gives leases back. Returns at once. */
-export async function cancelRun({ connection, workflowId }: RunAddress): Promise<void> {
-  await called({ connection, workflowId }, () => connection.client.workflow.getHandle(workflowId).cancel())
+/** How many tasks (of a grading: patches) are under way at once; null: as the recipe says. */
+export function setRunLimits({
+  concurrency,
+  ...input
+}: SteerInput & { concurrency: number | null }): Promise<SteerAnswer> {
+  return steer({
+    ...input,
+    update: 'setLimits',
+    request: { concurrency },
+    signal: { do: 'setLimits', concurrency },
+    wouldChange: ({ limits }) => limits.concurrency !== concurrency,
+  })
 }
 
-/** What the run says of itself; null while no worker answers, and for evaluations, which have no such query. */
-export async function queryProgress({ connection, workflowId }: RunAddress): Promise<RunProgress | null> {
+/** Plays a task of the open rollout again: cancels it where it is open, replaces its lost episodes where it has ended. */
+export function requeueTask({ task, ...input }: SteerInput & { task: string }): Promise<SteerAnswer> {
+  return steer({ ...input, update: 'requeue', request: { task }, signal: null, wouldChange: () => null })
+}
+
+interface SteerCall extends SteerInput {
+  update: string
+  request?: unknown
+  /** What asks the same of a run whose worker does not answer; null: a worker is needed. */
+  signal: object | null
+  wouldChange: (progress: RunProgress) => boolean | null
+}
+
+async function steer(call: SteerCall): Promise<SteerAnswer> {
+  const { connection, workflowId, update, request, signal, dryRun = false, wouldChange } = call
+  const address = { connection, workflowId }
+  if (dryRun) {
+    const progress = await queryProgress(address)
+    const changed = progress === null ? null : wouldChange(progress)
+    const note = progress === null ? `${NO_ANSWER}: what would change cannot be told` : null
+    return { workflowId, changed, pending: false, progress, note }
+  }
+  const handle = connection.client.workflow.getHandle(workflowId)
+  try {
+    const { changed, note, ...progress } = await called(address, () =>
+      handle.executeUpdate<SteeredRun, [unknown]>(update, { args: [request] }),
+    )
+    return { workflowId, changed, pending: false, progress, note }
+  } catch (error) {
+    if (!isLonghaulError(error) || error.code !== 'Temporal.Unreachable') throw error
+    if (signal === null) throw notRecorded(update, error)
+    // Recorded by the server alone; the update may still be done as well, which changes nothing more.
+    await called(address, () => handle.signal('steer', signal))
+    const note = `${NO_ANSWER}: the request is recorded and done as soon as a control worker is back`
+    return { workflowId, changed: null, pending: true, progress: null, note }
+  }
+}
+
+/** Only what a signal asks is kept by the server; an update without a worker is held for a while at most. */
+function notRecorded(update: string, cause: LonghaulError): LonghaulError {
+  return new LonghaulError({
+    code: 'Temporal.Unreachable',
+    message: `${NO_ANSWER}, and ${update} needs one: it is not recorded. Start one (longhaul worker --role control) and ask again`,
+    details: cause.details,
+    cause,
+  })
+}
+
+const NO_ANSWER = 'no control worker has answered'
+
+/** What cancelling came to. */
+export interface CancelAnswer {
+  workflowId: string
+  changed: boolean
+  note: string | null
+}
+
+/** Asks the run to end, without a worker too: the server records it. A run that has ended, or was asked before, is left alone. */
+export async function requestCancel({ connection, workflowId, dryRun = false }: SteerInput): Promise<CancelAnswer> {
+  const address = { connection, workflowId }
+  const { status, raw } = await called(address, () => connection.client.workflow.getHandle(workflowId).describe())
+  if (status.name !== 'RUNNING') {
+    return { workflowId, changed: false, note: `it has ended already: ${status.name.toLowerCase()}` }
+  }
+  if (raw.workflowExtendedInfo?.cancelRequested === true) {
+    return { workflowId, changed: false, note: 'it was asked to end before and closes its sandboxes' }
+  }
+  if (!dryRun) await cancelRun(address)
+  return { workflowId, changed: true, note: null }
+}
+
+/** Asks the run to end; it closes its sandboxes and gives leases back. Returns at once. @param input.reason kept in the run's history */
+export async function cancelRun({ connection, workflowId, reason }: RunAddress & { reason?: string }): Promise<void> {
+  const { client, namespace } = connection
+  await called({ connection, workflowId }, () =>
+    reason === undefined
+      ? client.workflow.getHandle(workflowId).cancel()
+      : client.workflowService.requestCancelWorkflowExecution({
+          namespace,
+          workflowExecution: { workflowId },
+          requestId: randomUUID(),
+          reason,
+        }),
+  )
+}
+
+/** Why the newest execution was asked to end; null where it was not, or the caller gave no reason. */
+export async function cancelReasonOf({ connection, workflowId }: RunAddress): Promise<string | null> {
+  const { client, namespace } = connection
+  const { history } = await called({ connection, workflowId }, () =>
+    client.workflowService.getWorkflowExecutionHistoryReverse({
+      namespace,
+      execution: { workflowId },
+      // The request is among the last events: what follows it closes children, at most a few hundred.
+      maximumPageSize: 1000,
+    }),
+  )
+  const asked = history?.events?.find((event) => event.workflowExecutionCancelRequestedEventAttributes)
+  return asked?.workflowExecutionCancelRequestedEventAttributes?.cause || null
+}
+
+/** What the run says of itself; null while no worker answers. Parts of a run answer in other words, and are none. */
+export async function queryProgress(address: RunAddress): Promise<RunProgress | null> {
+  const progress = await query<Partial<RunProgress>>(address)
+  return typeof progress?.phase === 'string' ? (progress as RunProgress) : null
+}
+
+/** How far a rollout is at this moment; null while no worker answers, and once it has ended. */
+export async function queryRollout(address: RunAddress): Promise<RolloutReport | null> {
+  return query<RolloutReport>(address).catch(() => null)
+}
+
+/** How far a gate, or one part of it, is; null while no worker answers, for gates of earlier versions, and once it has ended. */
+export function queryCount(address: RunAddress): Promise<WorkCount | null> {
+  return query<WorkCount>(address).catch(() => null)
+}
+
+async function query<T>({ connection, workflowId }: RunAddress): Promise<T | null> {
   const handle = connection.client.workflow.getHandle(workflowId)
   try {
     // Shorter than the server's own limit: a query without a worker would block for that long.
-    return await connection.client.withDeadline(Date.now() + 3_000, () => handle.query<RunProgress>('progress'))
+    return await connection.client.withDeadline(Date.now() + 3_000, () => handle.query<T>('progress'))
   } catch (error) {
     if (isNotFound(error)) throw unknownRun(workflowId, error)
     if (error instanceof QueryNotRegisteredError || isCallFailure(error)) return null
     throw error
   }
-}
-
-function update(address: RunAddress, name: string, requested?: { iteration: number }): Promise<RunProgress> {
-  const handle = address.connection.client.workflow.getHandle(address.workflowId)
-  return called(address, () =>
-    requested === undefined
-      ? handle.executeUpdate<RunProgress, []>(name)
-      : handle.executeUpdate<RunProgress, [typeof requested]>(name, { args: [requested] }),
-  )
 }
 
 async function called<T>({ connection, workflowId }: RunAddress, call: () => Promise<T>): Promise<T> {

@@ -29,8 +29,8 @@ export async function holdForMaintenance(): Promise<void> {
   // #region control
   const connection = await connect({ address: 'temporal.example:7233', namespace: 'training' })
   const run = { connection, workflowId: 'train/demo-2026-11-20-a' }
-  const { phase } = await pauseRun(run)
-  console.log(`paused while ${phase}`)
+  const { progress } = await pauseRun({ ...run, mode: 'hard' })
+  console.log(`paused while ${progress?.phase ?? 'no worker answers'}`)
   await resumeRun(run)
   await connection.close()
   // #endregion

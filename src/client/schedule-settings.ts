@@ -1,85 +1,136 @@
 /** What a schedule is asked to say, what it then says, and how that is put to the server. */
 import type { ScheduleOptions } from '@temporalio/client'
+import type { Duration } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
-import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
+import { ALARM_SCHEDULE, QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
+import { sha256Hex } from '../platform/hash.ts'
+
+/** What the server does when a run is due and the last one is still open, as users write it. */
+export const OVERLAPS = {
+  skip: 'SKIP',
+  bufferOne: 'BUFFER_ONE',
+  cancelOther: 'CANCEL_OTHER',
+  terminateOther: 'TERMINATE_OTHER',
+  allowAll: 'ALLOW_ALL',
+} as const
 
 export interface ScheduleRequest {
   /** Id of the schedule, such as `nightly`. */
   id: string
   recipe: string
+  /** YAML text of a recipe that the workers do not know; `recipe` then only names it. Kept in the schedule. */
+  recipeText?: string
+  /** Deep-merged over the recipe. */
+  overrides?: Record<string, unknown>
+  /** Of an evaluation: `base`, `promoted` or a version. @default what the recipe says on that night */
+  policy?: string
   /** @default "evaluate" */
   action?: 'evaluate' | 'train'
   /** Five cron fields. @default "0 2 * * *" */
   cron?: string
   /** IANA name: a fixed zone, so that a night is a night on every machine. @default "UTC" */
   timezone?: string
+  /** @default "bufferOne": one run may wait behind a slow one */
+  overlap?: keyof typeof OVERLAPS
+  /** A start that was missed for longer is left out. @default "6h" */
+  catchupWindow?: string
+  /** Keeps many schedules from starting in the same second. @default "10m" */
+  jitter?: string
+  /** Ends a run that hangs before the next one is due. @default "20h" */
+  executionTimeout?: string
+  /** @default as it is; a new schedule is not paused */
+  paused?: boolean
 }
 
 /** What a schedule says; stored as its note, so that the next `create` can tell what it changes. */
 export interface ScheduleSettings {
   recipe: string
+  /** Hash of the text, where the recipe is a file. */
+  recipeText?: string
+  overrides?: string
+  policy?: string
   action: 'evaluate' | 'train'
   cron: string
   timezone: string
-  overlap: 'BUFFER_ONE'
-  catchupWindow: '6h'
-  jitter: '10m'
-  executionTimeout: '20h'
+  overlap: (typeof OVERLAPS)[keyof typeof OVERLAPS]
+  catchupWindow: string
+  jitter: string
+  executionTimeout: string
 }
 
 /** @throws LonghaulError `Config.Invalid` */
-export function settingsOf({
-  id,
-  recipe,
-  action = 'evaluate',
-  cron = '0 2 * * *',
-  timezone = 'UTC',
-}: ScheduleRequest): ScheduleSettings {
+export function settingsOf(request: ScheduleRequest): ScheduleSettings {
+  const {
+    id,
+    recipe,
+    recipeText,
+    overrides,
+    policy,
+    action = 'evaluate',
+    cron = '0 2 * * *',
+    timezone = 'UTC',
+  } = request
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/.test(id)) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected the schedule's id to be letters, digits, ".", "_" or "-", got ${JSON.stringify(id)}`,
-    })
+    throw invalid(`Expected the schedule's id to be letters, digits, ".", "_" or "-", got ${JSON.stringify(id)}`)
+  }
+  if (id === ALARM_SCHEDULE) {
+    throw invalid(
+      `Expected another id than ${id}, which is the schedule of the watch: alarms: in schedules.yaml makes it`,
+    )
   }
   if (cron.trim().split(/\s+/).length !== 5) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected five cron fields such as "0 2 * * *", got ${JSON.stringify(cron)}`,
-    })
+    throw invalid(`Expected five cron fields such as "0 2 * * *", got ${JSON.stringify(cron)}`)
   }
   requireTimezone(timezone)
-  // One run may wait behind a slow one; a server that was down for half a day starts no stale nights; and a run ends before the
-  // next night begins. The jitter keeps many schedules from starting in the same second.
+  if (policy !== undefined && action === 'train') {
+    throw invalid(`Expected policy in a schedule that evaluates; ${id} trains, from the base that its recipe names`)
+  }
+  // A server that was down for half a day starts no stale nights; and a run ends before the next night begins.
+  const { overlap = 'bufferOne', catchupWindow = '6h', jitter = '10m', executionTimeout = '20h' } = request
+  for (const [name, duration] of Object.entries({ catchupWindow, jitter, executionTimeout }))
+    requireDuration(name, duration)
   return {
     recipe,
+    ...(recipeText === undefined ? {} : { recipeText: sha256Hex(recipeText).slice(0, 12) }),
+    ...(overrides === undefined || Object.keys(overrides).length === 0 ? {} : { overrides: JSON.stringify(overrides) }),
+    ...(policy === undefined ? {} : { policy }),
     action,
     cron,
     timezone,
-    overlap: 'BUFFER_ONE',
-    catchupWindow: '6h',
-    jitter: '10m',
-    executionTimeout: '20h',
+    overlap: OVERLAPS[overlap],
+    catchupWindow,
+    jitter,
+    executionTimeout,
   }
 }
 
 export function optionsOf(
-  id: string,
+  request: ScheduleRequest,
   settings: ScheduleSettings,
 ): Pick<ScheduleOptions, 'spec' | 'action' | 'policies'> {
+  const { id, recipe, recipeText, overrides, policy } = request
   const trains = settings.action === 'train'
+  const input = {
+    recipe,
+    ...(recipeText === undefined ? {} : { recipeText }),
+    ...(settings.overrides === undefined ? {} : { overrides }),
+    ...(policy === undefined ? {} : { policy }),
+    // Its nights compare with each other, whatever the recipe is called after it was changed.
+    ...(trains ? {} : { series: id }),
+  }
   return {
-    spec: { cronExpressions: [settings.cron], timezone: settings.timezone, jitter: settings.jitter },
+    spec: { cronExpressions: [settings.cron], timezone: settings.timezone, jitter: settings.jitter as Duration },
     action: {
       type: 'startWorkflow',
       workflowType: trains ? 'trainAgent' : 'evaluate',
       // The server appends the time, so that every night has its own id.
       workflowId: trains ? workflowIds.train(id) : workflowIds.evaluation(id),
       taskQueue: QUEUES.control,
-      args: [{ recipe: settings.recipe }],
-      workflowExecutionTimeout: settings.executionTimeout,
+      args: [input],
+      workflowExecutionTimeout: settings.executionTimeout as Duration,
       staticSummary: `${settings.recipe} · schedule ${id}`,
     },
-    policies: { overlap: settings.overlap, catchupWindow: settings.catchupWindow, pauseOnFailure: false },
+    policies: { overlap: settings.overlap, catchupWindow: settings.catchupWindow as Duration, pauseOnFailure: false },
   }
 }
 
@@ -95,9 +146,20 @@ export function readSettings(note: string | undefined): ScheduleSettings | null 
 
 /** `cron: 0 2 * * * → 0 3 * * *`, a line for each that differs. */
 export function differences(before: Partial<ScheduleSettings>, after: ScheduleSettings): string[] {
-  return (Object.keys(after) as (keyof ScheduleSettings)[])
+  // A note that says nothing of the recipe was not written here: nothing of it is known.
+  const absent = before.recipe === undefined ? 'unknown' : 'none'
+  return [...new Set([...Object.keys(before), ...Object.keys(after)] as (keyof ScheduleSettings)[])]
     .filter((key) => before[key] !== after[key])
-    .map((key) => `${key}: ${before[key] ?? 'unknown'} → ${after[key]}`)
+    .map((key) => `${key}: ${before[key] ?? absent} → ${after[key] ?? 'none'}`)
+}
+
+function requireDuration(name: string, duration: string): void {
+  if (/^(0|[1-9][0-9]{0,5}) ?(s|m|h|d)$/.test(duration)) return
+  throw invalid(`Expected ${name} to be a duration such as 30s, 10m, 6h or 2d, got ${JSON.stringify(duration)}`)
+}
+
+function invalid(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message })
 }
 
 function requireTimezone(timezone: string): void {

@@ -1,8 +1,13 @@
 /** Runs on a clock: schedules as code, created or updated by the same call, with the difference said. */
-import { ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client'
+import {
+  ScheduleAlreadyRunning,
+  type ScheduleDescription,
+  ScheduleNotFoundError,
+  type WorkflowService,
+} from '@temporalio/client'
 import { LonghaulError } from '../contracts/errors.ts'
-import { QUEUES } from '../contracts/workflow-ids.ts'
-import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { QUEUES, WATCH_TYPE } from '../contracts/workflow-ids.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, type LonghaulConnection } from './connect.ts'
 import {
   differences,
   optionsOf,
@@ -22,33 +27,100 @@ export interface ScheduleChange {
   settings: ScheduleSettings
   /** `cron: 0 2 * * * → 0 3 * * *`; empty unless updated. */
   diff: string[]
+  /** Empty where nothing was made because only the difference was asked for. */
   nextRuns: Date[]
 }
 
-/** Makes the schedule, or changes an existing one to these settings. A paused schedule stays paused. */
-export async function createSchedule(input: ScheduleInput): Promise<ScheduleChange> {
-  const { connection, id } = input
+/** Makes the schedule, or changes an existing one to these settings. A paused schedule stays paused. @param input.dryRun only say what would change */
+export async function createSchedule(input: ScheduleInput & { dryRun?: boolean }): Promise<ScheduleChange> {
+  const { connection, id, paused, dryRun = false } = input
   const settings = settingsOf(input)
   return called(connection, async () => {
-    const handle = connection.client.schedule.getHandle(id)
     const before = await currentSettings(connection, id)
-    if (before === null) {
-      await create(connection, id, settings)
-      return { id, kind: 'created', settings, diff: [], nextRuns: await nextRuns(connection, id) }
-    }
-    const diff = differences(before, settings)
-    if (diff.length === 0) {
-      return { id, kind: 'unchanged', settings, diff, nextRuns: await nextRuns(connection, id) }
-    }
-    const { spec, action, policies } = optionsOf(id, settings)
-    await handle.update((previous) => ({
-      spec,
-      action,
-      policies: policies ?? {},
-      state: { paused: previous.state.paused, note: JSON.stringify(settings) },
-    }))
-    return { id, kind: 'updated', settings, diff, nextRuns: await nextRuns(connection, id) }
+    const diff = before === null ? [] : changesOf(before, settings, paused)
+    const kind = before === null ? 'created' : diff.length === 0 ? 'unchanged' : 'updated'
+    if (dryRun) return { id, kind, settings, diff, nextRuns: [] }
+    if (kind === 'created') await create(input, settings)
+    if (kind === 'updated') await change(input, settings)
+    return { id, kind, settings, diff, nextRuns: await nextRuns(connection, id) }
   })
+}
+
+function changesOf(before: KnownSchedule, settings: ScheduleSettings, paused: boolean | undefined): string[] {
+  const diff = differences(before.settings, settings)
+  return paused === undefined || paused === before.paused ? diff : [...diff, `paused: ${before.paused} → ${paused}`]
+}
+
+async function change(input: ScheduleInput, settings: ScheduleSettings): Promise<void> {
+  const { spec, action, policies } = optionsOf(input, settings)
+  await input.connection.client.schedule.getHandle(input.id).update((previous) => ({
+    spec,
+    action,
+    policies: policies ?? {},
+    state: { paused: input.paused ?? previous.state.paused, note: JSON.stringify(settings) },
+  }))
+}
+
+/** Starts nothing until it is resumed; a run that is open goes on. @returns false where it was so already */
+export function pauseSchedule({
+  connection,
+  id,
+  paused,
+}: {
+  connection: LonghaulConnection
+  id: string
+  paused: boolean
+}): Promise<boolean> {
+  return called(connection, async () => {
+    const handle = connection.client.schedule.getHandle(id)
+    const { state } = await handle.describe()
+    if (state.paused === paused) return false
+    // Not by the server's own pause, which replaces the note: the note says what the schedule was made from.
+    await handle.update((previous) => ({ ...previous, state: { ...previous.state, paused } }))
+    return true
+  })
+}
+
+/** Starts what was due between two times and did not start, one run after another. @throws LonghaulError `Config.Invalid` */
+export async function backfillSchedule({
+  connection,
+  id,
+  from,
+  to,
+}: {
+  connection: LonghaulConnection
+  id: string
+  from: Date
+  to: Date
+}): Promise<Date[]> {
+  if (!(from < to) || to > new Date()) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected a span of the past, got ${from.toISOString()} to ${to.toISOString()}`,
+    })
+  }
+  return called(connection, async () => {
+    const due = await matchingTimes(connection, id, from, to)
+    if (due.length > 0)
+      await connection.client.schedule.getHandle(id).backfill([{ start: from, end: to, overlap: 'BUFFER_ALL' }])
+    return due
+  })
+}
+
+/** When the schedule starts a run in that span, its jitter included. */
+async function matchingTimes(
+  { client, namespace }: LonghaulConnection,
+  scheduleId: string,
+  from: Date,
+  to: Date,
+): Promise<Date[]> {
+  const { startTime } = await client.workflowService.listScheduleMatchingTimes({
+    namespace,
+    scheduleId,
+    startTime: secondsOf(from),
+    endTime: secondsOf(to),
+  })
+  return startTime.map((time) => new Date(1000 * Number(time.seconds)))
 }
 
 export interface ListedSchedule {
@@ -60,15 +132,20 @@ export interface ListedSchedule {
   recentRuns: { workflowId: string; at: Date }[]
   /** Nights that were dropped because two runs were waiting already: more than 0 wants attention. */
   skippedOverlap: number
+  /** Nights that were due while the server was away for longer than `catchupWindow`. */
+  missedCatchup: number
+  createdAt: Date
 }
 
-/** All schedules of the namespace that start a Longhaul workflow. */
+/** All schedules of the namespace that start a run of Longhaul. */
 export function listSchedules({ connection }: { connection: LonghaulConnection }): Promise<ListedSchedule[]> {
   return called(connection, async () => {
     const listed: ListedSchedule[] = []
     for await (const { scheduleId } of connection.client.schedule.list()) {
-      const { state, info, action } = await connection.client.schedule.getHandle(scheduleId).describe()
-      if (action.taskQueue !== QUEUES.control) continue
+      const described = await describeListed(connection, scheduleId)
+      if (described === null) continue
+      const { state, info, action } = described
+      if (action.taskQueue !== QUEUES.control || action.workflowType === WATCH_TYPE) continue
       listed.push({
         id: scheduleId,
         paused: state.paused,
@@ -79,10 +156,22 @@ export function listSchedules({ connection }: { connection: LonghaulConnection }
           at: recent.takenAt,
         })),
         skippedOverlap: info.numActionsSkippedOverlap,
+        missedCatchup: info.numActionsMissedCatchupWindow,
+        createdAt: info.createdAt,
       })
     }
     return listed.toSorted((a, b) => (a.id < b.id ? -1 : 1))
   })
+}
+
+/** Null where the schedule has been deleted: the server's list lags by a moment. */
+export async function describeListed({ client }: LonghaulConnection, id: string): Promise<ScheduleDescription | null> {
+  try {
+    return await client.schedule.getHandle(id).describe()
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) return null
+    throw error
+  }
 }
 
 /** Starts the schedule's workflow now. @returns the id of the started workflow, null where the server has not told it yet */
@@ -123,10 +212,11 @@ export function deleteSchedule({ connection, id }: { connection: LonghaulConnect
   })
 }
 
-async function create({ client }: LonghaulConnection, id: string, settings: ScheduleSettings): Promise<void> {
-  const state = { note: JSON.stringify(settings) }
+async function create(input: ScheduleInput, settings: ScheduleSettings): Promise<void> {
+  const { connection, id, paused = false } = input
+  const state = { note: JSON.stringify(settings), paused }
   try {
-    await client.schedule.create({ scheduleId: id, ...optionsOf(id, settings), state })
+    await connection.client.schedule.create({ scheduleId: id, ...optionsOf(input, settings), state })
   } catch (error) {
     if (!(error instanceof ScheduleAlreadyRunning)) throw error
     throw new LonghaulError({
@@ -137,24 +227,36 @@ async function create({ client }: LonghaulConnection, id: string, settings: Sche
   }
 }
 
-async function currentSettings(connection: LonghaulConnection, id: string): Promise<Partial<ScheduleSettings> | null> {
+interface KnownSchedule {
+  settings: Partial<ScheduleSettings>
+  paused: boolean
+}
+
+async function currentSettings(connection: LonghaulConnection, id: string): Promise<KnownSchedule | null> {
   try {
     const { state } = await connection.client.schedule.getHandle(id).describe()
-    return readSettings(state.note) ?? {}
+    return { settings: readSettings(state.note) ?? {}, paused: state.paused }
   } catch (error) {
     if (error instanceof ScheduleNotFoundError) return null
     throw error
   }
 }
 
-async function nextRuns({ client }: LonghaulConnection, id: string): Promise<Date[]> {
+export async function nextRuns({ client }: LonghaulConnection, id: string): Promise<Date[]> {
   return (await client.schedule.getHandle(id).describe()).info.nextActionTimes.slice(0, 3)
 }
 
-async function called<T>({ client }: LonghaulConnection, call: () => Promise<T>): Promise<T> {
+export async function called<T>({ client }: LonghaulConnection, call: () => Promise<T>): Promise<T> {
   try {
     return await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, call)
   } catch (error) {
+    if (isRefusedInput(error)) {
+      throw new LonghaulError({
+        code: 'Config.Invalid',
+        message: `The server refuses the schedule: ${messageOf(error)}`,
+        cause: error,
+      })
+    }
     if (!(error instanceof ScheduleNotFoundError)) throw error
     throw new LonghaulError({
       code: 'Config.NotFound',
@@ -162,4 +264,22 @@ async function called<T>({ client }: LonghaulConnection, call: () => Promise<T>)
       cause: error,
     })
   }
+}
+
+/** A cron field out of its range, for instance: gRPC 3, which the SDK's own schedule calls make a `TypeError`. */
+function isRefusedInput(error: unknown): boolean {
+  return error instanceof TypeError || grpcStatus(error) === 3
+}
+
+function messageOf(error: unknown): string {
+  let message = String(error)
+  for (let link: unknown = error; link instanceof Error; link = link.cause) message = link.message
+  return message
+}
+
+type Timestamp = NonNullable<Parameters<WorkflowService['listScheduleMatchingTimes']>[0]['startTime']>
+
+/** The protocol's own type holds 64 bits; its writer takes numbers too, and a time in seconds is exact in one. */
+function secondsOf(time: Date): Timestamp {
+  return { seconds: Math.floor(time.getTime() / 1000) } as unknown as Timestamp
 }

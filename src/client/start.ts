@@ -1,4 +1,5 @@
 import { type LonghaulConnection, CALL_TIMEOUT_MS, grpcStatus } from './connect.ts'
+import { decodePayload } from './decode-payload.ts'
 import { resolveConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
 import type {
   EvaluateInput,
@@ -17,7 +18,7 @@ import {
   WorkflowExecutionAlreadyStartedError,
   type WorkflowIdReusePolicy,
 } from '@temporalio/client'
-import { defaultPayloadConverter } from '@temporalio/common'
+import { parse } from 'yaml'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 
@@ -27,6 +28,8 @@ interface StartOptions {
   connection?: LonghaulConnection
   /** Start a new run even if a run of the same request is open. @default false */
   fresh?: boolean
+  /** Kept with a run that this call starts and shown in the Temporal UI, such as the CI job that asked for it. */
+  memo?: Record<string, string>
 }
 
 interface StartRunInput {
@@ -38,9 +41,9 @@ interface StartRunInput {
 
 /** Starts a root, or joins the same request under way. */
 async function startRun<T>({ type, name, request }: StartRunInput): Promise<RunHandle<T>> {
-  const { connection: given, fresh = false, ...input } = request
+  const { connection: given, fresh = false, memo = {}, ...input } = request
   const { connection, ownsConnection } = await resolveConnection(given)
-  const started = await startRoot({ connection, type, input, recipe: name, fresh })
+  const started = await startRoot({ connection, type, input, recipe: name, fresh, memo })
   return makeRunHandle<T>({ connection, ownsConnection, ...started })
 }
 
@@ -61,7 +64,7 @@ export function startGate(input: StartGateInput = {}): Promise<RunHandle<GateSui
 }
 
 export interface StartGradingInput
-  extends Omit<GradePredictionsInput, 'opened' | 'from' | 'counts' | 'paused'>,
+  extends Omit<GradePredictionsInput, 'opened' | 'from' | 'counts' | 'paused' | 'concurrency'>,
     StartOptions {}
 
 /** Grades a file of predictions, or the stored patches of a run again; joins an open run of the same request. */
@@ -105,6 +108,7 @@ interface StartRootInput<T extends RootInput> {
   recipe: string
   /** Never join a run that is under way. */
   fresh: boolean
+  memo: Record<string, string>
   /** @default now; the day in UTC is part of the id */
   now?: Date
 }
@@ -115,7 +119,7 @@ interface StartedRoot {
 }
 
 /** As the server's query language writes a list. */
-const ROOT_TYPES = Object.keys(ROOT_IDS)
+export const ROOT_TYPES = Object.keys(ROOT_IDS)
   .map((type) => `'${type}'`)
   .join(', ')
 
@@ -186,7 +190,7 @@ async function startOrDescribe<T extends RootInput>(
       taskQueue: QUEUES.control,
       args: [root.input],
       workflowIdReusePolicy,
-      memo: { recipe: root.recipe, request: requestHash(root) },
+      memo: { ...root.memo, recipe: root.recipe, request: requestHash(root) },
       staticSummary: root.recipe,
     })
     return null
@@ -200,7 +204,7 @@ async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promis
   const prefix = idOf(root, `${root.recipe}-`)
   const query = `WorkflowType = '${root.type}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${prefix}'`
   for await (const execution of root.connection.client.workflow.list({ query, pageSize: 50 })) {
-    if (execution.memo?.['request'] === requestHash(root)) return execution.workflowId
+    if (isRequest(execution.memo?.['request'], root)) return execution.workflowId
   }
   return null
 }
@@ -253,7 +257,7 @@ async function isSameRequest<T extends RootInput>(
   root: StartRootInput<T>,
 ): Promise<boolean> {
   const request = existing.memo?.['request']
-  if (request !== undefined) return request === requestHash(root)
+  if (request !== undefined) return isRequest(request, root)
   if (existing.type !== root.type) return false
   const input = await readInput(root.connection, existing)
   return input !== null && requestHash({ type: root.type, input: requestOf(root.type, input) }) === requestHash(root)
@@ -270,24 +274,48 @@ async function readInput(
   })
   const payload = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads?.[0]
   if (payload === undefined) return {}
-  const input: unknown = defaultPayloadConverter.fromPayload(payload)
+  const input = await decodePayload(client, payload)
   return typeof input === 'object' ? (input ?? {}) : null
 }
 
 /** What an execution that was continued as new carries of its work: no part of the request. */
-const PROGRESS = new Set(['opened', 'from', 'counts', 'paused', 'page'])
+const PROGRESS = new Set(['opened', 'from', 'counts', 'paused', 'concurrency', 'page'])
 
 function requestOf(type: keyof typeof ROOT_IDS, input: RootInput): RootInput {
   const request = Object.fromEntries(Object.entries(input).filter(([key]) => !PROGRESS.has(key)))
   return type === 'gradePredictions' ? request : { recipe: DEFAULT_RECIPES[type], ...request }
 }
 
-/** What makes two requests the same: everything that is sent but the run's name. */
+/** Earlier versions hashed the text of a recipe, comments and all. */
+function isRequest<T extends RootInput>(stored: unknown, root: StartRootInput<T>): boolean {
+  return stored === requestHash(root) || stored === hashOf(root.type, root.input)
+}
+
+/** Of a request for an evaluation, without the run's name: two requests of the same hash do the same work. */
+export function evaluationRequestHash(input: Omit<EvaluateInput, 'child'>): string {
+  return requestHash({ type: 'evaluate', input: { recipe: DEFAULT_RECIPES.evaluate, ...input } })
+}
+
+/** What makes two requests the same: everything that is sent but the run's name and the layout of a recipe's text. */
 function requestHash<T extends RootInput>({ type, input }: Pick<StartRootInput<T>, 'type' | 'input'>): string {
-  const { run: _, ...rest } = input
+  const { recipeText } = input
+  return hashOf(type, recipeText === undefined ? input : { ...input, recipeText: recipeOf(recipeText) })
+}
+
+function hashOf(type: string, input: object): string {
+  const { run: _, ...rest } = input as { run?: string }
   return createHash('sha256')
     .update(canonical({ type, ...rest }))
     .digest('hex')
+}
+
+/** The recipe that a text states; the text itself where it states none, which the run then says. */
+function recipeOf(text: string): unknown {
+  try {
+    return parse(text) as unknown
+  } catch {
+    return text
+  }
 }
 
 function canonical(value: unknown): string {

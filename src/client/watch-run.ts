@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunProgress } from '../contracts/workflows.types.ts'
 import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
 import { queryProgress } from './control-run.ts'
+import { lookAtWork, type RunWork } from './look-at-work.ts'
 import { WorkflowFailedError } from '@temporalio/client'
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common'
 import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
@@ -13,8 +14,14 @@ export interface EpisodeCounts {
 }
 
 export type RunEvent<T> =
-  /** Sent when something changed. `progress` is null while no worker answers. */
-  | { kind: 'progress'; at: Date; progress: RunProgress | null; episodes: EpisodeCounts | null }
+  /** Sent when something changed. `progress` is null while no worker answers, `work` where the server could not tell. */
+  | {
+      kind: 'progress'
+      at: Date
+      progress: RunProgress | null
+      episodes: EpisodeCounts | null
+      work: RunWork | null
+    }
   /** The server could not be asked; the run itself goes on. */
   | { kind: 'unreachable'; at: Date; message: string }
   /** Always the last one. */
@@ -36,7 +43,7 @@ export async function* watchRun<T>(input: WatchRunInput): AsyncGenerator<RunEven
   for (;;) {
     if (signal?.aborted === true) return
     const event = await look<T>(connection, workflowId)
-    const text = JSON.stringify({ ...event, at: null })
+    const text = JSON.stringify(event, changesAlone)
     if (text !== last) yield event
     last = text
     if (event.kind === 'closed') return
@@ -44,16 +51,25 @@ export async function* watchRun<T>(input: WatchRunInput): AsyncGenerator<RunEven
   }
 }
 
+/** Without what changes although nothing has happened. */
+function changesAlone(key: string, value: unknown): unknown {
+  return key === 'at' || key === 'eta' ? null : value
+}
+
 async function look<T>(connection: LonghaulConnection, workflowId: string): Promise<RunEvent<T>> {
   const handle = connection.client.workflow.getHandle(workflowId)
   try {
-    const { status } = await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () => handle.describe())
+    const { status, raw } = await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () => handle.describe())
     if (status.name !== 'RUNNING') {
       return { kind: 'closed', at: new Date(), outcome: await toOutcome<T>(handle.result() as Promise<T>) }
     }
     const progress = await queryProgress({ connection, workflowId })
-    const episodes = progress?.run ? await countEpisodes(connection, progress.run) : null
-    return { kind: 'progress', at: new Date(), progress, episodes }
+    const [episodes, work] = await Promise.all([
+      progress?.run ? countEpisodes(connection, progress.run) : null,
+      // The phase alone says enough where this fails.
+      lookAtWork({ connection, root: raw, progress }).catch(() => null),
+    ])
+    return { kind: 'progress', at: new Date(), progress, episodes, work }
   } catch (error) {
     if ((error as { code?: unknown }).code === 'Config.NotFound') throw error
     return { kind: 'unreachable', at: new Date(), message: error instanceof Error ? error.message : String(error) }
@@ -61,7 +77,7 @@ async function look<T>(connection: LonghaulConnection, workflowId: string): Prom
 }
 
 /** From the server's index, which may lag by a moment: for people, never for decisions. */
-async function countEpisodes({ client }: LonghaulConnection, run: string): Promise<EpisodeCounts | null> {
+export async function countEpisodes({ client }: LonghaulConnection, run: string): Promise<EpisodeCounts | null> {
   if (!/^[A-Za-z0-9._-]+$/.test(run)) return null
   const query = `TrainRun = '${run}' AND WorkflowType = 'episode' GROUP BY ExecutionStatus`
   try {

@@ -2,18 +2,23 @@
  * What workflows may ask of the world, grouped by the task queue that serves it. The factories in `src/activities`
  * implement these; workflows import only these types. Every input is one object of references and small scalars.
  */
+import type { AlarmReceiver, AlarmRules, FoundAlarms } from './alarms.types.ts'
 import type { ArtifactRef } from './artifacts.types.ts'
 import type { Disposition } from './episodes.types.ts'
 import type { GateCounts } from './gates.types.ts'
 import type { GradingCounts, GradingScore, ShortVerdict } from './grading.types.ts'
+import type { NightVerdict } from './nights.types.ts'
 import type { PolicyRef } from './policy.types.ts'
 import type { SandboxHandle } from './sandbox.types.ts'
 import type {
   EpisodeInput,
   EpisodeResult,
+  EvaluationEvidence,
+  EvaluationPage,
   GradePredictionsInput,
   OpenedGrading,
   PreparedSuite,
+  ReadEvaluationInput,
   RecalledRun,
   ResolvedRun,
   StageScore,
@@ -44,11 +49,22 @@ export interface ControlActivities {
    * @param input.policy `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version
    */
   resolvePolicy(input: { run: string; policy: string }): Promise<PolicyRef>
-  promote(input: { run: string; policy: PolicyRef; score: StageScore }): Promise<{ number: number }>
+  /** The promotions that are still stored, the newest first: what `kept` means in this run. */
+  keptPolicies(input: { run: string }): Promise<{ policies: PolicyRef[] }>
+  /** By the rule of the recipe. `number` is null where the rule kept the policy from being promoted; `why` is absent from older workers. */
+  promote(input: {
+    run: string
+    policy: PolicyRef
+    score: StageScore
+  }): Promise<{ number: number | null; why?: string }>
   /** The last word on an episode that was never graded (infra, cancelled). */
   recordUngraded(input: EpisodeInput & { disposition: Disposition; failure: string | null }): Promise<EpisodeResult>
   /** Names the run, stores what it grades and with which limits. */
   openGrading(input: OpenGradingInput): Promise<OpenedGrading>
+  /** Looks at schedules, runs and nights, and claims what is new. `alarms`: ids of those to be sent, the oldest first. */
+  findAlarms(input: AlarmRules & { receiver: AlarmReceiver }): Promise<FoundAlarms>
+  /** Sends one alarm, unless it was sent before. */
+  sendAlarm(input: { alarm: string; receiver: AlarmReceiver }): Promise<{ sent: boolean }>
   /** The reason for a patch whose graders all died. */
   recordUngradedPatch(input: { run: string; index: number; failure: string }): Promise<ShortVerdict>
 }
@@ -94,10 +110,13 @@ export interface PlannedIteration {
   /** The iteration has trained; `policy` is null where it trained nothing. */
   finished?: { policy: PolicyRef | null }
   /** The evaluation has its record. */
-  evaluated?: { score: StageScore; evaluation: ArtifactRef }
+  evaluated?: { score: JudgedScore; evaluation: ArtifactRef }
   /** Rounds of further problems for groups without a spread; absent where the recipe asks for none. */
   refill?: number
 }
+
+/** A score with what rules about it are judged by. */
+export type JudgedScore = StageScore & { evidence?: EvaluationEvidence }
 
 export interface PlanRefillInput {
   run: string
@@ -110,6 +129,8 @@ export interface PlanRefillInput {
 
 /** Queue `sandbox`: any host. */
 export interface SandboxActivities {
+  /** Before any gate: ends the run where images of its suites are nowhere. */
+  checkImages(input: { run: string; suites: string[] }): Promise<ImageCheck>
   /** Verifies the image and grades for some minutes; `done` when every repeat has its record. */
   gateTask(input: { run: string; suite: string; index: number; step: number }): Promise<GateStep>
   /** A sandbox, or how the episode ended already: then none is opened. */
@@ -125,6 +146,17 @@ export interface SandboxActivities {
 export type RecordedEnding =
   | { kind: 'result'; result: EpisodeResult }
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
+
+/** Distinct images, and what was found of them. */
+export interface ImageCheck {
+  images: number
+  /** The engine lacks them. */
+  lacking: number
+  /** Of those that the engine lacks: looked for in their registry. */
+  asked: number
+  missing: number
+  unknown: number
+}
 
 export interface GateStep {
   done: boolean
@@ -188,9 +220,19 @@ export interface ArtifactActivities {
     suite: string
   }): Promise<BuiltBatch>
   summarizeEvaluation(input: { run: string; name: string; stage: string; policy: PolicyRef; suite: string }): Promise<{
-    score: StageScore
+    score: JudgedScore
     evaluation: ArtifactRef
   }>
+  /** One page of an evaluation's record and of what stands beside it. */
+  readEvaluation(input: ReadEvaluationInput): Promise<EvaluationPage>
+  /** Holds an evaluation against the last night and a baseline, and adds it to its series. */
+  recordNight(input: {
+    run: string
+    name: string
+    at: string
+    series: string
+    role: string
+  }): Promise<{ verdicts: NightVerdict[] }>
   /** Scores and counts of a grading run from its verdicts. */
   closeGrading(input: { run: string }): Promise<ClosedGrading>
   /** @param input durations in seconds by phase, in order */

@@ -25,7 +25,8 @@ export type AuditOutcome =
   /** Every listed test passed honestly, and every canary did what it must. */
   | 'agrees'
   | 'void'
-  /** No second run exists for the test runner of this row; what the patch alone shows was checked and is in order. */
+  /** No second run exists for the test runner of this row, or the repository is that runner; what the patch alone shows was checked
+   *  and is in order. */
   | 'unsupported'
 
 export interface AuditVerdict {

@@ -1,6 +1,6 @@
 import type { AuditVerdict } from './audit.types.ts'
 import type { HackSign } from './hack-signs.ts'
-import type { ChatMessage, TokenUsage } from './policy.types.ts'
+import type { ChatFormatName, ChatMessage, TokenUsage } from './policy.types.ts'
 import type { GradingMachine, NetworkUse } from './sandbox.types.ts'
 
 /** How an episode ended. */
@@ -96,6 +96,8 @@ export interface EpisodeSpec extends EpisodeIdentity {
   suiteHash: string
   policy: string
   scaffold: string
+  /** Absent for `chatml`, as in records of versions that knew no other. */
+  chatFormat?: ChatFormatName
   /** The scaffold's worked example is in the prompt (RFT data collection with a base policy). */
   demonstration: boolean
   sampling: SamplingOptions

@@ -1,5 +1,6 @@
 import type { AuditReason } from './audit.types.ts'
 import type { Disposition, EpisodeLimits, SamplingOptions, VerdictKind } from './episodes.types.ts'
+import type { NightVerdict } from './nights.types.ts'
 import type { PriceRecipe } from './recipe.types.ts'
 import type { SuiteOrigin } from './suites.types.ts'
 import type { StageScore } from './workflows.types.ts'
@@ -90,6 +91,35 @@ export interface AuditDifference {
   /** Of a void audit, and its line for people. */
   reasons: AuditReason[]
   detail: string | null
+}
+
+/** One attempt in short, as its own record says it. */
+export interface AttemptSummary {
+  taskId: string
+  index: number
+  disposition: Disposition
+  verdict: VerdictKind | null
+  /** Beside the verdict, such as `tests-failed`. */
+  reason: string | null
+  /** Failure code of an attempt that infrastructure took. */
+  failure: string | null
+  suspectedHack: boolean
+  turns: number
+}
+
+/** An evaluation with what stands beside it, for readers that have no artifact store. */
+export interface EvaluationDocument {
+  evaluation: EvaluationRecord
+  /** Against the last night and a named baseline, as the workflow judged; absent where nothing was asked for. */
+  verdicts?: NightVerdict[]
+  /** Of the same run, on the recipe's further suites. */
+  further: EvaluationRecord[]
+  /** In the order of tasks and attempts. */
+  attempts: AttemptSummary[]
+  /** Tasks of the suite that did not pass their gate and were not played. */
+  refused: { taskId: string; reason: string }[]
+  /** Date up to which the model has read, as the recipe says it; null where it does not. */
+  cutoff: string | null
 }
 
 /** One evaluation with what is needed to recompute, pair and doubt its number. Derived from the episodes' records alone. */

@@ -7,6 +7,9 @@
  * repetition can help.
  */
 export const FAILURE_CODES = {
+  // The receiver of alarms does not want them: a wrong address or secret.
+  'Alarm.Refused': { retryable: false, countsAs: 'user' },
+  'Alarm.Unavailable': { retryable: true, countsAs: 'infra' },
   'Artifact.Conflict': { retryable: false, countsAs: 'infra' },
   'Artifact.Corrupt': { retryable: false, countsAs: 'infra' },
   'Artifact.Missing': { retryable: false, countsAs: 'infra' },
@@ -71,6 +74,7 @@ export const FAILURE_CODES = {
   'Ledger.Mismatch': { retryable: false, countsAs: 'infra' },
   'Report.Incomplete': { retryable: false, countsAs: 'infra' },
   'Stack.SetupFailed': { retryable: false, countsAs: 'infra' },
+  'Temporal.Refused': { retryable: false, countsAs: 'user' },
   'Temporal.Unreachable': { retryable: true, countsAs: 'infra' },
   'Worker.Missing': { retryable: false, countsAs: 'infra' },
   'Worker.Stalled': { retryable: true, countsAs: 'infra' },

@@ -13,6 +13,8 @@ export const runKeys = {
   recipe: (run: string) => `runs/${run}/recipe.json`,
   /** What a name of a policy (`base`, `promoted`, a version) stands for in this run. */
   policy: (run: string, asked: string) => `runs/${run}/policies/${asked}.json`,
+  /** Which split `split: newest` of a suite (`heldOut`, `train`, a name of `evaluate.suites`) stands for in this run. */
+  pinnedSplit: (run: string, which: string) => `runs/${run}/splits/${which}.json`,
   plan: (run: string, stage: string, iteration: number) =>
     `runs/${run}/${stage}/iterations/${pad(iteration, 4)}/plan.json`,
   /** Training tasks that are evaluated too. */
@@ -36,10 +38,51 @@ export const runKeys = {
   /** What a training job measured. */
   training: (run: string, stage: string, iteration: number, slice: number) =>
     `runs/${run}/training/${stage}/${pad(iteration, 4)}-${pad(slice, 2)}.json`,
+  /** How an evaluation stands against the last night and a baseline. */
+  nights: (run: string) => `runs/${run}/nights/`,
+  night: (run: string, name: string) => `runs/${run}/nights/${name}.json`,
+  /** The policies that a run found kept when it began. */
+  keptPolicies: (run: string) => `runs/${run}/kept-policies.json`,
+  /** Why the run's last policy was promoted, or was not. */
+  promotion: (run: string) => `runs/${run}/promotion.json`,
   evaluation: (run: string, name: string) => `runs/${run}/evaluations/${name}.json`,
   /** What only the workflow knew when it wrote report number n. */
   durations: (run: string, number: number) => `runs/${run}/durations/${pad(number, 4)}.json`,
   report: (run: string, file: string) => `runs/${run}/report/${file}`,
+}
+
+/** Bytes by their hash, so that equal files of any policies are one. */
+export const blobKey = (sha256: string): string => `blobs/sha256/${sha256}`
+
+/** Evaluations that repeat, in the order of their beginnings. */
+export const nightKeys = {
+  all: 'nights/',
+  series: (series: string) => `nights/${series}/`,
+  /** Keys of nights that began at an ISO time or later are not before it. */
+  from: (series: string, at: string) => `nights/${series}/${at.replaceAll(/[-:]/g, '')}`,
+  night: ({ series, at, run, name }: { series: string; at: string; run: string; name: string }) =>
+    `nights/${series}/${at.replaceAll(/[-:]/g, '')}/${run}/${name}.json`,
+}
+
+/** Alarms that were raised: each is claimed once by its id, and once more when a receiver took it or it was given up. */
+export const alarmKeys = {
+  all: 'alarms/raised/',
+  alarm: (id: string) => `alarms/raised/${id}.json`,
+  idOf: (key: string) => key.slice('alarms/raised/'.length, -'.json'.length),
+  sent: (id: string) => `alarms/sent/${id}.json`,
+  allSent: 'alarms/sent/',
+  sentIdOf: (key: string) => key.slice('alarms/sent/'.length, -'.json'.length),
+  /** What a schedule had skipped when it was first seen. */
+  firstCounts: (schedule: string) => `alarms/schedules/${schedule}.json`,
+  /** When this store was first watched: what lies before is no news. */
+  since: 'alarms/since.json',
+}
+
+export const recipeKeys = {
+  /** A recipe that was pushed under a name. */
+  pushed: (name: string) => `recipes/${name}.json`,
+  allPushed: 'recipes/',
+  nameOf: (key: string) => key.slice('recipes/'.length, -'.json'.length),
 }
 
 export const episodeKeys = {
@@ -124,6 +167,8 @@ export const gradingKeys = {
 export const policyKeys = {
   directory: (version: string) => `policies/${version}`,
   checkpoint: (version: string) => `checkpoints/${version}`,
+  /** In a bucket: which blobs the files of both are made of. */
+  weights: (version: string) => `weights/${version}.json`,
   /** The published reference. */
   ref: (version: string) => `policies/${version}.json`,
   /** Directory with log-probabilities beyond the native window, of a policy that has none in its own. */

@@ -102,9 +102,12 @@ export interface PolicyPool extends PolicyClient {
   servers: readonly PooledServer[]
 }
 
+/** `chatml`: Qwen and the demo's policy; `llama3`: Llama from 3 on. */
+export type ChatFormatName = 'chatml' | 'llama3'
+
 /** How a policy writes a conversation: the only thing besides the directory that differs between model families. */
 export interface ChatFormat {
-  name: 'chatml'
+  name: ChatFormatName
   /** Before the first message. */
   start: string
   message(role: 'system' | 'user', text: string): string

@@ -48,3 +48,13 @@ test('an unknown key anywhere is refused', () => {
   assert.equal(recipeFileSchema.safeParse({ ...smallest, extra: 1 }).success, false)
   assert.equal(recipeFileSchema.safeParse({ ...smallest, trainer: { gpus: 1 } }).success, false)
 })
+
+test('a synthetic suite names a family that there is; the first is the default', () => {
+  const withFamily = (family?: string) => ({ ...smallest, data: { train: { ...suite, family }, heldOut: suite } })
+  assert.equal(recipeFileSchema.safeParse(withFamily('half-renamed')).success, true)
+  const parsed = recipeFileSchema.safeParse(withFamily())
+  const { train } = parsed.data?.data ?? {}
+  assert.equal(train?.kind === 'synthetic' ? train.family : null, 'one-wrong-line')
+  const refused = recipeFileSchema.safeParse(withFamily('half-named'))
+  assert.match(refused.error?.message ?? '', /one-wrong-line.*half-renamed/s)
+})

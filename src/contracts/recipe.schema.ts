@@ -5,6 +5,7 @@
  */
 import { z } from 'zod'
 import type { Recipe } from './recipe.types.ts'
+import { SYNTHETIC_FAMILIES } from './synthetic-families.ts'
 import {
   dockerLauncher,
   kubernetesLauncher,
@@ -35,7 +36,7 @@ const publishedPart = {
 const suiteSource = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('synthetic'),
-    family: z.literal('one-wrong-line').default('one-wrong-line'),
+    family: z.enum(SYNTHETIC_FAMILIES).default('one-wrong-line'),
     seed: z.int().min(0),
     split: z.enum(['train', 'eval']),
     count: count(),
@@ -55,8 +56,13 @@ const suiteSource = z.discriminatedUnion('kind', [
     revision: z
       .string()
       .regex(/^[0-9a-f]{40}$/)
-      .describe('A commit of 40 hexadecimal digits: branches and tags move'),
-    split: z.string().min(1),
+      .nullable()
+      .default(null)
+      .describe('A commit of 40 hexadecimal digits: branches and tags move; null only with split: newest'),
+    split: z
+      .string()
+      .min(1)
+      .describe('newest: the newest monthly split on the day of the run, pinned with its commit in the run’s record'),
     ...publishedPart,
   }),
   z.strictObject({
@@ -73,7 +79,10 @@ const suiteName = z
 
 const model = z.strictObject({
   base: z.string().min(1).describe('Model directory (relative to the recipe file or absolute) or name in a hub cache'),
-  chatFormat: z.literal('chatml').default('chatml'),
+  chatFormat: z
+    .enum(['chatml', 'llama3'])
+    .default('chatml')
+    .describe('How the model was taught to write conversations'),
   train: z.enum(['full', 'lora']).default('full'),
   lora: z
     .strictObject({ rank: count(), alpha: positive() })
@@ -198,6 +207,23 @@ const prices = z.strictObject({
     .describe('Rented for as long as the attempts of an evaluation run: GPUs, hosts'),
 })
 
+/** Bounds decide, never the mean: docs/statistics.md. */
+const verdictRules = {
+  margin: z.number().min(0).max(1).default(0.02).describe('Loss of pass@1 that is allowed'),
+  confidence: z.number().min(0.5).lt(1).default(0.95),
+  minGraded: z.number().min(0).max(1).default(0.95).describe('Below this share of graded attempts nothing is judged'),
+}
+
+const promotion = z.strictObject({
+  gate: z
+    .enum(['always', 'notWorse'])
+    .default('always')
+    .describe(
+      'notWorse: the last policy is promoted if a loss beyond the margin is excluded, against the newest promotion, else the run’s base',
+    ),
+  ...verdictRules,
+})
+
 const evaluate = z.strictObject({
   attempts: count().describe('k: episodes per task'),
   tasks: count().nullable().default(null).describe('Held-out tasks used; null = the whole suite'),
@@ -222,7 +248,27 @@ const evaluate = z.strictObject({
     .nullable()
     .default(null)
     .describe('Held-out tasks by id that evaluations inside a stage play (reinforce.evaluateEvery); null = all'),
-  policy: z.enum(['promoted', 'base']).default('promoted').describe('What `longhaul evaluate` evaluates'),
+  policy: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, 'expected promoted, base, kept or the version of a policy')
+    .default('promoted')
+    .describe(
+      'What `longhaul evaluate` evaluates: promoted (the newest), base, kept (every promotion that is still stored), or a version',
+    ),
+  compare: z
+    .strictObject({
+      last: z.boolean().default(true).describe('Against the last evaluation of the series'),
+      baseline: z
+        .string()
+        .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*(?::[A-Za-z0-9][A-Za-z0-9._-]*)?$/, 'expected RUN:EVALUATION or RUN')
+        .nullable()
+        .default(null)
+        .describe('RUN:EVALUATION, or RUN for its last evaluation'),
+      ...verdictRules,
+    })
+    .nullable()
+    .default(null)
+    .describe('What an evaluation that is started alone is held against, over the tasks of both sides'),
   prices: prices.nullable().default(null).describe('Reports then show what attempts cost; null: nothing of it'),
 })
 
@@ -348,6 +394,7 @@ export const recipeFileSchema = z.strictObject({
   reinforce: reinforceSchema.nullable().default(null),
   evaluate,
   grading: grading.prefault({}),
+  promotion: promotion.prefault({}),
   policyServer: policyServer.prefault({}),
   trainer: trainer.prefault({}),
 }) satisfies z.ZodType<Omit<Recipe, 'name'>>

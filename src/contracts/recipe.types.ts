@@ -4,6 +4,7 @@
  */
 import type { AlarmLimits } from './training.types.ts'
 import type { SamplingOptions } from './episodes.types.ts'
+import type { ChatFormatName } from './policy.types.ts'
 import type { SuiteSource } from './tasks.types.ts'
 
 export interface Recipe {
@@ -22,6 +23,7 @@ export interface Recipe {
   reinforce: ReinforceRecipe | null
   evaluate: EvaluateRecipe
   grading: GradingRecipe
+  promotion: PromotionRecipe
   policyServer: PolicyServerRecipe
   trainer: TrainerRecipe
 }
@@ -29,12 +31,34 @@ export interface Recipe {
 export interface ModelRecipe {
   /** A directory (relative to the recipe file or absolute), or the name of a model in a mounted hub cache. */
   base: string
-  chatFormat: 'chatml'
+  /** Refused where the base's import found another one. */
+  chatFormat: ChatFormatName
   train: 'full' | 'lora'
   lora: { rank: number; alpha: number } | null
   /** ISO date, UTC: tasks created then or later cannot be in the base model's training data. Reports show both sides. Null: not known. */
   cutoff: string | null
   rope: { type: 'yarn'; factor: number; originalMax: number } | null
+}
+
+/** How an evaluation that is started alone is held against others, task by task. */
+export interface CompareRecipe {
+  /** Against the last one of its series. */
+  last: boolean
+  /** `RUN:EVALUATION`, or `RUN`; null = none. */
+  baseline: string | null
+  /** Loss of pass@1 that is allowed. */
+  margin: number
+  confidence: number
+  minGraded: number
+}
+
+/** What the last policy of a training run has to show before it is promoted. */
+export interface PromotionRecipe {
+  /** `notWorse`: a loss of pass@1 beyond the margin is excluded, on the same tasks. */
+  gate: 'always' | 'notWorse'
+  margin: number
+  confidence: number
+  minGraded: number
 }
 
 /** Whether a resolved verdict is paid that no audit could look at: its test runner has none, or its record is older than audits. */
@@ -211,8 +235,10 @@ export interface EvaluateRecipe {
   suites: Record<string, SuiteSource>
   /** Held-out tasks that evaluations inside a stage play: curve and plateau are of these; null = all. */
   quick: string[] | null
-  /** What a root `evaluate` evaluates: the newest promotion or the base. */
-  policy: 'promoted' | 'base'
+  /** What a root `evaluate` evaluates: `promoted` (the newest), `base`, `kept` (every promotion that is still stored), or a version. */
+  policy: string
+  /** Null: evaluations that are started alone are held against no other. */
+  compare: CompareRecipe | null
   /** Null: no cost is shown anywhere. */
   prices: PriceRecipe | null
 }

@@ -5,6 +5,16 @@ export type ImportSource =
   /** A split label is the publisher's own grouping; it says nothing certain about when tasks were made. */
   { kind: 'hub'; dataset: string; revision: string; split: string } | { kind: 'file'; path: string }
 
+/** Which split of which commit `split: newest` stood for, once for each suite of a run. */
+export interface PinnedSplit {
+  schema: 'longhaul.pinned-split/1'
+  dataset: string
+  revision: string
+  split: string
+  /** Newer splits that were not whole at that commit. */
+  passedOver: string[]
+}
+
 /** A file that was read: its content is pinned by `id` (SHA-256, or the hub's own id of it). */
 export interface ImportedFile {
   path: string

@@ -10,11 +10,19 @@ export interface TaskEnvironment {
   requirementFiles: readonly string[]
   environmentFiles: readonly string[]
   pipPackages: readonly string[]
+  /** What the harness leaves open, and today's registry would give in a version that the tests cannot use. */
+  pins: readonly EnvironmentPin[]
   /** Run one after the other, in the repository. */
   preInstall: readonly string[]
   install: readonly string[]
   /** Commit whose requirement files count. */
   setupCommit: string
+}
+
+export interface EnvironmentPin {
+  /** As `docutils==0.21.2` */
+  package: string
+  reason: string
 }
 
 /** Steps of a build, in order; a failure names one. */

@@ -1,3 +1,5 @@
+import type { SyntheticFamily } from './synthetic-families.ts'
+
 /** How a task is graded: which upstream harness is imitated byte for byte. */
 export type GradingProfile = 'fork-4.0.3' | 'swebench-4.1' | 'swebench-5' | 'rebench-v2'
 
@@ -75,7 +77,7 @@ export interface TaskAsset {
 
 /** Regenerates a synthesised task exactly: same source, same bytes, on every machine. */
 export interface SyntheticSource {
-  family: 'one-wrong-line'
+  family: SyntheticFamily
   seed: number
   split: 'train' | 'eval'
   index: number
@@ -85,16 +87,19 @@ export interface SyntheticSource {
 export type SuiteSource =
   | {
       kind: 'synthetic'
-      family: 'one-wrong-line'
+      family: SyntheticFamily
       seed: number
       split: 'train' | 'eval'
       count: number
       offset: number
     }
   | { kind: 'rows'; path: string; limit: number | null }
-  /** Read, checked and filtered when the run starts, and kept with it. The revision is a commit. */
-  | ({ kind: 'hub'; dataset: string; revision: string; split: string } & PublishedPart)
+  /** Read, checked and filtered when the run starts, and kept with it. The revision is a commit; null only with `split: newest`. */
+  | ({ kind: 'hub'; dataset: string; revision: string | null; split: string } & PublishedPart)
   | ({ kind: 'file'; path: string } & PublishedPart)
+
+/** Of a hub's data set: the newest monthly split that it holds when a run prepares the suite. */
+export const NEWEST_SPLIT = 'newest'
 
 /** What of a published data set is wanted. */
 export interface PublishedPart {

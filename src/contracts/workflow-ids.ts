@@ -9,6 +9,10 @@ export const workflowIds = {
     evaluation === undefined ? workflowIds.train(run) : workflowIds.evaluation(run),
   grading: (run: string) => `grade/${run}`,
   gating: (run: string) => `gate/${run}`,
+  /** A round of the watch; the server appends the time. */
+  watch: (schedule: string) => `watch/${schedule}`,
+  /** A client reads a record of a run. */
+  reading: (run: string, id: string) => `read/${run}/${id}`,
   gate: (parent: string, suite: string) => `${parent}/gate/${suite}`,
   gatePart: (gate: string, part: number) => `${gate}/part/${pad(part, 4)}`,
   rft: (parent: string) => `${parent}/rft`,
@@ -19,6 +23,11 @@ export const workflowIds = {
   group: (rollout: string, taskId: string) => `${rollout}/task/${taskId}`,
   episode: (group: string, index: number) => `${group}/ep/${pad(index, 2)}`,
 }
+
+/** Workflow type and id prefix of the rounds that look for alarms. */
+export const WATCH_TYPE = 'watch'
+/** Schedule that starts them; no other schedule of Longhaul may have this id. */
+export const ALARM_SCHEDULE = 'longhaul-alarms'
 
 export const QUEUES = {
   control: 'control',

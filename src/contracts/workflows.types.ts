@@ -3,6 +3,7 @@ import type { ArtifactRef } from './artifacts.types.ts'
 import type { Disposition, VerdictKind } from './episodes.types.ts'
 import type { GateCounts } from './gates.types.ts'
 import type { GradingCounts, GradingScore } from './grading.types.ts'
+import type { NightVerdict } from './nights.types.ts'
 import type { PolicyRef } from './policy.types.ts'
 import type { GradingProfile } from './tasks.types.ts'
 
@@ -16,6 +17,8 @@ export interface TrainAgentInput {
   overrides?: Record<string, unknown>
   /** Continues the run of that name (same recipe) or names a new one. */
   run?: string
+  /** Commit that the run is started for, as CI knows it: its search attribute `GitSha`. */
+  gitSha?: string
 }
 
 export interface TrainAgentResult {
@@ -23,6 +26,8 @@ export interface TrainAgentResult {
   policy: string
   stages: StageScore[]
   report: ArtifactRef
+  /** Whether the last policy was promoted, and by what; absent in runs of earlier versions. */
+  promotion?: { number: number | null; why: string }
 }
 
 /** One row of the final table. */
@@ -43,8 +48,12 @@ export interface EvaluateInput {
   recipeText?: string
   overrides?: Record<string, unknown>
   run?: string
-  /** `base`, `promoted`, or a policy version. @default what the recipe says */
+  /** As in `TrainAgentInput`. */
+  gitSha?: string
+  /** `base`, `promoted`, `kept`, or a policy version. @default what the recipe says */
   policy?: string
+  /** Evaluations of one series are held against each other, and make one trend. @default the recipe's name */
+  series?: string
   /** Child form: set by `trainAgent`. */
   child?: EvaluateChild
 }
@@ -57,11 +66,45 @@ export interface EvaluateChild {
   suite?: string
   /** Nothing has published the policy in this execution: publish it before the first episode. @default false */
   publish?: true
+  paused?: boolean
+  concurrency?: number | null
 }
 
 export interface EvaluateResult extends StageScore {
   run: string
   evaluation: ArtifactRef
+  /** Absent in runs of earlier versions. */
+  evidence?: EvaluationEvidence
+  /** How it stands against the last night and the named baseline; absent where nothing was asked for. */
+  verdicts?: NightVerdict[]
+}
+
+/** What rules about a score are judged by: a client that sees Temporal alone needs no record for them. */
+export interface EvaluationEvidence {
+  /** 95 % interval of pass@1: see docs/statistics.md. */
+  interval: { low: number; high: number } | null
+  /** Share of the attempts that were asked for which gave a verdict. */
+  graded: number
+}
+
+/** Reads the record of an evaluation through Temporal, for clients that have no artifact store. */
+export interface ReadEvaluationInput {
+  run: string
+  /** @default the last held-out evaluation */
+  name?: string
+  /** First byte of the page. @default 0 */
+  from?: number
+}
+
+/** A part of a packed `EvaluationDocument`: `platform/packed-pages.ts` packs and opens it. */
+export interface EvaluationPage {
+  /** Of the whole packed document: pages of two documents are never joined. */
+  sha256: string
+  bytes: number
+  /** Base64. */
+  data: string
+  /** First byte of the next page, null after the last. */
+  next: number | null
 }
 
 /** Root form: `{"predictions": FILE, "suite": FILE}` or `{"regrade": RUN}`, with files as the workers see them. */
@@ -87,6 +130,7 @@ export interface GradePredictionsInput {
   from?: number
   counts?: GradingProgress
   paused?: boolean
+  concurrency?: number | null
 }
 
 export interface OpenedGrading {
@@ -132,9 +176,26 @@ export interface ResolvedRun {
   heldOutName: string
   /** Names of `evaluate.suites`; absent where there are none. */
   suites?: string[]
+  /** `kept`: the recipe asks for every promotion that is still stored. */
+  policies?: 'kept'
+  /** Its evaluations join a series; absent in training runs, and in runs of earlier versions. */
+  nights?: true
+  /** What it can be found by: search attributes; absent in runs of earlier versions. */
+  labels?: RunLabels
+  /** Where people read trajectories, with a slash at its end; absent where the control worker knows no such place. */
+  viewer?: string
+  /** Set by the root for its children; absent in runs of earlier versions. */
+  board?: BoardAddress
   /** What an evaluation started alone is called. Absent in training runs, and in runs of earlier versions: those are called `nightly`, and
    *  their children have ids of a training run. */
   evaluation?: string
+}
+
+/** What a run can be found by. */
+export interface RunLabels {
+  model: string
+  /** What the held-out suite is made from: `<data set>/<split>`, a file's name, `synthetic/eval`. */
+  split: string
 }
 
 /** What the records of a run hold when an execution of it begins: none of it is played, trained or published again. */
@@ -163,6 +224,8 @@ export interface PreparedSuite {
   tasks: number
   /** The run has gated it already. */
   gated?: true
+  /** Of `split: newest`: `<data set>/<split>` that the run was pinned to. */
+  split?: string
 }
 
 export interface GateTasksInput {
@@ -217,6 +280,7 @@ export interface RejectionFineTuneInput {
   policy: PolicyRef
   suite: string
   paused?: boolean
+  concurrency?: number | null
 }
 
 export interface ReinforceInput {
@@ -228,6 +292,7 @@ export interface ReinforceInput {
   /** First iteration of this execution, from 1; continue-as-new moves it. */
   iteration?: number
   paused?: boolean
+  concurrency?: number | null
   stopAfter?: number | null
   /** The policy comes from records: nothing has published it in this execution. */
   unpublished?: true
@@ -251,6 +316,9 @@ export interface RolloutInput {
   groupSize: number
   maxReplacements: number
   maxOpenGroups: number
+  board?: BoardAddress
+  /** Instead of `maxOpenGroups`, where an operator said so. */
+  concurrency?: number | null
   /** Continue-as-new state. */
   from?: number
   counts?: RolloutCounts
@@ -265,6 +333,21 @@ export interface RolloutCounts {
   turns: number
   /** Failure code of the last episode lost to infrastructure. */
   failure: string | null
+  /** For the table that people read; absent in rollouts of earlier versions. */
+  tally?: RolloutTally
+}
+
+/** What a rollout keeps of its groups beyond the counts. */
+export interface RolloutTally {
+  /** ms since 1970. */
+  since: number
+  endings: Record<string, number>
+  failures: Record<string, number>
+  errors: TaskError[]
+  /** Sums of the shares of resolved attempts of graded tasks. */
+  score: { tasks: number; attempts: number; sum: number; squares: number }
+  /** Groups that ended with too few valid episodes, which `requeue` may play again. */
+  incomplete: PromptGroupResult[]
 }
 
 export interface PromptGroupInput {
@@ -286,6 +369,8 @@ export interface PromptGroupResult {
   resolved: number
   turns: number
   failure: string | null
+  /** Absent in groups of earlier versions. */
+  endings?: Record<string, number>
 }
 
 export interface EpisodeInput {
@@ -308,13 +393,100 @@ export interface EpisodeResult {
   recalled?: true
 }
 
-/** Answer of the query `progress`, and what updates return. */
+/** Answer of the query `progress` of a root. */
 export interface RunProgress {
   run: string | null
   phase: string
   paused: boolean
+  /** `soft`: what is open goes on; `hard`: episodes hold after the step under way. Null where nothing is paused. */
+  pause: PauseMode | null
+  limits: RunLimits
+  /** What the open rollout last told the root; its own query `progress` is newer. Null where none is open. */
+  rollout: RolloutReport | null
   stopAfterIteration: number | null
   scores: StageScore[]
   /** What the run waits for, since when (ISO time). */
   waitingFor: { what: string; since: string } | null
+  /** Of the phase, where it plays no episodes; absent where there is nothing to count, and in answers of earlier versions. */
+  work?: WorkCount
+}
+
+/** How far countable work is that plays no episodes. Answer of the query `progress` of a gate, of its own part of a suite. */
+export interface WorkCount {
+  unit: 'tasks' | 'patches'
+  done: number
+  total: number
+  /** Of those done: refused tasks, patches without a verdict. */
+  failed: number
+}
+
+export type PauseMode = 'soft' | 'hard'
+
+/** What operators may change while a run is under way. Nothing in here changes what an episode is or how it is scored. */
+export interface RunLimits {
+  /** Tasks (of a grading: patches) under way at once; null: as the recipe says. */
+  concurrency: number | null
+}
+
+/** Answer of every update: the state that now holds, and whether the update changed it. */
+export interface SteeredRun extends RunProgress {
+  changed: boolean
+  /** Why nothing changed, or what happens next; null where the state says it all. */
+  note: string | null
+}
+
+/** Where rollouts tell how far they are. */
+export interface BoardAddress {
+  workflowId: string
+  /** When the run began, ms since 1970: reports become rarer as a run grows old. */
+  since: number
+}
+
+/** How far one rollout is. */
+export interface RolloutReport {
+  workflowId: string
+  stage: string
+  iteration: number
+  /** ISO time. */
+  at: string
+  groups: number
+  tasks: number
+  episodes: number
+  resolved: number
+  /** Episodes by how they ended: a disposition, or `could-not-grade`. */
+  endings: Record<string, number>
+  /** pass@1 so far with its 95 % interval; null before the first graded task. */
+  score: { mean: number; low: number; high: number; tasks: number } | null
+  /** ISO time; null while it cannot be told. */
+  eta: string | null
+  /** The tasks that have been open longest, the oldest first, at most five. */
+  slowest: { task: string; since: string }[]
+  /** The last tasks that lost an episode to infrastructure, the newest first, at most five. */
+  errors: TaskError[]
+  /** Lost episodes by failure code. */
+  failures: Record<string, number>
+}
+
+export interface TaskError {
+  task: string
+  failure: string
+  at: string
+}
+
+/** Answer of the query `failures`. */
+export interface RunFailures {
+  run: string | null
+  /** Why the run itself failed, null while it has not. */
+  failed: string | null
+  /** Of the open rollout, or of the last one: lost episodes by code, and the last tasks that lost one. */
+  byCode: Record<string, number>
+  last: TaskError[]
+}
+
+/** Answer of the query `config`: what the run was resolved to, and what operators have changed since. */
+export interface RunConfig {
+  /** Null until the recipe is resolved. The recipe itself is the artifact `resolved.recipe`. */
+  resolved: ResolvedRun | null
+  limits: RunLimits
+  stopAfterIteration: number | null
 }

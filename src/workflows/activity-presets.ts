@@ -29,13 +29,25 @@ export const CONTROL = {
   retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
-/** Synthesising thousands of tasks takes minutes. */
+/** Synthesising thousands of tasks takes minutes, and so does the first import of a base policy: its next attempt goes on where this one was. */
 export const SLOW_CONTROL = {
   taskQueue: QUEUES.control,
   startToCloseTimeout: '30m',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
   retry: FIVE_ATTEMPTS,
+} as const satisfies ActivityOptions
+
+/**
+ * One alarm to its receiver, which has 15 seconds for each answer. Six attempts over a minute outlast a restart of a receiver; a
+ * longer outage is for the next round of the watch, so that one silent receiver does not hold up the look at everything else.
+ */
+export const ALARMS = {
+  taskQueue: QUEUES.control,
+  startToCloseTimeout: '60s',
+  scheduleToStartTimeout: '10m',
+  heartbeatTimeout: '20s',
+  retry: { maximumAttempts: 6, initialInterval: '2s', maximumInterval: '30s' },
 } as const satisfies ActivityOptions
 
 /**
@@ -64,6 +76,16 @@ export const GRADING = {
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
   // As many as elsewhere: a full disk is cleared meanwhile, and a verdict is worth the wait. A whole attempt that hangs is not.
   retry: { ...FIVE_ATTEMPTS, nonRetryableErrorTypes: ATTEMPT_TIMED_OUT },
+} as const satisfies ActivityOptions
+
+/** A look for images: thirty seconds, and one last request to an engine that has stopped answering. */
+export const IMAGES = {
+  taskQueue: QUEUES.sandbox,
+  startToCloseTimeout: '2m',
+  scheduleToStartTimeout: SHARED_QUEUE_WAIT,
+  heartbeatTimeout: '30s',
+  // As many as a gate has: each host may have what another lacks.
+  retry: FIVE_ATTEMPTS,
 } as const satisfies ActivityOptions
 
 /**

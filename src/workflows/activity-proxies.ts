@@ -8,12 +8,14 @@ import type {
   TrainerActivities,
 } from '../contracts/activities.types.ts'
 import {
+  ALARMS,
   ARTIFACTS,
   CLOSING,
   CONTROL,
   GATING,
   GRADING,
   HOST,
+  IMAGES,
   PLACEMENT,
   PUBLISHING,
   SLOW_CONTROL,
@@ -22,8 +24,10 @@ import {
 
 export const control = proxyActivities<ControlActivities>(CONTROL)
 export const slowControl = proxyActivities<ControlActivities>(SLOW_CONTROL)
+export const alarms = proxyActivities<Pick<ControlActivities, 'sendAlarm'>>(ALARMS)
 export const placement = proxyActivities<SandboxActivities>(PLACEMENT)
 export const gating = proxyActivities<Pick<SandboxActivities, 'gateTask'>>(GATING)
+export const images = proxyActivities<Pick<SandboxActivities, 'checkImages'>>(IMAGES)
 export const grading = proxyActivities<SandboxActivities>(GRADING)
 export const training = proxyActivities<TrainerActivities>(TRAINING)
 export const publishing = proxyActivities<TrainerActivities>(PUBLISHING)

@@ -1,8 +1,10 @@
 import {
   CancellationScope,
+  condition,
   log,
   patched,
   setCurrentDetails,
+  setHandler,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -16,10 +18,13 @@ import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.t
 import { type AfterLoss, judgeLosses, mayBeOwnDoing } from '../domain/failure-answers.ts'
 import { closingActivities, control, grading, hostActivities, placement } from './activity-proxies.ts'
 import { decideAfter, failRun } from './failures.ts'
+import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { outcomeAttributes } from './search-attributes.ts'
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
+  /** A hard pause has lasted: the sandbox is closed, the turns are recorded. */
+  | { kind: 'held' }
   /** Played and recorded by an earlier execution. */
   | { kind: 'result'; result: EpisodeResult }
   /** The sandbox is gone, or not the episode's world any more: another placement may help. */
@@ -30,7 +35,7 @@ type Played =
 /**
  * One attempt of one policy at one task. Input: references; children: none; never continues as new (80 turns stay under 100 events).
  * Opens a sandbox on any host, advances turn by turn there, captures the patch, grades it in a fresh container. A policy that ends its
- * sandbox gets a second one, then has failed. On cancel the sandbox is closed and the episode recorded as `cancelled`.
+ * sandbox gets a second one, then has failed. A hard pause of the run holds it before its next step. On cancel the sandbox is closed and the episode recorded as `cancelled`.
  */
 export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
   try {
@@ -50,8 +55,16 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
 
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
   const losses: FailureCode[] = []
+  const steering: RunControl = { paused: false, stopAfterIteration: null }
+  setHandler(controlSignal, (next) => {
+    Object.assign(steering, next)
+  })
   for (let number = 1; ; number++) {
-    const played = await playInSandbox(input, number)
+    const played = await playInSandbox(input, number, steering)
+    if (played.kind === 'held') {
+      await whilePaused(steering)
+      continue
+    }
     if (played.kind === 'result') return played.result
     if (played.kind === 'ended') return grade(input, played)
     const { failure } = played
@@ -78,13 +91,14 @@ function judge(losses: readonly FailureCode[]): AfterLoss {
 }
 
 /** One placement: returns how the episode ended, or that the sandbox was lost. Everything else is thrown. */
-async function playInSandbox(input: EpisodeInput, number: number): Promise<Played> {
+async function playInSandbox(input: EpisodeInput, number: number, steering: RunControl): Promise<Played> {
   let sandbox: SandboxHandle | null = null
   try {
     const opened = await openSandbox(input, number)
     if ('kind' in opened) return opened
     sandbox = opened
-    const disposition = await advanceToEnd(input, sandbox, number)
+    const disposition = await advanceToEnd(input, sandbox, number, steering)
+    if (disposition === 'held') return { kind: 'held' }
     const patch = disposition === 'submitted' ? await capture(input, sandbox) : null
     return { kind: 'ended', disposition, patch }
   } catch (error) {
@@ -116,10 +130,17 @@ function openSandbox(input: EpisodeInput, number: number): Promise<SandboxHandle
   ])
 }
 
-async function advanceToEnd(input: EpisodeInput, sandbox: SandboxHandle, number: number): Promise<Disposition> {
+async function advanceToEnd(
+  input: EpisodeInput,
+  sandbox: SandboxHandle,
+  number: number,
+  steering: RunControl,
+): Promise<Disposition | 'held'> {
   const host = hostActivities(sandbox.hostQueue)
   let progress: EpisodeProgress = { turns: 0, disposition: null }
   for (let step = 1; progress.disposition === null; step++) {
+    // An idle sandbox ends itself ten minutes after its last sign of life: one that is held for longer is given back before.
+    if (steering.paused && !(await condition(() => !steering.paused, '5 minutes'))) return 'held'
     progress = await host.advanceEpisode.executeWithOptions(
       { summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
       [{ ...input, sandbox, step, placement: number }],

@@ -1,108 +1,293 @@
 import {
+  allHandlersFinished,
   CancellationScope,
+  condition,
   log,
   ParentClosePolicy,
+  patched,
   setCurrentDetails,
+  setHandler,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
 import { evaluationName, evaluationOf, stageOf, UNNAMED_EVALUATION } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
-import type { EvaluateChild, EvaluateInput, EvaluateResult } from '../contracts/workflows.types.ts'
+import type { PolicyRef } from '../contracts/policy.types.ts'
+import type {
+  EvaluateChild,
+  EvaluateInput,
+  EvaluateResult,
+  PreparedSuite,
+  RecalledRun,
+  ResolvedRun,
+  StageScore,
+} from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
-import { withCode } from './failures.ts'
+import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
-import { gateAsChild } from './gate-tasks.ts'
-import { resolveRun } from './resolve-run.ts'
+import { gateAsChild, requireImages } from './gate-tasks.ts'
+import { resolveRun, withBoard } from './resolve-run.ts'
 import { rollout } from './rollout.ts'
+import { steerable } from './root-steering.ts'
+import { RunBoard } from './run-board.ts'
+import {
+  childControl,
+  controlSignal,
+  passOn,
+  passOnRequeue,
+  requeueSignal,
+  type RunControl,
+  watchable,
+  whilePaused,
+} from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
-import { type RootProgress, watchable } from './run-control.ts'
 
 /**
  * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates its suites,
  * publishes the policy and plays further suites before the held-out one; as a child of `trainAgent` it only plays one suite. Children:
- * `rollout`, `gateTasks`. Infra episodes count in no mean. On cancel the rollout is cancelled and leases are released.
+ * `rollout`, `gateTasks`. Updates `pause`, `resume`, `setLimits`, `requeue`; queries `progress`, `failures`, `blockers`, `config`. A pause holds between
+ * suites, and in the open rollout. Infra episodes count in no mean. On cancel the rollout is cancelled and leases are released.
  */
 export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResult> {
-  const progress = watchable(input.child?.plan.run ?? null)
+  if (input.child === undefined) return evaluateAlone(input)
   try {
-    if (input.child) return await score(input.child)
-    return await evaluateAlone(input, progress)
+    watchable(input.child.plan.run)
+    return await new Scoring(input.child).score(input.child)
   } catch (error) {
     throw withCode(error)
   }
 }
 
-async function evaluateAlone(input: EvaluateInput, progress: RootProgress): Promise<EvaluateResult> {
-  const { startTime } = workflowInfo()
-  const { run, recalled } = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
-  progress.enter('preparing the held-out suite', run.run)
+async function evaluateAlone(input: EvaluateInput): Promise<EvaluateResult> {
+  const job = new Evaluation()
   try {
-    for (const which of ['heldOut', ...(run.suites ?? [])]) {
-      const suite = await slowControl.prepareSuite({ run: run.run, which })
-      if (suite.gated === true) continue
-      progress.enter(`gating ${suite.tasks} tasks of ${suite.name}`)
-      await gateAsChild({ run, suite })
+    requireSeries(input.series)
+    const { run, recalled } = await resolveRun('eval', { ...input, recipe: input.recipe ?? 'nightly' })
+    try {
+      return await job.play(run, recalled, { asked: input.policy ?? 'recipe', series: input.series })
+    } finally {
+      await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: run.run }))
     }
-    const policy = await control.resolvePolicy({ run: run.run, policy: input.policy ?? 'recipe' })
-    if (recalled === null || recalled.scores.length <= (run.suites ?? []).length) {
-      progress.enter(`publishing ${policy.version}`)
-      await publishing.publishPolicy({ run: run.run, policy })
-    }
-    progress.enter(`evaluating ${policy.version}`)
-    const name = run.evaluation ?? UNNAMED_EVALUATION
-    for (const suite of run.suites ?? []) {
-      await score({ plan: run, name: evaluationName({ name, iteration: null, suite }), policy, suite })
-    }
-    // Last, so that what the workflow shows of itself is the held-out score.
-    const result = await score({ plan: run, name, policy })
-    await artifacts.writeReport({ run: run.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
-    progress.enter('done')
-    return result
+  } catch (error) {
+    const named = withCode(error)
+    job.fail(named)
+    throw named
   } finally {
-    await CancellationScope.nonCancellable(() => publishing.releasePolicies({ run: run.run }))
+    await CancellationScope.nonCancellable(() => condition(allHandlersFinished, '1 minute'))
   }
 }
 
-async function score(child: EvaluateChild): Promise<EvaluateResult> {
-  const { plan, name, policy, suite: which = 'heldOut', publish = false } = child
-  const { run } = plan
-  const stage = stageOf({ kind: 'evaluation', ...evaluationOf(name) })
-  const suite = await slowControl.prepareSuite({ run, which })
-  const {
-    collected,
-    finished: _,
-    evaluated,
-    ...planned
-  } = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite })
-  if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
-  upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version }))
-  setCurrentDetails(
-    `evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`,
-  )
+/** Part of a key that is written when the night is over: said before it begins. */
+function requireSeries(series: string | undefined): void {
+  if (series === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(series)) return
+  const got = JSON.stringify(series)
+  throw failRun('Config.Invalid', `Expected series to be 1 to 100 letters, digits, ".", "_" or "-", got ${got}`)
+}
 
-  let infra = 0
-  if (collected !== true) {
-    if (publish) await publishing.publishPolicy({ run, policy })
-    const counts = await runChild(rollout, {
-      workflowId: workflowIds.rollout(workflowIds.root(plan), stage, 0),
-      args: [{ run, stage, iteration: 0, policy, suite: suite.suite, ...planned }],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
+/** Plays suites, one at a time, under a control that may change meanwhile. */
+class Scoring {
+  readonly steering: RunControl
+  openRollout: string | null = null
+
+  constructor({ paused, concurrency }: Pick<EvaluateChild, 'paused' | 'concurrency'>) {
+    this.steering = { paused: paused ?? false, stopAfterIteration: null, concurrency: concurrency ?? null }
+    setHandler(controlSignal, async (next) => {
+      Object.assign(this.steering, next)
+      await this.deliver()
     })
-    infra = counts.infra
+    setHandler(requeueSignal, (order) => passOnRequeue(this.openRollout, order))
   }
-  const { score: result, evaluation } = await artifacts.summarizeEvaluation({
-    run,
-    name,
-    stage,
-    policy,
-    suite: suite.suite,
+
+  deliver(): Promise<void> {
+    return passOn(this.openRollout, this.steering)
+  }
+
+  async score(child: EvaluateChild, say: (details: string) => void = setCurrentDetails): Promise<EvaluateResult> {
+    const { plan, name, policy, suite: which = 'heldOut', publish = false } = child
+    const { run } = plan
+    const stage = stageOf({ kind: 'evaluation', ...evaluationOf(name) })
+    const suite = await slowControl.prepareSuite({ run, which })
+    const {
+      collected,
+      finished: _,
+      evaluated,
+      ...planned
+    } = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite })
+    if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
+    upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version }))
+    say(`evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`)
+
+    let infra = 0
+    if (collected !== true) {
+      if (publish) await publishing.publishPolicy({ run, policy })
+      await whilePaused(this.steering)
+      const workflowId = workflowIds.rollout(workflowIds.root(plan), stage, 0)
+      this.openRollout = workflowId
+      const counts = await runChild(rollout, {
+        workflowId,
+        args: [
+          { run, stage, iteration: 0, policy, suite: suite.suite, ...planned, ...childControl(plan, this.steering) },
+        ],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
+      }).finally(() => {
+        this.openRollout = null
+      })
+      infra = counts.infra
+    }
+    const { score: result, evaluation } = await artifacts.summarizeEvaluation({
+      run,
+      name,
+      stage,
+      policy,
+      suite: suite.suite,
+    })
+    upsertSearchAttributes([{ key: attributes.resolvedRate, value: result.passAt1 }])
+    say(
+      `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${infra}) · ${policy.version}`,
+    )
+    log.info('evaluation done', { name, passAt1: result.passAt1, sem: result.sem, tasks: result.tasks })
+    return { ...result, run, evaluation }
+  }
+}
+
+const NIGHT_WORDS = { last: 'Against the last night', baseline: 'Against the baseline' } as const
+
+/** An evaluation of its own, and how operators steer it. */
+class Evaluation {
+  readonly #scores: StageScore[] = []
+  readonly #scoring = new Scoring({})
+  #said = ''
+  #series = ''
+  /** Against the last night and the baseline, a line each. */
+  readonly #verdicts: string[] = []
+  readonly #board = new RunBoard({
+    steering: this.#scoring.steering,
+    phase: 'resolving the recipe',
+    since: workflowInfo().startTime,
+    scores: this.#scores,
+    openChild: () => this.#scoring.openRollout,
+    details: (run) => [
+      run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${run}\``,
+      this.#said,
+      ...this.#verdicts,
+    ],
   })
-  upsertSearchAttributes([{ key: attributes.resolvedRate, value: result.passAt1 }])
-  setCurrentDetails(
-    `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${infra}) · ${policy.version}`,
-  )
-  log.info('evaluation done', { name, passAt1: result.passAt1, sem: result.sem, tasks: result.tasks })
-  return { ...result, run, evaluation }
+
+  constructor() {
+    steerable({
+      board: this.#board,
+      deliver: () => this.#scoring.deliver(),
+      openChild: () => this.#scoring.openRollout,
+    })
+  }
+
+  fail(error: Error): void {
+    this.#board.fail(error.message)
+  }
+
+  async play(
+    resolved: ResolvedRun,
+    recalled: RecalledRun | null,
+    { asked, series }: { asked: string; series: string | undefined },
+  ): Promise<EvaluateResult> {
+    const { startTime } = workflowInfo()
+    this.#board.name(resolved.run, resolved)
+    const run = withBoard(resolved)
+    const suites = run.suites ?? []
+    this.#series = series ?? run.recipeName
+    const kept = asked === 'kept' || (asked === 'recipe' && run.policies === 'kept') ? await this.#kept(run) : []
+    const early = kept[0] ?? (await this.#policyFirst(run, asked))
+    if (patched('images-first')) {
+      const prepared: PreparedSuite[] = []
+      for (const which of ['heldOut', ...suites]) prepared.push(await this.#prepare(run, which))
+      await this.#enter('looking for the images')
+      await requireImages(run, prepared)
+      for (const suite of prepared) await this.#gate(run, suite)
+    } else {
+      for (const which of ['heldOut', ...suites]) await this.#gate(run, await this.#prepare(run, which))
+    }
+    const policy = early ?? (await slowControl.resolvePolicy({ run: run.run, policy: asked }))
+    const name = run.evaluation ?? UNNAMED_EVALUATION
+    // The oldest first, so that the servers end with the newest.
+    for (const older of kept.slice(1).toReversed()) {
+      await this.#enter(`evaluating ${older.version}, promoted before`)
+      const child = { plan: run, name: `${name}-${older.version}`, policy: older, publish: true } as const
+      await this.#score(child, `policy:${older.version}`)
+    }
+    if (recalled === null || recalled.scores.length <= suites.length) {
+      await this.#enter(`publishing ${policy.version}`)
+      await publishing.publishPolicy({ run: run.run, policy })
+    }
+    for (const suite of suites) {
+      await this.#enter(`evaluating ${policy.version} on ${suite}`)
+      await this.#score(
+        { plan: run, name: evaluationName({ name, iteration: null, suite }), policy, suite },
+        `suite:${suite}`,
+      )
+    }
+    // Last, so that what the workflow shows of itself is the held-out score.
+    await this.#enter(`evaluating ${policy.version}`)
+    const result = await this.#score({ plan: run, name, policy }, 'main')
+    await artifacts.writeReport({ run: run.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
+    this.#board.enter('done')
+    return result
+  }
+
+  async #prepare({ run }: ResolvedRun, which: string): Promise<PreparedSuite> {
+    await this.#enter(`preparing the ${which === 'heldOut' ? 'held-out' : which} suite`)
+    const suite = await slowControl.prepareSuite({ run, which })
+    if (suite.split !== undefined && which === 'heldOut')
+      upsertSearchAttributes([{ key: attributes.split, value: suite.split }])
+    return suite
+  }
+
+  async #gate(run: ResolvedRun, suite: PreparedSuite): Promise<void> {
+    if (suite.gated === true) return
+    await this.#enter(`gating ${suite.tasks} tasks of ${suite.name}`)
+    await gateAsChild({ run, suite })
+  }
+
+  /** What is still to be evaluated, the newest first. */
+  async #kept({ run }: ResolvedRun): Promise<PolicyRef[]> {
+    return (await control.keptPolicies({ run })).policies
+  }
+
+  /** Runs begun before this rule found a missing model after their gates. */
+  async #policyFirst({ run }: ResolvedRun, policy: string): Promise<PolicyRef | null> {
+    return patched('policy-first') ? slowControl.resolvePolicy({ run, policy }) : null
+  }
+
+  /** @param role the same evaluation of every night */
+  async #score(child: EvaluateChild, role: string): Promise<EvaluateResult> {
+    const result = await this.#scoring.score(child, (details) => {
+      this.#said = details
+      this.#board.show()
+    })
+    const { name, policy, passAt1, sem, tasks, attempts } = result
+    this.#scores.push({ name, policy, passAt1, sem, tasks, attempts })
+    if (child.plan.nights !== true) {
+      this.#board.show()
+      return result
+    }
+    const at = workflowInfo().startTime.toISOString()
+    const { verdicts } = await artifacts.recordNight({
+      run: child.plan.run,
+      name,
+      at,
+      series: this.#series,
+      role,
+    })
+    for (const { against, outcome, statement } of verdicts)
+      this.#verdicts.push(`${NIGHT_WORDS[against]}, ${name}: **${outcome.replaceAll('-', ' ')}** · ${statement}`)
+    this.#board.show()
+    return verdicts.length === 0 ? result : { ...result, verdicts }
+  }
+
+  /** A pause between two phases holds here. */
+  async #enter(phase: string): Promise<void> {
+    if (this.#scoring.steering.paused) this.#board.enter(`paused before ${phase}`)
+    await whilePaused(this.#scoring.steering)
+    this.#board.enter(phase)
+  }
 }

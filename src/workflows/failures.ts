@@ -68,7 +68,10 @@ export function failRun(code: FailureCode, message: string): ApplicationFailure 
 export function withCode(error: unknown): Error {
   // Continuing as new is thrown too, and is no failure.
   if (isCancellation(error) || error instanceof ContinueAsNew) return error as Error
-  return failRun(failureCode(error), innermostMessage(error))
+  const failure = failRun(failureCode(error), innermostMessage(error))
+  // What a person has to change is one statement: where the code found it is of no use to them.
+  if (failure.type?.startsWith('Config.') === true) failure.stack = ''
+  return failure
 }
 
 export function innermostMessage(error: unknown): string {

@@ -1,32 +1,29 @@
-import { continueAsNew } from '@temporalio/workflow'
+import { continueAsNew, patched } from '@temporalio/workflow'
 import type { GateSuiteInput, GateSuiteResult, PreparedSuite, ResolvedRun } from '../contracts/workflows.types.ts'
 import { artifacts, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
-import { gatePage } from './gate-tasks.ts'
+import { gatePage, type GatePageInput, requireImages } from './gate-tasks.ts'
 import { resolveRun } from './resolve-run.ts'
 import { type RootProgress, watchable } from './run-control.ts'
 
 /**
  * Gates one suite on its own, all checks of every task, and reports what it found: `{"recipe": "demo"}` is a complete input.
  * Activities: those of a gate and one that writes report and evidence. A task that cannot be gated is a finding and ends
- * nothing. Continues as new when suggested; query `progress`, `blockers`. On cancel open gradings end; what was graded stays.
+ * nothing, but a suite of which no image is anywhere is refused before. Continues as new when suggested; query `progress`, `blockers`. On cancel open gradings end; what was graded stays.
  */
 export async function gateSuite(input: GateSuiteInput = {}): Promise<GateSuiteResult> {
   const progress = watchable(input.page?.plan.run ?? null)
   try {
     const { plan: run, suite, from, refused } = input.page ?? (await prepare(input, progress))
-    progress.enter(`gating ${suite.tasks} tasks of ${suite.name}, ${from} done, ${refused} refused`, run.run)
-    const page = await gatePage({
-      run,
-      suite,
-      from,
-      refused,
-      onTask: (done) =>
-        progress.enter(
-          `gating ${suite.tasks} tasks of ${suite.name}, ${done.tasks} done, ${done.refused} refused`,
-          run.run,
-        ),
-    })
+    const onTask: GatePageInput['onTask'] = ({ tasks: done, refused: failed }) =>
+      progress.enter(`gating ${suite.tasks} tasks of ${suite.name}, ${done} done, ${failed} refused`, run.run, {
+        unit: 'tasks',
+        done,
+        total: suite.tasks,
+        failed,
+      })
+    onTask({ tasks: from, refused })
+    const page = await gatePage({ run, suite, from, refused, onTask })
     if (page.next < suite.tasks) {
       return await continueAsNew<typeof gateSuite>({
         ...input,
@@ -58,6 +55,10 @@ async function prepare(
   const { run } = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
   progress.enter('preparing the suite', run.run)
   const suite = await slowControl.prepareSuite({ run: run.run, which: input.which ?? 'heldOut' })
+  if (patched('images-first')) {
+    progress.enter('looking for the images', run.run)
+    await requireImages(run, [suite])
+  }
   return { plan: run, suite, from: 0, refused: 0 }
 }
 

@@ -1,4 +1,12 @@
-import { continueAsNew, ParentClosePolicy, setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow'
+import {
+  continueAsNew,
+  isCancellation,
+  log,
+  ParentClosePolicy,
+  setCurrentDetails,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type {
   GatePartResult,
@@ -6,11 +14,12 @@ import type {
   GateTasksResult,
   PreparedSuite,
   ResolvedRun,
+  WorkCount,
 } from '../contracts/workflows.types.ts'
-import { control, gating, slowControl } from './activity-proxies.ts'
-import { failRun, withCode } from './failures.ts'
+import { control, gating, images, slowControl } from './activity-proxies.ts'
+import { failRun, failureCode, innermostMessage, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
-import { blockersQuery } from './run-control.ts'
+import { blockersQuery, gateQuery } from './run-control.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
 /** Tasks in flight in a gate of before widths were stated. */
@@ -25,8 +34,8 @@ const OPEN_PARTS = 20
 /**
  * Admits a task where its gold patch resolves and the empty patch does not, every time. Activities: one for each ten minutes of a
  * task; gradings are records, so a second gating of the same tasks starts no container. Suites over 250 tasks are gated in parts,
- * children of this same type, which measure their width when they begin. Continues as new when suggested. On cancel the open
- * gradings end, their containers with them.
+ * children of this same type, which measure their width when they begin. Continues as new when suggested. Queries `progress` (of a part
+ * its own tasks; of a suite in parts those of parts that ended) and `blockers`. On cancel the open gradings end, their containers with them.
  */
 export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult | GatePartResult> {
   const { plan: run, suite, part } = input
@@ -42,13 +51,24 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult 
     ],
   }))
   const end = part?.to ?? suite.tasks
-  const page = await gatePage({ run, suite, from: input.from ?? 0, refused: input.failed ?? 0, ...(part && { part }) })
+  const { from = 0, failed: refused = 0 } = input
+  const first = part === undefined ? 0 : startOfPart(part.to)
+  const count: WorkCount = { unit: 'tasks', done: from - first, total: end - first, failed: refused }
+  setHandler(gateQuery, () => count)
+  const onTask: GatePageInput['onTask'] = (ended) =>
+    Object.assign(count, { done: ended.tasks - first, failed: ended.refused })
+  const page = await gatePage({ run, suite, from, refused, onTask, ...(part && { part }) })
   if (page.next < end) {
     return continueAsNew<typeof gateTasks>({ ...input, from: page.next, failed: page.refused })
   }
   if (part !== undefined) return { tasks: end, refused: page.refused }
   const gate = await slowControl.closeGate({ run: run.run, suite: suite.suite })
   return { suite: suite.suite, ...gate }
+}
+
+/** Parts begin at multiples of their size; only the last one is shorter. */
+function startOfPart(to: number): number {
+  return Math.floor((to - 1) / PART) * PART
 }
 
 export interface GatePageInput {
@@ -92,7 +112,7 @@ async function gateOneByOne({ run, suite, part, onTask, ...begun }: GatePageInpu
   }
   const width = await widthOf(run)
   try {
-    await runConcurrently({ concurrency: Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', runNext })
+    await runConcurrently({ concurrency: () => Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', runNext })
   } catch (error) {
     throw withCode(error)
   }
@@ -126,7 +146,7 @@ async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promi
     return true
   }
   try {
-    await runConcurrently({ concurrency: share, onFailure: 'cancel', runNext })
+    await runConcurrently({ concurrency: () => share, onFailure: 'cancel', runNext })
   } catch (error) {
     throw withCode(error)
   }
@@ -141,6 +161,22 @@ async function gateTask(run: ResolvedRun, suite: PreparedSuite, index: number): 
       { run: run.run, suite: suite.suite, index, step },
     ])
     if (done) return ok
+  }
+}
+
+/**
+ * Before any gate: ends a run of which images are nowhere, in seconds. Whatever else keeps the look from ending well proves
+ * nothing, and the gates begin.
+ */
+export async function requireImages(run: ResolvedRun, suites: readonly PreparedSuite[]): Promise<void> {
+  const open = [...new Set(suites.flatMap(({ suite, gated }) => (gated === true ? [] : [suite])))]
+  if (open.length === 0) return
+  try {
+    await images.checkImages({ run: run.run, suites: open })
+  } catch (error) {
+    const code = failureCode(error)
+    if (isCancellation(error) || code === 'Sandbox.ImageMissing' || code === 'Worker.Missing') throw withCode(error)
+    log.warn('images were not looked for', { code, reason: innermostMessage(error) })
   }
 }
 

@@ -5,7 +5,6 @@ import {
   continueAsNew,
   log,
   setCurrentDetails,
-  setHandler,
   upsertMemo,
   upsertSearchAttributes,
   workflowInfo,
@@ -18,12 +17,14 @@ import type {
   GradePredictionsResult,
   GradingProgress,
   OpenedGrading,
+  WorkCount,
 } from '../contracts/workflows.types.ts'
 import { isLostToInfrastructure } from '../domain/grading-rules.ts'
 import { artifacts, control, grading, slowControl } from './activity-proxies.ts'
 import { decideAfter, failRun, withCode } from './failures.ts'
 import { RunBoard } from './run-board.ts'
-import { pauseUpdate, resumeUpdate, type RunControl, whilePaused } from './run-control.ts'
+import { steerable } from './root-steering.ts'
+import { type RunControl, whilePaused } from './run-control.ts'
 import { rootIdentity } from './resolve-run.ts'
 import { attributes } from './search-attributes.ts'
 import { runConcurrently } from './run-concurrently.ts'
@@ -37,7 +38,7 @@ const HOPELESS_PATCHES = 12
 /**
  * Grades patches that exist: `{"predictions": FILE, "suite": FILE}` new predictions, `{"regrade": RUN}` those of a run again.
  * Activities: one for each patch, whose verdict is a record, so that a repetition grades nothing twice; no children. Updates
- * `pause` and `resume` stop and start new gradings; queries `progress`, `blockers`. Continues as new when suggested, about
+ * `pause`, `resume` and `setLimits` steer new gradings; queries `progress`, `failures`, `blockers`, `config`. Continues as new when suggested, about
  * every 800 patches. On cancel the open graders end and remove their containers.
  */
 export async function gradePredictions(input: GradePredictionsInput = {}): Promise<GradePredictionsResult> {
@@ -61,7 +62,14 @@ export async function gradePredictions(input: GradePredictionsInput = {}): Promi
 }
 
 function open(input: GradePredictionsInput): Promise<OpenedGrading> {
-  const { opened: _opened, from: _from, counts: _counts, paused: _paused, ...request } = input
+  const {
+    opened: _opened,
+    from: _from,
+    counts: _counts,
+    paused: _paused,
+    concurrency: _concurrency,
+    ...request
+  } = input
   return slowControl.openGrading({ ...request, ...rootIdentity() })
 }
 
@@ -72,22 +80,23 @@ class Grading {
   readonly #counts: GradingProgress
   readonly #steering: RunControl
   readonly #board: RunBoard
+  #widen: () => void = () => undefined
 
-  constructor({ opened, from, counts, paused }: GradePredictionsInput) {
+  constructor({ opened, from, counts, paused, concurrency }: GradePredictionsInput) {
     this.#opened = opened ?? null
     this.#next = from ?? 0
     this.#counts = { ...(counts ?? { resolved: 0, unresolved: 0, couldNotGrade: 0, failure: null }) }
-    this.#steering = { paused: paused ?? false, stopAfterIteration: null }
+    this.#steering = { paused: paused ?? false, stopAfterIteration: null, concurrency: concurrency ?? null }
     this.#board = new RunBoard({
       steering: this.#steering,
       phase: 'reading predictions and tasks',
       since: workflowInfo().runStartTime,
       run: opened?.run ?? null,
       doing: (phase) => this.#doing(phase),
+      work: () => this.#work(),
       details: () => this.#details(),
     })
-    setHandler(pauseUpdate, () => this.#board.steer({ paused: true }))
-    setHandler(resumeUpdate, () => this.#board.steer({ paused: false }))
+    steerable({ board: this.#board, deliver: async () => this.#widen() })
   }
 
   begin(opened: OpenedGrading): void {
@@ -98,8 +107,9 @@ class Grading {
     this.enter(`grading ${opened.name}`)
   }
 
-  state(): Required<Pick<GradePredictionsInput, 'from' | 'counts' | 'paused'>> {
-    return { from: this.#next, counts: this.#counts, paused: this.#steering.paused }
+  state(): Required<Pick<GradePredictionsInput, 'from' | 'counts' | 'paused' | 'concurrency'>> {
+    const { paused, concurrency = null } = this.#steering
+    return { from: this.#next, counts: this.#counts, paused, concurrency }
   }
 
   /** @returns false where the history is long enough and patches are left */
@@ -116,7 +126,14 @@ class Grading {
       }
       return true
     }
-    await runConcurrently({ concurrency: Math.min(OPEN_PATCHES, Math.max(1, patches)), onFailure: 'finish', runNext })
+    await runConcurrently({
+      concurrency: () => Math.min(this.#steering.concurrency ?? OPEN_PATCHES, Math.max(1, patches)),
+      onFailure: 'finish',
+      onStart: (widen) => {
+        this.#widen = widen
+      },
+      runNext,
+    })
     return this.#next >= patches
   }
 
@@ -149,9 +166,14 @@ class Grading {
   }
 
   #doing(phase: string): string {
-    if (this.#opened === null || this.#next === 0) return phase
-    const { resolved, unresolved, couldNotGrade } = this.#counts
-    return `${phase}: ${resolved + unresolved + couldNotGrade} of ${this.#opened.patches} patches`
+    const work = this.#work()
+    return work === null || this.#next === 0 ? phase : `${phase}: ${work.done} of ${work.total} patches`
+  }
+
+  #work(): WorkCount | null {
+    if (this.#opened === null) return null
+    const { resolved, unresolved, couldNotGrade: failed } = this.#counts
+    return { unit: 'patches', done: resolved + unresolved + failed, total: this.#opened.patches, failed }
   }
 
   #details(): string[] {

@@ -1,4 +1,4 @@
-import { ParentClosePolicy, workflowInfo } from '@temporalio/workflow'
+import { ParentClosePolicy, setHandler, workflowInfo } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../contracts/workflows.types.ts'
 import { withCode } from './failures.ts'
@@ -6,28 +6,38 @@ import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
 import { runConcurrently } from './run-concurrently.ts'
+import { controlSignal, passOn, type RunControl, whilePaused } from './run-control.ts'
 
 /**
  * The G episodes of one task, run concurrently: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
  * infrastructure are replaced under the next free index until G are valid or the bound is reached; the ledger excludes them. A
- * group that is started again counts recorded episodes, and replaces those that the earlier execution lost or cancelled. Never
- * continues as new. On cancel, or when the run fails, every child closes its sandbox and records its outcome first.
+ * group that is started again counts recorded episodes, and replaces those that the earlier execution lost or cancelled. A hard pause
+ * of the run holds its episodes. Never continues as new. On cancel, or when the run fails, every child closes its sandbox and records its outcome first.
  */
 export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
   let nextIndex = 0
   const results: EpisodeResult[] = []
   /** Episodes that an earlier execution lost do not use up replacements of this one. */
   let bound = input.groupSize + input.maxReplacements
+  const steering: RunControl = { paused: false, stopAfterIteration: null }
+  const open = new Set<number>()
+  setHandler(controlSignal, async (next) => {
+    Object.assign(steering, next)
+    await Promise.all([...open].map((index) => passOn(workflowIds.episode(workflowInfo().workflowId, index), steering)))
+  })
 
   const runNext = async (): Promise<boolean> => {
+    await whilePaused(steering)
     if (nextIndex >= bound) return false
-    const result = await startEpisode(input, nextIndex++)
+    const index = nextIndex++
+    open.add(index)
+    const result = await startEpisode(input, index).finally(() => open.delete(index))
     if (result.recalled === true && !isValid(result)) bound += 1
     else results.push(result)
     return !isValid(result)
   }
   try {
-    await runConcurrently({ concurrency: input.groupSize, onFailure: 'cancel', runNext })
+    await runConcurrently({ concurrency: () => input.groupSize, onFailure: 'cancel', runNext })
   } catch (error) {
     throw withCode(error)
   }
@@ -39,7 +49,17 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
     resolved: results.filter((result) => result.verdict === 'resolved').length,
     turns: results.reduce((sum, result) => sum + (isValid(result) ? result.turns : 0), 0),
     failure: results.findLast((result) => !isValid(result))?.failure ?? null,
+    endings: countEndings(results),
   }
+}
+
+function countEndings(results: readonly EpisodeResult[]): Record<string, number> {
+  const endings: Record<string, number> = {}
+  for (const { verdict, disposition } of results) {
+    const ending = verdict === 'could-not-grade' && disposition !== 'infra' ? verdict : disposition
+    endings[ending] = (endings[ending] ?? 0) + 1
+  }
+  return endings
 }
 
 /** Valid siblings have a verdict; `infra` and `could-not-grade` episodes have no reward and count in no mean. */

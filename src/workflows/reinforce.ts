@@ -4,6 +4,7 @@ import {
   continueAsNew,
   log,
   ParentClosePolicy,
+  patched,
   setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
@@ -19,8 +20,17 @@ import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
-import { controlSignal, pauseOnAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
-import { stageAttributes } from './search-attributes.ts'
+import {
+  childControl,
+  controlSignal,
+  pauseOnAlarm,
+  passOn,
+  passOnRequeue,
+  requeueSignal,
+  type RunControl,
+  whilePaused,
+} from './run-control.ts'
+import { attributes, stageAttributes } from './search-attributes.ts'
 
 /** About 60 events an iteration: 25 of them stay far below the 4,096 at which the server suggests a new run. */
 const ITERATIONS_PER_EXECUTION = 25
@@ -35,12 +45,19 @@ const ITERATIONS_PER_EXECUTION = 25
 export async function reinforce(input: ReinforceInput): Promise<TrainingStageResult> {
   const stage = input.plan.stages[input.stageIndex]
   if (stage === undefined) throw failRun('Config.Invalid', `The recipe has no reinforce stage ${input.stageIndex}`)
-  const steering: RunControl = { paused: input.paused ?? false, stopAfterIteration: input.stopAfter ?? null }
+  const steering: RunControl = {
+    paused: input.paused ?? false,
+    stopAfterIteration: input.stopAfter ?? null,
+    concurrency: input.concurrency ?? null,
+  }
   let openRollout: string | null = null
+  let openEvaluation: string | null = null
   setHandler(controlSignal, async (next) => {
     Object.assign(steering, next)
-    await passOn(openRollout, steering)
+    const evaluation = openEvaluation !== null && patched('steer-evaluations') ? openEvaluation : null
+    await passOn(openRollout ?? evaluation, steering)
   })
+  setHandler(requeueSignal, (order) => passOnRequeue(openRollout ?? openEvaluation, order))
   let policy = input.policy
   let iteration = input.iteration ?? 1
   /** The policy was found in records: it must be published before the next rollout or evaluation. */
@@ -55,6 +72,7 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
           iteration,
           ...(unpublished ? { unpublished } : {}),
           paused: steering.paused,
+          concurrency: steering.concurrency ?? null,
           stopAfter: steering.stopAfterIteration,
         })
       }
@@ -65,7 +83,11 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
       const step = { input, stage: stage.name, iteration, policy, unpublished, steering, onRollout }
       ;({ policy, unpublished } = await iterate(step))
       openRollout = null
-      const isEvaluated = await evaluateOnTheWay({ input, stage: stage.name, iteration, policy, unpublished })
+      const onEvaluation = (workflowId: string | null): void => {
+        openEvaluation = workflowId
+      }
+      const evaluated = { input, stage: stage.name, iteration, policy, unpublished, steering }
+      const isEvaluated = await evaluateOnTheWay(evaluated, onEvaluation)
       if (isEvaluated && stage.plateau === true && (await hasPlateaued(input, stage.name, iteration))) {
         return resultOf({ policy, iterations: iteration, unpublished })
       }
@@ -128,6 +150,7 @@ async function iterate(step: Collecting): Promise<Trained> {
   }
   const built = await artifacts.buildBatch({ ...coordinates, policy, suite })
   setCurrentDetails(describe(stage, iteration, policy, built))
+  if (patched('reward-attribute')) upsertSearchAttributes([{ key: attributes.reward, value: built.meanReward }])
   const batch = built.batches[0]
   if (batch === undefined) {
     // Every group equal: no gradient. The paper fixes the number of problems, not of steps.
@@ -152,7 +175,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
     step.onRollout(workflowId)
     await runChild(rollout, {
       workflowId,
-      args: [{ ...coordinates, policy, suite, ...plan, paused: steering.paused }],
+      args: [{ ...coordinates, policy, suite, ...plan, ...childControl(step.input.plan, steering) }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
     })
@@ -168,16 +191,33 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
   }
 }
 
-async function evaluateOnTheWay({ input, stage, iteration, policy, unpublished }: Step): Promise<boolean> {
+async function evaluateOnTheWay(
+  { input, stage, iteration, policy, unpublished, steering }: Step & { steering: RunControl },
+  onEvaluation: (workflowId: string | null) => void,
+): Promise<boolean> {
   const every = input.plan.evaluateEvery
   if (every === null || iteration % every !== 0) return false
   const name = evaluationName({ name: stage, iteration, suite: null })
+  const workflowId = workflowIds.evaluate(workflowIds.train(input.plan.run), name)
+  const { paused, concurrency = null } = steering
+  onEvaluation(workflowId)
   await runChild(evaluate, {
-    workflowId: workflowIds.evaluate(workflowIds.train(input.plan.run), name),
-    args: [{ child: { plan: input.plan, name, policy, ...(unpublished ? { publish: unpublished } : {}) } }],
+    workflowId,
+    args: [
+      {
+        child: {
+          plan: input.plan,
+          name,
+          policy,
+          ...(unpublished ? { publish: unpublished } : {}),
+          paused,
+          concurrency,
+        },
+      },
+    ],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
     staticSummary: `${name} · ${policy.version}`,
-  })
+  }).finally(() => onEvaluation(null))
   return true
 }
 

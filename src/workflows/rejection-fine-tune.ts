@@ -6,7 +6,16 @@ import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
-import { controlSignal, pauseOnAlarm, passOn, type RunControl, whilePaused } from './run-control.ts'
+import {
+  childControl,
+  controlSignal,
+  pauseOnAlarm,
+  passOn,
+  passOnRequeue,
+  requeueSignal,
+  type RunControl,
+  whilePaused,
+} from './run-control.ts'
 
 const STAGE = stageOf({ kind: 'rft' })
 
@@ -17,12 +26,17 @@ const STAGE = stageOf({ kind: 'rft' })
 export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<TrainingStageResult> {
   const { plan, suite } = input
   const { run } = plan
-  const steering: RunControl = { paused: input.paused ?? false, stopAfterIteration: null }
+  const steering: RunControl = {
+    paused: input.paused ?? false,
+    stopAfterIteration: null,
+    concurrency: input.concurrency ?? null,
+  }
   const rolloutId = workflowIds.rollout(workflowIds.train(run), STAGE, 0)
   setHandler(controlSignal, async (next) => {
     Object.assign(steering, next)
     await passOn(rolloutId, steering)
   })
+  setHandler(requeueSignal, (order) => passOnRequeue(rolloutId, order))
   try {
     const {
       collected,
@@ -37,7 +51,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     if (collected !== true) {
       await runChild(rollout, {
         workflowId: rolloutId,
-        args: [{ ...coordinates, policy: input.policy, suite, ...planned, paused: steering.paused }],
+        args: [{ ...coordinates, policy: input.policy, suite, ...planned, ...childControl(plan, steering) }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
       })

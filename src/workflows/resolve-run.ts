@@ -2,7 +2,8 @@ import { upsertMemo, upsertSearchAttributes, workflowInfo } from '@temporalio/wo
 import type { ResolveRecipeInput, RunKind } from '../contracts/activities.types.ts'
 import type { RecalledRun, ResolvedRun } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
-import { attributes } from './search-attributes.ts'
+import { failRun } from './failures.ts'
+import { rootAttributes } from './search-attributes.ts'
 
 /** Identifies this root workflow uniquely, also where the user chose its id: for the put-if-absent of a run's name. */
 export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstExecutionRunId' | 'date'> {
@@ -11,7 +12,7 @@ export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstEx
 }
 
 /** Of a root's input what says which recipe it follows; the rest of the input is the root's own. */
-type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'>
+type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'> & { gitSha?: string }
 
 export interface RunToPlay {
   run: ResolvedRun
@@ -19,9 +20,18 @@ export interface RunToPlay {
   recalled: RecalledRun | null
 }
 
+/** Of a root: its rollouts tell it how far they are. */
+export function withBoard(run: ResolvedRun): ResolvedRun {
+  const { workflowId, startTime } = workflowInfo()
+  return { ...run, board: { workflowId, since: startTime.getTime() } }
+}
+
 /** Resolves the recipe of a root: its first activity. The run's name becomes its memo and search attribute. */
 export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise<RunToPlay> {
-  const { recipe, recipeText, overrides } = request
+  const { recipe, recipeText, overrides, gitSha } = request
+  if (gitSha !== undefined && !/^[0-9a-f]{7,64}$/.test(gitSha)) {
+    throw failRun('Config.Invalid', `Expected gitSha to be 7 to 64 hexadecimal digits, got ${JSON.stringify(gitSha)}`)
+  }
   const { recalled = null, ...run } = await control.resolveRecipe({
     recipe,
     ...(recipeText === undefined ? {} : { recipeText }),
@@ -31,6 +41,6 @@ export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise
     kind,
   })
   upsertMemo({ run: run.run, recipeHash: run.recipe.sha256 })
-  upsertSearchAttributes([{ key: attributes.run, value: run.run }])
+  upsertSearchAttributes(rootAttributes(run, gitSha))
   return { run, recalled }
 }

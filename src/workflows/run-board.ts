@@ -1,7 +1,24 @@
 import { setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow'
 import type { WorkflowWait, WorkflowWaits } from '../contracts/waits.types.ts'
-import type { RunProgress, StageScore } from '../contracts/workflows.types.ts'
-import { blockersQuery, progressQuery, type RunAlarm, type RunControl } from './run-control.ts'
+import type {
+  ResolvedRun,
+  RolloutReport,
+  RunConfig,
+  RunFailures,
+  RunProgress,
+  StageScore,
+  WorkCount,
+} from '../contracts/workflows.types.ts'
+import { describeRollout } from './rollout-table.ts'
+import {
+  blockersQuery,
+  configQuery,
+  failuresQuery,
+  progressQuery,
+  reportSignal,
+  type RunAlarm,
+  type RunControl,
+} from './run-control.ts'
 
 export interface RunBoardInput {
   /** Changed through the board alone, so that what is shown is true. */
@@ -14,6 +31,8 @@ export interface RunBoardInput {
   scores?: readonly StageScore[]
   /** The phase with how far it is. @default the phase */
   doing?: (phase: string) => string
+  /** Of the phase, where it plays no episodes. @default null */
+  work?: () => WorkCount | null
   /** The child that is waited for now; null: none, its own activities answer for themselves. */
   openChild?: () => string | null
   /** Paragraphs that this kind of run adds. */
@@ -21,8 +40,8 @@ export interface RunBoardInput {
 }
 
 /**
- * What users see of a run that can be steered: its current details in the Temporal UI, and its answers to `progress` and
- * `blockers`. A phase is shown when it is entered; `done` is the last one and has no wait.
+ * What users see of a run that can be steered: its current details in the Temporal UI, and its answers to `progress`, `failures`,
+ * `blockers` and `config`. The open rollout tells it now and then how far it is. A phase is shown when it is entered; `done` is the last one and has no wait.
  */
 export class RunBoard {
   readonly #input: RunBoardInput
@@ -33,6 +52,10 @@ export class RunBoard {
   /** What paused the run, where no person did. */
   #alarm: string | null = null
   #failure: string | null = null
+  #resolved: ResolvedRun | null = null
+  /** What the open rollout said last; null once its phase is over. */
+  #rollout: RolloutReport | null = null
+  #failures: Pick<RunFailures, 'byCode' | 'last'> = { byCode: {}, last: [] }
 
   constructor(input: RunBoardInput) {
     this.#input = input
@@ -42,14 +65,24 @@ export class RunBoard {
     this.#pausedSince = input.steering.paused ? input.since : null
     setHandler(progressQuery, () => this.progress())
     setHandler(blockersQuery, () => this.#waits())
+    setHandler(configQuery, () => this.#config())
+    setHandler(failuresQuery, () => ({ run: this.#run, failed: this.#failure, ...this.#failures }))
+    setHandler(reportSignal, (report) => {
+      this.#rollout = report
+      this.#failures = { byCode: report.failures, last: report.errors }
+      this.show()
+    })
   }
 
-  name(run: string): void {
+  /** From now on the run has its name. */
+  name(run: string, resolved: ResolvedRun | null = null): void {
     this.#run = run
+    this.#resolved = resolved
   }
 
   enter(phase: string): void {
     this.#phase = phase
+    this.#rollout = null
     this.#since = new Date()
     this.show()
   }
@@ -59,13 +92,15 @@ export class RunBoard {
     this.show()
   }
 
-  steer(change: Partial<RunControl>): RunProgress {
+  /** @returns whether anything is different now */
+  steer(change: Partial<RunControl>): boolean {
     const { steering } = this.#input
+    const before = JSON.stringify(this.#steered())
     Object.assign(steering, change)
     if (!steering.paused) this.#alarm = null
     this.#pausedSince = steering.paused ? (this.#pausedSince ?? new Date()) : null
     this.show()
-    return this.progress()
+    return JSON.stringify(this.#steered()) !== before
   }
 
   pauseOnAlarm({ stage, iteration, why }: RunAlarm): void {
@@ -74,28 +109,68 @@ export class RunBoard {
   }
 
   progress(): RunProgress {
-    const { steering, scores = [] } = this.#input
+    const { scores = [] } = this.#input
+    const work = this.#input.work?.() ?? null
     return {
       run: this.#run,
       phase: this.#doing(),
-      paused: steering.paused,
-      stopAfterIteration: steering.stopAfterIteration,
+      ...this.#steered(),
+      rollout: this.#rollout,
       scores: [...scores],
       waitingFor: this.#phase === 'done' ? null : { what: this.#phase, since: this.#since.toISOString() },
+      ...(work === null ? {} : { work }),
     }
   }
 
+  #steered(): Pick<RunProgress, 'paused' | 'pause' | 'limits' | 'stopAfterIteration'> {
+    const { paused, hard, stopAfterIteration, concurrency = null } = this.#input.steering
+    const mode = hard === true ? 'hard' : 'soft'
+    return { paused, pause: paused ? mode : null, limits: { concurrency }, stopAfterIteration }
+  }
+
+  #config(): RunConfig {
+    const { limits, stopAfterIteration } = this.#steered()
+    return { resolved: this.#resolved, limits, stopAfterIteration }
+  }
+
   show(): void {
-    const paused = this.#alarm === null ? 'paused' : `paused by an alarm (${this.#alarm})`
+    const { pause, limits } = this.#steered()
+    const how = pause === 'hard' ? 'paused, open episodes hold,' : 'paused'
+    const paused = this.#alarm === null ? how : `paused by an alarm (${this.#alarm})`
     const notes = [
       `**${this.#run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
       this.#pausedSince === null
         ? ''
         : `**waits for a person**: ${paused} since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
+      limits.concurrency === null ? '' : `An operator set the number of open tasks to ${limits.concurrency}.`,
       this.#failure === null ? '' : `**failed**: ${this.#failure}`,
       ...this.#input.details(this.#run),
+      this.#describeViewer(),
+      ...this.#describeRollout(),
     ]
     setCurrentDetails(notes.filter((note) => note !== '').join('\n\n'))
+  }
+
+  #describeViewer(): string {
+    const run = this.#run
+    if (run === null) return ''
+    const command = `\`longhaul view ${run}\``
+    const viewer = this.#resolved?.viewer
+    return viewer === undefined
+      ? `Its trajectories: ${command}`
+      : `[Its trajectories](${viewer}#/run/${encodeURIComponent(run)}) in the viewer, served by ${command}`
+  }
+
+  #describeRollout(): string[] {
+    const report = this.#rollout
+    if (report === null) return []
+    const { stage, iteration, at, workflowId } = report
+    const where = iteration === 0 ? stage : `${stage}, iteration ${iteration}`
+    const page = `/namespaces/${workflowInfo().namespace}/workflows/${encodeURIComponent(workflowId)}`
+    return [
+      `**${where}** at ${at.slice(0, 19).replace('T', ' ')} UTC · [its workflow](${page})`,
+      describeRollout(report, { now: Date.now() }),
+    ]
   }
 
   #doing(): string {

@@ -1,34 +1,53 @@
 import { CancellationScope } from '@temporalio/workflow'
 
 export interface RunConcurrentlyInput {
-  /** Items under way at once. */
-  concurrency: number
+  /** Items under way at once; asked again before each item. */
+  concurrency: () => number
   /** What the first failure does to the items in progress: `cancel` cancels them, `finish` lets them complete. */
   onFailure: 'cancel' | 'finish'
   /** Takes the next item and runs it; false when none is left. After a wait it asks `hasFailed` whether to take one still. */
   runNext: (hasFailed: () => boolean) => Promise<boolean>
+  /** Given a function that starts further runners once `concurrency` has grown. */
+  onStart?: (widen: () => void) => void
 }
 
 /**
  * Runs items concurrently and returns when all have ended. Only then the first failure is thrown: a workflow that closed at once would
  * abandon children that still close sandboxes, and activities that are not cancelled yet.
  */
-export async function runConcurrently({ concurrency, onFailure, runNext }: RunConcurrentlyInput): Promise<void> {
+export async function runConcurrently(input: RunConcurrentlyInput): Promise<void> {
+  const { concurrency, onFailure, runNext, onStart } = input
   const failures: unknown[] = []
   const hasFailed = (): boolean => failures.length > 0
   await CancellationScope.cancellable(async () => {
     const scope = CancellationScope.current()
+    const ends = new Set<Promise<void>>()
+    let runners = 0
+    let isOver = false
     const runner = async (): Promise<void> => {
       try {
-        while (!hasFailed()) {
-          if (!(await runNext(hasFailed))) return
+        while (!hasFailed() && runners <= Math.max(1, concurrency())) {
+          if (!(await runNext(hasFailed))) break
         }
       } catch (error) {
         failures.push(error)
         if (onFailure === 'cancel') scope.cancel()
       }
+      runners -= 1
     }
-    await Promise.all(Array.from({ length: concurrency }, runner))
+    const fill = (): void => {
+      if (isOver) return
+      while (!hasFailed() && runners < Math.max(1, concurrency())) {
+        runners += 1
+        const end = runner().finally(() => ends.delete(end))
+        ends.add(end)
+      }
+    }
+    fill()
+    // An update may come in another scope: what it starts is cancelled with the other items.
+    onStart?.(() => void scope.run(async () => fill()))
+    while (ends.size > 0) await Promise.all(ends)
+    isOver = true
   })
   if (hasFailed()) throw failures[0]
 }

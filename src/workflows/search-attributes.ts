@@ -1,6 +1,6 @@
 import { defineSearchAttributeKey, type SearchAttributePair } from '@temporalio/common'
 import { purposeOf } from '../contracts/episode-purpose.ts'
-import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.ts'
+import type { EpisodeInput, EpisodeResult, ResolvedRun } from '../contracts/workflows.types.ts'
 
 /** Registered with the server by `infra/temporal`; two runs are found by one filter. */
 export const attributes = {
@@ -9,11 +9,26 @@ export const attributes = {
   task: defineSearchAttributeKey('TaskId', 'KEYWORD'),
   outcome: defineSearchAttributeKey('Outcome', 'KEYWORD'),
   policy: defineSearchAttributeKey('PolicyVersion', 'KEYWORD'),
+  model: defineSearchAttributeKey('Model', 'KEYWORD'),
+  split: defineSearchAttributeKey('Split', 'KEYWORD'),
+  gitSha: defineSearchAttributeKey('GitSha', 'KEYWORD'),
+  /** Of a reinforcement stage: mean reward of its last iteration. */
+  reward: defineSearchAttributeKey('Reward', 'DOUBLE'),
   iteration: defineSearchAttributeKey('Iteration', 'INT'),
   turns: defineSearchAttributeKey('Turns', 'INT'),
   resolvedRate: defineSearchAttributeKey('ResolvedRate', 'DOUBLE'),
   evaluation: defineSearchAttributeKey('Evaluation', 'BOOL'),
 } as const
+
+/** What a root can be found by. */
+export function rootAttributes({ run, labels }: ResolvedRun, gitSha: string | undefined): SearchAttributePair[] {
+  return [
+    { key: attributes.run, value: run },
+    ...(labels === undefined ? [] : [{ key: attributes.model, value: labels.model }]),
+    ...(labels === undefined ? [] : [{ key: attributes.split, value: labels.split }]),
+    ...(gitSha === undefined ? [] : [{ key: attributes.gitSha, value: gitSha }]),
+  ]
+}
 
 export function stageAttributes(input: {
   run: string

@@ -1,6 +1,5 @@
 import {
   allHandlersFinished,
-  ApplicationFailure,
   CancellationScope,
   condition,
   ParentClosePolicy,
@@ -16,7 +15,6 @@ import type {
   PreparedSuite,
   RecalledRun,
   ResolvedRun,
-  RunProgress,
   StageScore,
   TrainAgentInput,
   TrainAgentResult,
@@ -26,26 +24,19 @@ import { artifacts, control, publishing, slowControl } from './activity-proxies.
 import { evaluate } from './evaluate.ts'
 import { withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
-import { gateAsChild } from './gate-tasks.ts'
+import { gateAsChild, requireImages } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
-import { resolveRun } from './resolve-run.ts'
+import { resolveRun, withBoard } from './resolve-run.ts'
+import { steerable } from './root-steering.ts'
 import { RunBoard } from './run-board.ts'
-import {
-  passOn,
-  alarmSignal,
-  pauseUpdate,
-  resumeUpdate,
-  type RunControl,
-  stopAfterIterationUpdate,
-  whilePaused,
-} from './run-control.ts'
+import { passOn, alarmSignal, type RunControl, whilePaused } from './run-control.ts'
 
 /**
  * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
  * promote, report. `{"recipe": "demo"}` is a complete input. Finished parts are taken from records. Children: `gateTasks`,
- * `evaluate`, `rejectionFineTune`, `reinforce`. Updates `pause`, `resume`, `stopAfterIteration` go to the open stage; queries
- * `progress`, `blockers`. Never continues as new (100 events). On cancel the open stage is cancelled and policy leases are released.
+ * `evaluate`, `rejectionFineTune`, `reinforce`. Updates `pause`, `resume`, `setLimits`, `requeue`, `stopAfterIteration` go to the
+ * open stage; queries `progress`, `failures`, `blockers`, `config`. Never continues as new (below 2,000 events). On cancel the open stage is cancelled and policy leases are released.
  */
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
   const job = new TrainingRun()
@@ -75,28 +66,29 @@ class TrainingRun {
     phase: 'resolving the recipe',
     since: workflowInfo().startTime,
     scores: this.#scores,
-    openChild: () => this.#openStage,
+    openChild: () => this.#openStage ?? this.#openEvaluation,
     details: (run) => this.#details(run),
   })
   #openStage: string | null = null
+  #openEvaluation: string | null = null
   #recalled: RecalledRun | null = null
   #base: string | null = null
   /** The version that was published last in this execution. */
   #published: string | null = null
   /** Seconds by phase; a phase entered twice adds up. */
   readonly #durations: Record<string, number> = {}
+  /** Why the last policy was promoted, or was not. */
+  #promotion = ''
   #timer: { name: string; since: number } = { name: 'resolve', since: Date.now() }
 
   constructor() {
     // The stage that sends it has paused itself already.
     setHandler(alarmSignal, (alarm) => this.#board.pauseOnAlarm(alarm))
-    setHandler(pauseUpdate, () => this.#steer({ paused: true }))
-    setHandler(resumeUpdate, () => this.#steer({ paused: false }))
-    setHandler(stopAfterIterationUpdate, ({ iteration }) => this.#steer({ stopAfterIteration: iteration }), {
-      validator: (requested) => {
-        if (Number.isInteger(requested?.iteration) && requested.iteration >= 1) return
-        throw ApplicationFailure.nonRetryable('Expected {"iteration": integer ≥ 1}', 'Config.Invalid')
-      },
+    steerable({
+      board: this.#board,
+      deliver: () => passOn(this.#steeredChild(), this.#steering),
+      openChild: () => this.#openStage ?? this.#openEvaluation,
+      hasIterations: true,
     })
   }
 
@@ -104,14 +96,15 @@ class TrainingRun {
     this.#board.fail(withCode(error).message)
   }
 
-  async play(run: ResolvedRun, recalled: RecalledRun | null): Promise<TrainAgentResult> {
+  async play(resolved: ResolvedRun, recalled: RecalledRun | null): Promise<TrainAgentResult> {
     this.#recalled = recalled
-    this.#board.name(run.run)
+    this.#board.name(resolved.run, resolved)
+    const run = withBoard(resolved)
     const { heldOut, train } = await this.#prepareAll(run)
 
     this.#time('publish')
     this.#board.enter('publishing the base policy')
-    let policy = await control.resolvePolicy({ run: run.run, policy: 'base' })
+    let policy = await slowControl.resolvePolicy({ run: run.run, policy: 'base' })
     this.#base = policy.version
     await this.#evaluate(run, 'base', policy)
 
@@ -128,7 +121,7 @@ class TrainingRun {
     return this.#finish(run, heldOut, policy)
   }
 
-  /** Before any gate: prepares every suite, and proves that no training task is evaluated. */
+  /** Before any gate: prepares every suite, proves that no training task is evaluated, and looks for the images. */
   async #prepareAll(run: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
     const isTraining = run.rft || run.stages.length > 0
     if (!patched('disjoint-suites')) {
@@ -145,6 +138,10 @@ class TrainingRun {
       this.#board.enter('proving that no training task is evaluated')
       const hashes = [...new Set(evaluated.map(({ suite }) => suite))]
       await slowControl.requireDisjoint({ run: run.run, train: train.suite, evaluated: hashes })
+    }
+    if (patched('images-first')) {
+      this.#board.enter('looking for the images')
+      await requireImages(run, train === null ? evaluated : [...evaluated, train])
     }
     for (const suite of evaluated) await this.#gate(run, suite)
     if (train !== null) await this.#gate(run, train)
@@ -188,11 +185,16 @@ class TrainingRun {
     await this.#publish(run, policy)
     this.#time(`evaluate ${name}`)
     await this.#hold(`evaluating ${name} (${policy.version})`)
+    const workflowId = workflowIds.evaluate(workflowIds.train(run.run), name)
+    const { concurrency = null } = this.#steering
+    this.#openEvaluation = workflowId
     const result = await runChild(evaluate, {
-      workflowId: workflowIds.evaluate(workflowIds.train(run.run), name),
-      args: [{ child }],
+      workflowId,
+      args: [{ child: { ...child, concurrency } }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${suite ?? run.heldOutName} · ${policy.version}`,
+    }).finally(() => {
+      this.#openEvaluation = null
     })
     const { passAt1, sem, tasks, attempts } = result
     this.#scores.push({ name, policy: policy.version, passAt1, sem, tasks, attempts })
@@ -205,10 +207,11 @@ class TrainingRun {
     this.#time('rft')
     await this.#hold('rejection fine-tuning')
     const workflowId = workflowIds.rft(workflowIds.train(run.run))
+    const { concurrency = null } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
       runChild(rejectionFineTune, {
         workflowId,
-        args: [{ plan: run, policy, suite: suite.suite, paused: this.#steering.paused }],
+        args: [{ plan: run, policy, suite: suite.suite, paused: this.#steering.paused, concurrency }],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${run.summary} · rft`,
       }),
@@ -229,11 +232,13 @@ class TrainingRun {
     this.#time(stage)
     await this.#hold(`reinforcing, ${stage}`)
     const workflowId = workflowIds.reinforce(workflowIds.train(run.run), stage)
-    const { paused, stopAfterIteration } = this.#steering
+    const { paused, stopAfterIteration, concurrency = null } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
       runChild(reinforce, {
         workflowId,
-        args: [{ plan: run, stageIndex, ...begin, suite: suite.suite, paused, stopAfter: stopAfterIteration }],
+        args: [
+          { plan: run, stageIndex, ...begin, suite: suite.suite, paused, concurrency, stopAfter: stopAfterIteration },
+        ],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${run.summary} · ${stage}`,
       }),
@@ -257,12 +262,15 @@ class TrainingRun {
   async #finish({ run }: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
     const last = this.#scores.findLast(({ name }) => evaluationOf(name).suite === null)
     this.#board.enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
-    if (last !== undefined) await control.promote({ run, policy, score: last })
+    const promoted = last === undefined ? null : await control.promote({ run, policy, score: last })
+    this.#promotion = promoted?.why ?? ''
     this.#board.enter('writing the report')
     this.#time('report')
     const { html } = await artifacts.writeReport({ run, durations: this.#durations })
     this.#board.enter('done')
-    return { run, policy: policy.version, stages: this.#scores, report: html }
+    const result = { run, policy: policy.version, stages: this.#scores, report: html }
+    if (promoted?.why === undefined) return result
+    return { ...result, promotion: { number: promoted.number, why: promoted.why } }
   }
 
   async #whileOpen<T>(workflowId: string, start: () => Promise<T>): Promise<T> {
@@ -274,10 +282,10 @@ class TrainingRun {
     }
   }
 
-  async #steer(change: Partial<RunControl>): Promise<RunProgress> {
-    this.#board.steer(change)
-    await passOn(this.#openStage, this.#steering)
-    return this.#board.progress()
+  /** Evaluations of runs begun before this rule know no pause. */
+  #steeredChild(): string | null {
+    const evaluation = this.#openEvaluation
+    return this.#openStage ?? (evaluation !== null && patched('steer-evaluations') ? evaluation : null)
   }
 
   /** Between stages a pause holds here; inside a stage it holds there. */
@@ -301,7 +309,11 @@ class TrainingRun {
     )
     return [
       run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${run}\``,
-      ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n'),
+      // A table without rows is no table to the UI.
+      rows.length === 0
+        ? ''
+        : ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n'),
+      this.#promotion,
     ]
   }
 }

@@ -21,6 +21,11 @@ test('a whole run is played: every activity was asked for with all of its limits
     evaluateEvery: 1,
     gateWidth: null,
   })
+  const resolve = activities.resolveRecipe
+  activities.resolveRecipe = (input, ...context) =>
+    input.kind === 'eval'
+      ? { ...PLAN, run: 'night', evaluation: 'night', nights: true, policies: 'kept' }
+      : (resolve?.(input, ...context) ?? PLAN)
   activities.planIteration = (input) => {
     const planned = scriptedPipeline({ steps: 1 }).planIteration?.(input, {} as never) as PlannedIteration
     return { ...planned, refill: 1 }
@@ -40,6 +45,10 @@ test('a whole run is played: every activity was asked for with all of its limits
   await job.result<TrainAgentResult>()
   await driver.start('gradePredictions', { regrade: 'demo' }).result()
   await driver.start('gateSuite', { recipe: 'demo' }).result()
+  await driver.start('readEvaluation', { run: 'demo' }).result()
+  const receiver = { urlVariable: 'URL', secretVariable: 'SECRET', template: 'json' }
+  await driver.start('watch', { blockerMinutes: 30, runs: 'scheduled', receiver }).result()
+  await driver.start('evaluate', { recipe: 'nightly' }, { workflowId: 'eval/night' }).result()
 
   const asked = new Set(driver.calls.map(({ type }) => type))
   assert.deepEqual([...asked].toSorted(), Object.keys(activities).toSorted(), 'every activity type was asked for')

@@ -6,9 +6,10 @@ import type {
   GateSuiteResult,
   GateTasksResult,
   RunProgress,
+  WorkCount,
 } from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
-import { PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { artifact, PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver, type WorkflowDriverOptions } from '../support/workflow-driver.ts'
 
 const SUITE = { suite: SHA, name: 'train', tasks: 40 }
@@ -52,6 +53,16 @@ test('a task whose gate takes long goes on step by step until it is done', async
     [1, 2, 3],
   )
   assert.equal(driver.callsOf('gateTask').length, 42)
+})
+
+test('an open gate says how many of its tasks are done and refused, also after it has continued as new', async () => {
+  const { driver, job } = await gate(
+    { gateTask: ({ index }) => (index === 39 ? neverEnds() : { done: true, ok: index % 10 !== 0 }) },
+    { suggestContinueAsNewAfterEvents: 120 },
+  )
+  await driver.runUntil(() => driver.callsOf('gateTask').length === 40 && driver.runs.length > 1)
+  await driver.advance(1_000)
+  assert.deepEqual(await job.query<WorkCount>('progress'), { unit: 'tasks', done: 39, total: 40, failed: 4 })
 })
 
 test('a gate near the history limit continues as new, with every task gated once', async () => {
@@ -131,6 +142,27 @@ test('a suite of 620 tasks is gated in three parts that share the width, each ta
   assert.ok(parts.length > 3, 'a part continued as new')
 })
 
+test('a gate in parts says which parts are done, and each open part how many of its own tasks', async () => {
+  const suite = { ...SUITE, tasks: 620 }
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ tasks: suite.tasks }),
+      gateTask: ({ index }) => (index === 610 ? neverEnds() : { done: true, ok: index !== 600 }),
+    },
+  })
+  const job = driver.start(
+    'gateTasks',
+    { plan: { ...PLAN, gateWidth: 60 }, suite },
+    { workflowId: 'train/r/gate/train' },
+  )
+  await driver.advance(60_000)
+  const parts = [job, driver.handle('train/r/gate/train/part/0002')]
+  assert.deepEqual(await Promise.all(parts.map((part) => part.query<WorkCount>('progress'))), [
+    { unit: 'tasks', done: 500, total: 620, failed: 0 },
+    { unit: 'tasks', done: 119, total: 120, failed: 1 },
+  ])
+})
+
 test('a part of a large gate meets a broken recipe: the gate fails with its code, and no other part goes on', async () => {
   const suite = { ...SUITE, tasks: 620 }
   const driver = await createWorkflowDriver({
@@ -182,7 +214,10 @@ test('a gate started alone gates every task, also where the recipe drops refused
     [['gate', { data: { gate: { repeats: 5, refused: 'exclude' } } }]],
   )
   const types = new Set(driver.calls.map(({ type }) => type))
-  assert.deepEqual([...types], ['resolveRecipe', 'prepareSuite', 'gateTask', 'closeGate', 'writeGateReport'])
+  assert.deepEqual(
+    [...types],
+    ['resolveRecipe', 'prepareSuite', 'checkImages', 'gateTask', 'closeGate', 'writeGateReport'],
+  )
 })
 
 test('a gate of thousands of tasks continues as new, resolves its recipe once and says how far it is', async () => {
@@ -320,15 +355,97 @@ test('an evaluation that an earlier version began keeps its name and the ids of 
   )
 })
 
-test('an evaluation of a suite of which no task passed ends before any policy is touched', async () => {
+test('an evaluation of a suite of which no task passed ends before any policy is published', async () => {
   const { driver, job } = await evaluate({}, { closeGate: () => ({ admitted: 0, refused: 3 }) })
   await assert.rejects(job.result(), (error) => {
     assert.ok(error instanceof ApplicationFailure)
     assert.equal(error.type, 'Task.GateFailed')
     return true
   })
-  assert.equal(driver.callsOf('resolvePolicy').length, 0)
   assert.equal(driver.callsOf('publishPolicy').length, 0)
+})
+
+test('an evaluation whose policy is not there fails before its gates, not after hours of them', async () => {
+  const { driver, job } = await evaluate(
+    {},
+    {
+      resolvePolicy: () => {
+        throw failureOf('Config.NotFound', 'no such policy')
+      },
+    },
+  )
+  await assert.rejects(job.result(), /no such policy/)
+  assert.equal(driver.callsOf('gateTask').length, 0)
+})
+
+for (const [type, further, expected] of [
+  ['evaluate', ['may', 'june'], ['heldOut', 'may', 'june']],
+  ['gateSuite', [], ['heldOut']],
+  ['trainAgent', ['may'], ['heldOut', 'may', 'train']],
+] as const) {
+  test(`${type}: images are looked for once, all suites together, before the first gate; one that is nowhere ends the run`, async () => {
+    const isMissing = { now: true }
+    const activities: ActivityTable<AllActivities> = {
+      ...scriptedPipeline({ plan: { ...PLAN, suites: [...further] }, steps: 1 }),
+      prepareSuite: ({ which }) => ({ suite: which, name: which, tasks: 2 }),
+      checkImages: () => {
+        if (isMissing.now) throw failureOf('Sandbox.ImageMissing', '3 of the 60 images of may are missing')
+        return { images: 60, lacking: 0, asked: 0, missing: 0, unknown: 0 }
+      },
+    }
+    const driver = await createWorkflowDriver({ activities })
+    await assert.rejects(driver.start(type, {}).result(), (error) => {
+      assert.ok(error instanceof ApplicationFailure)
+      assert.deepEqual([error.type, error.message], ['Sandbox.ImageMissing', '3 of the 60 images of may are missing'])
+      return true
+    })
+    assert.deepEqual([driver.callsOf('gateTask').length, driver.callsOf('publishPolicy').length], [0, 0])
+    assert.deepEqual(
+      driver.callsOf('checkImages').map(({ input }) => input),
+      [{ run: PLAN.run, suites: expected }],
+    )
+
+    isMissing.now = false
+    const again = await createWorkflowDriver({ activities })
+    await again.start(type, {}).result()
+    assert.equal(again.callsOf('checkImages').length, 1)
+    const order = again.calls.map(({ type: called }) => called)
+    assert.ok(order.indexOf('checkImages') < order.indexOf('gateTask'))
+    assert.ok(order.lastIndexOf('prepareSuite', order.indexOf('gateTask')) < order.indexOf('checkImages'))
+  })
+}
+
+test('whatever else keeps images from being looked for ends nothing: an engine that is away, a host of before this look', async () => {
+  const unknown = ApplicationFailure.create({ type: 'NotFoundError', message: 'checkImages is not registered' })
+  for (const failure of [failureOf('Sandbox.EngineUnavailable'), unknown]) {
+    const { driver, job } = await evaluate(
+      {},
+      {
+        checkImages: () => {
+          throw failure
+        },
+      },
+    )
+    await job.result()
+    assert.ok(driver.callsOf('gateTask').length > 0)
+  }
+})
+
+test('suites that are published with their gates have no images that are looked for', async () => {
+  const { driver, job } = await evaluate(
+    {},
+    { prepareSuite: () => ({ suite: SHA, name: 'held-out', tasks: 3, gated: true }) },
+  )
+  await job.result()
+  assert.equal(driver.callsOf('checkImages').length, 0)
+})
+
+test('an evaluation that is cancelled while images are looked for is cancelled', async () => {
+  const { driver, job } = await evaluate({}, { checkImages: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('checkImages').length === 1)
+  job.cancel()
+  await assert.rejects(job.result(), CancelledFailure)
+  assert.equal(driver.callsOf('gateTask').length, 0)
 })
 
 test('every episode of an evaluation is marked as one', async () => {
@@ -366,4 +483,88 @@ test('two evaluations in one run do not collide in their workflow ids', async ()
   }
   const ids = driver.runs.map(({ workflowId }) => workflowId)
   assert.equal(new Set(ids).size, ids.length)
+})
+
+const NIGHT = { ...PLAN, evaluation: 'nightly-swe-rebench', nights: true as const }
+
+test('a night of every kept promotion plays the oldest first, each under its own name, and returns the newest', async () => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ plan: { ...NIGHT, policies: 'kept' }, tasks: 2, steps: 1 }),
+      writeReport: () => takes(60_000, { html: artifact('report.html'), json: artifact('report.json') }),
+      keptPolicies: () => ({ policies: [policyRef(3), policyRef(2), policyRef(1)] }),
+      recordNight: ({ role }) => ({
+        verdicts:
+          role === 'main'
+            ? [
+                {
+                  against: 'last' as const,
+                  before: null,
+                  outcome: 'cannot-exclude' as const,
+                  statement: 'cannot exclude a regression',
+                  difference: null,
+                  tasks: { common: 2, onlyBefore: 0, onlyAfter: 0, otherRows: 0 },
+                },
+              ]
+            : [],
+      }),
+    },
+  })
+  const job = driver.start('evaluate', { recipe: 'nightly-swe-rebench', series: 'nightly' }, { workflowId: 'night' })
+  await driver.runUntil(() => driver.callsOf('writeReport').length === 1)
+  const details = await job.currentDetails()
+  const result = await job.result<EvaluateResult>()
+
+  const nights = driver.callsOf('recordNight').map(({ input }) => input as Record<string, string>)
+  assert.deepEqual(
+    nights.map(({ name, role, series }) => [name, role, series]),
+    [
+      [`nightly-swe-rebench-${policyRef(1).version}`, `policy:${policyRef(1).version}`, 'nightly'],
+      [`nightly-swe-rebench-${policyRef(2).version}`, `policy:${policyRef(2).version}`, 'nightly'],
+      ['nightly-swe-rebench', 'main', 'nightly'],
+    ],
+  )
+  assert.deepEqual([result.name, result.policy], ['nightly-swe-rebench', policyRef(3).version])
+  assert.equal(result.verdicts?.[0]?.outcome, 'cannot-exclude')
+  assert.match(details, /Against the last night, nightly-swe-rebench: \*\*cannot exclude\*\* · cannot exclude/)
+  assert.equal(driver.callsOf('resolvePolicy').length, 0)
+  assert.equal(driver.callsOf('publishPolicy').length, 3)
+})
+
+test('a night finds the split of its newest month, and is found by it', async () => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ plan: NIGHT, tasks: 1, steps: 1 }),
+      prepareSuite: () => ({ suite: SHA, name: 'held-out', tasks: 1, split: 'nebius/SWE-rebench-leaderboard/2026_04' }),
+    },
+  })
+  const job = driver.start('evaluate', {}, { workflowId: 'night' })
+  await job.result()
+  const root = driver.runs.find(({ workflowId }) => workflowId === 'night')
+  assert.equal(root?.searchAttributes.Split, 'nebius/SWE-rebench-leaderboard/2026_04')
+})
+
+test('a night without a promoted policy ends with one statement: no stack, no second line', async () => {
+  const { job } = await evaluate(
+    {},
+    {
+      resolvePolicy: () => {
+        throw failureOf('Config.NotFound', 'No policy has been promoted yet, so there is none to evaluate.')
+      },
+    },
+  )
+  await assert.rejects(job.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure)
+    assert.deepEqual(
+      [error.type, error.message, error.stack],
+      ['Config.NotFound', 'No policy has been promoted yet, so there is none to evaluate.', ''],
+    )
+    return true
+  })
+})
+
+test('a series that could be no part of a key is refused before the night begins', async () => {
+  const { driver, job } = await evaluate({ series: '../other' })
+  await assert.rejects(job.result(), /Expected series to be .* got "\.\.\/other"/)
+  assert.deepEqual(driver.calls, [])
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { timesOut } from '../support/activity-script.ts'
+import { takes, timesOut } from '../support/activity-script.ts'
 import { EPISODE, GROUP, PLAN, policyRef, scriptedPipeline } from '../support/scripted-pipeline.ts'
 import { createWorkflowDriver } from '../support/workflow-driver.ts'
 
@@ -67,6 +67,30 @@ test('the page that people open, trainAgent, stays under 300 events and no paylo
   for (const run of driver.runs) {
     assert.ok(run.largestPayload <= MAX_PAYLOAD_BYTES, `${run.type} ${run.workflowId}: ${run.largestPayload} bytes`)
   }
+})
+
+test('the root of a long run stays below 2,000 events: each report of a rollout costs at most four', async (t) => {
+  const events: number[] = []
+  for (const minutes of [0, 15]) {
+    const plan = { ...PLAN, rft: false, stages: [{ name: 'dapo-1', maxIterations: 1 }] }
+    const driver = await createWorkflowDriver({
+      activities: {
+        ...scriptedPipeline({ plan, tasks: 8, groupSize: 1, maxOpenGroups: 1, steps: 1 }),
+        advanceEpisode: () => takes(minutes * 60_000, { turns: 8, disposition: 'submitted' }),
+      },
+    })
+    const job = driver.start('trainAgent', { recipe: 'demo' }, { workflowId: 'from-the-ui' })
+    await job.result()
+    events.push(job.describe().events)
+  }
+  const reports = 24 - 3
+  // In no time one report for each of three rollouts; at a quarter of an hour a task, each of the 24 groups has one.
+  const [few = 0, many = 0] = events
+  t.diagnostic(`${few} events with few reports, ${many} with 24`)
+  assert.ok(many > few, 'reports arrived')
+  assert.ok((many - few) / reports <= 4, `${many - few} events for ${reports} reports`)
+  // `report-schedule.test.ts`: at most 350 reports in five weeks.
+  assert.ok(few + 350 * 4 < 2_000, `${few} events beside the reports`)
 })
 
 test('one iteration of reinforce costs at most 60 events', async (t) => {

@@ -29,6 +29,7 @@ test('a group plays its episodes side by side under indices from 0', async () =>
     resolved: 2,
     turns: 32,
     failure: null,
+    endings: { submitted: 4 },
   })
   assert.deepEqual(
     episodesOf(driver).map(({ index }) => index),
@@ -62,6 +63,7 @@ test('an infra episode is replaced under the next free index and counts in no me
     resolved: 3,
     turns: 32,
     failure: 'Artifact.Conflict',
+    endings: { submitted: 4, infra: 1 },
   })
   assert.equal(driver.callsOf('gradeSubmission').length, 4)
 })
@@ -86,6 +88,7 @@ test('an episode that could not be graded is replaced like an infra one', async 
     resolved: 4,
     turns: 32,
     failure: null,
+    endings: { submitted: 4, 'could-not-grade': 1 },
   })
 })
 

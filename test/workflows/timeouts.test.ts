@@ -59,9 +59,9 @@ const recorded = (driver: WorkflowDriver): unknown => driver.callsOf('recordUngr
 const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>>> = {
   CONTROL: {
     'bookkeeping never ends: five attempts of a minute, then the run fails': async () => {
-      const { driver, code, message, ms } = await failing({ resolvePolicy: () => neverEnds() })
-      assert.deepEqual([code, driver.callsOf('resolvePolicy').length], ['Worker.Stalled', 5])
-      assert.match(message, /resolvePolicy did not end within its limit/)
+      const { driver, code, message, ms } = await failing({ planIteration: () => neverEnds() })
+      assert.deepEqual([code, driver.callsOf('planIteration').length], ['Worker.Stalled', 5])
+      assert.match(message, /planIteration did not end within its limit/)
       assertAbout(ms, 5 * MINUTE)
     },
     'no worker: after a week the run fails': async () => {
@@ -132,6 +132,17 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
         gradeSubmission: ({ disposition }) => takes(4 * HOUR, () => scriptedVerdict(disposition)),
       })
       assert.equal(ended.verdict, 'unresolved')
+    },
+  },
+  IMAGES: {
+    'a look for images hangs: five attempts of two minutes, then the gates begin': async () => {
+      const driver = await createWorkflowDriver({
+        activities: { ...scriptedPipeline({ steps: 1 }), checkImages: () => neverEnds() },
+      })
+      const startedMs = driver.nowMs
+      await driver.start('gateSuite', {}).result()
+      assert.equal(driver.callsOf('checkImages').length, 5)
+      assertAbout(driver.nowMs - startedMs, 10 * MINUTE)
     },
   },
   GATING: {
@@ -262,6 +273,35 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
         },
       })
       assert.deepEqual([code, driver.callsOf('publishPolicy').length], ['Model.Unreachable', 1])
+    },
+  },
+  ALARMS: {
+    'a receiver answers no alarm: six attempts of each, the other alarms are tried, then the round fails with the code':
+      async () => {
+        const { driver, code, ms } = await failing(
+          {
+            findAlarms: () => ({ alarms: ['one', 'two'], givenUp: 0, notLookedAt: 0 }),
+            sendAlarm: ({ alarm }) => {
+              if (alarm === 'one') throw failureOf('Alarm.Unavailable')
+              return { sent: true }
+            },
+          },
+          { type: 'watch' },
+        )
+        assert.deepEqual(
+          [code, driver.callsOf('sendAlarm').map(({ input }) => (input as { alarm: string }).alarm)],
+          ['Alarm.Unavailable', ['one', 'one', 'one', 'one', 'one', 'one', 'two']],
+        )
+        assertAbout(ms, MINUTE)
+      },
+    'an address that is refused is asked once': async () => {
+      const refuses: Activities = {
+        sendAlarm: () => {
+          throw failureOf('Alarm.Refused')
+        },
+      }
+      const { driver, code } = await failing(refuses, { type: 'watch' })
+      assert.deepEqual([code, driver.callsOf('sendAlarm').length], ['Alarm.Refused', 1])
     },
   },
   ARTIFACTS: {

@@ -2,9 +2,22 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
-import { episodeSpec } from './episode-spec.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+import { createSettingResolver, episodeSpec } from './episode-spec.ts'
 
 const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
+
+test('a chat format is stated in the spec, but for the one that older records have without saying so', async () => {
+  const { recipe } = await loadRecipe({ name: 'demo', dirs })
+  const place = { run: 'r', stage: 'rft', iteration: 0, taskId: 't', index: 0, policy: 'v', suite: 's' }
+  assert.equal('chatFormat' in episodeSpec(recipe, place), false)
+  const llama = { ...recipe, model: { ...recipe.model, chatFormat: 'llama3' as const } }
+  const spec = episodeSpec(llama, place)
+  assert.equal(spec.chatFormat, 'llama3')
+  const resolve = createSettingResolver({ tasks: () => Promise.resolve({ taskId: 't' } as Task) })
+  assert.equal((await resolve(spec)).format.endOfTurn, '<|eot_id|>')
+  assert.equal((await resolve(episodeSpec(recipe, place))).format.endOfTurn, '<|im_end|>')
+})
 
 test('paper-72b: each stage plays and is scored under its own limits', async () => {
   const { recipe } = await loadRecipe({ name: 'paper-72b', dirs })

@@ -6,7 +6,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { evaluationLimits } from '../../domain/statistics/evaluation-limits.ts'
 import { seedFrom, turnMaterial } from '../../domain/hash-order.ts'
-import { chatml } from '../../scaffold/render.ts'
+import { chatFormats } from '../../scaffold/render.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { TaskReader } from '../runtime/stored-records.ts'
@@ -35,6 +35,7 @@ export function episodeSpec(recipe: Recipe, input: EpisodeInput): EpisodeSpec {
     suiteHash: input.suite,
     policy: input.policy,
     scaffold: recipe.scaffold.profile,
+    ...(recipe.model.chatFormat === 'chatml' ? {} : { chatFormat: recipe.model.chatFormat }),
     demonstration: rules.demonstration,
     sampling: rules.sampling,
     limits: limits(recipe, rules),
@@ -89,7 +90,7 @@ function evaluationSampling(recipe: Recipe): SamplingOptions {
 export function createSettingResolver(deps: { tasks: TaskReader }): (spec: EpisodeSpec) => Promise<EpisodeSetting> {
   return async (spec) => {
     const task = await deps.tasks({ suite: spec.suiteHash, taskId: spec.taskId })
-    return { task, profile: scaffoldProfile(spec.scaffold), format: chatml }
+    return { task, profile: scaffoldProfile(spec.scaffold), format: chatFormats[spec.chatFormat ?? 'chatml'] }
   }
 }
 

@@ -1,12 +1,11 @@
 import type { EpisodeSpec } from '../../contracts/episodes.types.ts'
-import { chatml } from '../../scaffold/render.ts'
+import { chatFormats } from '../../scaffold/render.ts'
 import { type Defuse, createDefuse, readAddedTokens } from '../../scaffold/special-tokens.ts'
 import type { ChatClients, PolicyClients } from '../runtime/policy-clients.ts'
 import type { RecipeReader } from '../runtime/stored-records.ts'
 import { createChatSampler } from './chat-sampler.ts'
 import type { Sampler } from './sampler.ts'
 import { createTokenSampler } from './token-sampler.ts'
-import { readFile } from 'node:fs/promises'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
@@ -29,7 +28,8 @@ export function createSamplers(deps: {
     const stopTokenIds = async (spec: EpisodeSpec, signal: AbortSignal): Promise<number[]> => {
       const known = stopTokens.get(spec.policy)
       if (known !== undefined) return known
-      const ids = await policy.tokenize({ policy: spec.policy, text: chatml.endOfTurn }, signal)
+      const { endOfTurn } = chatFormats[spec.chatFormat ?? 'chatml']
+      const ids = await policy.tokenize({ policy: spec.policy, text: endOfTurn }, signal)
       stopTokens.set(spec.policy, ids)
       return ids
     }
@@ -44,7 +44,7 @@ const KEPT = 8
 export function createDefuseFor({
   store,
 }: {
-  store: Pick<ArtifactStore, 'readRecord'>
+  store: Pick<ArtifactStore, 'readRecord' | 'weights'>
 }): (spec: Pick<EpisodeSpec, 'policy'>) => Promise<Defuse> {
   const known = new Map<string, Promise<Defuse>>()
   return ({ policy }) => {
@@ -60,13 +60,12 @@ export function createDefuseFor({
 }
 
 /** None where the policy's directory is not on this machine: what is known of any format is broken all the same. */
-async function readTokens(store: Pick<ArtifactStore, 'readRecord'>, policy: string): Promise<string[]> {
-  const ref = await store.readRecord<PolicyRef>(policyKeys.ref(policy))
-  if (ref === null || !ref.uri.startsWith('file:')) return []
-  try {
-    return readAddedTokens(await readFile(new URL('tokenizer.json', `${ref.uri.replace(/\/$/, '')}/`), 'utf8'))
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw error
-  }
+async function readTokens(
+  { readRecord, weights }: Pick<ArtifactStore, 'readRecord' | 'weights'>,
+  version: string,
+): Promise<string[]> {
+  const policy = await readRecord<PolicyRef>(policyKeys.ref(version))
+  if (policy === null) return []
+  const tokenizer = await weights.readFile({ policy, part: 'policy', name: 'tokenizer.json' })
+  return tokenizer === null ? [] : readAddedTokens(tokenizer.toString('utf8'))
 }

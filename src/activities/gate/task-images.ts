@@ -1,9 +1,11 @@
 import { synthesizeTask } from '../../adapters/datasets/synthetic/synthesize.ts'
 import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
 import type { Engine } from '../../adapters/docker/engine/engine.ts'
+import { throughEngine } from '../../adapters/docker/engine/engine-errors.ts'
 import { createImageKeeper, type ImageKeeper } from '../../adapters/docker/images/image-keeper.ts'
-import { buildTaskImage, pullImage } from '../../adapters/docker/images/images.ts'
+import { buildTaskImage, imageExists, pullImage, registryHasImage } from '../../adapters/docker/images/images.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
+import type { ImageFinder } from './check-images.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
 
 export interface TaskImagesInput {
@@ -22,11 +24,21 @@ export interface TaskImagesInput {
 export function createImageProvider({ engine, cacheDir, log, keeper }: TaskImagesInput): EnsureImage {
   const images = keeper ?? createImageKeeper({ engine, cacheDir })
   return (task, signal) =>
-    images.ensure({
-      image: task.image,
-      make: (stopped) => makeImage({ engine, cacheDir, log }, task, stopped),
-      signal,
-    })
+    throughEngine({ doing: 'preparing an image', details: { image: task.image } }, () =>
+      images.ensure({
+        image: task.image,
+        make: (stopped) => makeImage({ engine, cacheDir, log }, task, stopped),
+        signal,
+      }),
+    )
+}
+
+/** Where the images of a host come from, without fetching any. */
+export function createImageFinder({ engine }: Pick<TaskImagesInput, 'engine'>): ImageFinder {
+  return {
+    isHere: (image) => imageExists({ engine, image }),
+    isInRegistry: (image, signal) => registryHasImage({ engine, image, signal }),
+  }
 }
 
 async function makeImage({ engine, cacheDir, log }: TaskImagesInput, task: Task, signal: AbortSignal): Promise<void> {

@@ -50,7 +50,7 @@ export async function resolveSuite(deps: SuiteDependencies, text: string): Promi
 }
 
 async function storeLoaded(deps: SuiteDependencies, name: string, source: SuiteSource): Promise<SuiteManifest> {
-  const { tasks, file } = await deps.loadTasks(source)
-  const origin = originOf({ source, imported: null, file, curation: undefined })
-  return storeSuite(deps.store, { name, source, tasks, origin })
+  const { tasks, file, source: read = source } = await deps.loadTasks(source)
+  const origin = originOf({ source: read, imported: null, file, curation: undefined })
+  return storeSuite(deps.store, { name, source: read, tasks, origin })
 }

@@ -65,10 +65,10 @@ async function findPlan({ store, run, stage }: RunPredictionsInput) {
   const stages = [...new Set(plans.map((plan) => plan.stage))].join(', ')
   const message =
     plans.length === 0
-      ? `No run called ${JSON.stringify(run)} with episodes is in the artifact store at ${store.path('runs')}`
+      ? `No run called ${JSON.stringify(run)} with episodes is in the artifact store at ${store.locate('runs')}`
       : matching.length === 0
         ? `Expected a stage of ${run}, one of ${stages}; got ${stage ?? 'no evaluation'}`
-        : `Expected --stage with one evaluation of ${run}: a file of predictions has one patch a task. There are ${stages}`
+        : `Expected one evaluation of ${run}, such as ${run}:${matching[0]?.stage}: a file of predictions has one patch a task. There are ${stages}`
   throw new LonghaulError({ code: 'Config.NotFound', message })
 }
 

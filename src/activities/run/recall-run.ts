@@ -1,4 +1,4 @@
-import type { RunKind } from '../../contracts/activities.types.ts'
+import type { JudgedScore, RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Coordinates } from '../../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
@@ -8,6 +8,7 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import type { RecalledRun, RecalledStage, StageScore } from '../../contracts/workflows.types.ts'
+import { judgedScore } from '../../domain/statistics/comparability.ts'
 
 type Store = Pick<ArtifactStore, 'list' | 'readRecord'>
 
@@ -121,11 +122,11 @@ export async function finishedTraining(
 export async function recallEvaluation(
   store: Pick<ArtifactStore, 'readRecord' | 'putRecord'>,
   { run, name }: { run: string; name: string },
-): Promise<{ score: StageScore; evaluation: ArtifactRef } | null> {
+): Promise<{ score: JudgedScore; evaluation: ArtifactRef } | null> {
   const key = runKeys.evaluation(run, name)
   const record = await store.readRecord<EvaluationRecord>(key)
   if (record === null) return null
-  return { score: record.score, evaluation: await store.putRecord(key, record) }
+  return { score: judgedScore(record), evaluation: await store.putRecord(key, record) }
 }
 
 async function batchesOf(store: Store, { run, stage, iteration }: Coordinates): Promise<string[]> {

@@ -23,7 +23,11 @@ const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 async function resolve(name: string, input: Partial<ResolveRecipeInput> = {}): Promise<ResolvedRun> {
   const recipe = { ...(await loadRecipe({ name: 'demo', dirs })).recipe, name }
   const root = { workflowId: `eval/${name}`, firstExecutionRunId: 'first', kind: 'eval' as const, date: '2026-11-22' }
-  return resolveRecipe({ store, loadRecipe: async () => ({ recipe, hash: 'h' }) }, { recipe: name, ...root, ...input })
+  const checkPlaces = async () => {}
+  return resolveRecipe(
+    { store, loadRecipe: async () => ({ recipe, hash: 'h' }), checkPlaces },
+    { recipe: name, ...root, ...input },
+  )
 }
 
 test('an evaluation alone is called by its recipe; a training run has no name of that kind', async () => {

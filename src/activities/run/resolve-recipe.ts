@@ -1,12 +1,15 @@
+import { basename } from 'node:path'
 import type { ResolveRecipeInput, RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { assertNever, LonghaulError } from '../../contracts/errors.ts'
 import { evaluationOf } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { SuiteSource } from '../../contracts/tasks.types.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
 import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-limits.ts'
 import type { StoredRecipe } from '../runtime/stored-records.ts'
+import { readNamedEvaluation } from '../evaluation/record-night.ts'
 import { allocateRun, requireRunName } from './run-names.ts'
 
 export type RecipeLoader = (input: {
@@ -15,9 +18,18 @@ export type RecipeLoader = (input: {
   overrides?: Record<string, unknown>
 }) => Promise<{ recipe: Recipe; hash: string }>
 
+/** @throws LonghaulError with every file and directory that the recipe names and this worker lacks */
+export type PlaceChecker = (recipe: Recipe, kind: RunKind) => Promise<void>
+
 /** First activity of every root: parses the recipe, names the run, stores the resolved recipe. */
 export async function resolveRecipe(
-  deps: { store: ArtifactStore; loadRecipe: RecipeLoader },
+  deps: {
+    store: ArtifactStore
+    loadRecipe: RecipeLoader
+    checkPlaces: PlaceChecker
+    /** @default none is known */
+    viewerUrl?: string | null
+  },
   input: ResolveRecipeInput,
 ): Promise<ResolvedRun> {
   requireRunName(input.run)
@@ -37,6 +49,12 @@ export async function resolveRecipe(
     date: input.date,
     ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe) } : {}),
   })
+  // A run that goes on may have read them long ago. Of a new one, what is missing now would be missing after hours of gates.
+  const isNew = (await deps.store.readRecord(runKeys.recipe(claim.run))) === null
+  if (isNew) {
+    await deps.checkPlaces(recipe, input.kind)
+    if (input.kind === 'eval') await requireBaseline(deps.store, recipe)
+  }
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   const ref = await deps.store.putRecord(runKeys.recipe(claim.run), stored)
   const suites = Object.keys(recipe.evaluate.suites)
@@ -55,8 +73,35 @@ export async function resolveRecipe(
     gateRepeats: recipe.data.gate.repeats,
     gateWidth: recipe.data.gate.width,
     heldOutName: suiteName(recipe, 'heldOut'),
+    labels: { model: recipe.model.base.slice(0, MOST_IN_A_LABEL), split: splitOf(recipe.data.heldOut) },
+    ...(typeof deps.viewerUrl === 'string' ? { viewer: deps.viewerUrl } : {}),
     ...(suites.length === 0 ? {} : { suites }),
+    ...(input.kind === 'eval' ? { nights: true as const } : {}),
+    ...(input.kind === 'eval' && recipe.evaluate.policy === 'kept' ? { policies: 'kept' as const } : {}),
     ...(claim.evaluation === undefined ? {} : { evaluation: claim.evaluation }),
+  }
+}
+
+/** A baseline that is not there would be found missing when the night is over. */
+async function requireBaseline(store: ArtifactStore, { evaluate }: Recipe): Promise<void> {
+  const baseline = evaluate.compare?.baseline ?? null
+  if (baseline !== null) await readNamedEvaluation(store, baseline)
+}
+
+/** The server refuses longer keywords. */
+const MOST_IN_A_LABEL = 255
+
+function splitOf(source: SuiteSource): string {
+  switch (source.kind) {
+    case 'synthetic':
+      return `synthetic/${source.split}`
+    case 'hub':
+      return `${source.dataset}/${source.split}`.slice(0, MOST_IN_A_LABEL)
+    case 'rows':
+    case 'file':
+      return basename(source.path).slice(0, MOST_IN_A_LABEL)
+    default:
+      return assertNever(source)
   }
 }
 

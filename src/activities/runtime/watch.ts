@@ -1,6 +1,7 @@
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { TransientError } from '../../contracts/waits.types.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
+import type { ImageFinder } from '../gate/check-images.ts'
 import type { VerifyImage } from '../gate/verify-image.ts'
 import { waitingFor, reportTransientError } from './wait-board.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -91,6 +92,16 @@ export function watchVerifier({
     )
 }
 
+/** The same for looks for them, here and in registries, which the engine asks. */
+export function watchFinder({ finder, engine }: { finder: ImageFinder; engine: WatchedEngine }): ImageFinder {
+  const during = <T>(image: string, work: () => Promise<T>): Promise<T> =>
+    waitingForEngine(engine, { doing: `looking for image ${image}` }, work)
+  return {
+    isHere: (image, signal) => during(image, () => finder.isHere(image, signal)),
+    isInRegistry: (image, signal) => during(image, () => finder.isInRegistry(image, signal)),
+  }
+}
+
 function waitingForEngine<T>(
   { name, pulse }: WatchedEngine,
   wait: { doing: string; expectedMs?: number },
@@ -164,7 +175,17 @@ export function watchStore({ store, name }: { store: ArtifactStore; name: string
     claimRecord: (key, record) => during(`writing ${key}`, () => store.claimRecord(key, record)),
     readRecord: (key) => during(`reading ${key}`, () => store.readRecord(key)),
     list: (prefix) => during(`listing ${prefix}`, () => store.list(prefix)),
+    listPage: (input) => during(`listing ${input.prefix}`, () => store.listPage(input)),
+    folders: (folder) => during(`listing ${folder}`, () => store.folders(folder)),
+    removeFolder: (folder) => during(`removing ${folder}`, () => store.removeFolder(folder)),
+    locate: (key) => store.locate(key),
     path: (key) => store.path(key),
     uri: (key) => store.uri(key),
+    weights: {
+      ...store.weights,
+      readFile: (input) =>
+        during(`reading ${input.name} of ${input.policy.version}`, () => store.weights.readFile(input)),
+      keep: (input) => during(`keeping ${input.policy.version}`, () => store.weights.keep(input)),
+    },
   }
 }

@@ -162,7 +162,7 @@ async function writeBatches(
   plan: JobPlan,
 ): Promise<{ ref: ArtifactRef; episodes: string[] }[]> {
   const { run, stage, iteration, policy } = input
-  const facts = await readPolicyFacts(policy)
+  const facts = await readPolicyFacts(policy, store.weights)
   const written: { ref: ArtifactRef; episodes: string[] }[] = []
   let from = 0
   for (const [slice, { minibatches }] of plan.jobs.entries()) {

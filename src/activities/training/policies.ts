@@ -1,10 +1,10 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { ModelRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
-import { readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
+import { readImportedChatFormat, readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
 /** Append-only: `promotions/000001.json`, the newest wins. */
@@ -33,6 +33,51 @@ export async function resolveForRun(
   return (await deps.store.claimRecord<PolicyRef>(key, await resolvePolicy(deps, policy))).record
 }
 
+/** Beyond these a night would not end before the next one. */
+const MOST_KEPT = 20
+
+/** What a run finds kept when it begins, the newest promotion first: a run that goes on plays the same policies. */
+export async function keptForRun(
+  deps: { store: ArtifactStore; recipe: Recipe },
+  run: string,
+): Promise<{ policies: PolicyRef[] }> {
+  const key = runKeys.keptPolicies(run)
+  const stored = await deps.store.readRecord<KeptPolicies>(key)
+  if (stored !== null) return { policies: stored.policies }
+  const record: KeptPolicies = { schema: 'longhaul.kept-policies/1', policies: await keptPromotions(deps) }
+  return { policies: (await deps.store.claimRecord<KeptPolicies>(key, record)).record.policies }
+}
+
+interface KeptPolicies {
+  schema: 'longhaul.kept-policies/1'
+  policies: PolicyRef[]
+}
+
+/** Each policy once. One whose directory is gone was not kept. */
+async function keptPromotions({ store, recipe }: { store: ArtifactStore; recipe: Recipe }): Promise<PolicyRef[]> {
+  if (recipe.policyServer.kind === 'chat') return [await chatPolicy({ store, recipe }, 'recipe')]
+  const kept = new Map<string, PolicyRef>()
+  for (const key of (await store.list(policyKeys.promotions)).toReversed()) {
+    const { policy } = (await store.readRecord<Promotion>(key)) ?? {}
+    if (policy === undefined || kept.has(policy.version) || !(await isStored(store, policy))) continue
+    kept.set(policy.version, await requireRoom(store, policy, [evaluationContext(recipe)]))
+    if (kept.size === MOST_KEPT) break
+  }
+  if (kept.size === 0) throw nothingPromoted()
+  return [...kept.values()]
+}
+
+async function isStored({ weights }: ArtifactStore, policy: PolicyRef): Promise<boolean> {
+  try {
+    await readPolicyFacts(policy, weights)
+    return true
+  } catch (error) {
+    // A bucket that is away has forgotten nothing.
+    if (isLonghaulError(error) && error.code === 'Artifact.Unavailable') throw error
+    return false
+  }
+}
+
 /** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
 export async function resolvePolicy(
   deps: { store: ArtifactStore; recipe: Recipe; importBase: BaseImporter },
@@ -41,17 +86,17 @@ export async function resolvePolicy(
   if (deps.recipe.policyServer.kind === 'chat') return chatPolicy(deps, requested)
   const which = requested === 'recipe' ? deps.recipe.evaluate.policy : requested
   if (which === 'base') {
-    const base = await deps.importBase(deps.recipe.model)
-    return requireRoom(base, [...trainingContexts(deps.recipe), evaluationContext(deps.recipe)])
+    const base = await requireChatFormat(deps.store, await deps.importBase(deps.recipe.model), deps.recipe.model)
+    return requireRoom(deps.store, base, [...trainingContexts(deps.recipe), evaluationContext(deps.recipe)])
   }
   const ref =
     which === 'promoted'
       ? (await newestPromotion(deps.store)).policy
       : await deps.store.readRecord<PolicyRef>(policyKeys.ref(which))
-  if (ref !== null) return requireRoom(ref, [evaluationContext(deps.recipe)])
+  if (ref !== null) return requireRoom(deps.store, ref, [evaluationContext(deps.recipe)])
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `Expected policy to be base, promoted or a published version, got ${JSON.stringify(which)}`,
+    message: `Expected policy to be base, promoted, kept or a published version, got ${JSON.stringify(which)}`,
   })
 }
 
@@ -62,14 +107,33 @@ interface Context {
 }
 
 /** A context that the policy's positions do not reach would show as episodes that end early, so it is refused before any. */
-async function requireRoom(policy: PolicyRef, contexts: readonly Context[]): Promise<PolicyRef> {
-  const { window } = (await readPolicyFacts(policy)).positions
+async function requireRoom(
+  { weights }: ArtifactStore,
+  policy: PolicyRef,
+  contexts: readonly Context[],
+): Promise<PolicyRef> {
+  const { window } = (await readPolicyFacts(policy, weights)).positions
   const tooLong = contexts.find(({ tokens }) => window !== null && tokens > window)
   if (tooLong === undefined) return policy
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected ${tooLong.where} to be at most the policy’s ${window} positions, got ${tooLong.tokens}: shorten it, or stretch the base model’s positions with model.rope`,
     details: { policy: policy.version },
+  })
+}
+
+/** A policy that is played in another format than it was taught still answers, only worse: no later check would see it. */
+async function requireChatFormat(
+  { weights }: ArtifactStore,
+  base: PolicyRef,
+  { chatFormat }: ModelRecipe,
+): Promise<PolicyRef> {
+  const imported = await readImportedChatFormat(base, weights)
+  if (imported === null || imported === chatFormat) return base
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected model.chatFormat to be ${imported}, as the import of the base found it, got ${chatFormat}`,
+    details: { policy: base.version },
   })
 }
 
@@ -119,13 +183,22 @@ async function chatPolicy(
 }
 
 export async function newestPromotion(store: ArtifactStore): Promise<Promotion> {
-  const last = (await store.list(policyKeys.promotions)).at(-1)
-  const promotion = last === undefined ? null : await store.readRecord<Promotion>(last)
+  const promotion = await findNewestPromotion(store)
   if (promotion !== null) return promotion
-  throw new LonghaulError({
+  throw nothingPromoted()
+}
+
+/** Null before the first one. */
+export async function findNewestPromotion(store: ArtifactStore): Promise<Promotion | null> {
+  const last = (await store.list(policyKeys.promotions)).at(-1)
+  return last === undefined ? null : store.readRecord<Promotion>(last)
+}
+
+function nothingPromoted(): LonghaulError {
+  return new LonghaulError({
     code: 'Config.NotFound',
     message:
-      'No policy has been promoted yet: train one first (longhaul train), or evaluate the base (evaluate.policy: base)',
+      'No policy has been promoted yet, so there is none to evaluate. Either promote one (longhaul train promotes the last policy of its run), or evaluate another: --policy base or a version, evaluate.policy in the recipe, or a chat endpoint (policyServer.kind: chat)',
   })
 }
 

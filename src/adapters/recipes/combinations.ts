@@ -6,6 +6,7 @@ import { contextRoom, problem, type Settings, suiteSize, timeLimits } from './co
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 import { reinforcement } from './reinforce-combinations.ts'
 import { trainerShape } from './trainer-combinations.ts'
+import { NEWEST_SPLIT, type SuiteSource } from '../../contracts/tasks.types.ts'
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
@@ -26,6 +27,7 @@ const CHECKS: Check[] = [
   timeLimits,
   network,
   curation,
+  pinnedSplits,
   demonstrations,
   schedules,
 ]
@@ -229,6 +231,27 @@ function curation({ data }: Settings): RecipeProblem[] {
         ['data', 'filters', key],
         'has no effect on synthesised tasks',
         'they have nothing that filters read; leave it out, or name published tasks',
+      ),
+    )
+}
+
+/** A branch moves under a published figure; only `split: newest` is meant to. */
+function pinnedSplits({ data, evaluate }: Settings): RecipeProblem[] {
+  const sources: [KeyPath, SuiteSource][] = [
+    [['data', 'train'], data.train],
+    [['data', 'heldOut'], data.heldOut],
+    ...Object.entries(evaluate.suites).map(([name, source]): [KeyPath, SuiteSource] => [
+      ['evaluate', 'suites', name],
+      source,
+    ]),
+  ]
+  return sources
+    .filter(([, source]) => source.kind === 'hub' && source.revision === null && source.split !== NEWEST_SPLIT)
+    .map(([path]) =>
+      problem(
+        path,
+        'expected revision, a commit of 40 hexadecimal digits',
+        'branches and tags move; split: newest needs none: each run is pinned to the split that it finds',
       ),
     )
 }

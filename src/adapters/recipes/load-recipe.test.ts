@@ -37,11 +37,13 @@ test('every recipe of the package resolves, is named by its file and points edit
     'demo.yaml',
     'mini-two-stage.yaml',
     'mini.yaml',
+    'nightly-swe-rebench.yaml',
     'nightly.yaml',
     'paper-72b.yaml',
     'qwen2.5-32b.yaml',
     'qwen2.5-7b-one-gpu.yaml',
     'qwen3-4b-one-gpu.yaml',
+    'repair.yaml',
   ])
   for (const file of files) {
     const name = file.slice(0, -'.yaml'.length)

@@ -5,6 +5,8 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { canonicalHash } from '../../platform/hash.ts'
 import { checkCombinations } from './combinations.ts'
 import { explainIssues, formatProblems, type RecipeProblem, nearestName } from './explain-issues.ts'
+import type { PushedRecipes } from './pushed-recipes.ts'
+import { requireRecipeName } from './recipe-name.ts'
 import { parseRecipeText } from './recipe-text.ts'
 import { readdir, readFile } from 'node:fs/promises'
 import { z } from 'zod'
@@ -18,6 +20,8 @@ export interface LoadRecipeInput {
   text?: string
   /** Searched in order. */
   dirs?: readonly string[]
+  /** Searched after them, so that a built-in recipe keeps its name. */
+  pushed?: PushedRecipes
   /** Deep-merged over the file. */
   overrides?: Record<string, unknown>
 }
@@ -35,8 +39,14 @@ export interface LoadedRecipe {
  * Reads, merges and checks a recipe; every key of the result is present.
  * @throws LonghaulError `Config.NotFound`; `Config.Invalid` with every problem at once, each with line, column and hint
  */
-export async function loadRecipe({ name, text, dirs = [], overrides = {} }: LoadRecipeInput): Promise<LoadedRecipe> {
-  const source = text === undefined ? await findRecipe({ name, dirs }) : { text, path: null }
+export async function loadRecipe({
+  name,
+  text,
+  dirs = [],
+  pushed,
+  overrides = {},
+}: LoadRecipeInput): Promise<LoadedRecipe> {
+  const source = text === undefined ? await findRecipe({ name, dirs, pushed }) : { text, path: null }
   const file = parseRecipeText(source.text)
   const label = source.path === null ? `${name}.yaml` : shortPath(source.path)
   const refuse = (problems: readonly RecipeProblem[]): never => {
@@ -68,38 +78,38 @@ function shortPath(path: string): string {
 const EXTENSION = '.yaml'
 
 /**
- * A recipe by name: the first of `dirs` that has `<name>.yaml`.
+ * A recipe by name: the first of `dirs` that has `<name>.yaml`, then what was pushed under it.
  * @throws LonghaulError `Config.NotFound` with the names there are, `Config.Invalid` for a name that could leave the directory
  */
 async function findRecipe({
   name,
   dirs,
+  pushed,
 }: {
   name: string
   dirs: readonly string[]
-}): Promise<{ text: string; path: string }> {
-  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/.test(name)) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected the name of a recipe (letters, digits, ".", "_", "-"), got ${JSON.stringify(name)}`,
-    })
-  }
+  pushed: PushedRecipes | undefined
+}): Promise<{ text: string; path: string | null }> {
+  requireRecipeName(name)
   for (const dir of dirs) {
     const path = join(dir, `${name}${EXTENSION}`)
     const text = await readFile(path, 'utf8').catch(notThere)
     if (text !== null) return { text, path }
   }
-  const names = await recipeNames(dirs)
+  const stored = (await pushed?.read(name)) ?? null
+  if (stored !== null) return { text: stored, path: null }
+  const names = [...(await recipeNames(dirs)), ...((await pushed?.names()) ?? [])]
   const near = nearestName(name, names)
   throw new LonghaulError({
     code: 'Config.NotFound',
     message:
-      `No recipe is called ${JSON.stringify(name)}${near === null ? '' : `; did you mean ${near}?`} ` +
-      `Known recipes: ${names.join(', ') || 'none'} (in ${dirs.join(', ') || 'no directory'})`,
+      `No recipe is called ${JSON.stringify(name)}${near === null ? '.' : `; did you mean ${near}?`} ` +
+      `Known recipes: ${names.join(', ') || 'none'} (in ${dirs.join(', ') || 'no directory'}${pushed === undefined ? '' : ', and pushed'}). ` +
+      'Make one known to every worker: longhaul recipe push FILE',
   })
 }
 
-async function recipeNames(dirs: readonly string[]): Promise<string[]> {
+export async function recipeNames(dirs: readonly string[]): Promise<string[]> {
   const listed = await Promise.all(dirs.map((dir) => readdir(dir).catch(() => [])))
   const names = listed.flat().filter((file) => file.endsWith(EXTENSION))
   return [...new Set(names.map((file) => file.slice(0, -EXTENSION.length)))].toSorted()

@@ -29,9 +29,14 @@ export function recipeJsonSchema(): SchemaNode {
   return z.toJSONSchema(recipeFileSchema, { io: 'input', target: 'draft-7' }) as SchemaNode
 }
 
-/** The generated file, byte for byte. */
+/** Its name wherever it lies: in `schemas`, or beside the recipes of a user. */
+export const SCHEMA_FILE = 'recipe.schema.json'
+export const SCHEMA_TITLE = 'Longhaul recipe'
+
+/** The generated file, byte for byte. Its `$id` is relative to where it lies, so it names that very file and needs no network. */
 export function recipeSchemaText(): string {
-  return `${JSON.stringify({ title: 'Longhaul recipe', ...recipeJsonSchema() }, null, 2)}\n`
+  const { $schema, ...rest } = recipeJsonSchema() as SchemaNode & { $schema?: string }
+  return `${JSON.stringify({ $schema, $id: SCHEMA_FILE, title: SCHEMA_TITLE, ...rest }, null, 2)}\n`
 }
 
 let known: SchemaNode | null = null

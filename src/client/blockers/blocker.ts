@@ -97,7 +97,9 @@ function byDependency({ kind, name }: Dependency): string {
     case 'trainer':
       return 'look at stdout.log and progress.jsonl of the job; past trainer.stallS it is stopped and resumed from its last step'
     case 'artifact-store':
-      return 'look at the disk or mount (df, dmesg); the operation is tried again by itself'
+      return name.startsWith('s3://')
+        ? 'see whether the bucket answers to the credentials of the workers (longhaul doctor with their variables); the operation is tried again by itself'
+        : 'look at the disk or mount (df, dmesg); the operation is tried again by itself'
     case 'worker':
       return `start a worker for it: ${workerCommand(name)}`
     case 'person':

@@ -1,7 +1,7 @@
-import type { WorkflowExecutionDescription } from '@temporalio/client'
-import { defaultPayloadConverter } from '@temporalio/common'
+import type { Client, WorkflowExecutionDescription } from '@temporalio/client'
 import type { ActivityHeartbeat } from '../../contracts/waits.types.ts'
 import { isNotFound, type LonghaulConnection } from '../connect.ts'
+import { decodePayload, messageOf } from '../decode-payload.ts'
 
 /** An activity that has not ended, as the server describes it. Times in ms since 1970. */
 export interface PendingActivity {
@@ -47,11 +47,17 @@ type Timestamp = { seconds?: unknown; nanos?: number | null } | null | undefined
 const STARTED = new Set([2, 3])
 const PAUSED = new Set([4, 5])
 
-function readActivities(workflowId: string, description: Description, nowMs: number): PendingActivity[] {
-  return (description.pendingActivities ?? []).map((info) => readActivity(workflowId, info, nowMs))
+interface ReadInput {
+  client: Client
+  workflowId: string
+  nowMs: number
 }
 
-function readActivity(workflowId: string, info: PendingInfo, nowMs: number): PendingActivity {
+export function readActivities(input: ReadInput, description: Description): Promise<PendingActivity[]> {
+  return Promise.all((description.pendingActivities ?? []).map((info) => readActivity(input, info)))
+}
+
+async function readActivity({ client, workflowId, nowMs }: ReadInput, info: PendingInfo): Promise<PendingActivity> {
   const scheduledMs = millis(info.scheduledTime) ?? nowMs
   return {
     workflowId,
@@ -65,8 +71,8 @@ function readActivity(workflowId: string, info: PendingInfo, nowMs: number): Pen
     heartbeatTimeoutMs: millis(info.activityOptions?.heartbeatTimeout),
     queue: info.activityOptions?.taskQueue?.name ?? '',
     worker: info.lastWorkerIdentity === '' ? null : (info.lastWorkerIdentity ?? null),
-    heartbeat: readHeartbeat(info),
-    lastFailure: readFailure(info.lastFailure),
+    heartbeat: await readHeartbeat(client, info),
+    lastFailure: await readFailure(client, info.lastFailure),
   }
 }
 
@@ -79,22 +85,23 @@ function stateOf(info: PendingInfo, nowMs: number): PendingActivity['state'] {
 }
 
 /** Null also for an activity that is not ours or of another version: what it says is not for us. */
-function readHeartbeat(info: PendingInfo): ActivityHeartbeat | null {
+async function readHeartbeat(client: Client, info: PendingInfo): Promise<ActivityHeartbeat | null> {
   const payload = info.heartbeatDetails?.payloads?.[0]
   if (payload === undefined) return null
-  const value: unknown = defaultPayloadConverter.fromPayload(payload)
+  const value = await decodePayload(client, payload)
   if (typeof value !== 'object' || value === null || !('wait' in value)) return null
   return value as ActivityHeartbeat
 }
 
-function readFailure(failure: PendingInfo['lastFailure']): FailureFacts | null {
+export async function readFailure(client: Client, failure: PendingInfo['lastFailure']): Promise<FailureFacts | null> {
   if (failure === null || failure === undefined) return null
+  const message = await messageOf(client, failure)
   const code = failure.applicationFailureInfo?.type
-  if (typeof code === 'string' && code !== '') return { code, message: failure.message ?? '' }
+  if (typeof code === 'string' && code !== '') return { code, message }
   const isTimeout = failure.timeoutFailureInfo !== null && failure.timeoutFailureInfo !== undefined
   return {
     code: null,
-    message: `${failure.message ?? ''}${isTimeout ? ': its worker gave no sign of life in time' : ''}`,
+    message: `${message}${isTimeout ? ': its worker gave no sign of life in time' : ''}`,
   }
 }
 
@@ -171,7 +178,7 @@ async function lookAt({
 }: Omit<WalkInput, 'maxWorkflows'> & { picture: RunPicture }): Promise<string[]> {
   try {
     const description = await client.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } })
-    picture.activities.push(...readActivities(workflowId, description, nowMs))
+    picture.activities.push(...(await readActivities({ client, workflowId, nowMs }, description)))
     const task = readWorkflowTask(workflowId, description)
     if (task !== null) picture.tasks.push(task)
     return (description.pendingChildren ?? []).flatMap(({ workflowId: id }) => (typeof id === 'string' ? [id] : []))

@@ -1,0 +1,187 @@
+import type { ImageCheck } from '../../contracts/activities.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { orderByHash } from '../../domain/hash-order.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import type { SuiteReader, TaskReader } from '../runtime/stored-records.ts'
+
+/** A look and no proof: a registry counts questions, and may allow a hundred in six hours. */
+const MOST_ASKED = 50
+const SIDE_BY_SIDE = 8
+/** Of all looks together; a registry that is slower has said nothing. */
+const LOOKING_MS = 30_000
+/** Of it for tasks and engine, so that a large suite leaves time for the registry. */
+const HERE_MS = 15_000
+const NAMED = 3
+
+/** Where images of tasks are looked for. */
+export interface ImageFinder {
+  isHere(image: string, signal: AbortSignal): Promise<boolean>
+  /** Null where the registry does not say: too many questions, no credentials, no network. */
+  isInRegistry(image: string, signal: AbortSignal): Promise<boolean | null>
+}
+
+export interface CheckImagesDependencies {
+  recipe: Recipe
+  suites: SuiteReader
+  tasks: TaskReader
+  finder: ImageFinder
+  hostId: string
+}
+
+/** Distinct images of a suite, in an order of their own: the first of them are a fair sample. */
+interface SuiteImages {
+  name: string
+  images: string[]
+  /** Some of its tasks need no image that is looked for, or were not read in time. */
+  hasOthers: boolean
+}
+
+/** `unasked`: the engine lacks it, and no registry was asked. `unknown`: there was no answer. */
+type Place = 'here' | 'registry' | 'missing' | 'unasked' | 'unknown'
+
+/**
+ * Looks for the images of suites before any of them is gated: in the engine of this host, then in their registries. Images that a
+ * host makes from a seed are there.
+ * @throws LonghaulError `Sandbox.ImageMissing` where the gate could not but refuse the run: with `refused: fail` for one missing
+ *   image, with `exclude` where a suite has no other
+ */
+export async function checkImages(
+  deps: CheckImagesDependencies,
+  suites: readonly string[],
+  signal: AbortSignal,
+): Promise<ImageCheck> {
+  const all = AbortSignal.any([signal, AbortSignal.timeout(LOOKING_MS)])
+  const first = AbortSignal.any([signal, AbortSignal.timeout(HERE_MS)])
+  const needed: SuiteImages[] = []
+  for (const suite of suites) needed.push(await imagesOf(deps, suite, first))
+  const places = await lookHere(deps.finder, needed, first)
+  const { asked, lacking } = await lookInRegistries(deps, needed, places, all)
+  signal.throwIfAborted()
+  const counted = { images: places.size, lacking, asked, missing: 0, unknown: 0 }
+  for (const place of places.values()) {
+    if (place === 'missing' || place === 'unknown') counted[place] += 1
+  }
+  const refused = needed.filter((suite) => isRefused(deps.recipe, suite, places))
+  if (refused.length > 0) throw missingImages(deps.hostId, refused, places, counted)
+  return counted
+}
+
+async function imagesOf({ suites, tasks }: CheckImagesDependencies, suite: string, signal: AbortSignal) {
+  const { name, taskIds } = await suites(suite)
+  const images = new Set<string>()
+  let hasOthers = false
+  await sideBySide(inOrder(taskIds), async (taskId) => {
+    if (signal.aborted) {
+      hasOthers = true
+      return
+    }
+    const { image, synthetic } = await tasks({ suite, taskId })
+    if (synthetic === null) images.add(image)
+    else hasOthers = true
+  })
+  return { name, images: inOrder([...images]), hasOthers } satisfies SuiteImages
+}
+
+async function lookHere(
+  finder: ImageFinder,
+  needed: readonly SuiteImages[],
+  signal: AbortSignal,
+): Promise<Map<string, Place>> {
+  const places = new Map<string, Place>(needed.flatMap(({ images }) => images.map((image) => [image, 'unknown'])))
+  await sideBySide([...places.keys()], async (image) => {
+    const isHere = await answerOf(signal, () => finder.isHere(image, signal))
+    // No engine answered: it may have the image.
+    if (isHere !== null) places.set(image, isHere ? 'here' : 'unasked')
+  })
+  return places
+}
+
+async function lookInRegistries(
+  { finder, recipe }: CheckImagesDependencies,
+  needed: readonly SuiteImages[],
+  places: Map<string, Place>,
+  signal: AbortSignal,
+): Promise<{ asked: number; lacking: number }> {
+  const lackingOf = needed.map(({ images }) => images.filter((image) => places.get(image) === 'unasked'))
+  const mayExclude = recipe.data.gate.refused === 'exclude'
+  const asked = new Set<string>()
+  const ask = async ([image, suite]: readonly [string, SuiteImages]): Promise<void> => {
+    if (asked.has(image) || asked.size >= MOST_ASKED) return
+    // One that is there is all that such a suite needs.
+    if (mayExclude && isSomewhere(suite, places)) return
+    asked.add(image)
+    const isThere = await answerOf(signal, () => finder.isInRegistry(image, signal))
+    places.set(image, isThere === null ? 'unknown' : isThere ? 'registry' : 'missing')
+  }
+  const pairs = needed.map((suite, index) => (lackingOf[index] ?? []).map((image) => [image, suite] as const))
+  await sideBySide(mayExclude ? pairs.flat() : inTurn(pairs), ask)
+  return { asked: asked.size, lacking: new Set(lackingOf.flat()).size }
+}
+
+function isSomewhere({ images, hasOthers }: SuiteImages, places: ReadonlyMap<string, Place>): boolean {
+  return hasOthers || images.some((image) => ['here', 'registry'].includes(places.get(image) ?? ''))
+}
+
+/** Fifty that are missing speak for a larger suite of which the engine has none. */
+function isRefused({ data }: Recipe, suite: SuiteImages, places: ReadonlyMap<string, Place>): boolean {
+  const missing = missingOf(suite, places).length
+  if (data.gate.refused === 'fail' || missing === 0) return missing > 0
+  const mayBeHere = suite.images.some((image) => places.get(image) === 'unknown')
+  return !mayBeHere && !isSomewhere(suite, places) && missing >= Math.min(suite.images.length, MOST_ASKED)
+}
+
+function missingOf({ images }: SuiteImages, places: ReadonlyMap<string, Place>): string[] {
+  return images.filter((image) => places.get(image) === 'missing')
+}
+
+function missingImages(
+  host: string,
+  refused: readonly SuiteImages[],
+  places: ReadonlyMap<string, Place>,
+  { lacking, asked }: ImageCheck,
+): LonghaulError {
+  const images = new Set(refused.flatMap((suite) => suite.images)).size
+  const missing = [...new Set(refused.flatMap((suite) => missingOf(suite, places)))].toSorted()
+  const more = missing.length > NAMED ? ` and ${missing.length - NAMED} more` : ''
+  const looked = asked < lacking ? ` (${asked} of the ${lacking} that the engine lacks were looked for)` : ''
+  return new LonghaulError({
+    code: 'Sandbox.ImageMissing',
+    message: `${missing.length} of the ${images} images of ${refused.map(({ name }) => name).join(' and ')} are missing${looked}: neither the engine of host ${host} nor a registry has ${missing.slice(0, NAMED).join(', ')}${more}. longhaul images build SUITE makes images from the repositories’ history; what a registry shows to its users alone is brought to each sandbox host by docker login and docker pull`,
+    details: { missing: missing.length, images, asked, host },
+  })
+}
+
+/** Null where there was no answer in time, for whatever reason: nothing is concluded from it. */
+async function answerOf(signal: AbortSignal, look: () => Promise<boolean | null>): Promise<boolean | null> {
+  if (signal.aborted) return null
+  const { promise, resolve } = Promise.withResolvers<null>()
+  const giveUp = (): void => resolve(null)
+  signal.addEventListener('abort', giveUp, { once: true })
+  try {
+    return await Promise.race([look(), promise])
+  } catch {
+    return null
+  } finally {
+    signal.removeEventListener('abort', giveUp)
+  }
+}
+
+async function sideBySide<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const rest = items.values()
+  await Promise.all(
+    Array.from({ length: SIDE_BY_SIDE }, async () => {
+      for (const item of rest) await work(item)
+    }),
+  )
+}
+
+/** The first of each, then the second of each. */
+function inTurn<T>(lists: readonly (readonly T[])[]): T[] {
+  const longest = Math.max(0, ...lists.map(({ length }) => length))
+  return Array.from({ length: longest }, (_, index) => lists.flatMap((list) => list.slice(index, index + 1))).flat()
+}
+
+function inOrder(texts: readonly string[]): string[] {
+  return orderByHash({ items: texts, material: (text) => text, hash: sha256Hex })
+}

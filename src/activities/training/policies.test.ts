@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { importBasePolicy } from '../../adapters/trainer-job/job/policy-directory.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { policyKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import { keptForRun, promote, resolvePolicy } from './policies.ts'
+
+const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
+const root = await mkdtemp(join(tmpdir(), 'longhaul-policies-'))
+after(() => rm(root, { recursive: true }))
+
+test('a base that was imported with another chat format than the recipe plays is refused', async () => {
+  const store = createDirectoryStore({ root: join(root, 'store') })
+  const { recipe } = await loadRecipe({ name: 'demo', dirs })
+  const directory = join(root, 'model')
+  await mkdir(directory)
+  await writeFile(join(directory, 'config.json'), '{"vocab_size": 7, "max_position_embeddings": 4096}')
+  await writeFile(join(directory, 'tokenizer.json'), '{}')
+  await writeFile(join(directory, 'model.safetensors'), 'x')
+  const importBase = () => importBasePolicy({ store, directory })
+  const resolve = (chatFormat: 'chatml' | 'llama3') =>
+    resolvePolicy({ store, recipe: { ...recipe, model: { ...recipe.model, chatFormat } }, importBase }, 'base')
+  // A directory that nothing imported says nothing: the recipe's word counts.
+  await resolve('llama3')
+  await writeFile(join(directory, 'longhaul.json'), '{"chat_format": "llama3"}')
+  await resolve('llama3')
+  await assert.rejects(resolve('chatml'), {
+    code: 'Config.Invalid',
+    message: /model\.chatFormat to be llama3.*got chatml/,
+  })
+})
+
+test('kept are the promotions whose files are there, the newest first and each once; a run that goes on plays the same', async () => {
+  const store = createDirectoryStore({ root: join(root, 'kept') })
+  const { recipe } = await loadRecipe({ name: 'nightly', dirs })
+  const importBase = () => Promise.reject(new Error('not asked for'))
+  const nothing = {
+    code: 'Config.NotFound',
+    message:
+      /^No policy has been promoted yet, so there is none to evaluate\. Either promote one \(longhaul train.*or evaluate another: --policy base.*kind: chat\)$/,
+  }
+  await assert.rejects(keptForRun({ store, recipe }, 'early'), nothing)
+  await assert.rejects(resolvePolicy({ store, recipe, importBase }, 'recipe'), nothing)
+
+  const publish = async (step: number, run: string, gone = false): Promise<PolicyRef> => {
+    const directory = join(root, `policy-${step}`)
+    const version = `v00000${step}-0123abcd`
+    if (!gone) {
+      await mkdir(directory, { recursive: true })
+      await writeFile(join(directory, 'config.json'), '{"vocab_size": 7, "max_position_embeddings": 4096}')
+      await writeFile(join(directory, 'tokenizer.json'), '{}')
+    }
+    const policy: PolicyRef = {
+      version,
+      uri: pathToFileURL(directory).href,
+      manifestSha256: '',
+      globalStep: step,
+      checkpointUri: null,
+      checkpointSha256: null,
+    }
+    await store.putRecord(policyKeys.ref(version), policy)
+    const score = { name: 'rl', policy: version, passAt1: 0, sem: 0, tasks: 1, attempts: 1 }
+    await promote(store, { run, policy, score })
+    return policy
+  }
+  await publish(1, 'a')
+  await publish(2, 'b', true)
+  await publish(3, 'c')
+  await publish(1, 'd')
+  const versions = async (run: string) =>
+    (await keptForRun({ store, recipe }, run)).policies.map(({ globalStep }) => globalStep)
+  assert.deepEqual(await versions('night'), [1, 3])
+  const away = async () => {
+    throw new LonghaulError({ code: 'Artifact.Unavailable', message: 'the bucket is away' })
+  }
+  const cutOff = { ...store, weights: { ...store.weights, readFile: away } }
+  await assert.rejects(keptForRun({ store: cutOff, recipe }, 'cut-off'), { code: 'Artifact.Unavailable' })
+  await publish(4, 'e')
+  assert.deepEqual(await versions('night'), [1, 3])
+  assert.deepEqual(await versions('next'), [4, 1, 3])
+  const named = await resolvePolicy(
+    { store, recipe: { ...recipe, evaluate: { ...recipe.evaluate, policy: 'v000003-0123abcd' } }, importBase },
+    'recipe',
+  )
+  assert.equal(named.globalStep, 3)
+})

@@ -1,0 +1,90 @@
+import { LonghaulError } from '../contracts/errors.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, type LonghaulConnection } from './connect.ts'
+import { ROOT_TYPES } from './start.ts'
+
+export interface ListedRun {
+  /** Null until the run has its name. */
+  run: string | null
+  workflowId: string
+  type: string
+  /** `RUNNING`, `COMPLETED`, `FAILED`, … as Temporal says it. */
+  status: string
+  startedAt: Date
+  closedAt: Date | null
+  /** Search attributes of the run, by name. */
+  attributes: Record<string, string | number | boolean>
+}
+
+export interface ListRunsInput {
+  connection: LonghaulConnection
+  /** Only runs under way. @default false */
+  open?: boolean
+  /** A filter of Temporal's list language, such as `Model = 'qwen3-4b'`. */
+  filter?: string
+  /** @default 50 */
+  limit?: number
+}
+
+/** Most workflows looked through for roots: evaluations inside of training runs are of the same type. */
+const MOST_LOOKED_AT = 5_000
+
+/**
+ * Runs, the newest first, from the server's index alone: no worker is asked. The index lags by a moment.
+ * @throws LonghaulError `Config.Invalid` for a filter that the server refuses
+ */
+export async function listRuns(input: ListRunsInput): Promise<ListedRun[]> {
+  const { connection, open = false, filter, limit = 50 } = input
+  const parts = [`WorkflowType IN (${ROOT_TYPES})`]
+  if (open) parts.push("ExecutionStatus = 'Running'")
+  if (filter !== undefined) parts.push(`(${filter})`)
+  const runs: ListedRun[] = []
+  let looked = 0
+  try {
+    await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
+      for await (const info of connection.client.workflow.list({ query: parts.join(' AND '), pageSize: 200 })) {
+        looked += 1
+        if (runs.length >= limit || looked > MOST_LOOKED_AT) return
+        // An evaluation inside of a training run belongs to that run.
+        if (info.parentExecution !== undefined) continue
+        const attributes = attributesOf(info.searchAttributes)
+        const { workflowId, type, status, startTime, closeTime } = info
+        runs.push({
+          run: typeof attributes['TrainRun'] === 'string' ? attributes['TrainRun'] : null,
+          workflowId,
+          type,
+          status: status.name,
+          startedAt: startTime,
+          closedAt: closeTime ?? null,
+          attributes,
+        })
+      }
+    })
+  } catch (error) {
+    throw explainRefusal(error, filter)
+  }
+  return runs
+}
+
+/** gRPC 3: the server does not understand the query. */
+function explainRefusal(error: unknown, filter: string | undefined): unknown {
+  if (grpcStatus(error) !== 3 || filter === undefined) return error
+  const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error)
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected a filter over registered search attributes such as "Model = 'qwen3-4b'", got ${JSON.stringify(filter)}: ${why}`,
+    cause: error,
+  })
+}
+
+/** The server's own attributes are about builds of workers: no fact of a run. */
+const OF_THE_SERVER = /^(BuildIds|Temporal|Batcher)/
+
+export function attributesOf(found: object): ListedRun['attributes'] {
+  const attributes: ListedRun['attributes'] = {}
+  for (const [name, values] of Object.entries(found)) {
+    const value: unknown = Array.isArray(values) ? values[0] : values
+    const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    if (isPlain && !OF_THE_SERVER.test(name)) attributes[name] = value
+  }
+  return attributes
+}

@@ -1,0 +1,151 @@
+import { getExternalWorkflowHandle, log, setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow'
+import type {
+  PromptGroupResult,
+  RolloutCounts,
+  RolloutInput,
+  RolloutReport,
+  RolloutTally,
+} from '../contracts/workflows.types.ts'
+import { isReportDue } from '../domain/report-schedule.ts'
+import { addTask, NO_SCORE, scoreSoFar } from '../domain/statistics/running-score.ts'
+import { describeRollout } from './rollout-table.ts'
+import { failuresQuery, reportSignal, rolloutQuery, type RunControl } from './run-control.ts'
+
+const SLOWEST = 5
+const ERRORS = 5
+/** Incomplete groups that a new execution still knows: the payload stays small. */
+const CARRIED = 8
+
+/** Fewer groups say nothing about a rate. */
+const ENOUGH_FOR_ETA = 2
+
+/** What people see of a rollout: current details, the queries `progress` and `failures`, and what its root is told. */
+export class RolloutBoard {
+  readonly #input: RolloutInput
+  readonly #counts: RolloutCounts
+  readonly #steering: RunControl
+  readonly #tally: RolloutTally
+  readonly #openSince = new Map<string, number>()
+  #toldAt = 0
+
+  constructor({ input, counts, steering }: { input: RolloutInput; counts: RolloutCounts; steering: RunControl }) {
+    this.#input = input
+    this.#counts = counts
+    this.#steering = steering
+    this.#tally = begin(input.counts?.tally)
+    setHandler(rolloutQuery, () => this.report())
+    setHandler(failuresQuery, () => ({
+      run: input.run,
+      failed: null,
+      byCode: this.#tally.failures,
+      last: this.#tally.errors,
+    }))
+  }
+
+  /** For the next execution. */
+  tally(): RolloutTally {
+    return { ...this.#tally, incomplete: this.#tally.incomplete.slice(0, CARRIED) }
+  }
+
+  began(task: string): void {
+    this.#openSince.set(task, Date.now())
+  }
+
+  ended(group: PromptGroupResult): void {
+    const { taskId, valid, resolved, infra, failure, endings = {} } = group
+    const tally = this.#tally
+    this.#openSince.delete(taskId)
+    for (const [ending, count] of Object.entries(endings)) tally.endings[ending] = (tally.endings[ending] ?? 0) + count
+    tally.score = addTask(tally.score, { resolved, valid })
+    if (infra > 0 && failure !== null) {
+      tally.failures[failure] = (tally.failures[failure] ?? 0) + infra
+      tally.errors = [{ task: taskId, failure, at: new Date().toISOString() }, ...tally.errors].slice(0, ERRORS)
+    }
+    if (valid < this.#input.groupSize) tally.incomplete = [group, ...tally.incomplete]
+    this.show()
+  }
+
+  /** Takes a group back that is to be played again. */
+  takeIncomplete(task: string): PromptGroupResult | null {
+    const tally = this.#tally
+    const group = tally.incomplete.find(({ taskId }) => taskId === task)
+    if (group === undefined) return null
+    tally.incomplete = tally.incomplete.filter((one) => one !== group)
+    tally.score = addTask(tally.score, group, -1)
+    for (const [ending, count] of Object.entries(group.endings ?? {})) {
+      if (!LOST.has(ending)) tally.endings[ending] = (tally.endings[ending] ?? 0) - count
+    }
+    return group
+  }
+
+  /** Tells the root how far the rollout is, unless it was told a short while ago. */
+  async tell(): Promise<void> {
+    const { board } = this.#input
+    if (board === undefined) return
+    const now = Date.now()
+    if (!isReportDue({ now, toldAt: this.#toldAt, since: board.since })) return
+    this.#toldAt = now
+    try {
+      await getExternalWorkflowHandle(board.workflowId).signal(reportSignal, this.report())
+    } catch (error) {
+      log.info('report not delivered to the run', { error: String(error) })
+    }
+  }
+
+  show(): void {
+    const { groupSize } = this.#input
+    const { paused, hard, concurrency = null } = this.#steering
+    setCurrentDetails(
+      [
+        paused
+          ? `**Paused**: ${hard === true ? 'open episodes hold' : 'open groups finish'}, no new group starts.`
+          : '',
+        concurrency === null ? '' : `An operator set the number of open tasks to ${concurrency}.`,
+        describeRollout(this.report(), { now: Date.now(), groupSize }),
+      ]
+        .filter((part) => part !== '')
+        .join('\n\n'),
+    )
+  }
+
+  report(): RolloutReport {
+    const { stage, iteration, tasks } = this.#input
+    const { groups, episodes, resolved } = this.#counts
+    const { endings, failures, errors, score } = this.#tally
+    return {
+      workflowId: workflowInfo().workflowId,
+      stage,
+      iteration,
+      at: new Date().toISOString(),
+      groups,
+      tasks,
+      episodes,
+      resolved,
+      endings,
+      score: scoreSoFar(score),
+      eta: this.#eta(),
+      slowest: [...this.#openSince]
+        .toSorted(([, a], [, b]) => a - b)
+        .slice(0, SLOWEST)
+        .map(([task, since]) => ({ task, since: new Date(since).toISOString() })),
+      errors,
+      failures,
+    }
+  }
+
+  #eta(): string | null {
+    const { groups } = this.#counts
+    const left = this.#input.tasks - groups
+    if (groups < ENOUGH_FOR_ETA || left <= 0 || this.#steering.paused) return null
+    const now = Date.now()
+    return new Date(now + ((now - this.#tally.since) / groups) * left).toISOString()
+  }
+}
+
+function begin(tally: RolloutTally | undefined): RolloutTally {
+  const { since = Date.now(), endings, failures, errors = [], score = NO_SCORE, incomplete = [] } = tally ?? {}
+  return { since, endings: { ...endings }, failures: { ...failures }, errors, score, incomplete }
+}
+
+/** Endings of episodes that count in no score. */
+const LOST = new Set(['infra', 'cancelled', 'could-not-grade'])

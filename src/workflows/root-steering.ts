@@ -1,0 +1,139 @@
+import {
+  ApplicationFailure,
+  condition,
+  getExternalWorkflowHandle,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { PauseMode, SteeredRun } from '../contracts/workflows.types.ts'
+import type { RunBoard } from './run-board.ts'
+import {
+  pauseUpdate,
+  requeuedSignal,
+  requeueSignal,
+  requeueUpdate,
+  resumeUpdate,
+  type PauseRequest,
+  type RequeueAnswer,
+  type RunControl,
+  setLimitsUpdate,
+  steerSignal,
+  type SteerRequest,
+  stopAfterIterationUpdate,
+} from './run-control.ts'
+
+const MOST_CONCURRENT = 10_000
+
+export interface RootSteeringInput {
+  board: RunBoard
+  /** Hands the new state on to what is open now. */
+  deliver: () => Promise<void>
+  /** The open child that plays episodes, or a stage that knows it. Absent: the run has no tasks that could be requeued. */
+  openChild?: () => string | null
+  /** The run has iterations, after one of which it can end. @default false */
+  hasIterations?: boolean
+}
+
+/**
+ * The updates of a root. Each is checked before it is recorded, changes nothing when it says what holds already, and answers with the
+ * state that then holds. The signal `steer` asks the same of a run whose worker does not answer.
+ */
+export function steerable({ board, deliver, openChild, hasIterations = false }: RootSteeringInput): void {
+  const apply = async (change: Partial<RunControl>): Promise<SteeredRun> => {
+    const changed = board.steer(change)
+    // Also where nothing changed: what is open now may have missed it.
+    await deliver()
+    return { ...board.progress(), changed, note: null }
+  }
+  setHandler(pauseUpdate, (request) => apply(pauseOf(modeOf(request) ?? 'soft')), {
+    validator: (request) =>
+      expect(modeOf(request) !== null, 'no argument, "soft", "hard" or {"mode": "soft" | "hard"}'),
+  })
+  setHandler(resumeUpdate, () => apply({ paused: false, hard: false }))
+  setHandler(setLimitsUpdate, ({ concurrency }) => apply({ concurrency }), {
+    validator: (request) =>
+      expect(isConcurrency(request?.concurrency), `{"concurrency": integer from 1 to ${MOST_CONCURRENT}, or null}`),
+  })
+  if (hasIterations) {
+    setHandler(stopAfterIterationUpdate, ({ iteration }) => apply({ stopAfterIteration: iteration }), {
+      validator: (request) => expect(isIteration(request?.iteration), '{"iteration": integer ≥ 1}'),
+    })
+  }
+  if (openChild !== undefined) acceptRequeues(board, openChild)
+  setHandler(steerSignal, async (request) => {
+    const change = changeOf(request, hasIterations)
+    if (change !== null) await apply(change)
+  })
+}
+
+function acceptRequeues(board: RunBoard, openChild: () => string | null): void {
+  const answers = new Map<number, RequeueAnswer>()
+  let asked = 0
+  setHandler(requeuedSignal, (answer) => {
+    answers.set(answer.id, answer)
+  })
+  const unchanged = (note: string): SteeredRun => ({ ...board.progress(), changed: false, note })
+  setHandler(
+    requeueUpdate,
+    async ({ task }) => {
+      const child = openChild()
+      if (child === null) return unchanged('no episode is being played now')
+      const id = (asked += 1)
+      try {
+        const order = { task, id, replyTo: workflowInfo().workflowId }
+        await getExternalWorkflowHandle(child).signal(requeueSignal, order)
+      } catch {
+        return unchanged('the stage that was open has just ended')
+      }
+      // Below the ten seconds that a client waits for an update.
+      await condition(() => answers.has(id), '8 seconds')
+      const answer = answers.get(id)
+      answers.delete(id)
+      if (answer === undefined) return unchanged(`${child} was asked and has not answered yet`)
+      if (answer.kind === 'refused') throw ApplicationFailure.nonRetryable(answer.note, 'Config.NotFound')
+      return { ...board.progress(), changed: answer.kind === 'again', note: answer.note }
+    },
+    {
+      validator: (request) =>
+        expect(typeof request?.task === 'string' && request.task !== '', '{"task": "id of a task"}'),
+    },
+  )
+}
+
+function pauseOf(mode: PauseMode): Partial<RunControl> {
+  return { paused: true, hard: mode === 'hard' }
+}
+
+/** Null for anything that is no mode. */
+function modeOf(request: PauseRequest | null | undefined): PauseMode | null {
+  const mode = typeof request === 'object' ? (request?.mode ?? 'soft') : (request ?? 'soft')
+  return mode === 'soft' || mode === 'hard' ? mode : null
+}
+
+/** A signal cannot be refused: what makes no sense changes nothing. */
+function changeOf(request: SteerRequest | undefined, hasIterations: boolean): Partial<RunControl> | null {
+  switch (request?.do) {
+    case 'pause':
+      return modeOf(request.mode) === null ? null : pauseOf(request.mode)
+    case 'resume':
+      return { paused: false, hard: false }
+    case 'setLimits':
+      return isConcurrency(request.concurrency) ? { concurrency: request.concurrency } : null
+    case 'stopAfterIteration':
+      return hasIterations && isIteration(request.iteration) ? { stopAfterIteration: request.iteration } : null
+    default:
+      return null
+  }
+}
+
+function isConcurrency(value: unknown): value is number | null {
+  return value === null || (isIteration(value) && value <= MOST_CONCURRENT)
+}
+
+function isIteration(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 1
+}
+
+function expect(isFine: boolean, expected: string): void {
+  if (!isFine) throw ApplicationFailure.nonRetryable(`Expected ${expected}`, 'Config.Invalid')
+}

@@ -1,0 +1,152 @@
+/** How operators steer a run: each update is checked, idempotent, and answers with the state that then holds. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type {
+  EvaluateResult,
+  RolloutReport,
+  RunConfig,
+  RunFailures,
+  RunProgress,
+  SteeredRun,
+} from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, neverEnds, takes } from '../support/activity-script.ts'
+import { PLAN, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
+
+const RUN = { ...PLAN, evaluation: 'nightly' }
+
+/** An evaluation of its own of six tasks, one attempt each, two at a time. */
+async function evaluateSix(overrides: ActivityTable<AllActivities> = {}, steps = 1) {
+  const pipeline = scriptedPipeline({ plan: RUN, tasks: 6, groupSize: 1, maxReplacements: 1, maxOpenGroups: 2, steps })
+  const driver = await createWorkflowDriver({ activities: { ...pipeline, ...overrides } })
+  return { driver, job: driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` }) }
+}
+
+function groupsOf(driver: Awaited<ReturnType<typeof evaluateSix>>['driver']): number {
+  return driver.runs.filter(({ type }) => type === 'promptGroup').length
+}
+
+test('an evaluation is paused and resumed: nothing new starts meanwhile, and saying it twice changes nothing', async () => {
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: () => takes(60_000, { turns: 8, disposition: 'submitted' }),
+  })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length > 0)
+  const paused = await job.update<SteeredRun>('pause')
+  assert.deepEqual([paused.changed, paused.paused, paused.pause], [true, true, 'soft'])
+  assert.equal((await job.update<SteeredRun>('pause')).changed, false)
+  await driver.advance(86_400_000)
+  assert.equal(groupsOf(driver), 2, 'open groups finished, no other started')
+  assert.match(await job.currentDetails(), /waits for a person.*longhaul run blockers/s)
+
+  await assert.rejects(job.update('pause', { mode: 'later' }), /soft/)
+  const resumed = await job.update<SteeredRun>('resume')
+  assert.deepEqual([resumed.changed, resumed.paused], [true, false])
+  assert.equal((await job.update<SteeredRun>('resume')).changed, false)
+  await job.result<EvaluateResult>()
+  assert.equal(groupsOf(driver), 6)
+})
+
+test('limits are set while tasks are open: as many more start at once, and the recipe’s number comes back', async () => {
+  const { driver, job } = await evaluateSix({ advanceEpisode: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 2)
+  for (const concurrency of [0, 1.5, '4', undefined]) {
+    await assert.rejects(job.update('setLimits', { concurrency }), /Expected \{"concurrency": integer/)
+  }
+  const limited = await job.update<SteeredRun>('setLimits', { concurrency: 5 })
+  assert.deepEqual([limited.changed, limited.limits], [true, { concurrency: 5 }])
+  assert.equal((await job.update<SteeredRun>('setLimits', { concurrency: 5 })).changed, false)
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 5)
+  assert.deepEqual((await job.query<RunConfig>('config')).limits, { concurrency: 5 })
+  const back = await job.update<SteeredRun>('setLimits', { concurrency: null })
+  assert.deepEqual([back.changed, back.limits], [true, { concurrency: null }])
+})
+
+test('a hard pause holds an episode before its next step; after five minutes it gives its sandbox back and goes on in another one', async () => {
+  const { driver, job } = await evaluateSix(
+    { advanceEpisode: ({ step }) => takes(60_000, { turns: step * 8, disposition: step < 3 ? null : 'submitted' }) },
+    3,
+  )
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 2)
+  const held = await job.update<SteeredRun>('pause', 'hard')
+  assert.equal(held.pause, 'hard')
+  await driver.advance(120_000)
+  assert.equal(driver.callsOf('advanceEpisode').length, 2, 'the steps under way ended, no other began')
+  assert.equal(driver.callsOf('closeSandbox').length, 0)
+  await driver.advance(600_000)
+  assert.equal(driver.callsOf('closeSandbox').length, 2)
+  assert.equal(driver.callsOf('advanceEpisode').length, 2)
+
+  await job.update('resume')
+  await job.result<EvaluateResult>()
+  assert.equal(driver.callsOf('recordUngraded').length, 0, 'no episode was lost')
+  assert.equal(driver.callsOf('gradeSubmission').length, 6)
+})
+
+test('a task that hangs is requeued: its group is cancelled and played again; one that has ended, or is unknown, is left alone', async () => {
+  let hangs = true
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: ({ taskId }) => {
+      if (taskId === 'task-0001' && hangs) return neverEnds()
+      return { turns: 8, disposition: 'submitted' }
+    },
+  })
+  await driver.runUntil(() => driver.callsOf('gradeSubmission').length === 5)
+  hangs = false
+  assert.equal((await job.update<SteeredRun>('requeue', { task: 'task-0003' })).changed, false)
+  await assert.rejects(job.update('requeue', { task: 'nobody' }), /No task nobody/)
+  await assert.rejects(job.update('requeue', {}), /Expected \{"task"/)
+  const requeued = await job.update<SteeredRun>('requeue', { task: 'task-0001' })
+  assert.deepEqual([requeued.changed, requeued.note?.includes('played again')], [true, true])
+  await job.result<EvaluateResult>()
+  assert.equal(driver.callsOf('gradeSubmission').length, 6)
+  assert.equal(groupsOf(driver), 7)
+})
+
+test('the root is told how far its rollout is: counts, interval, losses by code and the slowest, in details and queries', async () => {
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: ({ taskId }) =>
+      taskId === 'task-0005' ? neverEnds() : takes(20_000, { turns: 8, disposition: 'submitted' }),
+    gradeSubmission: (input) => ({
+      episode: `${input.taskId}/${input.index}`,
+      disposition: input.disposition,
+      verdict: input.taskId === 'task-0002' ? 'could-not-grade' : 'resolved',
+      turns: 8,
+      failure: input.taskId === 'task-0002' ? 'Sandbox.EngineUnavailable' : null,
+    }),
+  })
+  await driver.runUntil(() => driver.callsOf('gradeSubmission').length === 6)
+  await driver.advance(60_000)
+  const { rollout } = await job.query<RunProgress>('progress')
+  assert.ok(rollout !== null)
+  assert.deepEqual([rollout.tasks, rollout.groups >= 3], [6, true])
+  const live = await driver.handle(rollout.workflowId).query<RolloutReport>('progress')
+  assert.deepEqual([live.groups, live.resolved, live.score?.tasks], [5, 4, 4])
+  assert.deepEqual(
+    live.slowest.map(({ task }) => task),
+    ['task-0005'],
+  )
+  assert.deepEqual(live.failures, { 'Sandbox.EngineUnavailable': 2 })
+  const failures = await job.query<RunFailures>('failures')
+  assert.deepEqual(
+    failures.last.map(({ task }) => task),
+    ['task-0002'],
+  )
+  const details = await job.currentDetails()
+  assert.match(details, /pass@1 so far \(95 %\)/)
+  assert.match(details, /task-0002 \| Sandbox\.EngineUnavailable/)
+  assert.match(details, /\[its workflow\]\(\/namespaces\/.*\/workflows\/eval%2F/)
+})
+
+test('no worker answered an update: the signal that was recorded instead does the same, and nonsense changes nothing', async () => {
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: () => takes(60_000, { turns: 8, disposition: 'submitted' }),
+  })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length > 0)
+  job.signal('steer', { do: 'pause', mode: 'soft' })
+  job.signal('steer', { do: 'setLimits', concurrency: -1 })
+  job.signal('steer', { do: 'dance' })
+  await driver.advance(86_400_000)
+  assert.equal(groupsOf(driver), 2)
+  job.signal('steer', { do: 'resume' })
+  await job.result<EvaluateResult>()
+})
