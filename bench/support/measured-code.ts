@@ -33,6 +33,14 @@ const IN_CONTAINERS = [
   'src/activities/gate',
   'src/activities/grading',
 ]
+const REAL_TASKS = [
+  ...IN_CONTAINERS,
+  'src/adapters/datasets',
+  'src/adapters/task-images',
+  'infra/images/environments',
+  'bench/real.ts',
+  'test/support/real-tasks',
+]
 
 /** By the name of the file below `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
@@ -40,7 +48,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:audit -- --out bench/results/audit.json',
     sources: [...IN_CONTAINERS, 'bench/audit.ts', 'test/support/layouts'],
   },
-  chaos: { command: 'npm run chaos -- --seeds 200', sources: [...RUN, ...TRAINER, 'test/support/chaos'] },
+  chaos: { command: 'npm run chaos -- --seeds 300', sources: [...RUN, ...TRAINER, 'test/support/chaos'] },
   'demo-kills': { command: 'npm run bench:demo-kills', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml'] },
   demo: { command: 'npm run demo', sources: [...RUN, ...TRAINER, 'src/stack', 'recipes/demo.yaml', 'policies'] },
   'gate-kill': { command: 'npm run bench:gate-kill', sources: [...RUN, 'test/support/gate-kill'] },
@@ -87,9 +95,34 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: ['trainer/longhaul_trainer/step', 'trainer/tests'],
   },
   'mutation-typescript': { command: 'npm run mutate -- ts', sources: ['src/domain', 'src/scaffold', 'src/grading'] },
+  'object-store': {
+    command: 'npm run bench:object-store -- --out bench/results/object-store.json',
+    sources: ['src/adapters/artifacts', 'src/platform/hash.ts', 'bench/object-store.ts', 'infra/s3-server'],
+  },
   orchestration: {
     command: 'npm run bench:orchestration',
     sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
+  },
+  peers: {
+    command: 'npm run bench:peers -- --tasks 4 --compose FILE --out bench/results/peers.json',
+    sources: [...RUN, 'src/stack', 'bench/peers.ts', 'bench/support/peers'],
+  },
+  real: {
+    command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --out bench/results/real.json',
+    sources: REAL_TASKS,
+  },
+  'real-gates': {
+    command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --play 0 --out bench/results/real-gates.json',
+    sources: REAL_TASKS,
+  },
+  'real-gates-last': {
+    command:
+      'npm run bench:real -- --rows FILE --repos DIRECTORY --only sympy__sympy-17139,pylint-dev__pylint-7080 --play 0 --out bench/results/real-gates-last.json',
+    sources: REAL_TASKS,
+  },
+  'real-logs': {
+    command: 'npm run bench:real-logs -- --from DIRECTORY',
+    sources: ['src/grading', 'test/support/grading-oracle', 'bench/real-logs.ts', 'bench/support/real-logs.ts'],
   },
   sandbox: { command: 'npm run bench:sandbox', sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'] },
   'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
