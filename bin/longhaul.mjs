@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
+import { keepCompiledCode } from '../scripts/compile-cache.mjs'
 import { findNode24, missingNodeMessage, WANTED_MAJOR } from '../scripts/node-24.mjs'
 
 const self = fileURLToPath(import.meta.url)
@@ -12,6 +13,7 @@ const root = dirname(dirname(self))
 const source = join(root, 'src', 'cli', 'main.ts')
 const main = existsSync(source) ? source : join(root, 'dist', 'cli', 'main.js')
 
+keepCompiledCode()
 if (Number.parseInt(process.versions.node, 10) >= WANTED_MAJOR) {
   await import(pathToFileURL(main).href)
 } else {

@@ -5,6 +5,7 @@
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
+import { keepCompiledCode } from './compile-cache.mjs'
 import { installDependencies, linkNode24 } from './install-dependencies.mjs'
 import { findNode24, missingNodeMessage } from './node-24.mjs'
 import { runInOurPlace } from './pass-through.mjs'
@@ -40,6 +41,7 @@ if (node === undefined) {
   console.error(missingNodeMessage())
   process.exit(2)
 }
+keepCompiledCode()
 const path = [join(root, 'node_modules', '.bin'), process.env.PATH ?? ''].join(delimiter)
 const argv = [...TASKS[task], ...args]
 // Users call `run` with paths of the repository wherever npm was started.

@@ -11,8 +11,11 @@ const started = Date.now()
 rmSync(dist, { recursive: true, force: true })
 run('tsc', ['-p', 'tsconfig.build.json'])
 copyAssets()
+runScript('build-viewer.mjs', join(dist, 'viewer', 'pages'))
 const { bundleWorkflowCode } = await import('@temporalio/worker')
-const { code } = await bundleWorkflowCode({ workflowsPath: join(dist, 'workflows', 'index.js'), logger: quiet() })
+const { withoutForeignSources } = await import('../dist/platform/bundle-sources.js')
+const bundled = await bundleWorkflowCode({ workflowsPath: join(dist, 'workflows', 'index.js'), logger: quiet() })
+const code = withoutForeignSources(bundled.code)
 writeFileSync(join(dist, 'workflow-bundle.js.new'), code)
 renameSync(join(dist, 'workflow-bundle.js.new'), join(dist, 'workflow-bundle.js'))
 console.error(
@@ -33,6 +36,14 @@ function copyAssets() {
 
 function run(tool, args) {
   const result = spawnSync(join(root, 'node_modules', '.bin', tool), args, { cwd: root, stdio: 'inherit' })
+  if (result.status !== 0) process.exit(result.status ?? 2)
+}
+
+function runScript(name, ...args) {
+  const result = spawnSync(process.execPath, [join(root, 'scripts', name), ...args], {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+  })
   if (result.status !== 0) process.exit(result.status ?? 2)
 }
 

@@ -22,6 +22,7 @@ const PARTS = [
     args: ['test/run.ts', '--no-stack', 'test/architecture/**/*.test.ts'],
   },
   { name: 'types', command: bin('tsc'), args: ['--noEmit', '-p', '.'] },
+  { name: 'viewer-types', command: bin('tsc'), args: ['--noEmit', '-p', 'viewer'] },
   { name: 'unused', command: bin('knip'), args: [] },
   // The same without tests and benches as entries: code that only tests still call is dead.
   { name: 'unused-production', command: bin('knip'), args: ['--production', '--config', 'knip.production.json'] },

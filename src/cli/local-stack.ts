@@ -1,6 +1,7 @@
-import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
 import { connect, type LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { namesTemporalServer } from '../platform/temporal-settings.ts'
 import { stackEnvironment } from '../stack/environment.ts'
 import { stackPaths } from '../stack/paths.ts'
 import { stackStatus } from '../stack/stack-record.ts'
@@ -10,7 +11,7 @@ import { stackStatus } from '../stack/stack-record.ts'
  * addresses, so users need not export them. Called before anything reads the environment.
  */
 export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Promise<void> {
-  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || isSet(env['TEMPORAL_ADDRESS'])) return
+  if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || namesTemporalServer(env)) return
   const status = await stackStatus()
   if (status.state === 'down') return
   for (const [name, value] of Object.entries(stackEnvironment(status.record.facts))) {
@@ -18,10 +19,15 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
   }
 }
 
-/** Lends a connection to the stack's server, or to the one that the environment names, and closes it afterwards. */
-export async function withConnection<T>(action: (connection: LonghaulConnection) => Promise<T>): Promise<T> {
+/** To the stack's server, or to the one that the environment names. */
+export async function connectToServer(): Promise<LonghaulConnection> {
   await adoptLocalStack()
-  const connection = await connect()
+  return connect()
+}
+
+/** Lends a connection and closes it afterwards. */
+export async function withConnection<T>(action: (connection: LonghaulConnection) => Promise<T>): Promise<T> {
+  const connection = await connectToServer()
   try {
     return await action(connection)
   } finally {
@@ -29,10 +35,10 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
   }
 }
 
-/** LONGHAUL_ARTIFACTS, else the local stack's directory. */
+/** LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Commands that only read need no right to write. */
 export async function openStore(): Promise<ArtifactStore> {
   await adoptLocalStack()
-  return createDirectoryStore({ root: stackPaths().artifactsDir })
+  return openArtifactStore({ location: stackPaths().artifactsDir, check: false })
 }
 
 /** The page of a workflow, null where the address of the UI is not known. */

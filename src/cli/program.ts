@@ -1,13 +1,17 @@
 import { Command } from 'commander'
 import type { CommandContext } from './command-context.ts'
+import { addComplete, addCompletion } from './commands/completion.ts'
 import { addCompare } from './commands/compare.ts'
 import { addDemo } from './commands/demo.ts'
-import { addDoctor, addStack, addWorker } from './commands/stack.ts'
+import { addCodecServer, addDoctor, addStack, addWorker } from './commands/stack.ts'
 import { addEvaluate } from './commands/evaluate.ts'
+import { addExport } from './commands/export.ts'
 import { addGrade, addRegrade } from './commands/grade.ts'
 import { addGradeLog } from './commands/grade-log.ts'
+import { addInit } from './commands/init.ts'
 import { addImages } from './commands/images.ts'
 import { addLedger } from './commands/ledger.ts'
+import { addModels } from './commands/models.ts'
 import { addPredictions } from './commands/predictions.ts'
 import { addReap } from './commands/reap.ts'
 import { addPolicyServer } from './commands/policy-server.ts'
@@ -17,6 +21,8 @@ import { addRun } from './commands/run.ts'
 import { addSchedule } from './commands/schedule.ts'
 import { addTasks } from './commands/tasks.ts'
 import { addTrain } from './commands/train.ts'
+import { addView } from './commands/view.ts'
+import { addWait } from './commands/wait.ts'
 import { packageVersion } from '../platform/package-version.ts'
 
 /** Commands in the order in which a newcomer needs them. */
@@ -26,15 +32,21 @@ export function createProgram(context: CommandContext): Command {
     addDoctor,
     addStack,
     addWorker,
+    addCodecServer,
+    addInit,
     addTrain,
     addEvaluate,
+    addWait,
     addCompare,
     addReport,
+    addView,
+    addExport,
     addRun,
     addTasks,
     addImages,
     addSchedule,
     addRecipe,
+    addModels,
     addPolicyServer,
     addLedger,
     addGrade,
@@ -42,6 +54,8 @@ export function createProgram(context: CommandContext): Command {
     addPredictions,
     addGradeLog,
     addReap,
+    addCompletion,
+    addComplete,
     addDemo,
   ]) {
     add(program, context)

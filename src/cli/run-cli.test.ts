@@ -18,8 +18,8 @@ async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: 
     out: (text) => void (stdout += line(text)),
     err: (text) => void (stderr += line(text)),
     record: (value) => void (stdout += `${JSON.stringify(value)}\n`),
-    isInteractive: false,
-    hasColor: false,
+    command: (line) => void (stderr += `${line}\n`),
+    terminal: null,
   }
   return { exitCode: await runCli({ args, console }), stdout, stderr }
 }
@@ -69,6 +69,7 @@ test('help goes to stdout with 0 and has examples; every command has help', asyn
     'grade',
     'regrade',
     'predictions',
+    'export',
     'schedule',
     'ledger',
     'reap',

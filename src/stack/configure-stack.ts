@@ -1,15 +1,27 @@
+import { readCodecKeys } from '../platform/payload-codec.ts'
+import { namedTemporalServer } from '../platform/temporal-settings.ts'
+import { resolve } from 'node:path'
 import { choosePort } from './ports.ts'
 import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
 import type { StackPaths } from './paths.ts'
 import type { SetUpResult } from './setup/set-up.ts'
-import { policyService, temporalService, type Service, type WorkerRole, workerService } from './services.ts'
+import {
+  codecService,
+  policyService,
+  temporalService,
+  type Service,
+  type WorkerRole,
+  workerService,
+} from './services.ts'
 import type { StackConfig } from './stack-record.ts'
 
 /** Temporal's own default; the UI is where its users expect it, 1000 above. */
 const TEMPORAL_PORT = 7233
 const UI_PORT = 8233
 const POLICY_PORT = 8333
+const CODEC_PORT = 8234
+const VIEWER_PORT = 8433
 
 export interface ConfigureStackInput {
   paths: StackPaths
@@ -24,35 +36,43 @@ export interface ConfigureStackInput {
 export async function configureStack(input: ConfigureStackInput): Promise<StackConfig> {
   const { paths, prepared, roles, policyServer, namespace, fingerprint } = input
   const before = (await readJson<StackConfig>(paths.configFile))?.facts
-  const external = process.env['TEMPORAL_ADDRESS'] ?? ''
-  const ownsTemporal = external === ''
+  const external = namedTemporalServer()
+  const ownsTemporal = external === null
   const taken = new Set<number>()
   const port = (last: string | null | undefined, usual: number): Promise<number> =>
     choosePort({ preferred: [portOf(last), usual].filter((value) => value !== null), taken })
 
   const temporalPort = ownsTemporal ? await port(before?.temporalAddress, TEMPORAL_PORT) : 0
   const uiPort = ownsTemporal ? await port(before?.uiUrl, UI_PORT) : 0
+  // Read here, so that a bad file of keys is said before anything starts.
+  const codecKeys = readCodecKeys() === null ? null : resolve(process.env['LONGHAUL_CODEC_KEYS'] ?? '')
+  const codecPort = ownsTemporal && codecKeys !== null ? await port(null, CODEC_PORT) : null
   const policyPort = policyServer ? await port(before?.policyUrl, POLICY_PORT) : 0
+  const namedViewer = process.env['LONGHAUL_VIEWER_URL'] ?? ''
+  const viewerPort = await port(before?.viewerUrl, VIEWER_PORT)
   const facts: StackFacts = {
     name: paths.name,
     cacheDir: paths.cacheDir,
     dataDir: paths.dataDir,
     artifactsDir: paths.artifactsDir,
-    temporalAddress: ownsTemporal ? `127.0.0.1:${temporalPort}` : external,
+    temporalAddress: external === null ? `127.0.0.1:${temporalPort}` : external.address,
     namespace,
     uiUrl: ownsTemporal ? `http://127.0.0.1:${uiPort}` : null,
     policyUrl: policyServer ? `http://127.0.0.1:${policyPort}` : (process.env['LONGHAUL_POLICY_URL'] ?? ''),
+    viewerUrl: namedViewer === '' ? `http://127.0.0.1:${viewerPort}/` : namedViewer,
     dockerHost: prepared.engine?.dockerHost ?? null,
     python: prepared.python,
     bundle: prepared.bundle,
     baseImage: prepared.baseImage,
+    codecKeys,
   }
 
   const services: Service[] = []
   if (prepared.temporal !== null) {
     const { temporal: cli } = prepared
-    services.push(temporalService({ cli, dataDir: paths.dataDir, port: temporalPort, uiPort, namespace }))
+    services.push(temporalService({ cli, dataDir: paths.dataDir, port: temporalPort, uiPort, namespace, codecPort }))
   }
+  if (codecPort !== null) services.push(codecService({ facts, port: codecPort, uiPort }))
   if (policyServer && prepared.python !== null) {
     const { python } = prepared
     services.push(policyService({ facts: { ...facts, python }, port: policyPort, stateDir: paths.policyDir }))

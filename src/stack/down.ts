@@ -39,15 +39,21 @@ interface StopStackInput {
   paths: StackPaths
   /** For a restart that needs the engine again at once. */
   keepEngine?: boolean
+  /** For a restart that goes on in them. @default false */
+  keepContainers?: boolean
 }
 
 /** `down` without its lock, for callers that hold it. */
-export async function stopStack({ paths, keepEngine = false }: StopStackInput): Promise<DownResult> {
+export async function stopStack({
+  paths,
+  keepEngine = false,
+  keepContainers = false,
+}: StopStackInput): Promise<DownResult> {
   const record = await readStackRecord(paths.recordFile)
   const stopped = record === null ? [] : await stopProcesses(record)
   // After the workers, which would start them again.
   const jobs = await stopTrainingJobs({ artifactsDir: record?.facts.artifactsDir ?? paths.artifactsDir })
-  const containersRemoved = record === null ? 0 : await removeContainers(record)
+  const containersRemoved = record === null || keepContainers ? 0 : await removeContainers(record)
   // Also without a record: an `up` that was killed early leaves a private engine and nothing else.
   const engine =
     record !== null && !record.ownsEngine

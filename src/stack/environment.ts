@@ -12,23 +12,27 @@ import { packageFile } from './paths.ts'
  * | LONGHAUL_STACK | name of the stack, several run side by side (`default`) |
  * | LONGHAUL_HOME | where stacks keep data (`$XDG_DATA_HOME/longhaul`) |
  * | LONGHAUL_CACHE | what can be made again (`$XDG_CACHE_HOME/longhaul`) |
- * | TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE | use a server that runs already |
+ * | LONGHAUL_WEIGHTS | where policies and checkpoints of a bucket are brought to (`weights` in the cache) |
+ * | LONGHAUL_WEIGHTS_GIB | how much of them stays there, beside what is in use (200) |
+ * | TEMPORAL_ADDRESS or TEMPORAL_PROFILE, LONGHAUL_NAMESPACE | use a server that runs already (`src/platform/temporal-settings.ts`) |
+ * | LONGHAUL_CODEC_KEYS | file of keys that payloads are encrypted with (`src/platform/payload-codec.ts`) |
  * | TEMPORAL_CLI_PATH | a Temporal CLI to start the server with |
  * | DOCKER_HOST | use this engine and no other |
  * | LONGHAUL_POLICY_URL | use a policy server that runs already |
- * | LONGHAUL_ARTIFACTS | directory of the artifact store (below the stack's data) |
+ * | LONGHAUL_ARTIFACTS | directory of the artifact store, or s3://bucket/prefix (a directory below the stack's data) |
  * | LONGHAUL_BASE_PYTHON | the Python to make the trainer's environment with |
  * | LONGHAUL_HUB_URL | another hub of data sets, of the public one's layout |
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |
  * | LONGHAUL_SANDBOX_CPUS, LONGHAUL_SANDBOX_MEMORY_GIB | what sandboxes may ask for together (all the machine has) |
  * | LONGHAUL_LEASE_S | seconds that a sandbox lives without a sign of life (600) |
+ * | LONGHAUL_METRICS_ADDRESS or LONGHAUL_METRICS_OTLP | where workers show or send metrics (`src/workers/metrics.ts`); the roles take ports from it upwards |
  *
  * | a process of the stack gets | meaning |
  * |---|---|
  * | LONGHAUL_TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE | the server and its namespace |
  * | LONGHAUL_UI_URL | Temporal UI, empty where the server is not ours |
- * | LONGHAUL_ARTIFACTS | directory of the artifact store |
+ * | LONGHAUL_ARTIFACTS | directory of the artifact store, or s3://bucket/prefix |
  * | LONGHAUL_POLICY_URL | policy server |
  * | LONGHAUL_PYTHON, PYTHONPATH | interpreter with the trainer's packages, and the trainer |
  * | LONGHAUL_BUNDLE | prebuilt workflow bundle |
@@ -40,6 +44,7 @@ export interface StackFacts {
   name: string
   cacheDir: string
   dataDir: string
+  /** Or `s3://bucket/prefix`. */
   artifactsDir: string
   temporalAddress: string
   namespace: string
@@ -51,12 +56,14 @@ export interface StackFacts {
   python: string | null
   bundle: string | null
   baseImage: string | null
+  /** Where `longhaul view` serves unless told otherwise; absent in stacks of earlier versions. */
+  viewerUrl?: string
+  /** Path of the file with the keys of payloads; null or absent where they are not encrypted. */
+  codecKeys?: string | null
 }
 
 /** What a process needs to talk to the stack, as variables; on top of the caller's own environment. */
 export function stackEnvironment(facts: StackFacts): Record<string, string> {
-  const trainer = packageFile('trainer')
-  const pythonPath = process.env['PYTHONPATH'] ?? ''
   return {
     LONGHAUL_STACK: facts.name,
     // `<home>/stacks/<name>` is the data directory.
@@ -67,17 +74,28 @@ export function stackEnvironment(facts: StackFacts): Record<string, string> {
     LONGHAUL_NAMESPACE: facts.namespace,
     LONGHAUL_UI_URL: facts.uiUrl ?? '',
     LONGHAUL_POLICY_URL: facts.policyUrl,
+    ...(facts.viewerUrl === undefined ? {} : { LONGHAUL_VIEWER_URL: facts.viewerUrl }),
     LONGHAUL_HOST_ID: stackHostId(facts.name),
     ...(facts.dockerHost === null ? {} : { DOCKER_HOST: facts.dockerHost }),
     ...(facts.python === null ? {} : { LONGHAUL_PYTHON: facts.python }),
+    ...(typeof facts.codecKeys === 'string' ? { LONGHAUL_CODEC_KEYS: facts.codecKeys } : {}),
     ...(facts.bundle === null ? {} : { LONGHAUL_BUNDLE: facts.bundle }),
     ...(facts.baseImage === null ? {} : { LONGHAUL_BASE_IMAGE: facts.baseImage }),
+    ...trainerEnvironment(),
+    PYTHONUNBUFFERED: '1',
+  }
+}
+
+/** What a Python process needs to run the trainer's package. */
+export function trainerEnvironment(): Record<string, string> {
+  const trainer = packageFile('trainer')
+  const pythonPath = process.env['PYTHONPATH'] ?? ''
+  return {
     PYTHONPATH: pythonPath.split(delimiter).includes(trainer)
       ? pythonPath
       : [trainer, pythonPath].filter((part) => part !== '').join(delimiter),
     // Idle threads of the number libraries spin by default and take the other processes' cores.
     OMP_WAIT_POLICY: process.env['OMP_WAIT_POLICY'] ?? 'PASSIVE',
-    PYTHONUNBUFFERED: '1',
   }
 }
 

@@ -31,3 +31,11 @@ test('a name that would leave the folder: refused as configuration', () => {
     (error) => isLonghaulError(error) && error.code === 'Config.Invalid',
   )
 })
+
+test('artifacts in a bucket: its address stays as it is, a directory is made absolute', () => {
+  const at = (artifacts: string) =>
+    stackPaths({ env: { HOME: '/home/ada', LONGHAUL_ARTIFACTS: artifacts } }).artifactsDir
+  assert.equal(at('s3://lab/one'), 's3://lab/one')
+  assert.equal(at('/data/../data'), '/data')
+  assert.throws(() => at('gs://lab'), { code: 'Config.Invalid' })
+})

@@ -3,6 +3,7 @@ import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { LonghaulError } from '../contracts/errors.ts'
 import { fileURLToPath } from 'node:url'
+import { namesBucket } from '../adapters/artifacts/s3/s3-location.ts'
 import { sha256Hex } from '../platform/hash.ts'
 
 interface StackPathsInput {
@@ -19,6 +20,7 @@ export interface StackPaths {
   cacheDir: string
   /** This stack's own data: artifacts, Temporal's database, logs, records of what runs. */
   dataDir: string
+  /** A directory, or `s3://bucket/prefix`. */
   artifactsDir: string
   logsDir: string
   /** State of the policy server. */
@@ -41,13 +43,18 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
     cacheDir,
     dataDir,
     // A caller that names the home wants a stack of its own, also where another stack's variables are set.
-    artifactsDir: resolve((home === undefined && nonEmpty(env['LONGHAUL_ARTIFACTS'])) || join(dataDir, 'artifacts')),
+    artifactsDir: placeOf((home === undefined && nonEmpty(env['LONGHAUL_ARTIFACTS'])) || join(dataDir, 'artifacts')),
     logsDir: join(dataDir, 'logs'),
     policyDir: join(dataDir, 'policy-server'),
     recordFile: join(dataDir, 'stack.json'),
     configFile: join(dataDir, 'plan.json'),
     runDir: runDirectory({ cacheDir, env }),
   }
+}
+
+/** An address stays as it is; a directory is made absolute. */
+function placeOf(artifacts: string): string {
+  return namesBucket(artifacts) ? artifacts : resolve(artifacts)
 }
 
 function runDirectory({ cacheDir, env }: { cacheDir: string; env: NodeJS.ProcessEnv }): string {

@@ -32,10 +32,12 @@ export interface TemporalServiceInput {
   port: number
   uiPort: number
   namespace: string
+  /** Where the UI has payloads decoded; null where they are not encrypted. */
+  codecPort: number | null
 }
 
 /** The development server with a database file and its UI. */
-export function temporalService({ cli, dataDir, port, uiPort, namespace }: TemporalServiceInput): Service {
+export function temporalService({ cli, dataDir, port, uiPort, namespace, codecPort }: TemporalServiceInput): Service {
   const attributes = Object.entries(searchAttributes()).flatMap(([name, type]) => [
     '--search-attribute',
     `${name}=${type}`,
@@ -49,11 +51,25 @@ export function temporalService({ cli, dataDir, port, uiPort, namespace }: Tempo
       ['server', 'start-dev', '--db-filename', database, '--namespace', namespace],
       ['--ip', '127.0.0.1', '--port', String(port), '--ui-port', String(uiPort), '--ui-disable-news-fetch'],
       ['--log-level', 'warn'],
+      codecPort === null ? [] : ['--ui-codec-endpoint', `http://127.0.0.1:${codecPort}`],
       attributes,
     ].flat(),
     env: {},
     ready: { kind: 'tcp', host: '127.0.0.1', port },
     graceMs: 10_000,
+  }
+}
+
+/** Decodes for the UI of this stack and for no other page. */
+export function codecService({ facts, port, uiPort }: { facts: StackFacts; port: number; uiPort: number }): Service {
+  const origins = ['127.0.0.1', 'localhost'].map((host) => `http://${host}:${uiPort}`)
+  return {
+    name: 'codec-server',
+    command: process.execPath,
+    args: [packageFile('bin/longhaul.mjs'), 'codec-server', '--port', String(port), '--origin', ...origins],
+    env: stackEnvironment(facts),
+    ready: { kind: 'tcp', host: '127.0.0.1', port },
+    graceMs: 5_000,
   }
 }
 
@@ -80,11 +96,20 @@ export function workerService({ role, facts }: { role: WorkerRole; facts: StackF
     name: `worker-${role}`,
     command: process.execPath,
     args: ['--enable-source-maps', packageFile('bin/longhaul.mjs'), 'worker', '--role', role],
-    env: stackEnvironment(facts),
+    env: { ...stackEnvironment(facts), ...metricsAddressOf(role) },
     ready: { kind: 'poller', queue: QUEUES[role] },
     // The workers' own grace time is 5 s and their force time 30 s: past that they do not answer any more.
     graceMs: 35_000,
   }
+}
+
+/** LONGHAUL_METRICS_ADDRESS is one place, and each role is a process: the roles take the port that it names and the ones above. */
+function metricsAddressOf(role: WorkerRole): Record<string, string> {
+  const address = process.env['LONGHAUL_METRICS_ADDRESS'] ?? ''
+  const [, host, port] = /^(.*):(\d+)$/.exec(address) ?? []
+  // What is no address is refused by the worker, which says how one looks.
+  if (host === undefined) return {}
+  return { LONGHAUL_METRICS_ADDRESS: `${host}:${Number(port) + WORKER_ROLES.indexOf(role)}` }
 }
 
 export function supervisorModule(): string {

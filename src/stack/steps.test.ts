@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import { isLonghaulError } from '../contracts/errors.ts'
-import { StepRunner } from './steps.ts'
+import { createFakeClock } from '../../test/support/fake-clock.ts'
+import { describeBoard, emptyBoard, type StepContext, StepRunner } from './steps.ts'
 
 function runner(): { steps: StepRunner; lines: string[] } {
   const lines: string[] = []
@@ -94,4 +95,63 @@ test('a step that does not end: it is stopped at its time-out with a message tha
       }),
   })
   await assert.rejects(steps.all(), (error) => isLonghaulError(error) && /"stuck".*was stopped/.test(error.message))
+})
+
+/** A step that lasts until it is told to end. */
+function held(steps: StepRunner, name: string) {
+  const end = Promise.withResolvers<void>()
+  const begun = Promise.withResolvers<StepContext>()
+  const ended = steps.step({
+    name,
+    timeoutMs: 60_000,
+    action: async (context) => {
+      begun.resolve(context)
+      await end.promise
+      return { value: null, did: 'built' }
+    },
+  })
+  return { begun: begun.promise, end: () => end.resolve(), ended }
+}
+
+test('a step that takes minutes: the log says every 30 seconds that it is at it, with what its program printed last', async () => {
+  const clock = createFakeClock()
+  const lines: string[] = []
+  const steps = new StepRunner({ log: (line) => lines.push(line), clock })
+  const build = held(steps, 'temporal')
+  const context = await build.begun
+  context.log('building with Go')
+  clock.pass(31_000)
+  context.saw?.('google.golang.org/grpc')
+  context.saw?.('')
+  clock.pass(60_000)
+  assert.deepEqual(lines.slice(1), [
+    'set-up  temporal        at it for 30 s: building with Go',
+    'set-up  temporal        at it for 60 s: google.golang.org/grpc',
+    'set-up  temporal        at it for 90 s: google.golang.org/grpc',
+  ])
+  build.end()
+  await build.ended
+  clock.pass(60_000)
+  assert.equal(lines.length, 5)
+})
+
+test('a display that shows the steps under way: it has all of them, the log repeats none, and one that ended is gone', async () => {
+  const clock = createFakeClock()
+  const lines: string[] = []
+  const board = emptyBoard()
+  const steps = new StepRunner({ log: (line) => lines.push(line), clock, board })
+  const [go, pip] = [held(steps, 'temporal'), held(steps, 'python')]
+  ;(await pip.begun).saw?.('Downloading torch')
+  await go.begun
+  clock.pass(45_000)
+  assert.equal(describeBoard(board, clock.now()), 'setting up: temporal 45 s, python 45 s (Downloading torch)')
+  assert.deepEqual(lines, [])
+  go.end()
+  await go.ended
+  assert.equal(describeBoard(board, clock.now()), 'setting up: python 45 s (Downloading torch)')
+  pip.end()
+  await steps.all()
+  assert.equal(describeBoard(board, clock.now()), '')
+  board.waiting = 'worker-control'
+  assert.equal(describeBoard(board, clock.now()), 'waiting for worker-control')
 })

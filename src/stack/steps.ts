@@ -1,10 +1,39 @@
 import { LonghaulError } from '../contracts/errors.ts'
+import { type Clock, systemClock } from '../platform/clock.ts'
 
 export interface StepContext {
   /** Aborted by a time-out, an interrupt or another step's failure. */
   signal: AbortSignal
   /** Says what is being done. */
   log: (line: string) => void
+  /** Notes a line of the program at work, which is shown where the step takes long. @default nothing is shown */
+  saw?: ((line: string) => void) | undefined
+}
+
+/** What is under way, kept up to date for displays. */
+export interface SetUpBoard {
+  steps: Map<string, RunningStep>
+  /** What is waited for once everything is set up; empty while nothing is. */
+  waiting: string
+}
+
+interface RunningStep {
+  /** ms since 1970. */
+  sinceMs: number
+  /** The last thing it said, or that its program printed. */
+  last: string
+}
+
+export const emptyBoard = (): SetUpBoard => ({ steps: new Map(), waiting: '' })
+
+/** On one line; empty while nothing is under way. */
+export function describeBoard({ steps, waiting }: SetUpBoard, nowMs: number): string {
+  const running = [...steps].map(([name, { sinceMs, last }]) => {
+    const seconds = Math.round((nowMs - sinceMs) / 1000)
+    return `${name} ${seconds} s${last === '' ? '' : ` (${last.slice(0, 100)})`}`
+  })
+  if (running.length > 0) return `setting up: ${running.join(', ')}`
+  return waiting === '' ? '' : `waiting for ${waiting}`
 }
 
 export interface StepInput<T> {
@@ -27,7 +56,13 @@ export interface StepRunnerInput {
   /** One line at a time; no terminal control codes. */
   log: (line: string) => void
   signal?: AbortSignal | undefined
+  /** Of a display that shows what is under way. @default the log itself says it now and then */
+  board?: SetUpBoard | undefined
+  clock?: Clock
 }
+
+/** A reader of a log never waits longer for a line. */
+const SILENCE_MS = 30_000
 
 /** Runs set-up steps side by side. The first failure aborts the others, waits for them, and is the error that is thrown. */
 export class StepRunner {
@@ -36,10 +71,16 @@ export class StepRunner {
   readonly #abort = new AbortController()
   readonly #signal: AbortSignal
   readonly #running: Promise<unknown>[] = []
+  readonly #board: SetUpBoard
+  readonly #saysItself: boolean
+  readonly #clock: Clock
   #firstError: unknown
 
-  constructor({ log, signal }: StepRunnerInput) {
+  constructor({ log, signal, board, clock = systemClock }: StepRunnerInput) {
     this.#log = log
+    this.#board = board ?? emptyBoard()
+    this.#saysItself = board === undefined
+    this.#clock = clock
     this.#signal = signal === undefined ? this.#abort.signal : AbortSignal.any([signal, this.#abort.signal])
   }
 
@@ -60,12 +101,21 @@ export class StepRunner {
   async #run<T>({ name, timeoutMs, after = [], action }: StepInput<T>): Promise<T> {
     await Promise.all(after)
     const started = Date.now()
+    const running: RunningStep = { sinceMs: this.#clock.now(), last: '' }
+    const stopSaying = this.#clock.repeat(SILENCE_MS, () => this.#sayAgain(name, running))
+    this.#board.steps.set(name, running)
     try {
       this.#signal.throwIfAborted()
       const timeout = AbortSignal.timeout(timeoutMs)
       const context: StepContext = {
         signal: AbortSignal.any([this.#signal, timeout]),
-        log: (line) => this.#print(name, line),
+        log: (line) => {
+          running.last = line
+          this.#print(name, line)
+        },
+        saw: (line) => {
+          if (line.trim() !== '') running.last = line.trim()
+        },
       }
       const { value, did } = await action(context).catch((error: unknown) => {
         throw timeout.aborted && !this.#signal.aborted ? tookTooLong(name, timeoutMs, error) : error
@@ -78,7 +128,16 @@ export class StepRunner {
       this.#firstError ??= error
       this.#abort.abort(error)
       throw error
+    } finally {
+      stopSaying()
+      this.#board.steps.delete(name)
     }
+  }
+
+  #sayAgain(name: string, { sinceMs, last }: RunningStep): void {
+    if (!this.#saysItself) return
+    const seconds = Math.round((this.#clock.now() - sinceMs) / 1000)
+    this.#print(name, `at it for ${seconds} s${last === '' ? '' : `: ${last.slice(0, 200)}`}`)
   }
 
   #print(name: string, line: string): void {

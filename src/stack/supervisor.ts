@@ -3,6 +3,7 @@ import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeFileAtomically, rotateLog } from '../platform/files.ts'
 import { identify, type ProcessIdentity, stopProcess } from '../platform/processes.ts'
+import { readTemporalSettings } from '../platform/temporal-settings.ts'
 import type { Service, Readiness } from './services.ts'
 import type { ServiceRecord, StackConfig, StackRecord } from './stack-record.ts'
 import { Connection } from '@temporalio/client'
@@ -183,7 +184,8 @@ async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> 
 async function polls({ temporalAddress, namespace }: StackFacts, queue: string, pid: number): Promise<boolean> {
   let connection: Connection | undefined
   try {
-    connection = await Connection.connect({ address: temporalAddress, connectTimeout: 3_000 })
+    const { address, credentials } = readTemporalSettings(process.env, { address: temporalAddress, namespace })
+    connection = await Connection.connect({ address, connectTimeout: 3_000, ...credentials })
     return await hasPoller(connection, { namespace, queue, pid })
   } catch {
     return false

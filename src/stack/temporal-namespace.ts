@@ -4,6 +4,8 @@ import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 
 import { LonghaulError } from '../contracts/errors.ts'
+import { probeTemporal } from '../platform/temporal-reach.ts'
+import { readTemporalSettings } from '../platform/temporal-settings.ts'
 import { packageFile } from './paths.ts'
 
 // The package is CommonJS: its names arrive as one default export.
@@ -98,15 +100,19 @@ async function readFacts(connection: Connection, namespace: string): Promise<Nam
 }
 
 async function withConnection<T>(input: NamespaceInput, use: (connection: Connection) => Promise<T>): Promise<T> {
-  const { address, namespace, timeoutMs = 10_000 } = input
+  const { timeoutMs = 10_000 } = input
+  const settings = readTemporalSettings(process.env, { address: input.address, namespace: input.namespace })
+  const { address, namespace, credentials } = settings
   let connection: Connection | undefined
   try {
-    connection = await Connection.connect({ address, connectTimeout: timeoutMs })
+    connection = await Connection.connect({ address, connectTimeout: timeoutMs, ...credentials })
     return await connection.withDeadline(Date.now() + timeoutMs, () => use(connection as Connection))
   } catch (cause) {
+    // Without a connection the client knows only that its time is over.
+    const why = connection === undefined ? (await probeTemporal(settings)).finding : (cause as Error).message
     throw new LonghaulError({
       code: 'Temporal.Unreachable',
-      message: `Expected a Temporal server with the namespace ${namespace} at ${address}: ${(cause as Error).message}`,
+      message: `Expected a Temporal server with the namespace ${namespace} at ${address}: ${why}`,
       cause,
     })
   } finally {

@@ -8,10 +8,13 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
 import { tailOf, writeFileAtomically, rotateLog } from '../platform/files.ts'
 import { configureStack } from './configure-stack.ts'
+import { emptyBoard, type SetUpBoard } from './steps.ts'
 import { stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
+import { namedTemporalServer } from '../platform/temporal-settings.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
 import { engineFiles, noteEngineUser, releasePrivateEngine, engineUserKey } from './setup/private-engine.ts'
+import { findEngine } from './setup/engine.ts'
 import { setUp, type StackPart } from './setup/set-up.ts'
 import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
@@ -19,6 +22,8 @@ import { sha256OfParts } from '../platform/hash.ts'
 
 /** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
 const READY_TIMEOUT_MS = 120_000
+/** A reader of a log never waits longer for a line. */
+const SILENCE_MS = 30_000
 /** A service that ended this often before it was ready once is broken, not slow. */
 const MAX_EARLY_EXITS = 3
 
@@ -33,6 +38,8 @@ interface UpOptions {
   /** One line at a time. @default stderr */
   log?: (line: string) => void
   signal?: AbortSignal | undefined
+  /** Of a display that shows what is under way. @default the log says it now and then */
+  board?: SetUpBoard | undefined
 }
 
 interface UpResult {
@@ -55,12 +62,13 @@ export async function up(options: UpOptions = {}): Promise<UpResult> {
 }
 
 async function upLocked(options: UpOptions & { log: (line: string) => void; paths: StackPaths }): Promise<UpResult> {
-  const { paths, log, signal, roles = WORKER_ROLES } = options
+  const { paths, log, signal, roles = WORKER_ROLES, board } = options
   const policyServer = options.policyServer ?? (process.env['LONGHAUL_POLICY_URL'] ?? '') === ''
-  const namespace = process.env['LONGHAUL_NAMESPACE'] ?? process.env['TEMPORAL_NAMESPACE'] ?? 'default'
+  const external = namedTemporalServer()
+  const namespace =
+    external?.namespace ?? process.env['LONGHAUL_NAMESPACE'] ?? process.env['TEMPORAL_NAMESPACE'] ?? 'default'
   // A server that was named and does not answer must not cost minutes of set-up first.
-  const external = process.env['TEMPORAL_ADDRESS'] ?? ''
-  if (external !== '') await inspectNamespace({ address: external, namespace })
+  if (external !== null) await inspectNamespace(external)
 
   const fingerprint = await codeFingerprint()
   const running = await currentStack({ paths, fingerprint, log })
@@ -76,6 +84,7 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
       engineUser: { key, owner: identify(process.pid) },
       log,
       signal,
+      board,
     })
     const config = await configureStack({ paths, prepared, roles, policyServer, namespace, fingerprint })
     await writeFileAtomically(paths.configFile, `${JSON.stringify(config, null, 2)}\n`)
@@ -83,9 +92,9 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
     started = true
     if (config.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
     const address = { address: config.facts.temporalAddress, namespace }
-    await waitFor({ paths, supervisor, signal, only: 'temporal' })
+    await waitFor({ paths, supervisor, signal, log, board, only: 'temporal' })
     await prepareNamespace({ ...address, raiseRetention: config.ownsTemporal })
-    const stack = await waitFor({ paths, supervisor, signal })
+    const stack = await waitFor({ paths, supervisor, signal, log, board })
     return { changed: true, stack, setUpSeconds: prepared.seconds }
   } catch (error) {
     // Nothing half-started stays behind; the caller's error is the one to show.
@@ -114,8 +123,23 @@ async function currentStack(input: {
     log(`stack   "${paths.name}" runs older code or is not healthy: restarting it (runs go on by themselves)`)
   else if (left > 0) log(`stack   the supervisor of "${paths.name}" had died: stopping the ${left} processes it left`)
   // The engine stays: its user note is renewed by the set-up that follows.
-  await stopStack({ paths, keepEngine: true })
+  await stopStack({ paths, keepEngine: true, keepContainers: await mayKeepContainers({ paths, record, fingerprint }) })
   return null
+}
+
+/**
+ * Whether the workers that are about to start can go on in the sandboxes of those before them: the same code speaks to their runners, and
+ * the same engine has them. What has no owner any more is the reaper's.
+ */
+async function mayKeepContainers(input: {
+  paths: StackPaths
+  record: StackRecord
+  fingerprint: string
+}): Promise<boolean> {
+  const { paths, record, fingerprint } = input
+  if (record.fingerprint !== fingerprint) return false
+  const reachable = await findEngine().catch(() => null)
+  return record.facts.dockerHost === (reachable ?? `unix://${engineFiles(paths).socket}`)
 }
 
 function partsFor({ roles, policyServer }: { roles: readonly WorkerRole[]; policyServer: boolean }): StackPart[] {
@@ -149,17 +173,35 @@ interface WaitInput {
   paths: StackPaths
   supervisor: ProcessIdentity
   signal: AbortSignal | undefined
+  log: (line: string) => void
+  board: SetUpBoard | undefined
   /** One service instead of all; a stack without it does not wait. */
   only?: string
 }
 
-async function waitFor({ paths, supervisor, signal, only }: WaitInput): Promise<StackRecord> {
+async function waitFor(input: WaitInput): Promise<StackRecord> {
+  const { board = emptyBoard(), log } = input
+  const again = setInterval(() => {
+    if (input.board === undefined) log(`stack   waiting for ${board.waiting}`)
+  }, SILENCE_MS)
+  try {
+    return await waitUntilReady({ ...input, board })
+  } finally {
+    clearInterval(again)
+    board.waiting = ''
+  }
+}
+
+async function waitUntilReady(input: WaitInput & { board: SetUpBoard }): Promise<StackRecord> {
+  const { paths, supervisor, signal, only, board } = input
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
     signal?.throwIfAborted()
     const record = await readStackRecord(paths.recordFile)
     const isOurs = record?.supervisor.pid === supervisor.pid
     const awaited = isOurs ? record.services.filter(({ name }) => only === undefined || name === only) : null
+    const open = awaited?.filter(({ state }) => state !== 'ready').map(({ name }) => name) ?? ['the supervisor']
+    board.waiting = open.join(', ')
     if (record !== null && awaited?.every(({ state }) => state === 'ready') === true) return record
     const broken = awaited?.find(({ state, restarts }) => state !== 'ready' && restarts >= MAX_EARLY_EXITS)
     if (broken !== undefined) throw await notReady(broken, `it ended ${broken.restarts} times (${broken.lastExit})`)

@@ -1,11 +1,10 @@
 import { readFile } from 'node:fs/promises'
+import { selectEvaluation } from '../../activities/evaluation/read-evaluation.ts'
 import { readEvaluations } from '../../activities/evaluation/report-data.ts'
 import { openRecord } from '../../adapters/artifacts/record-text.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { EvaluationPurpose } from '../../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { evaluationOf } from '../../contracts/episode-purpose.ts'
 
 /**
  * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
@@ -18,28 +17,21 @@ export async function readEvaluationArgument(
 ): Promise<EvaluationRecord> {
   if (text.endsWith('.json')) return readEvaluationFile(text)
   const store = await openStore()
-  const [run = '', name] = text.split(':', 2)
+  const { run, name } = splitEvaluationName(text)
   const evaluations = run === '' ? [] : await readEvaluations(store, run)
-  const found =
-    name === undefined
-      ? (evaluations.findLast(({ name }) => isHeldOut(evaluationOf(name))) ?? evaluations.at(-1))
-      : evaluations.find((one) => one.name === name)
-  if (found !== undefined) return found
-  const names = evaluations.map((one) => one.name).join(', ')
+  if (evaluations.length > 0) return selectEvaluation(evaluations, { run, name })
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message:
-      names === ''
-        ? `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.path('runs')}; LONGHAUL_ARTIFACTS names another store`
-        : `Expected an evaluation of ${run}, one of ${names}; got ${JSON.stringify(name)}`,
+    message: `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another store`,
   })
 }
 
-function isHeldOut({ iteration, suite }: EvaluationPurpose): boolean {
-  return iteration === null && suite === null
+export function splitEvaluationName(text: string): { run: string; name?: string } {
+  const [run = '', name] = text.split(':', 2)
+  return name === undefined ? { run } : { run, name }
 }
 
-async function readEvaluationFile(path: string): Promise<EvaluationRecord> {
+export async function readEvaluationFile(path: string): Promise<EvaluationRecord> {
   let bytes: Uint8Array
   try {
     bytes = await readFile(path)

@@ -1,7 +1,19 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { parseThreshold } from './evaluation-argument.ts'
 import type { OnInterrupt } from '../commands/follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')
+
+export const dryRunOption = (): Option => new Option('--dry-run', 'only print what would change')
+
+/** A moment, with its zone. */
+export function instant(text: string): Date {
+  const time = new Date(text)
+  if (/^\d{4}-\d{2}-\d{2}T.*(Z|[+-]\d{2}:\d{2})$/.test(text) && !Number.isNaN(time.getTime())) return time
+  throw new InvalidArgumentError(
+    `Expected an ISO time with its zone, such as 2026-11-20T00:00:00Z, got ${JSON.stringify(text)}.`,
+  )
+}
 
 export function integer({ name, min = 0 }: { name: string; min?: number }): (text: string) => number {
   return (text) => {
@@ -51,17 +63,28 @@ export interface RunOptions {
   json?: true
 }
 
+export const interruptOption = (): Option =>
+  new Option('--on-interrupt <what>', 'what the first Ctrl-C does (default: detach; in CI cancel)').choices([
+    'detach',
+    'cancel',
+  ])
+
+/** Rules about an evaluation, and the files that a CI system shows of it. */
+export function withJudgeOptions(command: Command): Command {
+  return withRegressionOptions(command)
+    .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)
+    .option('--baseline <evaluation>', 'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does')
+    .option('--min-graded <share>', 'exit 2 when a smaller share of the episodes was graded', share, 0.95)
+    .option('--junit <file>', 'write JUnit XML there: a test case for each task, and one for each rule')
+    .option('--summary <file>', 'write a Markdown page there; on GitHub Actions also print up to 8 annotations')
+}
+
 export function withRunOptions(command: Command): Command {
   return command
     .option('--run <name>', 'name the run, or continue the run of that name')
     .option('--fresh', 'start a new run even if a run of the same request is open')
     .option('--detach', 'start and return at once')
-    .addOption(
-      new Option('--on-interrupt <what>', 'what the first Ctrl-C does (default: detach; in CI cancel)').choices([
-        'detach',
-        'cancel',
-      ]),
-    )
+    .addOption(interruptOption())
     .addOption(jsonOption())
 }
 

@@ -2,14 +2,18 @@ import { readFile } from 'node:fs/promises'
 import { basename, extname } from 'node:path'
 import { parse, stringify } from 'yaml'
 import { loadRecipe, type LoadedRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { type PushedRecipes, pushedRecipes } from '../../adapters/recipes/pushed-recipes.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { packageFile } from '../../stack/paths.ts'
+import { openStore } from '../local-stack.ts'
 
 export interface RecipeOptions {
   recipe: string
   seed?: number
   /** `key.path=value`, in order. */
   set?: string[]
+  /** Under `seed` and `set`. */
+  overrides?: Record<string, unknown>
 }
 
 export interface RecipeArgument {
@@ -19,12 +23,21 @@ export interface RecipeArgument {
 }
 
 /** Reads and checks a recipe here, so that a mistake costs no run. @throws LonghaulError `Config.Invalid`, `Config.NotFound` */
-export async function readRecipeArgument({ recipe, seed, set = [] }: RecipeOptions): Promise<RecipeArgument> {
-  const overrides = parseSettings(set, seed)
+export async function readRecipeArgument({
+  recipe,
+  seed,
+  set = [],
+  overrides: under = {},
+}: RecipeOptions): Promise<RecipeArgument> {
+  const overrides = parseSettings(set, seed, under)
   const hasOverrides = Object.keys(overrides).length > 0
   const given = hasOverrides ? { overrides } : {}
   if (!isFile(recipe)) {
-    const loaded = await loadRecipe({ name: recipe, dirs: recipeDirs(), ...given })
+    const pushed = {
+      read: async (name: string) => (await stored()).read(name),
+      names: async () => (await stored()).names(),
+    }
+    const loaded = await loadRecipe({ name: recipe, dirs: recipeDirs(), pushed, ...given })
     return { loaded, request: { recipe, ...given } }
   }
   const name = basename(recipe, extname(recipe))
@@ -34,14 +47,23 @@ export async function readRecipeArgument({ recipe, seed, set = [] }: RecipeOptio
   return { loaded, request: { recipe: name, recipeText: stringify(parse(text)), ...given } }
 }
 
+/** Opened for names alone that no folder here has. */
+async function stored(): Promise<PushedRecipes> {
+  return pushedRecipes(await openStore())
+}
+
 /** Directories of LONGHAUL_RECIPES, then the package's own: the order that workers use. */
 export function recipeDirs(env: NodeJS.ProcessEnv = process.env): string[] {
   return [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), packageFile('recipes')]
 }
 
 /** `rft.tasks=4` → `{ rft: { tasks: 4 } }`; values are YAML. */
-export function parseSettings(settings: readonly string[], seed?: number): Record<string, unknown> {
-  const overrides: Record<string, unknown> = seed === undefined ? {} : { seed }
+export function parseSettings(
+  settings: readonly string[],
+  seed?: number,
+  under: Record<string, unknown> = {},
+): Record<string, unknown> {
+  const overrides: Record<string, unknown> = { ...structuredClone(under), ...(seed === undefined ? {} : { seed }) }
   for (const setting of settings) {
     const at = setting.indexOf('=')
     const path = setting.slice(0, at).split('.')

@@ -3,12 +3,11 @@ import { startTraining } from '../../client/index.ts'
 import type { TrainAgentResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
 import { type Followed, followRun } from './follow-run.ts'
-import { untilInterrupted } from '../output/console.ts'
 import { concludeRun } from './launch-run.ts'
 import { withConnection } from '../local-stack.ts'
 import { integer } from '../arguments/options.ts'
 import { readRecipeArgument } from '../arguments/recipe-argument.ts'
-import { describeDown, describeFacts, stopLocalStack } from './stack.ts'
+import { describeDown, describeFacts, startLocalStack, stopLocalStack } from './stack.ts'
 import { sayTraining } from './train.ts'
 
 interface DemoOptions {
@@ -30,8 +29,7 @@ export function addDemo(program: Command, context: CommandContext): void {
 
 async function demo(options: DemoOptions, { console, exit }: CommandContext): Promise<void> {
   const { request } = await readRecipeArgument({ recipe: options.recipe, ...seeded(options) })
-  const { up } = await import('../../stack/up.ts')
-  const { stack } = await untilInterrupted((signal) => up({ log: (line) => console.err(line), signal }))
+  const { stack } = await startLocalStack({ console })
   const { facts } = stack
   console.err(`stack "${facts.name}" is up: ${stack.services.map(({ name }) => name).join(', ')}`)
   let followed: Followed<TrainAgentResult>

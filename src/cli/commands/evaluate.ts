@@ -1,160 +1,175 @@
-import type { Command } from 'commander'
-import { startEvaluation } from '../../client/index.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
-import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { gradedShare } from '../../domain/statistics/comparability.ts'
+import { type Command, Option } from 'commander'
+import {
+  cancelReasonOf,
+  evaluationRequestHash,
+  type LonghaulConnection,
+  type RunHandle,
+  startEvaluation,
+} from '../../client/index.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
+import {
+  cancelReasonOfJob,
+  type CiJob,
+  isCancelOfJob,
+  type OncePer,
+  readCiJob,
+  runNameOfJob,
+} from '../arguments/ci-job.ts'
+import { examples, type RunOptions, withJudgeOptions, withRecipeOptions, withRunOptions } from '../arguments/options.ts'
+import {
+  parseSettings,
+  type RecipeArgument,
+  readRecipeArgument,
+  type RecipeOptions,
+} from '../arguments/recipe-argument.ts'
 import type { CommandContext } from '../command-context.ts'
-import { compareAndJudge } from '../output/compare-evaluations.ts'
-import type { Console } from '../output/console.ts'
-import { describeEvaluation, furtherEvaluations } from '../output/describe-evaluation.ts'
-import {
-  readEvaluationArgument,
-  judgeThreshold,
-  parseThreshold,
-  type ScoredInterval,
-  type Threshold,
-} from '../arguments/evaluation-argument.ts'
-import { combineExitCodes, EXIT, type ExitCode } from '../output/exit-codes.ts'
-import { launchRun } from './launch-run.ts'
-import { openStore } from '../local-stack.ts'
-import {
-  examples,
-  type RunOptions,
-  share,
-  withRecipeOptions,
-  withRegressionOptions,
-  withRunOptions,
-} from '../arguments/options.ts'
-import { readRecipeArgument, type RecipeOptions } from '../arguments/recipe-argument.ts'
-import { describeScore } from './train.ts'
+import { type JudgeOptions, prepareJudge, requireRules } from '../output/judge-evaluation.ts'
+import { withConnection } from '../local-stack.ts'
+import { announce, type Followed, followRun } from './follow-run.ts'
+import { endingOf } from './wait.ts'
 
-interface EvaluateOptions extends RecipeOptions, RunOptions {
+interface EvaluateOptions extends RecipeOptions, RunOptions, JudgeOptions {
   policy?: string
-  threshold?: Threshold
-  baseline?: string
-  maxRegression?: number
-  confidence: number
-  strict?: true
-  minGraded: number
+  oncePer: OncePer
+  json?: true
 }
 
 export function addEvaluate(program: Command, context: CommandContext): void {
   const command = program.command('evaluate').description('evaluate a policy on a recipe’s held-out suite')
-  withRegressionOptions(withRunOptions(withRecipeOptions(command, 'nightly')))
+  withJudgeOptions(withRunOptions(withRecipeOptions(command, 'nightly')))
     .option('--policy <policy>', 'base, promoted or a version (default: what the recipe says)')
-    .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)
-    .option('--baseline <evaluation>', 'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does')
-    .option('--min-graded <share>', 'exit 2 when a smaller share of the episodes was graded', share, 0.95)
+    .addOption(
+      new Option('--once-per <scope>', 'what shares a run in CI: jobs of one pipeline, or of one commit')
+        .choices(['pipeline', 'commit'])
+        .default('pipeline'),
+    )
     .addHelpText(
       'after',
       examples(
         'longhaul evaluate --policy base',
         "longhaul evaluate --recipe nightly --threshold 'pass@1.lower>=0.35' --json",
-        'longhaul evaluate --baseline baseline.json --max-regression 0.02',
+        'longhaul evaluate --baseline baseline.json --max-regression 0.02 --strict',
+        'longhaul evaluate --junit out/junit.xml --summary "$GITHUB_STEP_SUMMARY"',
+        'run=$(longhaul evaluate --detach); longhaul wait "$run"',
       ),
+    )
+    .addHelpText(
+      'after',
+      `
+It needs Temporal alone. In CI (GitHub Actions, GitLab; elsewhere LONGHAUL_COMMIT and LONGHAUL_PIPELINE) a job that is run
+again joins the run that it started, or shows what that run found; --fresh starts another. See docs/ci.md.
+`,
     )
     .action((options: EvaluateOptions) => evaluate(options, context))
 }
 
+/** A run that other jobs cancel again and again is left to them. */
+const MOST_RESTARTS = 5
+
 async function evaluate(options: EvaluateOptions, context: CommandContext): Promise<void> {
-  const { policy } = options
-  const { request } = await readRecipeArgument(options)
-  const baseline = await readBaseline(options)
-  await launchRun({
-    options,
-    context,
-    start: (common) => startEvaluation({ ...common, ...request, ...(policy === undefined ? {} : { policy }) }),
-    conclude: (result, exitCode) => finish(result, exitCode, { ...options, baseline, console: context.console }),
+  const { console, exit } = context
+  requireRules(options)
+  requireWaiting(options)
+  const job = readCiJob()
+  const { request } = await readAsked(options, job)
+  const json = options.json === true
+  await withConnection(async (connection) => {
+    const start = (): Promise<RunHandle<EvaluateResult>> => startAsked({ connection, options, request, job })
+    if (options.detach === true) {
+      const handle = await start()
+      announce(handle, { console, json })
+      if (!json) console.out(handle.workflowId)
+      return
+    }
+    const judge = await prepareJudge({ connection, options, console })
+    const { workflowId, followed } = await follow({ connection, options, context, job, start })
+    exit(await judge.conclude(workflowId, endingOf(followed)))
   })
 }
 
-/** Read before anything is started: a mistake in it costs no run. */
-async function readBaseline({ baseline, maxRegression, strict }: EvaluateOptions): Promise<EvaluationRecord | null> {
-  if (baseline !== undefined) return readEvaluationArgument(openStore, baseline)
-  if (maxRegression === undefined && strict !== true) return null
+/** A name that is not known here may have been pushed to the workers, whose store a CI job does not see: they refuse it in seconds. */
+async function readAsked(options: EvaluateOptions, job: CiJob | null): Promise<Pick<RecipeArgument, 'request'>> {
+  try {
+    return await readRecipeArgument(options)
+  } catch (error) {
+    const { recipe, seed, set = [] } = options
+    const isName = !recipe.includes('/') && !/\.ya?ml$/.test(recipe)
+    if (job === null || !isName || !isLonghaulError(error) || error.code !== 'Config.NotFound') throw error
+    const overrides = parseSettings(set, seed)
+    return { request: { recipe, ...(Object.keys(overrides).length === 0 ? {} : { overrides }) } }
+  }
+}
+
+/** A detached command ends before there is anything to judge. */
+function requireWaiting({ detach, threshold, baseline, junit, summary }: EvaluateOptions): void {
+  if (detach !== true || [threshold, baseline, junit, summary].every((option) => option === undefined)) return
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: 'Expected --baseline beside --max-regression and --strict',
+    message:
+      'Expected --threshold, --baseline, --junit and --summary with longhaul wait, which ends with the run; --detach ends at once',
   })
 }
 
-interface JudgeOptions extends Omit<EvaluateOptions, 'baseline'> {
-  baseline: EvaluationRecord | null
+interface StartInput {
+  connection: LonghaulConnection
+  options: EvaluateOptions
+  request: RecipeArgument['request']
+  job: CiJob | null
 }
 
-async function finish(
-  result: EvaluateResult,
-  ended: ExitCode,
-  options: JudgeOptions & { console: Console },
-): Promise<ExitCode> {
-  const { minGraded, json, console } = options
-  const store = await openStore()
-  const record = await store.readRecord<EvaluationRecord>(result.evaluation.key).catch(() => null)
-  const codes = [ended]
-  const further = record === null ? [] : await furtherEvaluations(store, result.run)
-  const lines: string[] = []
-  for (const one of further) lines.push(describeScore(one.score), ...(await describeEvaluation(store, one)))
-  lines.push(describeScore(result), ...(record === null ? [] : await describeEvaluation(store, record)))
-  const graded = record === null ? null : gradedShare(record)
-  if (graded !== null && graded < minGraded) {
-    codes.push(EXIT.infra)
-    lines.push(
-      `too little was graded: ${(graded * 100).toFixed(1)} % < ${(minGraded * 100).toFixed(1)} %; this says nothing about the policy`,
-    )
-  } else {
-    for (const { code, verdict } of judge(result, record, options)) {
-      codes.push(code)
-      lines.push(verdict)
-    }
-  }
-  const exitCode = combineExitCodes(codes)
-  if (json === true)
-    console.record({
-      event: 'done',
-      exitCode,
-      codes,
-      result,
-      further: further.map(({ score, interval }) => ({ ...score, interval })),
-      graded,
-      verdict: lines.at(-1),
+function startAsked({ connection, options, request: asked, job }: StartInput): Promise<RunHandle<EvaluateResult>> {
+  const { policy, fresh, oncePer } = options
+  const request = { ...asked, ...(policy === undefined ? {} : { policy }) }
+  const run =
+    options.run ??
+    (job === null || fresh === true
+      ? undefined
+      : runNameOfJob({ job, oncePer, recipe: request.recipe, request: evaluationRequestHash(request) }))
+  return startEvaluation({
+    connection,
+    ...request,
+    ...(run === undefined ? {} : { run }),
+    fresh: fresh === true,
+    ...(job === null ? {} : { memo: memoOf(job) }),
+  })
+}
+
+function memoOf({ commit, pipeline, job, url }: CiJob): Record<string, string> {
+  return { commit, ciJob: job, ...(pipeline === null ? {} : { pipeline }), ...(url === null ? {} : { ciUrl: url }) }
+}
+
+interface FollowInput {
+  connection: LonghaulConnection
+  options: EvaluateOptions
+  context: CommandContext
+  job: CiJob | null
+  start: () => Promise<RunHandle<EvaluateResult>>
+}
+
+/**
+ * Jobs share a run, and each ends it when it is cancelled: it cannot know of the others. One that still waits takes the run up again from
+ * its records. So does a job that is run again while the run that it cancelled is still closing.
+ */
+async function follow({ connection, options, context, job, start }: FollowInput): Promise<{
+  workflowId: string
+  followed: Followed<EvaluateResult>
+}> {
+  const { console } = context
+  for (let restarts = 0; ; restarts++) {
+    const handle = await start()
+    const { workflowId } = handle
+    const followed = await followRun({
+      handle,
+      console,
+      json: options.json === true,
+      onInterrupt: options.onInterrupt,
+      ...(job === null ? {} : { cancelReason: cancelReasonOfJob(job) }),
     })
-  else console.out(lines.join('\n'))
-  return exitCode
-}
-
-/** Threshold and baseline, as far as they were asked for. */
-function judge(
-  result: EvaluateResult,
-  record: EvaluationRecord | null,
-  { threshold, baseline, maxRegression, confidence, strict, minGraded }: JudgeOptions,
-): { code: ExitCode; verdict: string }[] {
-  const judged: { code: ExitCode; verdict: string }[] = []
-  if (threshold !== undefined) {
-    const { met, verdict } = judgeThreshold(threshold, intervalOf(result, record))
-    judged.push({ code: met ? EXIT.ok : EXIT.threshold, verdict })
+    const isCancelled = followed.kind === 'ended' && !followed.interrupted && followed.outcome.status === 'cancelled'
+    if (job === null || !isCancelled || restarts === MOST_RESTARTS) return { workflowId, followed }
+    const reason = await cancelReasonOf({ connection, workflowId })
+    if (!isCancelOfJob(reason)) return { workflowId, followed }
+    console.err(`${reason}, which cancelled the run; it goes on from its records for this job`)
   }
-  if (baseline === null) return judged
-  if (record === null) {
-    return [...judged, { code: EXIT.infra, verdict: 'the evaluation cannot be read here, so it was not compared' }]
-  }
-  const { codes, data } = compareAndJudge({
-    before: baseline,
-    after: record,
-    confidence,
-    intersect: false,
-    maxRegression: maxRegression ?? 0,
-    minDifference: null,
-    strict: strict === true,
-    minGraded,
-  })
-  const words = data.verdicts.map((verdict, index) => ({ code: codes[index] ?? EXIT.ok, verdict }))
-  return [...judged, ...words]
-}
-
-function intervalOf({ passAt1, sem }: EvaluateResult, record: EvaluationRecord | null): ScoredInterval {
-  const interval = record?.interval ?? null
-  if (interval !== null) return { mean: passAt1, ...interval, source: 'cluster bootstrap, widened for few tasks' }
-  // Without the record only the standard error is at hand: 1.96 of them to each side.
-  return { mean: passAt1, low: passAt1 - 1.96 * sem, high: passAt1 + 1.96 * sem, source: 'normal approximation' }
 }

@@ -1,13 +1,23 @@
 import {
   cancelRun,
   findBlockers,
+  type RunAddress,
   type RunHandle,
-  type RunOutcome,
   type RunEvent,
-  type RunProgress,
+  type RunOutcome,
+  type StageScore,
 } from '../../client/index.ts'
+import { type Clock, systemClock } from '../../platform/clock.ts'
 import { announceBlockers } from '../output/describe-blockers.ts'
 import { type Console, isCi } from '../output/console.ts'
+import { createLiveLines, elapsed, type LiveLines } from '../output/live-lines.ts'
+import {
+  countOf,
+  createRate,
+  describeProgress,
+  type ProgressEvent,
+  type ProgressFacts,
+} from '../output/live-progress.ts'
 import { uiLink } from '../local-stack.ts'
 
 /** A second Ctrl-C within this time asks the run itself to end. */
@@ -23,6 +33,8 @@ interface FollowInput<T> {
   json: boolean
   /** @default cancel in CI, where no user would come back to the run; detach elsewhere */
   onInterrupt?: OnInterrupt | undefined
+  /** Kept with the run where an interrupt cancels it. */
+  cancelReason?: string
 }
 
 export type Followed<T> = { kind: 'ended'; outcome: RunOutcome<T>; interrupted: boolean } | { kind: 'detached' }
@@ -31,14 +43,21 @@ export type Followed<T> = { kind: 'ended'; outcome: RunOutcome<T>; interrupted: 
 export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> {
   const { handle, console, json } = input
   const onInterrupt = input.onInterrupt ?? (isCi() ? 'cancel' : 'detach')
-  const printer = createProgressPrinter({ console })
+  const printer = createProgressPrinter({ console, workflowId: handle.workflowId, json })
   const leave = new AbortController()
   let interrupts = 0
   const cancelling: Promise<void>[] = []
+  const reason = input.cancelReason === undefined ? {} : { reason: input.cancelReason }
   const cancel = (): void => {
-    if (cancelling.length > 0) return
+    // Systems that end a job kill it seconds after the second signal: what is known by then is written.
+    if (cancelling.length > 0) {
+      leave.abort()
+      return
+    }
     console.err('cancelling the run; it closes its sandboxes first')
-    cancelling.push(cancelRun(handle).catch((error: unknown) => console.err(String(error))))
+    cancelling.push(
+      cancelRun({ ...addressOf(handle), ...reason }).catch((error: unknown) => console.err(String(error))),
+    )
     setTimeout(() => leave.abort(), CANCEL_GRACE_MS).unref()
   }
   const interrupted = (): void => {
@@ -62,12 +81,12 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   void announceBlockers({
     look: () => findBlockers(handle),
     say: (line) => printer.note(line),
+    now: (blockers) => printer.blocked(blockers),
     signal: AbortSignal.any([leave.signal, over.signal]),
   })
   try {
     for await (const event of handle.watch({ signal: leave.signal })) {
-      if (json && event.kind === 'progress') console.record({ event: 'progress', ...event })
-      else printer.show(event)
+      printer.show(event)
       if (event.kind === 'closed') {
         return { kind: 'ended', outcome: event.outcome, interrupted: interrupts > 0 }
       }
@@ -88,6 +107,10 @@ export function announce(handle: RunHandle<unknown>, { console, json }: { consol
   console.err(`${attached ? 'joined' : 'started'} ${workflowId}${ui === null ? '' : `\n        ${ui}`}`)
 }
 
+function addressOf({ connection, workflowId }: RunHandle<unknown>): RunAddress {
+  return { connection, workflowId }
+}
+
 /** A name alone is first looked for among training runs: of any other root only the whole id is sure to lead back to it. */
 function howToReturn(workflowId: string): string {
   const run = workflowId.replace(/^train\//, '')
@@ -98,84 +121,101 @@ function howToReturn(workflowId: string): string {
   ].join('\n')
 }
 
-/** A quiet pipeline looks dead: in CI something is said at least this often. */
-const HEARTBEAT_MS = 60_000
-const CLEAR_LINE = '\r\u001b[2K'
-
 interface ProgressPrinter {
   show(event: RunEvent<unknown>): void
+  /** What blocks the run now. */
+  blocked(blockers: readonly string[]): void
   /** A line that stays, with the time. */
   note(text: string): void
-  /** Ends a line that is still being redrawn. */
   finish(): void
 }
 
-/** On a terminal one line that is redrawn, elsewhere one line for each change of phase or score. */
-function createProgressPrinter({ console, now = Date.now }: { console: Console; now?: () => number }): ProgressPrinter {
-  const started = now()
-  const stamp = (): string => elapsed((now() - started) / 1000)
-  let shown = ''
-  let lastAt = started
-  let isOpen = false
-  let scores = 0
+/** A reader of records never waits longer for one. */
+const RECORD_MS = 30_000
 
-  const permanent = (line: string): void => {
-    if (isOpen) process.stderr.write(CLEAR_LINE)
-    isOpen = false
-    console.err(line)
+interface PrinterInput {
+  console: Console
+  workflowId: string
+  json: boolean
+  clock?: Clock
+}
+
+/** The live display of a run; with `json` a record for each change and at least every 30 seconds. */
+export function createProgressPrinter({
+  console,
+  workflowId,
+  json,
+  clock = systemClock,
+}: PrinterInput): ProgressPrinter {
+  const startedMs = clock.now()
+  const facts: ProgressFacts = {
+    startedMs,
+    workflowId,
+    last: null,
+    changedMs: startedMs,
+    unreachable: null,
+    blockers: [],
+    rate: createRate(),
   }
-  const transient = (line: string): void => {
-    process.stderr.write(`${CLEAR_LINE}${line.slice(0, Math.max(20, (process.stderr.columns ?? 100) - 1))}`)
-    isOpen = true
-  }
-  const showScores = (progress: RunProgress): void => {
-    for (const { name, passAt1, sem, tasks, attempts } of progress.scores.slice(scores)) {
-      permanent(`${stamp()}  ${name}: pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} (n = ${tasks}, k = ${attempts})`)
-    }
-    scores = progress.scores.length
-  }
+  let scores = 0
+  const display = json
+    ? createRecords({ console, clock, last: () => facts.last })
+    : createLiveLines({ console, clock, describe: (nowMs) => describeProgress(facts, nowMs) })
+  const note = (text: string): void => display.note(`${elapsed(clock.now() - startedMs)}  ${text}`)
 
   return {
     show(event) {
-      if (event.kind === 'progress' && event.progress !== null) showScores(event.progress)
-      const phase = phaseOf(event)
-      if (phase === null) return
-      const line = `${stamp()}  ${phase}${event.kind === 'progress' ? episodesOf(event) : ''}`
-      if (console.isInteractive) {
-        transient(line)
-        return
+      if (event.kind === 'closed') return
+      facts.unreachable = event.kind === 'unreachable' ? event.message : null
+      if (json && facts.unreachable !== null)
+        note(`the Temporal server does not answer; the run goes on (${facts.unreachable})`)
+      if (event.kind === 'progress') {
+        const { progress } = event
+        facts.last = event
+        facts.changedMs = clock.now()
+        facts.rate.saw(clock.now(), progress?.phase ?? '', countOf(event))
+        const found = progress?.scores ?? []
+        if (!json) for (const score of found.slice(scores)) note(describeStageScore(score))
+        scores = Math.max(scores, found.length)
       }
-      if (phase === shown && now() - lastAt < HEARTBEAT_MS) return
-      shown = phase
-      lastAt = now()
-      console.err(line)
+      display.changed()
     },
-    note: (text) => permanent(`${stamp()}  ${text}`),
-    finish() {
-      if (isOpen) process.stderr.write('\n')
-      isOpen = false
+    blocked(blockers) {
+      facts.blockers = blockers
+      display.changed()
     },
+    note,
+    finish: () => display.finish(),
   }
 }
 
-function phaseOf(event: RunEvent<unknown>): string | null {
-  switch (event.kind) {
-    case 'progress':
-      if (event.progress === null) return 'waiting for a control worker to answer'
-      return event.progress.paused ? `${event.progress.phase} (paused)` : event.progress.phase
-    case 'unreachable':
-      return `the Temporal server does not answer; the run goes on (${event.message})`
-    case 'closed':
-      return null
+function describeStageScore({ name, passAt1, sem, tasks, attempts }: StageScore): string {
+  return `${name}: pass@1 ${passAt1.toFixed(3)} ± ${sem.toFixed(3)} (n = ${tasks}, k = ${attempts})`
+}
+
+function createRecords({
+  console,
+  clock,
+  last,
+}: {
+  console: Console
+  clock: Clock
+  last: () => ProgressEvent | null
+}): Pick<LiveLines, 'note' | 'changed' | 'finish'> {
+  let written: ProgressEvent | null = null
+  let writtenMs = clock.now()
+  const write = (): void => {
+    const event = last()
+    const isDue = clock.now() - writtenMs >= RECORD_MS
+    if (event === null ? !isDue : event === written && !isDue) return
+    written = event
+    writtenMs = clock.now()
+    console.record({
+      event: 'progress',
+      ...(event ?? { kind: 'progress', progress: null, episodes: null, work: null }),
+      at: new Date(clock.now()),
+    })
   }
-}
-
-function episodesOf({ episodes }: Extract<RunEvent<unknown>, { kind: 'progress' }>): string {
-  if (episodes === null || episodes.open + episodes.ended === 0) return ''
-  return ` · episodes ${episodes.ended} done, ${episodes.open} open`
-}
-
-function elapsed(seconds: number): string {
-  const whole = Math.floor(seconds)
-  return `${String(Math.floor(whole / 60)).padStart(3)}:${String(whole % 60).padStart(2, '0')}`
+  const stop = clock.repeat(1_000, write)
+  return { note: (text) => console.err(text), changed: write, finish: stop }
 }

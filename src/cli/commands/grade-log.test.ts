@@ -26,8 +26,8 @@ async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: 
     out: (text) => void (stdout += text),
     err: (text) => void (stderr += text),
     record: (value) => void (stdout += JSON.stringify(value)),
-    isInteractive: false,
-    hasColor: false,
+    command: (line) => void (stderr += `${line}\n`),
+    terminal: null,
   }
   return { exitCode: await runCli({ args: ['grade-log', ...args], console }), stdout, stderr }
 }
@@ -74,7 +74,7 @@ test('what the harness refuses is an error with exit code 1, and so is a wrong c
   const log = await file('bad.txt', Uint8Array.from([0xff]))
   const refused = await longhaul('--profile', 'rebench-v2', '--parser', 'parse_log_pytest', log, '--json')
   assert.deepEqual([refused.exitCode, refused.stdout], [1, '{"error":"the log is not UTF-8"}'])
-  const unported = await longhaul('--profile', 'rebench-v2', '--parser', 'parse_log_ocaml', log)
+  const unported = await longhaul('--profile', 'swebench-5', '--parser', 'parse_log_karma', log)
   assert.match(unported.stdout, /^error: unsupported parser/)
   const list = await file('list.json', '[1]')
   for (const args of [

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import type { CommandContext } from '../command-context.ts'
 import { examples, integer, jsonOption, share } from '../arguments/options.ts'
@@ -30,6 +31,7 @@ export function addPolicyServer(program: Command, context: CommandContext): void
   const server = program.command('policy-server').description('start commands and self-checks of policy servers')
   addCommand(server, context)
   addCheck(server, context)
+  addExplain(server, context)
 }
 
 function addCommand(server: Command, { console }: CommandContext): void {
@@ -118,6 +120,38 @@ function addCheck(server: Command, { console }: CommandContext): void {
           `${url} samples ${policy} as it says: ${figures.tokens} tokens, median difference ${figures.medianDifference.toPrecision(2)}, mean excess ${figures.meanExcess.toPrecision(2)}`,
         )
     })
+}
+
+function addExplain(server: Command, { console }: CommandContext): void {
+  server
+    .command('explain')
+    .argument('<log>', 'file that holds what the engine printed')
+    .description('say why vLLM or SGLang did not start, and what to do')
+    .addHelpText('after', examples('longhaul policy-server explain vllm.log'))
+    .action(async (path: string) => {
+      const { explainStart } = await import('../../adapters/policy-server/start-failures.ts')
+      const log = await readLog(path)
+      const why = explainStart({ log })
+      if (why !== null) return console.out(why)
+      throw new LonghaulError({
+        code: 'Config.Invalid',
+        message: `Expected a reason that Longhaul knows in ${path}: look for its first line with "Error"`,
+      })
+    })
+}
+
+/** An engine that fails writes little; of a long log the end counts. */
+const MOST_LOG_BYTES = 16 * 1024 * 1024
+
+async function readLog(path: string): Promise<string> {
+  const bytes = await readFile(path).catch((cause: NodeJS.ErrnoException) => {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected a file that can be read at ${path} (${cause.code ?? cause.message}): start the engine with > vllm.log 2>&1`,
+      cause,
+    })
+  })
+  return bytes.subarray(-MOST_LOG_BYTES).toString('utf8')
 }
 
 function kindOption(kinds: string[]): Option {

@@ -2,7 +2,16 @@ import type { Command } from 'commander'
 import { stringify } from 'yaml'
 import type { CommandContext } from '../command-context.ts'
 import { collect, examples, integer, jsonOption } from '../arguments/options.ts'
-import { readRecipeArgument } from '../arguments/recipe-argument.ts'
+import { readFile } from 'node:fs/promises'
+import { basename, extname } from 'node:path'
+import { loadRecipe, recipeNames } from '../../adapters/recipes/load-recipe.ts'
+import { pushedRecipes, pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
+import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/recipes/schema-map.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { writeFileAtomically } from '../../platform/files.ts'
+import { packageFile } from '../../stack/paths.ts'
+import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
+import { openStore } from '../local-stack.ts'
 
 interface RecipeCommandOptions {
   seed?: number
@@ -11,7 +20,7 @@ interface RecipeCommandOptions {
 }
 
 export function addRecipe(program: Command, { console }: CommandContext): void {
-  const recipe = program.command('recipe').description('check and show recipes')
+  const recipe = program.command('recipe').description('check, show, list and push recipes')
   // The recipe itself is the argument here.
   const options = (command: Command): Command =>
     command
@@ -40,4 +49,84 @@ export function addRecipe(program: Command, { console }: CommandContext): void {
       if (given.json === true) console.record({ hash: loaded.hash, recipe: loaded.recipe })
       else console.out(`# resolved from ${loaded.path ?? name}, hash ${loaded.hash}\n${stringify(loaded.recipe)}`)
     })
+  addPush(recipe, console)
+  addSchema(recipe, console)
+  recipe
+    .command('list')
+    .description('list the recipes that can be started by name')
+    .addOption(jsonOption())
+    .action(async ({ json }: { json?: true }) => {
+      const builtIn = await recipeNames(recipeDirs())
+      const pushed = await pushedRecipes(await openStore()).names()
+      if (json === true) console.record({ builtIn, pushed })
+      else console.out([...builtIn, ...pushed.map((name) => `${name} (pushed)`)].join('\n'))
+    })
+}
+
+function addPush(recipe: Command, console: CommandContext['console']): void {
+  recipe
+    .command('push')
+    .argument('<file>', 'YAML file')
+    .option('--name <name>', 'start it by this name (default: the file without its ending)')
+    .description(
+      'store a recipe for ever under a name that every control worker knows: for the Temporal UI and schedules',
+    )
+    .option('--dry-run', 'check it, and say whether it would be stored')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('longhaul recipe push ./mine.yaml', 'longhaul recipe push ./mine.yaml --name weekly'),
+    )
+    .action(async (file: string, given: { name?: string; dryRun?: true; json?: true }) => {
+      const text = await readFile(file, 'utf8').catch((cause: unknown) => {
+        throw new LonghaulError({ code: 'Config.NotFound', message: `Expected a recipe file at ${file}`, cause })
+      })
+      const name = given.name ?? basename(file, extname(file))
+      const { hash } = await loadRecipe({ name, text })
+      const store = await openStore()
+      const dryRun = given.dryRun === true
+      const builtIn = await recipeNames([packageFile('recipes')])
+      const { changed, key } = await pushRecipe(store, { name, text, builtIn, dryRun })
+      if (given.json === true) console.record({ name, hash, key, changed, ...(dryRun ? { dryRun } : {}) })
+      else console.out(`${name} ${saidOf(changed, dryRun)} (${hash.slice(0, 12)}); start it with {"recipe": "${name}"}`)
+    })
+}
+
+function addSchema(recipe: Command, console: CommandContext['console']): void {
+  recipe
+    .command('schema')
+    .description('print the JSON Schema that editors check recipes by')
+    .option('--output <file>', 'write it there instead; a schema of an earlier version is renewed')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      `${examples(`longhaul recipe schema --output recipes/${SCHEMA_FILE}`, 'longhaul init')}
+The first line of a recipe names it, relative to the recipe:
+  # yaml-language-server: $schema=./${SCHEMA_FILE}
+`,
+    )
+    .action(async ({ output, json }: { output?: string; json?: true }) => {
+      const text = recipeSchemaText()
+      if (output === undefined) {
+        // A schema is one JSON document, with and without --json.
+        console.out(json === true ? JSON.stringify(JSON.parse(text)) : text)
+        return
+      }
+      const before = await readFile(output, 'utf8').catch(() => null)
+      if (before !== null && !before.includes(`"title": "${SCHEMA_TITLE}"`)) {
+        throw new LonghaulError({
+          code: 'Config.Invalid',
+          message: `${output} is there already and holds something else`,
+        })
+      }
+      const changed = before !== text
+      if (changed) await writeFileAtomically(output, text)
+      if (json === true) console.record({ output, changed })
+      else console.out(changed ? `wrote ${output}` : `${output} is up to date`)
+    })
+}
+
+function saidOf(changed: boolean, dryRun: boolean): string {
+  if (!changed) return 'was pushed before, nothing changed'
+  return dryRun ? 'would be pushed' : 'is pushed'
 }

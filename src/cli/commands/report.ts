@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { toJsonReport } from '../../report/json-report.ts'
@@ -19,6 +20,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
+import { requireRun } from './view.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
 
 /** Beyond what the end of a run shows. */
@@ -40,6 +42,7 @@ export function addReport(program: Command, context: CommandContext): void {
     .argument('<run>', 'name of the run')
     .description('show a run from its records, finished or not')
     .option('--html <file>', 'write the HTML report there')
+    .option('--static <directory>', 'write the viewer’s pages there as plain files, with every trajectory')
     .option('--recompute', 'derive evaluations and report files again and compare: exit 2 where one differs')
     .addOption(jsonOption())
     .addHelpText(
@@ -47,16 +50,19 @@ export function addReport(program: Command, context: CommandContext): void {
       examples(
         'longhaul report demo-2026-11-20-a',
         'longhaul report demo-2026-11-20-a --html report.html',
+        'longhaul report demo-2026-11-20-a --static ./pages',
         'longhaul report demo-2026-11-20-a --recompute',
       ),
     )
-    .action((run: string, options: ReportOptions) =>
-      options.recompute === true ? recompute(run, options, context) : show(run, options, context),
-    )
+    .action((run: string, options: ReportOptions) => {
+      if (options.static !== undefined) return writePages(run, options.static, options, context)
+      return options.recompute === true ? recompute(run, options, context) : show(run, options, context)
+    })
 }
 
 interface ReportOptions {
   html?: string
+  static?: string
   recompute?: true
   json?: true
 }
@@ -80,6 +86,23 @@ async function show(run: string, { html, json }: ReportOptions, { console }: Com
   console.out([renderTextReport(data).trimEnd(), ...more.map(renderTable)].join('\n\n'))
   const stored = html ?? (await newestReport(store, run))?.htmlPath
   if (stored !== undefined) console.out(`HTML report  ${stored}`)
+}
+
+async function writePages(
+  run: string,
+  directory: string,
+  { json }: ReportOptions,
+  { console }: CommandContext,
+): Promise<void> {
+  const store = await openStore()
+  await requireRun(store, run)
+  // Loaded here: no other command needs the pages.
+  const { loadAssets } = await import('../../viewer/assets.ts')
+  const { writeStatic } = await import('../../viewer/write-static.ts')
+  const files = await writeStatic({ store, assets: await loadAssets(), run, directory })
+  const page = resolve(directory, 'index.html')
+  if (json === true) console.record({ event: 'done', run, page, files })
+  else console.out(`${page}  (${files} files; opens without a server)`)
 }
 
 async function recompute(run: string, { json }: ReportOptions, { console, exit }: CommandContext): Promise<void> {

@@ -1,48 +1,78 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import {
-  cancelRun,
   findBlockers,
   findRun,
   type FoundRun,
+  listRuns,
   type LonghaulConnection,
+  lookAtRun,
   pauseRun,
-  queryProgress,
+  requestCancel,
+  requeueTask,
   resumeRun,
-  type RunProgress,
+  setRunLimits,
+  type SteerAnswer,
+  type SteerInput,
   stopRunAfterIteration,
 } from '../../client/index.ts'
 import { makeRunHandle } from '../../client/run-handle.ts'
 import type { CommandContext } from '../command-context.ts'
 import { describeBlockers } from '../output/describe-blockers.ts'
+import { describeAnswer, describeRun, describeRuns } from '../output/describe-run.ts'
 import { describeFailure } from '../output/print-error.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
-import { uiLink, withConnection } from '../local-stack.ts'
+import { withConnection } from '../local-stack.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
-import { describeScore } from './train.ts'
 
 /** Watching and steering a run that is under way. */
 export function addRun(program: Command, context: CommandContext): void {
   const run = program.command('run').description('watch and steer runs')
+  addList(run, context)
   addStatus(run, context)
-  run
-    .command('pause')
-    .argument('<run>')
-    .description('start no new work; episodes in progress continue')
-    .addOption(jsonOption())
-    .action((name: string, options: Options) => steer(name, options, context, pauseRun))
-  run
-    .command('resume')
-    .argument('<run>')
-    .description('resume a paused run')
-    .addOption(jsonOption())
-    .action((name: string, options: Options) => steer(name, options, context, resumeRun))
-  addStop(run, context)
   addBlockers(run, context)
+  withSteering(run.command('pause'))
+    .description('start no new work; episodes in progress continue')
+    .option('--hard', 'hold episodes too, after the turns under way')
+    .addHelpText('after', examples('longhaul run pause demo-2026-11-20-a', 'longhaul run pause RUN --hard --dry-run'))
+    .action((name: string, options: SteerOptions & { hard?: true }) =>
+      steer(name, options, context, (input) => pauseRun({ ...input, mode: options.hard === true ? 'hard' : 'soft' })),
+    )
+  withSteering(run.command('resume'))
+    .description('resume a paused run')
+    .action((name: string, options: SteerOptions) => steer(name, options, context, resumeRun))
+  withSteering(run.command('set-limits'))
+    .description('change how much is under way at once, until it is changed again or the run ends')
+    .requiredOption(
+      '--concurrency <n|recipe>',
+      'tasks (of a grading: patches) at once; recipe: as many as it says',
+      concurrency,
+    )
+    .addHelpText('after', examples('longhaul run set-limits demo-2026-11-20-a --concurrency 8'))
+    .action((name: string, options: SteerOptions & { concurrency: number | 'recipe' }) =>
+      steer(name, options, context, (input) =>
+        setRunLimits({ ...input, concurrency: options.concurrency === 'recipe' ? null : options.concurrency }),
+      ),
+    )
+  withSteering(run.command('requeue'))
+    .argument('<task>', 'id of a task of the open rollout')
+    .description('play a task again: an open one is cancelled first, lost episodes of an ended one are replaced')
+    .addHelpText('after', examples('longhaul run requeue demo-2026-11-20-a synthetic__repair-000123'))
+    .action((name: string, task: string, options: SteerOptions) =>
+      steer(name, options, context, (input) => requeueTask({ ...input, task })),
+    )
+  withSteering(run.command('cancel'))
+    .description('end a run now; it closes its sandboxes and gives leases back first')
+    .action((name: string, options: SteerOptions) => cancel(name, options, context))
+  addStop(run, context)
 }
 
 interface Options {
   json?: true
+}
+
+interface SteerOptions extends Options {
+  dryRun?: true
 }
 
 interface Target {
@@ -50,20 +80,58 @@ interface Target {
   workflowId: string
 }
 
+/** What every command has that changes a run. */
+function withSteering(command: Command): Command {
+  return command
+    .argument('<run>', 'name of the run, or the id of its workflow')
+    .option('--dry-run', 'say what would change, and change nothing')
+    .addOption(jsonOption())
+}
+
+/** Accepted alike by the commands that only read, so that a script may add it everywhere. */
+function dryRunOfReader(): Option {
+  return new Option('--dry-run', 'reads only, with or without it').hideHelp()
+}
+
+function concurrency(text: string): number | 'recipe' {
+  return text === 'recipe' ? text : integer({ name: '--concurrency', min: 1 })(text)
+}
+
+function addList(run: Command, { console }: CommandContext): void {
+  run
+    .command('list')
+    .description('list runs, the newest first, from the Temporal server alone: no worker needs to answer')
+    .option('--open', 'only runs under way')
+    .option('--filter <query>', 'a filter over search attributes, such as "Model = \'qwen3-4b\'"')
+    .option('--limit <n>', 'at most this many', integer({ name: '--limit', min: 1 }), 20)
+    .addOption(dryRunOfReader())
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul run list --open', 'longhaul run list --filter "Stage = \'dapo-1\'"'))
+    .action(async ({ open, filter, limit, json }: Options & { open?: true; filter?: string; limit: number }) => {
+      await withConnection(async (connection) => {
+        const query = { ...(open === true ? { open } : {}), ...(filter === undefined ? {} : { filter }) }
+        const runs = await listRuns({ connection, limit, ...query })
+        if (json === true) console.record({ runs })
+        else console.out(runs.length === 0 ? 'no runs' : describeRuns(runs))
+      })
+    })
+}
+
 function addStatus(run: Command, { console, exit }: CommandContext): void {
   run
     .command('status')
     .argument('<run>', 'name of the run, or the id of its workflow')
-    .description('show the progress of a run')
+    .description('show the progress of a run; where no worker answers, what the Temporal server knows of it')
     .option('--follow', 'follow the run until it ends')
+    .addOption(dryRunOfReader())
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul run status demo-2026-11-20-a --follow'))
     .action(async (name: string, { follow, json }: Options & { follow?: true }) => {
       await withRun(name, async (found, target) => {
         if (follow !== true) {
-          const progress = found.status === 'RUNNING' ? await queryProgress(target) : null
-          if (json === true) console.record({ ...found, progress })
-          else console.out(describe(found, progress))
+          const look = found.status === 'RUNNING' ? await lookAtRun(target) : null
+          if (json === true) console.record({ ...found, progress: null, ...look })
+          else console.out(describeRun(found, look))
           return
         }
         const handle = makeRunHandle<unknown>({ ...target, attached: true, ownsConnection: false })
@@ -90,6 +158,7 @@ function addBlockers(run: Command, { console, exit }: CommandContext): void {
     )
     .option('--longer-than <seconds>', 'leave out waits that are shorter', integer({ name: 'seconds', min: 0 }), 30)
     .option('--all', 'include waits that may be long: tests, commands, a slot on busy workers')
+    .addOption(dryRunOfReader())
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul run blockers demo-2026-11-20-a', 'longhaul run blockers RUN --json'))
     .action(async (name: string, { longerThan, all, json }: Options & { longerThan: number; all?: true }) => {
@@ -97,16 +166,14 @@ function addBlockers(run: Command, { console, exit }: CommandContext): void {
         const isOpen = found.status === 'RUNNING'
         const look = isOpen ? await findBlockers({ ...target, longerThanMs: longerThan * 1000 }) : null
         if (json === true) console.record({ ...found, ...look })
-        else console.out(look === null ? describe(found, null) : describeBlockers(look, { all: all === true }))
+        else console.out(look === null ? describeRun(found, null) : describeBlockers(look, { all: all === true }))
         if (look !== null && look.blockers.length > 0) exit(EXIT.infra)
       })
     })
 }
 
 function addStop(run: Command, context: CommandContext): void {
-  run
-    .command('stop')
-    .argument('<run>')
+  withSteering(run.command('stop'))
     .description('end a run: after an iteration of the open stage, or now')
     .option(
       '--after-iteration <n>',
@@ -114,41 +181,49 @@ function addStop(run: Command, context: CommandContext): void {
       integer({ name: 'n', min: 1 }),
     )
     .option('--now', 'cancel the whole run')
-    .addOption(jsonOption())
     .addHelpText(
       'after',
       examples('longhaul run stop demo-2026-11-20-a --after-iteration 3', 'longhaul run stop demo-2026-11-20-a --now'),
     )
-    .action(async (name: string, options: Options & { afterIteration?: number; now?: true }) => {
+    .action(async (name: string, options: SteerOptions & { afterIteration?: number; now?: true }) => {
       const { afterIteration: iteration, now } = options
       if ((iteration === undefined) === (now === undefined)) {
         context.console.err('error: say either --after-iteration <n> or --now')
         context.exit(EXIT.usage)
         return
       }
-      if (iteration !== undefined) {
-        await steer(name, options, context, (target) => stopRunAfterIteration({ ...target, iteration }))
-        return
-      }
-      await withRun(name, async (found, target) => {
-        const changed = found.status === 'RUNNING'
-        if (changed) await cancelRun(target)
-        if (options.json === true) context.console.record({ workflowId: found.workflowId, changed })
-        else context.console.out(changed ? `cancelling ${found.workflowId}` : `${found.workflowId} had ended already`)
-      })
+      if (iteration === undefined) await cancel(name, options, context)
+      else await steer(name, options, context, (input) => stopRunAfterIteration({ ...input, iteration }))
     })
+}
+
+function cancel(name: string, { json, dryRun }: SteerOptions, { console }: CommandContext): Promise<void> {
+  return withRun(name, async (_found, target) => {
+    const answer = await requestCancel({ ...target, dryRun: dryRun === true })
+    const { workflowId, changed, note } = answer
+    if (json === true) console.record({ ...answer, ...(dryRun === true ? { dryRun } : {}) })
+    else if (!changed) console.out(`${workflowId}: nothing changed, ${note ?? ''}`)
+    else console.out(dryRun === true ? `would cancel ${workflowId}` : `cancelling ${workflowId}`)
+  })
 }
 
 function steer(
   name: string,
-  { json }: Options,
+  { json, dryRun }: SteerOptions,
   { console }: CommandContext,
-  update: (target: Target) => Promise<RunProgress>,
+  action: (input: SteerInput) => Promise<SteerAnswer>,
 ): Promise<void> {
   return withRun(name, async (found, target) => {
-    const progress = await update(target)
-    if (json === true) console.record({ workflowId: found.workflowId, progress })
-    else console.out(describe(found, progress))
+    const { workflowId, status } = found
+    if (status !== 'RUNNING') {
+      const note = `it has ended already: ${status.toLowerCase()}`
+      if (json === true) console.record({ workflowId, changed: false, pending: false, progress: null, note })
+      else console.out(`${workflowId}: nothing changed, ${note}`)
+      return
+    }
+    const answer = await action({ ...target, dryRun: dryRun === true })
+    if (json === true) console.record({ ...answer, ...(dryRun === true ? { dryRun } : {}) })
+    else console.out(describeAnswer(found, answer, dryRun === true))
   })
 }
 
@@ -157,16 +232,4 @@ function withRun(name: string, action: (found: FoundRun, target: Target) => Prom
     const found = await findRun({ connection, run: name })
     await action(found, { connection, workflowId: found.workflowId })
   })
-}
-
-function describe({ workflowId, status, startedAt }: FoundRun, progress: RunProgress | null): string {
-  const ui = uiLink(workflowId)
-  return [
-    `${workflowId}  ${status.toLowerCase()}, started ${startedAt.toISOString()}`,
-    ...(progress === null ? [] : [`now     ${progress.phase}${progress.paused ? ' (paused)' : ''}`]),
-    ...(progress?.waitingFor ? [`since   ${progress.waitingFor.since}`] : []),
-    ...(progress?.stopAfterIteration ? [`stops   after iteration ${progress.stopAfterIteration}`] : []),
-    ...(progress?.scores ?? []).map((score) => `score   ${describeScore(score)}`),
-    ...(ui === null ? [] : [`UI      ${ui}`]),
-  ].join('\n')
 }

@@ -1,51 +1,169 @@
 import { type Command, Option } from 'commander'
 import {
+  applyAlarms,
+  backfillSchedule,
   createSchedule,
   deleteSchedule,
   type ListedSchedule,
   listSchedules,
+  OVERLAPS,
+  pauseSchedule,
+  removeAlarms,
+  type AlarmsChange,
   type ScheduleChange,
   triggerSchedule,
 } from '../../client/index.ts'
+import { alarmSettings } from '../../client/alarm-schedule.ts'
+import { settingsOf } from '../../client/schedule-settings.ts'
+import { ALARM_SCHEDULE } from '../../contracts/workflow-ids.ts'
 import type { CommandContext } from '../command-context.ts'
 import { withConnection } from '../local-stack.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
-import { readRecipeArgument } from '../arguments/recipe-argument.ts'
+import { collect, dryRunOption, examples, instant, jsonOption } from '../arguments/options.ts'
+import { pushScheduledRecipe, readScheduledRecipe, readScheduleFile } from '../arguments/schedule-file.ts'
 
 interface CreateOptions {
   recipe: string
+  set?: string[]
+  policy?: string
   action: 'evaluate' | 'train'
   cron: string
   timezone: string
+  overlap: keyof typeof OVERLAPS
+  catchupWindow: string
+  executionTimeout: string
+  dryRun?: true
   json?: true
 }
 
 export function addSchedule(program: Command, { console }: CommandContext): void {
   const schedule = program.command('schedule').description('runs on a clock, kept by Temporal')
+  const sayChange = (change: ScheduleChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
+    if (json === true) console.record({ ...change, dryRun: dryRun === true })
+    else console.out(describeChange(change, dryRun === true))
+  }
+  const sayAlarms = ({ id, kind, diff }: AlarmsChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
+    if (json === true) console.record({ id, kind, diff, dryRun: dryRun === true })
+    else {
+      const words = `${dryRun === true && kind !== 'unchanged' ? 'would be ' : ''}${kind} ${id}: looks for alarms`
+      console.out([words, ...diff.map((line) => `  ${line}`)].join('\n'))
+    }
+  }
+  const sayAbsent = (id: string, { prune, json, dryRun }: { prune?: true; json?: true; dryRun?: true }): void => {
+    const kind = prune === true ? 'deleted' : 'not in the file'
+    if (json === true) console.record({ id, kind, dryRun: dryRun === true })
+    else console.out(`${dryRun === true && prune === true ? 'would be ' : ''}${kind} ${id}`)
+  }
   schedule
     .command('create')
     .argument('<id>', 'name of the schedule')
     .description('make a schedule, or change it to these settings and print the difference')
-    .requiredOption('--recipe <name>', 'a recipe that the workers know')
+    .requiredOption(
+      '--recipe <name|file>',
+      'a recipe that the workers know, or a YAML file, which is pushed under a name of its own',
+    )
+    .option('-c, --set <key=value>', 'override a key of the recipe, repeatable: -c evaluate.attempts=5', collect)
+    .option(
+      '--policy <policy>',
+      'of an evaluation: base, promoted or a version (default: what the recipe says that night)',
+    )
     .addOption(new Option('--action <what>', 'what it starts').choices(['evaluate', 'train']).default('evaluate'))
     .option('--cron <fields>', 'five fields', '0 2 * * *')
     .option('--timezone <zone>', 'IANA name', 'UTC')
+    .addOption(
+      new Option('--overlap <what>', 'what happens when a run is due and the last one is still open')
+        .choices(Object.keys(OVERLAPS))
+        .default('bufferOne'),
+    )
+    .option('--catchup-window <duration>', 'a start that was missed for longer is left out', '6h')
+    .option('--execution-timeout <duration>', 'ends a run that hangs, before the next one is due', '20h')
+    .addOption(dryRunOption())
     .addOption(jsonOption())
     .addHelpText(
       'after',
       examples(
         'longhaul schedule create nightly --recipe nightly',
         "longhaul schedule create nightly --recipe nightly --cron '30 1 * * *' --timezone Europe/Berlin",
+        'longhaul schedule create mine --recipe ./mine.yaml -c evaluate.attempts=5 --policy base',
       ),
     )
-    .action(async (id: string, { recipe, action, cron, timezone, json }: CreateOptions) => {
+    .action(async (id: string, { json, dryRun, recipe, set, ...settings }: CreateOptions) => {
       // A faulty recipe would fail every night: it is checked now.
-      await readRecipeArgument({ recipe })
+      const read = await readScheduledRecipe({ recipe, ...(set === undefined ? {} : { set }) })
+      settingsOf({ id, ...settings, ...read })
+      const request = await pushScheduledRecipe(read, { dryRun: dryRun === true })
       const change = await withConnection((connection) =>
-        createSchedule({ connection, id, recipe, action, cron, timezone }),
+        createSchedule({ connection, id, ...settings, ...request, dryRun: dryRun === true }),
       )
-      if (json === true) console.record(change)
-      else console.out(describeChange(change))
+      sayChange(change, { ...(json === undefined ? {} : { json }), ...(dryRun === undefined ? {} : { dryRun }) })
+    })
+  schedule
+    .command('apply')
+    .argument('<file>', 'YAML with `schedules:` by name, and `alarms:` (docs/nightly.md)')
+    .description('make schedules, and the watch for alarms, what a file says, and print the difference')
+    .option('--prune', 'delete schedules of Longhaul that the file does not name')
+    .addOption(dryRunOption())
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('longhaul schedule apply schedules.yaml --dry-run', 'longhaul schedule apply schedules.yaml'),
+    )
+    .action(async (file: string, options: { prune?: true; dryRun?: true; json?: true }) => {
+      const { schedules: requests, alarms } = await readScheduleFile(file)
+      // All of them are understood before the first is changed.
+      for (const request of requests) settingsOf(request)
+      if (alarms !== null) alarmSettings(alarms)
+      await withConnection(async (connection) => {
+        const dryRun = options.dryRun === true
+        for (const request of requests) {
+          const pushed = await pushScheduledRecipe(request, { dryRun })
+          sayChange(await createSchedule({ connection, ...pushed, dryRun }), options)
+        }
+        if (alarms !== null) sayAlarms(await applyAlarms({ connection, request: alarms, dryRun }), options)
+        else if (await removeAlarms({ connection, dryRun: dryRun || options.prune !== true }))
+          sayAbsent(ALARM_SCHEDULE, options)
+        const named = new Set(requests.map(({ id }) => id))
+        for (const { id } of await listSchedules({ connection })) {
+          if (named.has(id)) continue
+          if (options.prune === true && !dryRun) await deleteSchedule({ connection, id })
+          sayAbsent(id, options)
+        }
+      })
+    })
+  for (const [name, paused, words] of [
+    ['pause', true, 'start no more runs; one that is open goes on'],
+    ['resume', false, 'start runs again; what was due meanwhile is left out'],
+  ] as const) {
+    schedule
+      .command(name)
+      .argument('<id>')
+      .description(words)
+      .addOption(jsonOption())
+      .action(async (id: string, { json }: { json?: true }) => {
+        const changed = await withConnection((connection) => pauseSchedule({ connection, id, paused }))
+        if (json === true) console.record({ id, paused, changed })
+        else console.out(`${id} ${changed ? 'is' : 'was already'} ${paused ? 'paused' : 'running on its clock'}`)
+      })
+  }
+  schedule
+    .command('backfill')
+    .argument('<id>')
+    .description('start what was due in a span of the past and did not start, one run after another')
+    .requiredOption('--from <time>', 'ISO time, such as 2026-11-20T00:00:00Z', instant)
+    .requiredOption('--to <time>', 'ISO time', instant)
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('longhaul schedule backfill nightly --from 2026-11-20T00:00:00Z --to 2026-11-22T00:00:00Z'),
+    )
+    .action(async (id: string, { from, to, json }: { from: Date; to: Date; json?: true }) => {
+      const due = await withConnection((connection) => backfillSchedule({ connection, id, from, to }))
+      if (json === true) console.record({ id, due })
+      else
+        console.out(
+          due.length === 0
+            ? `nothing was due for ${id}`
+            : due.map((time) => `starting ${id} of ${time.toISOString()}`).join('\n'),
+        )
     })
   schedule
     .command('list')
@@ -78,21 +196,23 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     })
 }
 
-function describeChange({ id, kind, settings, diff, nextRuns }: ScheduleChange): string {
+function describeChange({ id, kind, settings, diff, nextRuns }: ScheduleChange, dryRun: boolean): string {
   return [
-    `${kind} ${id}: ${settings.action} ${settings.recipe}, ${settings.cron} ${settings.timezone}`,
+    `${dryRun && kind !== 'unchanged' ? 'would be ' : ''}${kind} ${id}: ${settings.action} ${settings.recipe}, ${settings.cron} ${settings.timezone}`,
     ...diff.map((line) => `  ${line}`),
     `  overlap ${settings.overlap}, catch-up ${settings.catchupWindow}, at most ${settings.executionTimeout} a run`,
     ...nextRuns.slice(0, 1).map((next) => `  next run ${next.toISOString()} (up to ${settings.jitter} later)`),
   ].join('\n')
 }
 
-function describeListed({ id, paused, settings, nextRuns, recentRuns, skippedOverlap }: ListedSchedule): string {
+function describeListed(listed: ListedSchedule): string {
+  const { id, paused, settings, nextRuns, recentRuns, skippedOverlap, missedCatchup } = listed
   const last = recentRuns.at(-1)
   return [
     `${id}${paused ? ' (paused)' : ''}: ${settings === null ? 'settings unknown' : `${settings.action} ${settings.recipe}, ${settings.cron} ${settings.timezone}`}`,
     ...nextRuns.slice(0, 1).map((next) => `  next  ${next.toISOString()}`),
     ...(last === undefined ? [] : [`  last  ${last.at.toISOString()}  ${last.workflowId}`]),
     ...(skippedOverlap === 0 ? [] : [`  ${skippedOverlap} runs were dropped because one was waiting already`]),
+    ...(missedCatchup === 0 ? [] : [`  ${missedCatchup} runs were missed while the server was away`]),
   ].join('\n')
 }

@@ -1,8 +1,10 @@
 import { type Command, Option } from 'commander'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { DownResult } from '../../stack/down.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
-import { untilInterrupted } from '../output/console.ts'
+import { type Console, untilInterrupted } from '../output/console.ts'
+import { whileSaying } from '../output/live-lines.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { adoptLocalStack } from '../local-stack.ts'
@@ -16,10 +18,10 @@ export function addStack(program: Command, { console }: CommandContext): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul up', 'TEMPORAL_ADDRESS=temporal:7233 longhaul up --roles sandbox'))
     .action(async ({ roles, json }: { roles?: WorkerRole[]; json?: true }) => {
-      const { up } = await import('../../stack/up.ts')
-      const { changed, stack, setUpSeconds } = await untilInterrupted((signal) =>
-        up({ ...(roles === undefined ? {} : { roles }), log: (line) => console.err(line), signal }),
-      )
+      const { changed, stack, setUpSeconds } = await startLocalStack({
+        console,
+        ...(roles === undefined ? {} : { roles }),
+      })
       const { facts, services } = stack
       if (json === true) {
         console.record({ changed, setUpSeconds, facts, services: services.map(({ name, state }) => ({ name, state })) })
@@ -44,6 +46,21 @@ export function addStack(program: Command, { console }: CommandContext): void {
       if (json === true) console.record(result)
       else console.out(describeDown(result))
     })
+}
+
+/** Sets up and starts; Ctrl-C tidies up. Says meanwhile what is under way. */
+export async function startLocalStack({ console, roles }: { console: Console; roles?: readonly WorkerRole[] }) {
+  const [{ up }, { describeBoard, emptyBoard }] = await Promise.all([
+    import('../../stack/up.ts'),
+    import('../../stack/steps.ts'),
+  ])
+  const board = emptyBoard()
+  const what = (): string => describeBoard(board, Date.now())
+  return untilInterrupted((signal) =>
+    whileSaying({ console, what }, ({ note }) =>
+      up({ ...(roles === undefined ? {} : { roles }), log: note, signal, board }),
+    ),
+  )
 }
 
 export async function stopLocalStack(): Promise<DownResult> {
@@ -106,4 +123,41 @@ export function addWorker(program: Command, _context: CommandContext): void {
       const { runWorker } = await import('../../workers/run-worker.ts')
       await runWorker({ role })
     })
+}
+
+export function addCodecServer(program: Command, { console }: CommandContext): void {
+  program
+    .command('codec-server')
+    .description('decode encrypted payloads for the Temporal UI and CLI, with the keys of LONGHAUL_CODEC_KEYS')
+    .option('--host <address>', 'where to listen; beyond the loopback LONGHAUL_CODEC_TOKEN is required', '127.0.0.1')
+    .option('--port <number>', 'where to listen; 0 takes a free port', '8081')
+    .option('--origin <url...>', 'pages that may ask: the address of the Temporal UI', ['http://127.0.0.1:8233'])
+    .addHelpText(
+      'after',
+      examples(
+        'LONGHAUL_CODEC_KEYS=/etc/longhaul/codec-keys longhaul codec-server',
+        'longhaul codec-server --origin https://cloud.temporal.io',
+      ),
+    )
+    .action(async ({ host, port, origin }: { host: string; port: string; origin: string[] }) => {
+      const { startCodecServer } = await import('../../stack/codec-server.ts')
+      const token = process.env['LONGHAUL_CODEC_TOKEN'] ?? ''
+      const settings = { host, port: portOf(port), origins: origin, token: token === '' ? null : token }
+      const { url, server } = await startCodecServer(settings)
+      console.out(`codec server at ${url}, for pages of ${origin.join(', ')}`)
+      await untilInterrupted((signal) => new Promise((resolve) => signal.addEventListener('abort', resolve))).catch(
+        () => undefined,
+      )
+      server.closeAllConnections()
+      server.close()
+    })
+}
+
+function portOf(text: string): number {
+  const port = Number(text)
+  if (/^\d+$/.test(text) && port < 65_536) return port
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected --port to be a number below 65536, got ${JSON.stringify(text)}`,
+  })
 }

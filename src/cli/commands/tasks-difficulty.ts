@@ -45,7 +45,7 @@ async function showDifficulty(runs: string[], options: DifficultyOptions, { cons
   if (played.length === 0) {
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No attempt of ${runs.join(', ')} matches in the artifact store at ${store.path('runs')}; LONGHAUL_ARTIFACTS names another`,
+      message: `No attempt of ${runs.join(', ')} matches in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
     })
   }
   const rule = {

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
+import type { ReadProgress } from '../../adapters/datasets/read-source.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
 import { paperFilters, readFilter } from '../../domain/gates/filter-words.ts'
@@ -8,6 +9,7 @@ import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { collect, examples, jsonOption } from '../arguments/options.ts'
+import { whileSaying } from '../output/live-lines.ts'
 import { writeSuite } from '../output/write-suite.ts'
 
 interface ImportOptions {
@@ -74,7 +76,19 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   // Readers of Parquet and hubs are loaded by this command alone.
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
-  const { suite, kept, classes } = await importSuite({ source, filters, evidence, hubUrl })
+  let progress: ReadProgress | null = null
+  const { suite, kept, classes } = await whileSaying({ console, what: () => sayReading(progress) }, ({ changed }) =>
+    importSuite({
+      source,
+      filters,
+      evidence,
+      hubUrl,
+      onProgress: (next) => {
+        progress = next
+        changed()
+      },
+    }),
+  )
   const isWritten = suite.refused.length === 0 || options.skipRefused === true
   if (isWritten) {
     await writeSuite({ output: options.output, suite, rows: kept.map(({ row }) => row) })
@@ -85,6 +99,12 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
     console.out([...tables, sayImport(suite, isWritten ? options.output : null)].join('\n\n'))
   }
   if (!isWritten) exit(EXIT.usage)
+}
+
+function sayReading(progress: ReadProgress | null): string {
+  if (progress === null) return 'looking for the files of the source'
+  const { files, of, bytes, rows } = progress
+  return `reading the source: ${files} of ${of} files, ${(bytes / 1e6).toFixed(1)} MB, ${rows} rows`
 }
 
 /** What ends like a file is one; everything else is a data set, which needs to be pinned. */

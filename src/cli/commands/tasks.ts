@@ -1,7 +1,9 @@
 import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
+import { SYNTHETIC_FAMILIES, type SyntheticFamily } from '../../contracts/synthetic-families.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
+import { whileSaying } from '../output/live-lines.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'
@@ -12,6 +14,7 @@ interface SynthesizeOptions {
   seed: number
   offset: number
   split: 'train' | 'eval'
+  family: SyntheticFamily
   output?: string
   images?: true
   json?: true
@@ -22,6 +25,11 @@ export function addTasks(program: Command, context: CommandContext): void {
   tasks
     .command('synthesize')
     .description('make small real repair tasks from a seed, as SWE-rebench rows; the same seed makes the same bytes')
+    .addOption(
+      new Option('--family <family>', 'kind of task: docs/datasets.md')
+        .choices([...SYNTHETIC_FAMILIES])
+        .default('one-wrong-line'),
+    )
     .option('--count <n>', 'how many', integer({ name: '--count', min: 1 }), 10)
     .option('--seed <n>', 'seed of the family', integer({ name: '--seed' }), 1)
     .option('--offset <n>', 'index of the first', integer({ name: '--offset' }), 0)
@@ -45,13 +53,24 @@ export function addTasks(program: Command, context: CommandContext): void {
 }
 
 async function synthesize(options: SynthesizeOptions, { console }: CommandContext): Promise<void> {
-  const { seed, split, count, offset, output, images, json } = options
+  const { family, seed, split, count, offset, output, images, json } = options
   const { synthesizeSuite } = await import('../../adapters/datasets/synthetic/synthesize.ts')
-  const tasks = synthesizeSuite({ seed, split, count, offset })
+  const tasks = synthesizeSuite({ family, seed, split, count, offset })
   const rows = tasks.map(({ row }) => `${JSON.stringify(row)}\n`).join('')
   if (images === true) {
     const { buildImages } = await import('./build-images.ts')
-    await untilInterrupted((signal) => buildImages({ tasks, signal, log: (line) => console.err(line) }))
+    let built = 0
+    const what = (): string => `images ${built} of ${tasks.length}`
+    await untilInterrupted((signal) =>
+      whileSaying({ console, what }, ({ note, changed }) => {
+        const onBuilt = (): void => {
+          built += 1
+          changed()
+        }
+        return buildImages({ tasks, signal, log: note, onBuilt })
+      }),
+    )
+    console.err(what())
   }
   if (output !== undefined) await writeFile(output, rows)
   if (json === true && output !== undefined) console.record({ tasks: tasks.length, output, images: images === true })

@@ -2,6 +2,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { checkComparability, type Comparability, gradedShare } from '../../domain/statistics/comparability.ts'
 import { compareEvaluations, type Comparison } from '../../domain/statistics/comparison.ts'
+import { decideRegression } from '../../domain/statistics/judge-night.ts'
 import type { ComparisonData } from '../../report/comparison-tables.ts'
 import { type ExitCode, EXIT } from './exit-codes.ts'
 
@@ -97,13 +98,14 @@ function judgeRegression(
 ): Judged | null {
   if (maxRegression === null) return null
   const limit = -maxRegression
-  if (high < limit) {
+  const decision = decideRegression({ low, high }, maxRegression)
+  if (decision === 'proven') {
     return {
       code: EXIT.regression,
       verdict: `regression proven: delta.upper ${show(high)} < ${show(limit)} (${facts})`,
     }
   }
-  if (low >= limit) {
+  if (decision === 'excluded') {
     return { code: EXIT.ok, verdict: `no such regression: delta.lower ${show(low)} ≥ ${show(limit)} (${facts})` }
   }
   return {

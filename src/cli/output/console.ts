@@ -1,3 +1,4 @@
+import { logText } from '../../report/hostile-text.ts'
 import { EXIT, ExitError } from './exit-codes.ts'
 
 /** Where commands print. stdout carries the result and nothing else; progress and errors go to stderr. */
@@ -8,9 +9,16 @@ export interface Console {
   err(text: string): void
   /** One JSON record on a line of stdout. */
   record(value: object): void
-  /** Whether stderr may be redrawn and coloured. */
-  isInteractive: boolean
-  hasColor: boolean
+  /** A workflow command of the CI system, on stderr as it is; every other text is kept from being one. */
+  command(line: string): void
+  /** Null where stderr may not be redrawn: a pipe, a log, a CI system. */
+  terminal: Terminal | null
+}
+
+export interface Terminal {
+  write(text: string): void
+  columns(): number
+  rows(): number
 }
 
 export function createConsole({
@@ -19,17 +27,35 @@ export function createConsole({
   env = process.env,
 }: {
   stdout?: NodeJS.WritableStream
-  stderr?: NodeJS.WritableStream & { isTTY?: boolean }
+  stderr?: NodeJS.WritableStream & { isTTY?: boolean; columns?: number; rows?: number }
   env?: NodeJS.ProcessEnv
 } = {}): Console {
   const isInteractive = stderr.isTTY === true && env['TERM'] !== 'dumb' && !isCi(env)
+  // Names and messages in the log of a job come from tasks and models too.
+  const safe = isCi(env) ? logText : (text: string): string => text
   return {
-    out: (text) => void stdout.write(ended(text)),
-    err: (text) => void stderr.write(ended(text)),
-    record: (value) => void stdout.write(`${JSON.stringify(value)}\n`),
-    isInteractive,
-    hasColor: isInteractive && (env['NO_COLOR'] ?? '') === '',
+    out: (text) => void stdout.write(ended(safe(text))),
+    err: (text) => void stderr.write(ended(safe(text))),
+    record: (value) => void stdout.write(`${jsonLine(value)}\n`),
+    command: (line) => void stderr.write(ended(line)),
+    terminal: isInteractive
+      ? {
+          write: (text) => void stderr.write(text),
+          columns: () => stderr.columns ?? 100,
+          rows: () => stderr.rows ?? 24,
+        }
+      : null,
   }
+}
+
+/** JSON that is text to every reader of a log: no hidden characters, and none of the old workflow commands. */
+function jsonLine(value: object): string {
+  return JSON.stringify(value)
+    .replaceAll('##', '\\u0023#')
+    .replace(
+      /[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+      (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    )
 }
 
 export function isCi(env: NodeJS.ProcessEnv = process.env): boolean {

@@ -66,13 +66,15 @@ function duration(ms: number): string {
 interface AnnounceInput {
   look: () => Promise<RunBlockers>
   say: (line: string) => void
+  /** Told after each look what blocks the run, a sentence each. */
+  now?: (blockers: readonly string[]) => void
   signal: AbortSignal
   /** Often enough that a stall is on the screen within the minute. @default 15_000 */
   everyMs?: number
 }
 
 /** While a run is followed: one line when something begins to block it, one when it goes on. */
-export async function announceBlockers({ look, say, signal, everyMs = 15_000 }: AnnounceInput): Promise<void> {
+export async function announceBlockers({ look, say, now, signal, everyMs = 15_000 }: AnnounceInput): Promise<void> {
   let known = new Set<string>()
   while (!(await isOver(everyMs, signal))) {
     // A server that is away is named by the watching itself.
@@ -80,6 +82,7 @@ export async function announceBlockers({ look, say, signal, everyMs = 15_000 }: 
     if (answer === null || signal.aborted) continue
     for (const blocker of answer.blockers) if (!known.has(keyOf(blocker))) say(`waits on ${sentence(blocker)}`)
     if (known.size > 0 && answer.blockers.length === 0) say('goes on')
+    now?.(answer.blockers.map(sentence))
     known = new Set(answer.blockers.map(keyOf))
   }
 }

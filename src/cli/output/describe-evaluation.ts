@@ -1,16 +1,12 @@
-import { readEvaluations } from '../../activities/evaluation/report-data.ts'
-import type { StoredRecipe } from '../../activities/runtime/stored-records.ts'
-import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { runKeys } from '../../contracts/keys.ts'
-import { formatOrigin } from '../../report/suite-table.ts'
-import { evaluationOf } from '../../contracts/episode-purpose.ts'
 import { contaminationLine } from '../../report/contamination-table.ts'
+import { formatOrigin } from '../../report/suite-table.ts'
 
-/** What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read. */
-export async function describeEvaluation(store: ArtifactStore, record: EvaluationRecord): Promise<string[]> {
-  const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(record.run))
-  const cutoff = stored?.recipe.model.cutoff ?? null
+/**
+ * What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read.
+ * @param cutoff date up to which the model has read
+ */
+export function describeEvaluation(record: EvaluationRecord, cutoff: string | null): string[] {
   const { origin } = record
   return [
     describeDoubt(record),
@@ -19,11 +15,6 @@ export async function describeEvaluation(store: ArtifactStore, record: Evaluatio
     ...(cutoff === null ? [] : [contaminationLine(record, cutoff)]),
     ...describeCost(record),
   ]
-}
-
-/** On the recipe's `evaluate.suites`; rules read the held-out score alone. */
-export async function furtherEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
-  return (await readEvaluations(store, run)).filter(({ name }) => evaluationOf(name).suite !== null)
 }
 
 function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {

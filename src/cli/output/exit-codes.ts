@@ -20,6 +20,19 @@ export const EXIT = {
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
+const MEANINGS: Record<ExitCode, string> = {
+  0: 'done, and every rule holds',
+  1: 'usage or configuration, nothing was started',
+  2: 'infrastructure: nothing or too little was graded',
+  3: 'a threshold was missed',
+  4: 'a regression is proven',
+  130: 'interrupted',
+}
+
+export function describeExit(code: ExitCode): string {
+  return MEANINGS[code]
+}
+
 /** Ends a command with a code of its own; the message has been printed already. */
 export class ExitError extends Error {
   readonly exitCode: ExitCode

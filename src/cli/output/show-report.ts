@@ -114,8 +114,8 @@ export async function newestReport(store: ArtifactStore, run: string): Promise<S
   if (newest === undefined || bytes === null) return null
   return {
     json: JSON.parse(new TextDecoder().decode(bytes)) as JsonReport,
-    jsonPath: store.path(newest.key),
-    htmlPath: store.path(newest.key.replace(/\.json$/, '.html')),
+    jsonPath: store.locate(newest.key),
+    htmlPath: store.locate(newest.key.replace(/\.json$/, '.html')),
   }
 }
 
@@ -128,7 +128,7 @@ export async function reportOf(store: ArtifactStore, run: string): Promise<Repor
     if (!isLonghaulError(error) || error.code !== 'Artifact.Missing') throw error
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.path('runs')}; LONGHAUL_ARTIFACTS names another`,
+      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
       cause: error,
     })
   }

@@ -1,4 +1,5 @@
 import { toLonghaulError } from '../../contracts/errors.ts'
+import { namedTemporalServer } from '../../platform/temporal-settings.ts'
 import { stackPaths, type StackPaths } from '../paths.ts'
 import { DOCKER_CHECKS } from './docker-checks.ts'
 import { type Check, type CheckDefinition, type Level, fail, GIB, ok, warn, type Finding } from './finding.ts'
@@ -91,11 +92,11 @@ const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECK
 
 async function checkTemporal(paths: StackPaths): Promise<Finding> {
   const status = await stackStatus({ name: paths.name })
-  const own = process.env['TEMPORAL_ADDRESS'] ?? ''
   const facts = status.state === 'down' ? null : status.record.facts
-  const address = own !== '' ? own : facts?.temporalAddress
+  const named = namedTemporalServer()
+  const address = named?.address ?? facts?.temporalAddress
   if (address === undefined) return warn('no stack is up, and TEMPORAL_ADDRESS is not set', 'longhaul up')
-  const namespace = facts?.namespace ?? process.env['LONGHAUL_NAMESPACE'] ?? 'default'
+  const namespace = named?.namespace ?? facts?.namespace ?? 'default'
   try {
     const { serverVersion, retentionDays, missingAttributes } = await inspectNamespace({
       address,
@@ -110,7 +111,7 @@ async function checkTemporal(paths: StackPaths): Promise<Finding> {
   } catch (error) {
     return fail(
       toLonghaulError(error).message,
-      own === '' ? 'longhaul up' : 'start that server, or unset TEMPORAL_ADDRESS',
+      named === null ? 'longhaul up' : 'start that server, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE',
     )
   }
 }

@@ -1,6 +1,9 @@
 import { access, constants, mkdir, open, rename, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { asStoreError } from '../../adapters/artifacts/directory-store.ts'
+import { openArtifactStore } from '../../adapters/artifacts/open-store.ts'
+import { namesBucket } from '../../adapters/artifacts/s3/s3-location.ts'
+import { toLonghaulError } from '../../contracts/errors.ts'
 import type { StackPaths } from '../paths.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import { findPython } from '../setup/python-env.ts'
@@ -47,7 +50,19 @@ async function checkPython(paths: StackPaths): Promise<Finding> {
   return ok(`torch ${version}, ${device === 'False' ? 'no GPU' : device}`)
 }
 
+/** As a worker tries it: credentials, bucket, conditional writes. */
+async function checkBucketStore(location: string): Promise<Finding> {
+  try {
+    await openArtifactStore({ location, check: true })
+    return ok(location)
+  } catch (error) {
+    const { code, message } = toLonghaulError(error)
+    return fail(`${location}: ${code}: ${message}`, 'docs/object-store.md')
+  }
+}
+
 async function checkStore(paths: StackPaths): Promise<Finding> {
+  if (namesBucket(paths.artifactsDir)) return checkBucketStore(paths.artifactsDir)
   try {
     await mkdir(paths.artifactsDir, { recursive: true })
     await access(paths.artifactsDir, constants.W_OK)

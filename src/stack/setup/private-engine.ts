@@ -57,19 +57,21 @@ interface AcquirePrivateEngineInput {
   user: EngineUser
   log: (line: string) => void
   signal?: AbortSignal
+  /** Further flags of the engine, where it is started here. */
+  flags?: readonly string[]
 }
 
 /** Starts the engine, or joins the one that runs; recovers from one that was killed. The user is noted until released.
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function acquirePrivateEngine(input: AcquirePrivateEngineInput): Promise<'started' | 'running'> {
-  const { files, user, log, signal } = input
+  const { files, user, log, signal, flags = [] } = input
   await mkdir(files.usersDir, { recursive: true, mode: 0o700 })
   return withDirectoryLock({ path: files.lock, timeoutMs: 180_000, signal }, async () => {
     await noteEngineUser({ files, user })
     if (await engineRuns(files)) return 'running'
     const found = await clearEngineRemains({ files })
     if (found.length > 0) log(`the private engine had been killed; cleared ${found.join(', ')}`)
-    await startEngine({ files, signal })
+    await startEngine({ files, flags, signal })
     return 'started'
   })
 }
@@ -102,7 +104,12 @@ export async function engineRuns(files: EngineFiles): Promise<boolean> {
   return answers(files, 5_000)
 }
 
-async function startEngine({ files, signal }: { files: EngineFiles; signal?: AbortSignal | undefined }): Promise<void> {
+async function startEngine(input: {
+  files: EngineFiles
+  flags: readonly string[]
+  signal: AbortSignal | undefined
+}): Promise<void> {
+  const { files, flags, signal } = input
   await mkdir(files.dataRoot, { recursive: true, mode: 0o711 })
   await mkdir(files.execRoot, { recursive: true, mode: 0o711 })
   // A file of our own: settings of a system engine in /etc/docker would contradict these flags.
@@ -116,6 +123,7 @@ async function startEngine({ files, signal }: { files: EngineFiles; signal?: Abo
       ['--pidfile', files.pidFile, '-H', `unix://${files.socket}`, '--shutdown-timeout', '5'],
       // Sandboxes have no network, so the engine needs neither a bridge nor rules in the machine's firewall.
       ['--bridge', 'none', '--iptables=false', '--ip6tables=false'],
+      flags,
     ].flat(),
     { stdio: ['ignore', log, log], detached: true, env: { ...process.env, PATH: SYSTEM_PATH } },
   )

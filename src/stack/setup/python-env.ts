@@ -120,7 +120,6 @@ async function buildEnv(input: {
       '--no-input',
       '--progress-bar',
       'off',
-      '-q',
       ...(packages.pipOptions ?? []),
       '-r',
       packages.lockFile,
@@ -129,6 +128,7 @@ async function buildEnv(input: {
     // 20 minutes: 3 measured, and gigabytes to fetch on a slow network.
     timeoutMs: 1_200_000,
     signal: context.signal,
+    onLine: context.saw,
   })
 }
 

@@ -1,5 +1,5 @@
 import { stackPaths, type StackPaths } from '../paths.ts'
-import { StepRunner, type StepTiming, type StepContext } from '../steps.ts'
+import { type SetUpBoard, StepRunner, type StepTiming, type StepContext } from '../steps.ts'
 import { ensureEngine, type StackEngine, findEngine } from './engine.ts'
 import type { EngineUser } from './private-engine.ts'
 import { ensurePythonEnv, findPython } from './python-env.ts'
@@ -12,6 +12,7 @@ import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { ensureRunnerVolume } from '../../adapters/docker/sandbox/runner-volume.ts'
 import { identify } from '../../platform/processes.ts'
+import { namesTemporalServer } from '../../platform/temporal-settings.ts'
 
 export type StackPart = 'temporal' | 'engine' | 'python' | 'bundle'
 const STACK_PARTS: readonly StackPart[] = ['temporal', 'engine', 'python', 'bundle']
@@ -24,10 +25,12 @@ interface SetUpOptions {
   engineUser: EngineUser
   log: (line: string) => void
   signal?: AbortSignal | undefined
+  /** Of a display that shows what is under way. @default the log says it now and then */
+  board?: SetUpBoard | undefined
 }
 
 export interface SetUpResult {
-  /** Null where TEMPORAL_ADDRESS names a server, or the part was not asked for. */
+  /** Null where the environment names a server, or the part was not asked for. */
   temporal: TemporalCli | null
   engine: StackEngine | null
   baseImage: string | null
@@ -40,15 +43,15 @@ export interface SetUpResult {
 /** Everything that has to be there before a stack can start, side by side, each step cached by what it is made from.
  *  @throws LonghaulError of the first step that failed */
 export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
-  const { paths = stackPaths(), parts = STACK_PARTS, engineUser, log, signal } = options
+  const { paths = stackPaths(), parts = STACK_PARTS, engineUser, log, signal, board } = options
   const started = Date.now()
-  const runner = new StepRunner({ log, signal })
+  const runner = new StepRunner({ log, signal, board })
   const wants = (part: StackPart): boolean => parts.includes(part)
   const { cacheDir } = paths
 
   // The Go build is the longest: it starts first, and nothing waits for it.
   const temporal =
-    wants('temporal') && !hasOwnServer()
+    wants('temporal') && !namesTemporalServer()
       ? runner.step({
           name: 'temporal',
           timeoutMs: 30 * 60_000,
@@ -112,10 +115,6 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
     timings: runner.timings,
     seconds,
   }
-}
-
-function hasOwnServer(): boolean {
-  return (process.env['TEMPORAL_ADDRESS'] ?? '') !== ''
 }
 
 /** Distribution packages without which a later step could not do its work; asked once, so that apt runs once. */

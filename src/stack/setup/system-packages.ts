@@ -55,6 +55,7 @@ export async function installPackages({ packages, context }: InstallPackagesInpu
     // An interrupted dpkg must finish the package at hand; the script then restores what it changed.
     graceMs: 60_000,
     signal: context.signal,
+    onLine: context.saw,
   })
   if (result.exitCode === 0) return
   throw new LonghaulError({

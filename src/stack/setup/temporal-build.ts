@@ -69,6 +69,8 @@ export async function buildTemporalCli({ go, target, context }: BuildTemporalCli
         command: go,
         args: [
           'build',
+          // Names each package when it is compiled, for displays.
+          '-v',
           '-mod=readonly',
           '-buildvcs=false',
           '-ldflags',
@@ -82,6 +84,7 @@ export async function buildTemporalCli({ go, target, context }: BuildTemporalCli
         // 20 minutes: five times the measured build, for slow mirrors.
         timeoutMs: 1_200_000,
         signal: context.signal,
+        onLine: context.saw,
       })
       await rename(temporary, target)
     } finally {

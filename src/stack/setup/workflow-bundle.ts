@@ -8,9 +8,14 @@ import { exists, writeFileAtomically } from '../../platform/files.ts'
 import { isCheckout, moduleFile, packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
+import { failureConverterOf } from '../../platform/data-converter.ts'
+import { withoutForeignSources } from '../../platform/bundle-sources.ts'
 
 /** All that workflow code may import (the boundary test proves it). */
 const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
+
+/** Another number where the same sources make another bundle. */
+const MADE_BY = 'bundle/2'
 
 /** Bundles kept, one for each state of the sources, newest first. Processes use only recent ones. */
 const KEEP = 8
@@ -24,15 +29,19 @@ export interface EnsureWorkflowBundleInput {
 export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Promise<{ value: string; did: string }> {
   const { cacheDir, context } = input
   const shipped = packageFile('dist/workflow-bundle.js')
-  if (!isCheckout() && (await exists(shipped))) return { value: shipped, did: 'shipped with the package' }
+  const converter = failureConverterOf()
+  const isPlain = converter.failureConverterPath === undefined
+  if (isPlain && !isCheckout() && (await exists(shipped))) return { value: shipped, did: 'shipped with the package' }
   const folder = join(cacheDir, 'bundles')
-  const file = join(folder, `${await hashSources()}.js`)
+  const file = join(folder, `${await hashSources()}${isPlain ? '' : '-encrypted'}.js`)
   if (await exists(file)) return { value: file, did: 'cached' }
   context.log('bundling the workflows')
-  const { code } = await bundleWorkflowCode({
+  const bundled = await bundleWorkflowCode({
     workflowsPath: moduleFile('workflows/index'),
     logger: quietLogger(context),
+    ...converter,
   })
+  const code = withoutForeignSources(bundled.code)
   await writeFileAtomically(file, code)
   await removeOld(folder)
   return { value: file, did: `bundled, ${Math.round(code.length / 1024)} KB` }
@@ -42,7 +51,7 @@ async function hashSources(): Promise<string> {
   // A bundle belongs to the SDK's version as well.
   const sdk = createRequire(import.meta.url)('@temporalio/worker/package.json') as { version: string }
   const root = packageFile(isCheckout() ? 'src' : 'dist')
-  const parts: string[] = [sdk.version]
+  const parts: string[] = [sdk.version, MADE_BY]
   for (const source of SOURCES) {
     const entries = await readdir(join(root, source), { recursive: true, withFileTypes: true }).catch(() => [])
     const files = entries

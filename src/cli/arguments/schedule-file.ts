@@ -1,0 +1,125 @@
+import { readFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { parse } from 'yaml'
+import { z } from 'zod'
+import { type AlarmsRequest, OVERLAPS, type ScheduleRequest } from '../../client/index.ts'
+import { pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { openStore } from '../local-stack.ts'
+import { readRecipeArgument } from './recipe-argument.ts'
+
+const DURATION = z.string().regex(/^(0|[1-9][0-9]{0,5}) ?(s|m|h|d)$/, 'expected a duration such as 30s, 10m, 6h or 2d')
+
+const SCHEDULE = z.strictObject({
+  recipe: z.string().min(1),
+  action: z.enum(['evaluate', 'train']).optional(),
+  cron: z.string().optional(),
+  timezone: z.string().optional(),
+  policy: z.string().min(1).optional(),
+  overrides: z.record(z.string(), z.unknown()).optional(),
+  overlap: z.enum(Object.keys(OVERLAPS) as [keyof typeof OVERLAPS]).optional(),
+  catchupWindow: DURATION.optional(),
+  jitter: DURATION.optional(),
+  executionTimeout: DURATION.optional(),
+  paused: z.boolean().optional(),
+})
+
+const VARIABLE = z
+  .string()
+  .regex(
+    /^[A-Za-z_][A-Za-z0-9_]{0,99}$/,
+    'expected the name of an environment variable of the control workers, no value',
+  )
+
+const ALARMS = z.strictObject({
+  urlVariable: VARIABLE,
+  secretVariable: VARIABLE.optional(),
+  template: z.union([z.enum(['json', 'slack', 'discord']), z.record(z.string(), z.unknown())]).optional(),
+  blockerMinutes: z.int().min(1).optional(),
+  everyMinutes: z.int().min(1).optional(),
+  runs: z.enum(['scheduled', 'all']).optional(),
+})
+
+const FILE = z.strictObject({ schedules: z.record(z.string(), SCHEDULE), alarms: ALARMS.optional() })
+
+export interface ScheduleFile {
+  schedules: ScheduleRequest[]
+  /** Null where the file says nothing of alarms. */
+  alarms: AlarmsRequest | null
+}
+
+/**
+ * `schedules:` by name, and `alarms:`. A recipe that is a file lies beside this one; `pushScheduledRecipe` gives it a name. Every recipe is read and checked
+ * here, so that a mistake costs no night. @throws LonghaulError `Config.Invalid`, `Config.NotFound`
+ */
+export async function readScheduleFile(path: string): Promise<ScheduleFile> {
+  const found = FILE.safeParse(await readYaml(path))
+  if (!found.success) {
+    const issues = found.error.issues.map(({ path: keys, message }) => `  ${keys.join('.') || '(file)'}: ${message}`)
+    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected schedules in ${path}:\n${issues.join('\n')}` })
+  }
+  const requests: ScheduleRequest[] = []
+  for (const [id, { recipe, overrides = {}, ...schedule }] of Object.entries(found.data.schedules)) {
+    requests.push({
+      id,
+      ...withoutAbsent(schedule),
+      ...(await readScheduledRecipe({ recipe: besideFile(path, recipe), overrides })),
+    })
+  }
+  const { alarms } = found.data
+  return { schedules: requests, alarms: alarms === undefined ? null : (withoutAbsent(alarms) as AlarmsRequest) }
+}
+
+function withoutAbsent(given: object): object {
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+}
+
+/** What a schedule starts: the name of a recipe that the workers know, or the text of a file, still to be pushed. */
+export async function readScheduledRecipe({
+  recipe,
+  set,
+  overrides = {},
+}: {
+  recipe: string
+  /** `key.path=value`, in order. */
+  set?: string[]
+  /** As in a file of schedules. */
+  overrides?: Record<string, unknown>
+}): Promise<Pick<ScheduleRequest, 'recipe' | 'recipeText' | 'overrides'>> {
+  const { request } = await readRecipeArgument({ recipe, overrides, ...(set === undefined ? {} : { set }) })
+  return request
+}
+
+/**
+ * A recipe that is a file gets a name that every control worker knows: the file's own with a part of its text's hash, so that another text
+ * is another name, and the difference of the schedule shows it. @param options.dryRun only say which name
+ * @throws LonghaulError `Config.Invalid` for a store that cannot be written
+ */
+export async function pushScheduledRecipe<T extends Pick<ScheduleRequest, 'recipe' | 'recipeText'>>(
+  { recipeText, ...request }: T,
+  { dryRun }: { dryRun: boolean },
+): Promise<Omit<T, 'recipeText'>> {
+  if (recipeText === undefined) return request
+  const name = `${request.recipe.slice(0, 70)}-${sha256Hex(recipeText).slice(0, 8)}`
+  if (!dryRun) await pushRecipe(await openStore(), { name, text: recipeText, builtIn: [] })
+  return { ...request, recipe: name }
+}
+
+function besideFile(path: string, recipe: string): string {
+  return recipe.includes('/') || /\.ya?ml$/.test(recipe) ? resolve(dirname(path), recipe) : recipe
+}
+
+async function readYaml(path: string): Promise<unknown> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (cause) {
+    throw new LonghaulError({ code: 'Config.NotFound', message: `Expected a file of schedules at ${path}`, cause })
+  }
+  try {
+    return parse(text)
+  } catch (cause) {
+    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected YAML in ${path}: ${String(cause)}`, cause })
+  }
+}

@@ -1,0 +1,107 @@
+import { Argument, type Command } from 'commander'
+import type { LonghaulConnection } from '../../client/index.ts'
+import { type Candidate, completeWords, type LiveKind } from '../arguments/complete-words.ts'
+import { COMPLETE, SCRIPTS, type Shell, SHELLS } from '../arguments/completion-scripts.ts'
+import { examples } from '../arguments/options.ts'
+import { recipeDirs } from '../arguments/recipe-argument.ts'
+import type { CommandContext } from '../command-context.ts'
+import { withConnection } from '../local-stack.ts'
+
+export function addCompletion(program: Command, { console }: CommandContext): void {
+  program
+    .command('completion')
+    .addArgument(new Argument('<shell>', 'for which shell').choices(SHELLS))
+    .description(
+      'print a script with which a shell completes commands, options, and names of runs, recipes and schedules',
+    )
+    .addHelpText(
+      'after',
+      examples(
+        'source <(longhaul completion bash)     # in ~/.bashrc',
+        'source <(longhaul completion zsh)      # in ~/.zshrc, after compinit',
+        'longhaul completion fish | source      # in ~/.config/fish/config.fish',
+      ),
+    )
+    .action((shell: Shell) => console.out(SCRIPTS[shell]))
+}
+
+/** Since the start of this process: at the Tab key a user waits no longer. */
+const BUDGET_MS = 900
+/** Where loading took all of it. */
+const LEAST_MS = 150
+
+/** What the scripts call: one candidate a line, with its description for shells that show one. Says nothing at all where it cannot help. */
+export function addComplete(program: Command, { console }: CommandContext): void {
+  program
+    .command(COMPLETE, { hidden: true })
+    .addArgument(new Argument('<shell>').choices(SHELLS))
+    .argument('[words...]')
+    .action(async (shell: Shell, words: string[]) => {
+      const { candidates, live, before } = completeWords(program, words)
+      const typed = words.at(-1) ?? ''
+      const prefix = typed === '=' ? '' : typed.slice(before.length)
+      const named = live === null ? [] : await namesOf(live)
+      const found = [...candidates, ...named.filter(({ value }) => value.startsWith(prefix) && isPlain(value))]
+      // Bash breaks words at `=` and replaces the last part alone.
+      const start = shell === 'bash' ? '' : before
+      if (found.length > 0) console.out(found.map((one) => lineOf(shell, start, one)).join('\n'))
+    })
+}
+
+function lineOf(shell: Shell, before: string, { value, description }: Candidate): string {
+  return shell === 'bash' || description === '' ? `${before}${value}` : `${before}${value}\t${description}`
+}
+
+/** A shell takes it as it is: names come from other users, and what is completed is run at the Enter key. */
+function isPlain(name: string): boolean {
+  return /^[A-Za-z0-9][\w.@%+,/-]*$/.test(name)
+}
+
+async function withinBudget(ask: () => Promise<Candidate[]>): Promise<Candidate[]> {
+  const leftMs = Math.max(LEAST_MS, BUDGET_MS - performance.now())
+  const late = Promise.withResolvers<Candidate[]>()
+  const timer = setTimeout(() => late.resolve([]), leftMs)
+  try {
+    return await Promise.race([ask().catch(() => []), late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+const MOST = 50
+
+async function namesOf(kind: LiveKind): Promise<Candidate[]> {
+  if (kind === 'recipes') return namesOfRecipes()
+  return withinBudget(() =>
+    withConnection((connection) => (kind === 'schedules' ? schedulesOf(connection) : runsOf(connection, kind))),
+  )
+}
+
+async function namesOfRecipes(): Promise<Candidate[]> {
+  const [{ recipeNames }, { pushedRecipes }, { openStore }] = await Promise.all([
+    import('../../adapters/recipes/load-recipe.ts'),
+    import('../../adapters/recipes/pushed-recipes.ts'),
+    import('../local-stack.ts'),
+  ])
+  const builtIn = await recipeNames(recipeDirs())
+  // A store that is away or slow takes only its own names.
+  const pushed = await withinBudget(async () =>
+    (await pushedRecipes(await openStore()).names()).map((value) => ({ value, description: 'pushed' })),
+  )
+  return [...builtIn.map((value) => ({ value, description: '' })), ...pushed]
+}
+
+async function runsOf(connection: LonghaulConnection, kind: 'runs' | 'open runs'): Promise<Candidate[]> {
+  const { listRuns } = await import('../../client/index.ts')
+  const runs = await listRuns({ connection, open: kind === 'open runs', limit: MOST })
+  const found = runs.map(({ run, workflowId, type, status }) => ({
+    value: run ?? workflowId,
+    description: `${type}, ${status.toLowerCase()}`,
+  }))
+  return found.filter(({ value }, at) => found.findIndex((one) => one.value === value) === at)
+}
+
+async function schedulesOf(connection: LonghaulConnection): Promise<Candidate[]> {
+  const { listSchedules } = await import('../../client/index.ts')
+  return (await listSchedules({ connection })).map(({ id }) => ({ value: id, description: 'schedule' }))
+}

@@ -1,0 +1,196 @@
+import { lstat, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import type { Command } from 'commander'
+import { loadRecipe, recipeNames } from '../../adapters/recipes/load-recipe.ts'
+import { requireRecipeName } from '../../adapters/recipes/recipe-name.ts'
+import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/recipes/schema-map.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { errnoOf } from '../../platform/errno.ts'
+import { packageVersion } from '../../platform/package-version.ts'
+import { shellWord } from '../../platform/shell-quote.ts'
+import { packageFile } from '../../stack/paths.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
+import { recipeDirs } from '../arguments/recipe-argument.ts'
+import type { CommandContext } from '../command-context.ts'
+
+interface InitOptions {
+  from: string
+  name?: string
+  dryRun?: true
+  json?: true
+}
+
+export function addInit(program: Command, { console }: CommandContext): void {
+  program
+    .command('init')
+    .argument('[directory]', 'where to write; it is made where it is missing', '.')
+    .description(
+      'write a recipe to start from, with its comments and the schema that editors check it by; overwrites nothing',
+    )
+    .option('--from <recipe>', 'the recipe to begin with: longhaul recipe list shows them', 'mini')
+    .option('--name <name>', 'name of the file and of the runs (default: my-, and what it is made from)')
+    .option('--dry-run', 'only say what would be written')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul init',
+        'longhaul init nights --from nightly-swe-rebench',
+        'longhaul init --from qwen3-4b-one-gpu --name weekly',
+      ),
+    )
+    .action(async (directory: string, { from, name = `my-${from}`, dryRun, json }: InitOptions) => {
+      requireRecipeName(name)
+      const { text, recipe } = await readStart({ from, name })
+      const files = [
+        { path: join(directory, SCHEMA_FILE), text: recipeSchemaText() },
+        { path: join(directory, `${name}.yaml`), text },
+      ] as const
+      const written = await writeNew({ directory, files, dryRun: dryRun === true })
+      const next = nextCommands(files[1].path, recipe)
+      if (json === true) {
+        const paths = { recipe: files[1].path, schema: files[0].path }
+        console.record({ ...paths, from, written, next, ...(dryRun === true ? { dryRun } : {}) })
+      } else console.out(sayWritten({ written, next, dryRun: dryRun === true }))
+    })
+}
+
+/** The text of a recipe under another name, checked as it will be read. */
+async function readStart({ from, name }: { from: string; name: string }): Promise<{ text: string; recipe: Recipe }> {
+  const { text: source } = await loadRecipe({ name: from, dirs: recipeDirs() })
+  const builtIn = await recipeNames([packageFile('recipes')])
+  if (builtIn.includes(name)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected --name to be none of the built-in recipes, which keep their names, got ${name}`,
+    })
+  }
+  const lines = source.split('\n').filter((line) => !line.startsWith('# yaml-language-server:'))
+  const text = [
+    `# yaml-language-server: $schema=./${SCHEMA_FILE}`,
+    '#',
+    `# Made by longhaul init --from ${from}, Longhaul ${packageVersion()}. Change what you like; editors and longhaul recipe check know every key, and`,
+    '# longhaul recipe show prints those that are left out too. The file’s name becomes part of the names of runs. Relative paths are',
+    '# looked for in the workers’ folders of recipes (LONGHAUL_RECIPES, then the built-in ones); an absolute path is the same everywhere.',
+    ...(lines[0]?.startsWith('#') === true ? [] : ['#']),
+    ...lines,
+  ].join('\n')
+  const { recipe } = await loadRecipe({ name, text })
+  return { text, recipe }
+}
+
+interface NewFile {
+  path: string
+  text: string
+}
+
+/**
+ * Writes all of the files or none of them. A schema of an earlier version is ours to renew; every other file that is there stays.
+ * @returns the paths that were written, or would be
+ * @throws LonghaulError `Config.Invalid` where a file is in the way or the directory cannot be written
+ */
+async function writeNew({
+  directory,
+  files,
+  dryRun,
+}: {
+  directory: string
+  files: readonly NewFile[]
+  dryRun: boolean
+}): Promise<string[]> {
+  const toWrite: (NewFile & { before: string | null })[] = []
+  for (const file of files) {
+    const before = await textAt(file.path)
+    if (before === file.text && basename(file.path) === SCHEMA_FILE) continue
+    if (before !== null && !isOurSchema(file.path, before)) throw inTheWay(file.path)
+    toWrite.push({ ...file, before })
+  }
+  if (dryRun) return toWrite.map(({ path }) => path)
+  const done: (NewFile & { before: string | null })[] = []
+  try {
+    await mkdir(directory, { recursive: true })
+    for (const file of toWrite) {
+      // `wx` writes through no link, and over nothing that has come meanwhile.
+      await writeFile(file.path, file.text, { flag: file.before === null ? 'wx' : 'w' })
+      done.push(file)
+    }
+  } catch (cause) {
+    for (const { path, before } of done)
+      await (before === null ? unlink(path) : writeFile(path, before)).catch(() => undefined)
+    if (errnoOf(cause) === 'EEXIST' && toWrite.length > done.length)
+      throw inTheWay(toWrite[done.length]?.path ?? directory)
+    throw unwritable(directory, cause)
+  }
+  return toWrite.map(({ path }) => path)
+}
+
+/** Null where there is nothing; a link, a folder or whatever else lies there is in the way. */
+async function textAt(path: string): Promise<string | null> {
+  try {
+    const { isFile } = await lstat(path).then((found) => ({ isFile: found.isFile() }))
+    if (!isFile) throw inTheWay(path)
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if (error instanceof LonghaulError) throw error
+    if (errnoOf(error) === 'ENOENT') return null
+    throw unwritable(path, error)
+  }
+}
+
+function isOurSchema(path: string, text: string): boolean {
+  if (basename(path) !== SCHEMA_FILE) return false
+  try {
+    return (JSON.parse(text) as { title?: unknown } | null)?.title === SCHEMA_TITLE
+  } catch {
+    return false
+  }
+}
+
+function inTheWay(path: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `${path} is there already and stays as it is: give --name or another directory. Nothing was written`,
+    details: { path },
+  })
+}
+
+function unwritable(path: string, cause: unknown): LonghaulError {
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected a directory that may be written (${reason}). Nothing was written`,
+    details: { path },
+    cause,
+  })
+}
+
+function nextCommands(path: string, recipe: Recipe): Record<string, string> {
+  const file = shellWord(path.includes('/') ? path : `./${path}`)
+  const isTraining = recipe.rft !== null || recipe.reinforce !== null
+  return {
+    'check it': `longhaul recipe check ${file}`,
+    'see every key': `longhaul recipe show ${file}`,
+    'start the stack': 'longhaul up',
+    'gate its tasks': `longhaul tasks gate --recipe ${file}`,
+    'run it': `longhaul ${isTraining ? 'train' : 'evaluate'} --recipe ${file}`,
+    'by its name from everywhere': `longhaul recipe push ${file}`,
+  }
+}
+
+function sayWritten({
+  written,
+  next,
+  dryRun,
+}: {
+  written: string[]
+  next: Record<string, string>
+  dryRun: boolean
+}): string {
+  const width = Math.max(...Object.keys(next).map((what) => what.length)) + 2
+  return [
+    ...written.map((path) => `${dryRun ? 'would write' : 'wrote'} ${path}`),
+    '',
+    ...Object.entries(next).map(([what, command]) => `${what.padEnd(width)}${command}`),
+  ].join('\n')
+}

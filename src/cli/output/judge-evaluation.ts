@@ -1,0 +1,324 @@
+import { appendFile, mkdir, writeFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { readEvaluation, type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluationDocument, EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import type { EvaluateResult } from '../../contracts/workflows.types.ts'
+import { gradedShare } from '../../domain/statistics/comparability.ts'
+import type { ComparedTask } from '../../domain/statistics/comparison.ts'
+import { type CiSummary, renderAnnotations, renderCiSummary } from '../../report/ci-summary.ts'
+import { renderJUnit } from '../../report/junit.ts'
+import {
+  judgeThreshold,
+  readEvaluationFile,
+  type ScoredInterval,
+  splitEvaluationName,
+  type Threshold,
+} from '../arguments/evaluation-argument.ts'
+import { describeScore } from '../commands/train.ts'
+import { uiLink } from '../local-stack.ts'
+import { compareAndJudge } from './compare-evaluations.ts'
+import type { Console } from './console.ts'
+import { describeEvaluation } from './describe-evaluation.ts'
+import { combineExitCodes, describeExit, EXIT, type ExitCode } from './exit-codes.ts'
+import { describeFailure } from './print-error.ts'
+
+/** Rules about an evaluation, and the files that are written of it. */
+export interface JudgeOptions {
+  threshold?: Threshold
+  baseline?: string
+  maxRegression?: number
+  confidence: number
+  strict?: true
+  minGraded: number
+  junit?: string
+  summary?: string
+  json?: true
+}
+
+/** How a followed evaluation ended, or that it was left. */
+export type JudgedEnding =
+  | { kind: 'completed'; result: EvaluateResult; interrupted: boolean }
+  | { kind: 'unfinished'; outcome: Exclude<RunOutcome<unknown>, { status: 'completed' }>; exitCode: ExitCode }
+  | { kind: 'detached' }
+
+export interface EvaluationJudge {
+  /** Judges, prints, writes the files. @returns the exit code */
+  conclude(workflowId: string, ending: JudgedEnding): Promise<ExitCode>
+}
+
+/**
+ * Whatever the rules need is read before anything is started, through Temporal alone: a mistake costs no run.
+ * @throws LonghaulError `Config.Invalid`, `Config.NotFound`
+ */
+export async function prepareJudge({
+  connection,
+  console,
+  options,
+}: {
+  connection: LonghaulConnection
+  console: Console
+  options: JudgeOptions
+}): Promise<EvaluationJudge> {
+  const baseline = await readBaseline(connection, options)
+  for (const file of [options.junit, options.summary]) if (file !== undefined) await makeDirectoryOf(file)
+  return {
+    conclude: async (workflowId, ending) => {
+      const judged =
+        ending.kind === 'completed'
+          ? await judgeCompleted({ connection, options, baseline, ...ending })
+          : judgeUnfinished(workflowId, ending)
+      await writeFiles(workflowId, judged, { options, console })
+      print(judged, { options, console })
+      return judged.exitCode
+    },
+  }
+}
+
+/** Without anything being asked: what cannot be meant. @throws LonghaulError `Config.Invalid` */
+export function requireRules({ baseline, maxRegression, strict }: JudgeOptions): void {
+  if (baseline !== undefined || (maxRegression === undefined && strict !== true)) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected --baseline beside --max-regression and --strict',
+  })
+}
+
+async function readBaseline(
+  connection: LonghaulConnection,
+  { baseline }: JudgeOptions,
+): Promise<EvaluationRecord | null> {
+  if (baseline === undefined) return null
+  if (baseline.endsWith('.json')) return readEvaluationFile(baseline)
+  const { evaluation } = await readEvaluation({ connection, ...splitEvaluationName(baseline) })
+  return evaluation
+}
+
+async function makeDirectoryOf(file: string): Promise<void> {
+  try {
+    await mkdir(dirname(resolve(file)), { recursive: true })
+    // Shows now, not after hours, that the file cannot be written; a page that other steps have begun stays.
+    await appendFile(file, '')
+  } catch (cause) {
+    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected to be able to write ${file}`, cause })
+  }
+}
+
+interface RuleFinding {
+  code: ExitCode
+  text: string
+}
+
+interface Judged {
+  exitCode: ExitCode
+  codes: ExitCode[]
+  findings: RuleFinding[]
+  document: EvaluationDocument | null
+  flips: readonly ComparedTask[] | null
+  /** For people, above the findings. */
+  lines: string[]
+  facts: object
+}
+
+async function judgeCompleted({
+  connection,
+  options,
+  baseline,
+  result,
+  interrupted,
+}: {
+  connection: LonghaulConnection
+  options: JudgeOptions
+  baseline: EvaluationRecord | null
+  result: EvaluateResult
+  interrupted: boolean
+}): Promise<Judged> {
+  const read = await readResult(connection, result)
+  const document = read.kind === 'read' ? read.document : null
+  const further = document?.further ?? []
+  const lines = [
+    ...further.flatMap((one) => [describeScore(one.score), ...describeEvaluation(one, document?.cutoff ?? null)]),
+    describeScore(result),
+    ...(document === null ? [] : describeEvaluation(document.evaluation, document.cutoff)),
+    ...(result.verdicts ?? []).map(
+      ({ against, statement }) => `against the ${against === 'last' ? 'last night' : 'baseline'}: ${statement}`,
+    ),
+    ...(read.kind === 'read' ? [] : [read.why]),
+  ]
+  const { graded, interval } = evidenceOf(result, document)
+  const { findings, flips } = judge({ result, document, graded, interval, baseline, options })
+  const wantsRecord = options.junit !== undefined || options.summary !== undefined
+  const codes: ExitCode[] = [
+    interrupted ? EXIT.interrupted : EXIT.ok,
+    ...findings.map(({ code }) => code),
+    // A file without its cases would look like a job without tests.
+    ...(wantsRecord && document === null ? [EXIT.infra] : []),
+  ]
+  return {
+    exitCode: combineExitCodes(codes),
+    codes,
+    findings,
+    document,
+    flips,
+    lines,
+    facts: { result, further: further.map(({ score, interval }) => ({ ...score, interval })), graded },
+  }
+}
+
+type ReadResult = { kind: 'read'; document: EvaluationDocument } | { kind: 'unread'; why: string }
+
+/** The score came with the run's result; the tasks are asked for. */
+async function readResult(connection: LonghaulConnection, { run, name }: EvaluateResult): Promise<ReadResult> {
+  try {
+    return { kind: 'read', document: await readEvaluation({ connection, run, name }) }
+  } catch (error) {
+    if (!isLonghaulError(error)) throw error
+    return { kind: 'unread', why: `the record of the evaluation was not read: ${error.code}: ${error.message}` }
+  }
+}
+
+interface Evidence {
+  graded: number | null
+  interval: ScoredInterval
+}
+
+function evidenceOf({ passAt1: mean, sem, evidence }: EvaluateResult, document: EvaluationDocument | null): Evidence {
+  const graded = evidence?.graded ?? (document === null ? null : gradedShare(document.evaluation))
+  const bounds = evidence?.interval ?? document?.evaluation.interval ?? null
+  if (bounds !== null) {
+    return { graded, interval: { mean, ...bounds, source: 'cluster bootstrap, widened for few tasks' } }
+  }
+  // Without an interval only the standard error is at hand: 1.96 of them to each side.
+  return {
+    graded,
+    interval: { mean, low: mean - 1.96 * sem, high: mean + 1.96 * sem, source: 'normal approximation' },
+  }
+}
+
+interface JudgeInput extends Evidence {
+  result: EvaluateResult
+  document: EvaluationDocument | null
+  baseline: EvaluationRecord | null
+  options: JudgeOptions
+}
+
+/** The graded share first: below it no number says anything about the policy. */
+function judge({ document, graded, interval, baseline, options }: JudgeInput): {
+  findings: RuleFinding[]
+  flips: readonly ComparedTask[] | null
+} {
+  const { threshold, minGraded } = options
+  const isJudged = threshold !== undefined || baseline !== null
+  if (graded === null && (isJudged || minGraded > 0)) {
+    const text =
+      'how much was graded is not known: an earlier version made this run and no worker could read its record'
+    return { findings: [{ code: EXIT.infra, text }], flips: null }
+  }
+  if (graded !== null && graded < minGraded) {
+    const text = `too little was graded: ${(graded * 100).toFixed(1)} % < ${(minGraded * 100).toFixed(1)} %; this says nothing about the policy`
+    return { findings: [{ code: EXIT.infra, text }], flips: null }
+  }
+  const findings: RuleFinding[] = []
+  if (threshold !== undefined) {
+    const { met, verdict } = judgeThreshold(threshold, interval)
+    findings.push({ code: met ? EXIT.ok : EXIT.threshold, text: verdict })
+  }
+  if (baseline === null) return { findings, flips: null }
+  const compared = compare(baseline, document, options)
+  return { findings: [...findings, ...compared.findings], flips: compared.flips }
+}
+
+function compare(
+  before: EvaluationRecord,
+  document: EvaluationDocument | null,
+  { confidence, maxRegression, strict, minGraded }: JudgeOptions,
+): { findings: RuleFinding[]; flips: readonly ComparedTask[] | null } {
+  if (document === null) {
+    return {
+      findings: [{ code: EXIT.infra, text: 'no record of the evaluation was read, so it was not compared' }],
+      flips: null,
+    }
+  }
+  try {
+    const { codes, data } = compareAndJudge({
+      before,
+      after: document.evaluation,
+      confidence,
+      intersect: false,
+      maxRegression: maxRegression ?? 0,
+      minDifference: null,
+      strict: strict === true,
+      minGraded,
+    })
+    const findings = data.verdicts.map((text, index) => ({ code: codes[index] ?? EXIT.infra, text }))
+    return { findings, flips: data.comparison.flips }
+  } catch (error) {
+    if (!isLonghaulError(error)) throw error
+    // The run is over and has its cost: a baseline of other tasks leaves it without a verdict, which 1 would not say.
+    return { findings: [{ code: EXIT.infra, text: `not compared with the baseline: ${error.message}` }], flips: null }
+  }
+}
+
+function judgeUnfinished(workflowId: string, ending: Exclude<JudgedEnding, { kind: 'completed' }>): Judged {
+  const code = ending.kind === 'detached' ? EXIT.interrupted : ending.exitCode
+  const text =
+    ending.kind === 'detached'
+      ? `interrupted before the end; longhaul wait ${workflowId} waits for it again`
+      : describeFailure(ending.outcome)
+  return {
+    exitCode: code,
+    codes: [code],
+    findings: [{ code, text }],
+    document: null,
+    flips: null,
+    lines: [],
+    facts: ending.kind === 'detached' ? { outcome: { status: 'detached' } } : { outcome: ending.outcome },
+  }
+}
+
+interface Writing {
+  options: JudgeOptions
+  console: Console
+}
+
+async function writeFiles(workflowId: string, judged: Judged, { options, console }: Writing): Promise<void> {
+  const { exitCode, findings, document, flips } = judged
+  const verdicts = findings.map(({ code, text }) => ({ state: stateOf(code), text }))
+  const summary: CiSummary = {
+    workflowId,
+    ui: uiLink(workflowId),
+    exitCode,
+    meaning: describeExit(exitCode),
+    verdicts,
+    document,
+    flips,
+  }
+  if (options.junit !== undefined) await writeFile(options.junit, renderJUnit(document, { workflowId, verdicts }))
+  if (options.summary === undefined) return
+  // Other steps of the job may have written to the page of the job; any other file holds this evaluation alone.
+  const isJobPage = options.summary === process.env['GITHUB_STEP_SUMMARY']
+  await (isJobPage ? appendFile : writeFile)(options.summary, renderCiSummary(summary))
+  if (process.env['GITHUB_ACTIONS'] === 'true') for (const line of renderAnnotations(summary)) console.command(line)
+}
+
+function stateOf(code: ExitCode): 'passed' | 'failed' | 'unknown' {
+  if (code === EXIT.ok) return 'passed'
+  return code === EXIT.threshold || code === EXIT.regression ? 'failed' : 'unknown'
+}
+
+function print({ exitCode, codes, findings, lines, document, facts }: Judged, { options, console }: Writing): void {
+  const said = [...lines, ...findings.map(({ text }) => text)]
+  if (options.json === true) {
+    const files = { junit: options.junit ?? null, summary: options.summary ?? null }
+    console.record({
+      event: 'done',
+      exitCode,
+      codes,
+      ...facts,
+      verdicts: findings,
+      verdict: said.at(-1) ?? null,
+      files,
+    })
+  } else if (document === null && lines.length === 0) console.err(said.join('\n'))
+  else console.out(said.join('\n'))
+}
