@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
 import { createPolicyClient } from './client.ts'
@@ -316,4 +320,114 @@ test('a server that reloads in place is labelled as loading until the new weight
   isBroken = false
   await load()
   assert.deepEqual(await client.served(never), [VERSION])
+})
+
+/** A vLLM server that reloads in place: the n-th of `labels` is what /weight_info says at the n-th time, the last one stays. */
+async function serveReloadable(
+  t: TestContext,
+  { labels, spans = [null], names = ['policy'], device = 'cuda' }: ReloadableServer,
+): Promise<{ client: ReturnType<typeof createPolicyClient>; paths: string[] }> {
+  const paths: string[] = []
+  let asked = 0
+  let answered = 0
+  const { url } = await serve(t, ({ url: path = '' }, response) => {
+    paths.push(path.split('?')[0] ?? '')
+    const weightVersion = (): string | undefined => labels[Math.min(asked++, labels.length - 1)]
+    const body = path.startsWith('/weight_info')
+      ? { weight_version: weightVersion() }
+      : path.startsWith('/v1/models')
+        ? { data: names.map((id) => ({ id })) }
+        : path.startsWith('/server_info')
+          ? { vllm_config: { device_config: { device_type: device } } }
+          : {
+              model: 'policy',
+              choices: [{ ...choice, weight_versions: spans[Math.min(answered++, spans.length - 1)] }],
+            }
+    if (path.startsWith('/server_info') && device === null) {
+      return response.writeHead(404).end('{"detail":"Not Found"}')
+    }
+    return response.writeHead(200).end(JSON.stringify(body))
+  })
+  return { client: createPolicyClient({ kind: 'vllm', publish: 'reload', url }), paths }
+}
+
+interface ReloadableServer {
+  labels: string[]
+  /** Of the n-th answer, as vLLM from 0.33 on gives them; null: none. The last one stays. @default none at all */
+  spans?: (object[] | null)[]
+  names?: string[]
+  /** Null: no such route. */
+  device?: string | null
+}
+
+test('answers that name no weights count between two labels of the asked version; answers that name them need none', async (t) => {
+  const named = await serveReloadable(t, { labels: [], spans: [[{ version: VERSION, start: 0, end: 2 }]] })
+  await named.client.sample(request, never)
+  assert.deepEqual(named.paths, ['/v1/completions'])
+
+  const silent = await serveReloadable(t, { labels: [VERSION] })
+  await silent.client.sample(request, never)
+  await silent.client.sample(request, never)
+  const witnessed = ['/weight_info', '/v1/completions', '/weight_info']
+  assert.deepEqual(silent.paths, ['/v1/completions', ...witnessed, ...witnessed])
+})
+
+test('an answer without a label is refused when the server held other weights before it, or holds them after it', async (t) => {
+  const other = 'v000000-bbbbbbbb'
+  for (const labels of [[other], [VERSION, other], [VERSION, `loading-${other}`], ['default'], ['']]) {
+    const { client } = await serveReloadable(t, { labels })
+    await assert.rejects(client.sample(request, never), { code: 'Model.NotServed' }, labels.join())
+  }
+  // A label in the answer is heard also where the server was silent before.
+  const spans = [
+    null,
+    [
+      { version: VERSION, start: 0, end: 1 },
+      { version: other, start: 1, end: 2 },
+    ],
+  ]
+  const mixed = await serveReloadable(t, { labels: [VERSION], spans })
+  await assert.rejects(mixed.client.sample(request, never), { code: 'Model.NotServed' })
+})
+
+test('a server that was started again and has reloaded nothing since serves the policy that it was started with', async (t) => {
+  const names = ['policy', `started-with-${VERSION}`]
+  for (const span of [[{ version: 'default', start: 0, end: 2 }], null]) {
+    const { client } = await serveReloadable(t, { labels: ['default'], names, spans: [span] })
+    assert.deepEqual((await client.sample(request, never)).ids, [8, 2])
+    assert.deepEqual(await client.served(never), [VERSION])
+  }
+  const reloaded = await serveReloadable(t, { labels: ['v000000-bbbbbbbb'], names })
+  await assert.rejects(reloaded.client.sample(request, never), { code: 'Model.NotServed' })
+})
+
+test('on a CPU a policy with tied embeddings is not reloaded in place: refused before the server is touched', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'tied-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const load = async ({ tied, device }: { tied: boolean; device: string | null }) => {
+    await writeFile(join(directory, 'config.json'), JSON.stringify({ tie_word_embeddings: tied }))
+    const server = await serveReloadable(t, { labels: ['v000000-bbbbbbbb', VERSION], device })
+    const uri = pathToFileURL(directory).href
+    const policy = {
+      version: VERSION,
+      uri,
+      manifestSha256: '',
+      globalStep: 0,
+      checkpointUri: null,
+      checkpointSha256: null,
+    }
+    return { ...server, done: server.client.load({ policy, holder: 'train/a', leaseMs: 1_000 }, never) }
+  }
+  const refused = await load({ tied: true, device: 'cpu' })
+  await assert.rejects(refused.done, { code: 'Config.Invalid', message: /publish: restart/ })
+  assert.deepEqual(refused.paths, ['/weight_info', '/server_info'])
+  for (const fine of [
+    { tied: true, device: 'cuda' },
+    { tied: true, device: null },
+    { tied: false, device: 'cpu' },
+  ]) {
+    const { done, paths } = await load(fine)
+    await done
+    assert.ok(paths.includes('/collective_rpc'))
+  }
 })

@@ -1,8 +1,9 @@
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { PolicyClient } from '../../contracts/policy.types.ts'
+import type { PolicyClient, PolicyVersion } from '../../contracts/policy.types.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
-import type { Dialect, Send } from './dialect.ts'
+import type { Dialect, Exchange, Send, Witnessed } from './dialect.ts'
 import { embeddedDialect } from './embedded-dialect.ts'
+import { answeredByAnother, isUnlabelled } from './reply.ts'
 import { connectToServer, type PolicyServerTimeouts } from './server-connection.ts'
 import { sglangDialect } from './sglang-dialect.ts'
 import { vllmDialect } from './vllm-dialect.ts'
@@ -30,17 +31,57 @@ export function createPolicyClient({ kind, publish = null, ...options }: PolicyC
     (signal: AbortSignal): Send =>
     (exchange) =>
       connection({ ...exchange, signal })
+  const prove = proveWeights(dialect)
 
   return {
-    served: (signal) => sendWith(signal)(dialect.served()),
-    sample: (request, signal) => sendWith(signal)(dialect.sample(request)),
+    async served(signal) {
+      const send = sendWith(signal)
+      return dialect.held === undefined ? send(dialect.served()) : [await dialect.held(send)]
+    },
+    sample: (request, signal) =>
+      prove({ policy: request.policy, build: (proof) => dialect.sample(request, proof), send: sendWith(signal) }),
     tokenize: (request, signal) => sendWith(signal)(dialect.tokenize(request)),
-    score: (request, signal) => sendWith(signal)(dialect.score(request)),
+    score: (request, signal) =>
+      prove({ policy: request.policy, build: (proof) => dialect.score(request, proof), send: sendWith(signal) }),
     load: (ask, signal) => dialect.load(ask, sendWith(signal)),
     async release(request) {
       // Best effort by design of leases, but a server that restarts deserves a few tries.
       if (dialect.release !== undefined) await sendWith(AbortSignal.timeout(60_000))(dialect.release(request))
     },
+  }
+}
+
+interface ProveInput<T> {
+  policy: PolicyVersion
+  build: (proof?: Witnessed) => Exchange<T>
+  send: Send
+}
+
+/**
+ * Sends an exchange whose answer must be of the asked weights. A server whose answers name none is asked which it holds, before
+ * and after each answer, from its first such answer on; that one is asked for again.
+ */
+function proveWeights(dialect: Dialect): <T>(input: ProveInput<T>) => Promise<T> {
+  let isSilent = false
+  return async ({ policy, build, send }) => {
+    const { held } = dialect
+    if (held === undefined) return send(build())
+    if (!isSilent) {
+      try {
+        return await send(build())
+      } catch (error) {
+        if (!isUnlabelled(error)) throw error
+        isSilent = true
+      }
+    }
+    const requireHeld = async (): Promise<void> => {
+      const version = await held(send)
+      if (version !== policy) throw answeredByAnother(policy, version)
+    }
+    await requireHeld()
+    const answer = await send(build('witnessed'))
+    await requireHeld()
+    return answer
   }
 }
 

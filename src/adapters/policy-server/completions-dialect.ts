@@ -1,6 +1,6 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
-import { answeredByAnother, bad, isIdList, isObject, readLogprob, readReply, versionsOf } from './reply.ts'
-import { decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS } from './dialect.ts'
+import { answeredByAnother, bad, isIdList, isObject, readLogprob, readReply, unlabelled, versionsOf } from './reply.ts'
+import { decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS, type Witnessed } from './dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
@@ -96,8 +96,14 @@ export function completionBody({
   }
 }
 
-/** What says which weights answered: the name that the server was started under, or the label of the weights themselves. */
-export type Proof = 'name' | 'label'
+/** vLLM's label of weights until it is told another one. */
+export const FIRST_LABEL = 'default'
+
+/**
+ * What says which weights answered: the name that the server was started under, or the label of the weights themselves. The caller
+ * of a `witnessed` answer asks for the label before and after it: the answer may lack one, but not have another.
+ */
+export type Proof = 'name' | 'label' | Witnessed
 
 export interface ReadCompletionInput {
   answer: unknown
@@ -147,10 +153,13 @@ export function checkVersion({
   const labels = versionsOf(choice['weight_versions'])
   const model = isObject(answer) ? String(answer['model']) : ''
   // A server that is told a name has a label of its own, which proves nothing unless it is one of our names.
-  const told = proof === 'name' ? [model, ...labels.filter((label) => /^v\d{6}-/.test(label))] : labels
+  const told =
+    proof === 'name'
+      ? [model, ...labels.filter((label) => /^v\d{6}-/.test(label))]
+      : labels.filter((label) => label !== FIRST_LABEL)
   const other = told.find((version) => version !== policy)
-  if (told.length > 0 && other === undefined) return
-  throw answeredByAnother(policy, other ?? 'weights without a label')
+  if (other !== undefined) throw answeredByAnother(policy, other)
+  if (told.length === 0 && proof !== 'witnessed') throw unlabelled(policy)
 }
 
 export function firstChoice(answer: unknown): Record<string, unknown> {

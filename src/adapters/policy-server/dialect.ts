@@ -17,6 +17,9 @@ export interface Exchange<T> {
   parse: (answer: unknown) => T
 }
 
+/** The version that the server holds is asked before and after the answer: the answer itself need not say it. */
+export type Witnessed = 'witnessed'
+
 export interface LoadAsk {
   policy: PolicyRef
   holder: string
@@ -31,9 +34,15 @@ export type Send = <T>(exchange: Exchange<T>) => Promise<T>
  * against the server's own classes.
  */
 export interface Dialect {
-  sample(request: SampleRequest): Exchange<SampleResult>
+  /** @param proof what else says which weights answered. @default none but the answer */
+  sample(request: SampleRequest, proof?: Witnessed): Exchange<SampleResult>
   tokenize(request: { policy: PolicyVersion; text: string }): Exchange<number[]>
-  score(request: { policy: PolicyVersion; ids: number[] }): Exchange<number[]>
+  score(request: { policy: PolicyVersion; ids: number[] }, proof?: Witnessed): Exchange<number[]>
+  /**
+   * The version that the server holds, to be asked before and after an answer that does not say which weights gave it; absent
+   * where answers always say it. A load aborts what is in flight, so an answer between two equal versions is of that version.
+   */
+  held?(send: Send): Promise<PolicyVersion>
   served(): Exchange<PolicyVersion[]>
   /** Makes the server answer with the policy, or proves that it does already. Repeating it changes nothing. */
   load(ask: LoadAsk, send: Send): Promise<void>

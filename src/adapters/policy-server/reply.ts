@@ -1,5 +1,5 @@
 /** What a reply must prove, whichever engine sampled it. */
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 
 /** Sampled log-probabilities are ≤ 0; rounding in the server's softmax may lift one a little above. */
@@ -71,6 +71,17 @@ export function answeredByAnother(asked: string, answered: string): LonghaulErro
     message: 'Expected the asked policy to answer, another one did',
     details: { asked, answered },
   })
+}
+
+const UNLABELLED = 'weights without a label'
+
+/** The answer says of no weights that they gave it. */
+export function unlabelled(asked: string): LonghaulError {
+  return answeredByAnother(asked, UNLABELLED)
+}
+
+export function isUnlabelled(error: unknown): boolean {
+  return isLonghaulError(error) && error.code === 'Model.NotServed' && error.details['answered'] === UNLABELLED
 }
 
 function withoutIds(policy: string): LonghaulError {

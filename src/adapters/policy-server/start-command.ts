@@ -3,6 +3,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
 import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/job/rope-statement.ts'
 import { shellWord } from '../../platform/shell-quote.ts'
+import { reloadableNames } from './vllm-dialect.ts'
 
 export interface StartCommandInput {
   kind: 'vllm' | 'sglang'
@@ -65,7 +66,7 @@ function startVllm({
       directory,
       // A server that was not restarted after an update answers 404 instead of sampling from the old weights.
       '--served-model-name',
-      publish === 'reload' ? 'policy' : version,
+      ...(publish === 'reload' ? reloadableNames(version) : [version]),
       // The model's own top-k, top-p, penalties, stop ids and length cap stay out.
       '--generation-config',
       'vllm',

@@ -1,8 +1,12 @@
-import type { PolicyVersion } from '../../contracts/policy.types.ts'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyRef, PolicyVersion } from '../../contracts/policy.types.ts'
 import { bad, isObject } from './reply.ts'
 import {
   completionBody,
   completionsDialect,
+  FIRST_LABEL,
   readCompletion,
   readPromptLogprobs,
   scoringBody,
@@ -12,10 +16,11 @@ import { type Dialect, type Exchange, type LoadAsk, notRestarted, type Send, SMA
 import { localPath } from './embedded-dialect.ts'
 
 /**
- * vLLM, whose requests were held against 0.33.0.
+ * vLLM, whose requests were held against 0.33.0 and against a running 0.32.0.
  * Restarted for each policy, its name is the version (`--served-model-name`): a server that was not restarted answers 404.
  * With `reload` it reads new weights in place, which its development mode allows (`VLLM_SERVER_DEV_MODE=1`). Its name cannot
- * change then, so requests name none, and the label of the weights in every answer is the proof.
+ * change then, so requests name none, and the label of the weights is the proof: in every answer from 0.33 on, asked before and
+ * after it below.
  */
 export function vllmDialect({ reload }: { reload: boolean }): Dialect {
   const byName = completionsDialect({ leastTokens: 1 })
@@ -29,31 +34,93 @@ export function vllmDialect({ reload }: { reload: boolean }): Dialect {
     }
   }
   return {
-    sample: (request) => ({
+    sample: (request, witnessed) => ({
       ...byName.sample(request),
       body: unnamed(completionBody(request)),
-      parse: (answer) => readCompletion({ answer, request, proof: 'label' }),
+      parse: (answer) => readCompletion({ answer, request, proof: witnessed ?? 'label' }),
     }),
     tokenize: (request) => {
       const exchange = byName.tokenize(request)
       return { ...exchange, body: unnamed(exchange.body ?? {}) }
     },
-    score: ({ policy, ids }) => ({
+    score: ({ policy, ids }, witnessed) => ({
       ...byName.score({ policy, ids }),
       body: unnamed(scoringBody({ policy, ids, maxTokens: 1 })),
-      parse: (answer) => readPromptLogprobs({ answer, ids, policy, proof: 'label' }),
+      parse: (answer) => readPromptLogprobs({ answer, ids, policy, proof: witnessed ?? 'label' }),
     }),
     served: label,
+    held,
     async load(ask, send) {
-      const [version] = await send(label())
-      if (version === ask.policy.version) await send(goOn())
-      else await reloadInPlace(ask, send)
+      if ((await held(send)) === ask.policy.version) return void (await send(goOn()))
+      await requireReloadable(ask, send)
+      await reloadInPlace(ask, send)
     },
   }
 }
 
 function label(): Exchange<PolicyVersion[]> {
   return { path: '/weight_info', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readLabel }
+}
+
+/** A name of its own: the weights change under it, so a run whose servers are restarted must not take it for a version. */
+const STARTED_WITH = 'started-with-'
+
+/** What a server that reloads is called: requests name none of them. */
+export function reloadableNames(version: PolicyVersion): string[] {
+  return ['policy', `${STARTED_WITH}${version}`]
+}
+
+/** No reload has begun since the start, so the weights are those that the server was started with, as its name says. */
+async function held(send: Send): Promise<PolicyVersion> {
+  const [version = ''] = await send(label())
+  if (version !== FIRST_LABEL) return version
+  const name = (await send(served())).find((one) => one.startsWith(STARTED_WITH))
+  return name?.slice(STARTED_WITH.length) ?? version
+}
+
+/**
+ * On a CPU vLLM packs the output head when it starts, and packs it again only when a reload brings a tensor for it. A policy with
+ * tied embeddings has none: body and embeddings would be the new policy's and the head the old one's, by less than a bf16
+ * canary's tolerance. @throws LonghaulError `Config.Invalid`
+ */
+async function requireReloadable({ policy }: LoadAsk, send: Send): Promise<void> {
+  if (!(await hasTiedEmbeddings(policy))) return
+  if ((await deviceOf(send)) !== 'cpu') return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message:
+      'Expected a policy with an output head of its own where vLLM on a CPU reloads it: with tied embeddings (tie_word_embeddings ' +
+      'in config.json) it would keep the old head. Publish by restart (policyServer.publish: restart)',
+    details: { policy: policy.version, directory: policy.uri },
+  })
+}
+
+/** The server reads the same directory at the same path. One that cannot be read from here is judged by its canary alone. */
+async function hasTiedEmbeddings({ uri }: PolicyRef): Promise<boolean> {
+  try {
+    const config: unknown = JSON.parse(await readFile(join(localPath(uri), 'config.json'), 'utf8'))
+    return isObject(config) && config['tie_word_embeddings'] === true
+  } catch {
+    return false
+  }
+}
+
+/** Null where this version does not say it: its canary alone judges the reload then. */
+async function deviceOf(send: Send): Promise<string | null> {
+  try {
+    return await send({ path: '/server_info?config_format=json', policy: null, parse: readDevice })
+  } catch (error) {
+    // What the server refuses: it has no such route.
+    if (isLonghaulError(error) && error.code === 'Config.Invalid') return null
+    throw error
+  }
+}
+
+function readDevice(answer: unknown): string | null {
+  const config = isObject(answer) ? answer['vllm_config'] : undefined
+  const device = isObject(config) ? config['device_config'] : undefined
+  const type = isObject(device) ? device['device_type'] : undefined
+  return typeof type === 'string' ? type : null
 }
 
 /**

@@ -37,9 +37,14 @@ export function boundEngineRequests(
     const abortSignal = options.abortSignal === undefined ? deadline : AbortSignal.any([options.abortSignal, deadline])
     return dial({ ...options, abortSignal }, (error, answer) => {
       const isLate = Boolean(error) && deadline.aborted
-      callback(isLate ? new Error(`no answer to ${path} within ${limitMs / 1000} s`, { cause: error }) : error, answer)
+      callback(isLate ? tooLate(path, limitMs, error) : error, answer)
     })
   }
+}
+
+/** With the code that Node gives to a connection that ran out of time: a silent engine is as good as none. */
+function tooLate(path: string, limitMs: number, cause: unknown): Error {
+  return Object.assign(new Error(`no answer to ${path} within ${limitMs / 1000} s`, { cause }), { code: 'ETIMEDOUT' })
 }
 
 /** In milliseconds; null where the caller has a bound of its own. */

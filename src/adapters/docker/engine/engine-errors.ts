@@ -22,6 +22,24 @@ export interface EngineErrorContext {
   details: Record<string, string | number | boolean | null>
 }
 
+/** What Node says of a connection that did not come about or broke; a missing file has no `syscall: 'connect'`. */
+const BROKEN_CONNECTION = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'])
+
+/** Whether the engine refused, fell silent or was not there; anything else that went wrong is none of its doing. */
+function isEngineTrouble(error: unknown): boolean {
+  const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown }
+  return statusOf(error) !== null || syscall === 'connect' || BROKEN_CONNECTION.has(String(code))
+}
+
+/** Work that asks the engine and does other things too: the engine's troubles get their code, all others stay as they are. */
+export async function throughEngine<T>(context: EngineErrorContext, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw isEngineTrouble(error) ? toSandboxError(error, context) : error
+  }
+}
+
 /** A full disk has one code for every operation: apart from disk limits of containers the engine has one disk. */
 function codeOf(status: number | null, reason: string): FailureCode {
   if (/no space left on device|disk quota exceeded/i.test(reason)) return 'Sandbox.OutOfDisk'

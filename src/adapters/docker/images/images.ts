@@ -138,6 +138,37 @@ export async function pullImage({ engine, image, log, signal }: PullImageInput):
   log(`pulled ${image} in ${((Date.now() - started) / 1000).toFixed(1)} s`)
 }
 
+interface FindImageInput extends ImageInput {
+  signal: AbortSignal
+}
+
+/**
+ * Whether a registry has an image, by the engine's question: it reaches what its pulls would reach. Null where the answer is another
+ * one: too many questions, no credentials (a registry that hides an image answers so too), no network.
+ */
+export async function registryHasImage({ engine, image, signal }: FindImageInput): Promise<boolean | null> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  // The client's own method cannot be ended.
+  engine.docker.modem.dial(
+    {
+      path: `/distribution/${image}/json`,
+      method: 'GET',
+      abortSignal: signal,
+      statusCodes: { 200: true, 401: 'unauthorized', 403: 'denied', 404: 'not found', 500: 'server error' },
+    },
+    (error: Error | null) => (error === null ? resolve() : reject(error)),
+  )
+  try {
+    await promise
+    return true
+  } catch (error) {
+    signal.throwIfAborted()
+    // An engine that does not know the question says 404 too.
+    const isAnswer = isStatus(error, 404) && !/page not found/i.test(String(error))
+    return isAnswer ? false : null
+  }
+}
+
 /** What registries and engines say about a name that is not there, or not for us. */
 const MISSING = /not found|manifest unknown|does not exist|no matching manifest|pull access denied|name unknown/i
 

@@ -58,21 +58,23 @@ export async function prepareJob({ store, recipe, job, threads }: PrepareJobInpu
     `${JSON.stringify(jobConfig({ recipe, kind, stage, optimizerInit: optimizerInit(recipe, job), totalSteps }))}\n`,
   )
   const configRef = await store.put(`${directory}/config.json`, config)
-  const input = jobInput(policy)
+  await store.weights.bringFile(configRef)
+  const input = jobInput(store.weights.local(policy))
   const key = jobKey({ input: input.manifest_sha256, batch: batch.sha256, config: configRef.sha256 })
   const jobId = `${kind}-${key.slice(0, 16)}`
   const steps = minibatches * epochsOf(recipe, kind)
   const version = `v${String(policy.globalStep + steps).padStart(6, '0')}-${key.slice(0, 8)}`
   const jobDirectory = store.path(directory)
-  const [checkpointKey, policyKey] = [policyKeys.checkpoint(version), policyKeys.directory(version)]
+  const placeAt = (key: string) => ({ directory: store.path(key), uri: pathToFileURL(store.path(key)).href })
+  const [checkpoint, exported] = [placeAt(policyKeys.checkpoint(version)), placeAt(policyKeys.directory(version))]
   return {
     key,
     jobId,
     jobDirectory,
     artifactRoot: dirname(store.path('runs')),
     ...placeOf(recipe.trainer),
-    checkpoint: { directory: store.path(checkpointKey), uri: store.uri(checkpointKey) },
-    policy: { directory: store.path(policyKey), uri: store.uri(policyKey), version },
+    checkpoint,
+    policy: { ...exported, version },
     globalStep: policy.globalStep,
     steps,
     spec: {
@@ -82,11 +84,11 @@ export async function prepareJob({ store, recipe, job, threads }: PrepareJobInpu
       stage: kind,
       run: { id: run, iteration, global_step: policy.globalStep },
       input,
-      batch: { uri: directoryUri(store, batch.key), manifest_sha256: batch.sha256 },
-      config: { uri: store.uri(configRef.key), sha256: configRef.sha256 },
+      batch: { uri: placeAt(directoryOf(batch.key)).uri, manifest_sha256: batch.sha256 },
+      config: { uri: placeAt(configRef.key).uri, sha256: configRef.sha256 },
       output: {
-        checkpoint_uri: store.uri(checkpointKey),
-        policy_uri: store.uri(policyKey),
+        checkpoint_uri: checkpoint.uri,
+        policy_uri: exported.uri,
         policy_version: version,
       },
       work: { job_dir: jobDirectory, scratch_dir: `${jobDirectory}/scratch` },
@@ -152,11 +154,7 @@ async function readTotalSteps(store: ArtifactStore, batchKey: string): Promise<n
   })
 }
 
-function directoryUri(store: ArtifactStore, batchKey: string): string {
-  return pathToFileURL(store.path(directoryOf(batchKey))).href
-}
-
-function directoryOf(key: string): string {
+export function directoryOf(key: string): string {
   return key.slice(0, key.lastIndexOf('/'))
 }
 

@@ -101,3 +101,16 @@ test('a model that cannot have the rope is refused with its directory', async ()
     return code === 'Config.Invalid' && details['directory'] === directory
   })
 })
+
+test('a base that is described and was not made yet is refused with the command that makes it', async () => {
+  await mkdir(join(root, 'described'))
+  await writeFile(join(root, 'described', 'MAKE'), 'npm run policy:described\n')
+  await assert.rejects(importBasePolicy({ store, directory: join(root, 'described', 'model') }), {
+    code: 'Config.NotFound',
+    message: /made first: npm run policy:described/,
+  })
+  await assert.rejects(importBasePolicy({ store, directory: join(root, 'nowhere', 'model') }), {
+    code: 'Config.NotFound',
+    message: /a directory with a Hugging Face model/,
+  })
+})

@@ -1,11 +1,12 @@
 import { copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { compareText } from '../../../domain/hash-order.ts'
-import { TEMP_DIRECTORY } from '../../artifacts/directory-store.ts'
+import { TEMP_DIRECTORY } from '../../artifacts/artifact-keys.ts'
 import { errnoOf } from '../../../platform/errno.ts'
 import { tempName } from '../../../platform/temp-files.ts'
 import { type Rope, stateRope } from './rope-statement.ts'
@@ -38,6 +39,8 @@ export async function importBasePolicy({ store, directory, rope = null }: Import
   const manifest = await describeDirectory(source, rewritten)
   const manifestSha256 = sha256Hex(manifest.bytes)
   const version = `v000000-${manifestSha256.slice(0, 8)}`
+  const known = await store.weights.kept(version)
+  if (known !== null) return writePolicyRef({ store, ref: known })
   const final = store.path(policyKeys.directory(version))
   if (!(await isCommitted(final, manifestSha256))) {
     const staging = join(store.path('policies'), '..', TEMP_DIRECTORY, tempName())
@@ -46,13 +49,13 @@ export async function importBasePolicy({ store, directory, rope = null }: Import
   }
   const ref: PolicyRef = {
     version,
-    uri: store.uri(policyKeys.directory(version)),
+    uri: pathToFileURL(final).href,
     manifestSha256,
     globalStep: 0,
     checkpointUri: null,
     checkpointSha256: null,
   }
-  return writePolicyRef({ store, ref })
+  return writePolicyRef({ store, ref: await store.weights.keep({ policy: ref }) })
 }
 
 /** Publishes a reference: resolvable by its version from then on. Idempotent. */
@@ -84,10 +87,14 @@ export async function committedManifest(
 }
 
 async function checkModelDirectory(directory: string): Promise<string> {
-  const names = await readdir(directory).catch((cause: unknown) => {
+  const names = await readdir(directory).catch(async (cause: unknown) => {
+    const command = await howToMake(directory)
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: 'Expected model.base to be a directory with a Hugging Face model',
+      message:
+        command === null
+          ? 'Expected model.base to be a directory with a Hugging Face model'
+          : `Expected model.base to be made first: ${command}`,
       details: { directory },
       cause,
     })
@@ -100,6 +107,12 @@ async function checkModelDirectory(directory: string): Promise<string> {
     message: `Expected model.base to hold config.json, tokenizer.json and *.safetensors, found no ${missing ?? 'weights'}`,
     details: { directory },
   })
+}
+
+/** The command that makes a base policy which the project describes and does not ship: the file MAKE beside its directory. */
+async function howToMake(directory: string): Promise<string | null> {
+  const text = await readFile(join(dirname(directory), 'MAKE'), 'utf8').catch(() => null)
+  return text === null ? null : text.trim()
 }
 
 /** Files of a policy that differ from the source's, by path. */

@@ -1,9 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { LonghaulError } from '../../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
+import type { WeightStore } from '../../../contracts/artifacts.types.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { type Positions, readPositions } from './rope-statement.ts'
+import { directoryWeights } from '../../artifacts/weights/directory-weights.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
 /** What a batch must say about the model it was sampled from. */
@@ -14,25 +13,49 @@ export interface PolicyFacts {
   positions: Positions
 }
 
+/** Written by `longhaul models import`: where the policy came from and what was found in it. */
+const IMPORT_RECORD = 'longhaul.json'
+
+/** Where the files of a policy are read. */
+type Files = Pick<WeightStore, 'readFile'>
+
+/** The chat format that the import of a model found; null for a directory that was not imported, or whose record is not ours. */
+export async function readImportedChatFormat(
+  policy: PolicyRef,
+  files: Files = directoryWeights,
+): Promise<string | null> {
+  const text = await files.readFile({ policy, part: 'policy', name: IMPORT_RECORD })
+  if (text === null) return null
+  try {
+    const { chat_format: found } = JSON.parse(text.toString('utf8')) as { chat_format?: unknown }
+    return typeof found === 'string' ? found : null
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
 /** @throws LonghaulError `Artifact.Corrupt` when the directory is no Hugging Face model directory */
-export async function readPolicyFacts({ uri }: Pick<PolicyRef, 'uri'>): Promise<PolicyFacts> {
-  const directory = fileURLToPath(uri)
+export async function readPolicyFacts(policy: PolicyRef, files: Files = directoryWeights): Promise<PolicyFacts> {
   const [tokenizer, config] = await Promise.all([
-    readNeeded(join(directory, 'tokenizer.json')),
-    readNeeded(join(directory, 'config.json')),
+    readNeeded(files, policy, 'tokenizer.json'),
+    readNeeded(files, policy, 'config.json'),
   ])
   const text = config.toString('utf8')
   const vocabSize: unknown = (JSON.parse(text) as { vocab_size?: unknown }).vocab_size
-  if (typeof vocabSize !== 'number') throw broken(directory, 'config.json has no vocab_size')
+  if (typeof vocabSize !== 'number') throw broken(policy.uri, 'config.json has no vocab_size')
   return { tokenizerSha256: sha256Hex(tokenizer), vocabSize, positions: readPositions(text) }
 }
 
-async function readNeeded(path: string): Promise<Buffer> {
-  try {
-    return await readFile(path)
-  } catch (cause) {
+async function readNeeded(files: Files, policy: PolicyRef, name: string): Promise<Buffer> {
+  const path = `${policy.uri}/${name}`
+  const bytes = await files.readFile({ policy, part: 'policy', name }).catch((cause: unknown) => {
+    // A bucket that is away says so itself.
+    if (isLonghaulError(cause)) throw cause
     throw broken(path, 'cannot be read', cause)
-  }
+  })
+  if (bytes !== null) return bytes
+  throw broken(path, 'is not there')
 }
 
 function broken(path: string, fault: string, cause?: unknown): LonghaulError {

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
+import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import {
   claimFence,
@@ -16,7 +17,7 @@ import { type AttemptEnd, FENCED, failureOf, type TrainerProgress } from './atte
 import { followAttempt } from './follow-attempt.ts'
 import type { LaunchedJob, PreparedJob } from './job-spec.ts'
 import type { Attempt, Launcher } from '../launchers/launcher.types.ts'
-import { committedManifest } from './policy-directory.ts'
+import { committedManifest, MANIFEST } from './policy-directory.ts'
 
 export interface RunJobInput<Job extends LaunchedJob = PreparedJob> {
   job: Job
@@ -40,6 +41,9 @@ export interface RunJobResult {
   /** One object an optimizer step: the fields of `opt_step` in the trainer’s progress file. */
   metrics: Record<string, unknown>[]
 }
+
+/** In a checkpoint: one line an optimizer step. */
+const METRICS = 'metrics.jsonl'
 
 const POLL_MS = 250
 /** While another launcher is at it. */
@@ -170,9 +174,9 @@ async function readCommitted(job: PreparedJob): Promise<RunJobResult | null> {
     committedManifest(job.policy.directory),
   ])
   if (checkpoint?.manifest['key'] !== job.key || policy?.manifest['key'] !== job.key) return null
-  const metrics = await readMetrics(job.checkpoint.directory)
   const globalStep = Number(checkpoint.manifest['global_step'])
-  return {
+  return resultOf(job, {
+    metrics: await readFile(join(job.checkpoint.directory, METRICS), 'utf8'),
     policy: {
       version: job.policy.version,
       uri: job.policy.uri,
@@ -181,14 +185,42 @@ async function readCommitted(job: PreparedJob): Promise<RunJobResult | null> {
       checkpointUri: job.checkpoint.uri,
       checkpointSha256: checkpoint.sha256,
     },
-    steps: globalStep - job.globalStep,
+  })
+}
+
+/**
+ * What was kept of this very job, by whichever host was first; null where nothing is. Its figures come from the checkpoint that is
+ * kept: another host's trainer may have come to others.
+ * @throws LonghaulError `Artifact.Conflict` when another job's weights have its version
+ */
+export async function readKept({ weights }: ArtifactStore, job: PreparedJob): Promise<RunJobResult | null> {
+  const policy = await weights.kept(job.policy.version)
+  if (policy === null) return null
+  const [manifest, metrics] = await Promise.all(
+    [MANIFEST, METRICS].map((name) => weights.readFile({ policy, part: 'checkpoint', name })),
+  )
+  const { key = null } = JSON.parse(manifest?.toString('utf8') ?? '{}') as { key?: string }
+  if (key === job.key && metrics !== null && metrics !== undefined) {
+    return resultOf(job, { policy, metrics: metrics.toString('utf8') })
+  }
+  throw new LonghaulError({
+    code: 'Artifact.Conflict',
+    message: 'Expected the weights of a version to be of one training job, they are of another',
+    details: { policy: policy.version, job: job.key, stored: key },
+  })
+}
+
+function resultOf(job: PreparedJob, { policy, metrics: text }: { policy: PolicyRef; metrics: string }): RunJobResult {
+  const metrics = parseMetrics(text)
+  return {
+    policy,
+    steps: policy.globalStep - job.globalStep,
     loss: Number(metrics.at(-1)?.['loss'] ?? Number.NaN),
     metrics,
   }
 }
 
-async function readMetrics(checkpoint: string): Promise<Record<string, unknown>[]> {
-  const text = await readFile(join(checkpoint, 'metrics.jsonl'), 'utf8')
+function parseMetrics(text: string): Record<string, unknown>[] {
   return text
     .split('\n')
     .filter((line) => line !== '')

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
@@ -67,7 +67,7 @@ function windowJob({ store, trainer, policy, threads }: WindowJobInput): WindowJ
       job_id: jobId,
       key,
       input: { uri, manifest_sha256: manifestSha256 },
-      output: { window_uri: store.uri(policyKeys.window(version)) },
+      output: { window_uri: pathToFileURL(store.path(policyKeys.window(version))).href },
       work: { job_dir: jobDirectory },
       execution: executionOf(trainer, threads),
     },

