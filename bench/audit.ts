@@ -9,7 +9,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { runGrading } from '../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
 import { createDockerSandboxHost } from '../src/adapters/docker/sandbox/sandbox-host.ts'
@@ -24,6 +23,7 @@ import {
   layoutTasks,
   removeLayoutImages,
 } from '../test/support/layouts/layout-tasks.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { findEngine } from './support/find-engine.ts'
 import { versions } from './support/versions.ts'
@@ -37,7 +37,7 @@ interface Pair {
 }
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     rounds: { type: 'string', default: '10' },
     tasks: { type: 'string', default: '3' },

@@ -12,18 +12,18 @@
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
  */
 import { writeFileSync } from 'node:fs'
-import { parseArgs } from 'node:util'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { planReproduction } from '../test/support/chaos/plan-reproduction.ts'
 import { startChaosStack, type ChaosStack, needsChaos, PLANTS } from '../test/support/chaos/chaos-stack.ts'
 import { FAULTS, faultsNamed } from '../test/support/chaos/faults.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
+import { benchArguments } from './support/arguments.ts'
 import { interruption } from './support/interruption.ts'
 import { readKept } from './support/kept-results.ts'
 import { commit, versions } from './support/versions.ts'
 
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     seeds: { type: 'string', default: '200' },
     'first-seed': { type: 'string', default: '1' },

@@ -11,7 +11,6 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { checkLedger } from '../src/activities/training/check-ledger.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../test/support/start-stack.ts'
@@ -19,6 +18,7 @@ import { killAnyRole, type RoleKilled } from '../test/support/kill/kill-any-role
 import { type PipelineWorld, worldOf } from '../test/support/pipeline-world.ts'
 import { runRecipe } from '../test/support/run-recipe.ts'
 import { episodesOf, leftBehind, recipeOf } from '../test/support/run-records.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { readKept } from './support/kept-results.ts'
@@ -38,7 +38,7 @@ interface PlayedRun {
 }
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     recipe: { type: 'string', default: 'demo' },
     times: { type: 'string', default: '3' },

@@ -8,14 +8,15 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { benchArguments } from './support/arguments.ts'
 import { figuresPage, ownProvenance, readResult } from './support/figures-page.ts'
 import { codeHashAt, MEASURED } from './support/measured-code.ts'
 
 const root = join(import.meta.dirname, '..')
-const args = new Set(process.argv.slice(2))
+const { values } = benchArguments({ options: { check: { type: 'boolean' }, adopt: { type: 'boolean' } } })
 const adopted = join(root, 'bench/results/adopted.json')
 
-if (args.has('--adopt')) {
+if (values.adopt === true) {
   const found: Record<string, { date: string; commit: string; codeHash: string }> = {}
   for (const [name, { sources }] of Object.entries(MEASURED)) {
     const file = `bench/results/${name}.json`
@@ -32,7 +33,7 @@ if (args.has('--adopt')) {
 
 const page = join(root, 'docs/figures.md')
 const text = figuresPage()
-if (!args.has('--check')) writeFileSync(page, text)
+if (values.check !== true) writeFileSync(page, text)
 else if (readFileSync(page, 'utf8') !== text) {
   console.error('docs/figures.md is not what the results say: npm run figures')
   process.exit(1)

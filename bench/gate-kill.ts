@@ -6,12 +6,12 @@
  *
  * Exit 1 when something was violated, 2 when nothing was compared.
  */
-import { parseArgs } from 'node:util'
 import { playGateKill } from '../test/support/gate-kill/play-gate-kill.ts'
+import { benchArguments } from './support/arguments.ts'
 import { playOnLayouts } from './support/layout-bench.ts'
 import { wholeNumbers } from './support/whole-numbers.ts'
 
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     kills: { type: 'string', default: '3' },
     repeats: { type: 'string', default: '1' },

@@ -7,12 +7,12 @@
  * Exit 1 when something was violated, 2 when nothing was compared.
  */
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { playGradeKill } from '../test/support/grade-kill/play-grade-kill.ts'
+import { benchArguments } from './support/arguments.ts'
 import { playOnLayouts } from './support/layout-bench.ts'
 import { wholeNumbers } from './support/whole-numbers.ts'
 
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     kills: { type: 'string', default: '4' },
     series: { type: 'string', default: '1' },

@@ -10,8 +10,9 @@ import { execFile } from 'node:child_process'
 import { open, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs, promisify } from 'node:util'
+import { promisify } from 'node:util'
 import { LOG_PROFILES } from '../src/grading/log-profiles.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
@@ -22,7 +23,7 @@ const LISTED = 60
 const DISTINCT = 50
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: { logs: { type: 'string', default: '5000' }, json: { type: 'boolean', default: false } },
 })
 

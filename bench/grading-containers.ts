@@ -11,7 +11,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import type { GradingProfile } from '../src/contracts/tasks.types.ts'
 import { RUN_PROFILES } from '../src/grading/profiles/run-profiles.ts'
 import { stackPaths } from '../src/stack/paths.ts'
@@ -20,6 +19,7 @@ import { compareV2 } from '../test/support/grading-oracle/compare-v2.ts'
 import { locateHarness, missingSource } from '../test/support/grading-oracle/oracle.ts'
 import { buildLayoutImages, layoutTasks, removeLayoutImages } from '../test/support/layouts/layout-tasks.ts'
 import { PATCH_KINDS, type PatchKind } from '../test/support/layouts/patches.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { findEngine } from './support/find-engine.ts'
 import { hashOf } from './support/folder-hash.ts'
@@ -39,7 +39,7 @@ interface Row {
 const HARNESSES = Object.keys(RUN_PROFILES) as GradingProfile[]
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     harness: { type: 'string', multiple: true },
     tasks: { type: 'string', default: '100' },

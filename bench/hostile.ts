@@ -13,16 +13,16 @@
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
-import { parseArgs } from 'node:util'
 import { createAttackWorld } from '../test/support/attacks/world.ts'
 import { ATTACKS, type Phase, playHostile } from '../test/support/hostile/play-hostile.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { findEngine } from './support/find-engine.ts'
 import { versions } from './support/versions.ts'
 import { wholeNumbers } from './support/whole-numbers.ts'
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     honest: { type: 'string', default: '16' },
     hostile: { type: 'string', default: '16' },

@@ -8,17 +8,17 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../test/support/start-stack.ts'
 import { playKillScenario, type KillReport } from '../test/support/kill/kill-scenario.ts'
 import { worldOf } from '../test/support/pipeline-world.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     times: { type: 'string', default: '20' },
     first: { type: 'string', default: '1' },

@@ -9,16 +9,16 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { withLeakStack } from '../test/support/leaks/leak-stack.ts'
 import { playLeaks } from '../test/support/leaks/play-leaks.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 import { wholeNumbers } from './support/whole-numbers.ts'
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     kills: { type: 'string', default: '100' },
     seed: { type: 'string', default: '1' },

@@ -10,7 +10,6 @@
  * not hold, 2 where nothing was compared: the figures are printed either way.
  */
 import { writeFileSync } from 'node:fs'
-import { parseArgs } from 'node:util'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
 import type { StoredRecipe } from '../src/activities/runtime/stored-records.ts'
 import { startTraining } from '../src/client/index.ts'
@@ -24,6 +23,7 @@ import { differenceInterval } from '../src/domain/statistics/score-interval.ts'
 import { pairedDifference, passAt1, type PairedDifference } from '../src/domain/statistics/statistics.ts'
 import { startStack } from '../test/support/start-stack.ts'
 import { stackPaths } from '../src/stack/paths.ts'
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
@@ -48,7 +48,7 @@ interface SeedResult {
 }
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     seeds: { type: 'string', default: '1,2,3' },
     recipe: { type: 'string', default: 'demo' },

@@ -11,13 +11,13 @@
  */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
+import { benchArguments } from './support/arguments.ts'
 import { mutateTypeScript } from './support/mutation/mutate-typescript.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
-const { values, positionals } = parseArgs({
+const { values, positionals } = benchArguments({
   allowPositionals: true,
   options: { concurrency: { type: 'string', default: '1' }, json: { type: 'string' } },
 })

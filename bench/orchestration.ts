@@ -6,7 +6,6 @@
  * Prints worker and server CPU per turn, turns per second, and events, activities and bytes of history per episode, for one
  * turn an activity and for eight (the default). Server: the one that a local stack would use, in a database file of its own.
  */
-import { parseArgs } from 'node:util'
 import type { Client } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import { Runtime, DefaultLogger, Worker } from '@temporalio/worker'
@@ -15,6 +14,7 @@ import type { EpisodeInput, EpisodeResult } from '../src/contracts/workflows.typ
 import { QUEUES } from '../src/contracts/workflow-ids.ts'
 import { buildWorkflowBundle } from '../src/workers/compose-control.ts'
 import { startLocalServer } from '../test/support/local-server.ts'
+import { benchArguments } from './support/arguments.ts'
 import { childProcess, cpuSecondsOf } from './support/child-process.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
@@ -38,7 +38,7 @@ interface Measured {
 }
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     episodes: { type: 'string', default: '64' },
     turns: { type: 'string', default: '40' },

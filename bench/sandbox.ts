@@ -20,8 +20,8 @@
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
-import { parseArgs } from 'node:util'
 
+import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { type SandboxBed, makeBed } from './support/sandbox-bed.ts'
 import {
@@ -35,7 +35,7 @@ import { type Rival, dockerCli, engineApi, ours, peer } from './support/sandbox-
 import { versions } from './support/versions.ts'
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     rounds: { type: 'string', default: '10' },
     'list-rounds': { type: 'string', default: '1' },

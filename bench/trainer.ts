@@ -11,8 +11,9 @@ import { execFile } from 'node:child_process'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs, promisify } from 'node:util'
+import { promisify } from 'node:util'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
+import { benchArguments } from './support/arguments.ts'
 import { endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
@@ -27,7 +28,7 @@ interface Measured {
 }
 
 endWith2OnError()
-const { values } = parseArgs({
+const { values } = benchArguments({
   options: {
     device: { type: 'string', default: 'cpu' },
     steps: { type: 'string', default: '2' },
