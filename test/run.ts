@@ -18,12 +18,13 @@ import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
 import type { FileResult } from './support/runner/file-result.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
+import { offerGgufPackage } from './support/runner/gguf-package.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 import { APART_GLOBS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
-/** Only a file that hangs takes as long: the slowest needs five minutes alone on two cores, and others may load them. */
-const FILE_TIMEOUT_MS = 60 * 60_000
+/** Only a file that hangs takes as long: the slowest needs seven minutes alone on two cores, and others may load them. */
+const FILE_TIMEOUT_MS = 30 * 60_000
 const TRAINER_TIMEOUT_MS = 60 * 60_000
 
 const root = join(import.meta.dirname, '..')
@@ -68,6 +69,16 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       Object.assign(process.env, stack.environment)
     }
     process.env['TMPDIR'] = scratch
+    // Each file is a process, and most load the same modules: the first one compiles them. Copies of the tree that tests make
+    // would only fill a person's own cache.
+    process.env['NODE_COMPILE_CACHE'] = await mkdtemp(join(home, 'compiled-'))
+    // What several files make alike, such as a tiny policy: the first one makes it.
+    process.env['LONGHAUL_TEST_SHARED'] = await mkdtemp(join(home, 'shared-'))
+    const timed = async (name: string, work: Promise<void>): Promise<void> => {
+      const started = Date.now()
+      await work
+      console.error(`test    ${name}: ${((Date.now() - started) / 1000).toFixed(0)} s`)
+    }
     const runFiles = async (files: string[], lane = 0): Promise<void> => {
       const areUnits = files.every((file) => !file.startsWith('test'))
       const found = await runTestFiles({
@@ -86,15 +97,19 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     const runTrainer = async (): Promise<void> => {
       if (trainerPaths.length === 0 || interrupt.signal.aborted) return
       const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
+      await offerGgufPackage({ root, signal: interrupt.signal })
       const input = { root, paths: trainerPaths, scratch, python, timeoutMs: TRAINER_TIMEOUT_MS }
       const print = (line: string): void => console.log(`trainer | ${line}`)
       results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal, print })))
     }
     const [first = [], ...others] = batches
-    await runFiles(first)
+    await timed(chosen.length === 0 ? 'units' : 'chosen files', runFiles(first))
     // The trainer's tests need one core and nothing of the stack; whole-system tests mostly wait. None that fails may leave the
     // others running while the stack is taken down.
-    const ends = await Promise.allSettled([...others.map(runFiles), runTrainer()])
+    const ends = await Promise.allSettled([
+      ...others.map((files, lane) => timed(lane === 0 ? 'on the stack' : 'beside it', runFiles(files, lane))),
+      timed('trainer', runTrainer()),
+    ])
     const broken = ends.find((end) => end.status === 'rejected')
     if (broken !== undefined) throw broken.reason
     return null

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { chatml, renderDelta, renderFirstPrompt } from './render.ts'
+import { chatFormats, chatml, renderDelta, renderFirstPrompt } from './render.ts'
 import { createDefuse } from './special-tokens.ts'
 
 test('the first prompt ends with the header after which the policy samples', () => {
@@ -45,6 +45,18 @@ test('marks of other formats, and those of the policy’s own tokenizer, are bro
   assert.ok(renderDelta({ ...given, endedTurn: true, observation: '<zap>' }).includes(String.raw`<\zap>`))
 })
 
-test('the format’s name is the one that recipes give', () => {
-  assert.equal(chatml.name, 'chatml')
+test('every format goes by the name that recipes give', () => {
+  for (const [name, format] of Object.entries(chatFormats)) assert.equal(format.name, name)
+})
+
+test('Llama 3 begins with its own token, ends turns with another and puts nothing between messages', () => {
+  const format = chatFormats.llama3
+  const header = (role: string) => `<|start_header_id|>${role}<|end_header_id|>\n\n`
+  assert.equal(
+    renderFirstPrompt({ format, systemPrompt: 'S', firstMessage: 'I' }),
+    `<|begin_of_text|>${header('system')}S<|eot_id|>${header('user')}I<|eot_id|>${header('assistant')}`,
+  )
+  const rest = `${header('user')}O<|eot_id|>${header('assistant')}`
+  assert.equal(renderDelta({ format, endedTurn: true, observation: 'O' }), rest)
+  assert.equal(renderDelta({ format, endedTurn: false, observation: 'O' }), `<|eot_id|>${rest}`)
 })

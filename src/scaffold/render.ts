@@ -1,4 +1,4 @@
-import type { ChatFormat } from '../contracts/policy.types.ts'
+import type { ChatFormat, ChatFormatName } from '../contracts/policy.types.ts'
 import { createDefuse, type Defuse } from './special-tokens.ts'
 
 /**
@@ -58,3 +58,15 @@ export const chatml: ChatFormat = {
   endOfTurn: '<|im_end|>',
   afterTurn: '\n',
 }
+
+/** The format of Llama from 3 on. Its templates trim what messages say and may put the date before the system prompt; neither is done here. */
+const llama3: ChatFormat = {
+  name: 'llama3',
+  start: '<|begin_of_text|>',
+  message: (role, text) => `<|start_header_id|>${role}<|end_header_id|>\n\n${text}<|eot_id|>`,
+  assistantHeader: '<|start_header_id|>assistant<|end_header_id|>\n\n',
+  endOfTurn: '<|eot_id|>',
+  afterTurn: '',
+}
+
+export const chatFormats: Readonly<Record<ChatFormatName, ChatFormat>> = { chatml, llama3 }

@@ -1,6 +1,6 @@
 /**
  * Packages that take long to load (`openai` with `undici`: a quarter of a second and 40 MB) have one importer each, and are loaded
- * where a worker is composed: not by the command line, not by the package's program interface. Imports are read from the text;
+ * where a worker is composed: not by the command line, not by the package's program interface. So are those of S3. Imports are read from the text;
  * `import type` loads nothing, and `import()` only when it is called.
  */
 import assert from 'node:assert/strict'
@@ -49,6 +49,14 @@ test('neither the command line nor the program interface nor a workflow loads th
   }
 })
 
+test('the viewer is loaded by its command when it runs, and by nothing else', () => {
+  for (const entry of ['src/cli/main.ts', 'src/client/index.ts', 'src/workflows/index.ts', 'src/stack/supervise.ts']) {
+    const found = [...reachedFrom(entry)].filter((file) => file.startsWith('src/viewer/'))
+    assert.deepEqual(found, [], entry)
+  }
+  assert.ok(reachedFrom('src/viewer/serve.ts').has('src/viewer/pages.ts'), 'the search is broken')
+})
+
 test('the composition of workers is the only way to them', () => {
   const ways = [...imports.keys()].filter((file) => !BEHIND_COMPOSITION.test(file) && reachedFrom(file).has(DOOR))
   assert.ok(ways.includes('src/workers/connect.ts'))
@@ -61,4 +69,21 @@ test('the composition of workers is the only way to them', () => {
 test('the search sees imports of all forms, and no types', () => {
   const text = `import { a } from 'a'\nimport 'b'\nexport * from './c.ts'\nimport {\n  d,\n} from '../d.ts'\nimport type { E } from 'e'\n`
   assert.deepEqual(importsOf('src/x/y.ts', text), ['a', 'b', 'src/x/c.ts', 'src/d.ts'])
+})
+
+test('the packages of S3 have one importer each, which is loaded only where a bucket is named', () => {
+  const doors = { aws4fetch: 's3-requests.ts', '@aws-sdk/credential-provider-node': 's3-credentials.ts' }
+  for (const [name, file] of Object.entries(doors)) {
+    const door = `src/adapters/artifacts/s3/${file}`
+    assert.deepEqual(
+      [...imports].filter(([, names]) => names.includes(name)).map(([importer]) => importer),
+      [door],
+    )
+    const loaders = [...imports.keys()].filter((one) => one !== door && reachedFrom(one).has(door))
+    assert.deepEqual(
+      loaders.filter((one) => !one.startsWith('src/adapters/artifacts/s3/')),
+      [],
+    )
+  }
+  assert.ok(reachedFrom('src/workers/connect.ts').has('src/adapters/artifacts/open-store.ts'), 'nothing was searched')
 })

@@ -128,7 +128,7 @@ function valueOf(expression: string): number {
 function problemsOfConstants(text: string, constants: ReadonlyMap<string, number>): string[] {
   const rows = new Map<string, string[]>()
   for (const [first = '', ...cells] of rowsOf(text)) {
-    const match = /^`([a-z/.-]+\.ts)` `([A-Z_]+)`$/.exec(first)
+    const match = /^`([a-z0-9/.-]+\.ts)` `([A-Z_]+)`$/.exec(first)
     if (match !== null) rows.set(`${match[1]} ${match[2]}`, cells)
   }
   const unknown = [...rows.keys()].filter((name) => !constants.has(name)).map((name) => `no such constant: ${name}`)

@@ -35,10 +35,9 @@ function modulesOf(code: string): string[] {
   return [...code.matchAll(/^\/\*\*\*\/ "([^"]+)":?$/gm)].map(([, id = '']) => id)
 }
 
-function sourcesOf(bundle: string): string[] {
+function sourceMapOf(bundle: string): { sources: string[]; sourcesContent: (string | null)[]; mappings: string } {
   const encoded = bundle.slice(bundle.lastIndexOf('base64,') + 'base64,'.length).trim()
-  const map = JSON.parse(Buffer.from(encoded, 'base64').toString('utf8')) as { sources: string[] }
-  return map.sources
+  return JSON.parse(Buffer.from(encoded, 'base64').toString('utf8'))
 }
 
 function strangers(modules: string[]): string[] {
@@ -64,7 +63,7 @@ test('the bundle holds workflows, domain, contracts and the SDK, and no other mo
 
 test('no module hides by being inlined: the source map names the same folders', async () => {
   const { code: bundle } = await buildWorkflowBundle()
-  const sources = sourcesOf(bundle)
+  const { sources } = sourceMapOf(bundle)
   const ours = sources.filter((source) => source.includes('/src/') && !source.includes('node_modules'))
 
   assert.ok(ours.length >= 10, `only ${ours.length} sources of ours`)
@@ -92,6 +91,18 @@ test('nothing is loaded at run time, by any form of import', async () => {
     [],
     'required, but not part of the bundle',
   )
+})
+
+test('the source map names a place for every module, and holds the text of ours alone', async () => {
+  const { sources, sourcesContent, mappings } = sourceMapOf((await buildWorkflowBundle()).code)
+  assert.ok(mappings.length > 100_000, `${mappings.length} characters of positions`)
+  const foreign = sources.map((source) => source.includes('/node_modules/'))
+  assert.ok(foreign.includes(true) && foreign.includes(false), 'the map names only one kind of source')
+  for (const [index, isForeign] of foreign.entries()) {
+    const text = sourcesContent[index]
+    if (isForeign) assert.equal(text, null, sources[index])
+    else assert.ok(text, sources[index])
+  }
 })
 
 test('the bundle stays under 2 MB', async (t) => {

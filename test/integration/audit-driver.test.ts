@@ -81,6 +81,25 @@ def read(text): return 0
     })
   }
 
+  test('runs nothing where the commit is the test runner itself, and says so', async () => {
+    const pristine = { ...PRISTINE, 'src/_pytest/__init__.py': '' }
+    const answer = await runAudit({ python, runner: 'pytest', pristine, patch: SOLVED, hidden: HIDDEN.pytest })
+    assert.deepEqual([answer.ended, answer.tests], ['own-runner', []])
+    assert.match(answer.detail ?? '', /is the test runner itself: src\/_pytest\/__init__\.py/)
+    // unittest judges such a project as any other.
+    const other = await runAudit({ python, runner: 'unittest', pristine, patch: SOLVED, hidden: HIDDEN.unittest })
+    assert.ok(isHonestPass(other), explain(other))
+  })
+
+  test('is not sent home by a patch that brings a test runner', async () => {
+    for (const path of ['_pytest/__init__.py', 'src/_pytest/__init__.py']) {
+      const patch = { [path]: '' }
+      const answer = await runAudit({ python, runner: 'pytest', patch, hidden: HIDDEN.pytest })
+      assert.notEqual(answer.ended, 'own-runner')
+      assert.equal(isHonestPass(answer), false, explain(answer))
+    }
+  })
+
   for (const runner of RUNNERS) {
     test(`does not agree under ${runner} with any of many modules that lie, and agrees with an honest one beside them`, async () => {
       const attacks = TOGETHER.filter(({ runners = RUNNERS }) => runners.includes(runner))

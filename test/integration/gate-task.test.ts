@@ -11,7 +11,9 @@ import { createImageVerifier } from '../../src/activities/gate/verify-image.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { importSuite } from '../../src/adapters/datasets/import-suite.ts'
+import { normalizeRow } from '../../src/adapters/datasets/normalize-row.ts'
 import { readEvidence } from '../../src/adapters/datasets/read-evidence.ts'
+import { synthesizeTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { connectEngine, type Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
@@ -38,6 +40,8 @@ const hidden = createGateTask('hidden-name', { series, number: 2 })
 const failing = createGateTask('gold-fails', { series, number: 3 })
 const broken = createGateTask('broken-gold', { series, number: 4 })
 const tasks = [flaky, hidden, failing, broken]
+/** Indexes of a function at level 1, a field at level 2, a keyword with two stale files. */
+const HALF_RENAMED = [0, 10, 18]
 let engine: Engine
 let host: DockerSandboxHost
 let registry: TestRegistry
@@ -136,6 +140,18 @@ test('a test that flips without the gold patch is a coin too, and is named with 
   // The tests of the data set were laid over the unrepaired repository: those that should begin to pass ran, and failed.
   const empty = await readOrThrow<GateRecord>(store, gateKeys.grading(other.taskId, result.identity ?? '', 'empty', 1))
   assert.deepEqual(empty.notPassed, Object.fromEntries(other.failToPass.map((name) => [name, 'FAILED'])))
+})
+
+test('tasks of the family half-renamed pass: gold resolves and passes its audit, nothing at all fails as the row says', async () => {
+  // One of each level, so one with two stale files, and of each kind of name.
+  for (const index of HALF_RENAMED) {
+    const { row } = synthesizeTask({ family: 'half-renamed', seed: 1, split: 'eval', index })
+    const task = normalizeRow(row)
+    const { outcome, audits, reason, identity } = await gate('half-renamed', task)
+    assert.deepEqual([outcome, reason, audits], ['passed', null, { agrees: 1 }], row.instance_id)
+    const empty = await readOrThrow<GateRecord>(store, gateKeys.grading(task.taskId, identity ?? '', 'empty', 1))
+    assert.deepEqual(Object.keys(empty.notPassed).toSorted(), task.failToPass.toSorted())
+  }
 })
 
 test('gradings say how long they took and how much memory they used', async () => {

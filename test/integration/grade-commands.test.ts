@@ -179,7 +179,7 @@ test('bad requests: one error each, exit 1, nothing is started', { skip: needsSt
     [['grade', 'gold', '--suite', 'dmeo:heldOut'], /did you mean demo/],
     [['grade', 'gold', '--suite', rows, '--run', 'a', '--run-id', 'b'], /one name, got --run a and --run-id b/],
     [['regrade', 'no-such-run'], /patches of run no-such-run/],
-    [['predictions', 'no-such-run', '--out', join(folder, 'x.json')], /No run called "no-such-run"/],
+    [['predictions', 'no-such-run', '--out', join(folder, 'x.json')], /no run "no-such-run" is in/],
   ] as const) {
     const { exitCode, stdout, stderr } = await longhaul(...words)
     assert.deepEqual([exitCode, stdout], [1, ''], words.join(' '))

@@ -260,7 +260,7 @@ describe('start commands', { skip }, () => {
       assert.equal(read.error, undefined)
       assert.deepEqual(pick(read, 'model_tag', 'served_model_name', 'generation_config', 'logprobs_mode', 'seed'), {
         model_tag: '/policies/a b',
-        served_model_name: [publish === 'reload' ? 'policy' : VERSION],
+        served_model_name: publish === 'reload' ? ['policy', `started-with-${VERSION}`] : [VERSION],
         generation_config: 'vllm',
         logprobs_mode: 'processed_logprobs',
         seed: 0,

@@ -9,7 +9,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { newestPromotion, promote } from '../../src/activities/training/policies.ts'
-import { newFileDiff, synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
+import { newFileDiff } from '../../src/adapters/datasets/synthetic/diffs.ts'
+import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import { cancelRun, triggerSchedule } from '../../src/client/index.ts'
@@ -22,6 +23,7 @@ import { startRecordingProxy } from '../support/recording-proxy.ts'
 import { attemptsOf, fetchRunHistories } from '../support/run-histories.ts'
 import { endRun, runNameOf, runRecipe, waitForPhase } from '../support/run-recipe.ts'
 import { leftBehind } from '../support/run-records.ts'
+import { startTestRegistry } from '../support/test-registry.ts'
 import { temporalCli } from '../support/temporal-cli.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { freePort } from '../support/loopback.ts'
@@ -88,6 +90,12 @@ const REFUSED: [string, TrainAgentInput, FailureCode, RegExp][] = [
     'Config.Invalid',
     /token ids/,
   ],
+  [
+    'a model that is not there',
+    { recipe: 'mini', overrides: { model: { base: 'no-such-model' } } },
+    'Config.NotFound',
+    /model\.base: no-such-model/,
+  ],
   ['a run name that is no name', { recipe: 'mini', run: 'my run/1' }, 'Config.Invalid', /letters, digits/],
 ]
 
@@ -140,6 +148,26 @@ test('a policy server ignores return_token_ids: the run fails with Model.NoToken
     )
   } finally {
     await proxy.close()
+  }
+})
+
+test('the registry does not have the image of one of two tasks: the run ends with Sandbox.ImageMissing before anything is gated', {
+  skip: needsStack,
+}, async () => {
+  const registry = await startTestRegistry()
+  try {
+    const path = join(scratch, 'missing.jsonl')
+    const [good, other] = synthesizeSuite({ seed: 4, split: 'eval', count: 2, offset: 0 }).map(({ row }) => row)
+    const image = `${registry.reference('never-published')}:1`
+    const gone = { ...other, image_name: image, docker_image: image, meta: {} }
+    await writeFile(path, `${JSON.stringify(good)}\n${JSON.stringify(gone)}\n`)
+    const { outcome, workflowId } = await run({ recipe: 'mini-gone', recipeText: await recipeOfRows(path) }, 120_000)
+    assertFailed(outcome, 'Sandbox.ImageMissing', /^1 of the 1 images of .*never-published:1.*longhaul images build/s)
+    const [history, ...children] = await fetchRunHistories(world.connection.client, workflowId)
+    assert.ok(history)
+    assert.deepEqual([attemptsOf(history, 'checkImages'), children.length], [[5], 0])
+  } finally {
+    await registry.close()
   }
 })
 

@@ -9,10 +9,12 @@ import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
 import type { JsonReport } from '../../src/report/json-report.ts'
+import { createPages } from '../../src/viewer/pages.ts'
+import type { EpisodePage, EpisodesPage, ReportPage, RunPage, TokensPage } from '../../src/viewer/pages.types.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { fetchRunHistories, type RunHistory } from '../support/run-histories.ts'
 import { runRecipe } from '../support/run-recipe.ts'
-import { batchesOf, episodesOf, leftBehind, recipeOf } from '../support/run-records.ts'
+import { batchesOf, episodesOf, leftBehind, recipeOf, turnsOf } from '../support/run-records.ts'
 import { HANG_MS } from '../support/hang.ts'
 
 /** `mini`: 8 held-out tasks three times, 4 × 4 for fine-tuning, two iterations of 3 × 4. */
@@ -171,4 +173,46 @@ test('histories hold references only: no payload over 4 KB, no episode over 150 
   t.diagnostic(`largest payload ${largest.bytes} bytes, largest episode ${events} events and ${bytes} bytes`)
   assert.ok(events <= 150, `${events} events`)
   assert.ok(bytes <= 100 * 1024, `${bytes} bytes`)
+})
+
+test('the viewer shows this run: every episode, its turns and tests, and the tokens of every trained one', {
+  skip: needsStack,
+}, async () => {
+  const pages = createPages(world.store)
+  const run = (await pages.read(`run/${result.run}`)) as RunPage
+  assert.deepEqual(
+    run.evaluations.map(({ name }) => name),
+    ['base', 'rft', 'rl'],
+  )
+  assert.ok(run.training.some(({ steps }) => steps.some((step) => typeof step['loss'] === 'number')))
+  const report = (await pages.read(`report/${result.run}`)) as ReportPage
+  assert.equal(report.problem, null)
+  const { rows } = (await pages.read(`episodes/${result.run}`)) as EpisodesPage
+  assert.deepEqual(
+    rows.map(({ episode, state, verdict }) => [episode, state, verdict]),
+    episodes.map(({ episode, disposition, verdict }) => [episode, disposition, verdict]),
+  )
+  const trained = new Set(
+    (await batchesOf(world.store, result.run)).flatMap(({ trajectories }) => trajectories.map(({ id }) => id)),
+  )
+  for (const { episode, verdict } of episodes) {
+    const page = (await pages.read(`episode/${episode}`)) as EpisodePage
+    const recorded = await turnsOf(world.store, episode)
+    assert.deepEqual(
+      page.turns.map(({ reply, observation }) => [reply.chars, observation?.text.chars]),
+      recorded.map(({ action, observation }) => [action.text.length, observation?.text.length]),
+    )
+    assert.equal(page.hasTokens, trained.has(episode))
+    if (verdict === 'resolved')
+      assert.ok(
+        page.tests.every(({ after }) => after === 'PASSED'),
+        episode,
+      )
+    if (!page.hasTokens) continue
+    const tokens = (await pages.read(`tokens/${episode}`)) as TokensPage
+    assert.deepEqual(
+      tokens.ids.filter((_, at) => (tokens.versions[at] ?? -1) >= 0),
+      recorded.flatMap(({ action }) => action.ids),
+    )
+  }
 })

@@ -8,6 +8,7 @@ export interface Plant extends Edit {
   seenBy: Witness
 }
 
+const viewer = (test: string): Witness => ({ file: 'test/integration/viewer-server.test.ts', test })
 const rules: Witness = {
   file: 'src/domain/rules.test.ts',
   test: 'a success that looks like a hack never fine-tunes, and takes no place of one that does',
@@ -46,6 +47,7 @@ const lease: Witness = {
   file: 'src/workers/compose-sandbox.test.ts',
   test: 'a policy thinks for many leases, and every second renewal is lost: the sandbox is still alive',
 }
+const bucket = (test: string): Witness => ({ file: 'test/integration/object-store.test.ts', test })
 const store = (test: string): Witness => ({ file: 'src/adapters/artifacts/directory-store.test.ts', test })
 const taken = store('a key that is put twice with equal bytes is acknowledged twice, with other bytes it conflicts')
 const racing = store('fifty writers race for one key with different records: one wins, all see its record')
@@ -61,6 +63,10 @@ const verified = (test: string): Witness => ({ file: 'src/cli/commands/ledger.te
 const retryAfter: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
   test: 'Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again',
+}
+const witnessed: Witness = {
+  file: 'src/adapters/policy-server/client.test.ts',
+  test: 'an answer without a label is refused when the server held other weights before it, or holds them after it',
 }
 const transport = (test: string): Witness => ({ file: 'src/adapters/policy-server/openai-transport.test.ts', test })
 const group = (test: string): Witness => ({ file: 'test/workflows/prompt-group.test.ts', test })
@@ -413,15 +419,15 @@ export const PLANTS: Plant[] = [
   {
     name: 'a schedule that trains: a change of its action is not sent',
     file: 'src/client/schedules.ts',
-    replace: '      spec,\n      action,\n      policies: policies ?? {},',
-    by: '      spec,\n      action: { ...action, ...previous.action },\n      policies: policies ?? {},',
+    replace: '    spec,\n    action,\n    policies: policies ?? {},',
+    by: '    spec,\n    action: { ...action, ...previous.action },\n    policies: policies ?? {},',
     seenBy: schedule,
   },
   {
     name: 'a schedule that trains: the command line does not pass it on',
     file: 'src/cli/commands/schedule.ts',
-    replace: 'createSchedule({ connection, id, recipe, action, cron, timezone }),',
-    by: "createSchedule({ connection, id, recipe, action: action === 'train' ? 'evaluate' : action, cron, timezone }),",
+    replace: 'createSchedule({ connection, id, ...settings, ...request,',
+    by: "createSchedule({ connection, id, ...settings, action: 'evaluate', ...request,",
     seenBy: {
       file: 'src/cli/commands/schedule.test.ts',
       test: 'schedule create --action train: it says so, and what it starts is a trainAgent',
@@ -546,6 +552,20 @@ export const PLANTS: Plant[] = [
     seenBy: taken,
   },
   {
+    name: 'a bucket decides between writers: it is not asked to',
+    file: 'src/adapters/artifacts/s3/s3-objects.ts',
+    replace: "headers: { 'if-none-match': '*', [HASH]: sha256, [WRITER]: writer }",
+    by: 'headers: { [HASH]: sha256, [WRITER]: writer }',
+    seenBy: bucket('fifty writers race for one key with different records: one wins, all see its record'),
+  },
+  {
+    name: 'a bucket decides between writers: a write whose answer was lost counts as ours',
+    file: 'src/adapters/artifacts/s3/s3-store.ts',
+    replace: '?.writer === writer',
+    by: '?.writer !== null',
+    seenBy: bucket('an answer is lost while another writer has the key: the claim is lost, not won by mistake'),
+  },
+  {
     name: 'what is read is what was hashed: a record’s seal is not compared',
     file: 'src/adapters/artifacts/record-text.ts',
     replace: 'if (sha256Hex(text) !== match[1]) throw',
@@ -554,7 +574,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'what is read is what was hashed: content is compared by its length',
-    file: 'src/adapters/artifacts/directory-store.ts',
+    file: 'src/adapters/artifacts/store-errors.ts',
     replace: 'if (sha256Hex(bytes) !== ref.sha256) throw corrupt',
     by: 'if (bytes.byteLength !== ref.bytes) throw corrupt',
     seenBy: differing,
@@ -712,6 +732,20 @@ export const PLANTS: Plant[] = [
     seenBy: retryAfter,
   },
   {
+    name: 'weights are witnessed where answers do not name them: only before the answer',
+    file: 'src/adapters/policy-server/client.ts',
+    replace: "    const answer = await send(build('witnessed'))\n    await requireHeld()\n",
+    by: "    const answer = await send(build('witnessed'))\n",
+    seenBy: witnessed,
+  },
+  {
+    name: 'weights are witnessed where answers do not name them: another label in the answer is not heard',
+    file: 'src/adapters/policy-server/completions-dialect.ts',
+    replace: 'if (other !== undefined) throw answeredByAnother(policy, other)',
+    by: "if (other !== undefined && proof !== 'witnessed') throw answeredByAnother(policy, other)",
+    seenBy: witnessed,
+  },
+  {
     name: 'a key goes to no other server: redirects are followed',
     file: 'src/adapters/policy-server/openai-transport.ts',
     replace: "      redirect: 'manual',\n",
@@ -738,5 +772,36 @@ export const PLANTS: Plant[] = [
     replace: 'let bound = input.groupSize + input.maxReplacements',
     by: 'let bound = input.groupSize + input.maxReplacements - 1',
     seenBy: bounded,
+  },
+  {
+    name: 'texts of agents hide nothing: bidi controls reach the page',
+    file: 'src/viewer/shared/visible-text.ts',
+    replace: '\\p{Cc}\\p{Cf}\\p{Zl}',
+    by: '\\p{Cc}\\p{Zl}',
+    seenBy: {
+      file: 'src/viewer/shared/shared.test.ts',
+      test: 'what a terminal or a browser would obey is spelled out',
+    },
+  },
+  {
+    name: 'the viewer answers its own host alone: a rebound name reads it',
+    file: 'src/viewer/serve.ts',
+    replace: 'headers.host === undefined || !hosts.includes(headers.host)',
+    by: 'headers.host === undefined',
+    seenBy: viewer('a page of another origin, a name that was rebound to loopback, and a writing method are refused'),
+  },
+  {
+    name: 'the viewer answers its own address alone: any token opens it',
+    file: 'src/viewer/serve.ts',
+    replace: 'if (!isSameText(given, token))',
+    by: "if (given === '')",
+    seenBy: viewer('without the token there is nothing, whatever is asked for'),
+  },
+  {
+    name: 'tokens are the trainer’s: the row of another trajectory is shown',
+    file: 'src/viewer/read-tokens.ts',
+    replace: "numbersIn(tensors, 'row_trajectory', key).indexOf(table)",
+    by: 'table',
+    seenBy: { file: 'src/viewer/pages.test.ts', test: 'tokens are the row of the batch file, in its order' },
   },
 ]

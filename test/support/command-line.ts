@@ -20,8 +20,8 @@ export async function longhaul(...args: string[]): Promise<Answer> {
       out: (text) => void (stdout += `${text}\n`),
       err: (text) => void (stderr += `${text}\n`),
       record: (value) => void (stdout += `${JSON.stringify(value)}\n`),
-      isInteractive: false,
-      hasColor: false,
+      command: (line) => void (stderr += `${line}\n`),
+      terminal: null,
     },
   })
   return { exitCode, stdout, stderr }

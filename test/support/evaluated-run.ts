@@ -8,11 +8,12 @@ import { prepareSuite } from '../../src/activities/evaluation/prepare-suite.ts'
 import { createTaskReader, readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { loadPublished, loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { plainValue } from '../../src/adapters/datasets/read-source.ts'
+import { findNewestSplit } from '../../src/adapters/datasets/newest-split.ts'
 import { identityOfImport } from '../../src/adapters/datasets/published-suite.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
-import { episodeId, episodeKeys, gateKeys, policyKeys, runKeys } from '../../src/contracts/keys.ts'
-import type { Recipe } from '../../src/contracts/recipe.types.ts'
-import type { PublishedPart, SuiteSource } from '../../src/contracts/tasks.types.ts'
+import { episodeId, episodeKeys, gateKeys, policyKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
+import type { CompareRecipe, Recipe } from '../../src/contracts/recipe.types.ts'
+import type { PublishedPart, SuiteManifest, SuiteSource } from '../../src/contracts/tasks.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { type Attempt, makeFacts } from './evaluation-records.ts'
@@ -41,6 +42,12 @@ export interface EvaluatedRunInput {
   /** An existing file under `root` instead of one that is written from `rows`. */
   path?: string
   filters?: string[]
+  /** Instead of a file: a data set of a hub, whose suite `attempts` are of, in order. */
+  hub?: { source: SuiteSource; url: string }
+  /** The recipe's `evaluate.compare`. */
+  compare?: CompareRecipe
+  /** Which policy played. @default one of its own */
+  policy?: PolicyRef
   /** The recipe's `evaluate.quick`. */
   quick?: string[]
 }
@@ -48,20 +55,27 @@ export interface EvaluatedRunInput {
 /** @returns the evaluation as stored; its report files lie under the run */
 export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<EvaluationRecord> {
   const { store, root, run, attempts, cutoff } = input
-  const source = await writeRows(input)
-  const recipe = makeRecipe(source, { attempts: attempts[0]?.length ?? 1, quick: input.quick ?? null }, cutoff)
+  const source = input.hub?.source ?? (await writeRows(input))
+  const recipe = makeRecipe(
+    source,
+    { attempts: attempts[0]?.length ?? 1, quick: input.quick ?? null, compare: input.compare ?? null },
+    cutoff,
+  )
   await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'eval' })
   await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
-  await store.putRecord(policyKeys.ref(POLICY.version), POLICY)
+  const { policy = POLICY } = input
+  await store.putRecord(policyKeys.ref(policy.version), policy)
 
-  const places = { hubUrl: null, findFile: (path: string) => join(root, path) }
+  const places = { hubUrl: input.hub?.url ?? null, findFile: (path: string) => join(root, path) }
   const published = {
     identify: (...args: [never, never]) => identityOfImport(...args, places),
     load: (...args: [never, never]) => loadPublished(...args, places),
+    newestSplit: (from: { dataset: string; revision: string | null }) =>
+      findNewestSplit({ ...from, hubUrl: places.hubUrl }),
   }
   const load = (from: SuiteSource) => loadTasksAndFile(from, undefined, places)
-  const { suite } = await prepareSuite({ store, loadTasks: load, published, recipe }, 'heldOut')
-  const taskIds = input.rows.map((row) => String(row['instance_id']))
+  const { suite } = await prepareSuite({ store, loadTasks: load, published, recipe, run }, 'heldOut')
+  const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
   await store.putRecord(gateKeys.gated(run, suite), {
     schema: 'longhaul.gated/1',
     suite,
@@ -72,12 +86,12 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
   await planIteration({ store, recipe }, { ...place, suite })
   for (const [task, taskId] of taskIds.entries()) {
     for (const [index, attempt] of (attempts[task] ?? []).entries()) {
-      await storeEpisode(store, { ...place, taskId, index }, attempt)
+      await storeEpisode(store, { ...place, taskId, index, policy: policy.version }, attempt)
     }
   }
   const { evaluation } = await summarizeEvaluation(
     { store, tasks: createTaskReader(store) },
-    { run, name: 'nightly', stage: place.stage, policy: POLICY, suite },
+    { run, name: 'nightly', stage: place.stage, policy, suite },
   )
   await writeReport({ store }, { run, durations: { total: 12.5 } })
   return readOrThrow<EvaluationRecord>(store, evaluation.key)
@@ -93,7 +107,7 @@ async function writeRows(input: EvaluatedRunInput): Promise<SuiteSource> {
 
 function makeRecipe(
   heldOut: SuiteSource,
-  evaluate: { attempts: number; quick: string[] | null },
+  evaluate: Pick<Recipe['evaluate'], 'attempts' | 'quick' | 'compare'>,
   cutoff: string | null,
 ): Recipe {
   const recipe = makeTrainingRecipe()
@@ -108,11 +122,11 @@ function makeRecipe(
 
 async function storeEpisode(
   store: ArtifactStore,
-  identity: { run: string; stage: string; iteration: number; taskId: string; index: number },
+  identity: { run: string; stage: string; iteration: number; taskId: string; index: number; policy: string },
   attempt: Attempt,
 ): Promise<void> {
   const episode = episodeId(identity)
-  const { record, verdict } = makeFacts(attempt, { ...identity, policy: POLICY.version, turns: 2 })
+  const { record, verdict } = makeFacts(attempt, { ...identity, turns: 2 })
   await store.putRecord(episodeKeys.result(episode), record)
   await store.putRecord(episodeKeys.start(episode), { episode, startedAtMs: 1000 })
   await store.putRecord(episodeKeys.observation(episode, record.turns - 1), { episode, observedAtMs: 3500 })

@@ -17,7 +17,11 @@ export interface LocalServer extends AsyncDisposable {
 /** @param onDisk whether its database is a file, as a stack's is; in memory otherwise */
 export async function startLocalServer({ onDisk = false }: { onDisk?: boolean } = {}): Promise<LocalServer> {
   const { cacheDir } = stackPaths()
-  const context = { signal: new AbortController().signal, log: (line: string) => console.error(line) }
+  const context = {
+    signal: new AbortController().signal,
+    log: (line: string) => console.error(line),
+    saw: () => undefined,
+  }
   const { path } = (await ensureTemporalCli({ cacheDir, context })).value
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-temporal-'))
   // Core lets the server inherit our stdout, and its banner would stand before a command's JSON.

@@ -25,7 +25,7 @@ export async function connectToOwnNamespace(topic: string): Promise<LonghaulConn
   return connection
 }
 
-/** Tries for half a minute, or as long as told; rejects with the last error. */
+/** Tries until it succeeds; what hangs rejects with the last error. */
 export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
   for (const deadline = Date.now() + HANG_MS; ; ) {
     try {

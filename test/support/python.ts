@@ -1,9 +1,12 @@
 /** The trainer's interpreter in tests that run the real Python parts. */
 import { execFile, type ChildProcess, spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { cp, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
+import { sha256Hex } from '../../src/platform/hash.ts'
 import { freePort } from './loopback.ts'
 import { HANG_MS } from './hang.ts'
 
@@ -29,11 +32,32 @@ export async function runPython(script: string, ...args: string[]): Promise<stri
 }
 
 /** A tiny random model directory with MANIFEST.json and COMMITTED; returns the manifest's hash. */
-export function writeTinyPolicy(directory: string, seed: number): Promise<string> {
+export async function writeTinyPolicy(directory: string, seed: number): Promise<string> {
+  const shared = process.env['LONGHAUL_TEST_SHARED']
+  if (shared === undefined) return makeTinyPolicy(directory, seed)
+  const made = join(shared, `tiny-policy-${await hashOfTinyPolicy()}-${seed}`)
+  if (!existsSync(made)) {
+    const making = `${made}-${process.pid}`
+    await makeTinyPolicy(making, seed)
+    // Another file of this run may have been quicker: its policy is the same.
+    await rename(making, made).catch(() => rm(making, { recursive: true, force: true }))
+  }
+  await cp(made, directory, { recursive: true })
+  return sha256Hex(await readFile(join(directory, 'MANIFEST.json')))
+}
+
+function makeTinyPolicy(directory: string, seed: number): Promise<string> {
   const script =
     'import sys, pathlib; from tiny_policy import write_tiny_policy;' +
     'print(write_tiny_policy(pathlib.Path(sys.argv[1]), seed=int(sys.argv[2])))'
   return runPython(script, directory, String(seed))
+}
+
+/** What makes them, so that a tree in which the trainer was changed has policies of its own. */
+async function hashOfTinyPolicy(): Promise<string> {
+  const sources = ['tests/tiny_policy.py', 'longhaul_trainer/directory.py', 'longhaul_trainer/rope.py']
+  const texts = await Promise.all(sources.map((source) => readFile(join(TRAINER, source), 'utf8')))
+  return sha256Hex(texts.join('\0')).slice(0, 16)
 }
 
 /** Two such policies, versions 0 and 1, in folders below `root`. */

@@ -63,6 +63,10 @@ function scriptedActivities(): Record<string, (input: never) => Promise<unknown>
       if (recipe === 'refused') throw failureOf('Config.Invalid', 'a recipe that is refused')
       return { ...PLAN, run: recipe }
     },
+    sendAlarm: ({ receiver }) => {
+      if (receiver.urlVariable === 'REFUSED') throw failureOf('Alarm.Refused', 'a receiver that wants no alarm')
+      return { sent: true }
+    },
   }
   const pipeline = Object.entries(table) as [string, (input: never, call: never) => unknown][]
   return Object.fromEntries(
@@ -87,6 +91,17 @@ async function playScenarios(client: Client): Promise<string[]> {
   const alone = await start('evaluate', 'golden/evaluate', { recipe: 'golden-evaluate' })
   await alone.result()
 
+  const read = await start('readEvaluation', 'golden/read', { run: 'golden-evaluate' })
+  await read.result()
+
+  const rules = { blockerMinutes: 30, runs: 'scheduled' }
+  const receiver = { urlVariable: 'ALARM_URL', secretVariable: null, template: 'slack' }
+  const watched = await start('watch', 'golden/watched', { ...rules, receiver })
+  await watched.result()
+
+  const unsent = await start('watch', 'golden/unsent', { ...rules, receiver: { ...receiver, urlVariable: 'REFUSED' } })
+  await unsent.result().catch(() => undefined)
+
   const gated = await start('gateSuite', 'golden/gate', { recipe: 'golden-gate' })
   await gated.result()
 
@@ -107,7 +122,8 @@ async function playScenarios(client: Client): Promise<string[]> {
   await dropped.executeUpdate('pause')
   await dropped.cancel()
   await dropped.result().catch(() => undefined)
-  return [plain, steered, alone, gated, cancelled, refused, graded, dropped].map(({ workflowId }) => workflowId)
+  const roots = [plain, steered, alone, read, watched, unsent, gated, cancelled, refused, graded, dropped]
+  return roots.map(({ workflowId }) => workflowId)
 }
 
 if (import.meta.main) await main()

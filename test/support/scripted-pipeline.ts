@@ -112,6 +112,7 @@ export function scriptedPipeline({
   return {
     resolveRecipe: () => plan,
     prepareSuite: ({ which }) => ({ suite: SHA, name: which === 'heldOut' ? plan.heldOutName : which, tasks }),
+    checkImages: () => ({ images: tasks, lacking: 0, asked: 0, missing: 0, unknown: 0 }),
     gateTask: () => ({ done: true, ok: true }),
     writeGateReport: () => ({
       counts: {
@@ -203,6 +204,11 @@ export function scriptedPipeline({
       score: { name, policy: policy.version, passAt1: 0.5, sem: 0.1, tasks, attempts: groupSize },
       evaluation: artifact(`runs/${plan.run}/evaluations/${name}.json`),
     }),
+    readEvaluation: () => ({ sha256: SHA, bytes: 2, data: 'e30=', next: null }),
+    recordNight: () => ({ verdicts: [] }),
+    findAlarms: () => ({ alarms: ['failure-0123'], givenUp: 0, notLookedAt: 0 }),
+    sendAlarm: () => ({ sent: true }),
+    keptPolicies: () => ({ policies: [policyRef(0)] }),
     promote: () => ({ number: 1 }),
     writeReport: () => ({ html: artifact('report.html'), json: artifact('report.json') }),
   }

@@ -137,6 +137,7 @@ export function makeTrainingRecipe(): Recipe {
       context: 256,
       limits: {},
       demonstration: false,
+      compare: null,
       suites: {},
       quick: null,
       policy: 'base',

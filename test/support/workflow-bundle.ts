@@ -1,6 +1,7 @@
 /** The workflow bundle as workers load it, built once per test process. */
 import { fileURLToPath } from 'node:url'
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker'
+import { withoutForeignSources } from '../../src/platform/bundle-sources.ts'
 
 export interface WorkflowBundle {
   /** JavaScript with its source map inline: what a worker gets as `workflowBundle`. */
@@ -23,7 +24,7 @@ export function buildBundleOf(
   if (bundle === undefined) {
     // Warnings are kept: the bundler reports disallowed modules there, and throws a message that names none.
     const logger = new DefaultLogger('WARN', ({ message }) => report(message))
-    bundle = bundleWorkflowCode({ workflowsPath, logger })
+    bundle = bundleWorkflowCode({ workflowsPath, logger }).then(({ code }) => ({ code: withoutForeignSources(code) }))
     bundles.set(workflowsPath, bundle)
   }
   return bundle

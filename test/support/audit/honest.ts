@@ -9,6 +9,34 @@ export interface HonestTests {
 
 export const HONEST: HonestTests[] = [
   {
+    // Its functions are rewritten by pytest, and only what stands inside of them has an assertion.
+    title: 'another module of tests whose assertions stand in functions inside of functions',
+    runner: 'pytest',
+    pristine: {
+      'tests/test_shared.py': `def check_all(add):
+    def check(one, other, total):
+        assert add(one, other) == total
+    check(1, 2, 3)
+
+def test_checked():
+    def check(numbers):
+        assert sum(numbers) == 3
+    check([1, 2])
+`,
+    },
+    hidden: {
+      'tests/test_calc.py': `from calc import add
+from test_shared import check_all
+
+def test_add():
+    assert add(2, 3) == 5
+
+def test_all():
+    check_all(add)
+`,
+    },
+  },
+  {
     title: 'fixtures, monkeypatch and assertions in blocks that swallow',
     runner: 'pytest',
     hidden: {

@@ -12,7 +12,7 @@ const execute = promisify(execFile)
 
 export interface AuditAnswer {
   schema: number
-  ended: 'complete' | 'early' | 'timeout' | 'noise'
+  ended: 'complete' | 'early' | 'timeout' | 'noise' | 'own-runner'
   detail: string | null
   seconds: number
   tests: { id: string; outcome: string }[]

@@ -187,6 +187,7 @@ async function open({
     port: temporalPort,
     uiPort: await port(),
     namespace: NAMESPACE,
+    codecPort: null,
   })
   manage('temporal', server.command, [...server.args, '--headless'], server.env).start()
   const common = { CHAOS_CONTROL: visits.url }

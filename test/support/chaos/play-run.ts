@@ -125,6 +125,7 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
   // A reset ends nothing by itself: a run that fails of it later is started again like any other.
   let mayFail = cells.filter(({ cell }) => cell.fault.name.startsWith('reset:')).length
   let handle: Followed = await startFirst(input)
+  let isLimited = limitMs !== null
   for (;;) {
     let lost: unknown = null
     const end = await endOf(handle, { until, signal: endings.signal }).catch((error: unknown) => {
@@ -135,18 +136,20 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
     // While a database is lost the server knows no run of this name.
     if (!isDue && lost !== null) throw lost
     if (!isDue && end === null) return endLate(stack, workflowId, LIMIT_MS[kind])
-    // The limit on the first execution may pass before the struck phase comes: the run is started again, and its cell is missed.
-    const cameEarly = !isDue && end?.status === 'timed-out' && limitMs !== null && input.restarts.length === 0
+    // The limit on the first execution may pass before the struck phase comes, or after the strike was given up: the run is
+    // started again, and its cell is missed.
+    const cameEarly = !isDue && end?.status === 'timed-out' && isLimited
     if (cameEarly) disarm()
     else if (!isDue && end !== null && (end.status !== 'failed' || input.restarts.length === 0 || mayFail-- <= 0)) {
       return end
     }
     // Struck at a phase that stops no process, late in the run: it was over before its limit. The client did not start it, so it cannot join it.
-    if (end?.status === 'completed' && limitMs !== null && input.restarts.length === 0) return end
+    if (end?.status === 'completed' && isLimited) return end
     if (end !== null) say(`       ended: ${JSON.stringify(end).slice(0, 200)}`)
     await stack.settle()
     input.restarts.push(await noteRestart(stack, input.run))
     handle = await start(input)
+    if (!handle.attached) isLimited = false
     say(`       started again${handle.attached ? ', joined' : ''}`)
   }
 }

@@ -37,11 +37,13 @@ export async function startTestEngine(input: {
   /** Where the base image's archive is cached. */
   imageCache: string
   log: (line: string) => void
+  /** Further flags of the engine. */
+  flags?: readonly string[]
 }): Promise<TestEngine> {
-  const { folder, imageCache, log } = input
+  const { folder, imageCache, log, flags = [] } = input
   const files = engineFiles({ cacheDir: folder, runDir: folder })
   const user = { key: `chaos-${process.pid}`, owner: identify(process.pid) }
-  const start = async (): Promise<void> => void (await acquirePrivateEngine({ files, user, log }))
+  const start = async (): Promise<void> => void (await acquirePrivateEngine({ files, user, log, flags }))
   await start()
   const host = `unix://${files.socket}`
   const engine = await connectEngine({ host })

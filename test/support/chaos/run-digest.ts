@@ -119,13 +119,7 @@ async function digestJob(
     id,
     batch: plain(run, withoutTrainedHashes(manifest)),
     steps: training?.steps.map(projectStep) ?? null,
-    weights:
-      training === undefined
-        ? null
-        : await hashWeights({
-            policy: store.path(policyKeys.directory(training.policy)),
-            checkpoint: store.path(policyKeys.checkpoint(training.policy)),
-          }),
+    weights: training === undefined ? null : await hashStoredWeights(store, training.policy),
   }
 }
 
@@ -148,6 +142,18 @@ function withoutTrainedHashes(manifest: object): object {
 function isTrainedPolicy(value: unknown): value is { version: string } {
   const version = (value as { version?: unknown } | null)?.version
   return typeof version === 'string' && /^v\d{6}-/.test(version) && !version.startsWith('v000000-')
+}
+
+async function hashStoredWeights(store: ArtifactStore, version: string): Promise<string> {
+  const hash = () =>
+    hashWeights({
+      policy: store.path(policyKeys.directory(version)),
+      checkpoint: store.path(policyKeys.checkpoint(version)),
+    })
+  const policy = await store.weights.kept(version)
+  if (policy === null) return hash()
+  // From the bucket to this process's own place.
+  return store.weights.use({ policy, part: 'policy' }, () => store.weights.use({ policy, part: 'checkpoint' }, hash))
 }
 
 /** Of the tensors alone: what lies beside them names the run and the time. */

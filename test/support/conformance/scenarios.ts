@@ -98,6 +98,8 @@ const leaves = (next: ParentInput['next'], parentClosePolicy: ParentClosePolicy)
     await stage.reached('root', 'TIMER_STARTED')
     await root.signal('go')
     if (parentClosePolicy !== ParentClosePolicy.ABANDON) return
+    // A child that ends first would be an event of its parent's. What a parent continues as ends at once.
+    await stage.reached('root', 'WORKFLOW_EXECUTION_COMPLETED')
     await stage.workflow('child').signal('go')
   })
 

@@ -6,6 +6,8 @@ import { listenOnLoopback } from '../loopback.ts'
 export interface HubRequest {
   path: string
   range: string | null
+  /** The header `authorization`. */
+  token: string | null
 }
 
 export interface HubServer extends AsyncDisposable {
@@ -14,7 +16,18 @@ export interface HubServer extends AsyncDisposable {
 }
 
 export interface HubContent {
+  /** `owner/name` */
   dataset: string
+  /** @default dataset */
+  kind?: 'dataset' | 'model'
+  /** Needed to read anything. @default none */
+  token?: string
+  /** What the token may not read is answered with it. @default 401 */
+  refusal?: 401 | 403
+  /** Files that are sent otherwise than they are listed. */
+  tampered?: Record<string, Uint8Array>
+  /** Where large files really lie: answered with a redirect to this address and the file's name. */
+  storage?: string
   revision: string
   files: Record<string, Uint8Array>
   /** Requests of files that are answered 503 before the first good one. */
@@ -26,6 +39,11 @@ export interface HubContent {
 export async function startHubServer({
   dataset,
   revision,
+  kind = 'dataset',
+  token,
+  refusal = 401,
+  tampered = {},
+  storage,
   files,
   failures = 0,
   breaks = 0,
@@ -36,9 +54,18 @@ export async function startHubServer({
   const server = createServer((request, response) => {
     const path = decodeURIComponent(new URL(request.url ?? '/', 'http://hub').pathname)
     const range = request.headers.range ?? null
-    requests.push({ path, range })
-    const content = files[path.replace(`/datasets/${dataset}/resolve/${revision}/`, '')]
-    if (path === `/api/datasets/${dataset}/tree/${revision}`) {
+    const authorization = request.headers.authorization ?? null
+    requests.push({ path, range, token: authorization })
+    const name = path.replace(`/${kind === 'model' ? '' : 'datasets/'}${dataset}/resolve/${revision}/`, '')
+    const content = tampered[name] ?? files[name]
+    if (token !== undefined && authorization !== `Bearer ${token}`) {
+      response.writeHead(refusal).end()
+    } else if ([`main`, revision].some((known) => path === `/api/${kind}s/${dataset}/revision/${known}`)) {
+      response.setHeader('content-type', 'application/json')
+      response.end(JSON.stringify({ sha: revision }))
+    } else if (storage !== undefined && content !== undefined && name.endsWith('.safetensors')) {
+      response.writeHead(302, { location: `${storage}/${name}` }).end()
+    } else if (path === `/api/${kind}s/${dataset}/tree/${revision}`) {
       const entries = Object.entries(files).map(([name, bytes]) => entry(name, bytes))
       response.setHeader('content-type', 'application/json')
       response.end(JSON.stringify(entries))

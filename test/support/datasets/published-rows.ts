@@ -127,6 +127,31 @@ export const rebench = {
   }),
 }
 
+/** v1 with what the monthly splits add: prebuilt images, quality codes, limits for another harness. */
+export const leaderboard = {
+  schema: {
+    ...rebench.schema,
+    environment_setup_commit: 'text',
+    requirements: 'text',
+    environment: 'text',
+    license_name: 'text',
+    harbor_cpus: 'float',
+    harbor_memory: 'text',
+  } satisfies RowSchema,
+  row: (id = 'owner__thing-7', day = '2026-03-02'): Row => ({
+    ...rebench.row(id),
+    created_at: new Date(`${day}T10:00:00Z`),
+    environment_setup_commit: '0123456789abcdef0123456789abcdef01234567',
+    requirements: 'pytest==8.3.4\n',
+    environment: 'name: testbed\n',
+    license_name: 'MIT License',
+    image_name: `swerebench/sweb.eval.x86_64.${id.replaceAll('__', '_1776_')}:latest`,
+    docker_image: `swerebench/sweb.eval.x86_64.${id.replaceAll('__', '_1776_')}:latest`,
+    harbor_cpus: null,
+    harbor_memory: null,
+  }),
+}
+
 export const rebenchV2 = {
   schema: {
     ...COMMON,

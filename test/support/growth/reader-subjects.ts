@@ -116,8 +116,98 @@ const BEFORE = [
   'cat <<A\n',
 ]
 
-const texts = (): HostileText[] =>
-  PUMPED.flatMap((pumped) => BEFORE.map((before) => ({ before, pumped, after: 'x\n' })))
+/** The same of the runners that SWE-rebench-V2 alone knows. */
+const PUMPED_IN_V2 = [
+  '\n[ok]: a',
+  ' in a in',
+  '\n[ OK ] a (',
+  ' [OK] (',
+  '. =',
+  '\na ..F',
+  '\na: .',
+  '\nSuite',
+  '\n  test_a  PASS',
+  '\nA#b = 1 s = .',
+  '#a',
+  '\nA (b)\n✔ a',
+  '\n✔ a  1s',
+  '  1s',
+  '\n  ✓ a',
+  ' ./node_modules/.bin/jest \n a\n  b\n   ✓ c',
+  '\nChrome 1 (',
+  'Chrome 1 (a) ',
+  ') FAILED',
+  '\n1) a',
+  '\n1)',
+  ':\n1)',
+  '<a>',
+  '</a>',
+  '<a></a>',
+  '<<a></a>b>',
+  '<a><b></a>',
+  '{\n',
+  '\nok 1 - a {',
+  ' #',
+  '\n}',
+  '\n* test a [L#1]',
+  '(a ',
+  '\na: OK',
+  ' : OK',
+  '\n  a',
+  '\n    [✔]',
+  '\nRunning a',
+  '\n[INFO] a .... SUCCESS',
+  ' .. ',
+  '\nlein test a',
+  '\n[info] - a (1 ms)',
+  ' *** FAILED *** (',
+  '\n[info] a',
+  '\n[OK] a 1 b',
+  ' 1 ',
+  '\nRunning[1]: (a)\nOutput[1]:\nOK',
+  '\n✔ | 1 | a',
+  '\n* checking a ...',
+  ' ... OK',
+  '\n{"type":"testStart","test":{"id":1,"name":"a"}}',
+  '[{',
+  '"NaN',
+  '\\"',
+  '\nTest Summary: | Pass\na | 1 1',
+  ' |',
+  "\nTest Case 'a' passed (1 seconds)",
+  '\n  Passed a [1 ms]',
+  ' [',
+  '\n<?xml version="1.0"?><a>',
+  '<?xml version="1.0"?><a/></testsuites>',
+  '<a b="c" ',
+  '&lt;',
+  '<!--',
+  '<![CDATA[',
+  '<doctest>',
+  '<TestCase>',
+  '<SubCase name="a">',
+]
+/** What some parsers wait for. */
+const HEADERS = [
+  ' ./node_modules/.bin/jest \n a',
+  '01 Starting browser',
+  ' a',
+  'Test Summary: | Pass',
+  'Test suite x: RUNNING...',
+  '<?xml version="1.0"?><testsuites>',
+].join('\n')
+
+const textsOf = (pumped: readonly string[], begins: readonly string[]): HostileText[] =>
+  pumped.flatMap((part) => begins.map((before) => ({ before, pumped: part, after: 'x\n' })))
+
+const texts = (): HostileText[] => textsOf(PUMPED, BEFORE)
+/** Blanks behind what a result begins with: no pattern may share them out in every way. */
+const BLANKS_INSIDE = PUMPED_IN_V2.map((line): HostileText => ({ before: line, pumped: ' ', after: 'x\n' }))
+const textsInV2 = (): HostileText[] => [
+  ...textsOf([...PUMPED, ...PUMPED_IN_V2], ['', HEADERS]),
+  ...BLANKS_INSIDE,
+  ...BLANKS_INSIDE.map((text) => ({ ...text, before: HEADERS + text.before })),
+]
 
 const bytes = (text: string): Uint8Array => Buffer.from(text)
 const marked = (text: string): Uint8Array =>
@@ -145,7 +235,13 @@ export function subjects(): Promise<Subject[]> {
     defuse: createDefuse(),
     ...parsers(),
   }
-  return Promise.resolve(Object.entries(readers).map(([name, run]) => ({ name, texts, run: (text) => void run(text) })))
+  return Promise.resolve(
+    Object.entries(readers).map(([name, run]) => ({
+      name,
+      texts: name.startsWith('rebench-v2') ? textsInV2 : texts,
+      run: (text) => void run(text),
+    })),
+  )
 }
 
 /** Each parser once, with the steps of a profile that has it. */

@@ -1,0 +1,57 @@
+/** The story: `npm run chaos -- --help` printed the stack of an exception, and so did a misspelt option of any bench. */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+
+const BENCH = join(import.meta.dirname, '../../bench')
+const programs = readdirSync(BENCH).filter((name) => name.endsWith('.ts'))
+
+interface Answer {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+function run(program: string, ...options: string[]): Promise<Answer> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [join(BENCH, program), ...options], (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+    )
+  })
+}
+
+test('every bench reads its options in the way that answers a call for help', () => {
+  assert.ok(programs.length > 15)
+  for (const program of programs) {
+    const text = readFileSync(join(BENCH, program), 'utf8')
+    assert.match(text, /= benchArguments\(/, program)
+    assert.doesNotMatch(text, /parseArgs\(|process\.argv/, program)
+    assert.match(text, /^\/\*\*[^]*?^ \* +(?:npm|node) /m, `${program} begins with its usage`)
+  }
+})
+
+for (const program of ['chaos.ts', 'figures.ts', 'mutate.ts']) {
+  test(`${program} --help prints what its file says of it, and ends with 0`, async () => {
+    const { code, stdout, stderr } = await run(program, '--help')
+    assert.equal(stderr, '')
+    assert.equal(code, 0)
+    assert.match(stdout, /npm run /)
+    assert.doesNotMatch(stdout, /^\s*\*/m)
+  })
+
+  test(`${program} names an option that it does not know, shows its usage and ends with 1`, async () => {
+    const { code, stdout, stderr } = await run(program, '--no-such-option')
+    assert.equal(code, 1)
+    assert.equal(stdout, '')
+    assert.match(stderr, /^Unknown option '--no-such-option'[^]*npm run /)
+    assert.doesNotMatch(stderr, /\n +at /)
+  })
+}
+
+test('a value that an option cannot have ends a bench like an option that it does not have', async () => {
+  const { code, stderr } = await run('grading-differential.ts', '--kind', 'swebench-6')
+  assert.equal(code, 1)
+  assert.match(stderr, /^Expected --kind of swebench-4\.1.*got swebench-6\n.*npm run/)
+})
