@@ -23,8 +23,8 @@ import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 import { APART_GLOBS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
-/** Only a file that hangs takes as long: the slowest needs seven minutes alone on two cores, and others may load them. */
-const FILE_TIMEOUT_MS = 30 * 60_000
+/** Only a file that hangs takes as long: the slowest needs five minutes on two idle cores, and others may load them. */
+const FILE_TIMEOUT_MS = 20 * 60_000
 const TRAINER_TIMEOUT_MS = 60 * 60_000
 
 const root = join(import.meta.dirname, '..')

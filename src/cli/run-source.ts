@@ -11,6 +11,8 @@ const CONNECT_MS = 5_000
 const HISTORY_MS = 2_000
 /** A thousand open workflows take seconds. */
 const BLOCKERS_MS = 20_000
+/** An open connection closes at once. */
+const CLOSE_MS = 1_000
 /** After a server that did not answer: pages ask again and again. */
 const PAUSE_MS = 10_000
 
@@ -53,8 +55,10 @@ export function temporalSource(connect: () => Promise<LonghaulConnection>): Temp
     history: (question) => ask(HISTORY_MS, (found, deadlineMs) => historiesOf(found, { ...question, deadlineMs })),
     blockers: (run) => ask(BLOCKERS_MS, (found) => blockersOf(found, run)),
     async close() {
-      const open = await connecting?.catch(() => null)
-      await open?.close()
+      if (connecting === null) return
+      const closed = connecting.then((open) => open.close())
+      // A server that accepts and stays silent would hold a person who leaves for half a minute.
+      await within(CLOSE_MS, closed).catch(() => undefined)
     },
   }
 }

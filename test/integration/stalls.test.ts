@@ -6,7 +6,6 @@ import assert from 'node:assert/strict'
 import { execFile, execFileSync } from 'node:child_process'
 import { createWriteStream } from 'node:fs'
 import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -23,6 +22,7 @@ import {
 } from '../../src/client/index.ts'
 import { isLonghaulError } from '../../src/contracts/errors.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
+import { errnoOf } from '../../src/platform/errno.ts'
 import { makeTrainingRecipe } from '../support/training-records.ts'
 import { eventually, needsServer } from '../support/own-namespace.ts'
 import { EPISODE, PLAN, policyRef } from '../support/scripted-pipeline.ts'
@@ -30,7 +30,7 @@ import { startStallingProxy } from '../support/stalling-proxy.ts'
 import { openStallWorld, publishingInput, type StallWorld } from '../support/stalls/stall-world.ts'
 import { writeSmallBatch } from '../support/stalls/training-batch.ts'
 import { withDeadline } from '../support/with-deadline.ts'
-import { freePort, listenOnLoopback } from '../support/loopback.ts'
+import { freePort, startSilentServer } from '../support/loopback.ts'
 import { HANG_MS } from '../support/hang.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -63,9 +63,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
 
   after(async () => {
     for (const server of listening) server.close()
-    for (const name of await readdir(scratch)) {
-      if (/^\d+$/.test(name)) process.kill(Number(name), 'SIGKILL')
-    }
+    for (const name of await readdir(scratch)) if (/^\d+$/.test(name)) killIfAlive(Number(name))
     await world?.close()
     await rm(scratch, { recursive: true, force: true })
   })
@@ -280,6 +278,15 @@ describe('stalled workers and engines', { skip: needsServer, concurrency: true }
   })
 })
 
+/** The worker may have ended its frozen job already. */
+function killIfAlive(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if (errnoOf(error) !== 'ESRCH') throw error
+  }
+}
+
 /** Starts a run whose next step is to publish on the server of that address. */
 async function publishOn(world: StallWorld, run: string, url: string): Promise<string> {
   const plan = await world.prepareRun(run, (recipe) => ({
@@ -291,12 +298,10 @@ async function publishOn(world: StallWorld, run: string, url: string): Promise<s
   return workflowId
 }
 
-/** Listens and says nothing, as a server does that is stuck. */
 async function silentServer(listening: { close(): void }[]): Promise<string> {
-  const server = createServer((socket) => void socket.on('error', () => socket.destroy()))
-  const port = await listenOnLoopback(server)
-  listening.push({ close: () => server.close() })
-  return `http://127.0.0.1:${port}`
+  const server = await startSilentServer()
+  listening.push(server)
+  return `http://127.0.0.1:${server.port}`
 }
 
 function longhaul({ connection }: StallWorld, ...args: string[]): Promise<{ code: number; stdout: string }> {

@@ -17,6 +17,8 @@ import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline
 import { endRun, runNameOf } from '../support/run-recipe.ts'
 import { detailsFrame, detailsWith, fillStartForm, typeInto } from '../support/temporal-ui.ts'
 
+/** A click that was lost is done again. */
+const CLICK_MS = 10_000
 const PICTURES = process.env['LONGHAUL_SCREENSHOTS'] ?? ''
 
 let world: PipelineWorld
@@ -124,19 +126,19 @@ async function findByFilter(workflowId: string): Promise<void> {
   await page.getByRole('menuitem', { name: /^Split/ }).click()
   await page.getByLabel('Value', { exact: true }).fill('synthetic/eval')
   await page.getByRole('button', { name: 'Apply' }).click()
-  // The rows of before are still shown for a moment, and a click on one of them is lost.
-  await page.getByRole('heading', { name: '1 Workflow', exact: true }).waitFor()
   const row = page.getByRole('row', { name: new RegExp(workflowId) })
-  await row.waitFor()
-  const types = await page
+  const parts = page
     .getByRole('row')
     .locator('td')
     .filter({ hasText: /^(gateTasks|promptGroup|episode)$/ })
-    .count()
-  assert.equal(types, 0)
+  // The rows of before, with the run's parts among them, are still shown for a moment.
+  await eventually(async () => assert.deepEqual([await parts.count(), await row.count()], [0, 1]))
   await picture('filter')
-  await row.getByRole('link', { name: workflowId }).click()
-  await page.waitForURL((url) => url.pathname.includes(`/workflows/${workflowId}/`))
+  // A click on a row that is being drawn again is lost.
+  await eventually(async () => {
+    await row.getByRole('link', { name: workflowId }).click({ timeout: CLICK_MS })
+    await page.waitForURL((url) => url.pathname.includes(`/workflows/${workflowId}/`), { timeout: CLICK_MS })
+  })
 }
 
 /** Pauses the run, so that it holds what it shows, once its open rollout has told it this. */

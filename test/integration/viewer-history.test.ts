@@ -4,7 +4,6 @@
  */
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -21,6 +20,7 @@ import type { EpisodePage, HistoryPage } from '../../src/viewer/pages.types.ts'
 import { joinHistory } from '../../src/viewer/shared/join-timeline.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
 import { HANG_MS } from '../support/hang.ts'
+import { startSilentServer } from '../support/loopback.ts'
 import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
 import { storeEpisode, storeViewedRun } from '../support/viewed-run.ts'
 
@@ -220,16 +220,15 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     assert.match(refused.why ?? '', /No Temporal server answers at 127\.0\.0\.1:1/)
     await absent.close()
 
-    const mute: Server = createServer(() => undefined)
-    await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve))
+    const mute = await startSilentServer()
+    const silent = temporalSource(() => connect({ address: `127.0.0.1:${mute.port}`, env: {} }))
     try {
-      const { port } = mute.address() as { port: number }
-      const silent = temporalSource(() => connect({ address: `127.0.0.1:${port}`, env: {} }))
       const late = await read(episode, createPages(store, silent))
       assert.equal(late.shows, 'records')
       assert.match(late.why ?? '', /did not answer within 5 s/)
     } finally {
       mute.close()
+      await silent.close()
     }
     const alone = await read(episode, createPages(store))
     assert.match(alone.why ?? '', /asks no server/)

@@ -1,5 +1,5 @@
 /** Servers of tests listen on the loopback, on any free port. */
-import { createServer, type AddressInfo, type Server } from 'node:net'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 
 /** @returns the port */
 export async function listenOnLoopback(server: Server): Promise<number> {
@@ -13,4 +13,28 @@ export async function freePort(): Promise<number> {
   const port = await listenOnLoopback(server)
   await new Promise((resolve) => server.close(resolve))
   return port
+}
+
+export interface SilentServer {
+  port: number
+  /** Ends the connections too: an open one keeps the process of the test alive. */
+  close(): void
+}
+
+/** Accepts connections and never says a word, as a server does that is stuck. */
+export async function startSilentServer(): Promise<SilentServer> {
+  const open = new Set<Socket>()
+  const server = createServer((socket) => {
+    open.add(socket)
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => open.delete(socket))
+  })
+  const port = await listenOnLoopback(server)
+  return {
+    port,
+    close() {
+      server.close()
+      for (const socket of open) socket.destroy()
+    },
+  }
 }

@@ -325,7 +325,7 @@ test('a server that reloads in place is labelled as loading until the new weight
 /** A vLLM server that reloads in place: the n-th of `labels` is what /weight_info says at the n-th time, the last one stays. */
 async function serveReloadable(
   t: TestContext,
-  { labels, spans = [null], names = ['policy'], device = 'cuda' }: ReloadableServer,
+  { labels, spans = [null], names = ['policy'], device = { device_type: 'cuda' } }: ReloadableServer,
 ): Promise<{ client: ReturnType<typeof createPolicyClient>; paths: string[] }> {
   const paths: string[] = []
   let asked = 0
@@ -338,7 +338,7 @@ async function serveReloadable(
       : path.startsWith('/v1/models')
         ? { data: names.map((id) => ({ id })) }
         : path.startsWith('/server_info')
-          ? { vllm_config: { device_config: { device_type: device } } }
+          ? { vllm_config: { device_config: device } }
           : {
               model: 'policy',
               choices: [{ ...choice, weight_versions: spans[Math.min(answered++, spans.length - 1)] }],
@@ -356,8 +356,8 @@ interface ReloadableServer {
   /** Of the n-th answer, as vLLM from 0.33 on gives them; null: none. The last one stays. @default none at all */
   spans?: (object[] | null)[]
   names?: string[]
-  /** Null: no such route. */
-  device?: string | null
+  /** As `/server_info` states it. Null: no such route. */
+  device?: object | null
 }
 
 test('answers that name no weights count between two labels of the asked version; answers that name them need none', async (t) => {
@@ -404,7 +404,7 @@ test('a server that was started again and has reloaded nothing since serves the 
 test('on a CPU a policy with tied embeddings is not reloaded in place: refused before the server is touched', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'tied-'))
   t.after(() => rm(directory, { recursive: true }))
-  const load = async ({ tied, device }: { tied: boolean; device: string | null }) => {
+  const load = async ({ tied, device }: { tied: boolean; device: object | null }) => {
     await writeFile(join(directory, 'config.json'), JSON.stringify({ tie_word_embeddings: tied }))
     const server = await serveReloadable(t, { labels: ['v000000-bbbbbbbb', VERSION], device })
     const uri = pathToFileURL(directory).href
@@ -418,13 +418,16 @@ test('on a CPU a policy with tied embeddings is not reloaded in place: refused b
     }
     return { ...server, done: server.client.load({ policy, holder: 'train/a', leaseMs: 1_000 }, never) }
   }
-  const refused = await load({ tied: true, device: 'cpu' })
-  await assert.rejects(refused.done, { code: 'Config.Invalid', message: /publish: restart/ })
-  assert.deepEqual(refused.paths, ['/weight_info', '/server_info'])
+  for (const device of [{ device_type: 'cpu' }, { device: 'cpu' }]) {
+    const refused = await load({ tied: true, device })
+    await assert.rejects(refused.done, { code: 'Config.Invalid', message: /publish: restart/ })
+    assert.deepEqual(refused.paths, ['/weight_info', '/server_info'])
+  }
   for (const fine of [
-    { tied: true, device: 'cuda' },
+    { tied: true, device: { device_type: 'cuda' } },
+    { tied: true, device: { device: 'cuda' } },
     { tied: true, device: null },
-    { tied: false, device: 'cpu' },
+    { tied: false, device: { device: 'cpu' } },
   ]) {
     const { done, paths } = await load(fine)
     await done

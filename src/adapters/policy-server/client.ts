@@ -45,11 +45,13 @@ export function createPolicyClient({ kind, publish = null, ...options }: PolicyC
       prove({ policy: request.policy, build: (proof) => dialect.score(request, proof), send: sendWith(signal) }),
     load: (ask, signal) => dialect.load(ask, sendWith(signal)),
     async release(request) {
-      // Best effort by design of leases, but a server that restarts deserves a few tries.
-      if (dialect.release !== undefined) await sendWith(AbortSignal.timeout(60_000))(dialect.release(request))
+      if (dialect.release !== undefined) await sendWith(AbortSignal.timeout(RELEASE_MS))(dialect.release(request))
     },
   }
 }
+
+/** A lease that is not given back runs out by itself: a run that ends waits for a few tries at a server that restarts. */
+const RELEASE_MS = 10_000
 
 interface ProveInput<T> {
   policy: PolicyVersion

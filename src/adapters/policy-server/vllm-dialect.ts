@@ -116,10 +116,11 @@ async function deviceOf(send: Send): Promise<string | null> {
   }
 }
 
+/** A running 0.32.0 names it `device`; its class has `device_type` besides. */
 function readDevice(answer: unknown): string | null {
   const config = isObject(answer) ? answer['vllm_config'] : undefined
   const device = isObject(config) ? config['device_config'] : undefined
-  const type = isObject(device) ? device['device_type'] : undefined
+  const type = isObject(device) ? (device['device_type'] ?? device['device']) : undefined
   return typeof type === 'string' ? type : null
 }
 

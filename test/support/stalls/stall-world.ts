@@ -171,6 +171,7 @@ async function scriptedWorkers({
               openSandbox: async (input: EpisodeInput & { placement: number }) => sandboxHandle(input, placeOn),
             },
           }),
+          Worker.create({ ...common, taskQueue: 'sandbox', activities: { checkImages: activities['checkImages'] } }),
         ]),
   ])
 }
