@@ -105,8 +105,8 @@ async function historiesOf(
 async function blockersOf(connection: LonghaulConnection, run: string): Promise<BlockersAnswer | null> {
   const { workflowId, status } = await findRun({ connection, run })
   if (status !== 'RUNNING') return null
-  const { at, blockers, notLookedAt } = await findBlockers({ connection, workflowId })
-  return { at, blockers, notLookedAt }
+  const { blockers, notLookedAt } = await findBlockers({ connection, workflowId })
+  return { blockers, notLookedAt }
 }
 
 function whyOf(error: unknown): string {

@@ -80,7 +80,7 @@ export interface WeightStore {
   /** The same policy with the paths of this machine for addresses. Says nothing about whether they are there: `use` does. */
   local(policy: PolicyRef): PolicyRef
   /** One small file of a policy, such as its tokenizer, wherever it is; null where there is none. */
-  readFile(input: { policy: PolicyRef; part: WeightsPart; name: string }): Promise<Buffer | null>
+  readFile(input: { policy: PolicyRef; part: WeightsPart; name: string }): Promise<Uint8Array | null>
   /** What was kept under a version, by whichever host was first; null where nothing is, and where nothing needs to be kept. */
   kept(version: string): Promise<PolicyRef | null>
   /** Keeps what lies at the paths of a local policy. @returns what is kept from then on: another's, where that was first */

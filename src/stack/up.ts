@@ -42,7 +42,7 @@ interface UpOptions {
   board?: SetUpBoard | undefined
 }
 
-interface UpResult {
+export interface UpResult {
   /** False when everything ran already. */
   changed: boolean
   stack: StackRecord

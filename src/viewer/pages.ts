@@ -9,11 +9,12 @@ import { readHistoryPage } from './read-history.ts'
 import { readNightsPage, readTrendPage } from './read-nights.ts'
 import { listRuns, readReportPage, readRunPage, readRunsPage } from './read-run.ts'
 import { findBatch, readTokensPage } from './read-tokens.ts'
+import { readBlockersPage } from './read-blockers.ts'
 import type { RunSource } from './run-source.ts'
 
 export interface Pages {
   /**
-   * `runs`, `run/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`, `turn/<turn>/<id>`,
+   * `runs`, `run/<run>`, `blockers/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`, `turn/<turn>/<id>`,
    * `tokens/<id>`, `compare/<run>/<evaluation>/<run>/<evaluation>`, `nights`, `trend/<series>`. Null for a page that there is not.
    */
   read(name: string): Promise<Page | null>
@@ -67,6 +68,8 @@ export function createPages(store: ArtifactStore, source: RunSource | null = nul
           return rest.length === 0 ? readRunsPage(store) : null
         case 'run':
           return ofRun(of, () => readRunPage(store, of))
+        case 'blockers':
+          return ofRun(of, () => readBlockersPage(source, of))
         case 'report':
           return ofRun(of, () => readReportPage(store, of))
         case 'episodes':

@@ -28,7 +28,17 @@ export interface RunPage {
   series: string[]
 }
 
-/** What a run waits for; as `longhaul run blockers` says it. */
+/** What a run waits for, asked of the server and not of records. */
+export interface BlockersPage {
+  kind: 'blockers'
+  run: string
+  /** Why there is no answer; null where the server gave one. */
+  why: string | null
+  /** Null where there is no answer, or the run has ended. */
+  open: { blockers: BlockerLine[]; notLookedAt: number } | null
+}
+
+/** One thing that a run waits for, as `longhaul run blockers` says it. */
 export interface BlockerLine {
   on: Dependency
   doing: string
@@ -316,6 +326,7 @@ export interface TrendVerdict {
 export type Page =
   | RunsPage
   | RunPage
+  | BlockersPage
   | ReportPage
   | EpisodesPage
   | EpisodePage

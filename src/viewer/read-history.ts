@@ -6,14 +6,12 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeRow, HistoryPage } from './pages.types.ts'
-import type { RunSource } from './run-source.ts'
+import { NO_SERVER, type RunSource } from './run-source.ts'
 
 /** An episode is executed once, and again for each time that its run was continued past it. */
 const MAX_EXECUTIONS = 4
 /** Of groups without a spread; recipes allow fewer. */
 const MAX_REFILLS = 20
-
-const NO_SERVER = 'this viewer reads a directory of its own and asks no server'
 
 export async function readHistoryPage(
   { store, source }: { store: ArtifactStore; source: RunSource | null },

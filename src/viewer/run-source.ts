@@ -17,11 +17,12 @@ export interface HistoryQuestion {
 }
 
 export interface BlockersAnswer {
-  /** ISO time of the look. */
-  at: string
   blockers: BlockerLine[]
   /** Open workflows beyond those that were looked at. */
   notLookedAt: number
 }
+
+/** Why a page has no answer where the viewer was started without a source. */
+export const NO_SERVER = 'this viewer reads a directory of its own and asks no server'
 
 export type Answer<T> = { ok: true; value: T } | { ok: false; why: string }

@@ -4,13 +4,14 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, before, test, type TestContext } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { nightKeys, runKeys } from '../../src/contracts/keys.ts'
 import { loadAssets, type Assets } from '../../src/viewer/assets.ts'
+import type { BlockerLine } from '../../src/viewer/pages.types.ts'
 import type { RunSource } from '../../src/viewer/run-source.ts'
 import { serveViewer, type RunningViewer } from '../../src/viewer/serve.ts'
 import { writeStatic } from '../../src/viewer/write-static.ts'
@@ -253,7 +254,14 @@ test('a turn that is played while the page is open appears without reloading', a
   await context.close()
 })
 
-test('the workflow’s history beside the turns: its attempts, queues and failures, as text, and which of the two is shown', async () => {
+/** A viewer with a source beside its records. */
+async function serveJoined(t: TestContext, source: RunSource): Promise<RunningViewer> {
+  const joined = await serveViewer({ store, assets, source })
+  t.after(() => joined.close())
+  return joined
+}
+
+test('the workflow’s history beside the turns: its attempts, queues and failures, as text, and which of the two is shown', async (t) => {
   const at = 2_000
   const activity = { worker: '1@h', summary: HOSTILE, failure: null, state: 'completed' as const }
   const source: RunSource = {
@@ -299,7 +307,7 @@ test('the workflow’s history beside the turns: its attempts, queues and failur
         : { ok: false, why: HOSTILE },
     blockers: async () => ({ ok: true, value: null }),
   }
-  const joined = await serveViewer({ store, assets, source })
+  const joined = await serveJoined(t, source)
   const { page, context, wrong } = await open(`${joined.url}#/episode/${hostile}`)
   await page.getByText('its last 10 events are not shown').waitFor()
   const history = page.getByRole('table', { name: 'History' })
@@ -316,7 +324,36 @@ test('the workflow’s history beside the turns: its attempts, queues and failur
   assert.equal(await page.title(), 'Longhaul')
   assert.deepEqual(wrong, [])
   await context.close()
-  await joined.close()
+})
+
+test('what a run waits for stands on its page, as text, until the run has ended', async (t) => {
+  let hasEnded = false
+  const blocker: BlockerLine = {
+    on: { kind: 'policy-server', name: 'http://127.0.0.1:1' },
+    doing: HOSTILE,
+    since: '2026-11-23T10:00:00.000Z',
+    for: { workflowId: 'train/r/dapo-1/0001/task/o__n-1/ep/00' },
+    count: 1_200,
+    error: { code: 'Model.Unavailable', message: HOSTILE },
+    toDo: 'start the server',
+  }
+  const source: RunSource = {
+    history: async () => ({ ok: false, why: 'not asked' }),
+    blockers: async () => ({ ok: true, value: hasEnded ? null : { blockers: [blocker], notLookedAt: 30 } }),
+  }
+  const joined = await serveJoined(t, source)
+  const { page, context, wrong } = await open(`${joined.url}#/run/r`)
+  const waits = page.getByRole('region', { name: 'Waits' })
+  await waits.getByText('policy server http://127.0.0.1:1').waitFor()
+  await waits.getByText(/1,200 wait for it, the oldest is/).waitFor()
+  await waits.getByText(/To do: start the server/).waitFor()
+  await waits.getByText('30 more open workflows were not looked at.').waitFor()
+  assert.equal(await foreignElements(page), 0)
+  assert.deepEqual(await axe(page), [])
+  hasEnded = true
+  await waits.waitFor({ state: 'detached' })
+  assert.deepEqual(wrong, [])
+  await context.close()
 })
 
 test('axe finds nothing serious on any page', async () => {

@@ -16,7 +16,7 @@ import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { PlacementRecord } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys } from '../../src/contracts/keys.ts'
 import { createPages, type Pages } from '../../src/viewer/pages.ts'
-import type { EpisodePage, HistoryPage } from '../../src/viewer/pages.types.ts'
+import type { BlockersPage, EpisodePage, HistoryPage } from '../../src/viewer/pages.types.ts'
 import { joinHistory } from '../../src/viewer/shared/join-timeline.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
 import { HANG_MS } from '../support/hang.ts'
@@ -210,6 +210,22 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     const whole = await readHistory({ connection, workflowId, deadlineMs: Date.now() + HANG_MS })
     assert.equal(whole?.marks.length, 40)
     assert.deepEqual([whole?.marks[0]?.what, whole?.marks[0]?.note], ['signal', 'control'])
+  })
+
+  test('the page of a run says what it waits for while it is open, and nothing once it has ended', async () => {
+    const workflowId = 'train/r'
+    const readBlockers = async () => (await pages.read('blockers/r')) as BlockersPage
+    // The server does not know the run yet.
+    assert.notEqual((await readBlockers()).why, null)
+    const { client } = connection
+    await client.workflow.start('trainAgent', { workflowId, taskQueue: QUEUE })
+    started.push(workflowId)
+    await eventually(async () => assert.ok((await readBlockers()).open !== null, (await readBlockers()).why ?? ''))
+    await client.workflow.getHandle(workflowId).terminate('seen')
+    await eventually(async () => {
+      const { why, open } = await readBlockers()
+      assert.deepEqual([why, open], [null, null])
+    })
   })
 
   test('no server, and one that accepts and stays silent: the page has its records and says why', async () => {

@@ -10,12 +10,24 @@ import { createDirectoryStore } from '../../src/adapters/artifacts/directory-sto
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { episodeKeys } from '../../src/contracts/keys.ts'
 import { loadAssets, type Assets } from '../../src/viewer/assets.ts'
-import type { EpisodePage, LiveMessage, Page } from '../../src/viewer/pages.types.ts'
+import { createPages } from '../../src/viewer/pages.ts'
+import type { BlockerLine, BlockersPage, EpisodePage, LiveMessage, Page } from '../../src/viewer/pages.types.ts'
+import type { Answer as SourceAnswer, BlockersAnswer, RunSource } from '../../src/viewer/run-source.ts'
 import { serveViewer, type RunningViewer } from '../../src/viewer/serve.ts'
 import { writeStatic } from '../../src/viewer/write-static.ts'
 import { makeRecord } from '../support/episode-records.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
 import { storeAction, storeEpisode, storeObservation, storeViewedRun } from '../support/viewed-run.ts'
+
+const BLOCKER: BlockerLine = {
+  on: { kind: 'policy-server', name: 'http://127.0.0.1:1' },
+  doing: 'sampling',
+  since: '2026-11-23T10:00:00.000Z',
+  for: { workflowId: 'train/r/dapo-1/0001/task/o__n-1/ep/00' },
+  count: 3,
+  error: { code: 'Model.Unavailable', message: HOSTILE },
+  toDo: 'start it',
+}
 
 let root: string
 let store: ArtifactStore
@@ -159,6 +171,34 @@ test('a name that is no page: 404 with the name as text', async () => {
     const { status, headers } = await ask(inside(`data?name=${encodeURIComponent(name)}`))
     assert.deepEqual([status, headers['content-type']], [404, 'application/json; charset=utf-8'], name)
   }
+})
+
+test('what a run waits for: the words of the source, nothing for a run that has ended, and why there is no answer', async () => {
+  const answers: Record<string, SourceAnswer<BlockersAnswer | null>> = {
+    r: { ok: true, value: { blockers: [BLOCKER], notLookedAt: 7 } },
+    ended: { ok: true, value: null },
+    silent: { ok: false, why: HOSTILE },
+  }
+  for (const run of ['ended', 'silent']) await storeViewedRun(store, run)
+  const asked: string[] = []
+  const source: RunSource = {
+    history: async () => ({ ok: false, why: 'not asked' }),
+    blockers: async (run) => (asked.push(run), answers[run] ?? { ok: false, why: 'unknown' }),
+  }
+  const pages = createPages(store, source)
+  assert.deepEqual(await pages.read('blockers/r'), {
+    kind: 'blockers',
+    run: 'r',
+    why: null,
+    open: { blockers: [BLOCKER], notLookedAt: 7 },
+  })
+  assert.deepEqual(await pages.read('blockers/ended'), { kind: 'blockers', run: 'ended', why: null, open: null })
+  assert.deepEqual(await pages.read('blockers/silent'), { kind: 'blockers', run: 'silent', why: HOSTILE, open: null })
+  // A name that is no run is not passed on.
+  assert.equal(await pages.read('blockers/no-such-run'), null)
+  assert.deepEqual(asked, ['r', 'ended', 'silent'])
+  const { body } = await ask(inside('data?name=blockers/r'))
+  assert.match((JSON.parse(body) as BlockersPage).why ?? '', /asks no server/)
 })
 
 /** The messages of a live connection as they come. */

@@ -107,7 +107,8 @@ def test_an_import_says_how_far_it_is(untouched: Path, tmp_path: Path, capfd: py
         for what in ("layer of the source", "module of the policy"):
             compared = [line for line in said if line.startswith(f"comparing logits, text {text} of 2: {what} ")]
             counts = [tuple(map(int, line.rsplit(" ", 3)[1::2])) for line in compared]
-            assert counts and counts == [(done, counts[-1][1]) for done in range(1, counts[-1][1] + 1)]
+            assert counts
+            assert counts == [(done, counts[-1][1]) for done in range(1, counts[-1][1] + 1)]
 
 
 def test_the_same_source_gives_the_same_policy(untouched: Path, tmp_path: Path) -> None:

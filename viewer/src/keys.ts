@@ -1,17 +1,20 @@
-import { useEffect } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 
 /** Keys of a page, by what the keyboard calls them. Nothing is taken from fields, and nothing that has a modifier. */
 export function useKeys(keys: Record<string, () => void>): void {
+  // Of the newest rendering: effects run after a frame, and the next key may come before it.
+  const newest = useRef(keys)
+  newest.current = keys
   useEffect(() => {
     const follow = (event: KeyboardEvent): void => {
       const isTyping = event.target instanceof HTMLElement && event.target.matches('input, select, textarea')
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return
-      const act = Object.hasOwn(keys, event.key) ? keys[event.key] : undefined
+      const act = Object.hasOwn(newest.current, event.key) ? newest.current[event.key] : undefined
       if (act === undefined) return
       event.preventDefault()
       act()
     }
     addEventListener('keydown', follow)
     return () => removeEventListener('keydown', follow)
-  })
+  }, [])
 }

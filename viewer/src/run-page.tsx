@@ -16,6 +16,7 @@ import {
   type RowFilter,
   writeFilter,
 } from '../../src/viewer/shared/filter-rows.ts'
+import { Blockers } from './blockers.tsx'
 import { Curve, type CurveSeries } from './curve.tsx'
 import { useLive, usePage } from './data.ts'
 import { useKeys } from './keys.ts'
@@ -61,6 +62,7 @@ export function RunPage({ run, query }: { run: string; query: string }) {
         Run <Visible text={run} />
       </h1>
       {loaded.state === 'there' ? <Facts page={loaded.page} /> : <Waiting of={loaded} what="the run" />}
+      <Blockers run={run} />
       <Episodes run={run} query={query} />
       {loaded.state === 'there' ? <Training lines={loaded.page.training} /> : null}
       {report.state === 'there' ? <Report page={report.page} /> : <Waiting of={report} what="the report" />}

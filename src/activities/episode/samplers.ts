@@ -67,5 +67,5 @@ async function readTokens(
   const policy = await readRecord<PolicyRef>(policyKeys.ref(version))
   if (policy === null) return []
   const tokenizer = await weights.readFile({ policy, part: 'policy', name: 'tokenizer.json' })
-  return tokenizer === null ? [] : readAddedTokens(tokenizer.toString('utf8'))
+  return tokenizer === null ? [] : readAddedTokens(Buffer.from(tokenizer).toString('utf8'))
 }

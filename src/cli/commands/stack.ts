@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { DownResult } from '../../stack/down.ts'
+import type { UpResult } from '../../stack/up.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
 import { type Console, untilInterrupted } from '../output/console.ts'
@@ -49,7 +50,13 @@ export function addStack(program: Command, { console }: CommandContext): void {
 }
 
 /** Sets up and starts; Ctrl-C tidies up. Says meanwhile what is under way. */
-export async function startLocalStack({ console, roles }: { console: Console; roles?: readonly WorkerRole[] }) {
+export async function startLocalStack({
+  console,
+  roles,
+}: {
+  console: Console
+  roles?: readonly WorkerRole[]
+}): Promise<UpResult> {
   const [{ up }, { describeBoard, emptyBoard }] = await Promise.all([
     import('../../stack/up.ts'),
     import('../../stack/steps.ts'),

@@ -12,6 +12,8 @@ export interface RunSummary {
 }
 
 const SLOWEST = 15
+/** Of each failure; all of it is above, where its test ended. */
+const SHOWN_CHARS = 400
 
 /** Adds up a run. A skip that the list does not allow is a failure, and a run in which nothing passed has failed. */
 export function summarise(results: readonly FileResult[], reviewed: readonly ReviewedSkip[]): RunSummary {
@@ -23,7 +25,7 @@ export function summarise(results: readonly FileResult[], reviewed: readonly Rev
   const skipped = sum(allowed.map(({ count }) => count))
   const failures = [
     ...results.flatMap(({ file, failures: found }) =>
-      found.map(({ test, error }) => `  ${file}: ${test}: ${firstLine(error)}`),
+      found.map(({ test, error }) => `  ${file}: ${test}: ${inOneLine(error)}`),
     ),
     ...refused.map((skip) => `  ${describeSkip(skip)}: this skip is not in test/reviewed-skips.ts`),
   ]
@@ -61,8 +63,9 @@ function section(title: string, lines: readonly string[]): string {
   return lines.length === 0 ? '' : [title, ...lines].join('\n')
 }
 
-function firstLine(text: string): string {
-  return text.split('\n', 1)[0] ?? ''
+/** Its first lines: what was compared stands below an assertion's first one. */
+function inOneLine(text: string): string {
+  return text.slice(0, SHOWN_CHARS).replaceAll(/\s+/g, ' ').trim()
 }
 
 function sum(numbers: readonly number[]): number {

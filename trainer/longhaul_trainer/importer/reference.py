@@ -36,7 +36,9 @@ class Reference:
     # llama.cpp turns neighbours of Llama's heads, everyone else the two halves.
     turns_neighbours: bool = False
 
-    def logits(self, ids: torch.Tensor, on_layer: Callable[[int, int], None] = lambda _done, _total: None) -> torch.Tensor:
+    def logits(
+        self, ids: torch.Tensor, on_layer: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> torch.Tensor:
         """ids: [B, T]. Returns [B, T, V] in float64. `on_layer` is told how many layers are computed, and of how many."""
         hidden = self._need("embed")[ids].double()
         angles = torch.arange(ids.shape[1], dtype=torch.float64)[:, None] * self.inv_freq

@@ -24,10 +24,10 @@ export async function readImportedChatFormat(
   policy: PolicyRef,
   files: Files = directoryWeights,
 ): Promise<string | null> {
-  const text = await files.readFile({ policy, part: 'policy', name: IMPORT_RECORD })
-  if (text === null) return null
+  const record = await files.readFile({ policy, part: 'policy', name: IMPORT_RECORD })
+  if (record === null) return null
   try {
-    const { chat_format: found } = JSON.parse(text.toString('utf8')) as { chat_format?: unknown }
+    const { chat_format: found } = JSON.parse(Buffer.from(record).toString('utf8')) as { chat_format?: unknown }
     return typeof found === 'string' ? found : null
   } catch (error) {
     if (error instanceof SyntaxError) return null
@@ -41,13 +41,13 @@ export async function readPolicyFacts(policy: PolicyRef, files: Files = director
     readNeeded(files, policy, 'tokenizer.json'),
     readNeeded(files, policy, 'config.json'),
   ])
-  const text = config.toString('utf8')
+  const text = Buffer.from(config).toString('utf8')
   const vocabSize: unknown = (JSON.parse(text) as { vocab_size?: unknown }).vocab_size
   if (typeof vocabSize !== 'number') throw broken(policy.uri, 'config.json has no vocab_size')
   return { tokenizerSha256: sha256Hex(tokenizer), vocabSize, positions: readPositions(text) }
 }
 
-async function readNeeded(files: Files, policy: PolicyRef, name: string): Promise<Buffer> {
+async function readNeeded(files: Files, policy: PolicyRef, name: string): Promise<Uint8Array> {
   const path = `${policy.uri}/${name}`
   const bytes = await files.readFile({ policy, part: 'policy', name }).catch((cause: unknown) => {
     // A bucket that is away says so itself.

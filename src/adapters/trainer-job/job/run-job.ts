@@ -199,9 +199,9 @@ export async function readKept({ weights }: ArtifactStore, job: PreparedJob): Pr
   const [manifest, metrics] = await Promise.all(
     [MANIFEST, METRICS].map((name) => weights.readFile({ policy, part: 'checkpoint', name })),
   )
-  const { key = null } = JSON.parse(manifest?.toString('utf8') ?? '{}') as { key?: string }
+  const { key = null } = JSON.parse(manifest ? Buffer.from(manifest).toString('utf8') : '{}') as { key?: string }
   if (key === job.key && metrics !== null && metrics !== undefined) {
-    return resultOf(job, { policy, metrics: metrics.toString('utf8') })
+    return resultOf(job, { policy, metrics: Buffer.from(metrics).toString('utf8') })
   }
   throw new LonghaulError({
     code: 'Artifact.Conflict',
