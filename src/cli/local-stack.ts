@@ -3,6 +3,7 @@ import { connect, type LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { namesTemporalServer } from '../platform/temporal-settings.ts'
 import { stackEnvironment } from '../stack/environment.ts'
+import { noteWait, notingCalls } from './output/at-work.ts'
 import { stackPaths } from '../stack/paths.ts'
 import { stackStatus } from '../stack/stack-record.ts'
 
@@ -22,15 +23,18 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
 /** To the stack's server, or to the one that the environment names. */
 export async function connectToServer(): Promise<LonghaulConnection> {
   await adoptLocalStack()
-  return connect()
+  const connected = noteWait('connecting to the Temporal server')
+  return connect().finally(connected)
 }
 
 /** Lends a connection and closes it afterwards. */
 export async function withConnection<T>(action: (connection: LonghaulConnection) => Promise<T>): Promise<T> {
   const connection = await connectToServer()
+  const ended = noteWait('in talks with the Temporal server')
   try {
     return await action(connection)
   } finally {
+    ended()
     await connection.close()
   }
 }
@@ -38,7 +42,31 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
 /** LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Commands that only read need no right to write. */
 export async function openStore(): Promise<ArtifactStore> {
   await adoptLocalStack()
-  return openArtifactStore({ location: stackPaths().artifactsDir, check: false })
+  const location = stackPaths().artifactsDir
+  const opened = noteWait(`opening the artifact store ${location}`)
+  const store = await openArtifactStore({ location, check: false }).finally(opened)
+  return notingCalls(store, (method, argument) => `${VERBS[method] ?? method} ${placeOf(argument)} in ${location}`)
+}
+
+/** Of operations of the store, for a sign of life. */
+const VERBS: Readonly<Record<string, string>> = {
+  read: 'reading',
+  get: 'reading',
+  readRecord: 'reading',
+  put: 'writing',
+  putRecord: 'writing',
+  claimRecord: 'writing',
+  list: 'listing',
+  listPage: 'listing',
+  folders: 'listing',
+  removeFolder: 'removing',
+}
+
+/** A key, a reference or a page of keys. */
+function placeOf(argument: unknown): string {
+  if (typeof argument === 'string') return argument
+  const { key, prefix } = (argument ?? {}) as { key?: unknown; prefix?: unknown }
+  return String(key ?? prefix ?? '')
 }
 
 /** The page of a workflow, null where the address of the UI is not known. */

@@ -3,17 +3,24 @@ import type { CommandContext } from './command-context.ts'
 import { type Console, createConsole } from './output/console.ts'
 import { combineExitCodes, EXIT, type ExitCode, exitCodeOfError } from './output/exit-codes.ts'
 import { printError } from './output/print-error.ts'
+import { createSignOfLife } from './output/sign-of-life.ts'
+import { type Clock, systemClock } from '../platform/clock.ts'
 
 /** Runs one command line. @returns the exit code; never rejects, never ends the process itself */
 export async function runCli({
   args,
-  console = createConsole(),
+  console: given = createConsole(),
+  clock = systemClock,
 }: {
   args: string[]
   console?: Console
+  clock?: Clock
 }): Promise<ExitCode> {
   const codes: ExitCode[] = []
+  const sign = createSignOfLife({ console: given, clock })
+  const { console } = sign
   const program = await loadProgram(args, { console, exit: (code) => codes.push(code) })
+  sign.watch(program)
   catchExits(program, console)
   try {
     await program.parseAsync(args, { from: 'user' })
@@ -23,6 +30,8 @@ export async function runCli({
       printError(error, { console, json: args.includes('--json') })
       codes.push(exitCodeOfError(error))
     }
+  } finally {
+    sign.stop()
   }
   return combineExitCodes(codes)
 }

@@ -50,17 +50,24 @@ async function tryLock(path: string): Promise<boolean> {
     return true
   } catch {
     await rm(prepared, { recursive: true, force: true })
-    await removeIfAbandoned(path)
+    await removeAbandonedLock(path)
     return false
   }
 }
 
-async function removeIfAbandoned(path: string): Promise<void> {
+/** Whether the lock at a path has an owner that died. */
+export async function isAbandonedLock(path: string): Promise<boolean> {
   const holder = await readFile(join(path, 'holder'), 'utf8').catch(() => null)
-  if (holder === null) return
+  if (holder === null) return false
   const [pid, startTime = ''] = holder.split(' ')
-  if (isAlive({ pid: Number(pid), startTime })) return
+  return !isAlive({ pid: Number(pid), startTime })
+}
+
+/** @returns whether it was abandoned and is gone */
+export async function removeAbandonedLock(path: string): Promise<boolean> {
+  if (!(await isAbandonedLock(path))) return false
   await removeAtOnce(path)
+  return true
 }
 
 /** In one step, as it came: emptied in its place, it could be the next holder's before it is gone. */

@@ -1,4 +1,6 @@
+import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
@@ -39,10 +41,17 @@ export async function inspectNamespace(input: NamespaceInput): Promise<Namespace
   return withConnection(input, async (connection) => readFacts(connection, input.namespace))
 }
 
+interface PrepareInput extends NamespaceInput {
+  raiseRetention: boolean
+  /** Whether a namespace that the server does not know is made. @default false */
+  mayCreate?: boolean
+}
+
 /** Raises the retention and registers the search attributes that are missing (a database file of an older Longhaul, a
  *  server that is not ours). Safe to repeat.
  *  @throws LonghaulError `Temporal.Unreachable` */
-export async function prepareNamespace(input: NamespaceInput & { raiseRetention: boolean }): Promise<NamespaceFacts> {
+export async function prepareNamespace(input: PrepareInput): Promise<NamespaceFacts> {
+  if (input.mayCreate === true) await createNamespace(input)
   return withConnection(input, async (connection) => {
     const { namespace } = input
     const facts = await readFacts(connection, namespace)
@@ -63,6 +72,85 @@ export async function prepareNamespace(input: NamespaceInput & { raiseRetention:
       })
     }
     return facts
+  })
+}
+
+/** gRPC status of what is there already. */
+const ALREADY_EXISTS = 6
+/** The server's own caches learn of a new namespace within 10 s; a busy one takes longer. */
+const KNOWN_WITHIN_MS = 60_000
+
+async function createNamespace(input: PrepareInput): Promise<void> {
+  const { namespace } = input
+  const isNew = await withConnection(input, async ({ workflowService }) => {
+    try {
+      const seconds = RETENTION_DAYS * 86_400
+      await workflowService.registerNamespace({
+        namespace,
+        workflowExecutionRetentionPeriod: { seconds: seconds as never },
+      })
+      return true
+    } catch (error) {
+      if ((error as { code?: unknown }).code === ALREADY_EXISTS) return false
+      throw error
+    }
+  })
+  for (const deadline = Date.now() + KNOWN_WITHIN_MS; isNew; ) {
+    try {
+      await inspectNamespace(input)
+      return
+    } catch (error) {
+      if (Date.now() > deadline) throw error
+      await sleep(500)
+    }
+  }
+}
+
+/** The clock of the server is shown where a poller was seen last: one poll of a queue that has no tasks, which the server forgets. */
+const CLOCK_QUEUE = 'longhaul-doctor'
+const CLOCK_MS = 4_000
+
+/**
+ * How far the server's clock is ahead of this machine's, in ms; what the calls took is counted in favour of equal clocks. Null where the
+ * server does not show it in time.
+ * @throws LonghaulError `Temporal.Unreachable`
+ */
+export function serverClock({
+  now = Date.now,
+  ...input
+}: NamespaceInput & { now?: () => number }): Promise<{ aheadMs: number } | null> {
+  return withConnection(input, async (connection) => {
+    const { namespace } = input
+    const identity = `${process.pid}@doctor-${randomUUID()}`
+    const taskQueue = { name: CLOCK_QUEUE }
+    const abort = new AbortController()
+    const startedMs = now()
+    const polled = connection
+      .withAbortSignal(abort.signal, () =>
+        connection.withDeadline(Date.now() + CLOCK_MS, () =>
+          connection.workflowService.pollActivityTaskQueue({ namespace, taskQueue, identity }),
+        ),
+      )
+      .catch(() => undefined)
+    try {
+      for (const deadline = Date.now() + CLOCK_MS; Date.now() < deadline; await sleep(100)) {
+        const { pollers } = await connection.workflowService.describeTaskQueue({
+          namespace,
+          taskQueue,
+          taskQueueType: enums.TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        })
+        const time = pollers?.find((poller) => poller.identity === identity)?.lastAccessTime ?? null
+        if (time === null) continue
+        const serverMs = Number(time.seconds ?? 0) * 1000 + (time.nanos ?? 0) / 1e6
+        const [earliestMs, latestMs] = [startedMs, now()]
+        if (serverMs < earliestMs) return { aheadMs: serverMs - earliestMs }
+        return { aheadMs: Math.max(0, serverMs - latestMs) }
+      }
+      return null
+    } finally {
+      abort.abort()
+      await polled
+    }
   })
 }
 

@@ -56,9 +56,21 @@ export async function up(options: UpOptions = {}): Promise<UpResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   const log = options.log ?? printToStderr
   await mkdir(paths.logsDir, { recursive: true })
-  return withDirectoryLock({ path: join(paths.dataDir, 'up.lock'), signal: options.signal }, () =>
-    upLocked({ ...options, log, paths }),
-  )
+  const board = options.board ?? emptyBoard()
+  // Another `up` may be at work for minutes.
+  board.waiting = `another longhaul up or down of the stack "${paths.name}", or its last processes`
+  const again = setInterval(() => {
+    if (options.board === undefined && board.waiting !== '') log(`stack   waiting for ${board.waiting}`)
+  }, SILENCE_MS)
+  try {
+    return await withDirectoryLock({ path: join(paths.dataDir, 'up.lock'), signal: options.signal }, () => {
+      board.waiting = ''
+      return upLocked({ ...options, log, paths })
+    })
+  } finally {
+    clearInterval(again)
+    board.waiting = ''
+  }
 }
 
 async function upLocked(options: UpOptions & { log: (line: string) => void; paths: StackPaths }): Promise<UpResult> {

@@ -8,6 +8,7 @@ import {
   type StageScore,
 } from '../../client/index.ts'
 import { type Clock, systemClock } from '../../platform/clock.ts'
+import { noteDisplay } from '../output/at-work.ts'
 import { announceBlockers } from '../output/describe-blockers.ts'
 import { type Console, isCi } from '../output/console.ts'
 import { createLiveLines, elapsed, type LiveLines } from '../output/live-lines.ts'
@@ -217,5 +218,13 @@ function createRecords({
     })
   }
   const stop = clock.repeat(1_000, write)
-  return { note: (text) => console.err(text), changed: write, finish: stop }
+  const endDisplay = noteDisplay()
+  return {
+    note: (text) => console.err(text),
+    changed: write,
+    finish() {
+      stop()
+      endDisplay()
+    },
+  }
 }

@@ -3,6 +3,7 @@ import { reapOrphaned, type ReapReport } from '../../adapters/docker/reaper/reap
 import { stackHostId } from '../../stack/environment.ts'
 import { stackPaths } from '../../stack/paths.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owners.ts'
+import { noteWait } from '../output/at-work.ts'
 import { openStore, withConnection } from '../local-stack.ts'
 
 /** Many removals on a loaded engine; beyond this something hangs. */
@@ -27,7 +28,7 @@ export function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: str
       owners: createOwnerRegistry({ connection, namespace, store }),
       isDryRun,
       signal: AbortSignal.timeout(TIMEOUT_MS),
-    })
+    }).finally(noteWait(`sweeping the engine ${engine.host}`))
     return { host: name, report }
   })
 }

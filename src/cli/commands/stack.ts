@@ -7,7 +7,6 @@ import type { CommandContext } from '../command-context.ts'
 import { type Console, untilInterrupted } from '../output/console.ts'
 import { whileSaying } from '../output/live-lines.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
-import { EXIT } from '../output/exit-codes.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 
 /** The local stack: up and down. */
@@ -43,7 +42,8 @@ export function addStack(program: Command, { console }: CommandContext): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul down'))
     .action(async ({ json }: { json?: true }) => {
-      const result = await stopLocalStack()
+      const what = (): string => 'stopping the processes of the stack and removing its containers'
+      const result = await whileSaying({ console, what }, stopLocalStack)
       if (json === true) console.record(result)
       else console.out(describeDown(result))
     })
@@ -95,23 +95,8 @@ export function describeFacts(facts: {
   ]
 }
 
-export function addDoctor(program: Command, { console, exit }: CommandContext): void {
-  program
-    .command('doctor')
-    .description('check what would keep a run from working on this machine; changes nothing')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('longhaul doctor', 'longhaul doctor --json | jq .level'))
-    .action(async ({ json }: { json?: true }) => {
-      const { doctor, doctorLines } = await import('../../stack/doctor/doctor.ts')
-      const result = await doctor()
-      if (json === true) console.record(result)
-      else console.out(doctorLines(result).join('\n'))
-      if (result.level === 'fail') exit(EXIT.infra)
-    })
-}
-
 /** As `src/workers/run-worker.ts` names them; repeated here so that help needs no native module. */
-const ROLES = ['control', 'sandbox', 'trainer', 'artifacts', 'all'] as const
+export const ROLES = ['control', 'sandbox', 'trainer', 'artifacts', 'all'] as const
 
 export function addWorker(program: Command, _context: CommandContext): void {
   program

@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from '../../platform/clock.ts'
 import { cut, showControls } from '../../report/hostile-text.ts'
+import { noteDisplay } from './at-work.ts'
 import type { Console } from './console.ts'
 
 /** How far work is, at one moment. */
@@ -41,6 +42,7 @@ interface LiveInput {
 export function createLiveLines({ console, describe, clock = systemClock }: LiveInput): LiveLines {
   const display = console.terminal === null ? logDisplay() : terminalDisplay(console.terminal)
   const stop = clock.repeat(TICK_MS, () => display.tick())
+  const endDisplay = noteDisplay()
   let isOver = false
 
   function logDisplay() {
@@ -99,6 +101,7 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
       if (isOver) return
       isOver = true
       stop()
+      endDisplay()
       display.finish()
     },
   }

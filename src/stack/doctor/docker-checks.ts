@@ -8,37 +8,68 @@ import type { StackPaths } from '../paths.ts'
 import { findEngine } from '../setup/engine.ts'
 import { engineFiles, engineRuns } from '../setup/private-engine.ts'
 import { findProgram, mayInstallPackages } from '../setup/system-packages.ts'
-import { type CheckDefinition, fail, type Finding, ok, warn, GIB } from './finding.ts'
+import {
+  type Asked,
+  type CheckDefinition,
+  fail,
+  type Finding,
+  fixCommand,
+  type MendContext,
+  ok,
+  warn,
+  GIB,
+} from './finding.ts'
+import { StepRunner } from '../steps.ts'
 import { engineFreeBytes } from '../../adapters/docker/images/evict-images.ts'
 import { listOrphanedResources } from '../../adapters/docker/reaper/list-orphaned.ts'
 import { decideReap } from '../../domain/orphaned-resources.ts'
 
+/** Who opens sandboxes. */
+const SANDBOX = ['sandbox'] as const
+
 export const DOCKER_CHECKS: readonly CheckDefinition[] = [
-  { group: 'docker', name: 'engine', why: 'each episode runs in containers', run: checkEngine },
+  { group: 'docker', name: 'engine', why: 'each episode runs in containers', roles: SANDBOX, run: checkEngine },
   {
     group: 'docker',
     name: 'storage',
     why: 'without overlay2 each container copies its whole image',
-    run: (paths) => withEngine(paths, checkStorage),
+    roles: SANDBOX,
+    run: (paths, asked) => withEngine(paths, asked, checkStorage),
   },
-  { group: 'docker', name: 'sandbox image', why: 'the tasks of the demo are made from it', run: checkImage },
+  {
+    group: 'docker',
+    name: 'limits',
+    why: 'what no cgroup limits, one sandbox can take from all others',
+    roles: SANDBOX,
+    run: (paths, asked) => withEngine(paths, asked, checkLimits),
+  },
+  {
+    group: 'docker',
+    name: 'sandbox image',
+    why: 'the tasks of the demo are made from it',
+    roles: SANDBOX,
+    run: checkImage,
+  },
   {
     group: 'docker',
     name: 'leftovers',
     why: 'orphaned containers and volumes take memory and disk from the next run',
-    run: (paths) => withEngine(paths, findOrphaned),
+    roles: SANDBOX,
+    run: (paths, asked) => withEngine(paths, asked, (engine) => findOrphaned(engine, asked)),
   },
   {
     group: 'docker',
     name: 'image room',
     why: 'task images are gigabytes each',
-    run: (paths) =>
-      withEngine(paths, (engine) => findImageRoom(engine, Number(process.env['LONGHAUL_MIN_FREE_GIB'] ?? '10'))),
+    roles: SANDBOX,
+    run: (paths, asked) =>
+      withEngine(paths, asked, (engine) => findImageRoom(engine, Number(process.env['LONGHAUL_MIN_FREE_GIB'] ?? '10'))),
   },
   {
     group: 'docker',
     name: 'debootstrap',
     why: 'makes the sandbox image where it is missing',
+    roles: SANDBOX,
     run: async () => {
       const path = findProgram('debootstrap')
       if (path !== null) return ok(path)
@@ -49,28 +80,40 @@ export const DOCKER_CHECKS: readonly CheckDefinition[] = [
   },
 ]
 
-/** The engine that `up` would use; a private one only when it runs. */
-async function reachableEngine(paths: StackPaths): Promise<Engine | null> {
+/** The engine that `up` would use, a private one only when it runs; with a role the one that the worker connects to. */
+async function reachableEngine(paths: StackPaths, asked: Asked | undefined): Promise<Engine | null> {
+  if (asked !== undefined && asked.role !== null) return connectEngine()
   const host = await findEngine()
   if (host !== null) return connectEngine({ host })
   const files = engineFiles(paths)
   return (await engineRuns(files)) ? connectEngine({ host: `unix://${files.socket}` }) : null
 }
 
-async function withEngine(paths: StackPaths, look: (engine: Engine) => Promise<Finding>): Promise<Finding> {
-  const engine = await reachableEngine(paths).catch(() => null)
-  return engine === null ? warn('unknown without an engine', 'longhaul up') : look(engine)
+async function withEngine(
+  paths: StackPaths,
+  asked: Asked | undefined,
+  look: (engine: Engine) => Promise<Finding>,
+): Promise<Finding> {
+  const engine = await reachableEngine(paths, asked).catch(() => null)
+  return engine === null ? warn('unknown without an engine', howToStart(asked)) : look(engine)
 }
 
-async function checkEngine(paths: StackPaths): Promise<Finding> {
+/** A worker starts no engine by itself. */
+function howToStart(asked: Asked | undefined): string {
+  if (asked === undefined || asked.role === null) return 'longhaul up'
+  return 'systemctl start docker, or export DOCKER_HOST=unix:///PATH/docker.sock'
+}
+
+async function checkEngine(paths: StackPaths, asked?: Asked): Promise<Finding> {
   try {
-    const engine = await reachableEngine(paths)
+    const engine = await reachableEngine(paths, asked)
     if (engine !== null)
       return ok(
         `${engine.host}, ${engine.version}, API ${engine.apiVersion}${engine.hasInit ? '' : ', no init helper'}`,
       )
   } catch (error) {
-    return fail(toLonghaulError(error).message, 'start it, or unset DOCKER_HOST')
+    const isWorker = asked !== undefined && asked.role !== null
+    return fail(toLonghaulError(error).message, isWorker ? howToStart(asked) : 'start it, or unset DOCKER_HOST')
   }
   const canStart = process.getuid?.() === 0 && (findProgram('dockerd') !== null || (await mayInstallPackages()))
   return canStart
@@ -93,11 +136,38 @@ async function checkStorage(engine: Engine): Promise<Finding> {
   return warn(value, 'run sandbox workers as root on the machine of the engine, or its data on xfs with project quotas')
 }
 
-async function checkImage(paths: StackPaths): Promise<Finding> {
+async function checkLimits({ facts: { cgroupVersion, unenforced } }: Engine): Promise<Finding> {
+  const how = `cgroup v${cgroupVersion}`
+  const open = unenforced.filter((name) => name !== 'swap' && name !== 'cpuset')
+  if (open.length === 0) return ok(`${how}, enforces what sandboxes are given`)
+  return fail(
+    `${how}, does not enforce ${open.join(', ')}`,
+    'boot with cgroup_enable=memory swapaccount=1, or delegate the controllers to the engine (systemctl edit docker: Delegate=yes)',
+  )
+}
+
+async function checkImage(paths: StackPaths, asked?: Asked): Promise<Finding> {
   const { tag }: BaseImageIdentity = await readBaseImageRecipe()
-  const engine = await reachableEngine(paths).catch(() => null)
-  if (engine === null) return warn(`${tag}: unknown without an engine`, 'longhaul up')
-  return (await imageExists({ engine, image: tag })) ? ok(tag) : warn(`${tag} is missing`, 'longhaul up')
+  const engine = await reachableEngine(paths, asked).catch(() => null)
+  if (engine === null) return warn(`${tag}: unknown without an engine`, howToStart(asked))
+  if (await imageExists({ engine, image: tag })) return ok(tag)
+  return warn(`${tag} is missing`, fixCommand(asked), {
+    what: `make ${tag} in ${engine.host}`,
+    run: (context) => makeImage(engine.host, context),
+  })
+}
+
+/** As the set-up of `up` makes it; 15 minutes as there. */
+async function makeImage(dockerHost: string, { paths, log, signal }: MendContext): Promise<string> {
+  const { ensureSandboxImage } = await import('../setup/set-up.ts')
+  const runner = new StepRunner({ log, signal })
+  const made = runner.step({
+    name: 'sandbox image',
+    timeoutMs: 15 * 60_000,
+    action: (context) => ensureSandboxImage({ dockerHost, cacheDir: paths.cacheDir, context }),
+  })
+  await runner.all()
+  return `made ${await made} in ${dockerHost}`
 }
 
 const TIMEOUT_MS = 10_000
@@ -105,14 +175,23 @@ const TIMEOUT_MS = 10_000
 const FULL_BYTES = 64 * 1024 ** 2
 
 /** Finds overdue resources of any owner: a sandbox worker of their stack would have removed them within half a minute. */
-async function findOrphaned(engine: Engine): Promise<Finding> {
+async function findOrphaned(engine: Engine, asked?: Asked): Promise<Finding> {
   const all = await listOrphanedResources({ engine, now: Date.now(), signal: AbortSignal.timeout(TIMEOUT_MS) })
   const overdue = all.filter((thing) => decideReap(thing, thing).kind === 'remove')
   const running = all.filter(({ state }) => state === 'running').length
   const value = `${running} sandboxes run, ${overdue.length} containers, networks and volumes are overdue`
-  return overdue.length === 0
-    ? ok(value)
-    : warn(value, 'longhaul reap --dry-run (other stacks: start their workers, or longhaul down there)')
+  if (overdue.length === 0) return ok(value)
+  const reap = asked?.tools.reap
+  const fix = 'longhaul reap --dry-run (other stacks: start their workers, or longhaul down there)'
+  if (reap === undefined) return warn(value, fix)
+  return warn(value, fix, {
+    what: 'remove what is overdue and belongs to this host and namespace',
+    async run() {
+      const { removed, failed } = await reap({ isDryRun: false })
+      if (failed > 0) throw new Error(`the engine does not let go of ${failed} of them: longhaul reap`)
+      return removed === 0 ? null : `removed ${removed} containers, networks and volumes`
+    },
+  })
 }
 
 /** Room for images, against the watermark of the workers. */

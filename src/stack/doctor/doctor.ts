@@ -1,47 +1,133 @@
 import { toLonghaulError } from '../../contracts/errors.ts'
-import { namedTemporalServer } from '../../platform/temporal-settings.ts'
 import { stackPaths, type StackPaths } from '../paths.ts'
 import { DOCKER_CHECKS } from './docker-checks.ts'
-import { type Check, type CheckDefinition, type Level, fail, GIB, ok, warn, type Finding } from './finding.ts'
+import type { Asked, Check, CheckDefinition, DoctorRole, DoctorTools, Finding, Level, Mend } from './finding.ts'
+import { RUNTIME_CHECKS } from './runtime-checks.ts'
+import { TEMPORAL_CHECKS } from './temporal-checks.ts'
 import { WORK_CHECKS } from './work-checks.ts'
-import { availableParallelism, totalmem } from 'node:os'
-import { stackStatus } from '../stack-record.ts'
-import { inspectNamespace } from '../temporal-namespace.ts'
 
 /** Every check is bounded, and the whole is promised within 20 s. */
 const CHECK_TIMEOUT_MS = 18_000
 
 interface DoctorOptions {
   name?: string | undefined
+  /** Only what this worker needs. @default null, the whole local stack */
+  role?: DoctorRole | null
+  /** @default none: without them some findings are left to a person */
+  tools?: DoctorTools
 }
 
-interface DoctorResult {
+export interface DoctorResult {
   /** The worst level of all checks; `fail` is exit code 2. */
   level: Level
   checks: Check[]
 }
 
+const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECKS, ...DOCKER_CHECKS, ...WORK_CHECKS]
+
 /** Looks, changes nothing: what would keep a run from working here, and the command that fixes it. */
-export async function doctor({ name }: DoctorOptions = {}): Promise<DoctorResult> {
+export async function doctor(options: DoctorOptions = {}): Promise<DoctorResult> {
+  return resultOf(await look(options))
+}
+
+interface MendOptions extends DoctorOptions {
+  /** Says what it would do, and does nothing. */
+  dryRun: boolean
+  log: (line: string) => void
+  signal: AbortSignal
+}
+
+interface Mended {
+  /** `docker/sandbox image` */
+  check: string
+  /** What was done; with a dry run what would be. */
+  did: string
+}
+
+export interface MendResult extends DoctorResult {
+  dryRun: boolean
+  /** In the order in which it was done. */
+  mended: Mended[]
+  /** What could not be mended although it was tried. */
+  failed: { check: string; what: string; error: string }[]
+}
+
+/**
+ * Mends what needs no question and is safe to repeat, then looks again: what it finds then is left to a person. Nothing was to do where
+ * `mended` and `failed` are empty.
+ */
+export async function mend({ dryRun, log, signal, ...options }: MendOptions): Promise<MendResult> {
+  const before = await look(options)
+  const mended: Mended[] = []
+  const failed: MendResult['failed'] = []
+  // One after another: some of them change what others need.
+  for (const { title, finding } of before) {
+    if (finding.mend === undefined) continue
+    signal.throwIfAborted()
+    const { what, run } = finding.mend
+    if (dryRun) {
+      mended.push({ check: title, did: what })
+      continue
+    }
+    log(`${title}: ${what}`)
+    try {
+      const did = await run({ paths: stackPaths({ name: options.name }), log, signal })
+      if (did !== null) mended.push({ check: title, did })
+    } catch (error) {
+      signal.throwIfAborted()
+      failed.push({ check: title, what, error: toLonghaulError(error).message })
+    }
+  }
+  const isAnew = !dryRun && mended.length > 0
+  return { ...resultOf(isAnew ? await look(options) : before), dryRun, mended, failed }
+}
+
+interface Looked {
+  definition: CheckDefinition
+  title: string
+  finding: Finding & { mend?: Mend }
+}
+
+async function look({ name, role = null, tools = {} }: DoctorOptions): Promise<Looked[]> {
   const paths = stackPaths({ name })
-  const checks = await Promise.all(
-    CHECKS.map(async ({ group, name: title, why, run }): Promise<Check> => {
-      const late = new Promise<never>((_, reject) => {
-        setTimeout(() => reject(new Error('no answer in time')), CHECK_TIMEOUT_MS).unref()
-      })
-      try {
-        return { group, name: title, why, ...(await Promise.race([run(paths), late])) }
-      } catch (error) {
-        return { group, name: title, why, level: 'fail', value: toLonghaulError(error).message, fix: 'longhaul up' }
-      }
-    }),
+  const asked: Asked = { role, tools }
+  return Promise.all(
+    CHECKS.filter((check) => isAsked(check, role)).map(async (definition) => ({
+      definition,
+      title: `${definition.group}/${definition.name}`,
+      finding: await runBounded(definition, paths, asked),
+    })),
   )
-  const level = checks.some((check) => check.level === 'fail')
-    ? 'fail'
-    : checks.some((check) => check.level === 'warn')
-      ? 'warn'
-      : 'ok'
-  return { level, checks }
+}
+
+function isAsked({ roles, only }: CheckDefinition, role: DoctorRole | null): boolean {
+  if (role === null) return only !== 'role'
+  return only !== 'stack' && (role === 'all' || roles === undefined || roles.includes(role))
+}
+
+async function runBounded({ run }: CheckDefinition, paths: StackPaths, asked: Asked): Promise<Finding> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error('no answer in time')), CHECK_TIMEOUT_MS)
+  try {
+    return await Promise.race([run(paths, asked), late.promise])
+  } catch (error) {
+    return { level: 'fail', value: toLonghaulError(error).message, fix: 'longhaul up' }
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function resultOf(looked: readonly Looked[]): DoctorResult {
+  const checks = looked.map(({ definition: { group, name, why }, finding: { level, value, fix } }) => ({
+    group,
+    name,
+    level,
+    value,
+    why,
+    fix,
+  }))
+  const has = (level: Level): boolean => checks.some((check) => check.level === level)
+  return { level: has('fail') ? 'fail' : has('warn') ? 'warn' : 'ok', checks }
 }
 
 /** One line for each check, two where something is to do. */
@@ -52,75 +138,14 @@ export function doctorLines({ checks }: DoctorResult): string[] {
   })
 }
 
-const RUNTIME_CHECKS: readonly CheckDefinition[] = [
-  {
-    group: 'runtime',
-    name: 'Node',
-    why: 'workers run TypeScript sources and need Node 24',
-    run: async () =>
-      Number.parseInt(process.versions.node, 10) >= 24
-        ? ok(process.versions.node)
-        : fail(process.versions.node, 'npm ci (installs Node 24 beside the packages), then start it as npx longhaul'),
-  },
-  {
-    group: 'runtime',
-    name: 'machine',
-    why: 'the local stack is measured on 2 cores and 8 GiB',
-    run: async () => {
-      const value = `${availableParallelism()} cores, ${(totalmem() / GIB).toFixed(0)} GiB, ${process.platform}-${process.arch}`
-      if (process.platform !== 'linux') return warn(value, 'run it on Linux, or in a Linux virtual machine')
-      return totalmem() < 6 * GIB ? warn(value, 'give it 8 GiB of memory') : ok(value)
-    },
-  },
-  {
-    group: 'runtime',
-    name: 'clock',
-    why: 'records, leases and TLS need a clock that is right',
-    run: async () =>
-      new Date().getUTCFullYear() >= 2026
-        ? ok(new Date().toISOString())
-        : fail(new Date().toISOString(), 'set the clock'),
-  },
-]
-
-const TEMPORAL_CHECKS: readonly CheckDefinition[] = [
-  { group: 'temporal', name: 'server', why: 'every run is a workflow on it', run: checkTemporal },
-  { group: 'temporal', name: 'workers', why: 'without workers a started run waits', run: checkServices },
-]
-
-const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECKS, ...DOCKER_CHECKS, ...WORK_CHECKS]
-
-async function checkTemporal(paths: StackPaths): Promise<Finding> {
-  const status = await stackStatus({ name: paths.name })
-  const facts = status.state === 'down' ? null : status.record.facts
-  const named = namedTemporalServer()
-  const address = named?.address ?? facts?.temporalAddress
-  if (address === undefined) return warn('no stack is up, and TEMPORAL_ADDRESS is not set', 'longhaul up')
-  const namespace = named?.namespace ?? facts?.namespace ?? 'default'
-  try {
-    const { serverVersion, retentionDays, missingAttributes } = await inspectNamespace({
-      address,
-      namespace,
-      timeoutMs: 5_000,
-    })
-    const value = `${address}, server ${serverVersion}, namespace ${namespace}, retention ${retentionDays} days`
-    if (missingAttributes.length > 0) return fail(`${value}, lacks ${missingAttributes.join(', ')}`, 'longhaul up')
-    return retentionDays < 7
-      ? warn(value, `temporal operator namespace update -n ${namespace} --retention 30d`)
-      : ok(value)
-  } catch (error) {
-    return fail(
-      toLonghaulError(error).message,
-      named === null ? 'longhaul up' : 'start that server, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE',
-    )
-  }
-}
-
-async function checkServices(paths: StackPaths): Promise<Finding> {
-  const status = await stackStatus({ name: paths.name })
-  if (status.state === 'down') return warn(`stack "${status.name}" is down`, 'longhaul up')
-  const bad = status.services.filter(({ state }) => state !== 'ready')
-  if (bad.length === 0) return ok(status.services.map(({ name }) => name).join(', '))
-  const value = bad.map(({ name, state, lastExit }) => `${name} ${state}${lastExit === null ? '' : ` (${lastExit})`}`)
-  return fail(value.join(', '), `longhaul up; logs: ${bad[0]?.log ?? ''}`)
+/** What was mended, what was not, and what is left to a person. */
+export function mendLines({ dryRun, mended, failed, checks }: MendResult): string[] {
+  const left = checks.filter(({ level }) => level !== 'ok').length
+  const nothing = mended.length === 0 && failed.length === 0
+  return [
+    ...mended.map(({ check, did }) => `${dryRun ? 'would fix' : 'fixed'}  ${check}: ${did}`),
+    ...failed.map(({ check, what, error }) => `not fixed  ${check}: ${what}: ${error}`),
+    ...(nothing ? ['nothing was to do by itself'] : []),
+    dryRun || left === 0 ? `${left} findings` : `${left} findings are left to a person`,
+  ]
 }

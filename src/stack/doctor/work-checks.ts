@@ -1,22 +1,60 @@
-import { access, constants, mkdir, open, rename, rm, statfs } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { access, constants, mkdir, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { asStoreError } from '../../adapters/artifacts/directory-store.ts'
+import { asStoreError, createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { openArtifactStore } from '../../adapters/artifacts/open-store.ts'
 import { namesBucket } from '../../adapters/artifacts/s3/s3-location.ts'
-import { toLonghaulError } from '../../contracts/errors.ts'
-import type { StackPaths } from '../paths.ts'
+import { isLonghaulError, LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import { identify } from '../../platform/processes.ts'
+import { exists } from '../../platform/files.ts'
 import { runCommand } from '../../platform/run-command.ts'
-import { findPython } from '../setup/python-env.ts'
+import type { StackPaths } from '../paths.ts'
+import { findPython, preparedPython } from '../setup/python-env.ts'
 import { mayInstallPackages } from '../setup/system-packages.ts'
 import { stackStatus } from '../stack-record.ts'
-import { type CheckDefinition, fail, type Finding, GIB, ok, warn } from './finding.ts'
+import {
+  type Asked,
+  type CheckDefinition,
+  fail,
+  type Finding,
+  fixCommand,
+  GIB,
+  type Mend,
+  ok,
+  warn,
+} from './finding.ts'
+import { findStaleLocks } from './stale-locks.ts'
 
 /** An engine, a base image, a Python environment of 5 GB and a Go build need this much. */
 const MIN_FREE_GIB = 12
+/** What a step imports; the lock has what these need. */
+const PACKAGES = ['torch', 'transformers', 'safetensors', 'tokenizers', 'numpy', 'fastapi', 'uvicorn', 'pydantic']
+const ANSWER_MS = 5_000
+/** Two seconds on an idle machine; the whole look is promised within 20. */
+const LOAD_MS = 12_000
 
 export const WORK_CHECKS: readonly CheckDefinition[] = [
-  { group: 'work', name: 'Python', why: 'trainer and policy server run on it', run: checkPython },
-  { group: 'work', name: 'store', why: 'records are written, renamed and flushed in it', run: checkStore },
+  {
+    group: 'work',
+    name: 'Python',
+    why: 'trainer and policy server run on it',
+    roles: ['trainer'],
+    run: checkPython,
+  },
+  {
+    group: 'work',
+    name: 'policy server',
+    why: 'every turn is sampled from it, and the trainer gives it its policies',
+    roles: ['sandbox', 'trainer'],
+    run: checkPolicyServer,
+  },
+  { group: 'work', name: 'store', why: 'records are written once, by the first of all writers', run: checkStore },
+  {
+    group: 'work',
+    name: 'locks',
+    why: 'a lock of a process that is gone says that work was broken off',
+    run: checkLocks,
+  },
   {
     group: 'work',
     name: 'free disk',
@@ -32,22 +70,81 @@ export const WORK_CHECKS: readonly CheckDefinition[] = [
   },
 ]
 
-async function checkPython(paths: StackPaths): Promise<Finding> {
+async function checkPython(paths: StackPaths, asked?: Asked): Promise<Finding> {
   const status = await stackStatus({ name: paths.name })
-  const python = status.state === 'down' ? null : status.record.facts.python
-  if (python === null) {
-    const found = await findPython()
-    if (found?.hasVenv === true) return warn(`${found.path} ${found.version}, environment not made yet`, 'longhaul up')
-    return (await mayInstallPackages())
-      ? warn('none with venv; longhaul up installs one', 'longhaul up')
-      : fail('no Python 3.11 or newer with venv', 'apt-get install python3 python3-venv')
+  const named = process.env['LONGHAUL_PYTHON'] ?? ''
+  const python = named !== '' ? named : status.state === 'down' ? null : status.record.facts.python
+  if (python !== null) return tryPackages(python, asked, paths)
+  const prepared = await preparedPython(paths.cacheDir)
+  if (prepared !== null) {
+    const found = await tryPackages(prepared, asked, paths)
+    const isForWorker = asked !== undefined && asked.role !== null
+    if (found.level !== 'ok' || !isForWorker) return found
+    return warn(`${found.value}, which LONGHAUL_PYTHON does not name`, `export LONGHAUL_PYTHON=${prepared}`)
   }
-  const script = 'import torch; print(torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())'
-  const { exitCode, stdout, tail } = await runCommand({ command: python, args: ['-c', script], timeoutMs: 15_000 })
-  if (exitCode !== 0)
-    return fail(tail.split('\n').at(-1) ?? 'torch does not load', `rm -r ${join(python, '..', '..')} && longhaul up`)
-  const [version, device] = stdout.trim().split(' ')
-  return ok(`torch ${version}, ${device === 'False' ? 'no GPU' : device}`)
+  const found = await findPython()
+  if (found?.hasVenv === true) {
+    return warn(`${found.path} ${found.version}, environment not made yet`, fixCommand(asked), MAKE_ENVIRONMENT)
+  }
+  return (await mayInstallPackages())
+    ? warn('none with venv; the set-up installs one', fixCommand(asked), MAKE_ENVIRONMENT)
+    : fail('no Python 3.11 or newer with venv', 'apt-get install python3 python3-venv')
+}
+
+/** The same set-up as of `up`. */
+const MAKE_ENVIRONMENT: Mend = {
+  what: 'make the Python environment of the trainer (about 3 minutes, 5 GB)',
+  async run({ paths, log, signal }) {
+    const { setUp } = await import('../setup/set-up.ts')
+    const engineUser = { key: `doctor-${process.pid}`, owner: identify(process.pid) }
+    const { python } = await setUp({ paths, parts: ['python'], engineUser, log, signal })
+    return `made ${python}`
+  },
+}
+
+async function tryPackages(python: string, asked: Asked | undefined, paths: StackPaths): Promise<Finding> {
+  const script = [
+    'import importlib.util, sys',
+    `lacks = [name for name in ${JSON.stringify(PACKAGES)} if importlib.util.find_spec(name) is None]`,
+    'sys.exit("lacks " + ", ".join(lacks)) if lacks else None',
+    'import torch; print(torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())',
+  ].join('\n')
+  const tried = await runCommand({ command: python, args: ['-c', script], timeoutMs: LOAD_MS, graceMs: 1_000 })
+  const { exitCode, stdout, tail, timedOut } = tried
+  // A cold disk, or a machine whose cores are taken: it says nothing about the packages.
+  if (timedOut) return warn(`${python}: torch did not load within ${LOAD_MS / 1000} s`, `${python} -c 'import torch'`)
+  if (exitCode === 0) {
+    const [version, ...device] = stdout.trim().split(' ')
+    return ok(`${python}, torch ${version}, ${device.join(' ') === 'False' ? 'no GPU' : device.join(' ')}`)
+  }
+  const prepared = await preparedPython(paths.cacheDir)
+  const isThere = !python.includes('/') || (await exists(python))
+  const value = isThere
+    ? `${python}: ${tail.trim().split('\n').at(-1) ?? 'torch does not load'}`
+    : `${python} is not there`
+  if (prepared !== null && prepared !== python) return fail(value, `export LONGHAUL_PYTHON=${prepared}`)
+  if (prepared === null) return fail(value, `${fixCommand(asked)}, then export LONGHAUL_PYTHON`, MAKE_ENVIRONMENT)
+  return fail(value, `rm -r ${join(python, '..', '..')} && ${fixCommand(asked)}`)
+}
+
+async function checkPolicyServer(paths: StackPaths): Promise<Finding> {
+  const status = await stackStatus({ name: paths.name })
+  const named = process.env['LONGHAUL_POLICY_URL'] ?? ''
+  const url = named !== '' ? named : status.state === 'down' ? '' : status.record.facts.policyUrl
+  if (url === '') return ok('LONGHAUL_POLICY_URL names none: recipes do, or longhaul up starts one')
+  const key = process.env['LONGHAUL_POLICY_API_KEY'] ?? ''
+  try {
+    const { status: code } = await fetch(`${url.replace(/\/$/, '')}/health`, {
+      headers: key === '' ? {} : { authorization: `Bearer ${key}` },
+      signal: AbortSignal.timeout(ANSWER_MS),
+    })
+    if (code === 401 || code === 403) return fail(`${url} refuses the key (${code})`, 'export LONGHAUL_POLICY_API_KEY')
+    return code < 500 ? ok(`${url} answers`) : warn(`${url} answers with ${code}`, `look at the log of ${url}`)
+  } catch (error) {
+    const cause = (error as Error).cause
+    const reason = cause instanceof Error && cause.message !== '' ? cause.message : (error as Error).message
+    return warn(`${url} does not answer: ${reason}`, 'start it, or export LONGHAUL_POLICY_URL=ADDRESS')
+  }
 }
 
 /** As a worker tries it: credentials, bucket, conditional writes. */
@@ -62,25 +159,53 @@ async function checkBucketStore(location: string): Promise<Finding> {
 }
 
 async function checkStore(paths: StackPaths): Promise<Finding> {
-  if (namesBucket(paths.artifactsDir)) return checkBucketStore(paths.artifactsDir)
+  const { artifactsDir } = paths
+  if (namesBucket(artifactsDir)) return checkBucketStore(artifactsDir)
   try {
-    await mkdir(paths.artifactsDir, { recursive: true })
-    await access(paths.artifactsDir, constants.W_OK)
-    const probe = join(paths.artifactsDir, `.doctor-${process.pid}`)
-    const file = await open(probe, 'w')
-    try {
-      await file.writeFile('probe')
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(probe, `${probe}.renamed`)
-    await rm(`${probe}.renamed`)
-    return ok(paths.artifactsDir)
+    await mkdir(artifactsDir, { recursive: true })
+    await access(artifactsDir, constants.W_OK)
+    await tryPutIfAbsent(artifactsDir)
+    return ok(artifactsDir)
   } catch (error) {
-    const { code, message } = asStoreError(error, paths.artifactsDir)
+    const { code, message } = asStoreError(error, artifactsDir)
     const fix =
-      code === 'Artifact.OutOfDisk' ? 'free disk there (df)' : 'set LONGHAUL_HOME to a directory that you may write'
-    return fail(`${paths.artifactsDir}: ${code}: ${message}`, fix)
+      code === 'Artifact.OutOfDisk'
+        ? 'free disk there (df)'
+        : 'export LONGHAUL_ARTIFACTS to a directory that you may write, on a file system with hard links'
+    return fail(`${artifactsDir}: ${code}: ${message}`, fix)
   }
+}
+
+/** Two writers of one key, of which the second must be refused: what every record rests on. */
+async function tryPutIfAbsent(root: string): Promise<void> {
+  const store = createDirectoryStore({ root })
+  const folder = `doctor-${randomUUID()}/`
+  try {
+    const key = `${folder}probe`
+    await store.put(key, Buffer.from('first'))
+    const second = await store.put(key, Buffer.from('second')).then(
+      () => null,
+      (error: unknown) => error,
+    )
+    if (isLonghaulError(second) && second.code === 'Artifact.Conflict') return
+    throw (
+      second ??
+      new LonghaulError({ code: 'Config.Invalid', message: 'Expected the second put of one key to be refused' })
+    )
+  } finally {
+    await store.removeFolder(folder).catch(() => undefined)
+  }
+}
+
+async function checkLocks(paths: StackPaths, asked?: Asked): Promise<Finding> {
+  const { held, stale, remove } = await findStaleLocks([paths.dataDir, paths.cacheDir, paths.runDir])
+  if (stale.length === 0) return ok(`${held} held, none without an owner`)
+  const value = `${stale.length} without an owner, such as ${stale[0]}`
+  return warn(value, fixCommand(asked), {
+    what: `remove ${stale.length} locks whose owners are gone`,
+    async run() {
+      const removed = await remove()
+      return removed === 0 ? null : `removed ${removed} locks whose owners are gone`
+    },
+  })
 }

@@ -72,6 +72,35 @@ export interface EnsurePythonEnvInput {
 export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ value: string; did: string }> {
   const { cacheDir, context, packages = TRAINER_PACKAGES } = input
   const interpreter = requireUsable(await findPython())
+  const { folder, python, ready } = await environmentOf({ cacheDir, packages, interpreter })
+  const isWhole = async (): Promise<boolean> => (await exists(ready)) && (await exists(python))
+  if (await isWhole()) return { value: python, did: 'cached' }
+
+  await mkdir(join(cacheDir, 'python'), { recursive: true })
+  return withDirectoryLock({ path: `${folder}.lock`, signal: context.signal }, async () => {
+    if (await isWhole()) return { value: python, did: 'cached' }
+    // Scripts in a virtual environment hold its absolute path, so it is built where it stays; READY says it is whole.
+    await rm(folder, { recursive: true, force: true })
+    await buildEnv({ interpreter, folder, context, packages })
+    await writeFile(ready, `${new Date().toISOString()}\n`)
+    return { value: python, did: `installed with Python ${interpreter.version}` }
+  })
+}
+
+/** The trainer's environment that `ensurePythonEnv` made in this cache; null where there is none. Makes nothing. */
+export async function preparedPython(cacheDir: string): Promise<string | null> {
+  const interpreter = await findPython()
+  if (interpreter === null) return null
+  const { python, ready } = await environmentOf({ cacheDir, packages: TRAINER_PACKAGES, interpreter })
+  return (await exists(ready)) && (await exists(python)) ? python : null
+}
+
+async function environmentOf(input: {
+  cacheDir: string
+  packages: PythonPackages
+  interpreter: PythonInterpreter
+}): Promise<{ folder: string; python: string; ready: string }> {
+  const { cacheDir, packages, interpreter } = input
   const key = sha256OfParts(
     await readFile(packages.lockFile),
     interpreter.version,
@@ -79,19 +108,7 @@ export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ va
     process.arch,
   ).slice(0, 12)
   const folder = join(cacheDir, 'python', `${key}-${interpreter.version}`)
-  const python = join(folder, 'bin', 'python')
-  const ready = join(folder, 'READY')
-  if ((await exists(ready)) && (await exists(python))) return { value: python, did: 'cached' }
-
-  await mkdir(join(cacheDir, 'python'), { recursive: true })
-  return withDirectoryLock({ path: `${folder}.lock`, signal: context.signal }, async () => {
-    if (await exists(ready)) return { value: python, did: 'cached' }
-    // Scripts in a virtual environment hold its absolute path, so it is built where it stays; READY says it is whole.
-    await rm(folder, { recursive: true, force: true })
-    await buildEnv({ interpreter, folder, context, packages })
-    await writeFile(ready, `${new Date().toISOString()}\n`)
-    return { value: python, did: `installed with Python ${interpreter.version}` }
-  })
+  return { folder, python: join(folder, 'bin', 'python'), ready: join(folder, 'READY') }
 }
 
 async function buildEnv(input: {

@@ -150,7 +150,7 @@ interface EnsureSandboxImageInput {
 }
 
 /** @returns tag of the base image in that engine */
-async function ensureSandboxImage(input: EnsureSandboxImageInput): Promise<{ value: string; did: string }> {
+export async function ensureSandboxImage(input: EnsureSandboxImageInput): Promise<{ value: string; did: string }> {
   const engine = await connectEngine({ host: input.dockerHost })
   const { tag, did } = await ensureBaseImage({
     engine,

@@ -1,0 +1,79 @@
+import type { Command } from 'commander'
+import { type Clock, systemClock } from '../../platform/clock.ts'
+import { showControls } from '../../report/hostile-text.ts'
+import { COMPLETE } from '../arguments/completion-scripts.ts'
+import { hasDisplay, innermostWait } from './at-work.ts'
+import type { Console } from './console.ts'
+import { elapsed } from './live-lines.ts'
+
+/** They serve until they are ended, and a reader expects silence of them; a shell waits for the last one at the Tab key. */
+export const SERVES: readonly string[] = ['worker', 'codec-server', 'view', COMPLETE]
+
+/** A reader of a log never waits longer for a line. */
+const SILENCE_MS = 30_000
+/** What a display says at the same second comes first, and then nothing has to be added. */
+const BEHIND_DISPLAY_MS = 2_000
+const TICK_MS = 1_000
+
+export interface SignOfLife {
+  /** What commands are to print to: what they say is no silence. */
+  console: Console
+  /** From the start of a command to its end. */
+  watch(program: Command): void
+  /** Ends it where the command did not. */
+  stop(): void
+}
+
+/**
+ * Says for every command, also one that shows no progress by itself, at least every 30 seconds that it is at work, for how long, and what
+ * it waits for.
+ */
+export function createSignOfLife({
+  console: given,
+  clock = systemClock,
+}: {
+  console: Console
+  clock?: Clock
+}): SignOfLife {
+  let saidMs = 0
+  let stopClock = (): void => undefined
+  const said = (): void => {
+    saidMs = clock.now()
+  }
+  const { terminal } = given
+  const console: Console = {
+    out: (text) => (said(), given.out(text)),
+    err: (text) => (said(), given.err(text)),
+    record: (value) => (said(), given.record(value)),
+    command: (line) => (said(), given.command(line)),
+    terminal: terminal === null ? null : { ...terminal, write: (text) => (said(), terminal.write(text)) },
+  }
+
+  const start = (command: Command): void => {
+    const name = nameOf(command)
+    if (SERVES.includes(name)) return
+    const startedMs = clock.now()
+    said()
+    stopClock = clock.repeat(TICK_MS, () => {
+      const limitMs = hasDisplay() ? SILENCE_MS + BEHIND_DISPLAY_MS : SILENCE_MS
+      if (clock.now() - saidMs >= limitMs) console.err(line(name, startedMs))
+    })
+  }
+  const line = (name: string, startedMs: number): string => {
+    const doing = innermostWait() ?? 'at work'
+    return `${elapsed(clock.now() - startedMs)}  ${name}: ${showControls(doing)}`
+  }
+  const stop = (): void => stopClock()
+
+  return {
+    console,
+    watch: (program) => void program.hook('preAction', (_, command) => start(command)).hook('postAction', stop),
+    stop,
+  }
+}
+
+/** `tasks gate` */
+function nameOf(command: Command): string {
+  const { parent } = command
+  return parent === null || parent.parent === null ? command.name() : `${nameOf(parent)} ${command.name()}`
+}

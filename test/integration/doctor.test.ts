@@ -1,0 +1,304 @@
+/**
+ * `longhaul doctor`: each finding is made real (a server without the namespace, a read-only store, no engine, no Python, dead locks),
+ * `--fix` mends what it promises, and a second run says that nothing was to do.
+ */
+import assert from 'node:assert/strict'
+import { execFileSync, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, afterEach, before, beforeEach, test } from 'node:test'
+import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { LABELS, PROJECT } from '../../src/adapters/docker/container/labels.ts'
+import { connect } from '../../src/client/index.ts'
+import { withDirectoryLock } from '../../src/platform/directory-lock.ts'
+import type { Check } from '../../src/stack/doctor/finding.ts'
+import type { MendResult } from '../../src/stack/doctor/doctor.ts'
+import { compareClocks } from '../../src/stack/doctor/temporal-checks.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+import { inspectNamespace } from '../../src/stack/temporal-namespace.ts'
+import { namespaceIdOf } from '../../src/workers/workflow-owners.ts'
+import { longhaul } from '../support/command-line.ts'
+import { listenOnLoopback } from '../support/loopback.ts'
+import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
+
+let home: string
+let own: NodeJS.ProcessEnv
+
+before(async () => {
+  home = await mkdtemp(join(tmpdir(), 'longhaul-doctor-'))
+})
+
+after(() => rm(home, { recursive: true, force: true }))
+
+beforeEach(async () => {
+  own = { ...process.env }
+  // A machine of its own: no stack, no cache, and nothing that the stack of this test run says.
+  for (const name of Object.keys(process.env)) if (/^(LONGHAUL|TEMPORAL)_/.test(name)) delete process.env[name]
+  const fresh = await mkdtemp(join(home, 'machine-'))
+  Object.assign(process.env, {
+    LONGHAUL_STACK: `doctor-${process.pid}`,
+    LONGHAUL_HOME: join(fresh, 'data'),
+    LONGHAUL_CACHE: join(fresh, 'cache'),
+    LONGHAUL_ARTIFACTS: join(fresh, 'artifacts'),
+    LONGHAUL_POLICY_URL: 'http://127.0.0.1:1',
+  })
+  useServer(own['LONGHAUL_NAMESPACE'] ?? 'default')
+})
+
+afterEach(() => {
+  for (const name of Object.keys(process.env)) if (own[name] === undefined) delete process.env[name]
+  Object.assign(process.env, own)
+})
+
+async function examine(...args: string[]) {
+  const { exitCode, stdout, stderr } = await longhaul('doctor', '--json', ...args)
+  assert.notEqual(stdout, '', stderr)
+  const result = JSON.parse(stdout) as MendResult
+  const of = (title: string): Check => {
+    const found = result.checks.find(({ group, name }) => `${group}/${name}` === title)
+    assert.ok(found !== undefined, `${title} is not looked at: ${stdout}`)
+    return found
+  }
+  return { exitCode, result, of }
+}
+
+const fixed = ({ mended }: MendResult, title: string) => mended.filter(({ check }) => check === title)
+
+/** Points this process at the server of the test run, whose own namespace it leaves alone. */
+function useServer(namespace: string): void {
+  process.env['TEMPORAL_ADDRESS'] = own['LONGHAUL_TEMPORAL_ADDRESS'] ?? '127.0.0.1:1'
+  process.env['LONGHAUL_NAMESPACE'] = namespace
+  delete process.env['TEMPORAL_NAMESPACE']
+}
+
+async function facts(namespace: string) {
+  return inspectNamespace({ address: own['LONGHAUL_TEMPORAL_ADDRESS'] ?? '', namespace })
+}
+
+test('a role is asked for what its worker needs, and for nothing else', async () => {
+  const titles = async (...args: string[]) =>
+    (await examine(...args)).result.checks.map(({ group, name }) => `${group}/${name}`)
+  const [control, sandbox, trainer, artifacts, all, stack] = [
+    await titles('--role', 'control'),
+    await titles('--role', 'sandbox'),
+    await titles('--role', 'trainer'),
+    await titles('--role', 'artifacts'),
+    await titles('--role', 'all'),
+    await titles(),
+  ]
+  assert.deepEqual(
+    [control, trainer, artifacts].map((names) => names.filter((name) => name.startsWith('docker/'))),
+    [[], [], []],
+  )
+  assert.ok(sandbox.includes('docker/engine') && !sandbox.includes('work/Python'))
+  assert.ok(trainer.includes('work/Python') && trainer.includes('work/policy server'))
+  assert.deepEqual(control, artifacts)
+  for (const name of ['runtime/environment', 'temporal/server', 'work/store', 'work/free disk', 'temporal/clock'])
+    assert.ok(control.includes(name), name)
+  assert.deepEqual([...new Set([...sandbox, ...trainer])].toSorted(), all.toSorted())
+  assert.ok(stack.includes('temporal/workers') && !stack.includes('runtime/environment'))
+})
+
+test('a server that is away, and a variable that a worker needs: each fails with what to do, and ends with 2', async () => {
+  delete process.env['LONGHAUL_ARTIFACTS']
+  process.env['TEMPORAL_ADDRESS'] = '127.0.0.1:1'
+  const { exitCode, of } = await examine('--role', 'artifacts')
+  assert.equal(exitCode, 2)
+  assert.match(of('temporal/server').value, /127\.0\.0\.1:1: nothing listens there/)
+  assert.match(of('temporal/server').fix, /start that server/)
+  assert.deepEqual(
+    [of('runtime/environment').level, /LONGHAUL_ARTIFACTS/.test(of('runtime/environment').value)],
+    ['fail', true],
+  )
+})
+
+test('a namespace without search attributes: --dry-run says it, --fix registers them, and then nothing is to do', {
+  skip: needsServer,
+}, async (t) => {
+  process.env['LONGHAUL_TEMPORAL_ADDRESS'] = own['LONGHAUL_TEMPORAL_ADDRESS']
+  const connection = await connectToOwnNamespace('doctor')
+  t.after(() => connection.close())
+  delete process.env['LONGHAUL_TEMPORAL_ADDRESS']
+  const { namespace } = connection
+  const { missingAttributes: lacking } = await facts(namespace)
+  assert.notEqual(lacking.length, 0)
+  useServer(namespace)
+
+  const looked = await examine('--role', 'control')
+  assert.deepEqual([looked.exitCode, looked.of('temporal/server').level], [2, 'fail'])
+  assert.match(looked.of('temporal/server').value, new RegExp(`lacks ${lacking.join(', ')}`))
+  assert.equal(looked.of('temporal/server').fix, 'longhaul doctor --role control --fix')
+  const dry = await examine('--role', 'control', '--fix', '--dry-run')
+  assert.match(fixed(dry.result, 'temporal/server')[0]?.did ?? '', /^register the search attributes /)
+  assert.deepEqual([dry.exitCode, (await facts(namespace)).missingAttributes], [2, lacking])
+
+  const mended = await examine('--role', 'control', '--fix')
+  assert.match(fixed(mended.result, 'temporal/server')[0]?.did ?? '', /^registered the search attributes /)
+  assert.deepEqual([mended.exitCode, (await facts(namespace)).missingAttributes], [0, []])
+  const again = await examine('--role', 'control', '--fix')
+  assert.deepEqual([again.exitCode, again.result.mended, again.result.failed], [0, [], []])
+  assert.match((await longhaul('doctor', '--role', 'control', '--fix')).stdout, /^nothing was to do by itself$/m)
+})
+
+test('a namespace that the server does not know is made by --fix, and no other is touched', {
+  skip: needsServer,
+}, async () => {
+  const namespace = `doctor-made-${randomUUID().slice(0, 8)}`
+  useServer(namespace)
+  const looked = await examine('--role', 'artifacts')
+  assert.match(looked.of('temporal/server').value, new RegExp(`has no namespace ${namespace}`))
+  const before = await facts(own['LONGHAUL_NAMESPACE'] ?? 'default')
+  const mended = await examine('--role', 'artifacts', '--fix')
+  assert.equal(mended.exitCode, 0, JSON.stringify(mended.result))
+  const made = await facts(namespace)
+  assert.deepEqual([made.missingAttributes, made.retentionDays], [[], 30])
+  assert.deepEqual(await facts(own['LONGHAUL_NAMESPACE'] ?? 'default'), before)
+})
+
+test('the clock is compared with the server’s: the same, a minute off, an hour off', {
+  skip: needsServer,
+}, async () => {
+  useServer(own['LONGHAUL_NAMESPACE'] ?? 'default')
+  const off = (ms: number) => compareClocks(stackPaths(), () => Date.now() + ms)
+  const [same, ahead, behind] = [await off(0), await off(60_000), await off(-3_600_000)]
+  assert.deepEqual([same.level, ahead.level, behind.level], ['ok', 'warn', 'fail'])
+  assert.match(same.value, /, as \S+ has it$/)
+  assert.match(ahead.value, /, (5[5-9]|6\d) s ahead of /)
+  assert.match(behind.value, /, 3[56]\d\d s behind /)
+})
+
+test('a store that may not be written: said with its path, and a good one is left as it was', async (t) => {
+  const artifacts = process.env['LONGHAUL_ARTIFACTS'] ?? ''
+  const good = await examine('--role', 'control')
+  assert.equal(good.of('work/store').level, 'ok')
+  assert.deepEqual(await readdir(artifacts), ['.tmp'])
+  if (process.getuid?.() === 0) {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'ro', 'longhaul-test', artifacts])
+    t.after(() => execFileSync('umount', ['-l', artifacts]))
+  } else await chmod(artifacts, 0o555)
+  const bad = await examine('--role', 'control')
+  assert.deepEqual([bad.exitCode, bad.of('work/store').level], [2, 'fail'])
+  assert.match(bad.of('work/store').value, new RegExp(`^${artifacts}: Artifact\\.Unavailable: `))
+  assert.match(bad.of('work/store').fix, /LONGHAUL_ARTIFACTS/)
+})
+
+test('no engine at the named socket: fails for a sandbox worker, and what depends on it is unknown', async () => {
+  process.env['DOCKER_HOST'] = `unix://${home}/no-engine.sock`
+  const { exitCode, of } = await examine('--role', 'sandbox')
+  assert.equal(exitCode, 2)
+  assert.match(of('docker/engine').value, /No Docker engine answered.*no-engine\.sock/)
+  assert.match(of('docker/engine').fix, /DOCKER_HOST/)
+  for (const name of ['storage', 'limits', 'leftovers', 'image room', 'sandbox image'])
+    assert.deepEqual([of(`docker/${name}`).level, of(`docker/${name}`).value.includes('unknown')], ['warn', true], name)
+  assert.equal(
+    (await examine('--role', 'trainer')).result.checks.some(({ group }) => group === 'docker'),
+    false,
+  )
+})
+
+test('a Python that is not there, and one without the packages: each with the command that mends it', async () => {
+  process.env['LONGHAUL_PYTHON'] = join(home, 'no', 'python')
+  const absent = await examine('--role', 'trainer', '--fix', '--dry-run')
+  assert.deepEqual([absent.exitCode, absent.of('work/Python').level], [2, 'fail'])
+  assert.match(absent.of('work/Python').value, /is not there$/)
+  assert.match(fixed(absent.result, 'work/Python')[0]?.did ?? '', /^make the Python environment/)
+  process.env['LONGHAUL_PYTHON'] = '/usr/bin/python3'
+  const bare = await examine('--role', 'trainer')
+  assert.match(bare.of('work/Python').value, /lacks .*torch/)
+  // Where an environment is there already, nothing has to be made: the variable has to name it.
+  const cache = own['LONGHAUL_CACHE'] ?? stackPaths({ env: { HOME: own['HOME'] } }).cacheDir
+  process.env['LONGHAUL_CACHE'] = cache
+  const made = await examine('--role', 'trainer')
+  assert.match(made.of('work/Python').fix, /^export LONGHAUL_PYTHON=\S+\/bin\/python$/)
+  process.env['LONGHAUL_PYTHON'] = made.of('work/Python').fix.replace('export LONGHAUL_PYTHON=', '')
+  assert.notEqual((await examine('--role', 'trainer')).of('work/Python').level, 'fail')
+})
+
+test('a policy server that does not answer, one that does, and one that refuses the key', async (t) => {
+  assert.match((await examine('--role', 'trainer')).of('work/policy server').value, /127\.0\.0\.1:1 does not answer/)
+  let status = 200
+  const server = createServer((_, response) => void response.writeHead(status).end())
+  t.after(() => server.close())
+  process.env['LONGHAUL_POLICY_URL'] = `http://127.0.0.1:${await listenOnLoopback(server)}`
+  assert.equal((await examine('--role', 'sandbox')).of('work/policy server').level, 'ok')
+  status = 401
+  assert.match((await examine('--role', 'sandbox')).of('work/policy server').fix, /LONGHAUL_POLICY_API_KEY/)
+})
+
+test('locks of dead owners are removed by --fix, and those of the living stay', async () => {
+  const { cacheDir, dataDir } = stackPaths()
+  const child = spawn(process.execPath, ['-e', ''])
+  await once(child, 'close')
+  const dead = [join(cacheDir, 'images', 'a.lock'), join(dataDir, 'up.lock')]
+  for (const path of dead) {
+    await mkdir(path, { recursive: true })
+    await writeFile(join(path, 'holder'), `${child.pid} 1`)
+  }
+  await withDirectoryLock({ path: join(cacheDir, 'held.lock') }, async () => {
+    const looked = await examine('--role', 'control')
+    assert.match(looked.of('work/locks').value, /^2 without an owner, such as /)
+    const mended = await examine('--role', 'control', '--fix')
+    assert.deepEqual(
+      fixed(mended.result, 'work/locks').map(({ did }) => did),
+      ['removed 2 locks whose owners are gone'],
+    )
+    assert.equal(mended.of('work/locks').value, '1 held, none without an owner')
+    assert.deepEqual(fixed((await examine('--role', 'control', '--fix')).result, 'work/locks'), [])
+  })
+})
+
+test('an overdue container of this host goes with --fix, and one of another namespace stays', {
+  skip: needsServer,
+}, async (t) => {
+  const namespace = own['LONGHAUL_NAMESPACE'] ?? 'default'
+  useServer(namespace)
+  const host = `doctor-${randomUUID().slice(0, 8)}`
+  process.env['LONGHAUL_HOST_ID'] = host
+  const { docker } = await connectEngine()
+  const connection = await connect({ namespace })
+  const namespaceId = (await namespaceIdOf(connection.client.connection, namespace)) ?? ''
+  await connection.close()
+  const overdue = async (what: string): Promise<string> => {
+    const container = await docker.createContainer({
+      Image: own['LONGHAUL_BASE_IMAGE'] ?? '',
+      Cmd: ['true'],
+      Labels: {
+        [LABELS.project]: PROJECT,
+        [LABELS.host]: host,
+        [LABELS.namespaceId]: what,
+        [LABELS.owner]: 'never-started',
+        [LABELS.created]: String(Date.now() - 7_200_000),
+        [LABELS.maxLifeMs]: '3600000',
+      },
+      HostConfig: { NetworkMode: 'none' },
+    })
+    t.after(() => container.remove({ force: true }).catch(() => undefined))
+    return container.id
+  }
+  const [mine, foreign] = [await overdue(namespaceId), await overdue(randomUUID())]
+  const looked = await examine('--role', 'sandbox')
+  assert.equal(looked.of('docker/leftovers').level, 'warn')
+  const isThere = (id: string) =>
+    docker
+      .getContainer(id)
+      .inspect()
+      .then(
+        () => true,
+        () => false,
+      )
+  await examine('--role', 'sandbox', '--fix', '--dry-run')
+  assert.deepEqual([await isThere(mine), await isThere(foreign)], [true, true])
+  const mended = await examine('--role', 'sandbox', '--fix')
+  assert.match(fixed(mended.result, 'docker/leftovers')[0]?.did ?? JSON.stringify(mended.result), /^removed 1 /)
+  assert.deepEqual([await isThere(mine), await isThere(foreign)], [false, true])
+  assert.deepEqual(fixed((await examine('--role', 'sandbox', '--fix')).result, 'docker/leftovers'), [])
+})
+
+test('--dry-run without --fix, and a role that is none: refused as usage', async () => {
+  assert.equal((await longhaul('doctor', '--dry-run')).exitCode, 1)
+  assert.equal((await longhaul('doctor', '--role', 'gpu')).exitCode, 1)
+})
