@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict'
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { after, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { longhaul } from '../../../test/support/command-line.ts'
 import { loadRecipe, recipeNames } from '../../adapters/recipes/load-recipe.ts'
+import { settingsOf } from '../../client/schedule-settings.ts'
 import { packageFile } from '../../stack/paths.ts'
+import { environmentExample } from '../arguments/environment-example.ts'
+import { readScheduleFile } from '../arguments/schedule-file.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'longhaul-init-'))
 after(() => rm(root, { recursive: true }))
@@ -135,4 +138,56 @@ test('recipe schema prints the schema, writes it, finds it up to date, and leave
   await writeFile(output, '{}')
   const refused = await longhaul('recipe', 'schema', '--output', output)
   assert.deepEqual([refused.exitCode, await readFile(output, 'utf8')], [1, '{}'])
+})
+
+test('beside the recipe: an example of the variables, schedules that are understood, and for CI its file at the root of the repository', async () => {
+  for (const from of builtIn) {
+    const repository = await fresh()
+    await mkdir(join(repository, '.git'))
+    const directory = join(repository, 'rl')
+    const { exitCode, stdout, stderr } = await longhaul('init', directory, '--from', from, '--ci', 'github')
+    assert.equal(exitCode, 0, stderr)
+    assert.equal(await readFile(join(directory, '.env.example'), 'utf8'), environmentExample())
+    const { schedules, alarms } = await readScheduleFile(join(directory, 'schedules.yaml'))
+    assert.deepEqual([schedules.map(({ id }) => id), alarms], [[`my-${from}-nightly`], null])
+    for (const schedule of schedules) settingsOf(schedule)
+    const job = await readFile(join(repository, '.github/workflows/longhaul.yml'), 'utf8')
+    assert.ok(job.includes(`|| './rl/my-${from}.yaml' }}`), job)
+    assert.equal(job.includes('./infra/ci'), false)
+    assert.match(stdout, /^every night +longhaul schedule apply \S+schedules\.yaml --dry-run$/m)
+    assert.match(stdout, /^have it in CI +npm install --save-dev longhaul/m)
+  }
+})
+
+test('of a project there is one of each: what is there stays as it is, also a link, and is named', async () => {
+  const directory = await fresh()
+  await writeFile(join(directory, '.env.example'), 'MINE=1\n')
+  await symlink('/nowhere/at-all', join(directory, 'schedules.yaml'))
+  await writeFile(join(directory, '.gitlab-ci.yml'), 'mine: {}\n')
+  const { exitCode, stdout } = await longhaul('init', directory, '--ci', 'gitlab', '--json')
+  assert.equal(exitCode, 0)
+  const { written, kept, next } = JSON.parse(stdout) as { written: string[]; kept: string[]; next: object }
+  assert.deepEqual(
+    [written, kept].map((paths) => paths.map((path) => basename(path))),
+    [
+      ['recipe.schema.json', 'my-mini.yaml'],
+      ['.env.example', 'schedules.yaml', '.gitlab-ci.yml'],
+    ],
+  )
+  assert.deepEqual(
+    await Promise.all(['.env.example', '.gitlab-ci.yml'].map((name) => readFile(join(directory, name), 'utf8'))),
+    ['MINE=1\n', 'mine: {}\n'],
+  )
+  assert.equal(await readlink(join(directory, 'schedules.yaml')), '/nowhere/at-all')
+  assert.equal('every night' in next || 'have it in CI' in next, false)
+})
+
+test('a path that could be more than a path in the file of a CI system: refused before anything is written', async () => {
+  const directory = join(await fresh(), "it's ${{ here }}")
+  const parent = dirname(directory)
+  await mkdir(join(parent, '.git'))
+  const { exitCode, stderr } = await longhaul('init', directory, '--ci', 'github')
+  assert.equal(exitCode, 1)
+  assert.match(stderr, /Expected beside --ci a path of letters/)
+  assert.deepEqual(await readdir(parent), ['.git'])
 })

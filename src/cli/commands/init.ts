@@ -1,6 +1,6 @@
 import { lstat, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
-import type { Command } from 'commander'
+import { basename, dirname, join, relative } from 'node:path'
+import { type Command, Option } from 'commander'
 import { loadRecipe, recipeNames } from '../../adapters/recipes/load-recipe.ts'
 import { requireRecipeName } from '../../adapters/recipes/recipe-name.ts'
 import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/recipes/schema-map.ts'
@@ -10,6 +10,8 @@ import { errnoOf } from '../../platform/errno.ts'
 import { packageVersion } from '../../platform/package-version.ts'
 import { shellWord } from '../../platform/shell-quote.ts'
 import { packageFile } from '../../stack/paths.ts'
+import { environmentExample } from '../arguments/environment-example.ts'
+import { CI_SYSTEMS, ciFile, type CiSystem, scheduleExample } from '../arguments/project-files.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 import { recipeDirs } from '../arguments/recipe-argument.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -17,6 +19,7 @@ import type { CommandContext } from '../command-context.ts'
 interface InitOptions {
   from: string
   name?: string
+  ci?: CiSystem
   dryRun?: true
   json?: true
 }
@@ -26,10 +29,11 @@ export function addInit(program: Command, { console }: CommandContext): void {
     .command('init')
     .argument('[directory]', 'where to write; it is made where it is missing', '.')
     .description(
-      'write a recipe to start from, with its comments and the schema that editors check it by; overwrites nothing',
+      'write a recipe to start from with its schema, a schedule, an example of all variables, a CI file; overwrites nothing',
     )
     .option('--from <recipe>', 'the recipe to begin with: longhaul recipe list shows them', 'mini')
     .option('--name <name>', 'name of the file and of the runs (default: my-, and what it is made from)')
+    .addOption(new Option('--ci <system>', 'write its workflow file too').choices(CI_SYSTEMS))
     .option('--dry-run', 'only say what would be written')
     .addOption(jsonOption())
     .addHelpText(
@@ -38,21 +42,32 @@ export function addInit(program: Command, { console }: CommandContext): void {
         'longhaul init',
         'longhaul init nights --from nightly-swe-rebench',
         'longhaul init --from qwen3-4b-one-gpu --name weekly',
+        'longhaul init --from nightly --ci github',
       ),
     )
-    .action(async (directory: string, { from, name = `my-${from}`, dryRun, json }: InitOptions) => {
+    .action(async (directory: string, { from, name = `my-${from}`, ci, dryRun, json }: InitOptions) => {
       requireRecipeName(name)
       const { text, recipe } = await readStart({ from, name })
+      const path = join(directory, `${name}.yaml`)
+      const schema = join(directory, SCHEMA_FILE)
+      const schedules = join(directory, 'schedules.yaml')
       const files = [
-        { path: join(directory, SCHEMA_FILE), text: recipeSchemaText() },
-        { path: join(directory, `${name}.yaml`), text },
-      ] as const
-      const written = await writeNew({ directory, files, dryRun: dryRun === true })
-      const next = nextCommands(files[1].path, recipe)
+        { path: schema, text: recipeSchemaText() },
+        { path, text },
+      ]
+      const job = ci === undefined ? null : await ciFile({ system: ci, recipe: path })
+      const jobPath = job === null ? null : relative('.', job.path)
+      // Of a project there is one of each, whatever recipes it has: what is there stays.
+      const more = [
+        { path: join(directory, '.env.example'), text: environmentExample() },
+        { path: schedules, text: scheduleExample(name) },
+        ...(job === null || jobPath === null ? [] : [{ path: jobPath, text: job.text }]),
+      ]
+      const { written, kept } = await writeNew({ directory, files, more, dryRun: dryRun === true })
+      const next = { ...nextCommands(path, recipe), ...nextOfMore({ written, schedules, jobPath }) }
       if (json === true) {
-        const paths = { recipe: files[1].path, schema: files[0].path }
-        console.record({ ...paths, from, written, next, ...(dryRun === true ? { dryRun } : {}) })
-      } else console.out(sayWritten({ written, next, dryRun: dryRun === true }))
+        console.record({ recipe: path, schema, from, written, kept, next, ...(dryRun === true ? { dryRun } : {}) })
+      } else console.out(sayWritten({ written, kept, next, dryRun: dryRun === true }))
     })
 }
 
@@ -87,18 +102,21 @@ interface NewFile {
 
 /**
  * Writes all of the files or none of them. A schema of an earlier version is ours to renew; every other file that is there stays.
- * @returns the paths that were written, or would be
+ * @param input.more written where nothing is there; the rest does not depend on them
+ * @returns the paths that were written, or would be, and those of `more` that were there
  * @throws LonghaulError `Config.Invalid` where a file is in the way or the directory cannot be written
  */
 async function writeNew({
   directory,
   files,
+  more,
   dryRun,
 }: {
   directory: string
   files: readonly NewFile[]
+  more: readonly NewFile[]
   dryRun: boolean
-}): Promise<string[]> {
+}): Promise<{ written: string[]; kept: string[] }> {
   const toWrite: (NewFile & { before: string | null })[] = []
   for (const file of files) {
     const before = await textAt(file.path)
@@ -106,11 +124,17 @@ async function writeNew({
     if (before !== null && !isOurSchema(file.path, before)) throw inTheWay(file.path)
     toWrite.push({ ...file, before })
   }
-  if (dryRun) return toWrite.map(({ path }) => path)
+  const kept: string[] = []
+  for (const file of more) {
+    if (await isThere(file.path)) kept.push(file.path)
+    else toWrite.push({ ...file, before: null })
+  }
+  const written = toWrite.map(({ path }) => path)
+  if (dryRun) return { written, kept }
   const done: (NewFile & { before: string | null })[] = []
   try {
-    await mkdir(directory, { recursive: true })
     for (const file of toWrite) {
+      await mkdir(dirname(file.path), { recursive: true })
       // `wx` writes through no link, and over nothing that has come meanwhile.
       await writeFile(file.path, file.text, { flag: file.before === null ? 'wx' : 'w' })
       done.push(file)
@@ -122,7 +146,18 @@ async function writeNew({
       throw inTheWay(toWrite[done.length]?.path ?? directory)
     throw unwritable(directory, cause)
   }
-  return toWrite.map(({ path }) => path)
+  return { written, kept }
+}
+
+/** Also a link that leads nowhere. */
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path)
+    return true
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false
+    throw unwritable(path, error)
+  }
 }
 
 /** Null where there is nothing; a link, a folder or whatever else lies there is in the way. */
@@ -178,18 +213,34 @@ function nextCommands(path: string, recipe: Recipe): Record<string, string> {
   }
 }
 
+/** Of files that are new: those that were there are their owner's. */
+function nextOfMore(input: { written: string[]; schedules: string; jobPath: string | null }): Record<string, string> {
+  const { written, schedules, jobPath } = input
+  const isJobNew = jobPath !== null && written.includes(jobPath)
+  return {
+    ...(written.includes(schedules)
+      ? { 'every night': `longhaul schedule apply ${shellWord(schedules)} --dry-run` }
+      : {}),
+    ...(isJobNew ? { 'have it in CI': 'npm install --save-dev longhaul, and commit package.json with its lock' } : {}),
+    'see what is missing': 'longhaul doctor',
+  }
+}
+
 function sayWritten({
   written,
+  kept,
   next,
   dryRun,
 }: {
   written: string[]
+  kept: string[]
   next: Record<string, string>
   dryRun: boolean
 }): string {
   const width = Math.max(...Object.keys(next).map((what) => what.length)) + 2
   return [
     ...written.map((path) => `${dryRun ? 'would write' : 'wrote'} ${path}`),
+    ...kept.map((path) => `${dryRun ? 'would keep' : 'kept'} ${path}, which was there`),
     '',
     ...Object.entries(next).map(([what, command]) => `${what.padEnd(width)}${command}`),
   ].join('\n')
