@@ -65,8 +65,8 @@ const VERBS: Readonly<Record<string, string>> = {
 /** A key, a reference or a page of keys. */
 function placeOf(argument: unknown): string {
   if (typeof argument === 'string') return argument
-  const { key, prefix } = (argument ?? {}) as { key?: unknown; prefix?: unknown }
-  return String(key ?? prefix ?? '')
+  const { key, prefix } = (argument ?? {}) as { key?: string; prefix?: string }
+  return key ?? prefix ?? ''
 }
 
 /** The page of a workflow, null where the address of the UI is not known. */

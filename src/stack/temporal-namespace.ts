@@ -95,7 +95,8 @@ async function createNamespace(input: PrepareInput): Promise<void> {
       throw error
     }
   })
-  for (const deadline = Date.now() + KNOWN_WITHIN_MS; isNew; ) {
+  if (!isNew) return
+  for (const deadline = Date.now() + KNOWN_WITHIN_MS; ; ) {
     try {
       await inspectNamespace(input)
       return

@@ -154,6 +154,15 @@ const LOOKS: Record<string, (line: string) => Promise<void>> = {
       assert.match(await readFile(join(home, 'out/summary.md'), 'utf8'), /exit 0/)
     },
   "longhaul wait gate --threshold 'pass@1.lower>=0.99'": expectCode(3, /^threshold missed: /m),
+  'longhaul init agents --ci github': async (line) => {
+    await expectCode(0, /^wrote agents\/my-mini\.yaml$/m)(line)
+    for (const file of ['.env.example', 'schedules.yaml', '.github/workflows/longhaul.yml'])
+      assert.notEqual(await readFile(join(home, 'agents', file), 'utf8'), '')
+  },
+  'longhaul schedule apply agents/schedules.yaml --dry-run': expectCode(
+    0,
+    /^would be created my-mini-nightly: evaluate my-mini-[0-9a-f]{8}/m,
+  ),
   'longhaul down': expectCode(0, /^stopped temporal, /m),
 }
 

@@ -132,7 +132,7 @@ test('a shell that reads the file as it is gets nothing, and with every line unc
   // Values are of the kind that their readers take; files that are not on this machine apart.
   const worker: Record<string, string> = {}
   for (const [name, value] of Object.entries(expected))
-    if (/^LONGHAUL_/.test(name) && value !== '') worker[name] = value
+    if (name.startsWith('LONGHAUL_') && value !== '') worker[name] = value
   const environment = readWorkerEnvironment(worker)
   assert.deepEqual([environment.leaseMs, environment.sandboxMemoryMiB], [600_000, 64 * 1024])
   const { LONGHAUL_METRICS_OTLP: _, ...scraped } = worker

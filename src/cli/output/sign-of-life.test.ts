@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { Command, type Argument, type Option } from 'commander'
 import { createFakeClock } from '../../../test/support/fake-clock.ts'
 import { listenOnLoopback } from '../../../test/support/loopback.ts'
@@ -92,7 +92,7 @@ test('every exception is a command of the program', () => {
 })
 
 /** A command that says nothing by itself. */
-async function silentCommand(t: { after(end: () => void): void }) {
+async function silentCommand(t: TestContext) {
   const clock = createFakeClock()
   const { console, lines } = recordingConsole()
   const sign = createSignOfLife({ console, clock })
@@ -149,15 +149,16 @@ test('longhaul compare against a bucket that answers slowly says what it waits f
   const { console, lines } = recordingConsole()
   const asked = Promise.withResolvers<void>()
   const spoken = Promise.withResolvers<void>()
-  const server = createServer(async ({ url = '' }, response) => {
+  const server = createServer(({ url = '' }, response) => {
     asked.resolve()
-    await spoken.promise
-    if (url.includes('list-type=2')) {
-      response.end('<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>')
-      return
-    }
-    response.writeHead(404, { 'content-type': 'application/xml' })
-    response.end('<Error><Code>NoSuchKey</Code><Message>none</Message></Error>')
+    void spoken.promise.then(() => {
+      if (url.includes('list-type=2')) {
+        response.end('<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>')
+        return
+      }
+      response.writeHead(404, { 'content-type': 'application/xml' })
+      response.end('<Error><Code>NoSuchKey</Code><Message>none</Message></Error>')
+    })
   })
   t.after(() => {
     server.closeAllConnections()
