@@ -38,6 +38,13 @@ export const runKeys = {
   /** What a training job measured. */
   training: (run: string, stage: string, iteration: number, slice: number) =>
     `runs/${run}/training/${stage}/${pad(iteration, 4)}-${pad(slice, 2)}.json`,
+  /** How long that took, over all of its attempts. */
+  jobTimes: (run: string) => `runs/${run}/training-time/`,
+  jobTime: (run: string, stage: string, iteration: number, slice: number) =>
+    `runs/${run}/training-time/${stage}/${pad(iteration, 4)}-${pad(slice, 2)}.json`,
+  /** Which code resolved the run, one for each that did. */
+  codes: (run: string) => `runs/${run}/code/`,
+  code: (run: string, number: number) => `runs/${run}/code/${pad(number, 4)}.json`,
   /** How an evaluation stands against the last night and a baseline. */
   nights: (run: string) => `runs/${run}/nights/`,
   night: (run: string, name: string) => `runs/${run}/nights/${name}.json`,
@@ -171,6 +178,8 @@ export const policyKeys = {
   weights: (version: string) => `weights/${version}.json`,
   /** The published reference. */
   ref: (version: string) => `policies/${version}.json`,
+  /** What a trained policy was made from. */
+  lineage: (version: string) => `lineage/${version}.json`,
   /** Directory with log-probabilities beyond the native window, of a policy that has none in its own. */
   window: (version: string) => `windows/${version}/made`,
   /** Files of the job that makes it. */

@@ -9,6 +9,7 @@ import { activity, type ActivityScope } from '../activities/runtime/activity-run
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
+import { recordJob } from '../activities/training/record-job.ts'
 import { recordTraining } from '../activities/training/record-training.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
@@ -87,6 +88,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
           loss,
           metrics,
         } = (await readKept(store, job)) ?? (await train(input, job, scope))
+        await recordJob({ store, input, job, trained })
         const hold = await recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key, ...(hold === null ? {} : { hold }) }

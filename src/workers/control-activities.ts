@@ -20,6 +20,7 @@ import { prepareSuite, type TaskLoader } from '../activities/evaluation/prepare-
 import { recordUngraded } from '../activities/grading/grade-submission.ts'
 import { requireDisjoint } from '../activities/evaluation/require-disjoint.ts'
 import { type PlaceChecker, type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
+import { codeVersion } from '../platform/code-version.ts'
 
 export interface ControlDependencies {
   store: ArtifactStore
@@ -43,7 +44,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
   const withRecipe = async (run: string) => ({ ...deps, recipe: await deps.recipes(run) })
   return {
     resolveRecipe: activity(async (input) => {
-      const resolved = await resolveRecipe(deps, input)
+      const resolved = await resolveRecipe({ ...deps, code: codeVersion() }, input)
       const { run, evaluation } = resolved
       const recalled = await recallRun(await withRecipe(run), { run, kind: input.kind, evaluation })
       return { ...resolved, ...(recalled === null ? {} : { recalled }) }

@@ -1,6 +1,7 @@
 import { basename } from 'node:path'
 import type { ResolveRecipeInput, RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { CodeRecord } from '../../contracts/costs.types.ts'
 import { assertNever, LonghaulError } from '../../contracts/errors.ts'
 import { evaluationOf } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
@@ -10,6 +11,7 @@ import type { ResolvedRun } from '../../contracts/workflows.types.ts'
 import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-limits.ts'
 import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { readNamedEvaluation } from '../evaluation/record-night.ts'
+import { recordCode } from './record-code.ts'
 import { allocateRun, requireRunName } from './run-names.ts'
 
 export type RecipeLoader = (input: {
@@ -29,6 +31,8 @@ export async function resolveRecipe(
     checkPlaces: PlaceChecker
     /** @default none is known */
     viewerUrl?: string | null
+    /** Which code resolves the run. @default none is recorded */
+    code?: Omit<CodeRecord, 'schema'>
   },
   input: ResolveRecipeInput,
 ): Promise<ResolvedRun> {
@@ -57,6 +61,7 @@ export async function resolveRecipe(
   }
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
   const ref = await deps.store.putRecord(runKeys.recipe(claim.run), stored)
+  if (deps.code !== undefined) await recordCode(deps.store, { run: claim.run, code: deps.code })
   const suites = Object.keys(recipe.evaluate.suites)
   return {
     run: claim.run,
