@@ -24,6 +24,7 @@ import {
   signTable,
   suspectTable,
 } from './tables.ts'
+import { lineageTable, lostCostTable, policyTable, resolvedCostTable, runCostTable } from './cost-tables.ts'
 import { suiteTable } from './suite-table.ts'
 import { trainingTable } from './training-table.ts'
 import { unproven } from './text-report.ts'
@@ -46,8 +47,13 @@ const TABLES = [
   suspectTable,
   effortTable,
   costTable,
+  runCostTable,
+  resolvedCostTable,
+  lostCostTable,
   flakyTable,
   durationTable,
+  lineageTable,
+  policyTable,
   refusedTable,
 ]
 

@@ -14,6 +14,8 @@ export interface JsonReport {
   recipe: ReportData['recipe']
   stages: StageReport[]
   flagged: ReportData['flagged']
+  costs: ReportData['costs']
+  lineage: ReportData['lineage']
   ledger: LedgerTotals & { mismatches: number }
   /** Seconds. */
   durations: Record<string, number>
@@ -56,6 +58,8 @@ export function toJsonReport(data: ReportData): JsonReport {
     kind,
     recipe,
     evaluations,
+    costs,
+    lineage,
     ledger,
     durations,
     paired,
@@ -74,6 +78,8 @@ export function toJsonReport(data: ReportData): JsonReport {
     kind,
     recipe,
     stages: evaluations.map((evaluation) => toStage(evaluation, cutoff)),
+    costs,
+    lineage,
     ledger: { ...ledger.totals, mismatches: ledger.mismatches },
     durations,
     paired: paired.map((pair) => ({ ...pair, verdict: judgeGain(pair) })),

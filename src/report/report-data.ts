@@ -1,3 +1,4 @@
+import type { RunCosts, RunLineage } from '../contracts/costs.types.ts'
 import type { Disposition, VerdictKind, EpisodeRecord } from '../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { NightVerdict } from '../contracts/nights.types.ts'
@@ -20,6 +21,10 @@ export interface ReportData {
   curve: CurvePoint[]
   /** What each training job measured, in order; empty for evaluations and for runs of earlier versions. */
   training: TrainingRecord[]
+  /** What the run was paid for, by stage, from all records of its episodes, gates and training jobs. */
+  costs: RunCosts
+  /** What each score rests on. */
+  lineage: RunLineage
   ledger: { totals: LedgerTotals; mismatches: number }
   /** Against the last night and a named baseline, by evaluation; absent where nothing was asked for. */
   nights?: ReportedNight[]

@@ -6,6 +6,7 @@ import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { NEUTRAL_SAMPLING } from '../contracts/neutral-sampling.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
 import { makeEvaluation } from '../../test/support/evaluation-records.ts'
+import { sumCosts } from '../domain/statistics/run-costs.ts'
 import { pairedDifference } from '../domain/statistics/statistics.ts'
 import { gatherFlagged, type ReportData } from './report-data.ts'
 import { renderHtmlReport } from './html-report.ts'
@@ -49,6 +50,8 @@ function report(changes: Partial<ReportData> = {}): ReportData {
       attempts: 1,
     })),
     training: [],
+    costs: sumCosts({ prices: null, device: 'cpu', episodes: [], trainers: [], gates: [] }),
+    lineage: { recipeSha256: 'ab'.repeat(32), code: [], evaluations: [], policies: [] },
     ledger: {
       totals: { episodes: 976, trained: 440, evaluated: 384, dropped: { unresolved: 140 }, excluded: { infra: 12 } },
       mismatches: 0,
@@ -302,6 +305,46 @@ test('nothing is said about money where the recipe gives no price', () => {
   const priced = renderHtmlReport(report({ evaluations: [makeEvaluation({ tasks, prices })], paired: [], curve: [] }))
   // 6 s at one a second, shared by two attempts of which one resolved.
   assert.match(priced, /3\.0000 ± 0\.0000.*6\.0000.*0\.0000.*6\.0000 \/ 1.*USD/)
+})
+
+test('cost by stage and for the whole run, of a resolved task, and what was lost; an unknown is said, and is no 0', () => {
+  const spent = {
+    stage: 'rft',
+    iteration: 0,
+    suite: 's',
+    sandboxes: [{ seconds: 90, lostBecause: null }],
+    gradings: [{ seconds: null, lostBecause: null }],
+    promptTokens: 1_000_000,
+    cachedTokens: null,
+    sampledTokens: 1_000,
+    startedMs: 0,
+    endedMs: 1_000,
+  }
+  const costs = sumCosts({
+    prices: { currency: 'EUR', perMillionTokens: { input: 2, cachedInput: null, output: 0 }, machines: [] },
+    device: 'cuda',
+    episodes: [
+      { ...spent, taskId: 'a', outcome: 'resolved', because: null },
+      { ...spent, taskId: 'b', outcome: 'lost', because: 'infra: Sandbox.Lost', promptTokens: null },
+    ],
+    trainers: [{ stage: 'rft', seconds: 60, lostBecause: 'killed', startedMs: 0, endedMs: 60_000 }],
+    gates: [],
+  })
+  const html = renderHtmlReport(report({ costs }))
+  const row = (...cells: string[]): string => `<tr>${cells.map((cell) => `<td[^>]*>${cell}</td>`).join('')}</tr>`
+  const values = ['60.0', '180.0', 'unknown', '≥ 1000000 \\(1 unknown\\)', '2000', '≥ 2.0000 \\(1 unknown\\)']
+  const shares = ['60.0', '180.0', 'unknown', '≥ 1000000.0 \\(1 unknown\\)', '2000.0', '≥ 2.0000 \\(1 unknown\\)']
+  assert.match(html, /trainer GPU s/)
+  for (const name of ['rft', 'whole run']) {
+    assert.match(html, new RegExp(row(name, ...values, '2', '1', '0')))
+    assert.match(html, new RegExp(row(name, '1', ...shares)))
+  }
+  assert.match(
+    html,
+    new RegExp(row('rft', 'episode', 'infra: Sandbox.Lost', '1', '–', '90.0', 'unknown', 'unknown', '1000')),
+  )
+  assert.match(html, new RegExp(row('rft', 'trainer', 'killed', '1', '60.0', '–', '–', '–', '–')))
+  assert.match(html, /EUR: a million tokens 2 read, 2 cached, 0 sampled/)
 })
 
 test('training jobs are listed with the worst of their steps, and an alarm with its value and limit', () => {

@@ -110,6 +110,25 @@ test('a run without evaluations: facts at once, and the report says why there is
   assert.equal(report.kind, 'report')
 })
 
+test('a run that is played, before it has a report: what it cost so far, and what of it is lost', async () => {
+  await storeViewedRun(store, 'played')
+  const usage = { promptTokens: 700, cachedTokens: null, completionTokens: 30 }
+  const lost = { disposition: 'infra' as const, verdict: null, failure: 'Sandbox.Lost' }
+  await storeEpisode(store, { run: 'played', taskId: 'a', turns: 2, usage, ...lost })
+  await storeEpisode(store, { run: 'played', taskId: 'b', turns: 2, hasEnded: false })
+  await store.put('runs/played/dapo-1/iterations/0001/ledger.json', Buffer.from('torn'))
+  const { tables, problem } = (await pages.read('report/played')) as ReportPage
+  assert.match(problem ?? '', /runs\/played|ledger|record/i)
+  assert.deepEqual(
+    tables.map(({ title, rows }) => [title, rows[0]?.slice(0, 3)]),
+    [
+      // No job has begun, and two sandboxes were at work from 1 to 3.5 and to 3 s. The last turn waits for its answer.
+      ['What the run cost', ['dapo-1', '0.0', '4.5']],
+      ['Paid for and lost', ['dapo-1', 'episode', 'infra: Sandbox.Lost']],
+    ],
+  )
+})
+
 test('names that lead out of the run’s episodes are no pages', async () => {
   const names = [
     '',

@@ -79,7 +79,7 @@ export interface ReportPage {
   run: string
   tables: Table[]
   curve: CurvePoint[]
-  /** Why there are no tables; null where there are. */
+  /** Why there is no report, and no table but those of the cost; null where there is one. */
   problem: string | null
 }
 

@@ -1,11 +1,13 @@
 /** A run's page and its report, from records. */
 import { gatherReportData, readEvaluations } from '../activities/evaluation/report-data.ts'
+import { readRunCosts } from '../activities/evaluation/read-costs.ts'
 import { newestDurations } from '../activities/evaluation/write-report.ts'
 import type { RunClaim } from '../activities/run/run-names.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
+import { lineageTable, lostCostTable, policyTable, resolvedCostTable, runCostTable } from '../report/cost-tables.ts'
 import {
   auditDifferenceTable,
   auditedTable,
@@ -40,6 +42,9 @@ const TABLES = [
   verdictTable,
   effortTable,
   costTable,
+  runCostTable,
+  resolvedCostTable,
+  lostCostTable,
   signTable,
   suspectTable,
   auditDifferenceTable,
@@ -48,6 +53,8 @@ const TABLES = [
   suiteTable,
   refusedTable,
   durationTable,
+  lineageTable,
+  policyTable,
 ]
 
 /** Names of the runs in a store; what the page may ask for. */
@@ -127,6 +134,16 @@ export async function readReportPage(store: ArtifactStore, run: string): Promise
     return { kind: 'report', run, tables, curve: data.curve, problem: null }
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error)
-    return { kind: 'report', run, tables: [], curve: [], problem }
+    return { kind: 'report', run, tables: await costTables(store, run), curve: [], problem }
   }
+}
+
+/** What a run was paid for shows before it has a report, and needs no evaluation. */
+async function costTables(store: ArtifactStore, run: string): Promise<ReportPage['tables']> {
+  const stored = await readUnlessCorrupt<StoredRecipe>(store, runKeys.recipe(run))
+  if (stored === null) return []
+  const costs = await readRunCosts(store, { run, recipe: stored.recipe })
+  return [runCostTable, resolvedCostTable, lostCostTable]
+    .map((make) => make({ costs }))
+    .filter(({ rows }) => rows.length > 0)
 }

@@ -71,6 +71,44 @@ test('the run ended: the JSON report has every stage with policy, pass@1, SEM, n
   }
 })
 
+test('the report says what the run cost and what every score rests on, without an unknown hash', {
+  skip: needsStack,
+}, async (t) => {
+  const { costs, lineage, recipe } = await jsonReport()
+  const { spent, episodes: paid, openEpisodes } = costs.whole
+  t.diagnostic(JSON.stringify(spent))
+  assert.deepEqual([paid, openEpisodes], [EPISODES, 0])
+  for (const unit of ['trainerSeconds', 'sandboxSeconds', 'gradingSeconds', 'promptTokens', 'sampledTokens'] as const) {
+    assert.ok((spent[unit].total ?? 0) > 0, `${unit}: ${JSON.stringify(spent[unit])}`)
+  }
+  // A sandbox or a grading that a loaded machine lost may be unknown; no job and no count of tokens is.
+  const unknown = [spent.trainerSeconds, spent.promptTokens, spent.sampledTokens].map((amount) => amount.unknown)
+  assert.deepEqual(unknown, [0, 0, 0])
+  const sha256 = /^[0-9a-f]{64}$/
+  assert.equal(lineage.recipeSha256, recipe.hash)
+  for (const hash of [recipe.hash, ...lineage.code.map(({ filesSha256 }) => filesSha256)]) assert.match(hash, sha256)
+  assert.equal(lineage.code.length, 1)
+  const [base, ...trained] = lineage.policies
+  assert.equal(base?.parent, null)
+  for (const { version, manifestSha256, parent, by } of trained) {
+    assert.ok(parent !== null && by?.run === result.run, `${version} has no parent`)
+    assert.match(manifestSha256 ?? '', sha256, version)
+  }
+  assert.deepEqual(
+    lineage.policies.filter(({ promotion }) => promotion !== null).map(({ version }) => version),
+    [result.policy],
+  )
+  for (const { name, policies, suite, dataset, revision, images, grading } of lineage.evaluations) {
+    assert.equal(policies[0]?.version, base?.version, name)
+    assert.match(suite, sha256, name)
+    assert.ok(dataset !== null && revision !== null && images.count > 0 && images.unknown === 0, name)
+    assert.ok(
+      grading.every((profile) => / r\d+$/.test(profile)),
+      `${name}: ${grading.join(', ')}`,
+    )
+  }
+})
+
 test('the HTML report shows the curve and holds nothing that could run', { skip: needsStack }, async () => {
   const html = new TextDecoder().decode(await world.store.get(result.report))
   assert.match(html, /<svg/)

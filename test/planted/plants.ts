@@ -53,6 +53,7 @@ const taken = store('a key that is put twice with equal bytes is acknowledged tw
 const racing = store('fifty writers race for one key with different records: one wins, all see its record')
 const flipped = store('a record with any byte changed or cut off is refused')
 const differing = store('content that differs from its reference is refused, and an absent one is missing')
+const costs = (test: string): Witness => ({ file: 'src/activities/evaluation/read-costs.test.ts', test })
 const turns = (test: string): Witness => ({ file: 'test/integration/sandbox-turns.test.ts', test })
 const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-journal.test.ts', test })
 const replay = (test: string): Witness => ({ file: 'test/integration/sandbox-replay.test.ts', test })
@@ -803,5 +804,30 @@ export const PLANTS: Plant[] = [
     replace: "numbersIn(tensors, 'row_trajectory', key).indexOf(table)",
     by: 'table',
     seenBy: { file: 'src/viewer/pages.test.ts', test: 'tokens are the row of the batch file, in its order' },
+  },
+  {
+    name: 'no second is paid twice: a grading that left two records is two',
+    file: 'src/activities/evaluation/read-costs.ts',
+    replace: '!timeOuts.some((one) => one.attempt === attempt)',
+    by: 'attempt > 0',
+    seenBy: costs(
+      'an attempt at grading that was requeued is paid beside the one that found the verdict, whatever it left',
+    ),
+  },
+  {
+    name: 'no second is paid twice: gates pay for what an earlier run graded',
+    file: 'src/activities/evaluation/read-costs.ts',
+    replace: 'if (grading.run !== run) continue',
+    by: 'if (grading.run === "") continue',
+    seenBy: costs('gates: the gradings of this run, and none that an earlier run had made for the same tasks'),
+  },
+  {
+    name: 'what no record tells is unknown: it is 0',
+    file: 'src/domain/statistics/amounts.ts',
+    replace: 'told === 0 && unknown > 0 ? null : sum',
+    by: 'sum',
+    seenBy: costs(
+      'what infrastructure lost is paid for, counted once and named; what no record tells is unknown and never 0',
+    ),
   },
 ]

@@ -19,6 +19,8 @@ import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts
 import { gatherFlagged, type CurvePoint, type ReportData } from '../../report/report-data.ts'
 import type { RunClaim } from '../run/run-names.ts'
 import { type StoredRecipe, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
+import { readRunCosts } from './read-costs.ts'
+import { readRunLineage } from './read-lineage.ts'
 import { readSuiteOrigin } from './suite-origin.ts'
 import { checkLedger } from '../training/check-ledger.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
@@ -57,6 +59,8 @@ export async function gatherReportData(
       recipe.evaluate.quick,
     ),
     training: await readAll<TrainingRecord>(store, `runs/${run}/training/`),
+    costs: await readRunCosts(store, { run, recipe }),
+    lineage: await readRunLineage(store, { run, recipeSha256: hash, evaluations: all }),
     ledger: { totals, mismatches: mismatches.length },
     flagged: await flaggedEpisodes(store, run),
     ...(await comparedNights(store, run)),

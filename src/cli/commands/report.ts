@@ -13,6 +13,7 @@ import {
   passAtKTable,
   verdictTable,
 } from '../../report/evaluation-tables.ts'
+import { lineageTable, lostCostTable, policyTable, resolvedCostTable, runCostTable } from '../../report/cost-tables.ts'
 import { suiteTable } from '../../report/suite-table.ts'
 import { durationTable } from '../../report/tables.ts'
 import { recomputeReport } from '../../activities/evaluation/recompute-report.ts'
@@ -32,8 +33,13 @@ const MORE_TABLES = [
   verdictTable,
   effortTable,
   costTable,
+  runCostTable,
+  resolvedCostTable,
+  lostCostTable,
   flakyTable,
   durationTable,
+  lineageTable,
+  policyTable,
 ]
 
 export function addReport(program: Command, context: CommandContext): void {

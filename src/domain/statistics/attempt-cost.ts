@@ -34,9 +34,18 @@ function tokenCost(usage: TokenUsage | null, price: PriceRecipe['perMillionToken
   return (input + usage.completionTokens * price.output) / MILLION
 }
 
+/** What all machines together cost in so many milliseconds. */
+export function rentOf(ms: number, prices: PriceRecipe): number {
+  return (ms / HOUR_MS) * perHourOf(prices)
+}
+
+function perHourOf({ machines }: PriceRecipe): number {
+  return machines.reduce((sum, machine) => sum + machine.count * machine.perHour, 0)
+}
+
 /** Money for each millisecond of an attempt. */
-function machineShare(facts: readonly PaidFacts[], { machines }: PriceRecipe): number {
-  const perHour = machines.reduce((sum, machine) => sum + machine.count * machine.perHour, 0)
+function machineShare(facts: readonly PaidFacts[], prices: PriceRecipe): number {
+  const perHour = perHourOf(prices)
   const attemptsMs = facts.reduce((sum, attempt) => sum + durationMs(attempt), 0)
   if (perHour === 0 || attemptsMs === 0) return 0
   const starts = facts.flatMap(({ startedMs, endedMs }) => (endedMs === null || startedMs === null ? [] : [startedMs]))

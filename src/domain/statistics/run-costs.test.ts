@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import type { Spent } from '../../contracts/costs.types.ts'
+import type { PriceRecipe } from '../../contracts/recipe.types.ts'
+import { addAmounts, amountOf, NOTHING } from './amounts.ts'
+import { type EpisodeSpent, sumCosts, type TrainerSpent } from './run-costs.ts'
+import { shareTime } from './shared-time.ts'
+
+function episode(fields: Partial<EpisodeSpent>): EpisodeSpent {
+  return {
+    stage: 'dapo-1',
+    iteration: 1,
+    suite: 'suite',
+    taskId: 'a',
+    outcome: 'unresolved',
+    because: null,
+    sandboxes: [],
+    gradings: [],
+    promptTokens: 1_000_000,
+    cachedTokens: null,
+    sampledTokens: 100_000,
+    startedMs: null,
+    endedMs: null,
+    ...fields,
+  }
+}
+
+const trainer = (stage: string, startedMs: number, endedMs: number): TrainerSpent => ({
+  stage,
+  startedMs,
+  endedMs,
+  seconds: (endedMs - startedMs) / 1000,
+  lostBecause: null,
+})
+
+/** Two machines of 1,800 an hour: 1 a second. */
+const PRICES: PriceRecipe = {
+  currency: 'EUR',
+  perMillionTokens: { input: 3, cachedInput: null, output: 10 },
+  machines: [{ name: 'host', count: 2, perHour: 1_800 }],
+}
+
+test('amounts: a sum with a record that does not tell is a lower bound, one of such records alone is unknown', () => {
+  assert.deepEqual(addAmounts([amountOf(2), amountOf(null), amountOf(3)]), { total: 5, told: 2, unknown: 1 })
+  assert.deepEqual(addAmounts([amountOf(null), NOTHING, amountOf(null)]), { total: null, told: 0, unknown: 2 })
+  assert.deepEqual(addAmounts([]), NOTHING)
+})
+
+test('machines are paid for each second in which anything went on once, also where two stages overlap', () => {
+  const episodes = [
+    // An iteration from 0 to 10 s, with a gap in it; another stage from 8 to 12 s.
+    episode({ startedMs: 0, endedMs: 4_000, outcome: 'resolved' }),
+    episode({ taskId: 'b', startedMs: 6_000, endedMs: 10_000 }),
+    episode({ stage: 'eval-rl', startedMs: 8_000, endedMs: 12_000, outcome: 'resolved' }),
+  ]
+  // And training from 20 to 23 s.
+  const { stages, whole } = sumCosts({
+    prices: PRICES,
+    device: 'cpu',
+    episodes,
+    trainers: [trainer('dapo-1', 20_000, 23_000)],
+    gates: [],
+  })
+  // Tokens: 3 for a million read, 1 for the sampled ones; machines: 8 + 2/2 + 3, and 2 + 2/2.
+  const money = stages.map(({ stage, spent }) => [stage, spent.money.total])
+  assert.deepEqual(money, [
+    ['dapo-1', 2 * 4 + 12],
+    ['eval-rl', 4 + 3],
+  ])
+  assert.equal(whole.spent.money.total, 3 * 4 + 15)
+  // Task a was resolved in both stages, and is one task.
+  assert.deepEqual([whole.resolvedTasks, whole.perResolvedTask.money], [1, 27])
+})
+
+test('without prices nothing is said about money, and tokens without counts leave their money unknown', () => {
+  const episodes = [episode({ promptTokens: null, sampledTokens: null, outcome: 'resolved' })]
+  const rest = { device: null, episodes, trainers: [], gates: [] }
+  const free = sumCosts({ prices: null, ...rest }).whole
+  assert.deepEqual([free.spent.money, free.perResolvedTask.money], [NOTHING, null])
+  const priced = sumCosts({ prices: { ...PRICES, machines: [] }, ...rest }).whole
+  assert.deepEqual([priced.spent.money, priced.perResolvedTask.money], [{ total: null, told: 0, unknown: 1 }, null])
+})
+
+test('a stage that resolved nothing has no cost of a resolved task', () => {
+  const { whole } = sumCosts({ prices: PRICES, device: 'cuda', episodes: [episode({})], trainers: [], gates: [] })
+  assert.ok(Object.values(whole.perResolvedTask).every((share) => share === null))
+})
+
+const milliseconds = fc.integer({ min: 0, max: 1_000_000 })
+const maybe = (value: fc.Arbitrary<number>) => fc.option(value, { nil: null })
+const stages = fc.constantFrom('rft', 'dapo-1', 'eval-base', 'eval-rl')
+const part = fc.record({ seconds: maybe(milliseconds), lostBecause: fc.constantFrom(null, 'infra') })
+
+const episodes = fc.array(
+  fc.record({
+    stage: stages,
+    iteration: fc.integer({ min: 0, max: 2 }),
+    taskId: fc.constantFrom('a', 'b', 'c'),
+    outcome: fc.constantFrom('resolved', 'unresolved', 'lost', 'open'),
+    sandboxes: fc.array(part, { maxLength: 3 }),
+    gradings: fc.array(part, { maxLength: 3 }),
+    promptTokens: maybe(milliseconds),
+    sampledTokens: maybe(milliseconds),
+    startedMs: maybe(milliseconds),
+    endedMs: maybe(milliseconds),
+  }),
+  { maxLength: 12 },
+)
+
+test('the sum over the stages is the whole, for every unit, and lost work is a part of its stage', () => {
+  const trainers = fc.array(fc.tuple(stages, milliseconds, milliseconds), { maxLength: 4 })
+  fc.assert(
+    fc.property(episodes, trainers, fc.array(part, { maxLength: 3 }), (played, trained, gates) => {
+      const costs = sumCosts({
+        prices: PRICES,
+        device: 'cpu',
+        episodes: played.map((fields) => episode({ ...fields, because: fields.outcome === 'lost' ? 'infra' : null })),
+        trainers: trained.map(([stage, a, b]) => trainer(stage, Math.min(a, b), Math.max(a, b))),
+        gates,
+      })
+      for (const unit of Object.keys(costs.whole.spent) as (keyof Spent)[]) {
+        const sum = addAmounts(costs.stages.map(({ spent }) => spent[unit]))
+        assert.deepEqual(costs.whole.spent[unit], sum)
+      }
+      const once = {
+        promptTokens: played.map(({ promptTokens }) => promptTokens),
+        sandboxSeconds: played.flatMap(({ sandboxes }) => sandboxes.map(({ seconds }) => seconds)),
+        gradingSeconds: [...played.flatMap(({ gradings }) => gradings), ...gates].map(({ seconds }) => seconds),
+      }
+      for (const [unit, values] of Object.entries(once)) {
+        const { total, told, unknown } = costs.whole.spent[unit as keyof Spent]
+        assert.deepEqual([told + unknown, unknown], [values.length, values.filter((value) => value === null).length])
+        if (told > 0)
+          assert.equal(
+            total,
+            values.reduce<number>((sum, value) => sum + (value ?? 0), 0),
+          )
+      }
+      for (const { lost, spent } of costs.stages) {
+        for (const unit of [
+          'trainerSeconds',
+          'sandboxSeconds',
+          'gradingSeconds',
+          'promptTokens',
+          'sampledTokens',
+        ] as const) {
+          const gone = addAmounts(lost.map((work) => work.spent[unit]))
+          assert.ok((gone.total ?? 0) <= (spent[unit].total ?? 0) && gone.unknown <= spent[unit].unknown, unit)
+        }
+      }
+    }),
+  )
+})
+
+test('shared time: together the names have the time in which anything went on', () => {
+  const interval = fc
+    .tuple(stages, fc.integer({ min: 0, max: 40 }), fc.integer({ min: 0, max: 40 }))
+    .map(([of, a, b]) => ({ of, startedMs: Math.min(a, b), endedMs: Math.max(a, b) }))
+  fc.assert(
+    fc.property(fc.array(interval, { maxLength: 8 }), (intervals) => {
+      const busy = Array.from({ length: 40 }, (_, at) =>
+        intervals.some(({ startedMs, endedMs }) => startedMs <= at && at + 1 <= endedMs),
+      ).filter(Boolean).length
+      const shared = [...shareTime(intervals).values()].reduce((sum, ms) => sum + ms, 0)
+      assert.ok(Math.abs(shared - busy) < 1e-9, `${shared} of ${busy}`)
+    }),
+  )
+})

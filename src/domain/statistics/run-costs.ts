@@ -1,0 +1,246 @@
+import type { LostWork, RunCosts, Spent, StageCosts } from '../../contracts/costs.types.ts'
+import type { PriceRecipe } from '../../contracts/recipe.types.ts'
+import { addAmounts, amountOf, NOTHING, sumKnown } from './amounts.ts'
+import { attemptCosts, rentOf } from './attempt-cost.ts'
+import { type Interval, shareTime } from './shared-time.ts'
+
+/** A part of the work, in seconds; null where no record tells. */
+export interface PaidPart {
+  seconds: number | null
+  /** Why another one had to follow; null for the one that counts. */
+  lostBecause: string | null
+}
+
+/** What of one episode was paid for. */
+export interface EpisodeSpent {
+  stage: string
+  iteration: number
+  suite: string | null
+  taskId: string
+  /** `lost`: no verdict that counts. `open`: it has no last record. */
+  outcome: 'resolved' | 'unresolved' | 'lost' | 'open'
+  /** Why it is lost; null for the others. */
+  because: string | null
+  sandboxes: PaidPart[]
+  gradings: PaidPart[]
+  promptTokens: number | null
+  cachedTokens: number | null
+  sampledTokens: number | null
+  /** First prompt and last observation, ms since 1970. */
+  startedMs: number | null
+  endedMs: number | null
+}
+
+/** One launch of a training job. */
+export interface TrainerSpent extends PaidPart {
+  stage: string
+  startedMs: number | null
+  endedMs: number | null
+}
+
+export interface RunCostsInput {
+  prices: PriceRecipe | null
+  device: RunCosts['device']
+  episodes: readonly EpisodeSpent[]
+  /** `seconds` are of its devices. */
+  trainers: readonly TrainerSpent[]
+  /** Gradings of the gates that this run made itself. */
+  gates: readonly PaidPart[]
+}
+
+const GATE = 'gate'
+
+/** Everything a run was paid for, by stage: what failed too. Each record is counted in one stage and once. */
+export function sumCosts({ prices, device, episodes, trainers, gates }: RunCostsInput): RunCosts {
+  const machines = machineMoney(prices, episodes, trainers)
+  const names = new Set([...episodes, ...trainers].map(({ stage }) => stage))
+  const parts = [...names].map((stage): StageInput => {
+    const ofStage = episodes.filter((episode) => episode.stage === stage)
+    return {
+      stage,
+      episodes: ofStage,
+      trainers: trainers.filter((trainer) => trainer.stage === stage),
+      gradings: ofStage.flatMap(({ gradings }) => gradings),
+      machines: prices === null || prices.machines.length === 0 ? NOTHING : amountOf(machines.get(stage) ?? null),
+    }
+  })
+  const ordered = parts.toSorted((a, b) => beginning(a) - beginning(b) || (a.stage < b.stage ? -1 : 1))
+  const gate: StageInput[] =
+    gates.length === 0 ? [] : [{ stage: GATE, episodes: [], trainers: [], gradings: gates, machines: NOTHING }]
+  const stages = [...gate, ...ordered].map((part) => stageCosts(part, prices))
+  return { device, prices, stages, whole: wholeOf(stages, episodes, prices !== null) }
+}
+
+interface StageInput {
+  stage: string
+  episodes: readonly EpisodeSpent[]
+  trainers: readonly TrainerSpent[]
+  gradings: readonly PaidPart[]
+  machines: Spent['money']
+}
+
+function beginning({ episodes, trainers }: StageInput): number {
+  const starts = [...episodes, ...trainers].flatMap(({ startedMs }) => (startedMs === null ? [] : [startedMs]))
+  return starts.reduce((a, b) => Math.min(a, b), Infinity)
+}
+
+/** Machines are rented while an iteration is played, from its first prompt to its last observation, and while a trainer is at work. */
+function machineMoney(
+  prices: PriceRecipe | null,
+  episodes: readonly EpisodeSpent[],
+  trainers: readonly TrainerSpent[],
+): Map<string, number> {
+  if (prices === null) return new Map()
+  const iterations = Map.groupBy(episodes, ({ stage, iteration }) => `${stage}/${iteration}`)
+  const spans = [...iterations.values()].flatMap((ofIteration) => spanOf(ofIteration))
+  const shares = shareTime([...spans, ...trainers.flatMap((trainer) => spanOf([trainer]))])
+  return new Map([...shares].map(([stage, ms]) => [stage, rentOf(ms, prices)]))
+}
+
+function spanOf(parts: readonly Pick<TrainerSpent, 'stage' | 'startedMs' | 'endedMs'>[]): Interval[] {
+  const known = parts.flatMap(({ stage, startedMs, endedMs }) =>
+    startedMs === null || endedMs === null ? [] : [{ of: stage, startedMs, endedMs: Math.max(startedMs, endedMs) }],
+  )
+  const [first] = known
+  if (first === undefined) return []
+  const startedMs = known.reduce((a, b) => Math.min(a, b.startedMs), Infinity)
+  const endedMs = known.reduce((a, b) => Math.max(a, b.endedMs), -Infinity)
+  return [{ of: first.of, startedMs, endedMs }]
+}
+
+function stageCosts(part: StageInput, prices: PriceRecipe | null): StageCosts {
+  const { stage, episodes, trainers, gradings } = part
+  const spent: Spent = {
+    ...spentOn({ sandboxes: episodes.flatMap(({ sandboxes }) => sandboxes), gradings, trainers, episodes }),
+    money: prices === null ? NOTHING : addAmounts([tokenMoney(episodes, prices), part.machines]),
+  }
+  const resolved = new Set(episodes.flatMap((episode) => resolvedTask(episode))).size
+  return {
+    stage,
+    episodes: episodes.length,
+    lostEpisodes: episodes.filter(({ outcome }) => outcome === 'lost').length,
+    openEpisodes: episodes.filter(({ outcome }) => outcome === 'open').length,
+    resolvedTasks: resolved,
+    spent,
+    perResolvedTask: perTask(spent, resolved, prices !== null),
+    lost: lostWork(part),
+  }
+}
+
+function resolvedTask({ outcome, suite, taskId }: EpisodeSpent): string[] {
+  return outcome === 'resolved' ? [`${suite ?? ''}/${taskId}`] : []
+}
+
+function tokenMoney(episodes: readonly EpisodeSpent[], prices: PriceRecipe): Spent['money'] {
+  const paid = episodes.map(({ promptTokens, cachedTokens, sampledTokens }) => ({
+    usage:
+      promptTokens === null || sampledTokens === null
+        ? null
+        : { promptTokens, cachedTokens, completionTokens: sampledTokens },
+    startedMs: null,
+    endedMs: null,
+  }))
+  return sumKnown(attemptCosts(paid, { ...prices, machines: [] }))
+}
+
+interface Parts {
+  sandboxes: readonly PaidPart[]
+  gradings: readonly PaidPart[]
+  trainers: readonly PaidPart[]
+  episodes: readonly Pick<EpisodeSpent, 'promptTokens' | 'sampledTokens'>[]
+}
+
+function spentOn({ sandboxes, gradings, trainers, episodes }: Partial<Parts>): Omit<Spent, 'money'> {
+  const seconds = (parts: readonly PaidPart[] = []) => sumKnown(parts.map((part) => part.seconds))
+  return {
+    trainerSeconds: seconds(trainers),
+    sandboxSeconds: seconds(sandboxes),
+    gradingSeconds: seconds(gradings),
+    promptTokens: sumKnown((episodes ?? []).map(({ promptTokens }) => promptTokens)),
+    sampledTokens: sumKnown((episodes ?? []).map(({ sampledTokens }) => sampledTokens)),
+  }
+}
+
+function perTask(spent: Spent, resolved: number, isPriced: boolean): StageCosts['perResolvedTask'] {
+  const share = ({ total }: Spent['money']): number | null =>
+    resolved === 0 || total === null ? null : total / resolved
+  return {
+    trainerSeconds: share(spent.trainerSeconds),
+    sandboxSeconds: share(spent.sandboxSeconds),
+    gradingSeconds: share(spent.gradingSeconds),
+    promptTokens: share(spent.promptTokens),
+    sampledTokens: share(spent.sampledTokens),
+    money: isPriced ? share(spent.money) : null,
+  }
+}
+
+/** A lost episode with all of its sandboxes and gradings; of the others what had to be done again. */
+function lostWork({ episodes, trainers, gradings }: StageInput): LostWork[] {
+  const kept = episodes.filter(({ outcome }) => outcome !== 'lost')
+  const ofEpisodes = new Set(episodes.flatMap((episode) => episode.gradings))
+  const again = [
+    ...kept.flatMap((episode) => episode.gradings),
+    ...gradings.filter((grading) => !ofEpisodes.has(grading)),
+  ]
+  return [
+    ...group(
+      'episode',
+      episodes.filter(({ outcome }) => outcome === 'lost'),
+      ({ because }) => because,
+      (lost) => ({
+        episodes: lost,
+        sandboxes: lost.flatMap(({ sandboxes }) => sandboxes),
+        gradings: lost.flatMap((episode) => episode.gradings),
+      }),
+    ),
+    ...group(
+      'sandbox',
+      kept.flatMap(({ sandboxes }) => sandboxes),
+      lostBecause,
+      (sandboxes) => ({ sandboxes }),
+    ),
+    ...group('grading', again, lostBecause, (lost) => ({ gradings: lost })),
+    ...group('trainer', trainers, lostBecause, (lost) => ({ trainers: lost })),
+  ]
+}
+
+function lostBecause(part: PaidPart): string | null {
+  return part.lostBecause
+}
+
+function group<T>(
+  what: LostWork['what'],
+  items: readonly T[],
+  because: (item: T) => string | null,
+  partsOf: (lost: readonly T[]) => Partial<Parts>,
+): LostWork[] {
+  const lost = items.filter((item) => because(item) !== null)
+  return [...Map.groupBy(lost, (item) => because(item) ?? '')]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([reason, members]) => ({ what, because: reason, count: members.length, spent: spentOn(partsOf(members)) }))
+}
+
+function wholeOf(stages: readonly StageCosts[], episodes: readonly EpisodeSpent[], isPriced: boolean): StageCosts {
+  const add = (of: keyof Spent) => addAmounts(stages.map(({ spent }) => spent[of]))
+  const count = (of: 'episodes' | 'lostEpisodes' | 'openEpisodes'): number =>
+    stages.reduce((sum, stage) => sum + stage[of], 0)
+  const spent: Spent = {
+    trainerSeconds: add('trainerSeconds'),
+    sandboxSeconds: add('sandboxSeconds'),
+    gradingSeconds: add('gradingSeconds'),
+    promptTokens: add('promptTokens'),
+    sampledTokens: add('sampledTokens'),
+    money: add('money'),
+  }
+  const resolved = new Set(episodes.flatMap((episode) => resolvedTask(episode))).size
+  return {
+    stage: 'whole run',
+    episodes: count('episodes'),
+    lostEpisodes: count('lostEpisodes'),
+    openEpisodes: count('openEpisodes'),
+    resolvedTasks: resolved,
+    spent,
+    perResolvedTask: perTask(spent, resolved, isPriced),
+    lost: stages.flatMap(({ lost }) => lost),
+  }
+}
