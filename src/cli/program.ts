@@ -21,6 +21,7 @@ import { addReport } from './commands/report.ts'
 import { addRun } from './commands/run.ts'
 import { addSchedule } from './commands/schedule.ts'
 import { addTasks } from './commands/tasks.ts'
+import { addTrack } from './commands/track.ts'
 import { addTrain } from './commands/train.ts'
 import { addView } from './commands/view.ts'
 import { addWait } from './commands/wait.ts'
@@ -42,6 +43,7 @@ export function createProgram(context: CommandContext): Command {
     addReport,
     addView,
     addExport,
+    addTrack,
     addRun,
     addTasks,
     addImages,

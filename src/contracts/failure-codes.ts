@@ -60,6 +60,9 @@ export const FAILURE_CODES = {
   'Grading.Ended': { retryable: true, countsAs: 'policy' },
   'Group.TooSmall': { retryable: false, countsAs: 'infra' },
   'Batch.Empty': { retryable: false, countsAs: 'user' },
+  // It does not want what it is sent, or answers with something else than a tracker does.
+  'Tracker.Refused': { retryable: false, countsAs: 'infra' },
+  'Tracker.Unavailable': { retryable: true, countsAs: 'infra' },
   'Trainer.BadSpec': { retryable: false, countsAs: 'user' },
   'Trainer.BatchRefused': { retryable: false, countsAs: 'infra' },
   'Trainer.InputMissing': { retryable: false, countsAs: 'infra' },

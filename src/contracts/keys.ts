@@ -56,6 +56,9 @@ export const runKeys = {
   /** What only the workflow knew when it wrote report number n. */
   durations: (run: string, number: number) => `runs/${run}/durations/${pad(number, 4)}.json`,
   report: (run: string, file: string) => `runs/${run}/report/${file}`,
+  /** In which order training and evaluation records came, for trackers; entries from 1. */
+  measured: (run: string, number: number) => `runs/${run}/measured/${pad(number, 6)}.json`,
+  allMeasured: (run: string) => `runs/${run}/measured/`,
 }
 
 /** Bytes by their hash, so that equal files of any policies are one. */

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import type { SamplingOptions } from './episodes.types.ts'
 import { NEUTRAL_SAMPLING } from './neutral-sampling.ts'
+import type { TrackerRecipe } from './trackers.types.ts'
 import type {
   OptimizerRecipe,
   RftRecipe,
@@ -40,6 +41,30 @@ export const optimizerSchema = z.strictObject({
   states: z.enum(['float32', 'bfloat16']).default('float32').describe('How both moments are kept between updates'),
   endLr: z.number().min(0).default(0).describe('Where a linear or cosine schedule ends'),
 }) satisfies z.ZodType<OptimizerRecipe>
+
+/** Addresses without a user in them: a recipe is stored, shown and hashed. */
+export const trackerSchema = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('mlflow'),
+    url: z.url({ protocol: /^https?$/ }).describe('The tracking server’s address, without a user or a token in it'),
+    experiment: z.string().min(1).max(200).describe('Made where the server has none of that name'),
+    tokenVariable: z
+      .string()
+      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+      .nullable()
+      .default(null)
+      .describe('Name of an environment variable of the workers that holds a bearer token; never the token itself'),
+  }),
+  z.strictObject({
+    kind: z.literal('tensorboard'),
+    directory: z
+      .string()
+      .regex(/^\//)
+      .describe(
+        'Absolute path that trainer and artifact workers share; event files of a run lie in a folder of its name',
+      ),
+  }),
+]) satisfies z.ZodType<TrackerRecipe>
 
 /** Rejection fine-tuning as a recipe states it. */
 export const rftSchema = z.strictObject({

@@ -14,6 +14,7 @@ import {
   count,
   positive,
   samplingSchema,
+  trackerSchema,
 } from './recipe-parts.schema.ts'
 import { reinforceSchema } from './recipe-reinforce.schema.ts'
 
@@ -397,4 +398,8 @@ export const recipeFileSchema = z.strictObject({
   promotion: promotion.prefault({}),
   policyServer: policyServer.prefault({}),
   trainer: trainer.prefault({}),
+  trackers: z
+    .array(trackerSchema)
+    .default([])
+    .describe('Where metrics go beside the records; a tracker that is away never holds or fails a run'),
 }) satisfies z.ZodType<Omit<Recipe, 'name'>>

@@ -3,6 +3,7 @@
  * recipe with the paper (arXiv 2508.03501). Parsed and checked by `recipe.schema.ts`, never inside a workflow.
  */
 import type { AlarmLimits } from './training.types.ts'
+import type { TrackerRecipe } from './trackers.types.ts'
 import type { SamplingOptions } from './episodes.types.ts'
 import type { ChatFormatName } from './policy.types.ts'
 import type { SuiteSource } from './tasks.types.ts'
@@ -26,6 +27,8 @@ export interface Recipe {
   promotion: PromotionRecipe
   policyServer: PolicyServerRecipe
   trainer: TrainerRecipe
+  /** Where metrics go beside the records; none by default. */
+  trackers: TrackerRecipe[]
 }
 
 export interface ModelRecipe {

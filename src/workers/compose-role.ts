@@ -26,6 +26,7 @@ import { recordNight } from '../activities/evaluation/record-night.ts'
 import { summarizeEvaluation } from '../activities/evaluation/derive-evaluation.ts'
 import { writeGateReport } from '../activities/gate/close-gate.ts'
 import { writeReport } from '../activities/evaluation/write-report.ts'
+import { createTracking } from '../activities/trackers/send-metrics.ts'
 
 /** The workers of one role, and how to let go of what they hold. */
 export interface Composed {
@@ -78,14 +79,23 @@ interface ArtifactDependencies {
 /** What reads many records and writes few. */
 function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
   const { store, recipes, tasks } = deps
+  const track = createTracking(deps)
   return {
     planRefill: activity(async (input) => planRefill({ store, recipe: await recipes(input.run) }, input)),
     buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
-    summarizeEvaluation: activity((input) => summarizeEvaluation({ store, tasks }, input)),
+    summarizeEvaluation: activity(async (input, { signal }) => {
+      const summary = await summarizeEvaluation({ store, tasks }, input)
+      await track(input.run, signal)
+      return summary
+    }),
     readEvaluation: activity((input) => readEvaluation(store, input)),
     recordNight: activity((input) => recordNight(store, input)),
     closeGrading: activity((input) => closeGrading(deps, input)),
     writeGateReport: activity((input) => writeGateReport(store, input)),
-    writeReport: activity((input) => writeReport({ store }, input)),
+    writeReport: activity(async (input, { signal }) => {
+      const report = await writeReport({ store }, input)
+      await track(input.run, signal)
+      return report
+    }),
   }
 }

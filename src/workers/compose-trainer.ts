@@ -10,6 +10,7 @@ import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
 import { recordJob } from '../activities/training/record-job.ts'
+import { createTracking } from '../activities/trackers/send-metrics.ts'
 import { recordTraining } from '../activities/training/record-training.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
@@ -60,6 +61,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   const { store } = deps
   const launcherOf = createLauncher(deps.trainer)
   const oneAtATime = createMutex()
+  const track = createTracking(deps)
 
   /** What it makes is kept before anything speaks of it: another host can go on from there. */
   const train = async ({ run, policy, batch }: TrainingJobInput, job: PreparedJob, scope: ActivityScope) => {
@@ -89,7 +91,9 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
           metrics,
         } = (await readKept(store, job)) ?? (await train(input, job, scope))
         await recordJob({ store, input, job, trained })
-        const hold = await recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
+        const recording = recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
+        // Also of a job that diverged: its figures say how.
+        const hold = await recording.finally(() => track(input.run, scope.signal))
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key, ...(hold === null ? {} : { hold }) }
       }

@@ -7,6 +7,8 @@ import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 import { reinforcement } from './reinforce-combinations.ts'
 import { trainerShape } from './trainer-combinations.ts'
 import { NEWEST_SPLIT, type SuiteSource } from '../../contracts/tasks.types.ts'
+import { resolve } from 'node:path'
+import type { TrackerRecipe } from '../../contracts/trackers.types.ts'
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
@@ -30,6 +32,7 @@ const CHECKS: Check[] = [
   pinnedSplits,
   demonstrations,
   schedules,
+  trackers,
 ]
 
 export function checkCombinations(recipe: Settings): RecipeProblem[] {
@@ -335,4 +338,30 @@ function chatEndpoint({ policyServer, evaluate, rollout }: Settings): RecipeProb
 function hasSecrets(url: string): boolean {
   const { username, password, search } = new URL(url)
   return username !== '' || password !== '' || search !== ''
+}
+
+function trackers({ trackers }: Settings): RecipeProblem[] {
+  return trackers.flatMap((tracker, index) => {
+    const path = ['trackers', index]
+    const problems: RecipeProblem[] = []
+    if (tracker.kind === 'mlflow' && hasUser(tracker.url)) {
+      const message = 'expected an address without a user in it'
+      problems.push(problem([...path, 'url'], message, 'name the variable that holds the token in tokenVariable'))
+    }
+    const first = trackers.findIndex((other) => placeOf(other) === placeOf(tracker))
+    if (first < index) {
+      problems.push(problem(path, `is the same place as trackers.${first}`, 'name each tracker once'))
+    }
+    return problems
+  })
+}
+
+function hasUser(url: string): boolean {
+  const { username, password } = new URL(url)
+  return username !== '' || password !== ''
+}
+
+function placeOf(tracker: TrackerRecipe): string {
+  if (tracker.kind === 'tensorboard') return resolve(tracker.directory)
+  return `${tracker.url.replace(/\/+$/, '')} ${tracker.experiment}`
 }

@@ -1,0 +1,211 @@
+/** Trackers that misbehave cost a sending its time and the run nothing; what one lacks comes with the next sending. */
+import assert from 'node:assert/strict'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { join } from 'node:path'
+import { after, before, type TestContext, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { freePort, listenOnLoopback } from '../../../test/support/loopback.ts'
+import { storeEvaluation, storeTrackedRun, storeTraining } from '../../../test/support/trackers/tracked-run.ts'
+import type { MlflowRecipe, TrackerRecipe } from '../../contracts/trackers.types.ts'
+import { createRecipeReader } from '../runtime/stored-records.ts'
+import { readTrackedRun } from './read-tracked-run.ts'
+import { createTracking } from './send-metrics.ts'
+
+let own: Awaited<ReturnType<typeof useOwnStore>>
+before(async () => {
+  own = await useOwnStore()
+})
+after(() => own.close())
+
+const signal = new AbortController().signal
+const mlflowAt = (url: string, tokenVariable: string | null = null): MlflowRecipe => ({
+  kind: 'mlflow',
+  url,
+  experiment: 'x',
+  tokenVariable,
+})
+
+/** Sends what there is. @returns what was logged */
+async function send(run: string, { limitMs = 60_000, env = {} as NodeJS.ProcessEnv } = {}): Promise<string[]> {
+  const { store } = own
+  const logged: string[] = []
+  const log = (line: string): void => void logged.push(line)
+  await createTracking({ store, recipes: createRecipeReader(store), env, log, limitMs })(run, signal)
+  return logged
+}
+
+async function makeRun(run: string, trackers: readonly TrackerRecipe[]): Promise<void> {
+  await storeTrackedRun(own.store, run, trackers)
+  await storeTraining(own.store, { run, iteration: 0, step: 1 })
+}
+
+/** A server that is no MLflow. */
+async function serve(
+  t: TestContext,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Promise<string> {
+  const server = createServer(answer)
+  const port = await listenOnLoopback(server)
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${port}`
+}
+
+const eventFiles = async (directory: string, run: string): Promise<string[]> =>
+  (await readdir(join(directory, run))).map((name) => join(directory, run, name))
+
+test('a tracker hangs, is absent, answers 500, with rubbish or without end: the sending ends, says why, and the other tracker has all', async (t) => {
+  const cases: Record<string, [url: string, reason: RegExp]> = {
+    hangs: [await serve(t, () => undefined), /no end within 1 s/],
+    absent: [`http://127.0.0.1:${await freePort()}`, /ECONNREFUSED/],
+    broken: [await serve(t, (_, response) => response.writeHead(500).end()), /answered 500/],
+    refuses: [
+      await serve(t, (_, response) =>
+        response.writeHead(403).end('{"error_code":"PERMISSION_DENIED","message":"a\\nb"}'),
+      ),
+      /answered 403 \(PERMISSION_DENIED: a b\); see whether trackers\[\]\.tokenVariable/,
+    ],
+    rubbish: [await serve(t, (_, response) => response.end('<html>')), /Expected MLflow's REST API at .*<html>/],
+    another: [
+      await serve(t, (_, response) => response.writeHead(404).end('no such page')),
+      /something else \(status 404\)/,
+    ],
+    redirects: [
+      await serve(t, (_, response) => response.writeHead(307, { location: 'http://127.0.0.1:9/' }).end()),
+      /cannot be reached: /,
+    ],
+    endless: [
+      await serve(t, (_, response) => {
+        const flood = (): void => {
+          while (!response.destroyed && response.write(Buffer.alloc(1 << 20, 32)));
+        }
+        response.on('drain', flood)
+        flood()
+      }),
+      /more than 16777216 bytes|no end within 1 s/,
+    ],
+  }
+  for (const [name, [url, reason]] of Object.entries(cases)) {
+    const directory = join(own.root, name)
+    await makeRun(name, [mlflowAt(url), { kind: 'tensorboard', directory }])
+    const logged = await send(name, { limitMs: 1_000 })
+    assert.equal(logged.length, 1, name)
+    assert.match(logged[0] ?? '', reason)
+    assert.match(logged[0] ?? '', new RegExp(`mlflow ${url} \\(x\\).*longhaul track ${name}$`))
+    assert.equal((await eventFiles(directory, name)).length, 1, name)
+  }
+})
+
+test('the token is sent from its variable and said nowhere; without the variable nothing is asked', async (t) => {
+  const got: (string | undefined)[] = []
+  const url = await serve(t, (request, response) => {
+    got.push(request.headers.authorization)
+    response.writeHead(401).end()
+  })
+  await makeRun('token', [mlflowAt(url, 'MLFLOW_TOKEN')])
+  const [refused = ''] = await send('token', { env: { MLFLOW_TOKEN: 'se-cret' } })
+  assert.deepEqual(got, ['Bearer se-cret'])
+  assert.match(refused, /answered 401/)
+  const [absent = ''] = await send('token')
+  const [unusable = ''] = await send('token', { env: { MLFLOW_TOKEN: 'se-cret\nx' } })
+  assert.match(absent, /token in MLFLOW_TOKEN.*got no such variable/)
+  assert.match(unusable, /no header can carry/)
+  assert.equal(got.length, 1)
+  assert.doesNotMatch([refused, absent, unusable].join(), /se-cret/)
+})
+
+test('a directory that cannot be written: the reason is said', async () => {
+  const directory = join(own.root, 'a-file')
+  await writeFile(directory, '')
+  await makeRun('unwritable', [{ kind: 'tensorboard', directory }])
+  assert.match((await send('unwritable'))[0] ?? '', /a-file.*cannot be written \(ENOTDIR\)/)
+})
+
+test('a run without trackers, or whose recipe is older than they are: nothing is read and nothing is written', async () => {
+  await makeRun('untracked', [])
+  assert.deepEqual(await send('untracked'), [])
+  assert.deepEqual(await own.store.list('runs/untracked/measured/'), [])
+})
+
+test('an event file is cut, or holds another text: the next sending makes it whole, and a whole one is left alone', async () => {
+  const directory = join(own.root, 'cut')
+  await makeRun('cut', [{ kind: 'tensorboard', directory }])
+  await send('cut')
+  const [path = ''] = await eventFiles(directory, 'cut')
+  const whole = await readFile(path)
+  for (const there of [whole.subarray(0, 50), whole.subarray(0, 0), Buffer.from('other'), whole]) {
+    await writeFile(path, there)
+    assert.deepEqual(await send('cut'), [])
+    assert.deepEqual(await readFile(path), whole)
+  }
+  await storeTraining(own.store, { run: 'cut', iteration: 1, step: 3 })
+  await send('cut')
+  const longer = await readFile(path)
+  assert.ok(longer.length > whole.length)
+  assert.deepEqual(longer.subarray(0, whole.length), whole)
+  assert.deepEqual(await eventFiles(directory, 'cut'), [path])
+})
+
+test('several senders at once: one order of records, one time for each, and one file', async () => {
+  const directory = join(own.root, 'together')
+  const run = 'together'
+  await storeTrackedRun(own.store, run, [{ kind: 'tensorboard', directory }])
+  for (let iteration = 0; iteration < 6; iteration++)
+    await storeTraining(own.store, { run, iteration, step: 1 + 2 * iteration })
+  await storeEvaluation(own.store, { run, name: 'base', globalStep: 0 })
+  const logged = await Promise.all(Array.from({ length: 5 }, () => send(run)))
+  assert.deepEqual(logged.flat(), [])
+  const entries = await Promise.all(
+    (await own.store.list('runs/together/measured/')).map((key) =>
+      own.store.readRecord<{ record: string; atMs: number }>(key),
+    ),
+  )
+  assert.equal(entries.length, 7)
+  assert.equal(new Set(entries.map((entry) => entry?.record)).size, 7)
+  const times = entries.map((entry) => entry?.atMs ?? 0)
+  assert.ok(times.every((time, at) => at === 0 || time > (times[at - 1] ?? 0)))
+  assert.equal((await eventFiles(directory, run)).length, 1)
+})
+
+test('metrics by name: each finite figure of each step, and of evaluations by suite at the step of their policy', async () => {
+  const run = 'named'
+  await makeRun(run, [])
+  await storeTraining(own.store, { run, stage: 'rft', iteration: 0, step: 0, steps: 1 })
+  await storeEvaluation(own.store, { run, name: 'base', globalStep: 0 })
+  await storeEvaluation(own.store, { run, name: 'dapo-1-0003.other', globalStep: 7 })
+  const { points } = await readTrackedRun(own.store, run, { mayWrite: false })
+  assert.deepEqual(
+    points.filter(({ metric }) => metric.endsWith('/loss')).map(({ metric, step, value }) => [metric, step, value]),
+    [
+      ['rft/loss', 0, 1 / 2],
+      ['dapo-1/loss', 1, 1 / 3],
+      ['dapo-1/loss', 2, 1 / 4],
+    ],
+  )
+  assert.deepEqual(
+    points
+      .filter(({ metric }) => metric.endsWith('/pass_at_1'))
+      .map(({ metric, step, value }) => [metric, step, value]),
+    [
+      ['eval/held-out/pass_at_1', 0, 0.5],
+      ['eval-inside/other/pass_at_1', 7, 0.75],
+    ],
+  )
+  assert.ok(points.every(({ metric, value }) => !metric.endsWith('/entropy') && Number.isFinite(value)))
+  assert.deepEqual(await own.store.list('runs/named/measured/'), [])
+})
+
+test('a store that hangs: the sending ends and the run goes on', async () => {
+  await mkdir(join(own.root, 'x'), { recursive: true })
+  await makeRun('stuck', [{ kind: 'tensorboard', directory: join(own.root, 'x') }])
+  const store = { ...own.store, list: () => new Promise<never>(() => undefined) }
+  const logged: string[] = []
+  const world = { store, recipes: createRecipeReader(store), env: {}, log: (line: string) => void logged.push(line) }
+  // A promise alone keeps no process alive.
+  const alive = setInterval(() => undefined, 1_000)
+  await createTracking({ ...world, limitMs: 300 })('stuck', signal).finally(() => clearInterval(alive))
+  assert.match(logged.join(), /any tracker: no end within 0.3 s/)
+})

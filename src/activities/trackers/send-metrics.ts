@@ -1,0 +1,109 @@
+import { log as activityLog } from '@temporalio/activity'
+import { mlflowTracker } from '../../adapters/trackers/mlflow.ts'
+import { tensorboardTracker } from '../../adapters/trackers/tensorboard.ts'
+import type { Tracker } from '../../adapters/trackers/tracker.types.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { assertNever, toLonghaulError } from '../../contracts/errors.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { TrackedRun, TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
+import type { RecipeReader } from '../runtime/stored-records.ts'
+import { readTrackedRun } from './read-tracked-run.ts'
+
+/** What one sending may cost the activity that has just written a record: reading the run's records, and all trackers side by side. */
+const SENDING_MS = 15_000
+
+export interface TrackingWorld {
+  store: ArtifactStore
+  recipes: RecipeReader
+  /** @default the process's own, where the variables that a recipe names are */
+  env?: NodeJS.ProcessEnv
+  /** One line for each tracker that a sending did not reach. @default a warning of the activity */
+  log?: (line: string) => void
+  /** @default 15 seconds */
+  limitMs?: number
+}
+
+/**
+ * Sends what trackers lack of a run, right after one of its records was written. It never throws and ends within its time: what a
+ * tracker did not take now is missing at the next sending too, which begins with it.
+ */
+export type Tracking = (run: string, signal: AbortSignal) => Promise<void>
+
+export function createTracking({
+  store,
+  recipes,
+  env = process.env,
+  log = (line) => activityLog.warn(line),
+  limitMs = SENDING_MS,
+}: TrackingWorld): Tracking {
+  return async (run, signal) => {
+    const late = AbortSignal.timeout(limitMs)
+    const ending = AbortSignal.any([signal, late])
+    const reason = (error: unknown): string =>
+      late.aborted ? `no end within ${limitMs / 1000} s` : toLonghaulError(error).message
+    const say = (tracker: string, problem: string): void =>
+      log(
+        `Metrics of ${run} did not all reach ${tracker}: ${problem}. The run goes on; its next record sends what is missing, and so does longhaul track ${run}`,
+      )
+    try {
+      // Recipes that an older version stored know no trackers.
+      const { trackers } = (await endedBy(ending, recipes(run))) as Partial<Recipe>
+      if (trackers === undefined || trackers.length === 0) return
+      const tracked = await endedBy(ending, readTrackedRun(store, run, { mayWrite: true }))
+      const outcomes = await sendTo(trackers, tracked, { env, isDry: false, signal: ending, reason })
+      for (const { tracker, problem } of outcomes) if (problem !== null) say(tracker, problem)
+    } catch (error) {
+      say('any tracker', reason(error))
+    }
+  }
+}
+
+export interface SendToOptions {
+  env: NodeJS.ProcessEnv
+  isDry: boolean
+  signal: AbortSignal
+  /** @default the error's own message */
+  reason?(error: unknown): string
+}
+
+/** To all side by side; one that fails holds up no other. */
+export function sendTo(
+  trackers: readonly TrackerRecipe[],
+  run: TrackedRun,
+  { env, isDry, signal, reason = (error) => toLonghaulError(error).message }: SendToOptions,
+): Promise<TrackerOutcome[]> {
+  return Promise.all(
+    trackers.map(async (recipe): Promise<TrackerOutcome> => {
+      const tracker = trackerOf(recipe, env)
+      const outcome: TrackerOutcome = { tracker: tracker.name, points: run.points.length, sent: 0, problem: null }
+      const onSent = (points: number): void => void (outcome.sent += points)
+      try {
+        await endedBy(signal, tracker.send(run, { isDry, signal, onSent }))
+        return outcome
+      } catch (error) {
+        return { ...outcome, problem: reason(error) }
+      }
+    }),
+  )
+}
+
+function trackerOf(recipe: TrackerRecipe, env: NodeJS.ProcessEnv): Tracker {
+  switch (recipe.kind) {
+    case 'mlflow':
+      return mlflowTracker(recipe, env)
+    case 'tensorboard':
+      return tensorboardTracker(recipe)
+    default:
+      return assertNever(recipe)
+  }
+}
+
+/** A store or a file system that hangs has no signal of its own. What is left behind ends later and is heard no more. */
+function endedBy<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  work.catch(() => undefined)
+  const { promise, reject } = Promise.withResolvers<never>()
+  const end = (): void => reject(signal.reason as Error)
+  if (signal.aborted) end()
+  signal.addEventListener('abort', end, { once: true })
+  return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', end))
+}
