@@ -59,6 +59,8 @@ export const runKeys = {
   /** In which order training and evaluation records came, for trackers; entries from 1. */
   measured: (run: string, number: number) => `runs/${run}/measured/${pad(number, 6)}.json`,
   allMeasured: (run: string) => `runs/${run}/measured/`,
+  /** What a run is called at a tracker that names runs itself. */
+  tracked: (run: string, tracker: string) => `runs/${run}/trackers/${tracker}.json`,
 }
 
 /** Bytes by their hash, so that equal files of any policies are one. */

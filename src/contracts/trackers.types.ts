@@ -37,6 +37,14 @@ export interface MeasuredRecord {
   atMs: number
 }
 
+/** The id that a tracker gave a run: the first that was claimed is that of all senders. */
+export interface TrackedId {
+  schema: 'longhaul.tracked/1'
+  /** The tracker's name, for people. */
+  tracker: string
+  id: string
+}
+
 /** A run as trackers show it. */
 export interface TrackedRun {
   run: string

@@ -104,6 +104,10 @@ const READERS: Record<string, string> = {
   'trainer.alarms.onAlarm': 'src/activities/training/record-training.ts',
   'trainer.alarms.{kl,logprobGap,importanceMean,importanceStd,effectiveSamples,chi2,capped,masked,gradNorm,entropy,entropyShare,fineTuningLoss,divergedKl}':
     'src/domain/rewards/training-alarms.ts',
+  'trackers.[].kind': 'src/activities/trackers/send-metrics.ts',
+  'trackers.[].{url,tokenVariable}': 'src/adapters/trackers/mlflow-requests.ts',
+  'trackers.[].experiment': 'src/adapters/trackers/mlflow.ts',
+  'trackers.[].directory': 'src/adapters/trackers/tensorboard.ts',
 }
 
 /** Keys that must agree with what acts in their place: the file that refuses a recipe where they do not. */

@@ -5,7 +5,9 @@ import type { Tracker } from '../../adapters/trackers/tracker.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { assertNever, toLonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import type { TrackedRun, TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import type { TrackedId, TrackedRun, TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
 import type { RecipeReader } from '../runtime/stored-records.ts'
 import { readTrackedRun } from './read-tracked-run.ts'
 
@@ -50,7 +52,7 @@ export function createTracking({
       const { trackers } = (await endedBy(ending, recipes(run))) as Partial<Recipe>
       if (trackers === undefined || trackers.length === 0) return
       const tracked = await endedBy(ending, readTrackedRun(store, run, { mayWrite: true }))
-      const outcomes = await sendTo(trackers, tracked, { env, isDry: false, signal: ending, reason })
+      const outcomes = await sendTo(trackers, tracked, { store, env, isDry: false, signal: ending, reason })
       for (const { tracker, problem } of outcomes) if (problem !== null) say(tracker, problem)
     } catch (error) {
       say('any tracker', reason(error))
@@ -59,6 +61,7 @@ export function createTracking({
 }
 
 export interface SendToOptions {
+  store: ArtifactStore
   env: NodeJS.ProcessEnv
   isDry: boolean
   signal: AbortSignal
@@ -70,7 +73,7 @@ export interface SendToOptions {
 export function sendTo(
   trackers: readonly TrackerRecipe[],
   run: TrackedRun,
-  { env, isDry, signal, reason = (error) => toLonghaulError(error).message }: SendToOptions,
+  { store, env, isDry, signal, reason = (error) => toLonghaulError(error).message }: SendToOptions,
 ): Promise<TrackerOutcome[]> {
   return Promise.all(
     trackers.map(async (recipe): Promise<TrackerOutcome> => {
@@ -78,13 +81,22 @@ export function sendTo(
       const outcome: TrackerOutcome = { tracker: tracker.name, points: run.points.length, sent: 0, problem: null }
       const onSent = (points: number): void => void (outcome.sent += points)
       try {
-        await endedBy(signal, tracker.send(run, { isDry, signal, onSent }))
+        const settleId = (id: string): Promise<string> => settle(store, { run: run.run, tracker: tracker.name, id })
+        await endedBy(signal, tracker.send(run, { isDry, signal, onSent, settleId }))
         return outcome
       } catch (error) {
         return { ...outcome, problem: reason(error) }
       }
     }),
   )
+}
+
+async function settle(
+  store: ArtifactStore,
+  { run, tracker, id }: { run: string; tracker: string; id: string },
+): Promise<string> {
+  const key = runKeys.tracked(run, sha256Hex(tracker).slice(0, 16))
+  return (await store.claimRecord<TrackedId>(key, { schema: 'longhaul.tracked/1', tracker, id })).record.id
 }
 
 function trackerOf(recipe: TrackerRecipe, env: NodeJS.ProcessEnv): Tracker {

@@ -1,7 +1,7 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { MlflowRecipe, TrackedPoint, TrackedRun } from '../../contracts/trackers.types.ts'
 import { askMlflow, MlflowRefusal } from './mlflow-requests.ts'
-import type { Tracker } from './tracker.types.ts'
+import type { SendOptions, Tracker } from './tracker.types.ts'
 import { z } from 'zod'
 
 /** MLflow takes no more metrics in one request. */
@@ -30,17 +30,18 @@ type Ask = <T>(method: 'GET' | 'POST', path: string, body: Record<string, unknow
 export function mlflowTracker(recipe: MlflowRecipe, env: NodeJS.ProcessEnv): Tracker {
   return {
     name: `mlflow ${recipe.url} (${recipe.experiment})`,
-    async send(run, { isDry, signal, onSent }) {
+    async send(run, { isDry, signal, onSent, settleId }) {
       const ask: Ask = (method, path, body, answer) =>
         askMlflow(recipe, { method, path, body, answer }, { signal, env })
       const experiment = await findExperiment(ask, recipe, isDry)
-      const found = experiment === null ? null : await findRun(ask, experiment, run)
+      const found = experiment === null ? [] : await findRuns(ask, experiment, run)
       if (run.points.length === 0) return
       if (isDry || experiment === null) {
-        onSent(found === null ? run.points.length : (await missing(ask, found, run.points)).length)
+        const [any] = found
+        onSent(any === undefined ? run.points.length : (await missing(ask, any, run.points)).length)
         return
       }
-      const target = found ?? (await makeRun(ask, experiment, run))
+      const target = (await chosen(found, settleId)) ?? (await makeRun(ask, experiment, run, settleId))
       const points = await missing(ask, target, run.points)
       for (let from = 0; from < points.length; from += MOST_AT_ONCE) {
         const batch = points.slice(from, from + MOST_AT_ONCE)
@@ -86,8 +87,8 @@ async function findExperiment(
   return orElse('RESOURCE_DOES_NOT_EXIST', () => orElse('RESOURCE_ALREADY_EXISTS', there, make), there)
 }
 
-/** The one of this run that every sender takes: of several, which two first sendings at once may make, the least id. */
-async function findRun(ask: Ask, experiment: string, run: TrackedRun): Promise<MlflowRun | null> {
+/** Those of this run: several where two first sendings came at once, and the loser has not removed its own yet. */
+async function findRuns(ask: Ask, experiment: string, run: TrackedRun): Promise<MlflowRun[]> {
   const body = {
     experiment_ids: [experiment],
     filter: `tags.\`${IDENTITY}\` = '${identityOf(run)}'`,
@@ -95,14 +96,23 @@ async function findRun(ask: Ask, experiment: string, run: TrackedRun): Promise<M
     max_results: 100,
   }
   const { runs } = await ask('POST', 'runs/search', body, RUNS)
-  return (runs ?? []).toSorted((a, b) => (a.info.run_id < b.info.run_id ? -1 : 1))[0] ?? null
+  return (runs ?? []).toSorted((a, b) => (a.info.run_id < b.info.run_id ? -1 : 1))
+}
+
+type SettleId = SendOptions['settleId']
+
+/** The one that was settled on; another where a person has deleted that. Null where there is none. */
+async function chosen(runs: readonly MlflowRun[], settleId: SettleId, own = runs[0]): Promise<MlflowRun | null> {
+  if (own === undefined) return null
+  const settled = await settleId(own.info.run_id)
+  return runs.find(({ info }) => info.run_id === settled) ?? runs[0] ?? own
 }
 
 function identityOf({ run, id }: TrackedRun): string {
   return `${run}/${id}`
 }
 
-async function makeRun(ask: Ask, experiment: string, run: TrackedRun): Promise<MlflowRun> {
+async function makeRun(ask: Ask, experiment: string, run: TrackedRun, settleId: SettleId): Promise<MlflowRun> {
   const facts = Object.entries({ ...run.facts, run: run.run }).map(([name, value]) => ({
     key: `longhaul.${name}`,
     value,
@@ -114,7 +124,9 @@ async function makeRun(ask: Ask, experiment: string, run: TrackedRun): Promise<M
     tags: [...facts, { key: IDENTITY, value: identityOf(run) }],
   }
   const { run: made } = await ask('POST', 'runs/create', body, MADE_RUN)
-  const first = (await findRun(ask, experiment, run)) ?? made
+  // Before the look: the one that was settled on is then among what is found.
+  await settleId(made.info.run_id)
+  const first = (await chosen(await findRuns(ask, experiment, run), settleId, made)) ?? made
   if (first.info.run_id !== made.info.run_id) await ask('POST', 'runs/delete', { run_id: made.info.run_id }, NOTHING)
   return first
 }

@@ -6,6 +6,8 @@ export interface SendOptions {
   signal: AbortSignal
   /** Called as points arrive, also by a sending that fails later. */
   onSent(points: number): void
+  /** For trackers that give ids themselves: the id that all senders of this run use there, ours only if it is the first. */
+  settleId(id: string): Promise<string>
 }
 
 /** Takes what it lacks of a run: a run that was sent before is sent again at no cost and without a second value. */

@@ -62,7 +62,9 @@ async function track(run: string, options: TrackOptions, { console, exit }: Comm
   }
   const trackers = await trackersOf(store, run, options)
   const { sendTo } = await import('../../activities/trackers/send-metrics.ts')
-  const outcomes = await untilInterrupted((signal) => sendTo(trackers, tracked, { env: process.env, isDry, signal }))
+  const outcomes = await untilInterrupted((signal) =>
+    sendTo(trackers, tracked, { store, env: process.env, isDry, signal }),
+  )
   if (json === true) console.record({ run, dryRun: isDry, trackers: outcomes })
   else for (const outcome of outcomes) console.out(describe(outcome, isDry))
   if (outcomes.some(({ problem }) => problem !== null)) exit(EXIT.infra)

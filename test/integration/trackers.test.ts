@@ -1,0 +1,247 @@
+/** Metrics in the real MLflow server and in TensorBoard's own reader: each point of the records once, equal in value, step and time. */
+import assert from 'node:assert/strict'
+import { createServer, type IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { after, before, describe, type TestContext, test } from 'node:test'
+import { readTrackedRun } from '../../src/activities/trackers/read-tracked-run.ts'
+import { createTracking } from '../../src/activities/trackers/send-metrics.ts'
+import { createRecipeReader } from '../../src/activities/runtime/stored-records.ts'
+import { runKeys } from '../../src/contracts/keys.ts'
+import type { MlflowRecipe, TrackedPoint } from '../../src/contracts/trackers.types.ts'
+import { longhaul, useOwnStore } from '../support/command-line.ts'
+import { listenOnLoopback } from '../support/loopback.ts'
+import { findTrackerPackages, type MlflowServer, openEvents, startMlflow } from '../support/trackers/packages.ts'
+import { storeEvaluation, storeTrackedRun, storeTraining } from '../support/trackers/tracked-run.ts'
+
+const packages = await findTrackerPackages()
+const python = 'python' in packages ? packages.python : ''
+const skip = 'skip' in packages ? packages.skip : false
+
+let own: Awaited<ReturnType<typeof useOwnStore>>
+let server: MlflowServer
+
+before(async () => {
+  own = await useOwnStore()
+  if (skip === false) server = await startMlflow(python)
+})
+after(async () => {
+  await own.close()
+  if (skip === false) await server.stop()
+})
+
+const mlflowAt = (url: string): MlflowRecipe => ({ kind: 'mlflow', url, experiment: 'longhaul', tokenVariable: null })
+
+/** As workers do it. @returns what was logged */
+async function send(run: string): Promise<string[]> {
+  const { store } = own
+  const logged: string[] = []
+  const log = (line: string): void => void logged.push(line)
+  await createTracking({ store, recipes: createRecipeReader(store), env: {}, log, limitMs: 300_000 })(
+    run,
+    new AbortController().signal,
+  )
+  return logged
+}
+
+async function pointsOf(run: string): Promise<TrackedPoint[]> {
+  return (await readTrackedRun(own.store, run, { mayWrite: false })).points
+}
+
+/** A line for each point, so that a second one of a kind shows. */
+const linesOf = (points: readonly TrackedPoint[]): string[] =>
+  points.map(({ metric, step, value, atMs }) => `${metric} ${step} ${value} ${atMs}`).toSorted()
+
+interface StoredRun {
+  info: { run_id: string; run_name: string; status: string; start_time: number; end_time?: number }
+  data: { metrics?: { key: string }[]; tags: { key: string; value: string }[] }
+}
+
+async function askMlflow<T>(path: string, body?: object): Promise<T> {
+  const response = await fetch(`${server.url}/api/2.0/mlflow/${path}`, {
+    signal: AbortSignal.timeout(120_000),
+    ...(body === undefined
+      ? {}
+      : { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+  })
+  assert.equal(response.status, 200, path)
+  return (await response.json()) as T
+}
+
+/** Runs that MLflow has of a run of ours. */
+async function mlflowRuns(run: string): Promise<StoredRun[]> {
+  const { experiment } = await askMlflow<{ experiment: { experiment_id: string } }>(
+    'experiments/get-by-name?experiment_name=longhaul',
+  )
+  const body = { experiment_ids: [experiment.experiment_id], filter: `tags.\`longhaul.run\` = '${run}'` }
+  return (await askMlflow<{ runs?: StoredRun[] }>('runs/search', body)).runs ?? []
+}
+
+/** Every value that MLflow keeps, not only the last of each metric. */
+async function mlflowPoints(run: string): Promise<TrackedPoint[]> {
+  const [only, ...others] = await mlflowRuns(run)
+  assert.ok(only !== undefined && others.length === 0, `${others.length} further runs`)
+  const points: TrackedPoint[] = []
+  for (const { key } of only.data.metrics ?? []) {
+    const query = new URLSearchParams({ run_id: only.info.run_id, metric_key: key })
+    type History = { metrics: { value: number; step: string | number; timestamp: string | number }[] }
+    const { metrics } = await askMlflow<History>(`metrics/get-history?${query}`)
+    for (const { value, step, timestamp } of metrics)
+      points.push({ metric: key, step: Number(step), value, atMs: Number(timestamp) })
+  }
+  return points
+}
+
+async function assertInMlflow(run: string): Promise<void> {
+  const expected = await pointsOf(run)
+  assert.ok(expected.length > 0)
+  assert.deepEqual(linesOf(await mlflowPoints(run)), linesOf(expected))
+}
+
+describe('MLflow', { skip }, () => {
+  test('a run is sent twice, continued, evaluated out of order and reported: each point is there once, and the run is finished', async () => {
+    const run = 'whole'
+    await storeTrackedRun(own.store, run, [mlflowAt(server.url)])
+    await storeEvaluation(own.store, { run, name: 'base', globalStep: 0 })
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    assert.deepEqual(await send(run), [])
+    await assertInMlflow(run)
+    assert.deepEqual(await send(run), [])
+    await assertInMlflow(run)
+
+    await storeTraining(own.store, { run, iteration: 1, step: 3 })
+    await storeEvaluation(own.store, { run, name: 'rl', globalStep: 4 })
+    await send(run)
+    // An older policy after the newer one, as a night does that evaluates every promotion.
+    await storeEvaluation(own.store, { run, name: 'kept', globalStep: 2 })
+    await send(run)
+    await send(run)
+    await assertInMlflow(run)
+
+    const [open] = await mlflowRuns(run)
+    assert.equal(open?.info.status, 'RUNNING')
+    await own.store.putRecord(runKeys.durations(run, 1), { schema: 'longhaul.durations/1', durations: {} })
+    await send(run)
+    const [finished] = await mlflowRuns(run)
+    const points = await pointsOf(run)
+    assert.equal(finished?.info.status, 'FINISHED')
+    assert.equal(finished.info.run_name, run)
+    assert.deepEqual([finished.info.start_time, finished.info.end_time], [points[0]?.atMs, points.at(-1)?.atMs])
+    const tags = Object.fromEntries(finished.data.tags.map(({ key, value }) => [key, value]))
+    assert.equal(tags['longhaul.recipe'], 'test')
+    assert.equal(tags['longhaul.id'], `${run}/execution-of-${run}`)
+  })
+
+  /** 1,800 points are two requests. The second one is lost on its way, or is done and its answer is lost. */
+  for (const fate of ['never arrives', 'is done and its answer is lost'] as const) {
+    test(`the second request ${fate}: said, and the next sending adds what is missing and nothing twice`, async (t) => {
+      const run = `half-way-${fate.length}`
+      const proxy = await startProxy(t, fate === 'never arrives' ? 'drop' : 'forward')
+      await storeTrackedRun(own.store, run, [mlflowAt(proxy)])
+      await storeTraining(own.store, { run, iteration: 0, step: 1, steps: 600 })
+      assert.match((await send(run)).join(), /answered 500/)
+      assert.equal((await mlflowPoints(run)).length, fate === 'never arrives' ? 1000 : 1800)
+      assert.deepEqual(await send(run), [])
+      await assertInMlflow(run)
+    })
+  }
+
+  test('two workers send a run for the first time at once: MLflow has one run of it, and each point once', async () => {
+    const run = 'together'
+    await storeTrackedRun(own.store, run, [mlflowAt(server.url)])
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    const logged = await Promise.all([send(run), send(run), send(run)])
+    assert.deepEqual(logged.flat(), [])
+    await assertInMlflow(run)
+  })
+
+  test('longhaul track: what is missing, how much was new, and exit code 2 where a tracker refuses', async () => {
+    const run = 'by-hand'
+    const directory = join(own.root, 'by-hand')
+    await storeTrackedRun(own.store, run, [mlflowAt(server.url), { kind: 'tensorboard', directory }])
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    const dry = await longhaul('track', run, '--dry-run')
+    assert.match(
+      dry.stdout,
+      /^mlflow .*\(longhaul\): 6 of 6 points are missing there\ntensorboard .*: 6 of 6 points are missing/,
+    )
+    assert.deepEqual(await mlflowRuns(run), [])
+    const first = await longhaul('track', run)
+    assert.equal(first.exitCode, 0, first.stderr)
+    assert.match(first.stdout, /mlflow .*: 6 of 6 points were new\ntensorboard .*: 6 of 6 points were new/)
+    const again = JSON.parse((await longhaul('track', run, '--json')).stdout) as { trackers: object[] }
+    assert.deepEqual(
+      again.trackers.map((one) => ({ ...one, tracker: '' })),
+      Array.from({ length: 2 }, () => ({ tracker: '', points: 6, sent: 0, problem: null })),
+    )
+    await assertInMlflow(run)
+
+    const refusing = 'refused'
+    await storeTrackedRun(own.store, refusing, [{ ...mlflowAt(server.url), experiment: 'gone' }])
+    await storeTraining(own.store, { run: refusing, iteration: 0, step: 1 })
+    const { experiment_id } = await askMlflow<{ experiment_id: string }>('experiments/create', { name: 'gone' })
+    await askMlflow('experiments/delete', { experiment_id })
+    const refused = await longhaul('track', refusing)
+    assert.equal(refused.exitCode, 2)
+    assert.match(refused.stdout, /0 of 6 points were new, not all: The experiment "gone" .* was deleted: restore it/)
+  })
+})
+
+describe('TensorBoard', { skip }, () => {
+  test('a TensorBoard has the file open while a run goes on and is sent again: each point once, in its precision', async (t) => {
+    const run = 'watched'
+    const directory = join(own.root, 'tensorboard')
+    await storeTrackedRun(own.store, run, [{ kind: 'tensorboard', directory }])
+    await storeEvaluation(own.store, { run, name: 'base', globalStep: 0 })
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    await send(run)
+    const events = openEvents(python, join(directory, run))
+    t.after(() => events.stop())
+    const assertRead = async (): Promise<void> => {
+      const expected = (await pointsOf(run)).map((point) => ({ ...point, value: Math.fround(point.value) }))
+      const read = Object.entries(await events.read()).flatMap(([metric, values]) =>
+        values.map(([step, wallTime, value]) => ({ metric, step, value, atMs: Math.round(wallTime * 1000) })),
+      )
+      assert.ok(expected.length > 0)
+      assert.deepEqual(linesOf(read), linesOf(expected))
+    }
+    await assertRead()
+    await send(run)
+    await assertRead()
+    await storeTraining(own.store, { run, iteration: 1, step: 3 })
+    await storeEvaluation(own.store, { run, name: 'rl', globalStep: 4 })
+    await send(run)
+    await assertRead()
+  })
+})
+
+/** To the real server; of the second request that logs metrics the sender never hears. */
+async function startProxy(t: TestContext, second: 'drop' | 'forward'): Promise<string> {
+  let logged = 0
+  const proxy = createServer((request, response) => {
+    void (async () => {
+      const isLost = request.url?.endsWith('/runs/log-batch') === true && (logged += 1) === 2
+      const body = await bodyOf(request)
+      if (isLost && second === 'drop') return response.writeHead(500).end()
+      const answer = await fetch(`${server.url}${request.url}`, {
+        method: request.method ?? 'GET',
+        signal: AbortSignal.timeout(120_000),
+        headers: { 'content-type': 'application/json' },
+        ...(request.method === 'GET' ? {} : { body }),
+      })
+      const text = await answer.text()
+      return isLost ? response.writeHead(500).end() : response.writeHead(answer.status).end(text)
+    })()
+  })
+  const port = await listenOnLoopback(proxy)
+  t.after(() => {
+    proxy.closeAllConnections()
+    proxy.close()
+  })
+  return `http://127.0.0.1:${port}`
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks).toString('utf8')
+}

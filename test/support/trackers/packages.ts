@@ -1,0 +1,115 @@
+/** The real MLflow server and TensorBoard's own reader, as processes. */
+import { spawn } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LonghaulError } from '../../../src/contracts/errors.ts'
+import { stackPaths } from '../../../src/stack/paths.ts'
+import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
+import { HANG_MS } from '../hang.ts'
+import { freePort } from '../loopback.ts'
+
+/** Why the packages are not there, or their interpreter. They come from the package index once. */
+export async function findTrackerPackages(): Promise<{ python: string } | { skip: string }> {
+  try {
+    const { value: python } = await ensurePythonEnv({
+      cacheDir: stackPaths().cacheDir,
+      context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
+      packages: {
+        lockFile: join(import.meta.dirname, 'trackers.lock'),
+        what: 'MLflow’s server and TensorBoard, to receive metrics',
+        takes: 'about two minutes, 70 MB to fetch',
+        pipOptions: ['--no-deps', '--no-compile'],
+      },
+    })
+    return { python }
+  } catch (error) {
+    if (!(error instanceof LonghaulError)) throw error
+    return { skip: `the packages of trackers cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
+  }
+}
+
+export interface MlflowServer {
+  url: string
+  stop(): Promise<void>
+}
+
+/** `mlflow server` over SQLite, which is what it uses by itself. */
+export async function startMlflow(python: string): Promise<MlflowServer> {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-mlflow-'))
+  const port = await freePort()
+  const store = [
+    '--backend-store-uri',
+    `sqlite:///${home}/mlflow.db`,
+    '--default-artifact-root',
+    join(home, 'artifacts'),
+  ]
+  const args = ['-m', 'mlflow', 'server', ...store, '--host', '127.0.0.1', '--port', String(port), '--workers', '1']
+  const child = spawn(python, args, {
+    cwd: home,
+    // A group of its own: the server has children.
+    detached: true,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: {
+      PATH: process.env['PATH'],
+      HOME: home,
+      MLFLOW_DISABLE_TELEMETRY: 'true',
+      // Jobs of other features, which need more packages.
+      MLFLOW_SERVER_ENABLE_JOB_EXECUTION: 'false',
+      PYTHONDONTWRITEBYTECODE: '1',
+      PYTHONWARNINGS: 'ignore',
+    },
+  })
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const stop = async (): Promise<void> => {
+    if (child.exitCode === null && child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+    await ended
+    await rm(home, { recursive: true, force: true })
+  }
+  const url = `http://127.0.0.1:${port}`
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(250)) {
+    if (child.exitCode !== null) throw new Error(`the MLflow server ended with ${child.exitCode}`)
+    const signal = AbortSignal.timeout(5_000)
+    if (
+      await fetch(`${url}/health`, { signal }).then(
+        ({ ok }) => ok,
+        () => false,
+      )
+    )
+      return { url, stop }
+  }
+  await stop()
+  throw new Error('the MLflow server did not become healthy')
+}
+
+/** By tag: step, seconds since 1970, value. */
+export type Scalars = Record<string, [step: number, wallTime: number, value: number][]>
+
+export interface EventReader {
+  /** Looks again, with the files that it has open. */
+  read(): Promise<Scalars>
+  stop(): Promise<void>
+}
+
+export function openEvents(python: string, folder: string): EventReader {
+  const child = spawn(python, [join(import.meta.dirname, 'read-events.py'), folder], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+    env: { PATH: process.env['PATH'], PYTHONDONTWRITEBYTECODE: '1', PYTHONWARNINGS: 'ignore' },
+  })
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  return {
+    async read() {
+      child.stdin.write('\n')
+      const line = await lines.next()
+      if (line.done === true) throw new Error('the reader of event files has ended')
+      return JSON.parse(line.value) as Scalars
+    },
+    async stop() {
+      child.kill('SIGKILL')
+      await ended
+    },
+  }
+}
