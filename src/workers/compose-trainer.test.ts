@@ -1,12 +1,13 @@
 /** The trainer's activities as a worker gets them: the real trainer, and real policy servers of which some are wrong. */
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { inActivity } from '../../test/support/activity-context.ts'
+import { startSilentServer } from '../../test/support/loopback.ts'
 import {
   python,
   type RunningServer,
@@ -23,6 +24,7 @@ import type { TrainerActivities, TrainingJobInput } from '../contracts/activitie
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
+import type { TrackerRecipe } from '../contracts/trackers.types.ts'
 import type { PolicyServerRecipe, Recipe } from '../contracts/recipe.types.ts'
 import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH } from './connect.ts'
@@ -55,6 +57,24 @@ describe('trainer worker', { skip: withoutPython }, () => {
     const [earlier, later] = jobs.map(timesOf).sort((a, b) => (a[0] ?? 0) - (b[0] ?? 0))
     const ended = earlier?.at(-1) ?? Number.NaN
     assert.ok(ended <= (later?.[0] ?? 0), `one worked until ${ended}, the other from ${later?.[0]}`)
+  })
+
+  test('a job whose MLflow never answers: it ends, and the other tracker has its figures', async (t) => {
+    const silent = await startSilentServer()
+    t.after(() => silent.close())
+    const directory = join(root, 'tensorboard')
+    const mlflow = {
+      kind: 'mlflow',
+      url: `http://127.0.0.1:${silent.port}`,
+      experiment: 'x',
+      tokenVariable: null,
+    } as const
+    const job = await prepareJob('tracked', 4, [mlflow, { kind: 'tensorboard', directory }])
+    const result = await inActivity(() => activities.runTrainingJob(job))
+    assert.ok(result.steps > 0)
+    const [file = ''] = readdirSync(join(directory, 'tracked'))
+    const events = readFileSync(join(directory, 'tracked', file), 'latin1')
+    for (const figure of ['loss', 'grad_norm', 'n_tokens']) assert.ok(events.includes(`rft/${figure}`), figure)
   })
 
   describe('publishing', () => {
@@ -150,13 +170,21 @@ describe('trainer worker', { skip: withoutPython }, () => {
     }
   })
 
-  async function prepareJob(run: string, trajectories: number): Promise<TrainingJobInput> {
-    await storeRecipe(run, {})
+  async function prepareJob(
+    run: string,
+    trajectories: number,
+    trackers: TrackerRecipe[] = [],
+  ): Promise<TrainingJobInput> {
+    await storeRecipe(run, {}, trackers)
     const batch = await writeTestBatch({ store, policy: base, run, trajectories })
     return { run, stage: 'rft', kind: 'rft', iteration: 1, slice: 0, batch, policy: base }
   }
 
-  async function storeRecipe(run: string, server: Partial<PolicyServerRecipe>): Promise<void> {
+  async function storeRecipe(
+    run: string,
+    server: Partial<PolicyServerRecipe>,
+    trackers: TrackerRecipe[] = [],
+  ): Promise<void> {
     const policyServer = {
       kind: 'embedded',
       url: null,
@@ -167,6 +195,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
       chat: null,
     }
     const recipe = { ...structuredClone(makeTrainingRecipe()), policyServer: { ...policyServer, ...server } } as Recipe
+    recipe.trackers = trackers
     recipe.trainer.stallS = 300
     recipe.trainer.timeoutS = 600
     await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: run, recipe })

@@ -15,6 +15,7 @@ import { episodeId, episodeKeys, gateKeys, policyKeys, runKeys, suiteKeys } from
 import type { CompareRecipe, Recipe } from '../../src/contracts/recipe.types.ts'
 import type { PublishedPart, SuiteManifest, SuiteSource } from '../../src/contracts/tasks.types.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import type { TrackerRecipe } from '../../src/contracts/trackers.types.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { type Attempt, makeFacts } from './evaluation-records.ts'
 import { makeTrainingRecipe } from './training-records.ts'
@@ -50,6 +51,8 @@ export interface EvaluatedRunInput {
   policy?: PolicyRef
   /** The recipe's `evaluate.quick`. */
   quick?: string[]
+  /** The recipe's trackers. */
+  trackers?: TrackerRecipe[]
 }
 
 /** @returns the evaluation as stored; its report files lie under the run */
@@ -62,6 +65,7 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
     cutoff,
   )
   await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'eval' })
+  recipe.trackers = input.trackers ?? []
   await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
   const { policy = POLICY } = input
   await store.putRecord(policyKeys.ref(policy.version), policy)

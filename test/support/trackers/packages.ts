@@ -58,7 +58,6 @@ export async function startMlflow(python: string): Promise<MlflowServer> {
       MLFLOW_DISABLE_TELEMETRY: 'true',
       // Jobs of other features, which need more packages.
       MLFLOW_SERVER_ENABLE_JOB_EXECUTION: 'false',
-      PYTHONDONTWRITEBYTECODE: '1',
       PYTHONWARNINGS: 'ignore',
     },
   })
@@ -96,7 +95,7 @@ export interface EventReader {
 export function openEvents(python: string, folder: string): EventReader {
   const child = spawn(python, [join(import.meta.dirname, 'read-events.py'), folder], {
     stdio: ['pipe', 'pipe', 'inherit'],
-    env: { PATH: process.env['PATH'], PYTHONDONTWRITEBYTECODE: '1', PYTHONWARNINGS: 'ignore' },
+    env: { PATH: process.env['PATH'], PYTHONWARNINGS: 'ignore' },
   })
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
