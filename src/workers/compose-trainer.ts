@@ -78,6 +78,19 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     })
   }
 
+  const record = async (
+    job: TrainingJobInput,
+    measured: Pick<Parameters<typeof recordTraining>[0], 'recipe' | 'policy' | 'metrics'>,
+    { signal }: ActivityScope,
+  ): Promise<string | null> => {
+    try {
+      return await recordTraining({ store, job, ...measured })
+    } finally {
+      // Also of a job that diverged: its figures say how.
+      await track(job.run, signal)
+    }
+  }
+
   return {
     runTrainingJob: activity(async (input, scope) => {
       const recipe = await deps.recipes(input.run)
@@ -91,9 +104,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
           metrics,
         } = (await readKept(store, job)) ?? (await train(input, job, scope))
         await recordJob({ store, input, job, trained })
-        const recording = recordTraining({ store, recipe, job: input, policy: trained.version, metrics })
-        // Also of a job that diverged: its figures say how.
-        const hold = await recording.finally(() => track(input.run, scope.signal))
+        const hold = await record(input, { recipe, policy: trained.version, metrics }, scope)
         const ref = await writePolicyRef({ store, ref: trained })
         return { policy: ref, steps, loss, jobKey: job.key, ...(hold === null ? {} : { hold }) }
       }

@@ -84,7 +84,7 @@ async function mlflowPoints(run: string): Promise<TrackedPoint[]> {
   for (const { key } of only.data.metrics ?? []) {
     const query = new URLSearchParams({ run_id: only.info.run_id, metric_key: key })
     type History = { metrics: { value: number; step: string | number; timestamp: string | number }[] }
-    const { metrics } = await askMlflow<History>(`metrics/get-history?${query}`)
+    const { metrics } = await askMlflow<History>(`metrics/get-history?${query.toString()}`)
     for (const { value, step, timestamp } of metrics)
       points.push({ metric: key, step: Number(step), value, atMs: Number(timestamp) })
   }

@@ -17,6 +17,7 @@ const batch: Witness = {
   file: 'src/activities/training/build-batch.test.ts',
   test: 'three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not',
 }
+const tracking = (test: string): Witness => ({ file: 'src/activities/trackers/send-metrics.test.ts', test })
 const schedule: Witness = {
   file: 'src/client/client.test.ts',
   test: 'a schedule that trains, made so or changed to it: what it starts is a training run of its recipe',
@@ -828,6 +829,22 @@ export const PLANTS: Plant[] = [
     by: 'sum',
     seenBy: costs(
       'what infrastructure lost is paid for, counted once and named; what no record tells is unknown and never 0',
+    ),
+  },
+  {
+    name: 'a tracker never fails a run: what goes wrong is thrown',
+    file: 'src/activities/trackers/send-metrics.ts',
+    replace: "say('any tracker', reason(error))",
+    by: 'throw error',
+    seenBy: tracking('a store that hangs: the sending ends and the run goes on'),
+  },
+  {
+    name: 'a token goes to its tracker alone: redirections are followed',
+    file: 'src/adapters/trackers/mlflow-requests.ts',
+    replace: "redirect: 'error'",
+    by: "redirect: 'follow'",
+    seenBy: tracking(
+      'a tracker hangs, is absent, answers 500, with rubbish or without end: the sending ends, says why, and the other tracker has all',
     ),
   },
 ]

@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { after, before, type TestContext, test } from 'node:test'
-import { useOwnStore } from '../../../test/support/command-line.ts'
+import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { freePort, listenOnLoopback } from '../../../test/support/loopback.ts'
 import { storeEvaluation, storeTrackedRun, storeTraining } from '../../../test/support/trackers/tracked-run.ts'
 import type { MlflowRecipe, TrackerRecipe } from '../../contracts/trackers.types.ts'
@@ -27,7 +27,10 @@ const mlflowAt = (url: string, tokenVariable: string | null = null): MlflowRecip
 })
 
 /** Sends what there is. @returns what was logged */
-async function send(run: string, { limitMs = 60_000, env = {} as NodeJS.ProcessEnv } = {}): Promise<string[]> {
+async function send(
+  run: string,
+  { limitMs = 60_000, env = {} }: { limitMs?: number; env?: NodeJS.ProcessEnv } = {},
+): Promise<string[]> {
   const { store } = own
   const logged: string[] = []
   const log = (line: string): void => void logged.push(line)
@@ -58,6 +61,11 @@ const eventFiles = async (directory: string, run: string): Promise<string[]> =>
   (await readdir(join(directory, run))).map((name) => join(directory, run, name))
 
 test('a tracker hangs, is absent, answers 500, with rubbish or without end: the sending ends, says why, and the other tracker has all', async (t) => {
+  let redirected = 0
+  const elsewhere = await serve(t, (_, response) => {
+    redirected += 1
+    response.end('{}')
+  })
   const cases: Record<string, [url: string, reason: RegExp]> = {
     hangs: [await serve(t, () => undefined), /no end within 1 s/],
     absent: [`http://127.0.0.1:${await freePort()}`, /ECONNREFUSED/],
@@ -74,7 +82,7 @@ test('a tracker hangs, is absent, answers 500, with rubbish or without end: the 
       /something else \(status 404\)/,
     ],
     redirects: [
-      await serve(t, (_, response) => response.writeHead(307, { location: 'http://127.0.0.1:9/' }).end()),
+      await serve(t, (_, response) => response.writeHead(307, { location: elsewhere }).end()),
       /cannot be reached: /,
     ],
     endless: [
@@ -97,6 +105,7 @@ test('a tracker hangs, is absent, answers 500, with rubbish or without end: the 
     assert.match(logged[0] ?? '', new RegExp(`mlflow ${url} \\(x\\).*longhaul track ${name}$`))
     assert.equal((await eventFiles(directory, name)).length, 1, name)
   }
+  assert.equal(redirected, 0)
 })
 
 test('the token is sent from its variable and said nowhere; without the variable nothing is asked', async (t) => {
@@ -208,4 +217,28 @@ test('a store that hangs: the sending ends and the run goes on', async () => {
   const alive = setInterval(() => undefined, 1_000)
   await createTracking({ ...world, limitMs: 300 })('stuck', signal).finally(() => clearInterval(alive))
   assert.match(logged.join(), /any tracker: no end within 0.3 s/)
+})
+
+test('longhaul track: points for other programs, a run without trackers, with those of another recipe, and one that is not there', async () => {
+  const run = 'printed'
+  await makeRun(run, [])
+  const printed = await longhaul('track', run, '--points')
+  const points = printed.stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  assert.equal(points.length, 6)
+  assert.deepEqual({ ...points[0], at: null }, { metric: 'dapo-1/loss', step: 1, value: 1 / 3, at: null })
+  const none = await longhaul('track', run)
+  assert.equal(none.exitCode, 1)
+  assert.match(none.stderr, /Expected trackers in the recipe of printed, got none.*--recipe/)
+  const directory = join(own.root, 'other')
+  const path = join(own.root, 'tracked.yaml')
+  const demo = await readFile(new URL('../../../recipes/demo.yaml', import.meta.url), 'utf8')
+  await writeFile(path, `${demo}\ntrackers: [{ kind: tensorboard, directory: ${directory} }]\n`)
+  const sent = await longhaul('track', run, '--recipe', path)
+  assert.deepEqual([sent.exitCode, sent.stdout], [0, `tensorboard ${directory}: 6 of 6 points were new\n`])
+  const absent = await longhaul('track', 'no-such-run', '--dry-run')
+  assert.equal(absent.exitCode, 1)
+  assert.match(absent.stderr, /Expected the name of a run, got "no-such-run"/)
 })

@@ -350,7 +350,7 @@ function trackers({ trackers }: Settings): RecipeProblem[] {
     }
     const first = trackers.findIndex((other) => placeOf(other) === placeOf(tracker))
     if (first < index) {
-      problems.push(problem(path, `is the same place as trackers.${first}`, 'name each tracker once'))
+      problems.push(problem(path, `is the same place as trackers[${first}]`, 'name each tracker once'))
     }
     return problems
   })

@@ -144,6 +144,35 @@ test('keys that would do nothing are refused, and say what does what they promis
   assert.match(useless.message, /evaluate\.quick: has no effect without reinforce\.evaluateEvery/)
 })
 
+test('trackers: none by default; a token as a value, another key, a relative directory and the same place twice are refused', async () => {
+  assert.deepEqual((await loadRecipe({ name: 'untracked', text: smallest })).recipe.trackers, [])
+  const withTrackers = (...trackers: string[]) =>
+    `${smallest}\ntrackers:\n${trackers.map((one) => `  - ${one}\n`).join('')}`
+  const mlflow = '{ kind: mlflow, url: "http://127.0.0.1:5000", experiment: a }'
+  const board = '{ kind: tensorboard, directory: /data/tb }'
+  const { recipe, hash } = await loadRecipe({ name: 'tracked', text: withTrackers(mlflow, board) })
+  assert.deepEqual(recipe.trackers, [
+    { kind: 'mlflow', url: 'http://127.0.0.1:5000', experiment: 'a', tokenVariable: null },
+    { kind: 'tensorboard', directory: '/data/tb' },
+  ])
+  assert.notEqual(hash, (await loadRecipe({ name: 'tracked', text: smallest })).hash)
+  for (const [tracker, reason] of [
+    [mlflow.replace(' }', ', token: s }'), /trackers\[0\]\.token: is not a key of a recipe/],
+    [
+      mlflow.replace(' }', ', tokenVariable: "a b" }'),
+      /trackers\[0\]\.tokenVariable: expected .*never the token itself/s,
+    ],
+    [mlflow.replace('http://', 'http://me:secret@'), /trackers\[0\]\.url: expected an address without a user/],
+    [mlflow.replace('http:', 'ftp:'), /trackers\[0\]\.url: expected/],
+    [board.replace('/data', 'data'), /trackers\[0\]\.directory: expected .*Absolute path/s],
+    ['{ kind: wandb }', /trackers\[0\].*expected one of mlflow, tensorboard/],
+  ] as const) {
+    assert.match((await refusal({ name: 'wrong', text: withTrackers(tracker) })).message, reason)
+  }
+  const twice = await refusal({ name: 'twice', text: withTrackers(board, mlflow, board.replace('/tb', '/x/../tb/')) })
+  assert.match(twice.message, /trackers\[2\]: is the same place as trackers\[0\]/)
+})
+
 test('further suites are named sources; names that could be taken for something else are refused', async () => {
   const rows = '{ kind: rows, path: a.jsonl }'
   const withSuites = (suites: string) => smallest.replace('context: 8000 }', `context: 8000, suites: ${suites} }`)
