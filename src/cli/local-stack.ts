@@ -69,6 +69,15 @@ function placeOf(argument: unknown): string {
   return key ?? prefix ?? ''
 }
 
+/** The same with the weights of a bucket, which are brought where workers of this machine bring them. */
+export async function openStoreWithWeights(env: NodeJS.ProcessEnv = process.env): Promise<ArtifactStore> {
+  await adoptLocalStack(env)
+  // Loaded here: one command alone needs it.
+  const { weightsPlace } = await import('../workers/worker-environment.ts')
+  const { artifactsDir, cacheDir } = stackPaths()
+  return openArtifactStore({ location: artifactsDir, check: false, weights: weightsPlace(env, cacheDir) })
+}
+
 /** The page of a workflow, null where the address of the UI is not known. */
 export function uiLink(workflowId: string, env: NodeJS.ProcessEnv = process.env): string | null {
   const base = env['LONGHAUL_UI_URL']

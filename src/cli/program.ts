@@ -16,6 +16,7 @@ import { addModels } from './commands/models.ts'
 import { addPredictions } from './commands/predictions.ts'
 import { addReap } from './commands/reap.ts'
 import { addPolicyServer } from './commands/policy-server.ts'
+import { addPublish } from './commands/publish.ts'
 import { addRecipe } from './commands/recipe.ts'
 import { addReport } from './commands/report.ts'
 import { addRun } from './commands/run.ts'
@@ -50,6 +51,7 @@ export function createProgram(context: CommandContext): Command {
     addSchedule,
     addRecipe,
     addModels,
+    addPublish,
     addPolicyServer,
     addLedger,
     addGrade,

@@ -76,7 +76,8 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
   }
 }
 
-function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsOptions {
+/** LONGHAUL_WEIGHTS and LONGHAUL_WEIGHTS_GIB. @throws LonghaulError `Config.Invalid` */
+export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsOptions {
   const named = env['LONGHAUL_WEIGHTS'] ?? ''
   const limit = env['LONGHAUL_WEIGHTS_GIB'] ?? ''
   const gib = limit === '' ? DEFAULT_WEIGHTS_GIB : Number(limit)

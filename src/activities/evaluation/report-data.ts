@@ -178,7 +178,7 @@ async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<Repor
   return gatherFlagged(records, MAX_NAMED)
 }
 
-async function playedSuites(store: ArtifactStore, run: string): Promise<ReportData['suites']> {
+export async function playedSuites(store: ArtifactStore, run: string): Promise<ReportData['suites']> {
   const bySuite = Map.groupBy(await readIterationPlans(store, run), ({ suite }) => suite)
   const suites: ReportData['suites'] = []
   for (const [suite, plans] of bySuite) {

@@ -3,11 +3,11 @@ import { open } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { downloadFile, HubApiError, listFiles } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { COMMIT, patientFetch, RANGE_BYTES, readRange } from '../hub/requests.ts'
+import { connectHub, type Hub, type HubPlace } from '../hub/connect-hub.ts'
+import { COMMIT, RANGE_BYTES, readRange } from '../hub/requests.ts'
 
-const PUBLIC_HUB = 'https://huggingface.co'
 /** Beside the weights; other files of a repository are not fetched, pickles least of all. */
-const TEXTS = new Set([
+export const TEXTS: ReadonlySet<string> = new Set([
   'config.json',
   'generation_config.json',
   'tokenizer.json',
@@ -21,17 +21,14 @@ const TEXTS = new Set([
   'model.safetensors.index.json',
 ])
 
-export interface HubModel {
+/** `token` may read the repository. */
+export interface HubModel extends HubPlace {
   /** `owner/name` */
   name: string
   /** Forty hexadecimal digits. */
   revision: string
   /** A GGUF file of the repository instead of its safetensors. */
   file: string | null
-  /** Null: the public hub. */
-  hubUrl: string | null
-  /** A token that may read the repository, and the variable that it came from, for messages. */
-  token: { variable: string; value: string | null }
 }
 
 interface ListedFile {
@@ -76,27 +73,6 @@ export async function downloadModel(input: {
 
 function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(1)
-}
-
-interface Hub {
-  url: string
-  fetch: typeof fetch
-}
-
-/** The token goes to the hub alone: a file may lie on another host, whose address is signed. */
-function connectHub({ hubUrl, token }: HubModel): Hub {
-  const url = (hubUrl ?? PUBLIC_HUB).replace(/\/$/, '')
-  const { origin } = new URL(url)
-  return {
-    url,
-    fetch: (address, init) => {
-      const target = new URL(address instanceof Request ? address.url : address)
-      if (token.value === null || target.origin !== origin) return patientFetch(address, init)
-      const headers = new Headers(init?.headers)
-      headers.set('authorization', `Bearer ${token.value}`)
-      return patientFetch(address, { ...init, headers })
-    },
-  }
 }
 
 function repositoryOf(hub: Hub, { name, revision }: HubModel) {

@@ -1,0 +1,209 @@
+/** What the records of a store say about a policy: where it comes from, what it was trained on, how it scored. */
+import { basename } from 'node:path'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
+import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { TrainingRecord } from '../../contracts/training.types.ts'
+import { readImportedChatFormat } from '../../adapters/trainer-job/job/policy-facts.ts'
+import { readIterationPlans } from '../evaluation/played-tasks.ts'
+import { playedSuites } from '../evaluation/report-data.ts'
+import { readSuiteOrigin } from '../evaluation/suite-origin.ts'
+import { readOrThrow, type StoredRecipe } from '../runtime/stored-records.ts'
+import { newestPromotion, type Promotion } from '../training/policies.ts'
+import type { CardBase, CardEvaluation, CardTraining, ModelFacts } from '../../report/exports/model-card.ts'
+
+/** @param asked a version, or `promoted` for the newest one. @throws LonghaulError `Config.*` */
+export async function findPublishable(store: ArtifactStore, asked: string): Promise<PolicyRef> {
+  const ref =
+    asked === 'promoted'
+      ? (await newestPromotion(store)).policy
+      : /^[\w.-]{1,200}$/.test(asked)
+        ? await store.readRecord<PolicyRef>(policyKeys.ref(asked))
+        : null
+  if (ref === null) {
+    const newest = (await store.list('policies/')).flatMap(
+      (key) => /^policies\/(v\d{6}-[0-9a-f]{8})\.json$/.exec(key)?.[1] ?? [],
+    )
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `Expected promoted or the version of a policy in ${store.locate('policies')}, got ${JSON.stringify(asked)}; ${newest.length === 0 ? 'it has none' : `its last ones are ${newest.slice(-5).join(', ')}`} (LONGHAUL_ARTIFACTS names another store)`,
+    })
+  }
+  if (/^v\d{6}-[0-9a-f]{8}$/.test(ref.version)) return ref
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected a policy whose weights are in the store, got ${JSON.stringify(ref.version)}: the owner of a chat endpoint has its weights`,
+  })
+}
+
+export interface GatherModelFactsInput {
+  store: ArtifactStore
+  policy: PolicyRef
+  onProgress: (text: string) => void
+  signal: AbortSignal
+}
+
+export async function gatherModelFacts(input: GatherModelFactsInput): Promise<ModelFacts> {
+  const { store, policy } = input
+  const run = await runOf(store, policy)
+  const stored = run === null ? null : await store.readRecord<StoredRecipe>(runKeys.recipe(run))
+  const recipe = stored?.recipe ?? null
+  const suites = run === null ? [] : await playedSuites(store, run)
+  const found = await importedFrom(store, policy)
+  return {
+    policy: { version: policy.version, manifestSha256: policy.manifestSha256, globalStep: policy.globalStep },
+    run,
+    recipe:
+      stored === null || recipe === null
+        ? null
+        : {
+            name: recipe.name,
+            hash: stored.hash,
+            seed: recipe.seed,
+            // Never its directory, which is of this machine.
+            base: basename(recipe.model.base),
+            train: recipe.model.train,
+            lora: recipe.model.lora,
+            context: recipe.evaluate.context,
+            cutoff: recipe.model.cutoff ?? null,
+          },
+    chatFormat: found.chatFormat ?? recipe?.model.chatFormat ?? null,
+    base: policy.globalStep === 0 ? null : await baseOf(store, run),
+    origin: found.origin,
+    training: run === null ? [] : await trainingOf(store, run, policy),
+    suites: suites.filter(({ uses }) => uses.some(isTraining)),
+    licenses: run === null ? [] : await licensesOf(input, run),
+    evaluations: await evaluationsOf(input),
+  }
+}
+
+/** The trainer notes the run beside the weights; a promotion does too. Null for a base, and for a run whose records are gone. */
+async function runOf(store: ArtifactStore, policy: PolicyRef): Promise<string | null> {
+  if (policy.globalStep === 0) return null
+  const runs = await store.folders('runs/')
+  const noted = await readJson<{ run?: unknown }>(store, policy, 'attempt.json')
+  if (typeof noted?.run === 'string' && runs.includes(noted.run)) return noted.run
+  for (const key of (await store.list(policyKeys.promotions)).toReversed()) {
+    const promotion = await store.readRecord<Promotion>(key)
+    if (promotion?.policy.version === policy.version && runs.includes(promotion.run)) return promotion.run
+  }
+  return null
+}
+
+async function baseOf(store: ArtifactStore, run: string | null): Promise<CardBase | null> {
+  const base = run === null ? null : await store.readRecord<PolicyRef>(runKeys.policy(run, 'base'))
+  if (base === null) return null
+  const { origin } = await importedFrom(store, base)
+  return { version: base.version, manifestSha256: base.manifestSha256, origin }
+}
+
+interface Imported {
+  chatFormat: string | null
+  origin: ModelFacts['origin']
+}
+
+/** What `longhaul models import` noted: `OWNER/NAME@COMMIT`, and `:FILE` for a GGUF. */
+async function importedFrom(store: ArtifactStore, policy: PolicyRef): Promise<Imported> {
+  try {
+    const chatFormat = await readImportedChatFormat(policy, store.weights)
+    const record = await readJson<{ source?: { origin?: unknown } }>(store, policy, 'longhaul.json')
+    const { origin } = record?.source ?? {}
+    const [, model, revision] =
+      /^([\w.-]+\/[\w.-]+)@([0-9a-f]{40})(?::.*)?$/.exec(typeof origin === 'string' ? origin : '') ?? []
+    return {
+      chatFormat,
+      origin: model === undefined || revision === undefined ? null : { model, revision },
+    }
+  } catch (error) {
+    // Weights of a base may be gone from the store, and the card is still right without them.
+    if (isLonghaulError(error) && error.code !== 'Artifact.Missing') throw error
+    return { chatFormat: null, origin: null }
+  }
+}
+
+async function readJson<T>(store: ArtifactStore, policy: PolicyRef, name: string): Promise<T | null> {
+  const bytes = await store.weights.readFile({ policy, part: 'policy', name })
+  if (bytes === null) return null
+  try {
+    return JSON.parse(Buffer.from(bytes).toString('utf8')) as T
+  } catch {
+    return null
+  }
+}
+
+/** Stages in the order in which they were trained, up to this policy. */
+async function trainingOf(store: ArtifactStore, run: string, policy: PolicyRef): Promise<CardTraining[]> {
+  const keys = (await store.list(`runs/${run}/training/`)).filter((key) => key.endsWith('.json'))
+  const jobs: { record: TrainingRecord; step: number }[] = []
+  for (const key of keys) {
+    const record = await readOrThrow<TrainingRecord>(store, key)
+    const made = await store.readRecord<PolicyRef>(policyKeys.ref(record.policy))
+    if (made !== null && made.globalStep <= policy.globalStep) jobs.push({ record, step: made.globalStep })
+  }
+  jobs.sort((a, b) => a.step - b.step)
+  const stages = Map.groupBy(jobs, ({ record }) => record.stage)
+  return [...stages].map(([stage, of]) => ({
+    stage,
+    jobs: of.length,
+    steps: of.reduce((sum, { record }) => sum + record.steps.length, 0),
+  }))
+}
+
+function isTraining(stage: string): boolean {
+  return purposeOf(stage).kind !== 'evaluation'
+}
+
+/** Of the repositories whose tasks were played for training, as the rows say it. */
+async function licensesOf(
+  { store, onProgress, signal }: GatherModelFactsInput,
+  run: string,
+): Promise<ModelFacts['licenses']> {
+  const played = new Map<string, { suite: string; taskId: string }>()
+  for (const { suite, stage, taskIds } of await readIterationPlans(store, run)) {
+    if (!isTraining(stage)) continue
+    for (const taskId of taskIds) played.set(`${suite} ${taskId}`, { suite, taskId })
+  }
+  const counts = new Map<string | null, number>()
+  let read = 0
+  for (const { suite, taskId } of played.values()) {
+    signal.throwIfAborted()
+    read += 1
+    onProgress(`reading licences, task ${read} of ${played.size}`)
+    const stored = await store.readRecord<{ row: { license_name?: unknown } }>(suiteKeys.row(suite, taskId))
+    const name = stored?.row.license_name
+    const license = typeof name === 'string' && name.trim() !== '' ? name : null
+    counts.set(license, (counts.get(license) ?? 0) + 1)
+  }
+  return [...counts].map(([name, tasks]) => ({ name, tasks })).toSorted((a, b) => b.tasks - a.tasks)
+}
+
+/** Of any run of the store; those inside of a stage are steps on the way and no scores of a policy. */
+async function evaluationsOf({ store, policy, onProgress, signal }: GatherModelFactsInput): Promise<CardEvaluation[]> {
+  const runs = await store.folders('runs/')
+  const found: CardEvaluation[] = []
+  const originOf = cachedOrigins(store)
+  for (const [index, run] of runs.entries()) {
+    signal.throwIfAborted()
+    onProgress(`reading evaluations, run ${index + 1} of ${runs.length}`)
+    for (const key of await store.list(`runs/${run}/evaluations/`)) {
+      if (!key.endsWith('.json')) continue
+      const record = await store.readRecord<EvaluationRecord>(key)
+      if (record?.schema !== 'longhaul.evaluation/2' || record.score.policy !== policy.version) continue
+      if (evaluationOf(record.name).iteration !== null) continue
+      found.push({ record, origin: record.origin ?? (await originOf(record.suite)) })
+    }
+  }
+  return found
+}
+
+function cachedOrigins(store: ArtifactStore): (suite: string) => ReturnType<typeof readSuiteOrigin> {
+  const known = new Map<string, ReturnType<typeof readSuiteOrigin>>()
+  return (suite) => {
+    const origin = known.get(suite) ?? readSuiteOrigin(store, suite)
+    known.set(suite, origin)
+    return origin
+  }
+}

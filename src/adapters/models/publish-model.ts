@@ -1,0 +1,330 @@
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { pathToFileURL } from 'node:url'
+import { commitIter, type CommitOperation, createBranch, createRepo, HubApiError, listFiles } from '@huggingface/hub'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { connectHub, type Hub, type HubPlace } from '../hub/connect-hub.ts'
+import { createSender } from '../hub/send-files.ts'
+import { isOfModel, megabytes, type PublishedFile } from './policy-files.ts'
+
+export interface PublishTarget extends HubPlace {
+  /** `owner/name` */
+  name: string
+  branch: string
+  /** Whether a repository that is made here is private; one that is there has to be it already. */
+  isPrivate: boolean
+  /** Whether a model of another policy may make room. */
+  replaces: boolean
+}
+
+/** `longhaul.json` of a repository: which policy it holds. */
+export interface PublishRecord {
+  schema: 'longhaul.published/1'
+  policy: string
+  manifest_sha256: string
+  files: Record<string, string>
+}
+
+export const RECORD = 'longhaul.json'
+
+export interface PublishInput {
+  target: PublishTarget
+  record: PublishRecord
+  /** The record among them. */
+  files: readonly PublishedFile[]
+  /** Whether the hub is only asked what would change. */
+  isDry: boolean
+  log: (line: string) => void
+  onProgress: (text: string) => void
+  signal: AbortSignal
+}
+
+export interface PublishResult {
+  changed: boolean
+  /** Whether the repository was made, or would be. */
+  created: boolean
+  /** What the branch stands at; null where a dry run found none. */
+  commit: string | null
+  /** Files that were committed, or would be. */
+  written: string[]
+  removed: string[]
+}
+
+/** What stands on a branch. */
+interface Found {
+  exists: boolean
+  isPrivate: boolean | null
+  /** Null where the branch is not there. */
+  head: string | null
+  /** Hash of the hub by path: SHA-256 of a large file, else the id of a Git blob. */
+  entries: Map<string, { oid: string; isLarge: boolean }>
+  record: PublishRecord | null
+}
+
+/**
+ * Makes a repository of a hub hold exactly these files of a model, by one commit or none. A repetition finds what is there: large files
+ * that arrived before a cut are not sent again.
+ * @throws LonghaulError `Config.*` for what the hub refuses and for a repository with another model, `Artifact.*`
+ */
+export async function publishModel(input: PublishInput): Promise<PublishResult> {
+  const { target, record, files, isDry, log, signal } = input
+  let sent = 0
+  let total = 0
+  const send = createSender({
+    signal,
+    onBytes: (count) => {
+      sent += count
+      input.onProgress(`sending the weights, ${megabytes(sent)} of at most ${megabytes(total)} MB`)
+    },
+  })
+  const hub = connectHub(target, send)
+  return explained(hub, target, signal, async () => {
+    const found = await look(hub, target)
+    requireRoom(target, found, record)
+    const written = await differing(found, files)
+    const removed = [...found.entries.keys()].filter(
+      (path) => isOfModel(path) && !files.some((file) => file.path === path),
+    )
+    const plan = { written: written.map(({ path }) => path), removed, created: !found.exists }
+    if (written.length + removed.length === 0) return { changed: false, commit: found.head, ...plan }
+    if (isDry) return { changed: true, commit: found.head, ...plan }
+    total = written.reduce((sum, file) => sum + ('file' in file.content ? file.bytes : 0), 0)
+    const parent = await makeRoom(hub, target, found)
+    log(`${written.length} files to ${target.name}, ${megabytes(total)} MB of them weights`)
+    const commit = await commitFiles(hub, { ...input, files: written, removed, parent })
+    await requireArrived(hub, target, commit, files)
+    return { changed: true, commit, ...plan }
+  })
+}
+
+function repositoryOf(hub: Hub, { name }: PublishTarget) {
+  return { repo: { type: 'model' as const, name }, hubUrl: hub.url, fetch: hub.fetch }
+}
+
+async function look(hub: Hub, target: PublishTarget): Promise<Found> {
+  const { name, branch } = target
+  const absent: Found = { exists: false, isPrivate: null, head: null, entries: new Map(), record: null }
+  const asked = await ask<{ sha: string; private?: boolean }>(
+    hub,
+    `/api/models/${name}/revision/${encodeURIComponent(branch)}`,
+  )
+  if (asked === null) {
+    const repository = await ask<{ private?: boolean }>(hub, `/api/models/${name}`)
+    return repository === null ? absent : { ...absent, exists: true, isPrivate: repository.private === true }
+  }
+  const head = asked.sha
+  const entries = await listTree(hub, target, head)
+  const record = entries.has(RECORD) ? await ask<PublishRecord>(hub, `/${name}/resolve/${head}/${RECORD}`) : null
+  return { exists: true, isPrivate: asked.private === true, head, entries, record }
+}
+
+/** JSON of an address; null for none. @throws HubApiError as the hub answered */
+async function ask<T>(hub: Hub, path: string): Promise<T | null> {
+  const response = await hub.fetch(`${hub.url}${path}`)
+  if (response.ok) return (await response.json()) as T
+  await response.body?.cancel()
+  if (response.status === 404) return null
+  throw new HubApiError(`${hub.url}${path}`, response.status)
+}
+
+async function listTree(hub: Hub, target: PublishTarget, revision: string): Promise<Found['entries']> {
+  const entries: Found['entries'] = new Map()
+  for await (const entry of listFiles({ ...repositoryOf(hub, target), revision, recursive: false })) {
+    if (entry.type !== 'file') continue
+    entries.set(entry.path, { oid: entry.lfs?.oid ?? entry.oid ?? '', isLarge: entry.lfs !== undefined })
+  }
+  return entries
+}
+
+/** A model of another program or another policy is overwritten only when that is asked for. */
+function requireRoom({ name, branch, isPrivate, replaces }: PublishTarget, found: Found, record: PublishRecord): void {
+  if (isPrivate && found.isPrivate === false) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected ${name} to be private, as --private asks, it is public: make it private in its settings, publish under another name, or leave out --private`,
+    })
+  }
+  if (replaces || found.record?.manifest_sha256 === record.manifest_sha256) return
+  const held = found.record?.policy
+  if (held === undefined && ![...found.entries.keys()].some(isModelFile)) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected ${name} to hold ${record.policy} or no model, its branch ${branch} holds ${held === undefined ? 'a model that was not published by this command' : quoted(held)}: name another repository or --revision, or replace it with --replace`,
+  })
+}
+
+function isModelFile(path: string): boolean {
+  return isOfModel(path) || /\.(?:safetensors|gguf|bin|pt|pth)$/.test(path)
+}
+
+async function differing({ entries }: Found, files: readonly PublishedFile[]): Promise<PublishedFile[]> {
+  const others: PublishedFile[] = []
+  for (const file of files) if (!(await isThere(entries, file))) others.push(file)
+  return others
+}
+
+async function isThere(entries: Found['entries'], { path, sha256, content }: PublishedFile): Promise<boolean> {
+  const entry = entries.get(path)
+  if (entry === undefined || entry.isLarge) return entry?.oid === sha256
+  const bytes = 'text' in content ? Buffer.from(content.text) : await readFile(content.file)
+  return entry.oid === createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
+}
+
+/** @returns the commit to build on */
+async function makeRoom(hub: Hub, target: PublishTarget, { exists, head }: Found): Promise<string> {
+  if (head !== null) return head
+  const { name, branch, isPrivate } = target
+  const place = repositoryOf(hub, target)
+  if (!exists) {
+    // The client's type asks for a token; ours goes with each request to the hub.
+    const options = { ...place, ...(isPrivate ? { visibility: 'private' as const } : {}) }
+    await createRepo(options as Parameters<typeof createRepo>[0]).catch((error: unknown) => {
+      // The answer to an earlier attempt was lost.
+      if (!(error instanceof HubApiError && error.statusCode === 409)) throw error
+    })
+  }
+  // Without the files of `main`: a policy has a branch of its own.
+  if (branch !== 'main') await createBranch({ ...place, branch, empty: true })
+  const made = await look(hub, target)
+  if (made.head !== null) return made.head
+  throw new LonghaulError({
+    code: 'Artifact.Unavailable',
+    message: `Expected the hub to show the branch ${branch} of ${name} that it made: publish again`,
+  })
+}
+
+interface CommitInput extends PublishInput {
+  removed: readonly string[]
+  parent: string
+}
+
+async function commitFiles(hub: Hub, input: CommitInput): Promise<string> {
+  const { target, record, files, removed, parent, onProgress, signal } = input
+  const operations: CommitOperation[] = [
+    ...files.map(({ path, content }) => ({
+      operation: 'addOrUpdate' as const,
+      path,
+      content: 'text' in content ? new Blob([content.text]) : pathToFileURL(content.file),
+    })),
+    ...removed.map((path) => ({ operation: 'delete' as const, path })),
+  ]
+  const steps = commitIter({
+    ...repositoryOf(hub, target),
+    branch: target.branch,
+    title: `Publish ${record.policy}`,
+    description: `SHA-256 of the manifest: ${record.manifest_sha256}`,
+    operations,
+    parentCommit: parent,
+    useXet: false,
+    abortSignal: signal,
+  })
+  let isCommitting = false
+  try {
+    for (let step = await steps.next(); ; step = await steps.next()) {
+      if (step.done === true) return step.value?.commit.oid ?? ''
+      if (step.value.event !== 'phase') continue
+      isCommitting = step.value.phase === 'committing'
+      onProgress(isCommitting ? 'committing' : 'sending the weights')
+    }
+  } catch (error) {
+    if (!isCommitting || error instanceof HubApiError || signal.aborted) throw error
+    // The answer was lost, which says nothing about the commit.
+    const found = await look(hub, target)
+    if (found.head !== null && (await differing(found, input.files)).length === 0) return found.head
+    throw error
+  }
+}
+
+/** @throws LonghaulError `Artifact.Corrupt` for a commit that holds other bytes */
+async function requireArrived(
+  hub: Hub,
+  target: PublishTarget,
+  commit: string,
+  files: readonly PublishedFile[],
+): Promise<void> {
+  const entries = await listTree(hub, target, commit)
+  for (const file of files) {
+    if (await isThere(entries, file)) continue
+    throw new LonghaulError({
+      code: 'Artifact.Corrupt',
+      message: `Expected the hub to hold ${file.path} as it was sent, its hash is another: publish again; if it stays so, a proxy on the way changes files`,
+      details: { repository: target.name, commit },
+    })
+  }
+}
+
+async function explained<T>(hub: Hub, target: PublishTarget, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (cause) {
+    if (isLonghaulError(cause) || signal.aborted) throw cause
+    const status = cause instanceof HubApiError ? cause.statusCode : null
+    const isHub =
+      cause instanceof HubApiError && (cause.url === '' || new URL(cause.url).origin === new URL(hub.url).origin)
+    const { code, message } = explain(target, hub, { status: isHub ? status : null, cause })
+    throw new LonghaulError({
+      code,
+      message,
+      details: { repository: target.name, hub: hub.url, ...(status === null ? {} : { status }) },
+      // The cause of a failed upload names an address that is signed.
+      ...(status !== null && !isHub ? {} : { cause }),
+    })
+  }
+}
+
+function explain(
+  { name, token, branch }: PublishTarget,
+  hub: Hub,
+  { status, cause }: { status: number | null; cause: unknown },
+): { code: 'Config.Invalid' | 'Config.NotFound' | 'Artifact.Unavailable'; message: string } {
+  switch (status) {
+    case 401:
+      return {
+        code: 'Config.NotFound',
+        message: `The hub refuses the token in ${token.variable}: put one that is valid and may write to ${name} there`,
+      }
+    case 403:
+      return {
+        code: 'Config.NotFound',
+        message: `The hub does not let this token write to ${name}: give it the right to write there, or publish under a name of its account`,
+      }
+    case 404:
+      return {
+        code: 'Config.NotFound',
+        message: `The hub knows no owner or repository ${name} that this token may write to`,
+      }
+    case 412:
+      return {
+        code: 'Artifact.Unavailable',
+        message: `Expected ${name} to stay as it was, its branch ${branch} got another commit meanwhile: publish again`,
+      }
+    case 400:
+    case 413:
+    case 422:
+      return { code: 'Config.Invalid', message: `The hub does not take this model: ${saidBy(cause)}` }
+    default:
+      return {
+        code: 'Artifact.Unavailable',
+        message: `Expected ${status === null ? 'the hub and its storage' : `the hub ${hub.url}`} to take the model, got ${status === null ? reasonOf(cause) : `status ${status}: ${saidBy(cause)}`}. Nothing was committed; publish again: weights that arrived whole are not sent again`,
+      }
+  }
+}
+
+function saidBy(cause: unknown): string {
+  const { error, message } = (cause instanceof HubApiError ? cause.data : undefined) ?? {}
+  const said = typeof error === 'string' ? error : message
+  return typeof said === 'string' && said !== '' ? quoted(said) : 'it does not say why'
+}
+
+/** Never an address: that of a storage is signed. */
+function reasonOf(cause: unknown): string {
+  if (cause instanceof HubApiError) return `status ${cause.statusCode} from the storage`
+  const inner: unknown = cause instanceof Error ? (cause.cause ?? cause) : cause
+  const { code, message } = (inner ?? {}) as { code?: unknown; message?: unknown }
+  return typeof code === 'string' ? code : quoted(String(message).replaceAll(/https?:\S+/g, 'an address'))
+}
+
+/** Of a hub's own words: controls are written out. */
+function quoted(text: string): string {
+  return JSON.stringify(text.slice(0, 300))
+}

@@ -1,0 +1,159 @@
+/** A small model, a policy that a run trained from it, and the run's records: what a store holds before a model is published. */
+import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { importBasePolicy } from '../../../src/adapters/trainer-job/job/policy-directory.ts'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import { policyKeys, runKeys, suiteKeys } from '../../../src/contracts/keys.ts'
+import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
+import type { Recipe } from '../../../src/contracts/recipe.types.ts'
+import { sha256Hex } from '../../../src/platform/hash.ts'
+import { type Attempt, makeEvaluation } from '../evaluation-records.ts'
+import { makeTrainingRecipe } from '../training-records.ts'
+
+/** What the trainer notes beside the weights. */
+export const PRIVATE_HOST = 'gpu-17.internal.example'
+/** Breaks out of YAML, of cells, of HTML, and of the line. */
+export const HOSTILE =
+  'x"\n---\nlicense: mit\n| <img src=x onerror=alert(1)> | [a](javascript:b) `c` \u202e\ud800 @team'
+
+const COMMIT_OF_DATA = '5e4a1f8b5c3d2e1f0a9b8c7d6e5f4a3b2c1d0e9f'
+
+/** Weights of any bytes: whole files, no model that computes. */
+export async function writeModelFiles(
+  directory: string,
+  { config = {}, metadata = {} }: { config?: object; metadata?: Record<string, string> } = {},
+): Promise<void> {
+  await mkdir(directory, { recursive: true })
+  await writeFile(
+    join(directory, 'config.json'),
+    JSON.stringify({ vocab_size: 8, max_position_embeddings: 512, ...config }),
+  )
+  await writeFile(join(directory, 'tokenizer.json'), '{"a": "/root/vocabulary"}')
+  for (const name of ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors']) {
+    await writeFile(join(directory, name), safetensors(name, metadata))
+  }
+  await writeFile(join(directory, 'model.safetensors.index.json'), '{"weight_map": {}}')
+}
+
+function safetensors(name: string, metadata: Record<string, string>): Buffer {
+  const values = new Float32Array(25_000).fill(name.charCodeAt(10))
+  const header = Buffer.from(
+    JSON.stringify({
+      __metadata__: { format: 'pt', ...metadata },
+      weight: { dtype: 'F32', shape: [values.length], data_offsets: [0, values.byteLength] },
+    }),
+  )
+  const length = Buffer.alloc(8)
+  length.writeBigUInt64LE(BigInt(header.length))
+  return Buffer.concat([length, header, Buffer.from(values.buffer)])
+}
+
+export interface PublishableInput {
+  store: ArtifactStore
+  /** A model directory. */
+  model: string
+  run: string
+  /** Attempts at each held-out task. */
+  attempts?: Attempt[][]
+  /** Names and texts of the records. @default harmless ones */
+  text?: string
+  version?: string
+}
+
+/** @returns the policy of the run; its base is stored too */
+export async function storePublishable(input: PublishableInput): Promise<{ base: PolicyRef; policy: PolicyRef }> {
+  const {
+    store,
+    model,
+    run,
+    attempts = [
+      [1, 0],
+      [1, 1],
+      [0, 0],
+    ],
+    text = 'plain',
+    version = 'v000042-1a2b3c4d',
+  } = input
+  const base = await importBasePolicy({ store, directory: model })
+  const directory = store.path(policyKeys.directory(version))
+  await cp(fileURLToPath(base.uri), directory, { recursive: true })
+  await writeFile(join(directory, 'canary.safetensors'), safetensors('canary-0000000', {}))
+  const policy: PolicyRef = {
+    version,
+    uri: pathToFileURL(directory).href,
+    manifestSha256: await seal(directory),
+    globalStep: 42,
+    checkpointUri: null,
+    checkpointSha256: null,
+  }
+  const attempt = { run, host: PRIVATE_HOST, paths: { input: '/data/private/input' } }
+  await writeFile(join(directory, 'attempt.json'), JSON.stringify(attempt))
+  await store.putRecord(policyKeys.ref(version), policy)
+  await store.putRecord(runKeys.claim(run), {
+    schema: 'longhaul.run/1',
+    run,
+    kind: 'train',
+    workflowId: `train/${run}`,
+  })
+  const plain = makeTrainingRecipe()
+  const recipe: Recipe = { ...plain, name: text, model: { ...plain.model, base: '/home/someone/private/models/tiny' } }
+  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
+  await store.putRecord(runKeys.policy(run, 'base'), base)
+  for (const [iteration, stage] of ['rft', 'dapo-1', 'dapo-1'].entries()) {
+    const made = iteration === 2 ? version : `v0000${iteration + 1}0-1a2b3c4d`
+    await store.claimRecord(policyKeys.ref(made), { ...policy, version: made, globalStep: 14 * (iteration + 1) })
+    const steps = Array.from({ length: 14 }, (_, step) => ({ step }))
+    const record = { schema: 'longhaul.training/1', stage, iteration, slice: 0, policy: made, steps, alarms: [] }
+    await store.putRecord(runKeys.training(run, stage, iteration, 0), record)
+  }
+  await storeSuite(store, run, text)
+  const names = attempts.map((of, index) => ({ taskId: `held-${index}`, attempts: of }))
+  const evaluation = {
+    ...makeEvaluation({ run, name: 'rl', policy: version, tasks: names, unaudited: 'allow' }),
+    suite: 'ef'.repeat(32),
+  }
+  const conditions = {
+    scaffold: text,
+    demonstration: false,
+    sampling: {} as never,
+    limits: { maxTurns: 6, contextTokens: 256 } as never,
+    gradingProfiles: ['fork-4.0.3'],
+  }
+  await store.putRecord(runKeys.evaluation(run, 'rl'), { ...evaluation, conditions })
+  return { base, policy }
+}
+
+async function storeSuite(store: ArtifactStore, run: string, text: string): Promise<void> {
+  const train = 'ab'.repeat(32)
+  const held = 'ef'.repeat(32)
+  const origin = { schema: 'longhaul.suite-origin/1', revision: COMMIT_OF_DATA, split: text, files: [] }
+  await store.claimRecord(suiteKeys.origin(train), {
+    ...origin,
+    dataset: 'nebius/SWE-rebench',
+    filters: [{ filter: text, kept: 2 }],
+  })
+  await store.claimRecord(suiteKeys.origin(held), { ...origin, dataset: text, filters: [] })
+  await store.claimRecord(suiteKeys.row(train, 'one'), { schema: 'longhaul.row/1', row: { license_name: text } })
+  for (const [stage, suite, taskIds] of [
+    ['dapo-1', train, ['one', 'two', 'three']],
+    ['eval-rl', held, ['held-0', 'held-1', 'held-2']],
+  ] as const) {
+    const plan = { schema: 'longhaul.plan/1', run, stage, iteration: 0, suite, groupSize: 2, taskIds }
+    await store.putRecord(runKeys.plan(run, stage, 0), plan)
+  }
+}
+
+/** As the trainer seals a directory. */
+async function seal(directory: string): Promise<string> {
+  const files: object[] = []
+  for (const path of (await readdir(directory)).toSorted()) {
+    if (path === 'MANIFEST.json' || path === 'COMMITTED') continue
+    const bytes = await readFile(join(directory, path))
+    files.push({ path, bytes: (await stat(join(directory, path))).size, sha256: sha256Hex(bytes) })
+  }
+  const manifest = JSON.stringify({ schema: 'longhaul.manifest/1', kind: 'policy', dtype: 'float32', files })
+  await writeFile(join(directory, 'MANIFEST.json'), manifest)
+  await writeFile(join(directory, 'COMMITTED'), `${sha256Hex(manifest)}\n`)
+  return sha256Hex(manifest)
+}
