@@ -9,6 +9,7 @@ import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import { type Answer, longhaul, useOwnStore } from '../support/command-line.ts'
 import { startWritableHub, type WritableHub } from '../support/datasets/writable-hub.ts'
+import { freePort } from '../support/loopback.ts'
 import { HOSTILE, PRIVATE_HOST, storePublishable, writeModelFiles } from '../support/publish/published-run.ts'
 import { runPython, withoutPython } from '../support/python.ts'
 
@@ -157,7 +158,7 @@ describe('refused with one error, and without a commit', () => {
 
   test('a hub that is away', async () => {
     await refused(
-      publish({ url: 'http://127.0.0.1:1' }, policy.version),
+      publish({ url: `http://127.0.0.1:${await freePort()}` }, policy.version),
       /to take the model, got ECONNREFUSED.*publish again/,
       2,
     )
@@ -295,8 +296,7 @@ test('the card says recipe, training, scores with intervals, data, licences and 
     'cd'.repeat(32),
     '| rft | 1 | 14 |',
     '| dapo-1 | 2 | 28 |',
-    'plain &#40;1 tasks&#41;'.replaceAll(/&#4[01];/g, (one) => (one === '&#40;' ? '(' : ')')),
-    'unknown (2 tasks)',
+    'plain (1 tasks), unknown (2 tasks)',
     'vllm serve repair --served-model-name v000042-1a2b3c4d',
     '--max-model-len 256',
     'Licence of the base model: unknown',

@@ -18,7 +18,8 @@ export interface SenderInput {
  */
 export function createSender({ onBytes, signal }: SenderInput): typeof fetch {
   return (url, init) => {
-    const stop = init?.signal == null ? signal : AbortSignal.any([signal, init.signal])
+    const own = init?.signal ?? null
+    const stop = own === null ? signal : AbortSignal.any([signal, own])
     if (init?.body instanceof Blob) return sendBlob(url, init, { body: init.body, onBytes, stop })
     if (init?.method === 'POST' && new URL(url instanceof Request ? url.url : url).pathname.includes('/commit/')) {
       return fetch(url, { ...init, signal: AbortSignal.any([stop, AbortSignal.timeout(COMMIT_MS)]) })

@@ -80,7 +80,8 @@ export function renderModelCard(input: ModelCardInput): string {
 type Yaml = string | number | boolean | Yaml[] | { [key: string]: Yaml | undefined }
 
 function header({ facts, license, repository }: ModelCardInput): { [key: string]: Yaml | undefined } {
-  const base = facts.base?.origin ?? facts.origin
+  const trainedFrom = facts.base?.origin ?? null
+  const base = trainedFrom ?? facts.origin
   const datasets = [...new Set(facts.suites.flatMap(({ origin }) => hubDataset(origin) ?? []))].toSorted(compareText)
   const results = facts.evaluations.map(resultOf)
   return {
@@ -88,7 +89,7 @@ function header({ facts, license, repository }: ModelCardInput): { [key: string]
     library_name: 'transformers',
     pipeline_tag: 'text-generation',
     ...(base === null ? {} : { base_model: base.model }),
-    ...(facts.base?.origin == null ? {} : { base_model_relation: 'finetune' }),
+    ...(trainedFrom === null ? {} : { base_model_relation: 'finetune' }),
     tags: [
       'longhaul',
       'software-engineering',
@@ -201,7 +202,7 @@ ${training(facts)}
 
 ${data(facts)}
 
-This model: ${license === null ? 'its licence is unknown, because none was named when it was published. That is no leave to use it' : markdownText(license)}. Licence of the base model: ${facts.base?.origin == null && facts.origin === null ? 'unknown' : 'as its page on the hub says'}.
+This model: ${license === null ? 'its licence is unknown, because none was named when it was published. That is no leave to use it' : markdownText(license)}. Licence of the base model: ${(facts.base?.origin ?? facts.origin) === null ? 'unknown' : 'as its page on the hub says'}.
 
 ## Serve it
 
@@ -213,7 +214,7 @@ ${serve(input)}
 - It writes shell commands. Run them only in a sandbox without secrets.
 - It was taught to repair repositories until their tests pass, and may look for other ways to that end. An official score counts every
   resolved task; the audited one leaves out those that an audit or a sign of a hack speaks against.
-- ${recipe?.cutoff == null ? 'Up to when the base model has read is not known, so tasks may have been in its training data.' : `The base model has read up to ${markdownText(recipe.cutoff)}; older tasks may have been in its training data.`}
+- ${sayCutoff(recipe?.cutoff ?? null)}
 
 ## Files
 
@@ -223,6 +224,12 @@ ${files.map(({ path, sha256 }) => `| ${markdownText(path)} | ${sha256} |`).join(
 
 \`longhaul models import ${repository} --revision COMMIT --output DIRECTORY\` makes a policy of it again.
 `
+}
+
+function sayCutoff(cutoff: string | null): string {
+  return cutoff === null
+    ? 'Up to when the base model has read is not known, so tasks may have been in its training data.'
+    : `The base model has read up to ${markdownText(cutoff)}; older tasks may have been in its training data.`
 }
 
 function sayBase({ base, origin, recipe, policy }: ModelFacts): string {
