@@ -7,11 +7,15 @@ import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
+import { openArtifactStore } from '../../src/adapters/artifacts/open-store.ts'
+import { findS3Server, startS3Server } from '../support/artifacts/s3-server.ts'
 import { type Answer, longhaul, useOwnStore } from '../support/command-line.ts'
 import { startWritableHub, type WritableHub } from '../support/datasets/writable-hub.ts'
 import { freePort } from '../support/loopback.ts'
 import { HOSTILE, PRIVATE_HOST, storePublishable, writeModelFiles } from '../support/publish/published-run.ts'
 import { runPython, withoutPython } from '../support/python.ts'
+
+const server = await findS3Server()
 
 const TOKEN = 'hf_of_the_test'
 const NAME = 'team/repair'
@@ -261,6 +265,34 @@ describe('refused with one error, and without a commit', () => {
   })
 })
 
+describe('a policy in a bucket', { skip: 'reason' in server ? server.reason : false }, () => {
+  test('its weights are brought and checked like those of a directory', async () => {
+    if ('reason' in server) return
+    const s3 = await startS3Server(server.program)
+    const before = { ...process.env }
+    const location = `s3://${s3.bucket}/published`
+    const weights = { directory: join(own.root, 'weights'), isShared: true, limitBytes: 2 ** 40 }
+    Object.assign(process.env, s3.environment)
+    try {
+      const store = await openArtifactStore({ location, check: false, weights })
+      const made = await storePublishable({ store, model: join(own.root, 'model'), run: 'run-bucket' })
+      assert.match(made.policy.uri, /^s3:/)
+      Object.assign(process.env, { LONGHAUL_ARTIFACTS: location, LONGHAUL_WEIGHTS: join(own.root, 'elsewhere') })
+      await using hub = await startHub()
+      await published(hub, made.policy.version)
+      const card = hub.commits(NAME).at(-1)?.files.get('README.md')?.bytes.toString() ?? ''
+      assert.match(card, /\| run \| run-bucket \|/)
+      assert.equal((await published(hub, made.policy.version)).changed, false)
+    } finally {
+      for (const name of [...Object.keys(s3.environment), 'LONGHAUL_ARTIFACTS', 'LONGHAUL_WEIGHTS']) {
+        if (before[name] === undefined) delete process.env[name]
+        else process.env[name] = before[name]
+      }
+      await s3.close()
+    }
+  })
+})
+
 interface Metric {
   type: string
   name: string
@@ -296,7 +328,7 @@ test('the card says recipe, training, scores with intervals, data, licences and 
     'cd'.repeat(32),
     '| rft | 1 | 14 |',
     '| dapo-1 | 2 | 28 |',
-    'plain (1 tasks), unknown (2 tasks)',
+    'unknown (2 tasks), plain (1 tasks)',
     'vllm serve repair --served-model-name v000042-1a2b3c4d',
     '--max-model-len 256',
     'Licence of the base model: unknown',

@@ -114,8 +114,19 @@ async function look(hub: Hub, target: PublishTarget): Promise<Found> {
   }
   const head = asked.sha
   const entries = await listTree(hub, target, head)
-  const record = entries.has(RECORD) ? await ask<PublishRecord>(hub, `/${name}/resolve/${head}/${RECORD}`) : null
+  const record = entries.has(RECORD) ? await readRecord(hub, `/${name}/resolve/${head}/${RECORD}`) : null
   return { exists: true, isPrivate: asked.private === true, head, entries, record }
+}
+
+/** Null for a file of that name that is another program's. */
+async function readRecord(hub: Hub, path: string): Promise<PublishRecord | null> {
+  try {
+    const record = await ask<PublishRecord | null>(hub, path)
+    return record?.schema === 'longhaul.published/1' ? record : null
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
 }
 
 /** JSON of an address; null for none. @throws HubApiError as the hub answered */
@@ -222,9 +233,13 @@ async function commitFiles(hub: Hub, input: CommitInput): Promise<string> {
   try {
     for (let step = await steps.next(); ; step = await steps.next()) {
       if (step.done === true) return step.value?.commit.oid ?? ''
-      if (step.value.event !== 'phase') continue
-      isCommitting = step.value.phase === 'committing'
-      onProgress(isCommitting ? 'committing' : 'sending the weights')
+      const { value } = step
+      if (value.event === 'phase') {
+        isCommitting = value.phase === 'committing'
+        if (isCommitting) onProgress('committing')
+      } else if (value.state === 'hashing') {
+        onProgress(`comparing with what the hub has, ${value.path}: ${Math.round(100 * value.progress)} %`)
+      }
     }
   } catch (error) {
     if (!isCommitting || error instanceof HubApiError || signal.aborted) throw error
@@ -281,7 +296,10 @@ function explain(
     case 401:
       return {
         code: 'Config.NotFound',
-        message: `The hub refuses the token in ${token.variable}: put one that is valid and may write to ${name} there`,
+        message:
+          token.value === null
+            ? `The hub shows no ${name} without a token: set ${token.variable} to one that may write to it`
+            : `The hub refuses the token in ${token.variable}: put one that is valid and may write to ${name} there`,
       }
     case 403:
       return {

@@ -77,18 +77,20 @@ export async function storePublishable(input: PublishableInput): Promise<{ base:
   } = input
   const base = await importBasePolicy({ store, directory: model })
   const directory = store.path(policyKeys.directory(version))
-  await cp(fileURLToPath(base.uri), directory, { recursive: true })
+  await cp(fileURLToPath(store.weights.local(base).uri), directory, { recursive: true })
   await writeFile(join(directory, 'canary.safetensors'), safetensors('canary-0000000', {}))
-  const policy: PolicyRef = {
+  const attempt = { run, host: PRIVATE_HOST, paths: { input: '/data/private/input' } }
+  const manifestSha256 = await seal(directory)
+  await writeFile(join(directory, 'attempt.json'), JSON.stringify(attempt))
+  const made: PolicyRef = {
     version,
     uri: pathToFileURL(directory).href,
-    manifestSha256: await seal(directory),
+    manifestSha256,
     globalStep: 42,
     checkpointUri: null,
     checkpointSha256: null,
   }
-  const attempt = { run, host: PRIVATE_HOST, paths: { input: '/data/private/input' } }
-  await writeFile(join(directory, 'attempt.json'), JSON.stringify(attempt))
+  const policy = await store.weights.keep({ policy: made })
   await store.putRecord(policyKeys.ref(version), policy)
   await store.putRecord(runKeys.claim(run), {
     schema: 'longhaul.run/1',
