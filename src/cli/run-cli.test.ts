@@ -70,6 +70,7 @@ test('help goes to stdout with 0 and has examples; every command has help', asyn
     'regrade',
     'predictions',
     'export',
+    'publish',
     'schedule',
     'ledger',
     'reap',

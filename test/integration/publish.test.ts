@@ -10,6 +10,8 @@ import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-dire
 import { openArtifactStore } from '../../src/adapters/artifacts/open-store.ts'
 import { findS3Server, startS3Server } from '../support/artifacts/s3-server.ts'
 import { type Answer, longhaul, useOwnStore } from '../support/command-line.ts'
+import { runKeys } from '../../src/contracts/keys.ts'
+import { makeEvaluation } from '../support/evaluation-records.ts'
 import { startWritableHub, type WritableHub } from '../support/datasets/writable-hub.ts'
 import { freePort } from '../support/loopback.ts'
 import { HOSTILE, PRIVATE_HOST, storePublishable, writeModelFiles } from '../support/publish/published-run.ts'
@@ -105,6 +107,18 @@ test('a policy is one commit, a second publish is none, and nothing of this mach
   const again = await published(hub, policy.version)
   assert.deepEqual([again.changed, again.commit, again.written], [false, first.commit, []])
   assert.deepEqual(commitsOf(hub), [`Publish ${policy.version}`])
+})
+
+test('a new score of a published policy is a commit of the card alone', async () => {
+  await using hub = await startHub()
+  const { store } = own
+  const version = 'v000033-1a2b3c4d'
+  await storePublishable({ store, model: join(own.root, 'model'), run: 'run-scored', version })
+  await published(hub, version)
+  const evaluation = makeEvaluation({ run: 'later', policy: version, tasks: [{ taskId: 'a', attempts: [1, 0] }] })
+  await store.putRecord(runKeys.evaluation('later', 'nightly'), evaluation)
+  assert.deepEqual((await published(hub, version)).written, ['README.md'])
+  assert.equal(commitsOf(hub).length, 2)
 })
 
 test('a dry run shows files and card, and makes nothing', async () => {

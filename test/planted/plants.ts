@@ -847,4 +847,11 @@ export const PLANTS: Plant[] = [
       'a tracker hangs, is absent, answers 500, with rubbish or without end: the sending ends, says why, and the other tracker has all',
     ),
   },
+  {
+    name: 'a published model is the policy: its files are not held against the manifest',
+    file: 'src/adapters/models/policy-files.ts',
+    replace: 'if (found !== sha256) {',
+    by: 'if (found === null) {',
+    seenBy: { file: 'test/integration/publish.test.ts', test: 'weights, a manifest or a record that were changed' },
+  },
 ]

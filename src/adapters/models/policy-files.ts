@@ -41,6 +41,8 @@ const ORIGIN_KEYS = new Set(['_name_or_path', 'name_or_path'])
 const PATH = /^(?:file:\/\/|~?\/[^/\s]+\/|[A-Za-z]:\\)[^\n]*$/
 const TOKEN = /\bhf_[A-Za-z0-9]{20,}\b/
 const INDEX = 'model.safetensors.index.json'
+/** A shorter word may stand in any text. */
+const LEAST_SECRET = 8
 /** A header of safetensors that is longer describes no model. */
 const MOST_HEADER_BYTES = 100 * 2 ** 20
 
@@ -49,7 +51,8 @@ const MOST_HEADER_BYTES = 100 * 2 ** 20
  *   `Config.Invalid` for a text that names a path of this machine or a token
  */
 export async function readPolicyFiles(input: ReadPolicyFilesInput): Promise<PolicyFiles> {
-  const { directory, manifestSha256, secrets, onProgress, signal } = input
+  const { directory, manifestSha256, onProgress, signal } = input
+  const secrets = input.secrets.filter((secret) => secret.length >= LEAST_SECRET)
   const manifest = await requireManifest(directory, manifestSha256)
   const listed = manifest.files.filter(({ path }) => isOfModel(path)).toSorted((a, b) => compareText(a.path, b.path))
   const total = listed.reduce((sum, { bytes }) => sum + bytes, 0)

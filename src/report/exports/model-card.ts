@@ -1,5 +1,6 @@
 /** README.md of a model, as the Hugging Face hub reads it. Names and texts of records are another's: all of them are escaped. */
 import type { EvaluationRecord, StoredInterval } from '../../contracts/evaluations.types.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { compareText } from '../../domain/hash-order.ts'
 import { markdownText, oneLine } from '../hostile-text.ts'
@@ -94,7 +95,7 @@ function header({ facts, license, repository }: ModelCardInput): { [key: string]
       'longhaul',
       'software-engineering',
       'agent',
-      ...(facts.policy.globalStep > 0 ? ['reinforcement-learning'] : []),
+      ...(facts.training.some(({ stage }) => purposeOf(stage).kind === 'reinforce') ? ['reinforcement-learning'] : []),
     ],
     ...(datasets.length === 0 ? {} : { datasets }),
     ...(results.length === 0 ? {} : { 'model-index': [{ name: repository.split('/').at(-1) ?? repository, results }] }),
@@ -202,7 +203,7 @@ ${training(facts)}
 
 ${data(facts)}
 
-This model: ${license === null ? 'its licence is unknown, because none was named when it was published. That is no leave to use it' : markdownText(license)}. Licence of the base model: ${(facts.base?.origin ?? facts.origin) === null ? 'unknown' : 'as its page on the hub says'}.
+This model: ${license === null ? 'its licence is unknown, because none was named when it was published. That is no permission to use it' : markdownText(license)}. Licence of the base model: ${(facts.base?.origin ?? facts.origin) === null ? 'unknown' : 'as its page on the hub says'}.
 
 ## Serve it
 
