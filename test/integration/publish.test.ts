@@ -342,7 +342,7 @@ test('the card says recipe, training, scores with intervals, data, licences and 
     'cd'.repeat(32),
     '| rft | 1 | 14 |',
     '| dapo-1 | 2 | 28 |',
-    'unknown (2 tasks), plain (1 tasks)',
+    'unknown (2 tasks), plain (1 task)',
     'vllm serve repair --served-model-name v000042-1a2b3c4d',
     '--max-model-len 256',
     'Licence of the base model: unknown',

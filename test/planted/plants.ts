@@ -850,8 +850,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'a published model is the policy: its files are not held against the manifest',
     file: 'src/adapters/models/policy-files.ts',
-    replace: 'if (found !== sha256) {',
-    by: 'if (found === null) {',
+    replace: 'if (found !== sha256)',
+    by: 'if (found === null)',
     seenBy: { file: 'test/integration/publish.test.ts', test: 'weights, a manifest or a record that were changed' },
   },
 ]

@@ -213,7 +213,7 @@ ${serve(input)}
 
 - The scores hold for the scaffold, the limits and the tasks above. Other prompts, other tools or another chat format give other scores.
 - It writes shell commands. Run them only in a sandbox without secrets.
-- It was taught to repair repositories until their tests pass, and may look for other ways to that end. An official score counts every
+- Its task is to repair repositories until hidden tests pass, and it may look for other ways to that end. An official score counts every
   resolved task; the audited one leaves out those that an audit or a sign of a hack speaks against.
 - ${sayCutoff(recipe?.cutoff ?? null)}
 
@@ -306,7 +306,7 @@ function data({ suites, licenses, policy }: ModelFacts): string {
 |---|---|---|---|---|---|---|
 ${rows.join('\n')}
 
-Licences of the repositories whose tasks were played for training: ${licenses.length === 0 ? 'unknown' : licenses.map(({ name, tasks }) => `${name === null ? 'unknown' : markdownText(name)} (${tasks} tasks)`).join(', ')}.`
+Licences of the repositories whose tasks were played for training: ${licenses.length === 0 ? 'unknown' : licenses.map(({ name, tasks }) => `${name === null ? 'unknown' : markdownText(name)} (${tasks} ${tasks === 1 ? 'task' : 'tasks'})`).join(', ')}.`
 }
 
 function filtersOf(origin: SuiteOrigin | null): string {
