@@ -18,7 +18,7 @@ import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
 import type { FileResult } from './support/runner/file-result.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
-import { offerGgufPackage } from './support/runner/gguf-package.ts'
+import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 import { APART_GLOBS, TEST_GLOBS } from './support/runner/test-globs.ts'
@@ -97,7 +97,7 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     const runTrainer = async (): Promise<void> => {
       if (trainerPaths.length === 0 || interrupt.signal.aborted) return
       const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
-      await offerGgufPackage({ root, signal: interrupt.signal })
+      await offerTestPackages({ root, signal: interrupt.signal })
       const input = { root, paths: trainerPaths, scratch, python, timeoutMs: TRAINER_TIMEOUT_MS }
       const print = (line: string): void => console.log(`trainer | ${line}`)
       results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal, print })))

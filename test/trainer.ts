@@ -14,7 +14,7 @@ import { parseArgs } from 'node:util'
 import { commit, versions } from '../bench/support/versions.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
-import { offerGgufPackage } from './support/runner/gguf-package.ts'
+import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 
@@ -26,7 +26,7 @@ try {
   const started = Date.now()
   const strikesFile = join(scratch, 'strikes.jsonl')
   const root = join(import.meta.dirname, '..')
-  await offerGgufPackage({ root })
+  await offerTestPackages({ root })
   const results = await runTrainerTests({
     root,
     scratch,

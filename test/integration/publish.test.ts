@@ -14,7 +14,13 @@ import { runKeys } from '../../src/contracts/keys.ts'
 import { makeEvaluation } from '../support/evaluation-records.ts'
 import { startWritableHub, type WritableHub } from '../support/datasets/writable-hub.ts'
 import { freePort } from '../support/loopback.ts'
-import { HOSTILE, PRIVATE_HOST, storePublishable, writeModelFiles } from '../support/publish/published-run.ts'
+import {
+  HOSTILE,
+  PRIVATE_HOST,
+  storeAdapted,
+  storePublishable,
+  writeModelFiles,
+} from '../support/publish/published-run.ts'
 import { runPython, withoutPython } from '../support/python.ts'
 
 const server = await findS3Server()
@@ -419,4 +425,40 @@ describe('with the trainer’s Python', { skip: withoutPython }, () => {
       'text-generation',
     ])
   })
+
+  test('adapters alone are published in PEFT’s layout, and whole weights do not take their place unasked', async () => {
+    const { store } = own
+    const made = await storeAdapted({ store, root: own.root, origin: `team/tiny@${'1'.repeat(40)}` })
+    await using hub = await startHub()
+    await published(hub, made.version, '--adapter')
+    const files = hub.commits(NAME).at(-1)?.files ?? new Map<string, never>()
+    assert.deepEqual(
+      [...files.keys()].toSorted(),
+      ['.gitattributes', 'README.md', 'adapter_config.json', 'adapter_model.safetensors', 'longhaul.json'].toSorted(),
+    )
+    const config = JSON.parse(files.get('adapter_config.json')?.bytes.toString() ?? '') as Record<string, unknown>
+    assert.deepEqual(
+      [config['base_model_name_or_path'], config['revision'], config['r']],
+      ['team/tiny', '1'.repeat(40), 4],
+    )
+    const card = files.get('README.md')?.bytes.toString() ?? ''
+    const [, front = ''] = /^---\n([\s\S]*?\n)---\n/.exec(card) ?? []
+    const header = parse(front) as Record<string, unknown>
+    assert.deepEqual(
+      [header['library_name'], header['base_model'], header['base_model_relation']],
+      ['peft', 'team/tiny', 'adapter'],
+    )
+    assert.match(card, /PeftModel\.from_pretrained\(base, "team\/repair"/)
+    assert.equal((await published(hub, made.version, '--adapter')).changed, false)
+    await refused(publish(hub, made.version), /holds adapters of "v000001-[0-9a-f]{8}": name another/)
+    assert.equal(commitsOf(hub).length, 1)
+    const { removed } = await published(hub, made.version, '--replace')
+    assert.deepEqual(removed.toSorted(), ['adapter_config.json', 'adapter_model.safetensors'])
+  })
+})
+
+test('a policy without adapters is refused with --adapter, before the hub is asked', async () => {
+  await using hub = await startHub()
+  await refused(publish(hub, policy.version, '--adapter'), /its recipe trained all weights .*Publish the whole policy/)
+  assert.deepEqual(hub.requests, [])
 })

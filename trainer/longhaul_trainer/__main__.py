@@ -12,7 +12,7 @@ from typing import Any
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|step|plan|simulate|bench|import|export|seal"
+        dest="command", required=True, metavar="serve|step|plan|simulate|bench|import|export|adapter|seal"
     )
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
@@ -71,6 +71,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--expect-sha256", help="hash that the source's MANIFEST.json must have")
 
+    adapter = commands.add_parser("adapter", help="the adapters of a checkpoint in PEFT's layout")
+    adapter.add_argument("checkpoint", type=Path, help="sealed checkpoint that was trained with LoRA")
+    adapter.add_argument("base", type=Path, help="sealed policy whose weights were frozen; every tensor is compared")
+    adapter.add_argument("target", type=Path, help="directory to make; it must not exist")
+    adapter.add_argument("--base-name", required=True, help="where others have the base: OWNER/NAME of a hub")
+    adapter.add_argument("--base-revision", required=True, help="commit of it")
+    adapter.add_argument("--expect-sha256", help="hash that the checkpoint's MANIFEST.json must have")
+
     importing = commands.add_parser(
         "import", help="a model directory or GGUF file as a sealed policy, proven to be equal"
     )
@@ -128,6 +136,16 @@ def main() -> int:
     if arguments.command == "bench":
         return run_bench(arguments)
 
+    if arguments.command == "adapter":
+        from longhaul_trainer.export.adapter import AdapterBase, adapter
+
+        base = AdapterBase(arguments.base, arguments.base_name, arguments.base_revision)
+        return adapter(
+            checkpoint=arguments.checkpoint,
+            base=base,
+            target=arguments.target,
+            expected_sha256=arguments.expect_sha256,
+        )
     if arguments.command == "export":
         from longhaul_trainer.export.command import export
 

@@ -20,7 +20,7 @@ from longhaul_trainer.importer import gguf_source
 from longhaul_trainer.importer.command import ImportOptions, run_import
 from longhaul_trainer.importer.gguf import TYPES, open_gguf_file
 
-# `test/support/runner/gguf-package.ts` installs it: the trainer itself reads GGUF without it.
+# `test/support/runner/trainer-test-packages.ts` installs it: the trainer itself reads GGUF without it.
 if folder := os.environ.get("LONGHAUL_GGUF_PACKAGE"):
     sys.path.append(folder)
 try:

@@ -80,6 +80,35 @@ export async function gatherModelFacts(input: GatherModelFactsInput): Promise<Mo
   }
 }
 
+/**
+ * What adapters of a policy stand on, here and at the hub.
+ * @throws LonghaulError `Config.Invalid` where there are none, or others could not load them
+ */
+export async function findAdapterBase(
+  store: ArtifactStore,
+  policy: PolicyRef,
+  facts: ModelFacts,
+): Promise<{ base: PolicyRef; origin: NonNullable<ModelFacts['origin']> }> {
+  const base = facts.run === null ? null : await store.readRecord<PolicyRef>(runKeys.policy(facts.run, 'base'))
+  const fault =
+    policy.globalStep === 0
+      ? 'a base was not trained'
+      : facts.recipe !== null && facts.recipe.lora === null
+        ? 'its recipe trained all weights (model.train: full)'
+        : policy.checkpointUri === null
+          ? 'its adapters were merged, and it has no checkpoint that keeps them'
+          : base === null
+            ? 'the records of its run, which name the base, are not stored any more'
+            : null
+  const origin = facts.base?.origin ?? null
+  if (fault === null && base !== null && origin !== null) return { base, origin }
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected a policy with adapters of a base on the hub, got one without: ${fault ?? 'its base was not imported from the hub, so others could not load them'}. Publish the whole policy, without --adapter`,
+    details: { policy: policy.version },
+  })
+}
+
 /** The trainer notes the run beside the weights; a promotion does too. Null for a base, and for a run whose records are gone. */
 async function runOf(store: ArtifactStore, policy: PolicyRef): Promise<string | null> {
   if (policy.globalStep === 0) return null

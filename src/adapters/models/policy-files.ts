@@ -75,7 +75,9 @@ export async function readPolicyFiles(input: ReadPolicyFilesInput): Promise<Poli
 
 /** Weights and texts of the model. Others of a sealed directory stay: an attempt's file names hosts and paths. */
 export function isOfModel(path: string): boolean {
-  return TEXTS.has(path) || (/^[\w.-]+\.safetensors$/.test(path) && !OWN_TENSORS.has(path))
+  return (
+    TEXTS.has(path) || path === 'adapter_config.json' || (/^[\w.-]+\.safetensors$/.test(path) && !OWN_TENSORS.has(path))
+  )
 }
 
 interface Manifest {

@@ -22,6 +22,8 @@ export interface PublishRecord {
   schema: 'longhaul.published/1'
   policy: string
   manifest_sha256: string
+  /** Of a LoRA policy its adapters may stand alone. */
+  kind: 'model' | 'adapter'
   files: Record<string, string>
 }
 
@@ -155,12 +157,13 @@ function requireRoom({ name, branch, isPrivate, replaces }: PublishTarget, found
       message: `Expected ${name} to be private, as --private asks, it is public: make it private in its settings, publish under another name, or leave out --private`,
     })
   }
-  if (replaces || found.record?.manifest_sha256 === record.manifest_sha256) return
+  const isSame = found.record?.manifest_sha256 === record.manifest_sha256 && found.record.kind === record.kind
+  if (replaces || isSame) return
   const held = found.record?.policy
   if (held === undefined && ![...found.entries.keys()].some(isModelFile)) return
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected ${name} to hold ${record.policy} or no model, its branch ${branch} holds ${held === undefined ? 'a model that was not published by this command' : quoted(held)}: name another repository or --revision, or replace it with --replace`,
+    message: `Expected ${name} to hold ${record.policy} or no model, its branch ${branch} holds ${held === undefined ? 'a model that was not published by this command' : `${found.record?.kind === 'adapter' ? 'adapters of ' : ''}${quoted(held)}`}: name another repository or --revision, or replace it with --replace`,
   })
 }
 

@@ -1,8 +1,13 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import type { PublishedFile, PolicyFiles } from '../../adapters/models/policy-files.ts'
 import type { PublishRecord, PublishResult } from '../../adapters/models/publish-model.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { ModelFacts } from '../../report/exports/model-card.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -17,6 +22,7 @@ interface PublishOptions {
   private?: true
   license?: string
   replace?: true
+  adapter?: true
   hubUrl?: string
   tokenVariable: string
   dryRun?: true
@@ -44,6 +50,7 @@ export function addPublish(program: Command, context: CommandContext): void {
     .option('--revision <branch>', 'branch of the repository; it is made empty where there is none', 'main')
     .option('--private', 'make the repository private; one that is there and public is refused')
     .option('--license <id>', 'licence of the model in the hub’s words, such as apache-2.0 (default: unknown)')
+    .option('--adapter', 'only the adapters of a policy that was trained with LoRA, in PEFT’s layout')
     .option('--replace', 'replace the model of another policy; other files of the repository stay')
     .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
     .option('--token-variable <name>', 'environment variable with a token that may write there', 'HF_TOKEN')
@@ -54,6 +61,7 @@ export function addPublish(program: Command, context: CommandContext): void {
       examples(
         'longhaul publish promoted --to my-team/repair-4b --license apache-2.0',
         'longhaul publish v000012-1a2b3c4d --to my-team/repair-4b --revision v000012-1a2b3c4d --private',
+        'longhaul publish promoted --to my-team/repair-4b-lora --adapter',
         'longhaul publish promoted --to my-team/repair-4b --dry-run',
       ),
     )
@@ -77,6 +85,7 @@ async function publish(asked: string, options: PublishOptions, { console }: Comm
   const store = await openStoreWithWeights()
   const policy = await findPublishable(store, asked)
   const { version, manifestSha256 } = policy
+  const kind = options.adapter === true ? 'adapter' : 'model'
   let progress = 'reading the records'
   const { result, card } = await untilInterrupted((signal) =>
     whileSaying({ console, what: () => progress }, ({ note, changed }) => {
@@ -90,32 +99,28 @@ async function publish(asked: string, options: PublishOptions, { console }: Comm
         const model = await readPolicyFiles({ directory, manifestSha256, secrets, onProgress, signal })
         const facts = await gatherModelFacts({ store, policy, onProgress, signal })
         const serve = await startCommands({ model, facts, name })
-        const card = renderModelCard({
-          facts,
-          repository: name,
-          branch,
-          license: options.license ?? null,
-          serve,
-          files: model.files,
-        })
-        const record: PublishRecord = {
-          schema: 'longhaul.published/1',
-          policy: version,
-          manifest_sha256: manifestSha256,
-          files: Object.fromEntries(model.files.map(({ path, sha256 }) => [path, sha256])),
+        const send = async (files: readonly PublishedFile[]): Promise<{ result: PublishResult; card: string }> => {
+          const license = options.license ?? null
+          const card = renderModelCard({ facts, kind, repository: name, branch, license, serve, files })
+          const record: PublishRecord = {
+            schema: 'longhaul.published/1',
+            policy: version,
+            manifest_sha256: manifestSha256,
+            kind,
+            files: Object.fromEntries(files.map(({ path, sha256 }) => [path, sha256])),
+          }
+          const texts = [textFile('README.md', card), textFile(RECORD, `${JSON.stringify(record, null, 1)}\n`)]
+          onProgress('asking the hub')
+          const isDry = options.dryRun === true
+          const all = [...files, ...texts]
+          return {
+            result: await publishModel({ target, record, files: all, isDry, log: note, onProgress, signal }),
+            card,
+          }
         }
-        const texts = [textFile('README.md', card), textFile(RECORD, `${JSON.stringify(record, null, 1)}\n`)]
-        onProgress('asking the hub')
-        const result = await publishModel({
-          target,
-          record,
-          files: [...model.files, ...texts],
-          isDry: options.dryRun === true,
-          log: note,
-          onProgress,
-          signal,
-        })
-        return { result, card }
+        if (kind === 'model') return send(model.files)
+        onProgress('comparing the adapters’ base')
+        return withAdapters({ store, policy, facts, signal }, send)
       })
     }),
   )
@@ -160,6 +165,37 @@ function readTarget(options: PublishOptions) {
     replaces: options.replace === true,
     hubUrl: options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null,
     token: { variable: tokenVariable, value },
+  }
+}
+
+/** Lends the adapters of a policy as files in PEFT's layout. @throws LonghaulError `Config.Invalid` where there are none */
+async function withAdapters<T>(
+  input: { store: ArtifactStore; policy: PolicyRef; facts: ModelFacts; signal: AbortSignal },
+  work: (files: readonly PublishedFile[]) => Promise<T>,
+): Promise<T> {
+  const { store, policy, facts, signal } = input
+  const [{ findAdapterBase }, { readAdapterFiles }, { findOrMakePython }, { trainerEnvironment }] = await Promise.all([
+    import('../../activities/exports/model-facts.ts'),
+    import('../../adapters/models/adapter-files.ts'),
+    import('../../stack/setup/set-up.ts'),
+    import('../../stack/environment.ts'),
+  ])
+  const { base, origin } = await findAdapterBase(store, policy, facts)
+  const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
+  const environment = { ...process.env, ...trainerEnvironment() }
+  const room = await mkdtemp(join(tmpdir(), 'longhaul-adapter-'))
+  try {
+    return await store.weights.use({ policy, part: 'checkpoint', signal }, () =>
+      store.weights.use({ policy: base, part: 'policy', signal }, async () => {
+        const checkpoint = fileURLToPath(store.weights.local(policy).checkpointUri ?? '')
+        const target = join(room, 'adapter')
+        const { checkpointSha256 } = policy
+        const places = { checkpoint, checkpointSha256, base: fileURLToPath(store.weights.local(base).uri), target }
+        return work(await readAdapterFiles({ ...places, origin, python, environment, signal }))
+      }),
+    )
+  } finally {
+    await rm(room, { recursive: true, force: true })
   }
 }
 

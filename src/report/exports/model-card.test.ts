@@ -22,7 +22,15 @@ const BASE: ModelFacts = {
 }
 
 function card(facts: ModelFacts): { header: Record<string, unknown>; body: string } {
-  const input = { facts, repository: 'team/repair', branch: 'main', license: null, serve: [], files: [] }
+  const input = {
+    facts,
+    kind: 'model' as const,
+    repository: 'team/repair',
+    branch: 'main',
+    license: null,
+    serve: [],
+    files: [],
+  }
   const [, front = '', body = ''] = /^---\n([\s\S]*?\n)---\n([\s\S]*)$/.exec(renderModelCard(input)) ?? []
   return { header: parse(front) as Record<string, unknown>, body }
 }

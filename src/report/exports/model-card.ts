@@ -63,6 +63,8 @@ export interface CardEvaluation {
 
 export interface ModelCardInput {
   facts: ModelFacts
+  /** Whole weights, or adapters alone. */
+  kind: 'model' | 'adapter'
   /** `OWNER/NAME` of the hub, and the directory into which it is fetched. */
   repository: string
   branch: string
@@ -80,17 +82,17 @@ export function renderModelCard(input: ModelCardInput): string {
 
 type Yaml = string | number | boolean | Yaml[] | { [key: string]: Yaml | undefined }
 
-function header({ facts, license, repository }: ModelCardInput): { [key: string]: Yaml | undefined } {
+function header({ facts, kind, license, repository }: ModelCardInput): { [key: string]: Yaml | undefined } {
   const trainedFrom = facts.base?.origin ?? null
   const base = trainedFrom ?? facts.origin
   const datasets = [...new Set(facts.suites.flatMap(({ origin }) => hubDataset(origin) ?? []))].toSorted(compareText)
   const results = facts.evaluations.map(resultOf)
   return {
     license: license ?? 'unknown',
-    library_name: 'transformers',
+    library_name: kind === 'adapter' ? 'peft' : 'transformers',
     pipeline_tag: 'text-generation',
     ...(base === null ? {} : { base_model: base.model }),
-    ...(trainedFrom === null ? {} : { base_model_relation: 'finetune' }),
+    ...(trainedFrom === null ? {} : { base_model_relation: kind === 'adapter' ? 'adapter' : 'finetune' }),
     tags: [
       'longhaul',
       'software-engineering',
@@ -172,7 +174,7 @@ function scalar(value: string | number | boolean): string {
 }
 
 function body(input: ModelCardInput): string {
-  const { facts, repository, license, files } = input
+  const { facts, kind, repository, license, files } = input
   const { policy, recipe } = facts
   return `# ${markdownText(repository)}
 
@@ -188,7 +190,7 @@ records of the run.
 | recipe | ${recipe === null ? 'not known' : `${markdownText(recipe.name)}, seed ${recipe.seed}`} |
 | recipe, SHA-256 | ${recipe === null ? 'not known' : markdownText(recipe.hash)} |
 | base model | ${sayBase(facts)} |
-| trained | ${sayTrained(facts)} |
+| trained | ${sayTrained(facts, kind)} |
 | chat format | ${facts.chatFormat === null ? 'not known' : markdownText(facts.chatFormat)} |
 
 ## Scores
@@ -222,9 +224,7 @@ ${serve(input)}
 | file | SHA-256 |
 |---|---|
 ${files.map(({ path, sha256 }) => `| ${markdownText(path)} | ${sha256} |`).join('\n')}
-
-\`longhaul models import ${repository} --revision COMMIT --output DIRECTORY\` makes a policy of it again.
-`
+${kind === 'adapter' ? '' : `\n\`longhaul models import ${repository} --revision COMMIT --output DIRECTORY\` makes a policy of it again.\n`}`
 }
 
 function sayCutoff(cutoff: string | null): string {
@@ -241,12 +241,12 @@ function sayBase({ base, origin, recipe, policy }: ModelFacts): string {
   return `${named ?? `${markdownText(recipe?.base ?? 'a directory')}, not recorded where it comes from`}; as policy ${markdownText(base.version)}, SHA-256 of the manifest ${markdownText(base.manifestSha256)}`
 }
 
-function sayTrained({ recipe, policy }: ModelFacts): string {
+function sayTrained({ recipe, policy }: ModelFacts, kind: ModelCardInput['kind']): string {
   if (policy.globalStep === 0) return 'not by this project'
   if (recipe === null) return 'not known'
   return recipe.lora === null
     ? 'all weights'
-    : `adapters (LoRA) of rank ${recipe.lora.rank}, alpha ${recipe.lora.alpha}, merged into these weights`
+    : `adapters (LoRA) of rank ${recipe.lora.rank}, alpha ${recipe.lora.alpha}, ${kind === 'adapter' ? 'which are all that is here' : 'merged into these weights'}`
 }
 
 function scores({ evaluations }: ModelFacts): string {
@@ -314,7 +314,25 @@ function filtersOf(origin: SuiteOrigin | null): string {
   return filters.length === 0 ? 'none' : markdownText(filters.map(({ filter }) => filter).join('; '))
 }
 
-function serve({ repository, branch, serve }: ModelCardInput): string {
+function serve(input: ModelCardInput): string {
+  return input.kind === 'adapter' ? loadAdapter(input) : serveWhole(input)
+}
+
+function loadAdapter({ facts, repository, branch }: ModelCardInput): string {
+  const base = facts.base?.origin ?? null
+  return `In Python, with \`peft\`:
+
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained("${base?.model ?? ''}", revision="${base?.revision ?? ''}")
+    model = PeftModel.from_pretrained(base, "${repository}", revision="${branch}").merge_and_unload()
+
+The scores are those of the policy whose weights have these adapters merged in fp32 and were rounded to the type of its export; merged in
+another type the logits differ by that rounding.`
+}
+
+function serveWhole({ repository, branch, serve }: ModelCardInput): string {
   const directory = repository.split('/').at(-1) ?? repository
   const revision = branch === 'main' ? '' : ` --revision ${branch}`
   const fetched = `    hf download ${repository}${revision} --local-dir ${directory}`

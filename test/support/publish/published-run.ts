@@ -1,6 +1,6 @@
 /** A small model, a policy that a run trained from it, and the run's records: what a store holds before a model is published. */
 import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { importBasePolicy } from '../../../src/adapters/trainer-job/job/policy-directory.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
@@ -9,6 +9,7 @@ import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
 import type { Recipe } from '../../../src/contracts/recipe.types.ts'
 import { sha256Hex } from '../../../src/platform/hash.ts'
 import { type Attempt, makeEvaluation } from '../evaluation-records.ts'
+import { runPython } from '../python.ts'
 import { makeTrainingRecipe } from '../training-records.ts'
 
 /** What the trainer notes beside the weights. */
@@ -124,6 +125,45 @@ export async function storePublishable(input: PublishableInput): Promise<{ base:
   }
   await store.putRecord(runKeys.evaluation(run, 'rl'), { ...evaluation, conditions })
   return { base, policy }
+}
+
+/** A tiny policy that the real trainer trained with LoRA, whose base came from a hub. */
+export async function storeAdapted({
+  store,
+  root,
+  origin,
+}: {
+  store: ArtifactStore
+  root: string
+  /** `OWNER/NAME@COMMIT` */
+  origin: string
+}): Promise<PolicyRef> {
+  const script =
+    'import sys, pathlib, json; from tiny_policy import write_tiny_policy;' +
+    'from job_files import make_config, make_draft, make_job; from longhaul_trainer.step.command import step;' +
+    'root = pathlib.Path(sys.argv[1]); base = root / "tiny"; write_tiny_policy(base); (root / "job").mkdir();' +
+    'config = make_config("rft", epochs=1, lora={"rank": 4, "alpha": 32.0});' +
+    'job = make_job(root / "job", base, make_draft(base, stage="rft"), config);' +
+    'assert step(job.write(), dry_run=False) == 0; print(json.dumps([str(job.policy), str(job.checkpoint)]))'
+  const said = (await runPython(script, root)).split('\n').at(-1) ?? ''
+  const [directory = '', checkpoint = ''] = JSON.parse(said) as string[]
+  await writeFile(join(root, 'tiny', 'longhaul.json'), JSON.stringify({ chat_format: 'chatml', source: { origin } }))
+  const base = await importBasePolicy({ store, directory: join(root, 'tiny') })
+  const policy: PolicyRef = {
+    version: basename(directory),
+    uri: pathToFileURL(directory).href,
+    manifestSha256: sha256Hex(await readFile(join(directory, 'MANIFEST.json'))),
+    globalStep: 1,
+    checkpointUri: pathToFileURL(checkpoint).href,
+    checkpointSha256: sha256Hex(await readFile(join(checkpoint, 'MANIFEST.json'))),
+  }
+  const run = 'test'
+  await store.putRecord(policyKeys.ref(policy.version), policy)
+  const plain = makeTrainingRecipe()
+  const recipe = { ...plain, model: { ...plain.model, train: 'lora', lora: { rank: 4, alpha: 32 } } }
+  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
+  await store.putRecord(runKeys.policy(run, 'base'), base)
+  return policy
 }
 
 async function storeSuite(store: ArtifactStore, run: string, text: string): Promise<void> {
