@@ -52,9 +52,7 @@ def adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected_sha25
     return OK
 
 
-def write_adapter(
-    *, checkpoint: Path, base: AdapterBase, target: Path, expected_sha256: str | None
-) -> dict[str, str]:
+def write_adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected_sha256: str | None) -> dict[str, str]:
     """Raises JobError or OSError; there is no `target` then."""
     sealed = _open(checkpoint, "checkpoint", expected_sha256)
     lora = sealed.manifest.get("lora")
