@@ -190,12 +190,12 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
     return startVllm({ bin: found.bin, policy, port, publish, context: CONTEXT, log: join(root, 'vllm.log') })
   }
 
-  /** qwen2: an output head of its own; qwen3: tied embeddings. */
+  /** qwen2: an output head of its own; qwen3: tied embeddings. Heads of 32, the smallest that vLLM attends with on a CPU. */
   async function makePolicy(family: 'qwen2' | 'qwen3', seed: number): Promise<PolicyRef> {
     const directory = join(root, `${family}-${seed}`)
     const manifestSha256 = await runPython(
       'import sys, pathlib; from tiny_policy import write_tiny_policy;' +
-        'print(write_tiny_policy(pathlib.Path(sys.argv[1]), family=sys.argv[2], seed=int(sys.argv[3])))',
+        'print(write_tiny_policy(pathlib.Path(sys.argv[1]), family=sys.argv[2], seed=int(sys.argv[3]), hidden=128))',
       directory,
       family,
       String(seed),
