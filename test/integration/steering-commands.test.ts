@@ -133,21 +133,21 @@ describe('steering by commands', { skip: needsServer }, () => {
 
   test('no worker lives: the same, and what was cancelled ends as soon as one is back', async () => {
     worker.kill('SIGKILL')
-    const [found, status, blockers, requeue, resume] = await Promise.all([
+    const [found, blockers, requeue, resume] = await Promise.all([
       listed(),
-      ok('run', 'status', run),
       longhaul('run', 'blockers', run, '--longer-than', '0'),
       longhaul('run', 'requeue', run, 'synthetic__eval-000000'),
       ok('run', 'resume', run),
     ])
     assert.deepEqual(found, [[run, workflowId]])
-    assertFromServer(status)
+    // On a busy machine the server was seen to describe a run without its open gate, and without the request to cancel it.
+    await eventually(async () => assertFromServer(await ok('run', 'status', run)))
     assert.equal(blockers.code, 2, blockers.stdout)
     assertNotDone(requeue)
     assert.deepEqual([resume['changed'], resume['pending']], [null, true])
     assert.equal((await ok('run', 'cancel', run, '--dry-run'))['changed'], true)
     assert.equal((await ok('run', 'cancel', run))['changed'], true)
-    assert.equal((await ok('run', 'cancel', run))['changed'], false)
+    await eventually(async () => assert.equal((await ok('run', 'cancel', run))['changed'], false))
     worker = await startWorker()
     // The root goes on to give leases back, for which this namespace has no trainer.
     await eventually(async () => {
