@@ -67,7 +67,7 @@ export interface UseWeightsInput {
   part: WeightsPart
   /** Folders of the store that are needed beside it, such as a batch. */
   folders?: readonly string[]
-  /** For how long after the work somebody may still read the directory, such as a policy server. @default 0 */
+  /** For how long after the work another program, such as a policy server, may still read the directory. @default 0 */
   afterMs?: number
   signal?: AbortSignal
 }

@@ -138,11 +138,11 @@ test('a baseline that is gone leaves the night its score, and says what is missi
   const { verdicts } = await night('lost', '2026-04-30T04:00:00.000Z', {
     url: hub.url,
     attempts: attemptsOf(12, 'resolved'),
-    compare: { ...COMPARE, last: false, baseline: 'nobody:nightly' },
+    compare: { ...COMPARE, last: false, baseline: 'absent:nightly' },
   })
   assert.deepEqual(
     verdicts.map(({ against, outcome }) => [against, outcome]),
     [['baseline', 'not-compared']],
   )
-  assert.match(verdicts[0]?.statement ?? '', /Config\.NotFound: .*nobody/)
+  assert.match(verdicts[0]?.statement ?? '', /Config\.NotFound: .*absent/)
 })

@@ -25,7 +25,7 @@ export function addView(program: Command, context: CommandContext): void {
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      `\nServes 127.0.0.1 only, until Ctrl-C. The address holds a random token: whoever has it can read the runs.\n${examples(
+      `\nServes 127.0.0.1 only, until Ctrl-C. The address holds a random token: a reader who has it can read the runs.\n${examples(
         'longhaul view',
         'longhaul view demo-2026-11-20-a',
         'longhaul view ./artifacts',
