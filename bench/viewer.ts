@@ -2,12 +2,12 @@
  * How fast the viewer opens in Chromium: a run of 10,000 episodes (target: 2 s) and an episode of 500 turns (target: 300 ms), from the
  * address to the rows that a reader asked for; memory of the page after scrolling through all rows.
  *
- *   npm run bench:viewer -- [--episodes 10000] [--turns 500] [--repeats 5]
+ *   npm run bench:viewer -- [--episodes 10000] [--turns 500] [--repeats 5] [--out bench/results/viewer.json]
  *
- * Ends with 1 where a target is missed. Writes bench/results/viewer.json.
+ * Ends with 1 where a target is missed.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { availableParallelism, loadavg, tmpdir } from 'node:os'
+import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
@@ -18,15 +18,16 @@ import { serveViewer } from '../src/viewer/serve.ts'
 import { openBrowser } from '../test/support/browser.ts'
 import { storeEpisode, storeViewedRun } from '../test/support/viewed-run.ts'
 import { benchArguments } from './support/arguments.ts'
+import { versions } from './support/versions.ts'
 
 const TARGETS = { runMs: 2_000, episodeMs: 300, growth: 0.2 }
-const RESULTS = join(import.meta.dirname, 'results/viewer.json')
 
 const { values } = benchArguments({
   options: {
     episodes: { type: 'string', default: '10000' },
     turns: { type: 'string', default: '500' },
     repeats: { type: 'string', default: '5' },
+    out: { type: 'string' },
   },
 })
 const [episodes, turns, repeats] = [values.episodes, values.turns, values.repeats].map(Number) as [
@@ -83,18 +84,24 @@ async function main(): Promise<number> {
     await browser.close()
   }
   const growth = heap.after / heap.before - 1
+  const { node, cores, kernel, provenance } = versions()
   const figures = {
-    schema: 'longhaul.bench-viewer/1',
+    bench: 'viewer',
+    date: new Date().toISOString(),
+    node,
+    cores,
+    kernel,
+    provenance,
     episodes,
     turns,
     runMs: spread(runMs),
     episodeMs: spread(episodeMs),
     heapMb: { before: megabytes(heap.before), after: megabytes(heap.after) },
-    machine: { cores: availableParallelism(), load: loadavg()[0], node: process.version },
+    load: loadavg()[0],
     targets: TARGETS,
   }
   console.log(JSON.stringify(figures, null, 2))
-  await writeFile(RESULTS, `${JSON.stringify(figures, null, 2)}\n`)
+  if (values.out !== undefined) await writeFile(values.out, `${JSON.stringify(figures, null, 2)}\n`)
   const missed =
     figures.runMs.p50 > TARGETS.runMs || figures.episodeMs.p50 > TARGETS.episodeMs || growth > TARGETS.growth
   console.log(missed ? 'targets missed' : 'targets held')

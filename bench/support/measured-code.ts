@@ -126,6 +126,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   sandbox: { command: 'npm run bench:sandbox', sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'] },
   'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
+  viewer: {
+    command: 'npm run bench:viewer -- --out bench/results/viewer.json',
+    sources: ['src/viewer', 'viewer', 'src/adapters/artifacts', 'src/activities/runtime', 'bench/viewer.ts'],
+  },
   'trainer-proofs': { command: 'npm run test:trainer -- --full', sources: ['trainer'] },
 }
 
