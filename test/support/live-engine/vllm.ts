@@ -101,9 +101,16 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
   })
   await output.close()
   const exited = once(child, 'exit')
+  // A test file that hangs is ended by TERM: its engine is in another group, and would outlive it.
+  const end = (): void => killGroup(child)
+  const endAll = (): void => process.exit(143)
+  process.once('exit', end)
+  process.once('SIGTERM', endAll)
   const kill = async (): Promise<void> => {
-    killGroup(child)
+    end()
     await exited
+    process.off('exit', end)
+    process.off('SIGTERM', endAll)
   }
   const url = `http://127.0.0.1:${port}`
   try {
