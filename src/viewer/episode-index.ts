@@ -13,6 +13,8 @@ const READS = 32
 export interface EpisodeIndex {
   /** In order of keys. Finished episodes are read once, the others are looked at again. */
   rows(): Promise<EpisodeRow[]>
+  /** As they were found last, without another look; null before the first one. */
+  lastRows(): readonly EpisodeRow[] | null
   /** Null where the run has no such episode. Only ids from here may become keys. */
   row(episode: string): Promise<EpisodeRow | null>
   /** All attempts at the same task in the same stage and iteration, this one too. */
@@ -30,12 +32,15 @@ export function createEpisodeIndex(store: ArtifactStore, run: string): EpisodeIn
     if (row.state !== 'running') finished.set(place.episode, row)
     return row
   }
-  const rows = async (): Promise<EpisodeRow[]> => {
-    const places = await findEpisodes(store, run, slots)
-    return Promise.all(places.map((place) => slots.use(() => readRow(place))))
-  }
+  let last: readonly EpisodeRow[] | null = null
   return {
-    rows,
+    lastRows: () => last,
+    async rows() {
+      const places = await findEpisodes(store, run, slots)
+      const found = await Promise.all(places.map((place) => slots.use(() => readRow(place))))
+      last = found
+      return found
+    },
     async row(episode) {
       const known = finished.get(episode)
       if (known !== undefined) return known

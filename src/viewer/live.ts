@@ -44,11 +44,11 @@ export async function* followEpisode({
   }
 }
 
-/** Rows that are new or changed since the last look. */
+/** Rows that are new or changed since the last look, which the page itself has made: another one would take as long. */
 export async function* followRun(index: EpisodeIndex, signal: AbortSignal): AsyncGenerator<LiveMessage> {
   const told = new Map<string, string>()
   const keyOf = ({ state, verdict }: EpisodeRow): string => `${state} ${verdict ?? ''}`
-  for (const row of await index.rows()) told.set(row.episode, keyOf(row))
+  for (const row of index.lastRows() ?? (await index.rows())) told.set(row.episode, keyOf(row))
   while (!signal.aborted) {
     await pause(ROWS_POLL_MS, signal)
     const rows = (await index.rows()).filter((row) => told.get(row.episode) !== keyOf(row))
