@@ -3,13 +3,15 @@
  * without faults.
  *
  *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
- *                     [--no-docs] [--reproduce] [--plant double-step]
+ *                     [--beside FILE]… [--no-docs] [--reproduce] [--plant double-step]
  *
  * `--faults` takes names and families (`reset` is all of `reset:…`). `--reproduce`: each seed is a training that ends at a random
  * moment of its base evaluation (all its workflows terminated, or what `--faults` says) and is started again. `--plant` makes the
  * trainer wrong on purpose in runs with faults, and not in those that they are compared with: every training seed has to be violated.
  * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
- * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
+ * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. `--beside` takes those of another
+ * commit; the table then names the seeds of each commit. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs
+ * root: the engines are its own.
  */
 import { writeFileSync } from 'node:fs'
 import { planSeed } from '../test/support/chaos/cells.ts'
@@ -20,7 +22,7 @@ import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
 import { benchArguments } from './support/arguments.ts'
 import { interruption } from './support/interruption.ts'
-import { readKept } from './support/kept-results.ts'
+import { readKept, readOfAnyCommit } from './support/kept-results.ts'
 import { commit, versions } from './support/versions.ts'
 
 const { values } = benchArguments({
@@ -29,6 +31,7 @@ const { values } = benchArguments({
     'first-seed': { type: 'string', default: '1' },
     faults: { type: 'string' },
     continue: { type: 'string', multiple: true, default: [] },
+    beside: { type: 'string', multiple: true, default: [] },
     lanes: { type: 'string', default: '2' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
@@ -56,15 +59,25 @@ if (values.plant !== undefined && plant === null) {
 
 const interrupted = interruption()
 
+interface KeptSeeds {
+  reports: SeedReport[]
+  minutes: number
+  engine: string
+  commit: string
+}
+
 /** Checkpoints of trainings fill the artifact disk, which is memory. */
 const SEEDS_A_STACK = 20
 /** As long as a server's restart on another machine takes. */
 const OUTAGE_MS = 60_000
 let next = first
 const quiet: QuietRuns = new Map()
-const kept = values.continue.map((file) => readKept<{ reports: SeedReport[]; minutes: number; engine: string }>(file))
+const kept = [
+  ...values.continue.map((file) => readKept<KeptSeeds>(file)),
+  ...values.beside.map((file) => readOfAnyCommit<KeptSeeds>(file)),
+]
 const reports: SeedReport[] = kept
-  .flatMap((one) => one.reports)
+  .flatMap((one) => one.reports.map((report) => ({ ...report, commit: report.commit ?? one.commit })))
   .filter(({ seed }) => seed >= first && seed < first + seeds)
 const done = new Set(reports.map(({ seed }) => seed))
 let engine = kept[0]?.engine ?? 'none'
@@ -100,7 +113,7 @@ async function playLane(): Promise<void> {
         })
         engine = stack.engines.a.engine.version
         const report = await playSeed({ stack, plan, quiet, say: console.error })
-        reports.push(report)
+        reports.push({ ...report, commit: commit() })
         played += 1
         console.error(line(report))
         if (report.violations.length === 0 && played < SEEDS_A_STACK) continue

@@ -19,6 +19,8 @@ export interface PlayedCell {
 
 export interface SeedReport {
   seed: number
+  /** At which it was played, where results of several commits stand in one table. */
+  commit?: string
   kind: SeedPlan['kind']
   cells: PlayedCell[]
   wallS: number

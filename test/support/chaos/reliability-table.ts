@@ -24,6 +24,22 @@ export function writeReliabilityTable(summary: ChaosSummary & Record<string, unk
   writeFileSync(FILE, `${head}${MARK}\n\n${reliabilityTable(summary)}`)
 }
 
+/** Each commit with the seeds that were played at it. */
+function commitsOf(reports: readonly SeedReport[], newest: string): string {
+  const played = Map.groupBy(reports, ({ commit }) => commit ?? newest)
+  if (played.size <= 1) return newest.slice(0, 12)
+  return [...played]
+    .map(([commit, of]) => {
+      const seeds = of.map(({ seed }) => seed)
+      const which =
+        seeds.length === 1
+          ? `1 seed, ${seeds[0]}`
+          : `${seeds.length} seeds from ${Math.min(...seeds)} to ${Math.max(...seeds)}`
+      return `${commit.slice(0, 12)}: ${which}`
+    })
+    .join('; ')
+}
+
 /** Runs by fault and phase; `–` where a fault cannot strike, `0` where it could and has not. */
 export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>): string {
   const { date, seeds, firstSeed, minutes, violations, failures, reports } = summary
@@ -54,7 +70,7 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
   const facts = [
     `| seeds | ${firstSeed} to ${firstSeed + seeds - 1} (${seeds}), ${minutes} minutes |`,
     `| date | ${date.slice(0, 10)} |`,
-    `| commit | ${String(summary['commit']).slice(0, 12)} |`,
+    `| commit | ${commitsOf(reports, String(summary['commit']))} |`,
     `| versions | Node ${String(node)}, Temporal SDK ${String(temporalSdk)}, Docker engine ${String(engine)} |`,
     `| runs | ${reports.filter(({ kind }) => kind === 'evaluation').length} evaluations, ${reports.filter(({ kind }) => kind === 'training').length} trainings |`,
     `| episodes, turns | ${sum(({ episodes }) => episodes)}, ${sum(({ turns }) => turns)} |`,

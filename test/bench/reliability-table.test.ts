@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import type { SeedReport } from '../support/chaos/play-seed.ts'
+import { reliabilityTable } from '../support/chaos/reliability-table.ts'
+
+function report(seed: number, commit?: string): SeedReport {
+  const facts = { kind: 'evaluation', wallS: 1, episodes: 2, turns: 3, sampledAgain: 0, restarts: 0 } as const
+  const cells = [{ fault: 'kill-sandbox', phase: 'sampling', struck: true } as SeedReport['cells'][number]]
+  return { seed, ...facts, cells, violations: [], ...(commit === undefined ? {} : { commit }) }
+}
+
+function table(reports: SeedReport[]): string {
+  const totals = { firstSeed: 1, minutes: 1, violations: 0, failures: [] }
+  return reliabilityTable({
+    date: '2026-01-01T00:00:00Z',
+    seeds: reports.length,
+    ...totals,
+    reports,
+    commit: 'b'.repeat(40),
+  })
+}
+
+void test('one commit is named once', () => {
+  assert.match(table([report(1), report(2, 'b'.repeat(40))]), /^\| commit \| bbbbbbbbbbbb \|$/m)
+})
+
+void test('each commit is named with its seeds where several played', () => {
+  const text = table([report(1, 'a'.repeat(40)), report(2, 'a'.repeat(40)), report(3)])
+  assert.match(text, /^\| commit \| aaaaaaaaaaaa: 2 seeds from 1 to 2; bbbbbbbbbbbb: 1 seed, 3 \|$/m)
+})
