@@ -3,14 +3,15 @@
  * without faults.
  *
  *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
- *                     [--beside FILE]… [--no-docs] [--reproduce] [--plant double-step]
+ *                     [--beside FILE]… [--uncovered] [--no-docs] [--reproduce] [--plant double-step]
  *
  * `--faults` takes names and families (`reset` is all of `reset:…`). `--reproduce`: each seed is a training that ends at a random
  * moment of its base evaluation (all its workflows terminated, or what `--faults` says) and is started again. `--plant` makes the
  * trainer wrong on purpose in runs with faults, and not in those that they are compared with: every training seed has to be violated.
  * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. `--beside` takes those of another
- * commit; the table then names the seeds of each commit. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs
+ * commit; the table then names the seeds of each commit. `--uncovered` plays only the seeds that hold a cell in which no kept seed
+ * has struck. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs
  * root: the engines are its own.
  */
 import { writeFileSync } from 'node:fs'
@@ -32,6 +33,7 @@ const { values } = benchArguments({
     faults: { type: 'string' },
     continue: { type: 'string', multiple: true, default: [] },
     beside: { type: 'string', multiple: true, default: [] },
+    uncovered: { type: 'boolean', default: false },
     lanes: { type: 'string', default: '2' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
@@ -70,7 +72,6 @@ interface KeptSeeds {
 const SEEDS_A_STACK = 20
 /** As long as a server's restart on another machine takes. */
 const OUTAGE_MS = 60_000
-let next = first
 const quiet: QuietRuns = new Map()
 const kept = [
   ...values.continue.map((file) => readKept<KeptSeeds>(file)),
@@ -79,7 +80,8 @@ const kept = [
 const reports: SeedReport[] = kept
   .flatMap((one) => one.reports.map((report) => ({ ...report, commit: report.commit ?? one.commit })))
   .filter(({ seed }) => seed >= first && seed < first + seeds)
-const done = new Set(reports.map(({ seed }) => seed))
+const wanted = values.uncovered ? uncoveredSeeds() : seedsLeft()
+const expected = new Set([...reports.map(({ seed }) => seed), ...wanted]).size
 let engine = kept[0]?.engine ?? 'none'
 const failures: { seed: number; message: string }[] = []
 // A fault can leave a rejected promise without a handler. Recording it keeps the results of the seeds played so far.
@@ -91,14 +93,38 @@ const startedMs = Date.now()
 await Promise.all(Array.from({ length: Math.min(lanes, seeds) }, playLane))
 reports.sort((one, other) => one.seed - other.seed)
 
+function seedsLeft(): number[] {
+  const done = new Set(reports.map(({ seed }) => seed))
+  return Array.from({ length: seeds }, (_, index) => first + index).filter((seed) => !done.has(seed))
+}
+
+/** Also seeds that were played and whose fault missed. A cell that several seeds hold is played once. */
+function uncoveredSeeds(): number[] {
+  const nameOf = (fault: string, phase: string): string => `${fault} × ${phase}`
+  const covered = new Set(
+    reports.flatMap(({ cells }) => cells.flatMap((cell) => (cell.struck ? [nameOf(cell.fault, cell.phase)] : []))),
+  )
+  return Array.from({ length: seeds }, (_, index) => first + index).filter((seed) => {
+    const names = planSeed(seed, faults).cells.map(({ fault, phase }) => nameOf(fault.name, phase))
+    const isWanted = names.some((name) => !covered.has(name))
+    if (isWanted) for (const name of names) covered.add(name)
+    return isWanted
+  })
+}
+
+/** A seed that is played again takes the place of what an earlier run made of it. */
+function keep(report: SeedReport): void {
+  const place = reports.findIndex(({ seed }) => seed === report.seed)
+  if (place === -1) reports.push(report)
+  else reports[place] = report
+}
+
 /** Takes the next seed until there is none. Parts that a broken seed left half-dead must not spoil the one after it. */
 async function playLane(): Promise<void> {
   let stack: ChaosStack | null = null
   let played = 0
   try {
-    while (next < first + seeds && !interrupted.aborted) {
-      const seed = next++
-      if (done.has(seed)) continue
+    for (let seed = wanted.shift(); seed !== undefined && !interrupted.aborted; seed = wanted.shift()) {
       const plan = values.reproduce
         ? planReproduction(seed, values.faults === undefined ? undefined : faults)
         : planSeed(seed, faults)
@@ -113,7 +139,7 @@ async function playLane(): Promise<void> {
         })
         engine = stack.engines.a.engine.version
         const report = await playSeed({ stack, plan, quiet, say: console.error })
-        reports.push({ ...report, commit: commit() })
+        keep({ ...report, commit: commit() })
         played += 1
         console.error(line(report))
         if (report.violations.length === 0 && played < SEEDS_A_STACK) continue
@@ -150,8 +176,8 @@ if (values.out !== undefined) writeFileSync(values.out, text)
 const isWhole = !values.reproduce && plant === null && values.faults === undefined
 if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(summary)
 if (values.json) process.stdout.write(text)
-else console.log(`${reports.length} of ${seeds} seeds played, ${violations} violations, ${failures.length} failures`)
-process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < seeds ? 2 : 0
+else console.log(`${reports.length} of ${expected} seeds played, ${violations} violations, ${failures.length} failures`)
+process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < expected ? 2 : 0
 
 function line({
   seed,

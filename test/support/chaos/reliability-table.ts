@@ -68,7 +68,7 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
     reports.reduce((total, report) => total + pick(report), 0)
   const { node, temporalSdk, engine } = summary
   const facts = [
-    `| seeds | ${firstSeed} to ${firstSeed + seeds - 1} (${seeds}), ${minutes} minutes |`,
+    `| seeds | ${seeds} from ${firstSeed} to ${Math.max(...reports.map(({ seed }) => seed))}, ${minutes} minutes |`,
     `| date | ${date.slice(0, 10)} |`,
     `| commit | ${commitsOf(reports, String(summary['commit']))} |`,
     `| versions | Node ${String(node)}, Temporal SDK ${String(temporalSdk)}, Docker engine ${String(engine)} |`,
