@@ -12,7 +12,18 @@ import { episodeKeys, runKeys } from '../contracts/keys.ts'
 import { makeEpisode } from '../../test/support/training-records.ts'
 import { storeEpisode, storeViewedRun } from '../../test/support/viewed-run.ts'
 import { createPages, type Pages } from './pages.ts'
-import type { EpisodePage, EpisodesPage, ReportPage, RunPage, TokensPage, TurnPage } from './pages.types.ts'
+import type {
+  EpisodePage,
+  EpisodesPage,
+  ReportPage,
+  RunPage,
+  TokensPage,
+  TurnPage,
+  TurnsPage,
+  TurnView,
+} from './pages.types.ts'
+import { timelineOf } from './shared/timeline.ts'
+import { turnsOfPart } from './shared/turn-parts.ts'
 
 let root: string
 let store: ArtifactStore
@@ -31,6 +42,10 @@ async function episodePage(episode: string): Promise<EpisodePage> {
   return (await pages.read(`episode/${episode}`)) as EpisodePage
 }
 
+async function turnsOf(episode: string, part = 0): Promise<TurnView[]> {
+  return ((await pages.read(`turns/${part}/${episode}`)) as TurnsPage).turns
+}
+
 test('a finished episode: statement, turns with times, patch, tests before and after, parts of its reward', async () => {
   const log = [
     "+ : '>>>>> Start Test Output'",
@@ -46,7 +61,11 @@ test('a finished episode: statement, turns with times, patch, tests before and a
   const page = await episodePage(episode)
   assert.equal(page.statement?.text, 'f returns 1')
   assert.deepEqual(
-    page.turns.map(({ turn, command, observation }) => [turn, command?.text, observation?.text.text]),
+    page.turns.map(({ turn, command, exitCode }) => [turn, command, exitCode]),
+    [0, 1, 2, 3, 4].map((turn) => [turn, `ls ${turn}`, 0]),
+  )
+  assert.deepEqual(
+    (await turnsOf(episode)).map(({ turn, command, observation }) => [turn, command?.text, observation?.text.text]),
     [0, 1, 2, 3, 4].map((turn) => [turn, `ls ${turn}`, `out ${turn}`]),
   )
   assert.deepEqual(
@@ -65,7 +84,9 @@ test('a finished episode: statement, turns with times, patch, tests before and a
       { name: 'turn-penalty', value: -0.25 },
     ],
   })
-  const first = page.timeline.filter(({ turn }) => turn === 0).map(({ what, fromMs, toMs }) => [what, fromMs, toMs])
+  const first = timelineOf(page)
+    .bars.filter(({ turn }) => turn === 0)
+    .map(({ what, fromMs, toMs }) => [what, fromMs, toMs])
   assert.deepEqual(first, [
     ['waiting', 0, 600],
     ['sampling', 600, 1000],
@@ -79,8 +100,8 @@ test('an episode that is played: its turns so far, the last one without an answe
   const page = await episodePage(episode)
   assert.equal(page.row.state, 'running')
   assert.deepEqual(
-    page.turns.map(({ observation }) => observation === null),
-    [false, true],
+    page.turns.map(({ isAnswered }) => isAnswered),
+    [true, false],
   )
   assert.equal(page.reward, null)
 })
@@ -97,10 +118,26 @@ test('a result that does not pass its own hash: the row says so, and the others 
 test('a text of ten million characters: the page has its beginning, the turn’s page all of it', async () => {
   const output = 'x'.repeat(10_000_000)
   const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-4', turns: 1, output })
-  const shown = (await episodePage(episode)).turns[0]?.observation?.text
+  const shown = (await turnsOf(episode))[0]?.observation?.text
   assert.equal(shown?.chars, output.length)
   assert.ok((shown?.text.length ?? Infinity) < 10_000)
   assert.equal(((await pages.read(`turn/0/${episode}`)) as TurnPage).observation, output)
+})
+
+test('an episode’s page holds the texts of no turn, and each part those of its own turns', async () => {
+  const [reply, output] = ['what the agent said', 'what the world answered']
+  const command = `${'x'.repeat(500)} the end of the command`
+  const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-5', turns: 45, reply, command, output })
+  const text = JSON.stringify(await episodePage(episode))
+  for (const absent of [reply, output, 'the end of the command']) assert.ok(!text.includes(absent), absent)
+  const parts = await Promise.all([0, 1, 2, 3].map((part) => turnsOf(episode, part)))
+  assert.deepEqual(
+    parts.map((turns) => turns.map(({ turn }) => turn)),
+    [turnsOfPart(0), turnsOfPart(1), [40, 41, 42, 43, 44], []],
+  )
+  for (const { command: said, observation, ...view } of parts.flat()) {
+    assert.deepEqual([view.reply.text, said?.text, observation?.text.text], [reply, command, output])
+  }
 })
 
 test('a run without evaluations: facts at once, and the report says why there is none', async () => {
@@ -142,6 +179,9 @@ test('names that lead out of the run’s episodes are no pages', async () => {
     'episode/r/dapo-1/0001/owner__name-1/03/turns',
     'episode/r/dapo-1/0001/owner__name-1/.',
     'episode/r/dapo-1/0001/owner__name-1/03\0',
+    'turns/-1/r/dapo-1/0001/owner__name-1/03',
+    'turns/1e9/r/dapo-1/0001/owner__name-1/03',
+    'turns/0/r/dapo-1/0001/owner__name-1/99',
     'turn/-1/r/dapo-1/0001/owner__name-1/03',
     'turn/1e9/r/dapo-1/0001/owner__name-1/03',
     'tokens/r/dapo-1/0001/owner__name-1/99',

@@ -2,9 +2,9 @@
 import { createTaskReader } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createEpisodeIndex, type EpisodeIndex } from './episode-index.ts'
-import type { EpisodeRow, Page } from './pages.types.ts'
+import type { EpisodePage, EpisodeRow, Page } from './pages.types.ts'
 import { readComparePage } from './read-comparison.ts'
-import { readEpisodePage, readTurnPage } from './read-episode.ts'
+import { readEpisodePage, readTurnPage, readTurnsPage } from './read-episode.ts'
 import { readHistoryPage } from './read-history.ts'
 import { readNightsPage, readTrendPage } from './read-nights.ts'
 import { listRuns, readReportPage, readRunPage, readRunsPage } from './read-run.ts'
@@ -14,8 +14,8 @@ import type { RunSource } from './run-source.ts'
 
 export interface Pages {
   /**
-   * `runs`, `run/<run>`, `blockers/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`, `turn/<turn>/<id>`,
-   * `tokens/<id>`, `compare/<run>/<evaluation>/<run>/<evaluation>`, `nights`, `trend/<series>`. Null for a page that there is not.
+   * `runs`, `run/<run>`, `blockers/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`,
+   * `turns/<part>/<id>`, `turn/<turn>/<id>`, `tokens/<id>`, `compare/<run>/<evaluation>/<run>/<evaluation>`, `nights`, `trend/<series>`. Null for a page that there is not.
    */
   read(name: string): Promise<Page | null>
   /** Null where there is no such run. A name is looked up among those that exist and never becomes part of a path itself. */
@@ -45,9 +45,12 @@ export function createPages(store: ArtifactStore, source: RunSource | null = nul
   }
   const episodePage = async (row: EpisodeRow): Promise<Page> => {
     const found = await index(row.episode.split('/')[0] ?? '')
-    const siblings = (await found?.siblings(row)) ?? []
-    const hasTokens = (await findBatch(store, row)) !== null
-    return readEpisodePage({ store, readTask }, { row, siblings, hasTokens })
+    const [siblings, batch, page] = await Promise.all([
+      found?.siblings(row),
+      findBatch(store, row),
+      readEpisodePage({ store, readTask }, row),
+    ])
+    return { ...page, siblings: siblings?.map(siblingOf) ?? [], hasTokens: batch !== null }
   }
   const comparePage = async ([runA = '', nameA = '', runB = '', nameB = '']: string[]): Promise<Page | null> => {
     const [before, after] = await Promise.all([index(runA), index(runB)])
@@ -87,6 +90,11 @@ export function createPages(store: ArtifactStore, source: RunSource | null = nul
           const row = /^\d{1,6}$/.test(turn) ? await rowOf(id.join('/')) : null
           return row === null ? null : readTurnPage(store, row.episode, Number(turn))
         }
+        case 'turns': {
+          const [part = '', ...id] = rest
+          const row = /^\d{1,5}$/.test(part) ? await rowOf(id.join('/')) : null
+          return row === null ? null : readTurnsPage(store, row.episode, Number(part))
+        }
         case 'tokens': {
           const row = await rowOf(of)
           return row === null ? null : readTokensPage(store, row)
@@ -102,4 +110,8 @@ export function createPages(store: ArtifactStore, source: RunSource | null = nul
       }
     },
   }
+}
+
+function siblingOf({ episode, index, state, verdict }: EpisodeRow): EpisodePage['siblings'][number] {
+  return { episode, index, state, verdict }
 }

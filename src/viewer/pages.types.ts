@@ -116,6 +116,24 @@ export interface ShownText {
   chars: number
 }
 
+/** What an episode's page says of each of its turns at once: everything but the texts. */
+export interface TurnLine {
+  turn: number
+  /** Its beginning; null for a turn without one. */
+  command: string | null
+  formatError: FormatError | null
+  /** False where the turn has no answer yet, or never got one. */
+  isAnswered: boolean
+  /** Null where nothing ran; so are `ended` and `wallMs`. */
+  exitCode: number | null
+  ended: string | null
+  wallMs: number | null
+  sampledAtMs: number
+  sampleMs: number
+  observedAtMs: number | null
+}
+
+/** A turn with its texts, as far as they are shown at once. */
 export interface TurnView {
   turn: number
   reply: ShownText
@@ -150,7 +168,15 @@ export interface VerdictView {
   audit: { outcome: AuditOutcome; reasons: { reason: AuditReason; says: string }[]; detail: string | null } | null
 }
 
-/** A bar of the timeline: milliseconds since `timelineFromMs`. */
+/** Something that happened to an episode outside its turns. */
+export interface Moment {
+  what: 'placement' | 'grading-attempt'
+  /** Since 1970. */
+  atMs: number
+  note: string
+}
+
+/** A bar of the timeline: milliseconds since its zero. */
 export interface TimelineBar {
   what: 'placement' | 'sampling' | 'waiting' | 'execution' | 'grading-attempt'
   turn: number | null
@@ -166,10 +192,8 @@ export interface EpisodePage {
   repo: string | null
   statement: ShownText | null
   startedAtMs: number | null
-  turns: TurnView[]
-  timeline: TimelineBar[]
-  /** Zero of the timeline, ms since 1970; null where it has no bars. */
-  timelineFromMs: number | null
+  turns: TurnLine[]
+  moments: Moment[]
   patch: ShownText | null
   verdict: VerdictView | null
   tests: TestView[]
@@ -225,6 +249,14 @@ export interface TestView {
   list: 'FAIL_TO_PASS' | 'PASS_TO_PASS'
   before: 'fails' | 'passes'
   after: string | null
+}
+
+/** Some turns of an episode, numbered from `TURNS_IN_PART * part`. */
+export interface TurnsPage {
+  kind: 'turns'
+  episode: string
+  part: number
+  turns: TurnView[]
 }
 
 /** All of one turn's texts. */
@@ -331,6 +363,7 @@ export type Page =
   | EpisodesPage
   | EpisodePage
   | HistoryPage
+  | TurnsPage
   | TurnPage
   | TokensPage
   | ComparePage

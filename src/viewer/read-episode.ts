@@ -25,15 +25,17 @@ import { createSlots } from '../platform/limiter.ts'
 import type {
   EpisodePage,
   EpisodeRow,
+  Moment,
   ShownText,
   TestView,
-  TimelineBar,
   TurnPage,
+  TurnsPage,
   TurnView,
   VerdictView,
 } from './pages.types.ts'
+import { turnLine, turnsOfPart } from './shared/turn-parts.ts'
 
-/** Of one text in an episode's page; the page of its turn has all of it. */
+/** Of one text in a part of an episode; the page of its turn has all of it. */
 export const SHOWN_CHARS = 8_192
 /** Of a patch or a log, which have no page of their own. */
 const SHOWN_FILE_CHARS = 1_000_000
@@ -44,10 +46,11 @@ export interface EpisodeReader {
   readTask: TaskReader
 }
 
+/** All but what other episodes and batches say of it. */
 export async function readEpisodePage(
   { store, readTask }: EpisodeReader,
-  { row, siblings, hasTokens }: { row: EpisodeRow; siblings: EpisodeRow[]; hasTokens: boolean },
-): Promise<EpisodePage> {
+  row: EpisodeRow,
+): Promise<Omit<EpisodePage, 'siblings' | 'hasTokens'>> {
   const { episode } = row
   const read = <T extends object>(key: string): Promise<T | null> => readUnlessCorrupt<T>(store, key)
   const [spec, start, record, verdict, turns, placements, attempts, patch] = await Promise.all([
@@ -62,7 +65,6 @@ export async function readEpisodePage(
   ])
   const task = spec === null ? null : await taskOf(readTask, spec)
   const graded = await readGraded(store, { episode, verdict, task })
-  const startedAtMs = start?.startedAtMs ?? null
   const capture = await read<CaptureRecord>(episodeKeys.capture(episode))
   return {
     kind: 'episode',
@@ -70,17 +72,14 @@ export async function readEpisodePage(
     policy: record?.policy ?? spec?.policy ?? null,
     repo: task?.repo ?? null,
     statement: task === null ? null : cut(task.statement, SHOWN_FILE_CHARS),
-    startedAtMs,
-    turns,
-    timeline: timelineOf({ startedAtMs, turns, placements, attempts }),
-    timelineFromMs: originOf({ startedAtMs, placements }),
+    startedAtMs: start?.startedAtMs ?? null,
+    turns: turns.map(turnLine),
+    moments: momentsOf(placements, attempts),
     patch: patch === null || capture === null ? null : cut(decode(patch), SHOWN_FILE_CHARS),
     verdict: verdict === null ? null : showVerdict(verdict),
     ...graded,
     reward: record === null ? null : await rewardParts(store, record),
     signs: row.signs.map((sign) => ({ sign, ...HACK_SIGNS[sign] })),
-    siblings: siblings.map(({ episode, index, state, verdict }) => ({ episode, index, state, verdict })),
-    hasTokens,
   }
 }
 
@@ -90,6 +89,11 @@ export async function readTurnPage(store: ArtifactStore, episode: string, turn: 
   if (action === null) return null
   const { text: reply, command } = action
   return { kind: 'turn', episode, turn, reply, command, observation: observation?.text ?? null }
+}
+
+/** Turns of one part with their texts: those that are stored so far. */
+export async function readTurnsPage(store: ArtifactStore, episode: string, part: number): Promise<TurnsPage> {
+  return { kind: 'turns', episode, part, turns: await readTurnsOf(store, episode, turnsOfPart(part)) }
 }
 
 /** Null where the turn's action is not stored (yet). */
@@ -116,6 +120,10 @@ async function readTurns(store: ArtifactStore, episode: string): Promise<TurnVie
     const found = /\/(\d+)\.action\.json$/.exec(key)
     return found === null ? [] : [Number(found[1])]
   })
+  return readTurnsOf(store, episode, numbers)
+}
+
+async function readTurnsOf(store: ArtifactStore, episode: string, numbers: readonly number[]): Promise<TurnView[]> {
   const slots = createSlots(READS)
   const turns = await Promise.all(numbers.map((turn) => slots.use(() => readTurn(store, episode, turn))))
   return turns.filter((turn) => turn !== null)
@@ -169,6 +177,18 @@ async function readGradingAttempts(store: ArtifactStore, episode: string): Promi
   return records.filter((record) => record !== null)
 }
 
+function momentsOf(placements: readonly PlacementRecord[], attempts: readonly GradingAttemptRecord[]): Moment[] {
+  const placed = placements.map(({ placement, placedAtMs, hostId }): Moment => {
+    const note =
+      placement === 1 ? `placed on ${hostId}` : `placed again (${placement}) on ${hostId}, its turns replayed`
+    return { what: 'placement', atMs: placedAtMs, note }
+  })
+  const graded = attempts.map(({ attempt, failure, message, atMs }): Moment => {
+    return { what: 'grading-attempt', atMs, note: `attempt ${attempt}: ${failure}: ${message}` }
+  })
+  return [...placed, ...graded]
+}
+
 async function readGraded(
   store: ArtifactStore,
   { episode, verdict, task }: { episode: string; verdict: VerdictRecord | null; task: Task | null },
@@ -197,53 +217,6 @@ async function rewardParts(store: ArtifactStore, record: EpisodeRecord): Promise
   if (verdict !== 'resolved' && verdict !== 'unresolved') return null
   const { reward, components } = rewardOf({ ...record, rule, verdict, disposition })
   return { reward, parts: components.map(({ name, value }) => ({ name, value })) }
-}
-
-interface TimelineFacts {
-  startedAtMs: number | null
-  turns: TurnView[]
-  placements: PlacementRecord[]
-  attempts: GradingAttemptRecord[]
-}
-
-/** What the workers' clocks say: sampling, execution, and the time between that neither took (queues, retries, replays). */
-export function timelineOf({ startedAtMs, turns, placements, attempts }: TimelineFacts): TimelineBar[] {
-  const origin = originOf({ startedAtMs, placements })
-  if (origin === null) return []
-  const bars: TimelineBar[] = placements.map(({ placement, placedAtMs, hostId }) => {
-    const at = placedAtMs - origin
-    const note =
-      placement === 1 ? `placed on ${hostId}` : `placed again (${placement}) on ${hostId}, its turns replayed`
-    return { what: 'placement', turn: null, fromMs: at, toMs: at, note }
-  })
-  let free = (startedAtMs ?? origin) - origin
-  for (const { turn, sampledAtMs, sampleMs, observation } of turns) {
-    const sampled = sampledAtMs - origin
-    const from = Math.max(free, sampled - sampleMs)
-    pushBar(bars, { what: 'waiting', turn, fromMs: free, toMs: from, note: 'before sampling' })
-    pushBar(bars, { what: 'sampling', turn, fromMs: from, toMs: sampled, note: '' })
-    free = Math.max(free, sampled)
-    if (observation === null) continue
-    const observed = observation.observedAtMs - origin
-    const ran = Math.max(free, observed - (observation.execution?.wallMs ?? 0))
-    pushBar(bars, { what: 'waiting', turn, fromMs: free, toMs: ran, note: 'before execution' })
-    pushBar(bars, { what: 'execution', turn, fromMs: ran, toMs: observed, note: observation.execution?.reason ?? '' })
-    free = Math.max(free, observed)
-  }
-  for (const { attempt, failure, message, atMs } of attempts) {
-    const note = `attempt ${attempt}: ${failure}: ${message}`
-    bars.push({ what: 'grading-attempt', turn: null, fromMs: atMs - origin, toMs: atMs - origin, note })
-  }
-  return bars
-}
-
-function originOf({ startedAtMs, placements }: Pick<TimelineFacts, 'startedAtMs' | 'placements'>): number | null {
-  const origin = Math.min(startedAtMs ?? Infinity, ...placements.map(({ placedAtMs }) => placedAtMs))
-  return Number.isFinite(origin) ? origin : null
-}
-
-function pushBar(bars: TimelineBar[], bar: TimelineBar): void {
-  if (bar.toMs > bar.fromMs) bars.push(bar)
 }
 
 function decode(bytes: Uint8Array): string {

@@ -7,8 +7,9 @@ import { createSlots } from '../platform/limiter.ts'
 import type { Assets } from './assets.ts'
 import { FILE_POLICY } from './page-headers.ts'
 import { createPages, type Pages } from './pages.ts'
-import type { EpisodePage, EpisodesPage, NightsPage, Page, RunPage } from './pages.types.ts'
+import type { EpisodesPage, NightsPage, Page, RunPage } from './pages.types.ts'
 import { dataFile } from './shared/data-file.ts'
+import { partOf } from './shared/turn-parts.ts'
 
 const WRITES = 8
 
@@ -40,7 +41,7 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
     const page = await required(pages, name)
     await writePage(directory, name, page)
     files += 1
-    if (page.kind === 'episode') for (const more of morePagesOf(page)) await write(more)
+    for (const more of morePagesOf(page)) await write(more)
   }
   const slots = createSlots(WRITES)
   await Promise.all(names.map((name) => slots.use(() => write(name))))
@@ -74,14 +75,22 @@ async function required(pages: Pages, name: string): Promise<Page> {
   throw new LonghaulError({ code: 'Config.NotFound', message: `No page ${name} can be made from the records` })
 }
 
-/** Tokens of trained episodes, and turns whose texts are longer than the episode's page shows. */
-function morePagesOf({ row: { episode }, turns, hasTokens }: EpisodePage): string[] {
-  const long = turns.filter(({ reply, command, observation }) =>
+/** Of an episode its turns, and its tokens where it was trained on; of turns those with texts that are longer than is shown at once. */
+function morePagesOf(page: Page): string[] {
+  if (page.kind === 'episode') {
+    const { turns, hasTokens } = page
+    const { episode } = page.row
+    // The page asks for the first part before it knows how many there are.
+    const parts = new Set([0, ...turns.map(({ turn }) => partOf(turn))])
+    return [...(hasTokens ? [`tokens/${episode}`] : []), ...[...parts].map((part) => `turns/${part}/${episode}`)]
+  }
+  if (page.kind !== 'turns') return []
+  const long = page.turns.filter(({ reply, command, observation }) =>
     [reply, command, observation?.text].some(
       (text) => text !== null && text !== undefined && text.text.length < text.chars,
     ),
   )
-  return [...(hasTokens ? [`tokens/${episode}`] : []), ...long.map(({ turn }) => `turn/${turn}/${episode}`)]
+  return long.map(({ turn }) => `turn/${turn}/${page.episode}`)
 }
 
 /** Each evaluation against every earlier one of its suite. */

@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
-import { nightKeys, runKeys } from '../../src/contracts/keys.ts'
+import { episodeKeys, nightKeys, runKeys } from '../../src/contracts/keys.ts'
 import { loadAssets, type Assets } from '../../src/viewer/assets.ts'
 import type { BlockerLine } from '../../src/viewer/pages.types.ts'
 import type { RunSource } from '../../src/viewer/run-source.ts'
@@ -250,8 +250,61 @@ test('a turn that is played while the page is open appears without reloading', a
   await page.getByText('the world answers').waitFor()
   await storeAction(store, makeRecord(fields), 1, { text: 'more', command: 'the next command' })
   await page.getByText('the next command').first().waitFor()
+  await page.keyboard.press('j')
+  await page.getByRole('article', { name: 'Turn 1' }).getByText('No answer yet.').waitFor()
+  // When the episode has ended its page is read again, and with it the turns that were read before they were played.
+  await storeObservation(store, episode, 1, 'the last answer')
+  await store.putRecord(episodeKeys.result(episode), makeRecord({ ...fields, turns: 2, verdict: 'resolved' }))
+  await page.getByText('resolved submitted, 2 turns').waitFor()
+  await page.getByRole('region', { name: 'Output of turn 1' }).filter({ hasText: 'the last answer' }).waitFor()
+  await page.keyboard.press('k')
+  await page.getByRole('region', { name: 'Output of turn 0' }).filter({ hasText: 'the world answers' }).waitFor()
   assert.deepEqual(wrong, [])
   await context.close()
+})
+
+/** Turn 19 is the last of the first part of the episode's turns. */
+async function walkThroughParts({ page, wrong }: Opened): Promise<void> {
+  const output = (turn: number) =>
+    page.getByRole('region', { name: `Output of turn ${turn}` }).filter({ hasText: new RegExp(`^out ${turn}$`) })
+  await output(19).waitFor()
+  for (const [key, turn] of [
+    ['j', 20],
+    ['j', 21],
+    ['k', 20],
+    ['k', 19],
+  ] as const) {
+    await page.keyboard.press(key)
+    await output(turn).waitFor()
+  }
+  const line = page.getByRole('img', { name: /^Timeline: sampling 18 s, execution 1[34] s/ })
+  assert.ok((await line.locator('path').count()) <= 3, 'a path for each colour, not an element for each bar')
+  const box = await line.boundingBox()
+  assert.ok(box !== null)
+  // The last turn ends the line: 45 turns of a second each, the last one answered half a second after its sampling.
+  await page.mouse.move(box.x + box.width - 2, box.y + 12)
+  await eventually(async () => {
+    assert.match((await line.locator('title').textContent()) ?? '', /^execution of turn 44: 0\.30 s/)
+  })
+  await page.mouse.click(box.x + box.width - 2, box.y + 12)
+  await output(44).waitFor()
+  assert.match(page.url(), /\?turn=44$/)
+  assert.deepEqual(
+    wrong.filter((one) => !one.startsWith('asked file:')),
+    [],
+  )
+}
+
+test('a link to a turn, the turns beside it, and the timeline’s last bar: from the server and from files', async () => {
+  await storeViewedRun(store, 'long')
+  const episode = await storeEpisode(store, { run: 'long', taskId: 'o__long-1', turns: 45 })
+  const directory = join(root, 'static-long')
+  await writeStatic({ store, assets, run: 'long', directory })
+  for (const base of [viewer.url, pathToFileURL(join(directory, 'index.html')).href]) {
+    const opened = await open(`${base}#/episode/${episode}?turn=19`)
+    await walkThroughParts(opened)
+    await opened.context.close()
+  }
 })
 
 /** A viewer with a source beside its records. */

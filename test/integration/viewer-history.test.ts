@@ -18,6 +18,7 @@ import { episodeKeys } from '../../src/contracts/keys.ts'
 import { createPages, type Pages } from '../../src/viewer/pages.ts'
 import type { BlockersPage, EpisodePage, HistoryPage } from '../../src/viewer/pages.types.ts'
 import { joinHistory } from '../../src/viewer/shared/join-timeline.ts'
+import { timelineOf } from '../../src/viewer/shared/timeline.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
 import { HANG_MS } from '../support/hang.ts'
 import { startSilentServer } from '../support/loopback.ts'
@@ -167,7 +168,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     const begun = running.executions[0]?.activities[1]
     assert.ok(begun?.startedMs !== null && (begun?.startedMs ?? 0) >= (step?.scheduledMs ?? Infinity))
     const page = (await pages.read(`episode/${episode}`)) as EpisodePage
-    const { bars } = joinHistory({ history: running, page })
+    const { bars } = joinHistory({ history: running, timeline: timelineOf(page) })
     assert.deepEqual(
       bars.map(({ what }) => what),
       ['retries', 'placing', 'queue', 'playing'],

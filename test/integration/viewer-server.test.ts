@@ -11,7 +11,14 @@ import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { episodeKeys } from '../../src/contracts/keys.ts'
 import { loadAssets, type Assets } from '../../src/viewer/assets.ts'
 import { createPages } from '../../src/viewer/pages.ts'
-import type { BlockerLine, BlockersPage, EpisodePage, LiveMessage, Page } from '../../src/viewer/pages.types.ts'
+import type {
+  BlockerLine,
+  BlockersPage,
+  EpisodePage,
+  LiveMessage,
+  Page,
+  TurnsPage,
+} from '../../src/viewer/pages.types.ts'
 import type { Answer as SourceAnswer, BlockersAnswer, RunSource } from '../../src/viewer/run-source.ts'
 import { serveViewer, type RunningViewer } from '../../src/viewer/serve.ts'
 import { writeStatic } from '../../src/viewer/write-static.ts'
@@ -161,9 +168,16 @@ test('hostile texts arrive as the characters they are, in JSON that no browser t
   assert.equal(status, 200)
   assert.match(String(headers['content-type']), /^application\/json/)
   const page = JSON.parse(body) as EpisodePage
-  assert.equal(page.turns[0]?.observation?.text.text, HOSTILE)
+  assert.equal(page.turns[0]?.command, HOSTILE.slice(0, 120))
   assert.equal(page.statement?.text, HOSTILE)
   assert.equal(page.patch?.text, HOSTILE)
+  const part = await ask(inside(`data?name=${encodeURIComponent(`turns/0/${hostile}`)}`))
+  assert.match(String(part.headers['content-type']), /^application\/json/)
+  const { turns } = JSON.parse(part.body) as TurnsPage
+  assert.deepEqual(
+    turns.map(({ reply, command, observation }) => [reply.text, command?.text, observation?.text.text]),
+    [0, 1].map(() => [HOSTILE, HOSTILE, HOSTILE]),
+  )
 })
 
 test('a name that is no page: 404 with the name as text', async () => {
@@ -275,7 +289,7 @@ test('static files hold the same pages as the server, and no markup of a traject
   const files = await writeStatic({ store, assets, run: 'r', directory })
   const found = await pagesIn(directory)
   assert.ok(files >= found.size)
-  for (const name of ['run/r', `episode/${hostile}`]) {
+  for (const name of ['run/r', `episode/${hostile}`, `turns/0/${hostile}`]) {
     const { body } = await ask(inside(`data?name=${encodeURIComponent(name)}`))
     assert.deepEqual(JSON.parse(JSON.stringify(found.get(name))), JSON.parse(body), name)
   }

@@ -9,8 +9,16 @@ import type { EpisodeRecord, VerdictRecord } from '../../src/contracts/episodes.
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
 import type { JsonReport } from '../../src/report/json-report.ts'
-import { createPages } from '../../src/viewer/pages.ts'
-import type { EpisodePage, EpisodesPage, ReportPage, RunPage, TokensPage } from '../../src/viewer/pages.types.ts'
+import { createPages, type Pages } from '../../src/viewer/pages.ts'
+import type {
+  EpisodePage,
+  EpisodesPage,
+  ReportPage,
+  RunPage,
+  TokensPage,
+  TurnsPage,
+} from '../../src/viewer/pages.types.ts'
+import { partOf } from '../../src/viewer/shared/turn-parts.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { fetchRunHistories, type RunHistory } from '../support/run-histories.ts'
 import { runRecipe } from '../support/run-recipe.ts'
@@ -213,6 +221,18 @@ test('histories hold references only: no payload over 4 KB, no episode over 150 
   assert.ok(bytes <= 100 * 1024, `${bytes} bytes`)
 })
 
+/** Of all turns that the page lists: length of the reply and of the answer. */
+async function shownChars(pages: Pages, { row, turns }: EpisodePage): Promise<[number, number | undefined][]> {
+  const parts = new Set(turns.map(({ turn }) => partOf(turn)))
+  const read = await Promise.all([...parts].map((part) => pages.read(`turns/${part}/${row.episode}`)))
+  return read.flatMap((page) =>
+    (page as TurnsPage).turns.map(({ reply, observation }): [number, number | undefined] => [
+      reply.chars,
+      observation?.text.chars,
+    ]),
+  )
+}
+
 test('the viewer shows this run: every episode, its turns and tests, and the tokens of every trained one', {
   skip: needsStack,
 }, async () => {
@@ -237,7 +257,7 @@ test('the viewer shows this run: every episode, its turns and tests, and the tok
     const page = (await pages.read(`episode/${episode}`)) as EpisodePage
     const recorded = await turnsOf(world.store, episode)
     assert.deepEqual(
-      page.turns.map(({ reply, observation }) => [reply.chars, observation?.text.chars]),
+      await shownChars(pages, page),
       recorded.map(({ action, observation }) => [action.text.length, observation?.text.length]),
     )
     assert.equal(page.hasTokens, trained.has(episode))

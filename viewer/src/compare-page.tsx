@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { ComparedAttempts, ComparePage as CompareData } from '../../src/viewer/pages.types.ts'
 import { usePage } from './data.ts'
-import { Turn, useEpisode } from './episode-page.tsx'
+import { Turn, useEpisode, useTurn } from './episode-page.tsx'
 import { useKeys } from './keys.ts'
 import { Outcome, TableView, Waiting } from './parts.tsx'
 import { linkTo } from './route.ts'
@@ -95,24 +95,37 @@ export function BothPage({ of }: { of: string }) {
         turn {turn} of {last + 1}
       </p>
       <div class="both">
-        {[before, after].map(({ page, loaded }, at) => (
-          <section key={at} aria-label={at === 0 ? 'before' : 'after'}>
-            {page === null ? (
-              <Waiting of={loaded} what="the episode" />
-            ) : (
-              <>
-                <h2>
-                  <a href={linkTo('episode', page.row.episode)}>
-                    <Visible text={page.row.episode} />
-                  </a>{' '}
-                  <Outcome row={page.row} />
-                </h2>
-                <Turn episode={page.row.episode} view={page.turns[turn] ?? null} />
-              </>
-            )}
-          </section>
-        ))}
+        <Side label="before" episode={left} read={before} turn={turn} />
+        <Side label="after" episode={right} read={after} turn={turn} />
       </div>
     </main>
+  )
+}
+
+interface SideProps {
+  label: string
+  episode: string
+  read: ReturnType<typeof useEpisode>
+  turn: number
+}
+
+function Side({ label, episode, read: { page, loaded, news }, turn }: SideProps) {
+  const shown = useTurn({ episode, turn, lines: page?.turns ?? null, news })
+  return (
+    <section aria-label={label}>
+      {page === null ? (
+        <Waiting of={loaded} what="the episode" />
+      ) : (
+        <>
+          <h2>
+            <a href={linkTo('episode', episode)}>
+              <Visible text={episode} />
+            </a>{' '}
+            <Outcome row={page.row} />
+          </h2>
+          <Turn episode={episode} turn={shown} />
+        </>
+      )}
+    </section>
   )
 }

@@ -1,6 +1,6 @@
 /** Lines over steps or time, with a band where there is one: of one standard error, or of an interval. */
 import { useEffect, useRef } from 'preact/hooks'
-import uPlot from 'uplot'
+import type uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 
 export interface CurveSeries {
@@ -22,12 +22,18 @@ export function Curve({ label, series, over = 'step' }: CurveProps) {
   useEffect(() => {
     const { current } = box
     if (current === null) return
-    const plot = new uPlot(optionsOf(series, current.clientWidth, over), dataOf(series), current)
-    const resize = (): void => plot.setSize({ width: current.clientWidth, height: HEIGHT })
+    let plot: uPlot | null = null
+    let isWanted = true
+    // It lies in the same script, and asks the browser for its languages and time zone as soon as it runs: pages without curves do not wait for that.
+    void import('uplot').then(({ default: Plot }) => {
+      if (isWanted) plot = new Plot(optionsOf(series, current.clientWidth, over), dataOf(series), current)
+    })
+    const resize = (): void => plot?.setSize({ width: current.clientWidth, height: HEIGHT })
     addEventListener('resize', resize)
     return () => {
+      isWanted = false
       removeEventListener('resize', resize)
-      plot.destroy()
+      plot?.destroy()
     }
   }, [series, over])
   return (

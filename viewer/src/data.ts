@@ -1,12 +1,12 @@
 /** Pages by name: asked of the server, or loaded from the files of a static report. */
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import type { LiveMessage, Page } from '../../src/viewer/pages.types.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
 
 export const isStatic = document.querySelector('meta[name="longhaul-pages"][content="files"]') !== null
 
-/** Pages that were read last. Few: an episode may have megabytes. */
-const KEPT = 8
+/** Pages that were read last. Few: a run may have megabytes. */
+const KEPT = 16
 const kept = new Map<string, Promise<Page>>()
 
 /** What the scripts of a static report call. */
@@ -60,11 +60,16 @@ export type Loaded<P extends Page> =
 /** The page of that name, read again when `version` changes. */
 export function usePage<P extends Page>(name: string | null, version = 0): Loaded<P> {
   const [loaded, setLoaded] = useState<{ name: string; result: Loaded<P> } | null>(null)
-  useEffect(() => {
-    if (name === null) return
-    let isWanted = true
+  // Asked for while the page is made, not after its first frame.
+  const asked = useMemo(() => {
+    if (name === null) return null
     if (version > 0) kept.delete(name)
-    readPage(name).then(
+    return readPage(name)
+  }, [name, version])
+  useLayoutEffect(() => {
+    if (name === null || asked === null) return
+    let isWanted = true
+    asked.then(
       (page) => isWanted && setLoaded({ name, result: { state: 'there', page: page as P } }),
       (error: unknown) =>
         isWanted &&
@@ -73,7 +78,7 @@ export function usePage<P extends Page>(name: string | null, version = 0): Loade
     return () => {
       isWanted = false
     }
-  }, [name, version])
+  }, [name, asked])
   return loaded === null || loaded.name !== name ? { state: 'loading' } : loaded.result
 }
 

@@ -1,6 +1,14 @@
-import { useCallback, useEffect, useState } from 'preact/hooks'
-import type { EpisodePage as EpisodeData, LiveMessage, TurnPage, TurnView } from '../../src/viewer/pages.types.ts'
-import { isStatic, readPage, useLive, usePage } from './data.ts'
+import { useCallback, useEffect, useMemo, useState } from 'preact/hooks'
+import type {
+  EpisodePage as EpisodeData,
+  LiveMessage,
+  TurnLine,
+  TurnPage,
+  TurnsPage,
+  TurnView,
+} from '../../src/viewer/pages.types.ts'
+import { partOf, turnLine } from '../../src/viewer/shared/turn-parts.ts'
+import { isStatic, type Loaded, readPage, useLive, usePage } from './data.ts'
 import { useKeys } from './keys.ts'
 import { Diff, Outcome, seconds, Waiting } from './parts.tsx'
 import { linkTo, replaceRoute } from './route.ts'
@@ -9,13 +17,14 @@ import { Timeline } from './timeline.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
 export function EpisodePage({ episode, query }: { episode: string; query: string }) {
-  const { page, loaded } = useEpisode(episode)
+  const { page, loaded, news } = useEpisode(episode)
   const turn = turnOf(query)
   const setTurn = (next: number): void => replaceRoute(linkTo('episode', episode, `turn=${next}`))
   const last = (page?.turns.length ?? 0) - 1
   const chosen = Math.min(Math.max(0, turn), Math.max(0, last))
-  const isFailing = ({ formatError, observation }: TurnView): boolean =>
-    formatError !== null || (observation?.execution?.exitCode ?? 0) !== 0
+  const isFailing = ({ formatError, exitCode }: TurnLine): boolean => formatError !== null || (exitCode ?? 0) !== 0
+  // Before the page is there, the turn of the address: both are on their way at once.
+  const shown = useTurn({ episode, turn: page === null ? turn : chosen, lines: page?.turns ?? null, news })
   const jump = (by: 1 | -1): void => {
     for (let at = chosen + by; at >= 0 && at <= last; at += by) {
       const found = page?.turns[at]
@@ -56,11 +65,11 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
             onChoose={setTurn}
             className="turn-list"
             row={(index) => {
-              const view = page.turns[index]
-              return view === undefined ? [] : turnCells(view, () => setTurn(index))
+              const line = page.turns[index]
+              return line === undefined ? [] : turnCells(line, () => setTurn(index))
             }}
           />
-          <Turn episode={episode} view={page.turns[chosen] ?? null} />
+          <Turn episode={episode} turn={shown} />
         </div>
       </section>
       <Graded page={page} />
@@ -70,8 +79,13 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
 
 function turnOf(query: string): number {
   const turn = Number(new URLSearchParams(query).get('turn') ?? '0')
-  return Number.isSafeInteger(turn) ? turn : 0
+  return Number.isSafeInteger(turn) && turn >= 0 ? turn : 0
 }
+
+/** So many turns before a reader comes to another part, it is read. */
+const NEAR = 5
+const NO_LINES: TurnLine[] = []
+const NO_NEWS: TurnView[] = []
 
 /** The stored page, with what was played since it was read. */
 export function useEpisode(episode: string) {
@@ -79,7 +93,7 @@ export function useEpisode(episode: string) {
   const [news, setNews] = useState<{ episode: string; turns: TurnView[] }>({ episode, turns: [] })
   const loaded = usePage<EpisodeData>(`episode/${episode}`, version)
   const isRunning = loaded.state === 'there' && loaded.page.row.state === 'running'
-  const stored = loaded.state === 'there' ? loaded.page.turns : []
+  const stored = loaded.state === 'there' ? loaded.page.turns : NO_LINES
   const follow = useCallback(
     (message: LiveMessage): void => {
       if (message.kind === 'ended') setVersion((before) => before + 1)
@@ -91,31 +105,72 @@ export function useEpisode(episode: string) {
     },
     [episode],
   )
-  const answered = stored.findIndex(({ observation }) => observation === null)
+  const answered = stored.findIndex(({ isAnswered }) => !isAnswered)
   useLive(isRunning ? `episode/${episode}` : null, answered === -1 ? stored.length : answered, follow)
   useEffect(() => setNews({ episode, turns: [] }), [version])
-  if (loaded.state !== 'there') return { page: null, loaded }
-  const added = news.episode === episode ? news.turns : []
-  const turns = new Map([...stored, ...added].map((view) => [view.turn, view]))
-  return { page: { ...loaded.page, turns: added.length === 0 ? stored : [...turns.values()] }, loaded }
+  const added = news.episode === episode ? news.turns : NO_NEWS
+  const turns = useMemo(() => {
+    if (added.length === 0) return stored
+    return [...new Map([...stored, ...added.map(turnLine)].map((line) => [line.turn, line])).values()]
+  }, [stored, added])
+  if (loaded.state !== 'there') return { page: null, loaded, news: NO_NEWS }
+  return { page: { ...loaded.page, turns }, loaded, news: added }
 }
 
-function turnCells({ turn, command, formatError, observation, sampleMs }: TurnView, choose: () => void) {
-  const exit = observation?.execution?.exitCode
+interface UseTurnInput {
+  episode: string
+  /** Its place among the turns. */
+  turn: number
+  /** Null until the episode's page is there. */
+  lines: readonly TurnLine[] | null
+  news: readonly TurnView[]
+}
+
+/** A turn with its texts; null where the episode has no such turn. */
+export function useTurn({ episode, turn: at, lines, news }: UseTurnInput): TurnView | Loaded<TurnsPage> | null {
+  const [again, setAgain] = useState({ name: '', times: 0 })
+  const line = lines?.[at]
+  const turn = line?.turn ?? at
+  const part = partOf(turn)
+  const name = `turns/${part}/${episode}`
+  const times = again.name === name ? again.times : 0
+  const loaded = usePage<TurnsPage>(lines === null || line !== undefined ? name : null, times)
+  const stored = loaded.state === 'there' ? loaded.page.turns.find((view) => view.turn === turn) : undefined
+  const found = news.find((view) => view.turn === turn) ?? stored
+  // The part was read before the turn was played.
+  const isOld = loaded.state === 'there' && line !== undefined && (found === undefined || isBehind(found, line))
+  useEffect(() => {
+    if (isOld) setAgain({ name, times: times + 1 })
+  }, [isOld, name])
+  const isThere = loaded.state === 'there'
+  useEffect(() => {
+    if (!isThere || lines === null) return
+    const near = [at - NEAR, at + NEAR].flatMap((other) => lines[other] ?? []).map((other) => partOf(other.turn))
+    for (const other of near) if (other !== part) void readPage(`turns/${other}/${episode}`)
+  }, [isThere, at])
+  if (lines !== null && line === undefined) return null
+  return found ?? loaded
+}
+
+function isBehind({ observation }: TurnView, { isAnswered }: TurnLine): boolean {
+  return observation === null && isAnswered
+}
+
+function turnCells(line: TurnLine, choose: () => void) {
+  const { turn, command, formatError, isAnswered, exitCode, ended, sampleMs, wallMs } = line
   return [
     turn,
     <button type="button" class="link" onClick={choose}>
-      <Visible
-        text={(command?.text ?? `no command: ${formatError ?? 'nothing'}`).slice(0, 120).replaceAll('\n', ' ⏎ ')}
-      />
+      <Visible text={(command ?? `no command: ${formatError ?? 'nothing'}`).replaceAll('\n', ' ⏎ ')} />
     </button>,
-    observation === null ? '…' : (exit ?? observation.execution?.reason ?? '–'),
-    seconds(sampleMs + (observation?.execution?.wallMs ?? 0)),
+    isAnswered ? (exitCode ?? ended ?? '–') : '…',
+    seconds(sampleMs + (wallMs ?? 0)),
   ]
 }
 
-export function Turn({ episode, view }: { episode: string; view: TurnView | null }) {
+export function Turn({ episode, turn: view }: { episode: string; turn: ReturnType<typeof useTurn> }) {
   if (view === null) return <p>No turn yet.</p>
+  if ('state' in view) return <Waiting of={view} what="the turn" />
   const { turn, reply, command, observation, formatError, finishReason, policy, sampledTokens, sampleMs } = view
   const whole = (part: 'reply' | 'command' | 'observation') => async (): Promise<string> => {
     const page = (await readPage(`turn/${turn}/${episode}`)) as TurnPage

@@ -1,7 +1,9 @@
 /** Where an episode's time went: turns from its records, and beside them what the server's history says. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { EpisodePage, HistoryBar, HistoryPage, TimelineBar } from '../../src/viewer/pages.types.ts'
-import { joinHistory } from '../../src/viewer/shared/join-timeline.ts'
+import { type JoinedHistory, joinHistory } from '../../src/viewer/shared/join-timeline.ts'
+import { type Timeline as TimelineOfTurns, timelineOf } from '../../src/viewer/shared/timeline.ts'
+import { type Bar, Bars } from './bars.tsx'
 import { isStatic, usePage } from './data.ts'
 import { seconds } from './parts.tsx'
 import { Visible } from './text.tsx'
@@ -29,81 +31,36 @@ const HISTORY_COLORS: Record<HistoryBar['what'], string> = {
 }
 
 interface TimelineProps {
-  page: Pick<EpisodePage, 'row' | 'timeline' | 'timelineFromMs'>
+  page: Pick<EpisodePage, 'row' | 'startedAtMs' | 'turns' | 'moments'>
   onTurn: (turn: number) => void
 }
 
 export function Timeline({ page, onTurn }: TimelineProps) {
   const history = useHistory(page.row.episode, page.row.state === 'running')
-  const { timeline, timelineFromMs } = page
-  const joined = useMemo(
-    () => (history === null ? null : joinHistory({ history, page: { timeline, timelineFromMs } })),
-    [history, timeline, timelineFromMs],
-  )
-  const bars = joined?.bars ?? []
-  const zero = Math.min(timelineFromMs ?? Infinity, ...bars.map(({ fromMs }) => fromMs))
-  // Milliseconds from the first that is known to where the records begin.
-  const shift = timelineFromMs === null ? 0 : timelineFromMs - zero
-  const end = Math.max(1, ...timeline.map(({ toMs }) => toMs + shift), ...bars.map(({ toMs }) => toMs - zero))
-  const events = timeline.filter(({ what }) => what === 'placement' || what === 'grading-attempt')
-  const words = sumsOf(timeline, ['sampling', 'execution', 'waiting'])
-  const more = sumsOf(bars, ['queue', 'retries', 'placing', 'resuming', 'playing', 'grading'])
+  const { startedAtMs, turns, moments } = page
+  const timeline = useMemo(() => timelineOf({ startedAtMs, turns, moments }), [startedAtMs, turns, moments])
+  const joined = useMemo(() => (history === null ? null : joinHistory({ history, timeline })), [history, timeline])
+  const { zero, endMs, ofTurns, ofHistory } = useMemo(() => scaled(timeline, joined), [timeline, joined])
+  const events = ofTurns.filter(({ isMarked }) => isMarked)
+  const words = sumsOf(ofTurns, ['sampling', 'execution', 'waiting'])
+  const more = sumsOf(ofHistory, ['queue', 'retries', 'placing', 'resuming', 'playing', 'grading'])
   return (
     <section>
       <h2>Time</h2>
       <p>
-        {seconds(end)}. Turns, by their records: {words}.
-        {bars.length === 0 ? '' : ` Workflow, by its history: ${more}.`}
+        {seconds(endMs)}. Turns, by their records: {words}.
+        {ofHistory.length === 0 ? '' : ` Workflow, by its history: ${more}.`}
       </p>
       <Source history={history} unread={joined?.unread ?? 0} />
-      <svg
-        class="timeline"
-        viewBox="0 0 1000 24"
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`Timeline: ${words}`}
-      >
-        {timeline.map(({ what, fromMs, toMs, turn, note }, at) => (
-          <rect
-            key={at}
-            class={BAR_COLORS[what]}
-            x={((fromMs + shift) / end) * 1000}
-            width={Math.max(1.5, ((toMs - fromMs) / end) * 1000)}
-            y={0}
-            height={24}
-            onClick={() => turn !== null && onTurn(turn)}
-          >
-            <title>{`${what}${turn === null ? '' : ` of turn ${turn}`}: ${seconds(toMs - fromMs)} ${note}`}</title>
-          </rect>
-        ))}
-      </svg>
+      <Bars label={`Timeline: ${words}`} bars={ofTurns} endMs={endMs} onTurn={onTurn} />
       <ul class="legend">
         <li class="sampling">sampling</li>
         <li class="execution">execution</li>
         <li class="waiting">waiting: queues, retries, replays</li>
       </ul>
-      {bars.length === 0 ? null : (
+      {ofHistory.length === 0 ? null : (
         <>
-          <svg
-            class="timeline"
-            viewBox="0 0 1000 24"
-            preserveAspectRatio="none"
-            role="img"
-            aria-label={`History: ${more}`}
-          >
-            {bars.map(({ what, fromMs, toMs, note }, at) => (
-              <rect
-                key={at}
-                class={HISTORY_COLORS[what]}
-                x={((fromMs - zero) / end) * 1000}
-                width={Math.max(1.5, ((toMs - fromMs) / end) * 1000)}
-                y={what === 'resuming' ? 14 : 0}
-                height={what === 'resuming' ? 10 : 24}
-              >
-                <title>{`${what}: ${seconds(toMs - fromMs)} ${note}`}</title>
-              </rect>
-            ))}
-          </svg>
+          <Bars label={`History: ${more}`} bars={ofHistory} endMs={endMs} />
           <ul class="legend">
             <li class="waiting">queue</li>
             <li class="retries">retries</li>
@@ -119,7 +76,7 @@ export function Timeline({ page, onTurn }: TimelineProps) {
         <ul>
           {events.map(({ fromMs, note }, at) => (
             <li key={at}>
-              {seconds(fromMs + shift)}: <Visible text={note} />
+              {seconds(fromMs)}: <Visible text={note} />
             </li>
           ))}
         </ul>
@@ -150,6 +107,37 @@ export function Timeline({ page, onTurn }: TimelineProps) {
       )}
     </section>
   )
+}
+
+interface Scaled {
+  /** Where the line begins, ms since 1970: the first time that either of the two knows. */
+  zero: number
+  endMs: number
+  ofTurns: Bar[]
+  ofHistory: Bar[]
+}
+
+function scaled(timeline: TimelineOfTurns, joined: JoinedHistory | null): Scaled {
+  const history = joined?.bars ?? []
+  const zero = history.reduce((least, { fromMs }) => Math.min(least, fromMs), timeline.fromMs ?? Infinity)
+  const shift = timeline.fromMs === null ? 0 : timeline.fromMs - zero
+  const ofTurns = timeline.bars.map((bar): Bar => {
+    const color = BAR_COLORS[bar.what]
+    return { ...bar, color, fromMs: bar.fromMs + shift, toMs: bar.toMs + shift, isMarked: color === 'event' }
+  })
+  const ofHistory = history.map((bar): Bar => {
+    const at = { fromMs: bar.fromMs - zero, toMs: bar.toMs - zero }
+    return {
+      ...bar,
+      ...at,
+      color: HISTORY_COLORS[bar.what],
+      turn: null,
+      isMarked: true,
+      isLow: bar.what === 'resuming',
+    }
+  })
+  const endMs = [...ofTurns, ...ofHistory].reduce((most, { toMs }) => Math.max(most, toMs), 1)
+  return { zero, endMs, ofTurns, ofHistory }
 }
 
 /** Says which of the two the reader sees. */
@@ -193,8 +181,8 @@ function useHistory(episode: string, isRunning: boolean): HistoryPage | null {
   return { kind: 'history', episode, shows: 'records', why: loaded.why, atMs: 0, executions: [] }
 }
 
-function sumsOf<W extends string>(bars: readonly { what: string; fromMs: number; toMs: number }[], kinds: W[]): string {
-  const total = (kind: W): number =>
+function sumsOf(bars: readonly Bar[], kinds: string[]): string {
+  const total = (kind: string): number =>
     bars.filter(({ what }) => what === kind).reduce((sum, { fromMs, toMs }) => sum + toMs - fromMs, 0)
   return kinds.map((kind) => `${kind} ${seconds(total(kind))}`).join(', ')
 }

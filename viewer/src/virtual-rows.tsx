@@ -5,6 +5,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 export const ROW_PX = 28
 /** Rows beyond the edge, so that fast scrolling shows no gap. */
 const SPARE = 12
+/** Height of a table that is not in the page yet. */
+const GUESS_PX = 600
 
 interface VirtualRowsProps {
   label: string
@@ -19,12 +21,11 @@ interface VirtualRowsProps {
 
 export function VirtualRows({ label, columns, count, chosen, onChoose, row, className = '' }: VirtualRowsProps) {
   const box = useRef<HTMLDivElement>(null)
-  const [view, setView] = useState({ top: 0, height: 600 })
+  const [view, setView] = useState({ top: Math.max(0, (chosen + 2) * ROW_PX - GUESS_PX), height: GUESS_PX })
   const measure = (): void => {
-    const { scrollTop = 0, clientHeight = 600 } = box.current ?? {}
-    setView({ top: scrollTop, height: clientHeight })
+    const { scrollTop: top = 0, clientHeight: height = GUESS_PX } = box.current ?? {}
+    setView((before) => (before.top === top && before.height === height ? before : { top, height }))
   }
-  useLayoutEffect(measure, [count])
   useEffect(() => {
     addEventListener('resize', measure)
     return () => removeEventListener('resize', measure)
@@ -39,6 +40,8 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
       current.scrollTop = top + 2 * ROW_PX - current.clientHeight
     }
   }, [chosen])
+  // With the frame of the choice, not with the scroll event after it.
+  useLayoutEffect(measure, [count, chosen])
   const first = Math.max(0, Math.floor(view.top / ROW_PX) - SPARE)
   const last = Math.min(count, Math.ceil((view.top + view.height) / ROW_PX) + SPARE)
   const shown = Array.from({ length: Math.max(0, last - first) }, (_, at) => first + at)

@@ -35,8 +35,8 @@ function join(activities: Activity[], { bars = [], ...more }: { bars?: TimelineB
     eventsRead: 30,
     ...more,
   }
-  const page = { timeline: bars, timelineFromMs: bars.length === 0 ? null : 500 }
-  return joinHistory({ history: { executions: [execution], atMs: 10_000 }, page })
+  const timeline = { bars, fromMs: bars.length === 0 ? null : 500 }
+  return joinHistory({ history: { executions: [execution], atMs: 10_000 }, timeline })
 }
 
 const spans = ({ bars }: ReturnType<typeof joinHistory>) => bars.map(({ what, fromMs, toMs }) => [what, fromMs, toMs])

@@ -1,5 +1,6 @@
 /** An episode's records and its workflow's history on one line of time. Only times that one of the two says. */
-import type { EpisodePage, HistoryBar, HistoryPage, HistoryRow } from '../pages.types.ts'
+import type { HistoryBar, HistoryPage, HistoryRow } from '../pages.types.ts'
+import type { Timeline } from './timeline.ts'
 
 type Execution = HistoryPage['executions'][number]
 type Activity = Execution['activities'][number]
@@ -13,11 +14,11 @@ export interface JoinedHistory {
 
 export interface JoinInput {
   history: Pick<HistoryPage, 'executions' | 'atMs'>
-  page: Pick<EpisodePage, 'timeline' | 'timelineFromMs'>
+  timeline: Timeline
 }
 
-export function joinHistory({ history: { executions, atMs }, page }: JoinInput): JoinedHistory {
-  const played = turnsOf(page)
+export function joinHistory({ history: { executions, atMs }, timeline }: JoinInput): JoinedHistory {
+  const played = turnsOf(timeline)
   const joined: JoinedHistory = { bars: [], rows: [], unread: 0 }
   let placements = 0
   let isFirstStep = false
@@ -47,13 +48,13 @@ interface Played {
   isSampling: boolean
 }
 
-function turnsOf({ timeline, timelineFromMs }: JoinInput['page']): Played[] {
-  if (timelineFromMs === null) return []
-  return timeline
+function turnsOf({ bars, fromMs: zero }: Timeline): Played[] {
+  if (zero === null) return []
+  return bars
     .filter(({ what }) => what === 'sampling' || what === 'execution')
     .map(({ what, fromMs, toMs }) => ({
-      fromMs: timelineFromMs + fromMs,
-      toMs: timelineFromMs + toMs,
+      fromMs: zero + fromMs,
+      toMs: zero + toMs,
       isSampling: what === 'sampling',
     }))
 }

@@ -1,0 +1,31 @@
+/** An episode's page says little of every turn; the texts of its turns come in parts, when one of them is shown. */
+import type { TurnLine, TurnView } from '../pages.types.ts'
+
+/** Few enough that a part is read at once, and enough that a static report has few files. */
+const TURNS_IN_PART = 20
+/** Of a command, in the list of turns. */
+const LINE_CHARS = 120
+
+export function partOf(turn: number): number {
+  return Math.floor(turn / TURNS_IN_PART)
+}
+
+export function turnsOfPart(part: number): number[] {
+  return Array.from({ length: TURNS_IN_PART }, (_, at) => TURNS_IN_PART * part + at)
+}
+
+export function turnLine({ turn, command, formatError, observation, sampledAtMs, sampleMs }: TurnView): TurnLine {
+  const execution = observation?.execution ?? null
+  return {
+    turn,
+    command: command?.text.slice(0, LINE_CHARS) ?? null,
+    formatError,
+    isAnswered: observation !== null,
+    exitCode: execution?.exitCode ?? null,
+    ended: execution?.reason ?? null,
+    wallMs: execution?.wallMs ?? null,
+    sampledAtMs,
+    sampleMs,
+    observedAtMs: observation?.observedAtMs ?? null,
+  }
+}
