@@ -72,7 +72,7 @@ export function createPages(store: ArtifactStore, source: RunSource | null = nul
         case 'run':
           return ofRun(of, () => readRunPage(store, of))
         case 'blockers':
-          return ofRun(of, () => readBlockersPage(source, of))
+          return ofRun(of, () => readBlockersPage({ store, source }, of))
         case 'report':
           return ofRun(of, () => readReportPage(store, of))
         case 'episodes':

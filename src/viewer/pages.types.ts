@@ -36,6 +36,8 @@ export interface BlockersPage {
   why: string | null
   /** Null where there is no answer, or the run has ended. */
   open: { blockers: BlockerLine[]; notLookedAt: number } | null
+  /** By the server. Where none answers, by the records: a run that has no report may be played. */
+  isPlayed: boolean
 }
 
 /** One thing that a run waits for, as `longhaul run blockers` says it. */

@@ -409,6 +409,38 @@ test('what a run waits for stands on its page, as text, until the run has ended'
   await context.close()
 })
 
+test('the cost of a run that is played is read again, and once more when the run has ended', async (t) => {
+  await storeViewedRun(store, 'paid')
+  const play = (taskId: string): Promise<string> =>
+    storeEpisode(store, { run: 'paid', taskId, turns: 2, verdict: 'resolved' })
+  let hasEnded = false
+  const source: RunSource = {
+    history: async () => ({ ok: false, why: 'not asked' }),
+    blockers: async () => ({ ok: true, value: hasEnded ? null : { blockers: [], notLookedAt: 0 } }),
+  }
+  await play('o__n-1')
+  const joined = await serveJoined(t, source)
+  const { page, context, wrong } = await open(`${joined.url}#/run/paid`)
+  // Each episode was at work from 1 to 3.5 seconds.
+  const cost = (sandboxSeconds: string) =>
+    page
+      .getByRole('region', { name: 'What the run cost' })
+      .getByRole('row')
+      .filter({ hasText: 'dapo-1' })
+      .getByRole('cell', { name: sandboxSeconds, exact: true })
+      .first()
+      .waitFor()
+  await cost('2.5')
+  await play('o__n-2')
+  await cost('5.0')
+  await play('o__n-3')
+  hasEnded = true
+  await cost('7.5')
+  await page.getByRole('region', { name: 'Waits' }).waitFor({ state: 'detached' })
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
 test('axe finds nothing serious on any page', async () => {
   for (const [address, ready] of [
     ['', 'h1'],

@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test'
 import { createContext, runInContext } from 'node:vm'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
-import { episodeKeys } from '../../src/contracts/keys.ts'
+import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import { loadAssets, type Assets } from '../../src/viewer/assets.ts'
 import { createPages } from '../../src/viewer/pages.ts'
 import type {
@@ -205,12 +205,23 @@ test('what a run waits for: the words of the source, nothing for a run that has 
     run: 'r',
     why: null,
     open: { blockers: [BLOCKER], notLookedAt: 7 },
+    isPlayed: true,
   })
-  assert.deepEqual(await pages.read('blockers/ended'), { kind: 'blockers', run: 'ended', why: null, open: null })
-  assert.deepEqual(await pages.read('blockers/silent'), { kind: 'blockers', run: 'silent', why: HOSTILE, open: null })
+  assert.deepEqual(await pages.read('blockers/ended'), {
+    kind: 'blockers',
+    run: 'ended',
+    why: null,
+    open: null,
+    isPlayed: false,
+  })
+  const silent = { kind: 'blockers', run: 'silent', why: HOSTILE, open: null }
+  assert.deepEqual(await pages.read('blockers/silent'), { ...silent, isPlayed: true })
+  // The records say that it has ended: a run that writes its report is at its end.
+  await store.putRecord(runKeys.durations('silent', 1), { schema: 'longhaul.durations/1', durations: {} })
+  assert.deepEqual(await pages.read('blockers/silent'), { ...silent, isPlayed: false })
   // A name that is no run is not passed on.
   assert.equal(await pages.read('blockers/no-such-run'), null)
-  assert.deepEqual(asked, ['r', 'ended', 'silent'])
+  assert.deepEqual(asked, ['r', 'ended', 'silent', 'silent'])
   const { body } = await ask(inside('data?name=blockers/r'))
   assert.match((JSON.parse(body) as BlockersPage).why ?? '', /asks no server/)
 })

@@ -7,8 +7,7 @@ import { Visible } from './text.tsx'
 /** A look at a thousand open workflows takes the server seconds. */
 const REFRESH_MS = 10_000
 
-export function Blockers({ run }: { run: string }) {
-  const page = useBlockers(run)
+export function Blockers({ page }: { page: BlockersPage | null }) {
   if (page === null || (page.why === null && page.open === null)) return null
   return (
     <section aria-label="Waits">
@@ -62,7 +61,7 @@ function Line({ on, doing, since, count, error, toDo, for: { workflowId } }: Blo
 }
 
 /** Null until the server, or that there is none, has been told. */
-function useBlockers(run: string): BlockersPage | null {
+export function useBlockers(run: string): BlockersPage | null {
   const [version, setVersion] = useState(0)
   const loaded = usePage<BlockersPage>(isStatic ? null : `blockers/${run}`, version)
   const page = loaded.state === 'there' ? loaded.page : null
@@ -73,6 +72,6 @@ function useBlockers(run: string): BlockersPage | null {
     const timer = setInterval(() => setVersion((before) => before + 1), REFRESH_MS)
     return () => clearInterval(timer)
   }, [run, hasEnded])
-  if (loaded.state === 'failed') return { kind: 'blockers', run, why: loaded.why, open: null }
+  if (loaded.state === 'failed') return { kind: 'blockers', run, why: loaded.why, open: null, isPlayed: false }
   return page
 }

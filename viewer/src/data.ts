@@ -1,5 +1,5 @@
 /** Pages by name: asked of the server, or loaded from the files of a static report. */
-import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { LiveMessage, Page } from '../../src/viewer/pages.types.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
 
@@ -80,6 +80,37 @@ export function usePage<P extends Page>(name: string | null, version = 0): Loade
     }
   }, [name, asked])
   return loaded === null || loaded.name !== name ? { state: 'loading' } : loaded.result
+}
+
+/** Pages of a run that is played are read again after this long, and after ten times as long as the last answer took. */
+const REFRESH_MS = 10_000
+const REFRESH_SHARE = 10
+
+/** The page, read again while what it tells of is played, and once more when that is over. */
+export function usePlayedPage<P extends Page>(name: string, isPlayed: boolean): Loaded<P> {
+  const [version, setVersion] = useState(0)
+  const askedAt = useRef(performance.now())
+  const tookMs = useRef(0)
+  const wasPlayed = useRef(false)
+  const last = useRef<{ name: string; loaded: Loaded<P> } | null>(null)
+  const loaded = usePage<P>(name, version)
+  if (loaded.state === 'there') last.current = { name, loaded }
+  useEffect(() => {
+    tookMs.current = performance.now() - askedAt.current
+  }, [loaded])
+  useEffect(() => {
+    const isOver = wasPlayed.current && !isPlayed
+    wasPlayed.current = isPlayed
+    if (loaded.state === 'loading' || (!isPlayed && !isOver)) return
+    const again = (): void => {
+      askedAt.current = performance.now()
+      setVersion((before) => before + 1)
+    }
+    const timer = setTimeout(again, isOver ? 0 : Math.max(REFRESH_MS, REFRESH_SHARE * tookMs.current))
+    return () => clearTimeout(timer)
+  }, [loaded, isPlayed])
+  // A server that is gone takes nothing from a reader.
+  return loaded.state === 'failed' && last.current?.name === name ? last.current.loaded : loaded
 }
 
 /** Follows what is played now; nothing in a static report. */

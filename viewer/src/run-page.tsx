@@ -16,9 +16,9 @@ import {
   type RowFilter,
   writeFilter,
 } from '../../src/viewer/shared/filter-rows.ts'
-import { Blockers } from './blockers.tsx'
+import { Blockers, useBlockers } from './blockers.tsx'
 import { Curve, type CurveSeries } from './curve.tsx'
-import { useLive, usePage } from './data.ts'
+import { useLive, usePage, usePlayedPage } from './data.ts'
 import { useKeys } from './keys.ts'
 import { Outcome, TableView, Waiting } from './parts.tsx'
 import { linkTo, replaceRoute } from './route.ts'
@@ -51,8 +51,10 @@ export function RunsPage() {
 }
 
 export function RunPage({ run, query }: { run: string; query: string }) {
-  const loaded = usePage<RunData>(`run/${run}`)
-  const report = usePage<ReportData>(`report/${run}`)
+  const waits = useBlockers(run)
+  const isPlayed = waits?.isPlayed ?? false
+  const loaded = usePlayedPage<RunData>(`run/${run}`, isPlayed)
+  const report = usePlayedPage<ReportData>(`report/${run}`, isPlayed)
   return (
     <main>
       <p>
@@ -62,7 +64,7 @@ export function RunPage({ run, query }: { run: string; query: string }) {
         Run <Visible text={run} />
       </h1>
       {loaded.state === 'there' ? <Facts page={loaded.page} /> : <Waiting of={loaded} what="the run" />}
-      <Blockers run={run} />
+      <Blockers page={waits} />
       <Episodes run={run} query={query} />
       {loaded.state === 'there' ? <Training lines={loaded.page.training} /> : null}
       {report.state === 'there' ? <Report page={report.page} /> : <Waiting of={report} what="the report" />}
