@@ -257,6 +257,12 @@ test('a turn that is played while the page is open appears without reloading', a
   await store.putRecord(episodeKeys.result(episode), makeRecord({ ...fields, turns: 2, verdict: 'resolved' }))
   await page.getByText('resolved submitted, 2 turns').waitFor()
   await page.getByRole('region', { name: 'Output of turn 1' }).filter({ hasText: 'the last answer' }).waitFor()
+  // The part of these turns was read before they were answered.
+  await page.keyboard.press('/')
+  await page.keyboard.type('last ANSWER')
+  await page.keyboard.press('Enter')
+  await page.getByText('1 of 2 turns have “last ANSWER”').waitFor()
+  await page.evaluate('document.activeElement.blur()')
   await page.keyboard.press('k')
   await page.getByRole('region', { name: 'Output of turn 0' }).filter({ hasText: 'the world answers' }).waitFor()
   assert.deepEqual(wrong, [])
@@ -277,27 +283,46 @@ async function walkThroughParts({ page, wrong }: Opened): Promise<void> {
     await page.keyboard.press(key)
     await output(turn).waitFor()
   }
-  const line = page.getByRole('img', { name: /^Timeline: sampling 18 s, execution 1[34] s/ })
+  const line = page.getByRole('img', { name: /^Timeline: sampling 18 s, execution 14 s/ })
   assert.ok((await line.locator('path').count()) <= 3, 'a path for each colour, not an element for each bar')
   const box = await line.boundingBox()
   assert.ok(box !== null)
-  // The last turn ends the line: 45 turns of a second each, the last one answered half a second after its sampling.
+  // The last turn ends the line.
   await page.mouse.move(box.x + box.width - 2, box.y + 12)
   await eventually(async () => {
-    assert.match((await line.locator('title').textContent()) ?? '', /^execution of turn 44: 0\.30 s/)
+    assert.match((await line.locator('title').textContent()) ?? '', /^execution of turn 45: 0\.30 s/)
   })
   await page.mouse.click(box.x + box.width - 2, box.y + 12)
-  await output(44).waitFor()
-  assert.match(page.url(), /\?turn=44$/)
+  await page.getByRole('article', { name: 'Turn 45' }).waitFor()
+  assert.match(page.url(), /\?turn=45$/)
+  // No text of these turns is in the page: one is in another part, the other beyond what a part has of it.
+  await page.keyboard.press('/')
+  await page.keyboard.type('OUT 7')
+  await page.keyboard.press('Enter')
+  await page.getByText('1 of 46 turns have “OUT 7”').waitFor()
+  await output(7).waitFor()
+  await page.getByRole('searchbox').fill('needle')
+  await page.keyboard.press('Enter')
+  await page.getByText('1 of 46 turns have “needle”').waitFor()
+  await page.getByRole('article', { name: 'Turn 45' }).waitFor()
+  await page.getByRole('searchbox').fill('out')
+  for (const turn of [0, 1]) {
+    await page.keyboard.press('Enter')
+    await output(turn).waitFor()
+  }
+  await page.getByText('45 of 46 turns have “out”').waitFor()
   assert.deepEqual(
     wrong.filter((one) => !one.startsWith('asked file:')),
     [],
   )
 }
 
-test('a link to a turn, the turns beside it, and the timeline’s last bar: from the server and from files', async () => {
+test('a link to a turn, the turns beside it, the timeline’s last bar, and search over all texts: from the server and from files', async () => {
   await storeViewedRun(store, 'long')
-  const episode = await storeEpisode(store, { run: 'long', taskId: 'o__long-1', turns: 45 })
+  const fields = { run: 'long', taskId: 'o__long-1', turns: 45 }
+  const episode = await storeEpisode(store, fields)
+  await storeAction(store, makeRecord({ ...fields, stage: 'dapo-1' }), 45, { text: 'more', command: 'cat haystack' })
+  await storeObservation(store, episode, 45, `${'hay '.repeat(5_000)}needle`)
   const directory = join(root, 'static-long')
   await writeStatic({ store, assets, run: 'long', directory })
   for (const base of [viewer.url, pathToFileURL(join(directory, 'index.html')).href]) {

@@ -26,6 +26,12 @@ export function readPage(name: string): Promise<Page> {
   return loading
 }
 
+/** Without what is kept of it. */
+export function readPageAnew(name: string): Promise<Page> {
+  kept.delete(name)
+  return readPage(name)
+}
+
 async function loadJson(name: string): Promise<Page> {
   const response = await fetch(`data?name=${encodeURIComponent(name)}`)
   const answer: unknown = await response.json()
@@ -63,8 +69,7 @@ export function usePage<P extends Page>(name: string | null, version = 0): Loade
   // Asked for while the page is made, not after its first frame.
   const asked = useMemo(() => {
     if (name === null) return null
-    if (version > 0) kept.delete(name)
-    return readPage(name)
+    return version > 0 ? readPageAnew(name) : readPage(name)
   }, [name, version])
   useLayoutEffect(() => {
     if (name === null || asked === null) return

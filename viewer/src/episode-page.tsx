@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useMemo, useState } from 'preact/hooks'
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type {
   EpisodePage as EpisodeData,
   LiveMessage,
@@ -7,13 +7,14 @@ import type {
   TurnsPage,
   TurnView,
 } from '../../src/viewer/pages.types.ts'
-import { partOf, turnLine } from '../../src/viewer/shared/turn-parts.ts'
+import { isOlder, partOf, turnLine } from '../../src/viewer/shared/turn-parts.ts'
 import { isStatic, type Loaded, readPage, useLive, usePage } from './data.ts'
 import { useKeys } from './keys.ts'
 import { Diff, Outcome, seconds, Waiting } from './parts.tsx'
 import { linkTo, replaceRoute } from './route.ts'
 import { Block, Visible } from './text.tsx'
 import { Timeline } from './timeline.tsx'
+import { TurnSearch } from './turn-search.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
 export function EpisodePage({ episode, query }: { episode: string; query: string }) {
@@ -31,7 +32,9 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
       if (found !== undefined && isFailing(found)) return setTurn(at)
     }
   }
+  const field = useRef<HTMLInputElement>(null)
   useKeys({
+    '/': () => field.current?.focus(),
     j: () => setTurn(Math.min(last, chosen + 1)),
     k: () => setTurn(Math.max(0, chosen - 1)),
     n: () => jump(1),
@@ -55,7 +58,10 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
       <Timeline page={page} onTurn={setTurn} />
       <section>
         <h2>Turns</h2>
-        <p class="note">Keys: j, k next and previous turn; n, p next and previous failing one; u back to the run.</p>
+        <p class="note">
+          Keys: j, k next and previous turn; n, p next and previous failing one; / to search; u back to the run.
+        </p>
+        <TurnSearch key={episode} episode={episode} lines={page.turns} chosen={chosen} onTurn={setTurn} field={field} />
         <div class="turns">
           <VirtualRows
             label="Turns"
@@ -138,7 +144,7 @@ export function useTurn({ episode, turn: at, lines, news }: UseTurnInput): TurnV
   const stored = loaded.state === 'there' ? loaded.page.turns.find((view) => view.turn === turn) : undefined
   const found = news.find((view) => view.turn === turn) ?? stored
   // The part was read before the turn was played.
-  const isOld = loaded.state === 'there' && line !== undefined && (found === undefined || isBehind(found, line))
+  const isOld = loaded.state === 'there' && line !== undefined && isOlder(found, line)
   useEffect(() => {
     if (isOld) setAgain({ name, times: times + 1 })
   }, [isOld, name])
@@ -150,10 +156,6 @@ export function useTurn({ episode, turn: at, lines, news }: UseTurnInput): TurnV
   }, [isThere, at])
   if (lines !== null && line === undefined) return null
   return found ?? loaded
-}
-
-function isBehind({ observation }: TurnView, { isAnswered }: TurnLine): boolean {
-  return observation === null && isAnswered
 }
 
 function turnCells(line: TurnLine, choose: () => void) {

@@ -29,3 +29,8 @@ export function turnLine({ turn, command, formatError, observation, sampledAtMs,
     observedAtMs: observation?.observedAtMs ?? null,
   }
 }
+
+/** Whether a turn went on after its texts were read. */
+export function isOlder(view: TurnView | undefined, { isAnswered }: TurnLine): boolean {
+  return view === undefined || (view.observation === null && isAnswered)
+}
