@@ -470,8 +470,8 @@ test('axe finds nothing serious on any page', async () => {
   for (const [address, ready] of [
     ['', 'h1'],
     ['#/run/r', '.episodes .space .row'],
-    [`#/episode/${hostile}`, 'article.turn'],
-    [`#/both/${hostile}/r/dapo-1/0001/o__n-1/01`, 'article.turn'],
+    [`#/episode/${hostile}`, 'article.turn pre'],
+    [`#/both/${hostile}/r/dapo-1/0001/o__n-1/01`, 'article.turn pre'],
   ] as const) {
     const { page, context } = await open(`${viewer.url}${address}`)
     await page.locator(ready).first().waitFor()

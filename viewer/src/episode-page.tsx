@@ -172,7 +172,14 @@ function turnCells(line: TurnLine, choose: () => void) {
 
 export function Turn({ episode, turn: view }: { episode: string; turn: ReturnType<typeof useTurn> }) {
   if (view === null) return <p>No turn yet.</p>
-  if ('state' in view) return <Waiting of={view} what="the turn" />
+  if ('state' in view) {
+    return (
+      // The same element as of the turn: a screen reader follows what comes into it.
+      <article class="turn" aria-label="Turn" aria-live="polite">
+        <Waiting of={view} what="the turn" />
+      </article>
+    )
+  }
   const { turn, reply, command, observation, formatError, finishReason, policy, sampledTokens, sampleMs } = view
   const whole = (part: 'reply' | 'command' | 'observation') => async (): Promise<string> => {
     const page = (await readPage(`turn/${turn}/${episode}`)) as TurnPage
