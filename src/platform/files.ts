@@ -1,11 +1,11 @@
 import { access, mkdir, readFile, rename, writeFile, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
-/** Readers see the old text or the new one, never half of it. */
-export async function writeFileAtomically(path: string, text: string): Promise<void> {
+/** Readers see the old text or the new one, never half of it. `mode` 0o600 keeps secrets from other users of the machine. */
+export async function writeFileAtomically(path: string, text: string, mode = 0o666): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2, 8)}`
-  await writeFile(temporary, text)
+  await writeFile(temporary, text, { mode })
   await rename(temporary, path)
 }
 

@@ -40,13 +40,16 @@ const KILL_WAIT_MS = 10_000
 
 export interface StopProcessInput {
   identity: ProcessIdentity
-  /** Between TERM and KILL. */
+  /** Between the signal and KILL. */
   graceMs: number
+  /** @default SIGTERM */
+  signal?: NodeJS.Signals | undefined
 }
 
-/** TERM, a grace time, then KILL for the whole group. Resolves when the process is gone. */
-export async function stopProcess({ identity, graceMs }: StopProcessInput): Promise<'gone' | 'ended' | 'killed'> {
-  if (!signalGroup(identity, 'SIGTERM')) return 'gone'
+/** The signal, a grace time, then KILL for the whole group. Resolves when the process is gone. */
+export async function stopProcess(input: StopProcessInput): Promise<'gone' | 'ended' | 'killed'> {
+  const { identity, graceMs, signal = 'SIGTERM' } = input
+  if (!signalGroup(identity, signal)) return 'gone'
   if (await waitUntilGone({ identity, timeoutMs: graceMs })) return 'ended'
   signalGroup(identity, 'SIGKILL')
   await waitUntilGone({ identity, timeoutMs: KILL_WAIT_MS })

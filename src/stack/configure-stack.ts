@@ -9,12 +9,16 @@ import type { SetUpResult } from './setup/set-up.ts'
 import {
   codecService,
   policyService,
+  postgresService,
+  temporalServerService,
   temporalService,
+  temporalUiService,
   type Service,
   type WorkerRole,
   workerService,
 } from './services.ts'
 import type { StackConfig } from './stack-record.ts'
+import { INNER_PORTS, usualInnerPorts, serverFiles, writeServerFiles } from './temporal-server-files.ts'
 
 /** Temporal's own default; the UI is where its users expect it, 1000 above. */
 const TEMPORAL_PORT = 7233
@@ -57,6 +61,7 @@ export async function configureStack(input: ConfigureStackInput): Promise<StackC
     artifactsDir: paths.artifactsDir,
     temporalAddress: external === null ? `127.0.0.1:${temporalPort}` : external.address,
     namespace,
+    ...(ownsTemporal ? { temporalStore: describeStoreOf(paths, prepared) } : {}),
     uiUrl: ownsTemporal ? `http://127.0.0.1:${uiPort}` : null,
     policyUrl: policyServer ? `http://127.0.0.1:${policyPort}` : (process.env['LONGHAUL_POLICY_URL'] ?? ''),
     viewerUrl: namedViewer === '' ? `http://127.0.0.1:${viewerPort}/` : namedViewer,
@@ -71,6 +76,18 @@ export async function configureStack(input: ConfigureStackInput): Promise<StackC
   if (prepared.temporal !== null) {
     const { temporal: cli } = prepared
     services.push(temporalService({ cli, dataDir: paths.dataDir, port: temporalPort, uiPort, namespace, codecPort }))
+  }
+  if (prepared.temporalServer !== null) {
+    const { database, ...server } = prepared.temporalServer
+    const files = serverFiles(paths)
+    const usual = await usualInnerPorts(files)
+    const inner: number[] = []
+    while (inner.length < INNER_PORTS) inner.push(await choosePort({ preferred: usual, taken }))
+    const { address, cluster } = database
+    const ports = { frontend: temporalPort, inner }
+    await writeServerFiles({ files, address, ports, uiPort, codecPort, namespace })
+    if (cluster !== null) services.push(postgresService(cluster))
+    services.push(temporalServerService({ server, files }), temporalUiService({ server, files, port: uiPort }))
   }
   if (codecPort !== null) services.push(codecService({ facts, port: codecPort, uiPort }))
   if (policyServer && prepared.python !== null) {
@@ -88,6 +105,10 @@ export async function configureStack(input: ConfigureStackInput): Promise<StackC
     recordFile: paths.recordFile,
     services,
   }
+}
+
+function describeStoreOf({ dataDir }: StackPaths, { temporalServer }: SetUpResult): string {
+  return temporalServer === null ? `development server, file in ${dataDir}` : temporalServer.database.address.title
 }
 
 function portOf(address: string | null | undefined): number | null {

@@ -6,6 +6,7 @@ import { LABELS } from '../adapters/docker/container/labels.ts'
 import { stackHostId } from './environment.ts'
 import { engineUserKey, engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
 import { stackPaths, type StackPaths } from './paths.ts'
+import { removeSocketFolder } from './postgres/private-cluster.ts'
 import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
 
@@ -62,6 +63,7 @@ export async function stopStack({
         ? 'still-used'
         : await releasePrivateEngine({ files: engineFiles(paths), key: engineUserKey(paths) })
   await rm(paths.recordFile, { force: true })
+  await removeSocketFolder(paths)
   return {
     changed: stopped.length + jobs > 0 || engine === 'stopped',
     name: paths.name,
@@ -76,7 +78,13 @@ async function stopProcesses(record: StackRecord): Promise<string[]> {
   const names = livingServices(record).map(({ name }) => name)
   if (isAlive(record.supervisor)) await stopProcess({ identity: record.supervisor, graceMs: SUPERVISOR_GRACE_MS })
   // What a dead or killed supervisor left behind.
-  await Promise.all(livingServices(record).map(({ process: identity }) => stopProcess({ identity, graceMs: 10_000 })))
+  const left = livingServices(record)
+  const isDatabase = ({ name }: { name: string }): boolean => name === 'postgres'
+  for (const group of [left.filter((one) => !isDatabase(one)), left.filter(isDatabase)]) {
+    await Promise.all(
+      group.map(({ process: identity, stopSignal: signal }) => stopProcess({ identity, graceMs: 10_000, signal })),
+    )
+  }
   return names
 }
 

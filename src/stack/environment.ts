@@ -48,6 +48,8 @@ export interface StackFacts {
   artifactsDir: string
   temporalAddress: string
   namespace: string
+  /** For people: where the server keeps its runs. Absent where the server is not ours, and in stacks of earlier versions. */
+  temporalStore?: string
   /** Null where the server is not ours. */
   uiUrl: string | null
   policyUrl: string

@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import { stackEnvironment, type StackFacts } from './environment.ts'
 import { moduleFile, packageFile } from './paths.ts'
+import { clusterService, type PrivateCluster } from './postgres/private-cluster.ts'
 import type { TemporalCli } from './setup/temporal-build.ts'
+import type { TemporalServer } from './setup/temporal-server.ts'
+import type { ServerFiles } from './temporal-server-files.ts'
 import { searchAttributes } from './temporal-namespace.ts'
 
 export const WORKER_ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
@@ -15,6 +18,10 @@ export type Readiness =
   | { kind: 'http'; url: string }
   /** A process polls the queue, started by this service. */
   | { kind: 'poller'; queue: string }
+  /** A program ends with 0. */
+  | { kind: 'program'; command: string; args: string[] }
+  /** All parts of a Temporal server work: the one that is asked, and those that it asks. */
+  | { kind: 'server' }
 
 export interface Service {
   name: string
@@ -22,9 +29,14 @@ export interface Service {
   args: string[]
   env: Record<string, string>
   ready: Readiness
-  /** Between TERM and KILL. */
+  /** Between the signal that stops it and KILL. */
   graceMs: number
+  /** @default SIGTERM */
+  stopSignal?: 'SIGTERM' | 'SIGINT'
 }
+
+/** Started one after another, before all others and in this order, and stopped after them in the other. */
+export const FIRST_SERVICES: readonly string[] = ['postgres', 'temporal']
 
 export interface TemporalServiceInput {
   cli: TemporalCli
@@ -57,6 +69,46 @@ export function temporalService({ cli, dataDir, port, uiPort, namespace, codecPo
     env: {},
     ready: { kind: 'tcp', host: '127.0.0.1', port },
     graceMs: 10_000,
+  }
+}
+
+/** The database of this stack. INT ends its connections; TERM would wait for a person's psql. */
+export function postgresService(cluster: PrivateCluster): Service {
+  const { command, args, isReady } = clusterService(cluster)
+  const [ready = '', ...readyArgs] = isReady
+  return {
+    name: 'postgres',
+    command,
+    args,
+    env: {},
+    ready: { kind: 'program', command: ready, args: readyArgs },
+    graceMs: 30_000,
+    stopSignal: 'SIGINT',
+  }
+}
+
+/** The server on a database, for callers of this machine. */
+export function temporalServerService({ server, files }: { server: TemporalServer; files: ServerFiles }): Service {
+  return {
+    name: 'temporal',
+    command: server.server,
+    args: ['--config-file', files.config, '--allow-no-auth', 'start'],
+    env: {},
+    ready: { kind: 'server' },
+    graceMs: 20_000,
+  }
+}
+
+/** The development server has its UI inside; this one is a program beside the server. */
+export function temporalUiService(input: { server: TemporalServer; files: ServerFiles; port: number }): Service {
+  const { server, files, port } = input
+  return {
+    name: 'temporal-ui',
+    command: server.ui,
+    args: ['--root', files.uiFolder, '--config', '.', '--env', 'stack', 'start'],
+    env: {},
+    ready: { kind: 'tcp', host: '127.0.0.1', port },
+    graceMs: 5_000,
   }
 }
 

@@ -15,7 +15,7 @@ export interface StackConfig {
   runDir: string
   logsDir: string
   recordFile: string
-  /** In this order; each waits for the one before only where it needs it (Temporal first). */
+  /** Those of `FIRST_SERVICES` are started before all others. */
   services: Service[]
 }
 
@@ -29,6 +29,8 @@ export interface ServiceRecord {
   /** How the last process ended, for people. */
   lastExit: string | null
   log: string
+  /** Of a service that TERM does not end in time. */
+  stopSignal?: 'SIGTERM' | 'SIGINT'
 }
 
 /** `stack.json`: what runs now. Written by the supervisor after each change, whole or not at all. */

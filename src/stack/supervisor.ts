@@ -4,12 +4,13 @@ import { join } from 'node:path'
 import { writeFileAtomically, rotateLog } from '../platform/files.ts'
 import { identify, type ProcessIdentity, stopProcess } from '../platform/processes.ts'
 import { readTemporalSettings } from '../platform/temporal-settings.ts'
-import type { Service, Readiness } from './services.ts'
+import { runCommand } from '../platform/run-command.ts'
+import { FIRST_SERVICES, type Readiness, type Service } from './services.ts'
 import type { ServiceRecord, StackConfig, StackRecord } from './stack-record.ts'
 import { Connection } from '@temporalio/client'
 import type { StackFacts } from './environment.ts'
 import { accepts } from './ports.ts'
-import { hasPoller } from './temporal-namespace.ts'
+import { answersWhole, hasPoller } from './temporal-namespace.ts'
 
 /** First pause before a restart; doubles up to the last. A worker that was killed should be back within a second. */
 const FIRST_PAUSE_MS = 300
@@ -27,7 +28,7 @@ interface Supervised {
 }
 
 /**
- * Keeps the services of one stack running: starts them (Temporal first, the others once it answers), restarts what ends,
+ * Keeps the services of one stack running: starts them (the database and Temporal first, the others once they answer), restarts what ends,
  * and writes down what runs. It holds no truth: when it is killed, its services go on, and the next `up` or `down` finds
  * them by the record.
  */
@@ -52,27 +53,32 @@ export class Supervisor {
         restarts: 0,
         lastExit: null,
         log: join(config.logsDir, `${service.name}.log`),
+        ...(service.stopSignal === undefined ? {} : { stopSignal: service.stopSignal }),
       },
     }))
   }
 
   async start(): Promise<void> {
     await this.#write()
-    const server = this.#supervised.find(({ service }) => service.name === 'temporal')
-    if (server !== undefined) {
-      await this.#launch(server)
-      while (!this.#stopping && server.record.state !== 'ready') await pause(50)
+    const first = this.#first()
+    for (const one of first) {
+      await this.#launch(one)
+      while (!this.#stopping && one.record.state !== 'ready') await pause(50)
     }
-    await Promise.all(this.#supervised.filter((one) => one !== server).map((one) => this.#launch(one)))
+    await Promise.all(this.#supervised.filter((one) => !first.includes(one)).map((one) => this.#launch(one)))
   }
 
-  /** Workers and the policy server first, side by side; Temporal last, so that workers can say goodbye to it. */
+  #first(): Supervised[] {
+    return FIRST_SERVICES.flatMap((name) => this.#supervised.filter(({ service }) => service.name === name))
+  }
+
+  /** Workers and the policy server first, side by side; then Temporal, so that workers can say goodbye to it, and its database last. */
   async stop(): Promise<void> {
     if (this.#stopping) return
     this.#stopping = true
-    const server = this.#supervised.filter(({ service }) => service.name === 'temporal')
-    const others = this.#supervised.filter(({ service }) => service.name !== 'temporal')
-    for (const group of [others, server]) await Promise.all(group.map((one) => this.#stopOne(one)))
+    const first = this.#first()
+    await Promise.all(this.#supervised.filter((one) => !first.includes(one)).map((one) => this.#stopOne(one)))
+    for (const one of first.toReversed()) await this.#stopOne(one)
     await this.#write()
   }
 
@@ -130,7 +136,8 @@ export class Supervisor {
   async #stopOne(one: Supervised): Promise<void> {
     if (one.restartTimer !== null) clearTimeout(one.restartTimer)
     const { process: identity } = one.record
-    if (identity !== null) await stopProcess({ identity, graceMs: one.service.graceMs })
+    const { graceMs, stopSignal } = one.service
+    if (identity !== null) await stopProcess({ identity, graceMs, signal: stopSignal })
     one.record.process = null
     one.record.state = 'stopped'
   }
@@ -177,16 +184,25 @@ async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> 
         () => false,
       )
     case 'poller':
-      return polls(facts, ready.queue, pid)
+      return asksServer(facts, (connection) =>
+        hasPoller(connection, { namespace: facts.namespace, queue: ready.queue, pid }),
+      )
+    case 'server':
+      return asksServer(facts, answersWhole)
+    case 'program':
+      return (await runCommand({ command: ready.command, args: ready.args, timeoutMs: 5_000 })).exitCode === 0
   }
 }
 
-async function polls({ temporalAddress, namespace }: StackFacts, queue: string, pid: number): Promise<boolean> {
+async function asksServer(
+  { temporalAddress, namespace }: StackFacts,
+  ask: (connection: Connection) => Promise<boolean>,
+): Promise<boolean> {
   let connection: Connection | undefined
   try {
     const { address, credentials } = readTemporalSettings(process.env, { address: temporalAddress, namespace })
     connection = await Connection.connect({ address, connectTimeout: 3_000, ...credentials })
-    return await hasPoller(connection, { namespace, queue, pid })
+    return await ask(connection)
   } catch {
     return false
   } finally {

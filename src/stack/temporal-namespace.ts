@@ -75,6 +75,8 @@ export async function prepareNamespace(input: PrepareInput): Promise<NamespaceFa
   })
 }
 
+/** gRPC status of what is not there. */
+const NOT_FOUND = 5
 /** gRPC status of what is there already. */
 const ALREADY_EXISTS = 6
 /** The server's own caches learn of a new namespace within 10 s; a busy one takes longer. */
@@ -152,6 +154,30 @@ export function serverClock({
       abort.abort()
       await polled
     }
+  })
+}
+
+/** Kept by every server, for its own workflows. */
+const SYSTEM_NAMESPACE = 'temporal-system'
+
+/** Whether the server's services for histories and for queues answer the one that is asked. A call may take 3 s. */
+export async function answersWhole(connection: Connection): Promise<boolean> {
+  const namespace = SYSTEM_NAMESPACE
+  return connection.withDeadline(Date.now() + 3_000, async () => {
+    await connection.workflowService.describeTaskQueue({
+      namespace,
+      taskQueue: { name: 'longhaul-readiness' },
+      taskQueueType: enums.TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    })
+    try {
+      await connection.workflowService.describeWorkflowExecution({
+        namespace,
+        execution: { workflowId: 'longhaul-readiness' },
+      })
+    } catch (error) {
+      return (error as { code?: unknown }).code === NOT_FOUND
+    }
+    return true
   })
 }
 

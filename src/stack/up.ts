@@ -18,6 +18,7 @@ import { findEngine } from './setup/engine.ts'
 import { setUp, type StackPart } from './setup/set-up.ts'
 import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
+import { chooseStore, keepStore, parseTemporalStore } from './temporal-store.ts'
 import { sha256OfParts } from '../platform/hash.ts'
 
 /** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
@@ -35,6 +36,8 @@ interface UpOptions {
   roles?: readonly WorkerRole[]
   /** @default true, unless LONGHAUL_POLICY_URL names one */
   policyServer?: boolean
+  /** Where the stack's own Temporal keeps its runs: `development`, `postgres` or `postgres://…`. @default what the stack has, else development */
+  temporal?: string | undefined
   /** One line at a time. @default stderr */
   log?: (line: string) => void
   signal?: AbortSignal | undefined
@@ -51,7 +54,7 @@ export interface UpResult {
 
 /** Sets up what is missing, starts the stack under a supervisor that outlives this process, and waits until every part answers.
  *  Called again it says that all is there; after a crash it clears what was left and starts anew.
- *  @throws LonghaulError `Stack.SetupFailed`, `Temporal.Unreachable`, `Sandbox.EngineUnavailable` */
+ *  @throws LonghaulError `Config.Invalid`, `Stack.SetupFailed`, `Temporal.Unreachable`, `Sandbox.EngineUnavailable` */
 export async function up(options: UpOptions = {}): Promise<UpResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   const log = options.log ?? printToStderr
@@ -77,6 +80,14 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
   const { paths, log, signal, roles = WORKER_ROLES, board } = options
   const policyServer = options.policyServer ?? (process.env['LONGHAUL_POLICY_URL'] ?? '') === ''
   const external = namedTemporalServer()
+  const asked = options.temporal === undefined ? null : parseTemporalStore(options.temporal)
+  if (external !== null && asked !== null) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `--temporal chooses the store of a server that the stack starts, and the environment names a server that runs already (${external.address}): leave out --temporal, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE`,
+    })
+  }
+  const store = await chooseStore(paths, asked)
   const namespace =
     external?.namespace ?? process.env['LONGHAUL_NAMESPACE'] ?? process.env['TEMPORAL_NAMESPACE'] ?? 'default'
   // A server that was named and does not answer must not cost minutes of set-up first.
@@ -97,15 +108,22 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
       log,
       signal,
       board,
+      store,
     })
     const config = await configureStack({ paths, prepared, roles, policyServer, namespace, fingerprint })
+    if (config.ownsTemporal && store.kind === 'development') await keepStore(paths, store, null)
     await writeFileAtomically(paths.configFile, `${JSON.stringify(config, null, 2)}\n`)
     const supervisor = await startSupervisor(paths)
     started = true
     if (config.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
     const address = { address: config.facts.temporalAddress, namespace }
     await waitFor({ paths, supervisor, signal, log, board, only: 'temporal' })
-    await prepareNamespace({ ...address, raiseRetention: config.ownsTemporal })
+    // The development server makes its namespace itself.
+    await prepareNamespace({
+      ...address,
+      raiseRetention: config.ownsTemporal,
+      mayCreate: config.ownsTemporal && store.kind === 'postgres',
+    })
     const stack = await waitFor({ paths, supervisor, signal, log, board })
     return { changed: true, stack, setUpSeconds: prepared.seconds }
   } catch (error) {
@@ -231,8 +249,13 @@ async function waitUntilReady(input: WaitInput & { board: SetUpBoard }): Promise
 async function notReady(service: ServiceRecord, why: string): Promise<LonghaulError> {
   return new LonghaulError({
     code: 'Stack.SetupFailed',
-    message: `The ${service.name} of the local stack did not come up: ${why}. The end of ${service.log}:\n${await tailOf(service.log, 25)}`,
+    message: `The ${service.name} of the local stack did not come up: ${why}. The end of ${service.log}:\n${withShortLines(await tailOf(service.log, 25))}`,
   })
+}
+
+/** Some servers log a stack trace in each line. */
+function withShortLines(text: string): string {
+  return text.replaceAll(/^(.{400}).+$/gm, '$1…')
 }
 
 async function supervisorDied(paths: StackPaths): Promise<LonghaulError> {

@@ -16,6 +16,8 @@ export interface StartStackInput {
   roles?: readonly WorkerRole[]
   /** @default true, even where LONGHAUL_POLICY_URL is set */
   policyServer?: boolean
+  /** Where its Temporal keeps the runs, as `--temporal`. @default the development server's file */
+  temporal?: string | undefined
   /** @default false: set-up lines go to stderr */
   quiet?: boolean
   signal?: AbortSignal
@@ -47,6 +49,7 @@ export async function startStack(input: StartStackInput): Promise<RunningStack> 
     home,
     ...(input.roles === undefined ? {} : { roles: input.roles }),
     policyServer: input.policyServer ?? true,
+    temporal: input.temporal,
     ...(input.quiet === true ? { log: () => undefined } : {}),
     signal: input.signal,
   })

@@ -15,11 +15,23 @@ export function addStack(program: Command, { console }: CommandContext): void {
     .command('up')
     .description('set up what is missing and start the local stack: Temporal, engine, policy server, workers')
     .addOption(new Option('--roles <roles...>', 'workers to start').choices(WORKER_ROLES))
+    .option(
+      '--temporal <store>',
+      'where Temporal keeps the runs of this stack: development (a file), postgres (brought by the stack) or postgres://USER@HOST/DATABASE; later starts remember it',
+    )
     .addOption(jsonOption())
-    .addHelpText('after', examples('longhaul up', 'TEMPORAL_ADDRESS=temporal:7233 longhaul up --roles sandbox'))
-    .action(async ({ roles, json }: { roles?: WorkerRole[]; json?: true }) => {
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul up',
+        'longhaul up --temporal postgres',
+        'TEMPORAL_ADDRESS=temporal:7233 longhaul up --roles sandbox',
+      ),
+    )
+    .action(async ({ roles, temporal, json }: { roles?: WorkerRole[]; temporal?: string; json?: true }) => {
       const { changed, stack, setUpSeconds } = await startLocalStack({
         console,
+        temporal,
         ...(roles === undefined ? {} : { roles }),
       })
       const { facts, services } = stack
@@ -53,9 +65,11 @@ export function addStack(program: Command, { console }: CommandContext): void {
 export async function startLocalStack({
   console,
   roles,
+  temporal,
 }: {
   console: Console
   roles?: readonly WorkerRole[]
+  temporal?: string | undefined
 }): Promise<UpResult> {
   const [{ up }, { describeBoard, emptyBoard }] = await Promise.all([
     import('../../stack/up.ts'),
@@ -65,7 +79,7 @@ export async function startLocalStack({
   const what = (): string => describeBoard(board, Date.now())
   return untilInterrupted((signal) =>
     whileSaying({ console, what }, ({ note }) =>
-      up({ ...(roles === undefined ? {} : { roles }), log: note, signal, board }),
+      up({ ...(roles === undefined ? {} : { roles }), temporal, log: note, signal, board }),
     ),
   )
 }
@@ -83,12 +97,14 @@ export function describeDown(result: DownResult): string {
 
 export function describeFacts(facts: {
   temporalAddress: string
+  temporalStore?: string
   uiUrl: string | null
   policyUrl: string
   artifactsDir: string
 }): string[] {
   return [
     `temporal    ${facts.temporalAddress}`,
+    ...(facts.temporalStore === undefined ? [] : [`runs in     ${facts.temporalStore}`]),
     ...(facts.uiUrl === null ? [] : [`UI          ${facts.uiUrl}`]),
     `policies    ${facts.policyUrl}`,
     `artifacts   ${facts.artifactsDir}`,

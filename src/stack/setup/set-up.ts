@@ -2,9 +2,13 @@ import { stackPaths, type StackPaths } from '../paths.ts'
 import { type SetUpBoard, StepRunner, type StepTiming, type StepContext } from '../steps.ts'
 import { ensureEngine, type StackEngine, findEngine } from './engine.ts'
 import type { EngineUser } from './private-engine.ts'
+import { type PreparedDatabase, prepareDatabase } from '../postgres/prepare-database.ts'
+import { hasPostgres } from '../postgres/private-cluster.ts'
+import type { TemporalStore } from '../temporal-store.ts'
 import { ensurePythonEnv, findPython } from './python-env.ts'
 import { installPackages, mayInstallPackages, findProgram, readDistribution } from './system-packages.ts'
 import { ensureTemporalCli } from './temporal-cli.ts'
+import { ensureTemporalServer, type TemporalServer } from './temporal-server.ts'
 import type { TemporalCli } from './temporal-build.ts'
 import { ensureWorkflowBundle } from './workflow-bundle.ts'
 import { join } from 'node:path'
@@ -27,11 +31,15 @@ interface SetUpOptions {
   signal?: AbortSignal | undefined
   /** Of a display that shows what is under way. @default the log says it now and then */
   board?: SetUpBoard | undefined
+  /** Where the part `temporal` keeps its runs. @default development */
+  store?: TemporalStore
 }
 
 export interface SetUpResult {
-  /** Null where the environment names a server, or the part was not asked for. */
+  /** Null where the environment names a server, the runs lie in a database, or the part was not asked for. */
   temporal: TemporalCli | null
+  /** Null where they do not. */
+  temporalServer: (TemporalServer & { database: PreparedDatabase }) | null
   engine: StackEngine | null
   baseImage: string | null
   python: string | null
@@ -44,14 +52,16 @@ export interface SetUpResult {
  *  @throws LonghaulError of the first step that failed */
 export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   const { paths = stackPaths(), parts = STACK_PARTS, engineUser, log, signal, board } = options
+  const { store = { kind: 'development' } } = options
   const started = Date.now()
   const runner = new StepRunner({ log, signal, board })
   const wants = (part: StackPart): boolean => parts.includes(part)
   const { cacheDir } = paths
 
   // The Go build is the longest: it starts first, and nothing waits for it.
+  const ownsTemporal = wants('temporal') && !namesTemporalServer()
   const temporal =
-    wants('temporal') && !namesTemporalServer()
+    ownsTemporal && store.kind === 'development'
       ? runner.step({
           name: 'temporal',
           timeoutMs: 30 * 60_000,
@@ -62,7 +72,11 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
     name: 'system',
     timeoutMs: 10 * 60_000,
     action: async (context) => {
-      const missing = await missingPackages({ forEngine: wants('engine'), forPython: wants('python') })
+      const missing = await missingPackages({
+        forEngine: wants('engine'),
+        forPython: wants('python'),
+        forPostgres: ownsTemporal && store.kind === 'postgres' && store.url === null,
+      })
       if (missing.length === 0) return { value: undefined, did: 'nothing to install' }
       // Whether that stops us is for the step that needs them to say: it knows the other ways.
       if (!(await mayInstallPackages())) return { value: undefined, did: `lacks ${missing.join(', ')}` }
@@ -70,6 +84,8 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
       return { value: undefined, did: `installed ${missing.join(', ')}` }
     },
   })
+  const temporalServer =
+    ownsTemporal && store.kind === 'postgres' ? prepareServer({ runner, packages, paths, store }) : null
   const engine = wants('engine')
     ? runner.step({
         name: 'engine',
@@ -108,6 +124,7 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   log(`set-up  ready after ${seconds.toFixed(1)} s`)
   return {
     temporal: await temporal,
+    temporalServer: await temporalServer,
     engine: await engine,
     baseImage: await baseImage,
     python: await python,
@@ -117,15 +134,46 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   }
 }
 
+interface PrepareServerInput {
+  runner: StepRunner
+  packages: Promise<unknown>
+  paths: StackPaths
+  store: TemporalStore & { kind: 'postgres' }
+}
+
+/** The programs and, once both they and PostgreSQL are there, the database. */
+function prepareServer(input: PrepareServerInput): Promise<TemporalServer & { database: PreparedDatabase }> {
+  const { runner, packages, paths, store } = input
+  const built = runner.step({
+    name: 'temporal',
+    timeoutMs: 45 * 60_000,
+    action: (context) => ensureTemporalServer({ cacheDir: paths.cacheDir, context }),
+  })
+  const database = runner.step({
+    name: 'database',
+    // Ten minutes for each of the schema's steps, of which a new one takes a second.
+    timeoutMs: 45 * 60_000,
+    after: [packages, built],
+    action: async (context) => prepareDatabase({ paths, store, server: await built, context }),
+  })
+  const both = Promise.all([built, database]).then(([server, prepared]) => ({ ...server, database: prepared }))
+  // The runner tells a failure before anything waits here.
+  both.catch(() => undefined)
+  return both
+}
+
 /** Distribution packages without which a later step could not do its work; asked once, so that apt runs once. */
 async function missingPackages({
   forEngine,
   forPython,
+  forPostgres,
 }: {
   forEngine: boolean
   forPython: boolean
+  forPostgres: boolean
 }): Promise<string[]> {
   const packages: string[] = []
+  if (forPostgres && !(await hasPostgres())) packages.push('postgresql')
   if (forEngine) {
     if (findProgram('dockerd') === null && (await findEngine()) === null) {
       // tini is the init helper that the engine gives to containers; Debian ships it apart.

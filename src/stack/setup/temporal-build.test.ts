@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { isOlder, pinnedCliVersion } from './temporal-build.ts'
+import { isOlder } from './go-build.ts'
+import { pinnedCliVersion } from './temporal-build.ts'
 
 test('Go versions: compared as numbers, with or without a prefix', () => {
   assert.equal(isOlder('go1.26.4', '1.26.4'), false)

@@ -3,12 +3,12 @@ import { join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { exists } from '../../platform/files.ts'
 import type { StepContext } from '../steps.ts'
+import type { GoToolchain } from './go-build.ts'
 import { findProgram } from './system-packages.ts'
 import {
   buildTemporalCli,
   buildKey,
-  findGo,
-  type GoToolchain,
+  findGoForCli,
   pinnedCliVersion,
   inspectTemporalCli,
   type TemporalCli,
@@ -52,7 +52,7 @@ export async function ensureTemporalCli(input: EnsureTemporalCliInput): Promise<
   const downloaded = await downloadTemporalCli({ target: cached, context })
   if (downloaded) return { value: await requireNamed(cached), did: 'downloaded' }
 
-  const go = await findGo({ context })
+  const go = await findGoForCli({ context })
   if (!go.usable) throw noWayLeft(go)
   await buildTemporalCli({ go: go.path, target: cached, context })
   return { value: await requireNamed(cached), did: `built with ${go.version}` }

@@ -1,0 +1,45 @@
+import type { StackPaths } from '../paths.ts'
+import type { TemporalServer } from '../setup/temporal-server.ts'
+import type { StepContext } from '../steps.ts'
+import { keepStore, readKeptStore, type TemporalStore } from '../temporal-store.ts'
+import { type DatabaseAddress, parseDatabaseUrl } from './database-address.ts'
+import { describeCluster, ensureCluster, type PrivateCluster, withCluster } from './private-cluster.ts'
+import { prepareSchema } from './schema.ts'
+
+export interface PreparedDatabase {
+  address: DatabaseAddress
+  /** Null where the database is not ours to start. */
+  cluster: PrivateCluster | null
+}
+
+interface PrepareDatabaseInput {
+  paths: StackPaths
+  store: TemporalStore & { kind: 'postgres' }
+  server: TemporalServer
+  context: StepContext
+}
+
+/** A database that the server can be started on; nothing of ours runs afterwards.
+ *  @throws LonghaulError `Config.Invalid`, `Stack.SetupFailed` */
+export async function prepareDatabase(input: PrepareDatabaseInput): Promise<{ value: PreparedDatabase; did: string }> {
+  const { paths, store, server, context } = input
+  const { sqlTool, version } = server
+  if (store.url !== null) {
+    const address = parseDatabaseUrl(store.url)
+    // Each time: it is not only ours, and its first answer says whether we may use it.
+    await prepareSchema({ sqlTool, address, context })
+    await keepStore(paths, store, version)
+    return { value: { address, cluster: null }, did: address.title }
+  }
+  const cluster = await describeCluster(paths)
+  const { address } = cluster
+  // Before the first file: a stack that was interrupted here is a stack with this store.
+  const kept = await readKeptStore(paths)
+  await keepStore(paths, store, kept?.schema ?? null)
+  const isNew = await ensureCluster({ cluster, context })
+  if (!isNew && kept?.schema === version) return { value: { address, cluster }, did: address.title }
+  context.log(`${isNew ? 'making' : 'bringing forward'} the database of Temporal ${version}`)
+  await withCluster({ cluster, context }, () => prepareSchema({ sqlTool, address, context }))
+  await keepStore(paths, store, version)
+  return { value: { address, cluster }, did: `${address.title}, schema of ${version}` }
+}
