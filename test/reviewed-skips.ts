@@ -27,9 +27,16 @@ const SOURCE = /^LONGHAUL_(?:FORK|REBENCH_V2)_SOURCE names no checkout/
 const NO_S3_SERVER = /^the S3 server cannot be built: /
 const WITHOUT_S3_SERVER =
   'the server of the tests is built from Go modules, which needs Go and, once, a module proxy; CI has both'
+const NO_TEMPORAL_SERVER = /^Temporal on PostgreSQL cannot be tested: /
 const NO_HARNESS = /^the official harnesses cannot be installed here: /
 
 export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
+  {
+    file: 'test/integration/postgres-temporal.test.ts',
+    tests: ['Temporal on PostgreSQL', 'Temporal on a PostgreSQL of others'],
+    reason: NO_TEMPORAL_SERVER,
+    why: 'the server is built from Go modules and runs on a PostgreSQL of the system, which one machine needs neither of; CI has both',
+  },
   {
     file: 'test/integration/object-store.test.ts',
     tests: [

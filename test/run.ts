@@ -1,7 +1,7 @@
 /**
  * `npm test`: set-up, unit tests, one stack for the whole-system tests, the trainer's tests, then everything that was started
  * is stopped. Arguments are files or globs to run instead of all (`trainer` or a file below it for pytest); `--no-stack` runs
- * them without set-up and stack.
+ * them without set-up and stack; `--temporal postgres` gives the stack another store (`longhaul up --help`).
  *
  * A test file passes only if its process ran all of its tests and hooks to the end, and says so. What was skipped is printed with
  * its reason and must stand in `reviewed-skips.ts`. Ends with `N passed, N failed[, N skipped]`; exit 0, 1 (something failed),
@@ -29,7 +29,7 @@ const TRAINER_TIMEOUT_MS = 60 * 60_000
 
 const root = join(import.meta.dirname, '..')
 const { values, positionals: chosen } = parseArgs({
-  options: { 'no-stack': { type: 'boolean', default: false } },
+  options: { 'no-stack': { type: 'boolean', default: false }, temporal: { type: 'string' } },
   allowPositionals: true,
 })
 const interrupt = new AbortController()
@@ -65,7 +65,8 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     const scratch = await mkdtemp(join(home, 'tmp-'))
     if (!values['no-stack']) {
       console.error('test    set-up and a stack of its own')
-      stack = await startStack({ name: `test-${process.pid}`, home, signal: interrupt.signal })
+      const { temporal } = values
+      stack = await startStack({ name: `test-${process.pid}`, home, temporal, signal: interrupt.signal })
       Object.assign(process.env, stack.environment)
     }
     process.env['TMPDIR'] = scratch

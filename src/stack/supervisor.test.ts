@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -77,6 +77,40 @@ test('a service is killed: it comes back ready, the others keep their processes,
     assert.ok(again.process !== null)
     assert.deepEqual([isAlive(server.process), isAlive(again.process)], [false, false])
     assert.equal((await until(config.recordFile, 'worker-control', () => true)).state, 'stopped')
+  } finally {
+    await supervisor.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+})
+
+test('a database and Temporal are among the services: each is ready before the next starts, and they end in the other order, by their own signals', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
+  const taken = new Set<number>()
+  const story = join(folder, 'story')
+  // Writes down when it starts and by which signal it ends.
+  const teller = async (name: string, stopSignal?: 'SIGINT'): Promise<Service> => {
+    const port = await choosePort({ preferred: [], taken })
+    const script = `
+      const { appendFileSync } = require('node:fs')
+      const say = (what) => appendFileSync(${JSON.stringify(story)}, what + ' ${name}\\n')
+      say('start')
+      for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => { say(signal); process.exit(0) })
+      setTimeout(() => { say('ready'); require('node:net').createServer().listen(${port}, '127.0.0.1') }, 100)`
+    return { ...listener(name, port), args: ['-e', script], ...(stopSignal === undefined ? {} : { stopSignal }) }
+  }
+  const services = [await teller('worker-control'), await teller('temporal'), await teller('postgres', 'SIGINT')]
+  const config = configOf(folder, services)
+  const supervisor = new Supervisor(config)
+  try {
+    await supervisor.start()
+    await until(config.recordFile, 'worker-control', ({ state }) => state === 'ready')
+    assert.equal((await until(config.recordFile, 'postgres', () => true)).stopSignal, 'SIGINT')
+    await supervisor.stop()
+    assert.deepEqual((await readFile(story, 'utf8')).trim().split('\n'), [
+      ...['start postgres', 'ready postgres', 'start temporal', 'ready temporal'],
+      ...['start worker-control', 'ready worker-control'],
+      ...['SIGTERM worker-control', 'SIGTERM temporal', 'SIGINT postgres'],
+    ])
   } finally {
     await supervisor.stop()
     await rm(folder, { recursive: true, force: true })

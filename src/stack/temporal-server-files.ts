@@ -7,7 +7,7 @@ import type { DatabaseAddress } from './postgres/database-address.ts'
 import { SQL_PLUGIN } from './postgres/schema.ts'
 
 /** Fixed for the life of a database: enough for ten thousand live episodes on one server, and for several servers later. */
-const HISTORY_SHARDS = 512
+export const HISTORY_SHARDS = 512
 const SERVICES = ['frontend', 'history', 'matching', 'worker'] as const
 type ServiceName = (typeof SERVICES)[number]
 /** Each service has connections of its own; four times their sum stays below `max_connections` (`private-cluster.ts`). */

@@ -1,7 +1,9 @@
 import { namedTemporalServer } from '../../platform/temporal-settings.ts'
 import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { StackPaths } from '../paths.ts'
+import { describeCluster } from '../postgres/private-cluster.ts'
 import { stackStatus } from '../stack-record.ts'
+import { describeStore, readKeptStore } from '../temporal-store.ts'
 import { type NamespaceInput, inspectNamespace, prepareNamespace, serverClock } from '../temporal-namespace.ts'
 import { type Asked, type CheckDefinition, fail, type Finding, fixCommand, type Mend, ok, warn } from './finding.ts'
 
@@ -22,6 +24,7 @@ export const TEMPORAL_CHECKS: readonly CheckDefinition[] = [
     only: 'stack',
     run: checkServices,
   },
+  { group: 'temporal', name: 'store', why: 'open runs are lost with it', only: 'stack', run: checkTemporalStore },
   {
     group: 'temporal',
     name: 'clock',
@@ -94,6 +97,20 @@ async function checkServices(paths: StackPaths): Promise<Finding> {
   if (bad.length === 0) return ok(status.services.map(({ name }) => name).join(', '))
   const value = bad.map(({ name, state, lastExit }) => `${name} ${state}${lastExit === null ? '' : ` (${lastExit})`}`)
   return fail(value.join(', '), `longhaul up; logs: ${bad[0]?.log ?? ''}`)
+}
+
+/** Where the stack's own server keeps its runs, and whether what it needs for that is still here. */
+async function checkTemporalStore(paths: StackPaths): Promise<Finding> {
+  const status = await stackStatus({ name: paths.name })
+  if (status.state !== 'down') return ok(status.record.facts.temporalStore ?? 'of the server that the stack uses')
+  const kept = (await readKeptStore(paths))?.store ?? null
+  if (kept === null) return ok('none yet: longhaul up, or longhaul up --temporal postgres (docs/cluster.md)')
+  try {
+    if (kept.kind === 'postgres' && kept.url === null) await describeCluster(paths)
+    return ok(describeStore(paths, kept))
+  } catch (error) {
+    return fail(toLonghaulError(error).message, 'apt-get install postgresql')
+  }
 }
 
 /** @param now this machine's clock, ms since 1970 */

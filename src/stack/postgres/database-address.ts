@@ -11,7 +11,7 @@ export interface DatabaseAddress {
   database: string
   /** Temporal's index of workflows. */
   visibility: string
-  /** Further parameters of libpq: `sslmode`, `host` of a socket. */
+  /** Further parameters of libpq: `sslmode`, or a socket's folder as `host`, which wins. */
   attributes: Record<string, string>
   /** For people, without the password. */
   title: string
@@ -32,13 +32,13 @@ export function parseDatabaseUrl(text: string, env: NodeJS.ProcessEnv = process.
   const attributes: Record<string, string> = { connect_timeout: CONNECT_S }
   for (const [name, value] of url.searchParams) attributes[name] = value
   if (url.username === '') throw invalid('it names no user')
-  if (url.hostname === '' && attributes['host'] === undefined) throw invalid('it names no host')
+  if (url.hostname === '') throw invalid('it names no host')
   const database = decodeURIComponent(url.pathname.slice(1)) || 'temporal'
   // The SQL tool writes names into statements as they are.
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,50}$/.test(database)) {
     throw invalid(`its database is ${JSON.stringify(database)}, where letters, digits and _ are expected`)
   }
-  const host = url.hostname === '' ? 'localhost' : url.hostname
+  const host = url.hostname
   const port = url.port === '' ? POSTGRES_PORT : Number(url.port)
   return {
     host,

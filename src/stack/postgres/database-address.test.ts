@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { isSameDatabase, parseDatabaseUrl } from './database-address.ts'
+
+test('an address of PostgreSQL: what it leaves out is filled in, and its title holds no password', () => {
+  assert.deepEqual(parseDatabaseUrl('postgres://lab:s%40ft@db.example/runs?sslmode=verify-full', {}), {
+    host: 'db.example',
+    port: 5432,
+    user: 'lab',
+    password: 's@ft',
+    database: 'runs',
+    visibility: 'runs_visibility',
+    attributes: { connect_timeout: '10', sslmode: 'verify-full' },
+    title: 'PostgreSQL at db.example:5432, databases runs and runs_visibility',
+  })
+})
+
+test('without a database it is temporal; a socket is named by host; the password may lie in PGPASSWORD', () => {
+  const { host, database, visibility, attributes, title, password } = parseDatabaseUrl(
+    'postgresql://lab@localhost/?host=/run/postgresql',
+    { PGPASSWORD: 'other' },
+  )
+  assert.deepEqual([host, database, visibility, password], ['localhost', 'temporal', 'temporal_visibility', 'other'])
+  assert.equal(attributes['host'], '/run/postgresql')
+  assert.match(title, /^PostgreSQL at \/run\/postgresql,/)
+  assert.equal(parseDatabaseUrl('postgres://lab:own@h/x', { PGPASSWORD: 'other' }).password, 'own')
+})
+
+for (const [what, text, why] of [
+  ['no URL', 'postgres', /it is no URL of PostgreSQL/],
+  ['another protocol', 'mysql://lab:geheim@h/x', /it is no URL of PostgreSQL/],
+  ['no user', 'postgres://h/x', /it names no user/],
+  ['no host', 'postgres://lab:geheim@/x', /it is no URL of PostgreSQL/],
+  ['nothing but a path', 'postgres:/x', /it names no user/],
+  ['a database with a quote', 'postgres://lab:geheim@h/x%22y', /its database is/],
+] as const) {
+  test(`an address with ${what} is refused, and its password not repeated`, () => {
+    assert.throws(
+      () => parseDatabaseUrl(text, {}),
+      (error) =>
+        isLonghaulError(error) &&
+        error.code === 'Config.Invalid' &&
+        why.test(error.message) &&
+        !/geheim/.test(error.message),
+    )
+  })
+}
+
+test('two addresses name one database whatever user and password they have', () => {
+  assert.ok(isSameDatabase('postgres://a:1@h/runs', 'postgresql://b@h:5432/runs?sslmode=require'))
+  assert.ok(!isSameDatabase('postgres://a@h/runs', 'postgres://a@h/other'))
+  assert.ok(!isSameDatabase('postgres://a@h/runs', 'postgres://a@h:5433/runs'))
+})
