@@ -107,9 +107,15 @@ test('a database and Temporal are among the services: each is ready before the n
     assert.equal((await until(config.recordFile, 'postgres', () => true)).stopSignal, 'SIGINT')
     await supervisor.stop()
     assert.deepEqual((await readFile(story, 'utf8')).trim().split('\n'), [
-      ...['start postgres', 'ready postgres', 'start temporal', 'ready temporal'],
-      ...['start worker-control', 'ready worker-control'],
-      ...['SIGTERM worker-control', 'SIGTERM temporal', 'SIGINT postgres'],
+      'start postgres',
+      'ready postgres',
+      'start temporal',
+      'ready temporal',
+      'start worker-control',
+      'ready worker-control',
+      'SIGTERM worker-control',
+      'SIGTERM temporal',
+      'SIGINT postgres',
     ])
   } finally {
     await supervisor.stop()

@@ -129,8 +129,16 @@ export class Supervisor {
     if (this.#stopping) return
     if (Date.now() - startedMs > STEADY_MS) one.pauseMs = FIRST_PAUSE_MS
     one.record.restarts += 1
-    one.restartTimer = setTimeout(() => void this.#launch(one), one.pauseMs)
+    one.restartTimer = setTimeout(() => void this.#launchAgain(one), one.pauseMs)
     one.pauseMs = Math.min(one.pauseMs * 2, LAST_PAUSE_MS)
+  }
+
+  /** A server without its database ends at once, and would have to wait ever longer for its next start. */
+  async #launchAgain(one: Supervised): Promise<void> {
+    const first = this.#first()
+    const before = first.slice(0, Math.max(0, first.indexOf(one)))
+    while (!this.#stopping && before.some(({ record }) => record.state !== 'ready')) await pause(50)
+    await this.#launch(one)
   }
 
   async #stopOne(one: Supervised): Promise<void> {

@@ -33,6 +33,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_CODEC_KEYS', '/etc/longhaul/codec-keys', 'file of keys that payloads are encrypted with'),
       variable('LONGHAUL_CODEC_TOKEN', '', 'token of longhaul codec-server beyond the loopback'),
       variable('TEMPORAL_CLI_PATH', '/usr/local/bin/temporal', 'a Temporal CLI for the local stack’s server'),
+      variable('PGPASSWORD', '', 'password of longhaul up --temporal postgres://…'),
     ],
   },
   {

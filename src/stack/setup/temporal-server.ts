@@ -1,4 +1,4 @@
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { exists } from '../../platform/files.ts'
@@ -22,12 +22,6 @@ const PROGRAMS = {
 export type TemporalServer = Record<keyof typeof PROGRAMS, string> & {
   /** As `1.31.2`. */
   version: string
-}
-
-/** Release of the server that `go.mod` pins, as `1.31.2`. */
-export async function pinnedServerVersion(): Promise<string> {
-  const goMod = await readFile(join(MODULE, 'go.mod'), 'utf8')
-  return /go\.temporal\.io\/server v(\S+)/.exec(goMod)?.[1] ?? '0.0.0'
 }
 
 interface EnsureTemporalServerInput {
