@@ -122,6 +122,8 @@ export class Supervisor {
   #ended(one: Supervised, child: ChildProcess, how: string, startedMs: number): void {
     if (one.child !== child) return
     one.child = null
+    // Its end was seen and written before this event came.
+    if (this.#stopping && one.record.state === 'stopped') return
     one.record.process = null
     one.record.lastExit = how
     one.record.state = this.#stopping ? 'stopped' : 'restarting'
