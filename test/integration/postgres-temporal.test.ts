@@ -42,7 +42,6 @@ import {
 import { HANG_MS } from '../support/hang.ts'
 import { freePort } from '../support/loopback.ts'
 import { eventually } from '../support/own-namespace.ts'
-import { needsStack } from '../support/pipeline-world.ts'
 import { findTemporalServer } from '../support/postgres-temporal.ts'
 import { type RunningStack, startStack } from '../support/start-stack.ts'
 import { withDeadline } from '../support/with-deadline.ts'
@@ -51,12 +50,12 @@ const SUITE = { kind: 'synthetic', family: 'one-wrong-line', seed: 2, split: 'ev
 const KEY_VARIABLE = 'LONGHAUL_STACK'
 const PASSWORD = 'longhaul-test-database-canary'
 
-const found = needsStack === false ? await findTemporalServer() : { reason: needsStack }
+const found = await findTemporalServer()
 const skip = 'reason' in found ? found.reason : false
 const run = promisify(execFile)
 const context = { signal: new AbortController().signal, log: () => undefined }
 
-/** Lets the processes of a stack see the engine of the tests, and nothing else of their stack. */
+/** A stack of the test's own beside the one that the tests share: it sees the engine of that one, where there is one, and nothing else. */
 function leaveSharedStack(): () => void {
   const kept = { ...process.env }
   const { DOCKER_HOST } = process.env
