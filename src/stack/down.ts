@@ -10,7 +10,7 @@ import { removeSocketFolder } from './postgres/private-cluster.ts'
 import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
 
-/** The longest grace time of a service, twice (workers, then Temporal), and a little for the supervisor itself. */
+/** The grace times of workers, then of Temporal, then of its database, and a little for the supervisor itself. */
 const SUPERVISOR_GRACE_MS = 90_000
 
 interface DownOptions {
