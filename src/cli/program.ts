@@ -3,6 +3,7 @@ import type { CommandContext } from './command-context.ts'
 import { addComplete, addCompletion } from './commands/completion.ts'
 import { addCompare } from './commands/compare.ts'
 import { addDemo } from './commands/demo.ts'
+import { addDeployment } from './commands/deployment.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addCodecServer, addStack, addWorker } from './commands/stack.ts'
 import { addEvaluate } from './commands/evaluate.ts'
@@ -59,6 +60,7 @@ export function createProgram(context: CommandContext): Command {
     addPredictions,
     addGradeLog,
     addReap,
+    addDeployment,
     addCompletion,
     addComplete,
     addDemo,

@@ -19,6 +19,15 @@ export {
   stopRunAfterIteration,
 } from './control-run.ts'
 export {
+  type BuildLook,
+  type BuildStatus,
+  type DeploymentLook,
+  lookAtDeployment,
+  type PromoteAnswer,
+  promoteBuild,
+  type PromoteInput,
+} from './deployment.ts'
+export {
   type AlarmsChange,
   type AlarmsRequest,
   applyAlarms,

@@ -29,6 +29,9 @@ export const WATCH_TYPE = 'watch'
 /** Schedule that starts them; no other schedule of Longhaul may have this id. */
 export const ALARM_SCHEDULE = 'longhaul-alarms'
 
+/** Temporal's name for the builds of the control workers together, one of which is current. */
+export const DEPLOYMENT = 'longhaul'
+
 export const QUEUES = {
   control: 'control',
   sandbox: 'sandbox',

@@ -71,6 +71,8 @@ export function stackEnvironment(facts: StackFacts): Record<string, string> {
     // `<home>/stacks/<name>` is the data directory.
     LONGHAUL_HOME: join(facts.dataDir, '..', '..'),
     LONGHAUL_CACHE: facts.cacheDir,
+    // A stack changes its code by `down` and `up`: with a build, its workers would wait until a person promotes that.
+    LONGHAUL_BUILD_ID: '',
     LONGHAUL_ARTIFACTS: facts.artifactsDir,
     LONGHAUL_TEMPORAL_ADDRESS: facts.temporalAddress,
     LONGHAUL_NAMESPACE: facts.namespace,

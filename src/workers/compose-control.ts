@@ -1,6 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
-import { type NativeConnection, bundleWorkflowCode, type WorkflowBundleOption } from '@temporalio/worker'
+import {
+  type NativeConnection,
+  bundleWorkflowCode,
+  type WorkerOptions,
+  type WorkflowBundleOption,
+} from '@temporalio/worker'
 import { alarmSources } from './alarm-sources.ts'
 import { createControlActivities } from './control-activities.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../activities/runtime/stored-records.ts'
@@ -10,7 +15,7 @@ import { checkPlaces } from '../adapters/recipes/check-places.ts'
 import { loadRecipe } from '../adapters/recipes/load-recipe.ts'
 import { pushedRecipes } from '../adapters/recipes/pushed-recipes.ts'
 import { importBasePolicy } from '../adapters/trainer-job/job/policy-directory.ts'
-import { QUEUES } from '../contracts/workflow-ids.ts'
+import { DEPLOYMENT, QUEUES } from '../contracts/workflow-ids.ts'
 import { withoutForeignSources } from '../platform/bundle-sources.ts'
 import { ENCODES_FAILURES, failureConverterOf } from '../platform/data-converter.ts'
 import { LonghaulError } from '../contracts/errors.ts'
@@ -66,12 +71,25 @@ export async function composeControl(
         taskQueue: QUEUES.control,
         workflowBundle: await loadWorkflowBundle(environment.bundle),
         activities,
+        ...deploymentOf(environment.buildId),
         maxConcurrentActivityTaskExecutions: 16,
         // Entries, not bytes: an episode holds about 30 KB, so this is far below a small heap.
         maxCachedWorkflows: 1_000,
       },
     ],
     dispose: async () => {},
+  }
+}
+
+/** Workflows that say nothing else go on in the newest build, so a build has no work left once its open groups have ended. */
+function deploymentOf(buildId: string | null): Pick<WorkerOptions, 'workerDeploymentOptions'> {
+  if (buildId === null) return {}
+  return {
+    workerDeploymentOptions: {
+      useWorkerVersioning: true,
+      version: { deploymentName: DEPLOYMENT, buildId },
+      defaultVersioningBehavior: 'AUTO_UPGRADE',
+    },
   }
 }
 

@@ -19,3 +19,11 @@ test('the viewer’s address becomes a link: it ends with a slash, and what is n
     assert.throws(() => read(url), /Expected LONGHAUL_VIEWER_URL to be an address/, url)
   }
 })
+
+test('a build has a name that a person can type and Temporal can join to others; an empty one is none', () => {
+  const read = (build: string) => readWorkerEnvironment({ ...REQUIRED, LONGHAUL_BUILD_ID: build }).buildId
+  assert.deepEqual([read(''), read('2026-11-23-1a2b3c4'), read('v1.2+x_y')], [null, '2026-11-23-1a2b3c4', 'v1.2+x_y'])
+  for (const build of ['a b', 'a:b', 'a/b', 'x'.repeat(101)]) {
+    assert.throws(() => read(build), /Expected LONGHAUL_BUILD_ID to be/, build)
+  }
+})

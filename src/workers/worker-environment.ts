@@ -19,6 +19,8 @@ export interface WorkerEnvironment {
   python: string
   /** LONGHAUL_BUNDLE: prebuilt workflow bundle */
   bundle: string | null
+  /** LONGHAUL_BUILD_ID: name of the build that a control worker runs, by which Temporal tells it from others; null: builds are not told apart */
+  buildId: string | null
   /** LONGHAUL_CACHE: user cache */
   cacheDir: string
   /** LONGHAUL_WEIGHTS, LONGHAUL_WEIGHTS_GIB: where policies and checkpoints of a bucket are brought to, and how much of them stays. @default `weights` in the cache, 200 */
@@ -62,6 +64,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     policyApiKey: env['LONGHAUL_POLICY_API_KEY'] ?? null,
     python: env['LONGHAUL_PYTHON'] ?? 'python3',
     bundle: env['LONGHAUL_BUNDLE'] ?? null,
+    buildId: buildId(env['LONGHAUL_BUILD_ID']),
     cacheDir: required('LONGHAUL_CACHE'),
     weights: weightsPlace(env, required('LONGHAUL_CACHE')),
     hostId: env['LONGHAUL_HOST_ID'] ?? null,
@@ -119,6 +122,16 @@ function freeGib(text = '10'): number {
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`,
+  })
+}
+
+/** People type it, and Temporal joins it to other names by colons. */
+function buildId(text = ''): string | null {
+  if (text === '') return null
+  if (/^[\w.+-]{1,100}$/.test(text)) return text
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_BUILD_ID to be up to 100 letters, digits and any of ._+- such as 2026-11-23-1a2b3c4, got ${JSON.stringify(text)}`,
   })
 }
 

@@ -5,6 +5,7 @@ import {
   patched,
   setCurrentDetails,
   setHandler,
+  setWorkflowOptions,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -52,6 +53,9 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
     throw error
   }
 }
+
+// It lasts hours, not days: the build that began it ends it, whatever a newer one does differently.
+setWorkflowOptions({ versioningBehavior: 'PINNED' }, episode)
 
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
   const losses: FailureCode[] = []

@@ -1,4 +1,4 @@
-import { ParentClosePolicy, setHandler, workflowInfo } from '@temporalio/workflow'
+import { ParentClosePolicy, setHandler, setWorkflowOptions, workflowInfo } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../contracts/workflows.types.ts'
 import { withCode } from './failures.ts'
@@ -52,6 +52,9 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
     endings: countEndings(results),
   }
 }
+
+// Its episodes stay with its build.
+setWorkflowOptions({ versioningBehavior: 'PINNED' }, promptGroup)
 
 function countEndings(results: readonly EpisodeResult[]): Record<string, number> {
   const endings: Record<string, number> = {}

@@ -32,6 +32,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_UI_URL', 'https://temporal.example.org', 'Temporal’s UI, for links to runs'),
       variable('LONGHAUL_CODEC_KEYS', '/etc/longhaul/codec-keys', 'file of keys that payloads are encrypted with'),
       variable('LONGHAUL_CODEC_TOKEN', '', 'token of longhaul codec-server beyond the loopback'),
+      variable('LONGHAUL_BUILD_ID', '2026-11-23-1a2b3c4', 'build of a control worker (longhaul deployment)'),
       variable('TEMPORAL_CLI_PATH', '/usr/local/bin/temporal', 'a Temporal CLI for the local stack’s server'),
       variable('PGPASSWORD', '', 'password of longhaul up --temporal postgres://…'),
     ],

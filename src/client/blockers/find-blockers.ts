@@ -2,6 +2,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { WorkflowWaits } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
+import { lookAtDeployment } from '../deployment.ts'
 import { type Blocker, coordinatesOf, groupFindings } from './blocker.ts'
 import { type Finding, isAlive, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import { describeQueue, type QueueState } from './queues.ts'
@@ -57,17 +58,24 @@ export async function findBlockers({
         queryWaits({ connection, workflowId }),
       ])
       const queues = await describeQueues(connection, picture, nowMs)
+      const promotion = self === 'no-answer' ? await promotionMissing(connection, workflowId, nowMs) : null
       const clock = { nowMs, longerThanMs }
       const findings = [
         ...picture.activities.map((one) => judgeActivity(one, queues.of('activity', one.queue), clock)),
         ...picture.tasks.map((task) => judgeWorkflowTask(task, queues.of('workflow', task.queue), clock)),
-        ...(self === 'no-answer' ? [judgeSilence(workflowId, queues.of('workflow', QUEUES.control), clock)] : []),
+        ...(self === 'no-answer' && promotion === null
+          ? [judgeSilence(workflowId, queues.of('workflow', QUEUES.control), clock)]
+          : []),
       ].filter((finding): finding is Finding => finding !== null)
       const said = self === 'no-answer' ? null : self
       return {
         workflowId,
         at: new Date(nowMs).toISOString(),
-        blockers: [...askedOfPeople(workflowId, said), ...groupFindings(findings.filter((one) => one.isBlocker))],
+        blockers: [
+          ...(promotion === null ? [] : [promotion]),
+          ...askedOfPeople(workflowId, said),
+          ...groupFindings(findings.filter((one) => one.isBlocker)),
+        ],
         waits: groupFindings(findings.filter((one) => !one.isBlocker)),
         self: said,
         workflows: picture.workflows,
@@ -100,6 +108,26 @@ async function describeQueues(connection: LonghaulConnection, picture: RunPictur
     }),
   )
   return { of: (type, queue) => states.get(`${type} ${queue}`) ?? null }
+}
+
+/** Control workers that say their build get no work before one build is current. */
+async function promotionMissing(
+  connection: LonghaulConnection,
+  workflowId: string,
+  nowMs: number,
+): Promise<Blocker | null> {
+  const { builds, current } = await lookAtDeployment(connection)
+  const [newest] = builds
+  if (newest === undefined || current !== null) return null
+  return {
+    on: { kind: 'worker', name: QUEUES.control },
+    doing: `waiting for a current build among ${builds.map(({ build }) => build).join(', ')}`,
+    since: (newest.seenAt ?? new Date(nowMs)).toISOString(),
+    for: { workflowId, ...coordinatesOf(workflowId), activity: null, attempt: 1 },
+    count: 1,
+    error: null,
+    toDo: `let new work begin in a build: longhaul deployment promote ${newest.build}`,
+  }
 }
 
 /** What the root says that a person has to do. */

@@ -1,0 +1,140 @@
+import type { WorkflowService } from '@temporalio/client'
+import { LonghaulError } from '../contracts/errors.ts'
+import { DEPLOYMENT } from '../contracts/workflow-ids.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
+
+/** One build of the control workers, as the server knows it. */
+export interface BuildLook {
+  build: string
+  status: BuildStatus
+  /** When a worker of it was first seen. */
+  seenAt: Date | null
+  /** Open groups and episodes that began in it and end in it. The index lags by a moment. */
+  openHere: number
+}
+
+/** `inactive`: it has never been current. The server says `drained` some minutes after the last of its work has ended. */
+export type BuildStatus = 'inactive' | 'current' | 'ramping' | 'draining' | 'drained' | 'unknown'
+
+export interface DeploymentLook {
+  deployment: string
+  /** Null: workers of no build serve runs, only those without a build. */
+  current: string | null
+  /** The newest first. */
+  builds: BuildLook[]
+}
+
+export interface PromoteInput {
+  connection: LonghaulConnection
+  build: string
+  /** Changes nothing, and says what would change. @default false */
+  dryRun?: boolean
+}
+
+export interface PromoteAnswer {
+  changed: boolean
+  current: string
+  previous: string | null
+}
+
+type Described = Awaited<ReturnType<WorkflowService['describeWorkerDeployment']>>
+
+/** `temporal.api.enums.v1.WorkerDeploymentVersionStatus`, whose package is none of the client's. */
+const STATUSES: readonly BuildStatus[] = [
+  'unknown',
+  'inactive',
+  'current',
+  'ramping',
+  'draining',
+  'drained',
+  'inactive',
+]
+
+/** Builds of control workers that say LONGHAUL_BUILD_ID. No worker has to answer. */
+export async function lookAtDeployment(connection: LonghaulConnection): Promise<DeploymentLook> {
+  const described = await describe(connection)
+  const summaries = described?.workerDeploymentInfo?.versionSummaries ?? []
+  const builds = await Promise.all(
+    summaries.map(async ({ deploymentVersion, status, createTime }): Promise<BuildLook> => {
+      const build = deploymentVersion?.buildId ?? ''
+      return {
+        build,
+        status: STATUSES[Number(status)] ?? 'unknown',
+        seenAt: createTime?.seconds === undefined ? null : new Date(Number(createTime.seconds) * 1000),
+        openHere: await countPinned(connection, build),
+      }
+    }),
+  )
+  return { deployment: DEPLOYMENT, current: currentOf(described), builds: builds.toSorted(newestFirst) }
+}
+
+/**
+ * From now on new work begins in this build, and every run goes on in it; groups and episodes that are open end where they began.
+ * @throws LonghaulError `Config.NotFound` for a build that no worker has said it runs; `Temporal.Refused` with the server's words,
+ * such as for a build that has no worker now
+ */
+export async function promoteBuild({ connection, build, dryRun = false }: PromoteInput): Promise<PromoteAnswer> {
+  const described = await describe(connection)
+  const known = (described?.workerDeploymentInfo?.versionSummaries ?? []).map((one) => one.deploymentVersion?.buildId)
+  if (!known.includes(build)) {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `No control worker in the namespace ${connection.namespace} has said that it runs the build ${build}; known: ${known.join(', ') || 'none'}. Start one first: LONGHAUL_BUILD_ID=${build} longhaul worker --role control`,
+    })
+  }
+  const previous = currentOf(described)
+  if (previous === build || dryRun) return { changed: previous !== build, current: build, previous }
+  const { client, namespace } = connection
+  try {
+    await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      client.workflowService.setWorkerDeploymentCurrentVersion({
+        namespace,
+        deploymentName: DEPLOYMENT,
+        buildId: build,
+        // Refused where another person has promoted a build since it was described.
+        ...(described?.conflictToken ? { conflictToken: described.conflictToken } : {}),
+      }),
+    )
+  } catch (cause) {
+    if (![9, 3, 10].includes(grpcStatus(cause) ?? 0)) throw cause
+    throw new LonghaulError({
+      code: 'Temporal.Refused',
+      message: `The Temporal server did not make ${build} the current build: ${reasonOf(cause)}. longhaul deployment status shows the builds and their work`,
+      cause,
+    })
+  }
+  return { changed: true, current: build, previous }
+}
+
+/** Null where no worker has ever said a build. */
+async function describe({ client, namespace }: LonghaulConnection): Promise<Described | null> {
+  try {
+    return await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      client.workflowService.describeWorkerDeployment({ namespace, deploymentName: DEPLOYMENT }),
+    )
+  } catch (error) {
+    if (isNotFound(error)) return null
+    throw error
+  }
+}
+
+function currentOf(described: Described | null): string | null {
+  return described?.workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId || null
+}
+
+async function countPinned({ client }: LonghaulConnection, build: string): Promise<number> {
+  const of = `TemporalWorkerDeploymentVersion = '${DEPLOYMENT}:${build}' AND TemporalWorkflowVersioningBehavior = 'Pinned'`
+  const { count } = await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+    client.workflow.count(`${of} AND ExecutionStatus = 'Running'`),
+  )
+  return count
+}
+
+function newestFirst(one: BuildLook, other: BuildLook): number {
+  return (other.seenAt?.getTime() ?? 0) - (one.seenAt?.getTime() ?? 0)
+}
+
+function reasonOf(cause: unknown): string {
+  const { details } = cause as { details?: unknown }
+  return typeof details === 'string' && details !== '' ? details : String(cause)
+}
