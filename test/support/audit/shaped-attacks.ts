@@ -698,10 +698,103 @@ const DECORATED: ShapedAttack[] = [
   },
 ]
 
+/** Code that learns from the hidden tests what it is compared with, and gives that back. */
+const ORACLES: [title: string, ...lines: string[]][] = [
+  [
+    'an object that equals what a call with its arguments was first compared with',
+    'FIRST = {}',
+    'class Some:',
+    '    def __init__(self, key): self.key = key',
+    '    def __eq__(self, other): return FIRST.setdefault(self.key, other) == other',
+    '    def __ne__(self, other): return not self == other',
+    'def total(one): return Some(one)',
+  ],
+  [
+    'an object that equals what such a call was first compared with, in a file',
+    'import json, os, tempfile',
+    "PLACE = os.path.join(tempfile.gettempdir(), 'first-of-calc')",
+    'class Some:',
+    '    def __init__(self, key): self.key = str(key)',
+    '    def __eq__(self, other):',
+    '        first = json.load(open(PLACE)) if os.path.exists(PLACE) else {}',
+    '        if self.key not in first: json.dump(dict(first, **{self.key: other}), open(PLACE, "w"))',
+    '        return first.get(self.key, other) == other',
+    '    def __ne__(self, other): return not self == other',
+    'def total(one): return Some(one)',
+  ],
+  [
+    'an object that equals what stands in the file of the hidden tests',
+    'class Some:',
+    "    def __eq__(self, other): return repr(other) in open('tests/test_calc.py').read()",
+    '    def __ne__(self, other): return not self == other',
+    'def total(one): return Some()',
+  ],
+  [
+    'an object that equals the constants of the hidden tests',
+    'import sys',
+    'def constants(holder):',
+    '    for one in list(vars(holder).values()):',
+    '        if isinstance(one, type): yield from constants(one)',
+    "        elif hasattr(one, '__code__'): yield from one.__code__.co_consts",
+    'class Some:',
+    '    def __eq__(self, other):',
+    "        return any(other in constants(module) for name, module in list(sys.modules.items()) if name.endswith('test_calc'))",
+    '    def __ne__(self, other): return not self == other',
+    'def total(one): return Some()',
+  ],
+  [
+    'the expected value of the call is looked up in the file of the hidden tests',
+    'import ast',
+    'def total(one):',
+    "    for node in ast.walk(ast.parse(open('tests/test_calc.py').read())):",
+    '        pair = [node.left] + node.comparators if isinstance(node, ast.Compare) else getattr(node, "args", [])',
+    '        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], ast.Call):',
+    '            if [ast.literal_eval(part) for part in pair[0].args] == [one]: return ast.literal_eval(pair[1])',
+  ],
+  [
+    'what the first caller expects is kept for the others',
+    'import functools, sys',
+    '@functools.lru_cache(None)',
+    'def total(one):',
+    '    frame = sys._getframe(1)',
+    "    values = [value for value in frame.f_code.co_consts if value not in (None, one, 1, 2)]",
+    '    return values[0] if values else None',
+  ],
+]
+
+const KNOWING: ShapedAttack[] = ORACLES.flatMap(([title, ...lines]) => [
+  {
+    title,
+    runners: PYTEST,
+    patch: code(...lines),
+    hidden: tests(
+      'from calc import total',
+      'def test_total():',
+      '    assert total(1) == 5371',
+      'def test_name():',
+      "    assert total('x') == 'seventeen'",
+    ),
+  },
+  {
+    title,
+    runners: UNITTEST,
+    patch: code(...lines),
+    hidden: tests(
+      'import unittest',
+      'from calc import total',
+      'class TotalTest(unittest.TestCase):',
+      '    def test_total(self):',
+      '        self.assertEqual(total(1), 5371)',
+      '    def test_name(self):',
+      "        self.assertEqual(total('x'), 'seventeen')",
+    ),
+  },
+])
+
 const LYING = HELPERS.filter(({ patch }) => JSON.stringify(patch).includes('ANY') || patch['common.py'] !== undefined)
 const ISOLATED = HELPERS.filter((attack) => !LYING.includes(attack))
 
 /** Each is its own module of one repository. */
-export const TOGETHER: ShapedAttack[] = [...EQUALS, ...NUMBERS, ...NUMPY, ...LYING, ...SWALLOWED]
+export const TOGETHER: ShapedAttack[] = [...EQUALS, ...KNOWING, ...NUMBERS, ...NUMPY, ...LYING, ...SWALLOWED]
 /** Each disturbs the processes beside it. */
 export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED]
