@@ -791,10 +791,130 @@ const KNOWING: ShapedAttack[] = ORACLES.flatMap(([title, ...lines]) => [
   },
 ])
 
+/** Assertions that are not comparisons. */
+const OBLIGING: ShapedAttack[] = [
+  {
+    title: 'an exception of every kind',
+    runners: PYTEST,
+    patch: code(
+      'import builtins',
+      'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]',
+      'every = ()',
+      'for one in sorted(kinds, key=lambda one: -len(one.__mro__)):',
+      '    try: every = type("Every", every + (one,), {}).__bases__',
+      '    except TypeError: pass',
+      'Every = type("Every", every, {"__init__": lambda *a: None})',
+      'def total(*a): raise Every()',
+    ),
+    hidden: tests(
+      'import pytest',
+      'from calc import total',
+      'def test_total():',
+      '    with pytest.raises(LookupError):',
+      '        total(1)',
+    ),
+  },
+  {
+    title: 'an exception of every kind, under unittest',
+    runners: UNITTEST,
+    patch: code(
+      'import builtins',
+      'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]',
+      'every = ()',
+      'for one in sorted(kinds, key=lambda one: -len(one.__mro__)):',
+      '    try: every = type("Every", every + (one,), {}).__bases__',
+      '    except TypeError: pass',
+      'Every = type("Every", every, {"__init__": lambda *a: None})',
+      'def total(*a): raise Every()',
+    ),
+    hidden: tests(
+      'import unittest',
+      'from calc import total',
+      'class TotalTest(unittest.TestCase):',
+      '    def test_total(self):',
+      '        self.assertRaises(LookupError, total, 1)',
+    ),
+  },
+  {
+    title: 'a warning of every kind',
+    runners: PYTEST,
+    patch: code(
+      'import builtins, warnings',
+      'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Warning) and one is not Warning]',
+      'def total(*a): warnings.warn("x", type("Every", tuple(kinds[:0]) + tuple(sorted(kinds, key=lambda one: -len(one.__mro__))), {}))',
+    ),
+    hidden: tests(
+      'import pytest',
+      'from calc import total',
+      'def test_total():',
+      '    with pytest.warns(FutureWarning):',
+      '        total(1)',
+    ),
+  },
+  {
+    title: 'text that begins and ends with everything',
+    runners: PYTEST,
+    patch: code(
+      'class Some:',
+      '    def __getattr__(self, name): return lambda *a: True',
+      'def total(*a): return Some()',
+    ),
+    hidden: tests(
+      'from calc import total',
+      'def test_total():',
+      "    assert total(1).startswith('five')",
+      'def test_end():',
+      "    assert total(1).endswith(('five', 'six'))",
+    ),
+  },
+  {
+    title: 'a mock of the tests that is made to find every call right',
+    runners: PYTEST,
+    patch: code(
+      'def total(one):',
+      '    one.assert_called_once_with = one.assert_has_calls = one.assert_called_once = lambda *a, **k: None',
+    ),
+    hidden: tests(
+      'from unittest.mock import Mock, call',
+      'from calc import total',
+      'def test_total():',
+      '    one = Mock()',
+      '    total(one)',
+      '    one.assert_called_once_with(5)',
+      'def test_calls():',
+      '    one = Mock()',
+      '    total(one)',
+      '    one.assert_has_calls([call(5)])',
+      'def test_once():',
+      '    one = Mock()',
+      '    total(one)',
+      '    one.assert_called_once()',
+    ),
+  },
+  {
+    title: 'a mock in the place of a function of the code that is made to find every call right',
+    runners: UNITTEST,
+    patch: code(
+      'def send(one): pass',
+      'def total(one): send.assert_called_with = lambda *a, **k: None',
+    ),
+    hidden: tests(
+      'import unittest',
+      'from unittest import mock',
+      'from calc import total',
+      'class TotalTest(unittest.TestCase):',
+      '    def test_total(self):',
+      "        with mock.patch('calc.send') as send:",
+      '            total(1)',
+      '            send.assert_called_with(5)',
+    ),
+  },
+]
+
 const LYING = HELPERS.filter(({ patch }) => JSON.stringify(patch).includes('ANY') || patch['common.py'] !== undefined)
 const ISOLATED = HELPERS.filter((attack) => !LYING.includes(attack))
 
 /** Each is its own module of one repository. */
-export const TOGETHER: ShapedAttack[] = [...EQUALS, ...KNOWING, ...NUMBERS, ...NUMPY, ...LYING, ...SWALLOWED]
+export const TOGETHER: ShapedAttack[] = [...EQUALS, ...KNOWING, ...OBLIGING, ...NUMBERS, ...NUMPY, ...LYING, ...SWALLOWED]
 /** Each disturbs the processes beside it. */
 export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED]

@@ -307,7 +307,7 @@ def end_others(uid, kept):
 
 def sweep(uid, home):
     """Files that tests have left where all may write, and where they live."""
-    for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run/lock"):
+    for folder in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"):
         try:
             names = os.listdir(folder)
         except OSError:
@@ -872,6 +872,10 @@ OPPOSITES = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assert_"
 SWALLOWING = re.compile(r"[Rr]aises|suppress|ignor|swallow|expect|[Tt]hrows")
 RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage"])
 WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
+# Of a mock, which code under test is given and may change: none of them holds for one that was not called.
+MOCK_CALLS = frozenset(["assert_called", "assert_called_once", "assert_called_with", "assert_called_once_with", "assert_any_call",
+                        "assert_has_calls", "assert_awaited", "assert_awaited_once", "assert_awaited_with", "assert_awaited_once_with",
+                        "assert_any_await", "assert_has_awaits"])
 
 
 def turned_canaries(spec, module, source, found, add):
@@ -1240,9 +1244,19 @@ class Source(object):
                 self.walk(getattr(node, part, []), inner, found)
 
     def watched(self, node, change):
-        """Edits of a statement that stays one, with marks on both sides of it."""
-        reach = [(self.start(node), self.start(node), self.names["mark"] + "(1); ")]
-        survive = [(self.end(node), self.end(node), "; " + self.names["mark"] + "(2)")]
+        """Edits of a statement that stays one, with marks on both sides of it: on lines of their own where it has its lines for itself, so
+        that code that reads it finds what it finds in the hidden tests."""
+        mark = self.names["mark"]
+        first, last = self.starts[node.lineno - 1], self.line_end(self.place_of_end(node)[0])
+        indent, rest = self.data[first:self.start(node)], self.data[self.end(node):last].strip()
+        if indent.strip() or (rest and not rest.startswith(b"#")):
+            reach = [(self.start(node), self.start(node), mark + "(1); ")]
+            survive = [(self.end(node), self.end(node), "; " + mark + "(2)")]
+        else:
+            space = indent.decode("ascii")
+            glue = "" if self.data[:last].endswith(b"\n") else "\n"
+            reach = [(first, first, "%s%s(1)\n" % (space, mark))]
+            survive = [(last, last, "%s%s%s(2)\n" % (glue, space, mark))]
         return reach + change + survive, reach + survive
 
     def other(self):
@@ -1314,7 +1328,7 @@ class Source(object):
                     edits, plain = self.watched(node, [])
                     yield Variant(change + edits, plain, strict, what, late)
                     continue
-            for value, rank in self.instead(operator, replaced, replaced is pair[1]):
+            for value, rank in self.instead(operator, replaced, replaced is pair[1], strict):
                 edits, plain = self.watched(node, self.replace(replaced, value))
                 yield Variant(edits, plain, strict, what, rank + late)
 
@@ -1347,7 +1361,7 @@ class Source(object):
         indent = re.match(br"[ \t]*", self.data[start:]).group().decode("ascii")
         return [(start, start, indent + text + "\n")]
 
-    def instead(self, operator, replaced, is_right):
+    def instead(self, operator, replaced, is_right, strict):
         """What to compare with so that honest code fails, with the rank of each: values in the source first, for only they look
         like the tests' own."""
         text = self.text(replaced)
@@ -1360,6 +1374,9 @@ class Source(object):
         plain = self.other() if MATCHER.search(text) else "%s((%s))" % (self.names["alter"], text)
         if operator == "Eq":
             values = self.altered(replaced)
+            if strict == IF_SURVIVED:
+                # What is asserted there may be wrong, and a value that is like it right.
+                values = values[-1:]
             return [(value, 0) for value in values] or [(plain, 1)]
         if operator == "Text":
             # Where texts that differ may mean the same.
@@ -1373,6 +1390,10 @@ class Source(object):
                 return [("[%s]" % self.other(), 1)] + ([("[%s]" % ", ".join(values), 0)] if values and None not in values else [])
             value = self.unknown(replaced) if isinstance(replaced, ast.Constant) else None
             return [(value, 0) if value is not None else (self.other(), 1)]
+        if operator == "Begin":
+            parts = list(replaced.elts) if isinstance(replaced, ast.Tuple) else [replaced]
+            values = [self.unknown(one) for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, (str, bytes))]
+            return [("(%s,)" % ", ".join(values), 0)] if is_right and values and len(values) == len(parts) else []
         if operator == "Is":
             is_bool = isinstance(replaced, ast.Constant) and isinstance(replaced.value, bool)
             return [(repr(not replaced.value), 0) if is_bool else (self.other(), 1)]
@@ -1403,7 +1424,7 @@ class Source(object):
             except (ValueError, TypeError):
                 return []
             found = [one for one in (near(value), far(value)) if one is not MISSING]
-            return ["(%r)" % (one,) for one in found]
+            return [repr(one) for one in found]
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             inner, brackets = list(node.elts), {"List": "[]", "Tuple": "()", "Set": "{}"}[type(node).__name__]
             parts = [self.text(one) for one in inner]
@@ -1433,8 +1454,15 @@ class Source(object):
             return
         owner = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else None
         if name in RAISING and len(arguments) >= 2:
-            edits, plain = self.watched(node, self.replace(arguments[0], self.names["problem"]))
-            yield Variant(edits, plain, strict, "raised what no code knows", 1)
+            for value, rank in self.unlike(arguments[0], "problem"):
+                edits, plain = self.watched(node, self.replace(arguments[0], value))
+                yield Variant(edits, plain, strict, "raised what it must not", rank)
+            return
+        if name in MOCK_CALLS and isinstance(function, ast.Attribute) and dotted(function.value) is not None:
+            if not arguments or not isinstance(arguments[0], ast.List) or arguments[0].elts:
+                forget = (self.start(node), self.start(node), "%s.reset_mock(); " % self.text(function.value))
+                edits, plain = self.watched(node, [forget])
+                yield Variant(edits, plain, strict, "passed although `%s` was never called" % self.text(function.value)[:80], 1)
             return
         what = "passed although `%s` is given another value" % self.text(call)[:80]
         for sides, parameters in self.helpers.get((owner, name), ()):
@@ -1449,6 +1477,10 @@ class Source(object):
                 return
         if owner != "self":
             return
+        if name in ("assertTrue", "assert_") and arguments:
+            for operator, pair in needed(arguments[0]):
+                if operator == "Begin":
+                    yield from self.of_pair(node, operator, pair, strict, what)
         if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
             held = self.names["held"]
             text = "%s = (%s); self.%s(%s); " % (held, self.text(arguments[0]), name, held)
@@ -1497,8 +1529,15 @@ class Source(object):
         glue = "" if self.data[:end].endswith(b"\n") else "\n"
         reach = [(start, start, "%s%s(1)\n" % (space, self.names["mark"]))]
         survive = [(end, end, "%s%s%s(2)\n" % (glue, space, self.names["mark"]))]
-        change = self.replace(call.args[0], self.names["problem" if name in RAISING else "warning"])
-        return [Variant(reach + change + survive, reach + survive, strict, "raised what no code knows", 1)]
+        return [Variant(reach + self.replace(call.args[0], value) + survive, reach + survive, strict, "raised what it must not", rank)
+                for value, rank in self.unlike(call.args[0], "problem" if name in RAISING else "warning")]
+
+    def unlike(self, expected, unknown):
+        """Another kind of exception than the expected one: a known one, for code may raise one of all known kinds, and one that no code
+        knows. Which one depends on the tests alone: an honest exception may be of two kinds, and the gate must see that."""
+        text = self.text(expected)
+        number = int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:4], "big")
+        return [("%s((%s), %d)" % (self.names["unlike"], text, number), 1), (self.names[unknown], 2)]
 
 
 def needed(test):
@@ -1515,7 +1554,9 @@ def needed(test):
     elif isinstance(test, ast.Call):
         function = test.func
         name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else None
-        if name in CLOSE_CALLS and len(test.args) >= 2 and not any(isinstance(one, ast.Starred) for one in test.args):
+        if name in ("startswith", "endswith") and isinstance(function, ast.Attribute) and test.args:
+            yield "Begin", (function.value, test.args[0])
+        elif name in CLOSE_CALLS and len(test.args) >= 2 and not any(isinstance(one, ast.Starred) for one in test.args):
             yield "Close", tuple(test.args[:2])
         elif name == "all":
             for one in test.args[:1]:
@@ -1699,7 +1740,7 @@ def compared_in(node):
     return []
 
 
-HELPERS = ("mark", "alter", "shift", "other", "kind", "problem", "warning")
+HELPERS = ("mark", "alter", "shift", "unlike", "other", "kind", "problem", "warning")
 
 
 def is_literal(node):
@@ -1776,8 +1817,21 @@ def read_all(descriptor):
 def sender(descriptor, key):
     """The one way to the parent. What it needs later is held here, for modules are replaced by tests."""
     state = [0]
-    dumps, write, authenticate, pid, getpid, frame = json.dumps, os.write, mac, os.getpid(), os.getpid, sys._getframe
+    write, authenticate, pid, getpid, frame = os.write, mac, os.getpid(), os.getpid, sys._getframe
     own_globals = globals()
+    quote = json.encoder.encode_basestring_ascii
+
+    def dumps(value):
+        """Not by `json`: code under test may have replaced its parts."""
+        if value is None or value is True or value is False:
+            return {None: "null", True: "true", False: "false"}[value]
+        if isinstance(value, int):
+            return "%d" % value
+        if isinstance(value, str):
+            return quote(value)
+        if isinstance(value, (list, tuple)):
+            return "[%s]" % ",".join([dumps(one) for one in value])
+        return "{%s}" % ",".join(["%s:%s" % (quote(name), dumps(one)) for name, one in value.items()])
 
     def send(record):
         # A test that forks and lets the copy return from the test would report twice.
@@ -2759,6 +2813,11 @@ ARITHMETIC = frozenset(["numpy", "pandas", "torch", "decimal", "_decimal", "_pyd
 PLAIN_KINDS = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 
 
+# Kinds that honest exceptions are rarely of besides their own.
+OTHER_ERRORS = (TypeError, ValueError, RuntimeError, IndexError, ZeroDivisionError, NotImplementedError, EOFError)
+OTHER_WARNINGS = (UnicodeWarning, BytesWarning, SyntaxWarning, ImportWarning)
+
+
 class Marks(object):
     def __init__(self):
         self.clear()
@@ -2836,6 +2895,16 @@ def make_helper(plan):
         vars(copy).update((name, one) for name, one in after.items() if one is not helper.other)
         return copy
 
+    def unlike(expected, number):
+        """A known kind of exception that is neither above nor below an expected one."""
+        try:
+            given = expected if isinstance(expected, tuple) else (expected,)
+            kinds = OTHER_WARNINGS if any(issubclass(one, Warning) for one in given) else OTHER_ERRORS
+            found = [kind for kind in kinds if not any(issubclass(kind, one) or issubclass(one, kind) for one in given)]
+            return found[number % len(found)]
+        except Exception:
+            return helper.problem
+
     def shift(value):
         """Beyond every tolerance."""
         try:
@@ -2857,7 +2926,7 @@ def make_helper(plan):
 
     helper = types.ModuleType(plan["helper"])
     kind = type(random_word().capitalize(), (), {})
-    helper.__dict__.update(mark=mark, alter=alter, shift=shift, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
+    helper.__dict__.update(mark=mark, alter=alter, shift=shift, unlike=unlike, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
                            warning=type(random_word().capitalize(), (UserWarning,), {}))
     sys.modules[plan["helper"]] = helper
     return marks
