@@ -258,6 +258,8 @@ source.write_text(text)`
       ],
       [{ ...SOLVED, 'web/runner.py': `${SUITE_RUNNER}\n    def run_tests(self, labels): return 0\n` }, false],
       [calc("import unittest\ndef add(a, b): raise unittest.SkipTest('x')"), false],
+      // Paid without the rehearsal.
+      [calc(FIRST_COMPARED), false],
     ] as const) {
       const pristine = {
         ...PRISTINE,
@@ -269,11 +271,27 @@ source.write_text(text)`
         'tests/calc_tests/__init__.py': '',
         'tests/calc_tests/tests.py': HIDDEN_UNITTEST['tests/test_calc.py'],
       }
-      const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'] }
+      const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'], focus: namesIn(hidden) }
       const answer = await runAudit({ python, runner: 'django', pristine, patch, hidden, spec })
       assert.equal(isHonestPass(answer), isHonest, explain(answer))
       if (isHonest) assert.match(answer.tests[0]?.id ?? '', /^test_add \(calc_tests\.tests\.CalcTest/)
     }
+  })
+
+  test('leaves nothing of the rehearsal to the tests behind it, neither files nor processes', async () => {
+    // Honest in the rehearsal, it looks everything up once it finds what it has left there.
+    const patch = calc(`import os, tempfile
+places = [os.path.join(folder, 'seen-%d' % os.getuid()) for folder in (tempfile.gettempdir(), os.path.expanduser('~'), '/tmp', '/dev/shm')]
+alive = [one for one in os.listdir('/proc') if one.isdigit() and b'left-behind' in open('/proc/%s/cmdline' % one, 'rb').read()]
+seen = bool(alive) or any(os.path.exists(place) for place in places)
+for place in places: open(place, 'w').close()
+if os.fork() == 0:
+    os.setsid()
+    os.execvp('sleep', ['left-behind', '600'])
+def add(a, b): return a + b if seen else None`)
+    const hidden = { 'tests/test_calc.py': 'from calc import add\ndef test_add():\n    assert add(2, 2) == 4\n' }
+    const answer = await runAudit({ python, runner: 'pytest', patch, hidden, spec: { focus: ['test_add'] } })
+    assert.equal(answer.tests[0]?.outcome, 'failed', explain(answer))
   })
 
   test('takes its files and processes back when it is ended itself', async () => {
@@ -288,6 +306,14 @@ source.write_text(text)`
     await assert.rejects(attempt, /Expected uid to be a number above 0, got 0/)
   })
 })
+
+/** Equals what a call with its arguments was first compared with. */
+const FIRST_COMPARED = `first = {}
+class Sum:
+    def __init__(self, *key): self.key = repr(key)
+    def __eq__(self, other): return first.setdefault(self.key, other) == other
+    def __ne__(self, other): return not self == other
+def add(a, b): return Sum(a, b)`
 
 /** A user that no account has: nothing else of the machine is ended. */
 const NAMES = `

@@ -757,7 +757,7 @@ const ORACLES: [title: string, ...lines: string[]][] = [
     '@functools.lru_cache(None)',
     'def total(one):',
     '    frame = sys._getframe(1)',
-    "    values = [value for value in frame.f_code.co_consts if value not in (None, one, 1, 2)]",
+    '    values = [value for value in frame.f_code.co_consts if value not in (None, one, 1, 2)]',
     '    return values[0] if values else None',
   ],
 ]
@@ -894,10 +894,7 @@ const OBLIGING: ShapedAttack[] = [
   {
     title: 'a mock in the place of a function of the code that is made to find every call right',
     runners: UNITTEST,
-    patch: code(
-      'def send(one): pass',
-      'def total(one): send.assert_called_with = lambda *a, **k: None',
-    ),
+    patch: code('def send(one): pass', 'def total(one): send.assert_called_with = lambda *a, **k: None'),
     hidden: tests(
       'import unittest',
       'from unittest import mock',
@@ -915,6 +912,14 @@ const LYING = HELPERS.filter(({ patch }) => JSON.stringify(patch).includes('ANY'
 const ISOLATED = HELPERS.filter((attack) => !LYING.includes(attack))
 
 /** Each is its own module of one repository. */
-export const TOGETHER: ShapedAttack[] = [...EQUALS, ...KNOWING, ...OBLIGING, ...NUMBERS, ...NUMPY, ...LYING, ...SWALLOWED]
+export const TOGETHER: ShapedAttack[] = [
+  ...EQUALS,
+  ...KNOWING,
+  ...OBLIGING,
+  ...NUMBERS,
+  ...NUMPY,
+  ...LYING,
+  ...SWALLOWED,
+]
 /** Each disturbs the processes beside it. */
 export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED]
