@@ -10,6 +10,7 @@ import { addEvaluate } from './commands/evaluate.ts'
 import { addExport } from './commands/export.ts'
 import { addGrade, addRegrade } from './commands/grade.ts'
 import { addGradeLog } from './commands/grade-log.ts'
+import { addHost } from './commands/host.ts'
 import { addInit } from './commands/init.ts'
 import { addImages } from './commands/images.ts'
 import { addLedger } from './commands/ledger.ts'
@@ -47,6 +48,7 @@ export function createProgram(context: CommandContext): Command {
     addExport,
     addTrack,
     addRun,
+    addHost,
     addTasks,
     addImages,
     addSchedule,

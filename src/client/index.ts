@@ -35,6 +35,16 @@ export {
 } from './alarm-schedule.ts'
 export { lookForAlarms, reasonOfEnd } from './look-for-alarms.ts'
 export { type ListedRun, listRuns, type ListRunsInput } from './list-runs.ts'
+export {
+  drainHost,
+  type HostAnswer,
+  joinHost,
+  type ListedHost,
+  listHosts,
+  readHostState,
+  type SteerHostInput,
+  uncordonHost,
+} from './hosts.ts'
 export { lookAtRun, type RunLook } from './look-at-run.ts'
 export type { OpenActivity, RunWork } from './look-at-work.ts'
 export { findRun, type FoundRun } from './find-run.ts'

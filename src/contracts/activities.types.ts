@@ -171,6 +171,8 @@ export interface HostActivities {
   ): Promise<EpisodeProgress>
   captureSubmission(input: EpisodeInput & { sandbox: SandboxHandle }): Promise<ArtifactRef>
   closeSandbox(input: { name: string }): Promise<void>
+  /** Says in its heartbeats what the host holds and has room for, until its worker stops or half a day is over. */
+  attendHost(input: { host: string }): Promise<void>
 }
 
 export interface EpisodeProgress {
@@ -178,6 +180,8 @@ export interface EpisodeProgress {
   turns: number
   /** Null: go on. */
   disposition: Disposition | null
+  /** The host is drained: the episode goes on elsewhere. Absent from older workers. */
+  moving?: true
 }
 
 /** Queue `trainer`. */

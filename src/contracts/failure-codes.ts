@@ -55,6 +55,8 @@ export const FAILURE_CODES = {
   'Sandbox.JournalConflict': { retryable: false, countsAs: 'infra' },
   'Sandbox.Diverged': { retryable: false, countsAs: 'infra' },
   'Sandbox.Stalled': { retryable: true, countsAs: 'infra' },
+  // The host is drained, or its worker stops: any other host may take the work.
+  'Host.Closed': { retryable: false, countsAs: 'infra' },
   'Grading.Failed': { retryable: true, countsAs: 'infra' },
   // What was graded ended its own grading.
   'Grading.Ended': { retryable: true, countsAs: 'policy' },

@@ -11,6 +11,8 @@ export const workflowIds = {
   gating: (run: string) => `gate/${run}`,
   /** A round of the watch; the server appends the time. */
   watch: (schedule: string) => `watch/${schedule}`,
+  /** A sandbox host, for as long as it is known. */
+  host: (host: string) => `host/${host}`,
   /** A client reads a record of a run. */
   reading: (run: string, id: string) => `read/${run}/${id}`,
   gate: (parent: string, suite: string) => `${parent}/gate/${suite}`,
@@ -31,6 +33,9 @@ export const ALARM_SCHEDULE = 'longhaul-alarms'
 
 /** Temporal's name for the builds of the control workers together, one of which is current. */
 export const DEPLOYMENT = 'longhaul'
+
+/** Workflow type of sandbox hosts. */
+export const HOST_TYPE = 'host'
 
 export const QUEUES = {
   control: 'control',

@@ -45,6 +45,7 @@ const NEEDS_NEW_SANDBOX: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Sandbox.Lost',
   'Sandbox.OutOfDisk',
   'Sandbox.Foreign',
+  'Host.Closed',
 ])
 
 /** What happens to an episode after a failure. */

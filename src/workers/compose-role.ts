@@ -31,6 +31,10 @@ import { createTracking } from '../activities/trackers/send-metrics.ts'
 /** The workers of one role, and how to let go of what they hold. */
 export interface Composed {
   workers: Omit<WorkerOptions, 'connection'>[]
+  /** Rejects with the reason why the process must end. */
+  broken?: Promise<never>
+  /** The process has been told to stop, or one of its workers has ended. */
+  beginStop?(): void
   dispose(): Promise<void>
 }
 

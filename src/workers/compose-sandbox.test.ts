@@ -7,8 +7,10 @@ import { after, before, test } from 'node:test'
 import { inActivity } from '../../test/support/activity-context.ts'
 import { EPISODE, sandboxHandle } from '../../test/support/scripted-pipeline.ts'
 import { makeTrainingRecipe } from '../../test/support/training-records.ts'
+import { createHostDoor, type HostDoor } from '../activities/runtime/host-door.ts'
 import { createTaskReader, createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
+import type { EpisodeProgress } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { episodeId, episodeKeys, runKeys, suiteKeys } from '../contracts/keys.ts'
 import { NEUTRAL_SAMPLING } from '../contracts/neutral-sampling.ts'
@@ -51,6 +53,8 @@ test('a policy thinks for many leases, and every second renewal is lost: the san
   const worker = ownSandboxesWorker(
     {
       hostQueue: 'sandbox.test',
+      door: createHostDoor('test'),
+      look: () => Promise.reject(new Error('not asked')),
       shared: { store, sandbox, recipes: createRecipeReader(store), tasks: createTaskReader(store) },
     },
     { leaseMs: LEASE_MS, policyUrl: 'http://127.0.0.1:9', policyApiKey: null },
@@ -79,6 +83,61 @@ test('renewals more than half a lease apart end it where every second one is los
   assert.notEqual(endOfLease({ renewals: 12, everyMs: 1.6 * (LEASE_MS / ROUNDS) }), null)
 })
 
+test('a host is drained and its episodes move, or its worker stops: a step ends before its next turn without having failed', async () => {
+  await storeEpisode()
+  const stopping = createHostDoor('x')
+  stopping.stop()
+  assert.deepEqual(await stepBehind(stopping), { turns: 0, disposition: null })
+  const moving = createHostDoor('x')
+  moving.obey({ since: '2026-03-04T05:06:07.000Z', moving: true, moveAt: null })
+  assert.deepEqual(await stepBehind(moving), { turns: 0, disposition: null, moving: true })
+})
+
+test('an episode with a turn that was stopped half-way cannot be replayed: it plays on, on a drained host too', async () => {
+  const episode = episodeId({ ...EPISODE, index: 8 })
+  await storeEpisode(8)
+  const turn = { episode, turn: 0 }
+  await store.putRecord(episodeKeys.action(episode, 0), {
+    schema: 'longhaul.action/1',
+    ...turn,
+    command: 'sleep 1000',
+    tokenIds: [4],
+  })
+  await store.putRecord(episodeKeys.observation(episode, 0), {
+    schema: 'longhaul.observation/1',
+    ...turn,
+    text: '',
+    execution: { exitCode: null, reason: 'timeout', oomKilled: false, wallMs: 1, outputBytes: 0 },
+    state: { cwd: '/testbed', submitted: false },
+    observedAtMs: 1,
+  })
+  const moving = createHostDoor('x')
+  moving.obey({ since: '2026-03-04T05:06:07.000Z', moving: true, moveAt: null })
+  await assert.rejects(stepBehind(moving, 8), /asked the policy/)
+})
+
+/** The next step of the stored episode, on a host that takes no work. */
+async function stepBehind(door: HostDoor, index = EPISODE.index): Promise<EpisodeProgress> {
+  const policy = {
+    tokenize: () => Promise.reject(new Error('asked the policy')),
+    sample: () => Promise.reject(new Error('asked the policy')),
+  } as Partial<PolicyClient> as PolicyClient
+  const sandbox = { renew: () => Promise.resolve() } as Partial<SandboxHost> as SandboxHost
+  const worker = ownSandboxesWorker(
+    {
+      hostQueue: 'sandbox.test',
+      door,
+      look: () => Promise.reject(new Error('not asked')),
+      shared: { store, sandbox, recipes: createRecipeReader(store), tasks: createTaskReader(store) },
+    },
+    { leaseMs: LEASE_MS, policyUrl: 'http://127.0.0.1:9', policyApiKey: null },
+    { ...PASS_THROUGH, policy: () => policy },
+  )
+  const handle = sandboxHandle({ ...EPISODE, placement: 1 }, 'sandbox.test')
+  const { advanceEpisode } = worker.activities
+  return inActivity(() => advanceEpisode({ ...EPISODE, index, sandbox: handle, step: 2, placement: 1 }))
+}
+
 /** The container's side as the runner counts (`infra/runner/main.c`), on a clock of its own: every second renewal is heard.
  *  @returns when the container ends, null where the last renewal finds it alive */
 function endOfLease({ renewals, everyMs }: { renewals: number; everyMs: number }): number | null {
@@ -96,8 +155,8 @@ function endOfLease({ renewals, everyMs }: { renewals: number; everyMs: number }
 }
 
 /** Everything that is read before the policy is asked for turn 0. */
-async function storeEpisode(): Promise<void> {
-  const episode = episodeId(EPISODE)
+async function storeEpisode(index = EPISODE.index): Promise<void> {
+  const episode = episodeId({ ...EPISODE, index })
   const recipe = {
     ...makeTrainingRecipe(),
     policyServer: { kind: 'embedded', url: null, replicas: [], publish: null, leaseS: 60, patienceS: 60, chat: null },
@@ -108,6 +167,7 @@ async function storeEpisode(): Promise<void> {
     schema: 'longhaul.episode/1',
     episode,
     ...EPISODE,
+    index,
     recipeSeed: 1,
     suiteHash: EPISODE.suite,
     scaffold: 'demo',

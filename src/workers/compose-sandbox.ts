@@ -3,6 +3,10 @@ import { createHostActivities } from './host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/episode/episode-spec.ts'
 import { createDefuseFor, createSamplers } from '../activities/episode/samplers.ts'
 import { createSandboxActivities } from './sandbox-activities.ts'
+import { createHostDoor } from '../activities/runtime/host-door.ts'
+import { createHostLook } from './host-look.ts'
+import { joinAsHost } from './host-membership.ts'
+import { activitiesOnly, createWorkSlots, placementPauseMs } from './work-slots.ts'
 import { createImageFinder, createImageProvider } from '../activities/gate/task-images.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
 import { createImageVerifier } from '../activities/gate/verify-image.ts'
@@ -10,7 +14,7 @@ import { createRecipeReader, createSuiteReader, createTaskReader } from '../acti
 import { admitSandboxes } from '../activities/runtime/admit-sandboxes.ts'
 import { watchFinder, watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
 import { createAdmission, listHeld } from '../adapters/docker/sandbox/admission.ts'
-import { connectEngine } from '../adapters/docker/engine/engine.ts'
+import { connectEngine, type Engine } from '../adapters/docker/engine/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
@@ -33,17 +37,34 @@ export async function composeSandbox(
   between: Interposers,
 ): Promise<Composed> {
   const machine = await openMachine(environment, connection, between)
-  const { host, admission, engine, keeper, hostId, namespaceId, shared } = machine
+  const { host, admission, engine, keeper, hostId, hostQueue, namespaceId, shared, door } = machine
   const { minFreeBytes, temporal } = environment
   const { namespace } = temporal
+  const letGo = (): void => {
+    door.stop()
+    admission.dispose()
+    host.dispose()
+    keeper.dispose()
+  }
+  const membership = await joinAsHost({
+    temporal,
+    host: hostId,
+    holder: { queue: hostQueue, engine: await engineIdentity(engine) },
+    door,
+    log: (message, facts) => Runtime.instance().logger.info(message, facts),
+  }).catch((error: unknown): never => {
+    letGo()
+    throw error
+  })
   const owned = { hostId, namespaceId, namespace, connection }
   const reaper = startHostReaper({ ...owned, engine, store: shared.store, keeper, minFreeBytes })
   return {
     workers: [...placementWorkers(machine, environment), ownSandboxesWorker(machine, environment, between)],
+    broken: membership.broken,
+    beginStop: () => door.stop(),
     async dispose() {
-      admission.dispose()
-      host.dispose()
-      keeper.dispose()
+      await membership.stop()
+      letGo()
       await reaper.stop()
     },
   }
@@ -73,6 +94,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     capacity: { cpus: sandboxCpus ?? engine.cpus, memoryMiB: sandboxMemoryMiB ?? engine.memoryMiB },
     list: () => listHeld({ engine, namespaceId }),
   })
+  const door = createHostDoor(hostId)
   const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
   const shared = {
     store,
@@ -80,21 +102,26 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
       host: watchSandbox({ host: between.sandbox(host), engine: watched }),
       admission,
       hostId,
+      door,
     }),
     recipes: createRecipeReader(store),
     tasks: createTaskReader(store),
   }
-  return { engine, watched, keeper, host, admission, hostId, hostQueue, namespaceId, shared }
+  const look = createHostLook({ engine, namespaceId, admission, door })
+  return { engine, watched, keeper, host, admission, hostId, hostQueue, namespaceId, shared, door, look }
 }
 
-/** Sandboxes that wait here for a place on this host; the others wait in the queue, for whichever host has one first. */
-const MAX_WAITING = 8
+/** Sandboxes on their way: to an image, a place, a start. On a full host at most a few wait; the others wait in the queue, for whichever host has a place first. */
+const MAX_OPENING = 8
 
 /**
  * Placements have a queue of their own: on a host that is full they wait, and nothing that a waiting sandbox depends on may stand
  * behind them.
  */
-function placementWorkers({ engine, watched, keeper, hostId, shared }: Machine, environment: WorkerEnvironment) {
+function placementWorkers(
+  { engine, watched, keeper, hostId, shared, door, admission }: Machine,
+  environment: WorkerEnvironment,
+) {
   const { store } = shared
   const { cacheDir, leaseMs } = environment
   const ensureImage = watchImages({
@@ -105,6 +132,7 @@ function placementWorkers({ engine, watched, keeper, hostId, shared }: Machine, 
     ...shared,
     hostId,
     leaseMs,
+    door,
     suites: createSuiteReader(store),
     plans: createPlanReader(store),
     ensureImage,
@@ -114,16 +142,29 @@ function placementWorkers({ engine, watched, keeper, hostId, shared }: Machine, 
       verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
     }),
   })
+  const isFull = (): boolean => admission.waiting() > 0 || admission.share() >= 1
+  const pauseMs = (opening: number): number => placementPauseMs(admission.share(), opening)
   return [
-    { taskQueue: QUEUES.placement, maxConcurrentActivityTaskExecutions: MAX_WAITING, activities },
-    // Waiting for a place among the graders costs a slot and nothing else. Placements of versions without a placement queue arrive here.
-    { taskQueue: QUEUES.sandbox, maxConcurrentActivityTaskExecutions: 24, activities },
+    {
+      taskQueue: QUEUES.placement,
+      tuner: activitiesOnly(createWorkSlots({ slots: MAX_OPENING, door, isFull, pauseMs })),
+      // One question at a time, so that a host that is drained has at most one open, and the pause spreads placements over hosts.
+      activityTaskPollerBehavior: { type: 'simple-maximum', maximum: 1 } as const,
+      activities,
+    },
+    {
+      taskQueue: QUEUES.sandbox,
+      // Waiting for a place among the graders costs a slot and nothing else. Placements of versions without a placement queue arrive here.
+      tuner: activitiesOnly(createWorkSlots({ slots: 24, door })),
+      activityTaskPollerBehavior: { type: 'simple-maximum', maximum: 2 } as const,
+      activities,
+    },
   ]
 }
 
 /** The worker of the sandboxes that this machine holds. */
 export function ownSandboxesWorker(
-  { hostQueue, shared }: Pick<Machine, 'hostQueue' | 'shared'>,
+  { hostQueue, shared, door, look }: Pick<Machine, 'hostQueue' | 'shared' | 'door' | 'look'>,
   environment: Pick<WorkerEnvironment, 'leaseMs' | 'policyUrl' | 'policyApiKey'>,
   between: Interposers,
 ) {
@@ -136,6 +177,8 @@ export function ownSandboxesWorker(
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
     activities: createHostActivities({
       ...shared,
+      door,
+      look,
       samplers: createSamplers({
         recipes,
         policies,
@@ -150,6 +193,12 @@ export function ownSandboxesWorker(
       renewEveryMs: environment.leaseMs / 3,
     }),
   }
+}
+
+/** The engine's own id, and where it keeps its data: of two engines on one machine, old versions give both the same id. */
+async function engineIdentity({ docker }: Engine): Promise<string> {
+  const { ID: id, DockerRootDir: root } = (await docker.info()) as { ID?: string; DockerRootDir?: string }
+  return `${id ?? 'unknown'} ${root ?? ''}`.trim()
 }
 
 /** Written into every container's labels: the reaper finds a container's owner by it. */

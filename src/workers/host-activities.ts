@@ -4,6 +4,9 @@ import type { CaptureRecord } from '../contracts/episodes.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../contracts/keys.ts'
 import type { SandboxHandle, SandboxHost } from '../contracts/sandbox.types.ts'
+import type { HostFacts } from '../contracts/hosts.types.ts'
+import { attendHost } from '../activities/host/attend-host.ts'
+import type { HostDoor } from '../activities/runtime/host-door.ts'
 import type { RecipeReader } from '../activities/runtime/stored-records.ts'
 import { activity, type ActivityOwner } from '../activities/runtime/activity-runtime.ts'
 import { lastRunBefore, readTurns } from '../activities/episode/transcript.ts'
@@ -15,6 +18,9 @@ export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler'> {
   store: ArtifactStore
   sandbox: SandboxHost
   recipes: RecipeReader
+  door: HostDoor
+  /** What this host holds now. */
+  look: () => Promise<HostFacts>
 }
 
 /** Activities of the machine that holds the sandbox. */
@@ -48,6 +54,8 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
     }),
 
     closeSandbox: activity(async ({ name }) => deps.sandbox.close({ name })),
+
+    attendHost: activity(async (_input, scope) => attendHost(deps, scope)),
   }
 }
 

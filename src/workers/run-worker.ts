@@ -41,7 +41,7 @@ export async function runWorker({
     const between = metered(interposers, Runtime.instance().metricMeter)
     for (const one of roles) composed.push(await composeRole(one, environment, connection, between))
     const options = composed.flatMap(({ workers }) => workers)
-    await runTogether(await createWorkers(connection, environment.temporal, options))
+    await runTogether(await createWorkers(connection, environment.temporal, options), composed)
   }
   const letGo = async (): Promise<void> => {
     const ends = await Promise.allSettled(composed.map(({ dispose }) => dispose()))
@@ -55,16 +55,30 @@ export async function runWorker({
   throwFirst([worked, letGone])
 }
 
+/** The SDK stops its workers on these; it does not tell the activities before their grace time is over. */
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGUSR2'] as const
+
 /** One that fails takes the others with it: half a worker would look alive. */
-async function runTogether(workers: readonly Worker[]): Promise<void> {
-  const run = async (worker: Worker): Promise<void> => {
-    try {
-      await worker.run()
-    } finally {
-      for (const other of workers) if (other.getState() === 'RUNNING') other.shutdown()
-    }
+async function runTogether(workers: readonly Worker[], composed: readonly Composed[]): Promise<void> {
+  const beginStop = (): void => composed.forEach((one) => one.beginStop?.())
+  const stopAll = (): void => {
+    beginStop()
+    for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown()
   }
-  throwFirst(await Promise.allSettled(workers.map(run)))
+  for (const signal of STOP_SIGNALS) process.once(signal, beginStop)
+  const broken: PromiseSettledResult<unknown>[] = []
+  for (const one of composed) {
+    one.broken?.catch((reason: unknown) => {
+      broken.push({ status: 'rejected', reason })
+      stopAll()
+    })
+  }
+  try {
+    const ends = await Promise.allSettled(workers.map((worker) => worker.run().finally(stopAll)))
+    throwFirst([...broken, ...ends])
+  } finally {
+    for (const signal of STOP_SIGNALS) process.off(signal, beginStop)
+  }
 }
 
 function throwFirst(ends: readonly PromiseSettledResult<unknown>[]): void {

@@ -3,6 +3,7 @@ import type { SandboxActivities } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
+import type { HostDoor } from '../activities/runtime/host-door.ts'
 import type { RecipeReader, SuiteReader, TaskReader } from '../activities/runtime/stored-records.ts'
 import { checkImages, type ImageFinder } from '../activities/gate/check-images.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
@@ -26,6 +27,7 @@ export interface SandboxDependencies {
   ensureImage: EnsureImage
   verifyImage: VerifyImage
   finder: ImageFinder
+  door: Pick<HostDoor, 'requireOpen'>
 }
 
 /** Activities that any sandbox host can serve. */
@@ -49,6 +51,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
     openSandbox: activity(async (input, { owner, signal }) => {
       const ending = await recordedEnding(deps.store, input)
       if (ending !== null) return ending
+      deps.door.requireOpen()
       return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
     }),
     gradeSubmission: activity(async (input, { owner, signal, attempt }) =>

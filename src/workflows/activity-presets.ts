@@ -126,6 +126,20 @@ export const CLOSING = {
 } as const satisfies ActivityOptions
 
 /**
+ * A sandbox host says what it holds. An attempt ends by itself twice a day, and with its worker. Ten minutes without a worker mean that the
+ * host has left; a worker that comes back later begins anew.
+ */
+export const ATTENDANCE = {
+  startToCloseTimeout: '24h',
+  scheduleToStartTimeout: '10m',
+  heartbeatTimeout: '20s',
+  // Another machine took the name over: the worker of the first may be gone.
+  cancellationType: ActivityCancellationType.TRY_CANCEL,
+  // A worker that crashes again and again is its supervisor's matter; each attempt costs one of these.
+  retry: { maximumAttempts: 1_000, initialInterval: '1s', maximumInterval: '10s' },
+} as const satisfies ActivityOptions
+
+/**
  * A training job re-attaches or resumes from its last committed step, so attempts are cheap. Fourteen days = a week in the queue of a
  * scheduler and the longest job that a recipe may ask for. The heartbeat comes from a timer and does not depend on the trainer process.
  */

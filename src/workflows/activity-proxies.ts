@@ -10,6 +10,7 @@ import type {
 import {
   ALARMS,
   ARTIFACTS,
+  ATTENDANCE,
   CLOSING,
   CONTROL,
   GATING,
@@ -35,6 +36,10 @@ export const artifacts = proxyActivities<ArtifactActivities>(ARTIFACTS)
 
 export function hostActivities(taskQueue: string) {
   return proxyActivities<Pick<HostActivities, 'advanceEpisode' | 'captureSubmission'>>({ taskQueue, ...HOST })
+}
+
+export function attendance(taskQueue: string) {
+  return proxyActivities<Pick<HostActivities, 'attendHost'>>({ taskQueue, ...ATTENDANCE })
 }
 
 export function closingActivities(taskQueue: string) {

@@ -24,7 +24,7 @@ import { outcomeAttributes } from './search-attributes.ts'
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
-  /** A hard pause has lasted: the sandbox is closed, the turns are recorded. */
+  /** A hard pause has lasted, or the host takes no work any more: the sandbox is closed, the turns are recorded. */
   | { kind: 'held' }
   /** Played and recorded by an earlier execution. */
   | { kind: 'result'; result: EpisodeResult }
@@ -36,7 +36,7 @@ type Played =
 /**
  * One attempt of one policy at one task. Input: references; children: none; never continues as new (80 turns stay under 100 events).
  * Opens a sandbox on any host, advances turn by turn there, captures the patch, grades it in a fresh container. A policy that ends its
- * sandbox gets a second one, then has failed. A hard pause of the run holds it before its next step. On cancel the sandbox is closed and the episode recorded as `cancelled`.
+ * sandbox gets a second one, then has failed. A hard pause of the run holds it before its next step; a drained host hands it to another one. On cancel the sandbox is closed and the episode recorded as `cancelled`.
  */
 export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
   try {
@@ -102,13 +102,15 @@ async function playInSandbox(input: EpisodeInput, number: number, steering: RunC
     if ('kind' in opened) return opened
     sandbox = opened
     const disposition = await advanceToEnd(input, sandbox, number, steering)
-    if (disposition === 'held') return { kind: 'held' }
+    if (disposition === 'held' || disposition === 'moving') return { kind: 'held' }
     const patch = disposition === 'submitted' ? await capture(input, sandbox) : null
     return { kind: 'ended', disposition, patch }
   } catch (error) {
     const decision = decideAfter(error)
     switch (decision.kind) {
       case 're-place':
+        // Asked of a host in the moment that it closed: no sandbox was lost.
+        if (decision.code === 'Host.Closed') return { kind: 'held' }
         // Nothing of the policy's has run before it is open.
         return {
           kind: 'lost',
@@ -139,7 +141,7 @@ async function advanceToEnd(
   sandbox: SandboxHandle,
   number: number,
   steering: RunControl,
-): Promise<Disposition | 'held'> {
+): Promise<Disposition | 'held' | 'moving'> {
   const host = hostActivities(sandbox.hostQueue)
   let progress: EpisodeProgress = { turns: 0, disposition: null }
   for (let step = 1; progress.disposition === null; step++) {
@@ -149,6 +151,7 @@ async function advanceToEnd(
       { summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
       [{ ...input, sandbox, step, placement: number }],
     )
+    if (progress.moving === true) return 'moving'
   }
   return progress.disposition
 }

@@ -107,7 +107,7 @@ function isNotStarted(error: unknown): error is ActivityFailure {
 }
 
 /** On the queue of one host, where a missing worker means that the host is gone. */
-const HOST_ACTIVITIES: readonly string[] = ['advanceEpisode', 'captureSubmission', 'closeSandbox']
+const HOST_ACTIVITIES: readonly string[] = ['advanceEpisode', 'captureSubmission', 'closeSandbox', 'attendHost']
 
 function isOfHost(error: unknown): boolean {
   return error instanceof ActivityFailure && HOST_ACTIVITIES.includes(error.activityType)

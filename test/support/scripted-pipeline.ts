@@ -3,7 +3,7 @@ import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import type { EpisodeInput, PromptGroupInput, ResolvedRun, RolloutInput } from '../../src/contracts/workflows.types.ts'
 import { ungradedVerdict } from '../../src/domain/ledger/episode-rules.ts'
-import type { ActivityTable } from './activity-script.ts'
+import { type ActivityTable, takes } from './activity-script.ts'
 import type { AllActivities } from './workflow-driver.ts'
 
 /** As long as real ones: budgets are measured on them. */
@@ -160,6 +160,7 @@ export function scriptedPipeline({
       turns: steps * turnsPerStep,
       failure: null,
     }),
+    attendHost: () => takes(12 * 3_600_000, undefined),
     closeSandbox: () => undefined,
     openGrading: ({ run }) => ({ run: run ?? 'grade-2026-01-01-a', name: '40 predictions for held-out', patches: 40 }),
     gradePatch: ({ index }) => ({ kind: index % 2 === 0 ? 'resolved' : 'unresolved', reason: null }),

@@ -47,6 +47,10 @@ test('a whole run is played: every activity was asked for with all of its limits
   await driver.start('gateSuite', { recipe: 'demo' }).result()
   await driver.start('readEvaluation', { run: 'demo' }).result()
   const receiver = { urlVariable: 'URL', secretVariable: 'SECRET', template: 'json' }
+  const holder = { queue: 'sandbox.node-7.1', engine: 'e' }
+  driver.start('host', { host: 'node-7', holder, drain: null })
+  await driver.runUntil(() => driver.callsOf('attendHost').length > 0)
+  driver.stopQueue(holder.queue)
   await driver.start('watch', { blockerMinutes: 30, runs: 'scheduled', receiver }).result()
   await driver.start('evaluate', { recipe: 'nightly' }, { workflowId: 'eval/night' }).result()
 

@@ -77,6 +77,24 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       assertAbout(ms, 150 * MINUTE)
     },
   },
+  ATTENDANCE: {
+    'no worker of a host: after ten minutes it is forgotten': async () => {
+      const driver = await driverWith({ attendHost: () => undefined })
+      driver.stopQueue('sandbox.x.1')
+      const beganMs = driver.nowMs
+      const holder = { queue: 'sandbox.x.1', engine: 'e' }
+      await driver.start('host', { host: 'x', holder, drain: null }).result()
+      assertAbout(driver.nowMs - beganMs, 10 * MINUTE)
+    },
+    'a worker that says nothing: its attempt ends after a day, and the next one begins': async () => {
+      const driver = await driverWith({ attendHost: () => neverEnds() })
+      const holder = { queue: 'sandbox.x.1', engine: 'e' }
+      driver.start('host', { host: 'x', holder, drain: null })
+      const beganMs = driver.nowMs
+      await driver.runUntil(() => driver.callsOf('attendHost').length === 2)
+      assertAbout(driver.nowMs - beganMs, DAY)
+    },
+  },
   PLACEMENT: {
     'every host is full for six days: the episode is played': async () => {
       const { openSandbox } = scriptedPipeline()

@@ -16,10 +16,11 @@ import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
 import { parseReply } from '../../scaffold/parse-reply.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
+import type { HostDoor } from '../runtime/host-door.ts'
 import { isBeyondContext } from './chat-sampler.ts'
 import { renewing } from './renewing.ts'
 import { EpisodeWorld } from './episode-world.ts'
-import { compare, wantsTree } from './replay-episode.ts'
+import { compare, isRepeatable, wantsTree } from './replay-episode.ts'
 import type { EpisodeSetting, SampledTurn, Sampler } from './sampler.ts'
 import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
 
@@ -38,6 +39,8 @@ export interface AdvanceDependencies {
   stopwatch(): number
   /** While a sample is waited for, the sandbox gets a sign of life this often. */
   renewEveryMs: number
+  /** Asked before each turn. @default stays on this host until the step is over */
+  door?: Pick<HostDoor, 'isStopping' | 'isMoving'>
 }
 
 export interface AdvanceInput extends EpisodeInput {
@@ -61,7 +64,15 @@ export async function advanceEpisode(
   const startedMs = deps.stopwatch()
   const until = player.turns + player.spec.limits.turnsPerStep
   while (player.turns < until && deps.stopwatch() - startedMs < STEP_BUDGET_MS) {
-    const disposition = (await player.ended()) ?? (await player.playTurn())
+    const ended = await player.ended()
+    if (ended === null) {
+      // The next attempt begins without having failed: a worker that stops costs an episode nothing.
+      if (deps.door?.isStopping === true) break
+      if (deps.door?.isMoving === true && player.mayMove()) {
+        return { turns: player.turns, disposition: null, moving: true }
+      }
+    }
+    const disposition = ended ?? (await player.playTurn())
     if (disposition !== null) return { turns: player.turns, disposition: await player.settle(disposition) }
   }
   return { turns: player.turns, disposition: await player.settleIfEnded() }
@@ -125,6 +136,11 @@ class EpisodePlayer {
 
   get turns(): number {
     return committedTurns(this.#transcript)
+  }
+
+  /** Whether a sandbox elsewhere can be brought to this turn. */
+  mayMove(): boolean {
+    return this.#transcript.turns.every(({ observation }) => observation === null || isRepeatable(observation))
   }
 
   /** Endings that need no further turn. */

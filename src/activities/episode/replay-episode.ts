@@ -44,7 +44,7 @@ export async function replayTurns(input: ReplayInput): Promise<void> {
 }
 
 /** What a turn that was stopped left behind depends on the moment, so nothing can be compared with it. */
-function isRepeatable({ execution }: ObservationRecord): boolean {
+export function isRepeatable({ execution }: ObservationRecord): boolean {
   return execution === null || (execution.reason === 'exit' && !execution.oomKilled)
 }
 

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { createAdmission } from '../../adapters/docker/sandbox/admission.ts'
 import type { OpenSandboxInput, SandboxHandle, SandboxHost } from '../../contracts/sandbox.types.ts'
 import { admitSandboxes } from './admit-sandboxes.ts'
+import { createHostDoor } from './host-door.ts'
 import { createWaitBoard } from './wait-board.ts'
 
 function makeHost(opened: string[]): SandboxHost {
@@ -57,4 +58,19 @@ test('a sandbox without a request is opened on a full host', async () => {
   await host.open(inputOf('a', half), signal)
   await host.open(inputOf('old'), signal)
   assert.deepEqual(opened, ['a', 'old'])
+})
+
+test('a host is drained while a sandbox waits for a place: it leaves with that reason, and what is open stays', async () => {
+  const opened: string[] = []
+  const door = createHostDoor('node-7')
+  const admission = createAdmission({ capacity: half, list: () => Promise.resolve([]) })
+  const host = admitSandboxes({ host: makeHost(opened), admission, hostId: 'node-7', door })
+  await host.open(inputOf('a', half), signal)
+  const second = host.open(inputOf('b', half), signal)
+  second.catch(() => undefined)
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve()
+  assert.equal(admission.waiting(), 1)
+  door.obey({ since: '2026-03-04T05:06:07.000Z', moving: false, moveAt: null })
+  await assert.rejects(second, { code: 'Host.Closed' })
+  assert.deepEqual([opened, admission.waiting(), admission.share()], [['a'], 0, 1])
 })

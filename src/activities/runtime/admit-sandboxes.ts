@@ -1,5 +1,6 @@
 import { type Admission, placeKey } from '../../adapters/docker/sandbox/admission.ts'
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { HostDoor } from './host-door.ts'
 import { waitingFor } from './wait-board.ts'
 
 /** A sandbox host that opens a sandbox when there is a place for what it asks for, and says in heartbeats that it waits for one. */
@@ -7,10 +8,13 @@ export function admitSandboxes({
   host,
   admission,
   hostId,
+  door,
 }: {
   host: SandboxHost
   admission: Admission
   hostId: string
+  /** Sandboxes that wait for a place leave when it closes. @default always open */
+  door?: Pick<HostDoor, 'closing'>
 }): SandboxHost {
   return {
     ...host,
@@ -20,7 +24,7 @@ export function admitSandboxes({
       return admission.admit({
         key: placeKey(episode, placement),
         request,
-        signal,
+        signal: door === undefined ? signal : AbortSignal.any([signal, door.closing()]),
         open: () => host.open(input, signal),
         whileWaiting: (wait, why) =>
           waitingFor({ doing: `waiting for ${why}`, on: { kind: 'host', name: hostId } }, wait),

@@ -94,6 +94,7 @@ test('every argument that names a run, a recipe or a schedule is asked for live'
   for (const line of ['recipe check ', 'train --recipe ', 'train --recipe=', 'init --from ', 'tasks gate ']) {
     assert.equal(liveOf(line), 'recipes', line)
   }
+  for (const line of ['host drain ', 'host uncordon ']) assert.equal(liveOf(line), 'hosts', line)
   for (const line of ['schedule trigger ', 'schedule delete ']) assert.equal(liveOf(line), 'schedules', line)
   for (const line of [
     'schedule create ',

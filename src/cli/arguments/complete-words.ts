@@ -2,7 +2,7 @@ import type { Argument, Command, Option } from 'commander'
 import { collect } from './options.ts'
 
 /** What is asked for by name, and not by one of a few words: found when the user asks. */
-export type LiveKind = 'runs' | 'open runs' | 'recipes' | 'schedules'
+export type LiveKind = 'runs' | 'open runs' | 'recipes' | 'schedules' | 'hosts'
 
 export interface Candidate {
   value: string
@@ -130,6 +130,7 @@ const LIVE: Record<string, LiveKind> = {
   'name|file': 'recipes',
   suite: 'recipes',
   id: 'schedules',
+  host: 'hosts',
 }
 
 /** Their runs have to be under way. */

@@ -12,7 +12,7 @@ export function addCompletion(program: Command, { console }: CommandContext): vo
     .command('completion')
     .addArgument(new Argument('<shell>', 'for which shell').choices(SHELLS))
     .description(
-      'print a script with which a shell completes commands, options, and names of runs, recipes and schedules',
+      'print a script with which a shell completes commands, options, and names of runs, recipes, schedules and hosts',
     )
     .addHelpText(
       'after',
@@ -73,7 +73,10 @@ const MOST = 50
 async function namesOf(kind: LiveKind): Promise<Candidate[]> {
   if (kind === 'recipes') return namesOfRecipes()
   return withinBudget(() =>
-    withConnection((connection) => (kind === 'schedules' ? schedulesOf(connection) : runsOf(connection, kind))),
+    withConnection((connection) => {
+      if (kind === 'schedules') return schedulesOf(connection)
+      return kind === 'hosts' ? hostsOf(connection) : runsOf(connection, kind)
+    }),
   )
 }
 
@@ -99,6 +102,11 @@ async function runsOf(connection: LonghaulConnection, kind: 'runs' | 'open runs'
     description: `${type}, ${status.toLowerCase()}`,
   }))
   return found.filter(({ value }, at) => found.findIndex((one) => one.value === value) === at)
+}
+
+async function hostsOf(connection: LonghaulConnection): Promise<Candidate[]> {
+  const { listHosts } = await import('../../client/index.ts')
+  return (await listHosts({ connection })).map(({ host, state }) => ({ value: host, description: state }))
 }
 
 async function schedulesOf(connection: LonghaulConnection): Promise<Candidate[]> {

@@ -89,7 +89,7 @@ function withSteering(command: Command): Command {
 }
 
 /** Accepted alike by the commands that only read, so that a script may add it everywhere. */
-function dryRunOfReader(): Option {
+export function dryRunOfReader(): Option {
   return new Option('--dry-run', 'reads only, with or without it').hideHelp()
 }
 

@@ -69,6 +69,8 @@ function toBlocker(findings: Finding[]): Blocker {
 /** Failures whose remedy is not that of their dependency. */
 const BY_CODE: Readonly<Record<string, string>> = {
   'Artifact.OutOfDisk': 'free disk in the artifact store (df); the operation is tried again by itself',
+  'Host.Closed':
+    'take a host back (longhaul host uncordon HOST), or start a sandbox worker on another machine; the run goes on by itself',
   'Model.Busy':
     'another run holds the server: wait for it, stop it (longhaul run stop), or give this run a server of its own',
   'Model.RateLimited': 'wait, lower the number of open groups in the recipe, or raise the limit of the server',

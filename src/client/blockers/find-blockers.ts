@@ -4,6 +4,7 @@ import { QUEUES } from '../../contracts/workflow-ids.ts'
 import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { lookAtDeployment } from '../deployment.ts'
 import { type Blocker, coordinatesOf, groupFindings } from './blocker.ts'
+import { type ListedHost, listHosts } from '../hosts.ts'
 import { type Finding, isAlive, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import { describeQueue, type QueueState } from './queues.ts'
 import { type RunPicture, walkRun } from './pending-activities.ts'
@@ -100,11 +101,17 @@ async function describeQueues(connection: LonghaulConnection, picture: RunPictur
     ...picture.tasks.map(({ queue }) => `workflow ${queue}`),
     `workflow ${QUEUES.control}`,
   ])
+  const isOfHosts = (key: string): boolean => OF_HOSTS.has(key)
+  const drained = [...wanted].some(isOfHosts) ? await allDrained(connection) : []
   await Promise.all(
     [...wanted].map(async (key) => {
       const [type, queue] = key.split(' ') as ['workflow' | 'activity', string]
       const state = await describeQueue({ connection, queue, type })
-      states.set(key, { ...state, isBusy: type === 'activity' && busy.has(queue) })
+      states.set(key, {
+        ...state,
+        isBusy: type === 'activity' && busy.has(queue),
+        drained: isOfHosts(key) ? drained : [],
+      })
     }),
   )
   return { of: (type, queue) => states.get(`${type} ${queue}`) ?? null }
@@ -128,6 +135,15 @@ async function promotionMissing(
     error: null,
     toDo: `let new work begin in a build: longhaul deployment promote ${newest.build}`,
   }
+}
+
+/** Queues that all sandbox hosts share. */
+const OF_HOSTS = new Set([`activity ${QUEUES.placement}`, `activity ${QUEUES.sandbox}`])
+
+/** The hosts with a worker, where each of them is drained; else none. */
+async function allDrained(connection: LonghaulConnection): Promise<readonly ListedHost[]> {
+  const present = (await listHosts({ connection })).filter(({ state }) => state !== 'away')
+  return present.every(({ drain }) => drain !== null) ? present : []
 }
 
 /** What the root says that a person has to do. */

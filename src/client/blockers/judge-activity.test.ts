@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ActivityHeartbeat, ActivityWait } from '../../contracts/waits.types.ts'
+import { adviceFor } from './blocker.ts'
 import { type Finding, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
 import type { QueueState } from './queues.ts'
 import type { PendingActivity } from './pending-activities.ts'
@@ -156,4 +157,28 @@ test('a run does not answer: no control worker polls, or one that polls is only 
   )
   const unpolled = judgeSilence('train/demo-a', { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
   assert.equal(unpolled?.on.name, 'control')
+})
+
+test('every sandbox host is drained: that is the blocker, also where workers have polled since, and says what to do', () => {
+  const drain = { since: '2026-11-21T11:50:00.000Z', moving: false, moveAt: null }
+  const host = { queue: 'q', state: 'drained', drain, lastSign: null, facts: null } as const
+  const drained = [
+    { ...host, host: 'a' },
+    { ...host, host: 'b' },
+  ]
+  const queued = { state: 'queued', activity: 'openSandbox', queue: 'placement', heartbeat: null } as const
+  const finding = judge(queued, { drained, lastPollMs: before(1), isBusy: true })
+  assert.deepEqual(
+    [finding?.on, finding?.isBlocker, finding?.error],
+    [
+      { kind: 'host', name: 'a, b' },
+      true,
+      {
+        code: 'Host.Closed',
+        message: 'every sandbox host is drained: a since 2026-11-21T11:50:00.000Z, b since 2026-11-21T11:50:00.000Z',
+      },
+    ],
+  )
+  assert.match(adviceFor({ kind: 'host', name: 'a, b' }, 'Host.Closed'), /longhaul host uncordon/)
+  assert.equal(judge(queued, { drained: [], lastPollMs: before(1) })?.isBlocker, false)
 })

@@ -58,6 +58,16 @@ function judgeByState(activity: PendingActivity, queue: QueueState | null, clock
 
 function judgeQueued(activity: PendingActivity, queue: QueueState | null): Finding {
   const { scheduledMs, attempt, lastFailure, lastHeartbeatMs } = activity
+  const { drained = [] } = queue ?? {}
+  if (drained.length > 0) {
+    const hosts = drained.map(({ host, drain }) => `${host} since ${drain?.since ?? 'now'}`)
+    return found(activity, {
+      on: { kind: 'host', name: drained.map(({ host }) => host).join(', ') },
+      doing: `${activity.activity}, waiting for a host that takes work`,
+      sinceMs: scheduledMs,
+      error: { code: 'Host.Closed', message: `every sandbox host is drained: ${hosts.join(', ')}` },
+    })
+  }
   const isServed = queue !== null && (queue.isBusy || (queue.lastPollMs ?? 0) >= scheduledMs)
   // After a worker has died the wait counts from its last heartbeat, not from the retry, which no worker has taken.
   const sinceMs = attempt > 1 && !isServed ? (lastHeartbeatMs ?? scheduledMs) : scheduledMs

@@ -1,5 +1,6 @@
 import type { WorkflowService } from '@temporalio/client'
 import type { LonghaulConnection } from '../connect.ts'
+import type { ListedHost } from '../hosts.ts'
 import { millis } from './pending-activities.ts'
 
 /** Who polls a task queue, as the server remembers it for some minutes. */
@@ -10,6 +11,8 @@ export interface QueueState {
   lastWorker: string | null
   /** A worker of this queue gives signs of life from other work: it may be full, and full workers do not poll. */
   isBusy: boolean
+  /** Hosts that serve it, where all of them are drained. @default none */
+  drained?: readonly ListedHost[]
 }
 
 type QueueType = NonNullable<Parameters<WorkflowService['describeTaskQueue']>[0]['taskQueueType']>

@@ -46,7 +46,20 @@ export interface Admission {
   admit<T extends { name: string }>(input: AdmitInput<T>): Promise<T>
   /** The sandbox of that name is gone. */
   give(name: string): void
+  /** What is held now, after a look at the engine. Where the engine does not answer, as of the last look, and why. */
+  look(): Promise<AdmissionLook>
+  /** How much of the host is held, from 0; past 1 where it is overbooked. Asks nothing. */
+  share(): number
+  /** Sandboxes that wait for a place. */
+  waiting(): number
   dispose(): void
+}
+
+export interface AdmissionLook {
+  sandboxes: number
+  requested: Resources
+  capacity: Resources
+  trouble: string | null
 }
 
 interface Waiter {
@@ -148,6 +161,19 @@ export function createAdmission({
       for (const [key, entry] of held) if (entry.name === name) held.delete(key)
       pump()
     },
+    async look() {
+      const trouble = await resync().then(
+        () => null,
+        (error: unknown) => (error instanceof Error ? error.message : String(error)),
+      )
+      const requested = sum([...held.values()].map(({ request }) => request))
+      return { sandboxes: held.size, requested, capacity, trouble }
+    },
+    share() {
+      const { cpus, memoryMiB } = sum([...held.values()].map(({ request }) => request))
+      return Math.max(cpus / capacity.cpus, memoryMiB / capacity.memoryMiB)
+    },
+    waiting: () => waiting.length,
     dispose() {
       if (timer !== null) clearInterval(timer)
     },

@@ -1,0 +1,81 @@
+import type { HostDrain } from '../../contracts/hosts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+
+/** Whether this host takes work, as its worker knows it: open unless the host is drained or the worker stops. */
+export interface HostDoor {
+  readonly isOpen: boolean
+  /** Open episodes are to be played on elsewhere. */
+  readonly isMoving: boolean
+  readonly isStopping: boolean
+  /** Aborted once the worker stops. */
+  readonly stopping: AbortSignal
+  /** Aborted with `Host.Closed` in the moment that the door closes; aborted already where it is closed. */
+  closing(): AbortSignal
+  /** @throws LonghaulError `Host.Closed` */
+  requireOpen(): void
+  /** Rejects with the signal's reason. */
+  whenOpen(signal: AbortSignal): Promise<void>
+  /** What the host's state says. @returns whether this changes anything */
+  obey(drain: HostDrain | null): boolean
+  /** The worker stops: closed for good. */
+  stop(): void
+}
+
+export function createHostDoor(hostId: string): HostDoor {
+  const stopping = new AbortController()
+  let drain: HostDrain | null = null
+  let closing = new AbortController()
+  let opened = Promise.withResolvers<void>()
+  opened.resolve()
+
+  const isOpen = (): boolean => drain === null && !stopping.signal.aborted
+  const close = (why: string): void => {
+    if (closing.signal.aborted) return
+    opened = Promise.withResolvers<void>()
+    closing.abort(
+      new LonghaulError({
+        code: 'Host.Closed',
+        message: `The host ${hostId} takes no work: ${why}. Any other host may take it`,
+        details: { host: hostId },
+      }),
+    )
+  }
+
+  return {
+    get isOpen() {
+      return isOpen()
+    },
+    get isMoving() {
+      return drain?.moving === true
+    },
+    get isStopping() {
+      return stopping.signal.aborted
+    },
+    stopping: stopping.signal,
+    closing: () => closing.signal,
+    requireOpen: () => closing.signal.throwIfAborted(),
+    async whenOpen(signal) {
+      while (!isOpen()) {
+        signal.throwIfAborted()
+        const left = Promise.withResolvers<never>()
+        const leave = (): void => left.reject(signal.reason as Error)
+        signal.addEventListener('abort', leave, { once: true })
+        await Promise.race([opened.promise, left.promise]).finally(() => signal.removeEventListener('abort', leave))
+      }
+    },
+    obey(next) {
+      const isNew = drain?.since !== next?.since || drain?.moving !== next?.moving
+      drain = next
+      if (drain !== null) close(`it is drained since ${drain.since}`)
+      else if (isOpen() && closing.signal.aborted) {
+        closing = new AbortController()
+        opened.resolve()
+      }
+      return isNew
+    },
+    stop() {
+      stopping.abort()
+      close('its worker stops')
+    },
+  }
+}

@@ -1,0 +1,98 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import { drainHost, type HostAnswer, listHosts, type SteerHostInput, uncordonHost } from '../../client/index.ts'
+import { examples, jsonOption } from '../arguments/options.ts'
+import type { CommandContext } from '../command-context.ts'
+import { withConnection } from '../local-stack.ts'
+import { describeHostAnswer, describeHosts } from '../output/describe-hosts.ts'
+import { EXIT } from '../output/exit-codes.ts'
+import { dryRunOfReader } from './run.ts'
+
+interface SteerOptions {
+  json?: true
+  dryRun?: true
+}
+
+/** The machines that run sandboxes: which there are, and taking them out of work and back. */
+export function addHost(program: Command, context: CommandContext): void {
+  const host = program.command('host').description('list sandbox hosts, take them out of work and back')
+  addList(host, context)
+  withSteering(host.command('drain'))
+    .description('give a host no more work: its episodes play to their end there, or move to other hosts')
+    .option('--move', 'move open episodes now: each after its turn, replayed on another host')
+    .option('--grace <duration>', 'let open episodes play on for so long, then move them: 30s, 10m, 2h or 1d', duration)
+    .addHelpText(
+      'after',
+      examples(
+        'longhaul host drain node-7',
+        'longhaul host drain node-7 --grace 30m',
+        'longhaul host drain node-7 --move',
+      ),
+    )
+    .action(async (name: string, options: SteerOptions & { move?: true; grace?: number }) => {
+      const { move, grace } = options
+      if (move !== undefined && grace !== undefined) {
+        context.console.err('error: say either --move or --grace <duration>')
+        context.exit(EXIT.usage)
+        return
+      }
+      await steer(name, options, context, (input) =>
+        drainHost({ ...input, graceMs: move === true ? 0 : (grace ?? null) }),
+      )
+    })
+  withSteering(host.command('uncordon'))
+    .description('give a drained host work again')
+    .addHelpText('after', examples('longhaul host uncordon node-7'))
+    .action((name: string, options: SteerOptions) => steer(name, options, context, uncordonHost))
+}
+
+function withSteering(command: Command): Command {
+  return command
+    .argument('<host>', 'name of the host, as host list prints it')
+    .option('--dry-run', 'say what would change, and change nothing')
+    .addOption(jsonOption())
+}
+
+const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+/** The Temporal server keeps a timer for longer; an operator who means more means that episodes are not to move. */
+const LONGEST_GRACE_MS = 30 * 86_400_000
+
+function duration(text: string): number {
+  const [, count = '', unit = ''] = /^([1-9][0-9]{0,5})\s?(s|m|h|d)$/.exec(text) ?? []
+  const ms = Number(count) * (UNITS[unit] ?? 0)
+  if (ms > 0 && ms <= LONGEST_GRACE_MS) return ms
+  throw new InvalidArgumentError(
+    `Expected a duration such as 30s, 10m, 2h or 1d, up to 30d, got ${JSON.stringify(text)}.`,
+  )
+}
+
+function addList(host: Command, { console }: CommandContext): void {
+  host
+    .command('list')
+    .description('list sandbox hosts with what they hold and have room for, from the Temporal server alone')
+    .addOption(dryRunOfReader())
+    .addOption(jsonOption())
+    .addHelpText('after', examples('longhaul host list', 'longhaul host list --json'))
+    .action(async ({ json }: { json?: true }) => {
+      await withConnection(async (connection) => {
+        const hosts = await listHosts({ connection })
+        if (json === true) console.record({ hosts })
+        else
+          console.out(
+            hosts.length === 0 ? 'no sandbox hosts: start one (longhaul worker --role sandbox)' : describeHosts(hosts),
+          )
+      })
+    })
+}
+
+function steer(
+  host: string,
+  { json, dryRun }: SteerOptions,
+  { console }: CommandContext,
+  action: (input: SteerHostInput) => Promise<HostAnswer>,
+): Promise<void> {
+  return withConnection(async (connection) => {
+    const answer = await action({ connection, host, dryRun: dryRun === true })
+    if (json === true) console.record({ ...answer, ...(dryRun === true ? { dryRun } : {}) })
+    else console.out(describeHostAnswer(answer, dryRun === true))
+  })
+}

@@ -1,0 +1,299 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { WorkflowExecutionAlreadyStartedError } from '@temporalio/client'
+import { LonghaulError } from '../contracts/errors.ts'
+import type { DrainRequest, HostDrain, HostFacts, HostHolder, HostInput, HostState } from '../contracts/hosts.types.ts'
+import { HOST_TYPE, QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
+import { readActivities } from './blockers/pending-activities.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
+
+/** A sandbox host as the server knows it: no worker is asked. */
+export interface ListedHost {
+  host: string
+  /** Queue of the sandboxes that it holds. */
+  queue: string
+  /** `open`: takes work; `draining`: drained and still holds sandboxes or gradings; `drained`: holds nothing; `away`: no worker gives signs of life. */
+  state: 'open' | 'draining' | 'drained' | 'away'
+  /** Null while it takes work. */
+  drain: HostDrain | null
+  /** ISO time of its worker's last heartbeat; null: none yet. */
+  lastSign: string | null
+  /** What it holds and has room for, as its worker said last; null: nothing yet. */
+  facts: HostFacts | null
+}
+
+/** What came of draining a host or taking it back. */
+export interface HostAnswer {
+  host: string
+  changed: boolean
+  /** True where the server has recorded the request and a control worker will carry it out once it is back. */
+  pending: boolean
+  /** The host as it is now, or would be after a dry run. */
+  state: ListedHost
+  note: string | null
+}
+
+export interface HostsInput {
+  connection: LonghaulConnection
+}
+
+export interface SteerHostInput extends HostsInput {
+  host: string
+  /** Changes nothing, and says what would change. @default false */
+  dryRun?: boolean
+}
+
+/** Calls under way at once. */
+const CONCURRENT = 16
+
+/**
+ * Sandbox hosts by name, those without a worker for the moment too.
+ * @throws LonghaulError `Temporal.Unreachable`
+ */
+export async function listHosts({ connection }: HostsInput): Promise<ListedHost[]> {
+  return called(connection, async () => {
+    const names: string[] = []
+    const query = `WorkflowType = '${HOST_TYPE}' AND ExecutionStatus = 'Running'`
+    for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 200 })) {
+      if (workflowId.startsWith(workflowIds.host(''))) names.push(workflowId.slice(workflowIds.host('').length))
+    }
+    const queue = names.toSorted()
+    const found: ListedHost[] = []
+    const look = async (): Promise<void> => {
+      for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
+        const one = await readHost(connection, name)
+        if (one !== null) found.push(listed(one))
+      }
+    }
+    await Promise.all(Array.from({ length: CONCURRENT }, look))
+    return found.toSorted((a, b) => (a.host < b.host ? -1 : 1))
+  })
+}
+
+/**
+ * From now on the host takes no work from queues that it shares with others. What it has goes on; after the grace time open episodes move.
+ * Draining twice alike changes nothing.
+ * @throws LonghaulError `Config.NotFound`, `Temporal.Unreachable`
+ */
+export function drainHost({ graceMs, ...input }: SteerHostInput & DrainRequest): Promise<HostAnswer> {
+  return steerHost({
+    ...input,
+    signal: 'drain',
+    request: { graceMs } satisfies DrainRequest,
+    isDone: (drain) =>
+      drain !== null &&
+      (graceMs === null ? drain.moveAt === null && !drain.moving : graceMs === 0 ? drain.moving : false),
+    isObeyed: (drain) => drain !== null && (graceMs !== 0 || drain.moving),
+    after: (drain) => ({
+      since: drain?.since ?? new Date().toISOString(),
+      moving: graceMs === 0,
+      moveAt: graceMs === null ? null : new Date(Date.now() + graceMs).toISOString(),
+    }),
+  })
+}
+
+/** The host takes work again. @throws LonghaulError `Config.NotFound`, `Temporal.Unreachable` */
+export function uncordonHost(input: SteerHostInput): Promise<HostAnswer> {
+  return steerHost({
+    ...input,
+    signal: 'uncordon',
+    request: null,
+    isDone: (drain) => drain === null,
+    isObeyed: (drain) => drain === null,
+    after: () => null,
+  })
+}
+
+interface SteerHostCall extends SteerHostInput {
+  signal: string
+  request: DrainRequest | null
+  /** Whether the order would change nothing. */
+  isDone: (drain: HostDrain | null) => boolean
+  /** Whether the order was carried out. */
+  isObeyed: (drain: HostDrain | null) => boolean
+  after: (drain: HostDrain | null) => HostDrain | null
+}
+
+/** A control worker carries an order out within a moment; without one it stays recorded. */
+const ANSWER_MS = 5_000
+
+async function steerHost(call: SteerHostCall): Promise<HostAnswer> {
+  const { connection, host, dryRun = false, signal, request, isDone, isObeyed, after } = call
+  const before = await called(connection, () => readHost(connection, host))
+  if (before === null) throw await unknownHost(connection, host)
+  const answer = { host, pending: false, note: null }
+  if (isDone(before.drain)) {
+    const note = before.drain === null ? 'it takes work already' : `it is drained since ${before.drain.since}`
+    return { ...answer, changed: false, state: listed(before), note }
+  }
+  if (dryRun) return { ...answer, changed: true, state: listed({ ...before, drain: after(before.drain) }) }
+  await called(connection, () =>
+    connection.client.workflow.getHandle(workflowIds.host(host)).signal(signal, ...(request === null ? [] : [request])),
+  )
+  for (const until = Date.now() + ANSWER_MS; ; await sleep(100)) {
+    const now = await called(connection, () => readHost(connection, host))
+    if (now === null) throw await unknownHost(connection, host)
+    const isNew = JSON.stringify(now.drain) !== JSON.stringify(before.drain)
+    if (isNew && isObeyed(now.drain)) return { ...answer, changed: true, state: listed(now) }
+    if (Date.now() < until) continue
+    const note = 'no control worker has answered: the request is recorded and carried out as soon as one is back'
+    return { ...answer, changed: true, pending: true, state: listed(now), note }
+  }
+}
+
+async function unknownHost(connection: LonghaulConnection, host: string): Promise<LonghaulError> {
+  const names = (await listHosts({ connection })).map(({ host: name }) => name)
+  const known = names.length === 0 ? 'no sandbox worker has joined' : `known are ${names.join(', ')}`
+  return new LonghaulError({
+    code: 'Config.NotFound',
+    message: `No sandbox host is called ${host}: ${known} (longhaul host list)`,
+  })
+}
+
+// For workers of a host --------------------------------------------------------------------------------------------------
+
+interface JoinInput extends HostsInput {
+  host: string
+  holder: HostHolder
+}
+
+/** Between two looks at the heartbeats of a worker that may be alive. */
+const LOOK_AGAIN_MS = 1_000
+
+/**
+ * A worker joins as a host, or finds what is said of its host. The server starts one workflow of a name, so of two machines one is first.
+ * @returns the host's state
+ * @throws LonghaulError `Config.Invalid` where a worker of another machine is alive under this name
+ */
+export async function joinHost({ connection, host, holder }: JoinInput): Promise<HostState> {
+  let heardAt: number | null = null
+  for (;;) {
+    const seen = await called(connection, () => readHost(connection, host))
+    if (seen === null) {
+      if (await begin({ connection, host, holder })) return { holder, drain: null }
+      continue
+    }
+    if (isSame(seen.holder, holder)) {
+      await arrive({ connection, host, holder })
+      return { holder, drain: seen.drain }
+    }
+    if (!seen.isAttended) {
+      await arrive({ connection, host, holder })
+      return { holder, drain: seen.drain }
+    }
+    // It was alive within its heartbeat limit. A heartbeat from now on proves that it still is; else the server ends its attempt.
+    if (heardAt !== null && seen.lastSignMs !== null && seen.lastSignMs > heardAt) throw taken(host, seen)
+    heardAt ??= seen.lastSignMs ?? 0
+    await sleep(LOOK_AGAIN_MS)
+  }
+}
+
+/** @returns null where no such host is known */
+export async function readHostState({ connection, host }: HostsInput & { host: string }): Promise<HostState | null> {
+  return called(connection, () => readHost(connection, host))
+}
+
+async function begin({ connection, host, holder }: JoinInput): Promise<boolean> {
+  const state: HostState = { holder, drain: null }
+  try {
+    await called(connection, () =>
+      connection.client.workflow.start(HOST_TYPE, {
+        workflowId: workflowIds.host(host),
+        taskQueue: QUEUES.control,
+        args: [{ host, ...state } satisfies HostInput],
+        memo: { host: state },
+        workflowIdReusePolicy: 'ALLOW_DUPLICATE',
+        workflowIdConflictPolicy: 'FAIL',
+        staticSummary: `sandbox host ${host}`,
+      }),
+    )
+    return true
+  } catch (error) {
+    if (error instanceof WorkflowExecutionAlreadyStartedError) return false
+    throw error
+  }
+}
+
+async function arrive({ connection, host, holder }: JoinInput): Promise<void> {
+  try {
+    await called(connection, () =>
+      connection.client.workflow.getHandle(workflowIds.host(host)).signal('arrived', holder),
+    )
+  } catch (error) {
+    // It has ended in between: the next look of the worker finds none and begins one.
+    if (!isNotFound(error)) throw error
+  }
+}
+
+function taken(host: string, { holder }: HostSeen): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Another machine serves as the sandbox host ${host} (queue ${holder.queue}, engine ${holder.engine}): give each machine a LONGHAUL_HOST_ID of its own`,
+    details: { host, queue: holder.queue, engine: holder.engine },
+  })
+}
+
+function isSame(one: HostHolder, other: HostHolder): boolean {
+  return one.queue === other.queue && one.engine === other.engine
+}
+
+// Reading ----------------------------------------------------------------------------------------------------------------
+
+interface HostSeen extends HostState {
+  host: string
+  /** A worker has taken the activity and the server has not given it up. */
+  isAttended: boolean
+  lastSignMs: number | null
+  facts: HostFacts | null
+}
+
+async function readHost({ client }: LonghaulConnection, host: string): Promise<HostSeen | null> {
+  const workflowId = workflowIds.host(host)
+  try {
+    const { raw, status, memo } = await client.workflow.getHandle(workflowId).describe()
+    if (status.name !== 'RUNNING') return null
+    const state = memo?.['host'] as HostState | undefined
+    if (state === undefined) return null
+    const activities = await readActivities({ client, workflowId, nowMs: Date.now() }, raw)
+    const [one] = activities.filter(({ activity }) => activity === 'attendHost')
+    return {
+      host,
+      ...state,
+      isAttended: one?.state === 'started',
+      lastSignMs: one?.lastHeartbeatMs ?? null,
+      facts: (one?.heartbeat?.facts as HostFacts | null | undefined) ?? null,
+    }
+  } catch (error) {
+    if (isNotFound(error)) return null
+    throw error
+  }
+}
+
+function listed({ host, holder, drain, isAttended, lastSignMs, facts }: HostSeen): ListedHost {
+  return {
+    host,
+    queue: holder.queue,
+    state: !isAttended ? 'away' : drain === null ? 'open' : isEmpty(facts) ? 'drained' : 'draining',
+    drain,
+    lastSign: lastSignMs === null ? null : new Date(lastSignMs).toISOString(),
+    facts,
+  }
+}
+
+/** By what its worker says once it has read that it is drained. */
+function isEmpty(facts: HostFacts | null): boolean {
+  return facts !== null && !facts.takesWork && facts.sandboxes === 0 && facts.gradings === 0
+}
+
+async function called<T>({ client, address }: LonghaulConnection, call: () => Promise<T>): Promise<T> {
+  try {
+    return await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, call)
+  } catch (error) {
+    const status = grpcStatus(error)
+    if (status !== 4 && status !== 14) throw error
+    throw new LonghaulError({
+      code: 'Temporal.Unreachable',
+      message: `The Temporal server at ${address} did not answer within ${CALL_TIMEOUT_MS / 1000} s`,
+      cause: error,
+    })
+  }
+}

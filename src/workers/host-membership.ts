@@ -1,0 +1,71 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { HostDoor } from '../activities/runtime/host-door.ts'
+import { connect, joinHost, readHostState } from '../client/index.ts'
+import { isLonghaulError } from '../contracts/errors.ts'
+import type { HostHolder, HostState } from '../contracts/hosts.types.ts'
+import type { TemporalSettings } from '../platform/temporal-settings.ts'
+
+/** How soon a worker obeys an order: one small call each time. */
+const LOOK_EVERY_MS = 3_000
+
+interface MembershipInput {
+  temporal: Pick<TemporalSettings, 'address' | 'namespace'>
+  host: string
+  holder: HostHolder
+  door: Pick<HostDoor, 'obey'>
+  log: (message: string, facts: Record<string, unknown>) => void
+}
+
+export interface Membership {
+  /** Rejects once a worker of another machine has the name. */
+  broken: Promise<never>
+  stop(): Promise<void>
+}
+
+/**
+ * Joins as a host and obeys what is said of it, until it is stopped. While the server is away the last order stands. A server that has lost its
+ * database knows no host: then it joins anew.
+ * @throws LonghaulError `Config.Invalid` where another machine has the name
+ */
+export async function joinAsHost({ temporal, host, holder, door, log }: MembershipInput): Promise<Membership> {
+  const { address, namespace } = temporal
+  const connection = await connect({ address, namespace })
+  const stopping = new AbortController()
+  const { promise: broken, reject } = Promise.withResolvers<never>()
+  broken.catch(() => undefined)
+  const obey = ({ drain }: HostState): void => {
+    if (door.obey(drain)) log(drain === null ? 'this host takes work' : 'this host is drained', { host, ...drain })
+  }
+  try {
+    obey(await joinHost({ connection, host, holder }))
+  } catch (error) {
+    await connection.close()
+    throw error
+  }
+  const look = async (): Promise<void> => {
+    const state = await readHostState({ connection, host })
+    const isOurs = state !== null && state.holder.queue === holder.queue && state.holder.engine === holder.engine
+    obey(isOurs ? state : await joinHost({ connection, host, holder }))
+  }
+  const watching = (async () => {
+    while (!stopping.signal.aborted) {
+      await sleep(LOOK_EVERY_MS, undefined, { signal: stopping.signal }).catch(() => undefined)
+      if (stopping.signal.aborted) return
+      try {
+        await look()
+      } catch (error) {
+        if (!isLonghaulError(error) || error.code !== 'Config.Invalid') continue
+        reject(error)
+        return
+      }
+    }
+  })()
+  return {
+    broken,
+    async stop() {
+      stopping.abort()
+      await watching
+      await connection.close()
+    },
+  }
+}

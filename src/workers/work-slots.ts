@@ -1,0 +1,92 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ActivitySlotInfo, CustomSlotSupplier, SlotPermit, TunerHolder } from '@temporalio/worker'
+import type { HostDoor } from '../activities/runtime/host-door.ts'
+
+interface WorkSlotsOptions {
+  /** Activities at once. */
+  slots: number
+  /** While it is closed, the worker polls for nothing. */
+  door: Pick<HostDoor, 'whenOpen' | 'isOpen'>
+  /** While it says so, the worker polls for nothing: what it took would only wait here. @default never */
+  isFull?: () => boolean
+  /** How long to hold back before the next poll. @default 0 */
+  pauseMs?: (underWay: number) => number
+}
+
+/**
+ * Slots of a host for work from a queue that all hosts share. The SDK reserves a slot before it polls, so a host that hands out none takes
+ * no work, while what it has goes on; the worker itself need not be stopped for that.
+ */
+export function createWorkSlots({
+  slots,
+  door,
+  isFull = () => false,
+  pauseMs = () => 0,
+}: WorkSlotsOptions): CustomSlotSupplier<ActivitySlotInfo> {
+  let reserved = 0
+  let underWay = 0
+  let freed = Promise.withResolvers<void>()
+  return {
+    type: 'custom',
+    async reserveSlot(_context, signal): Promise<SlotPermit> {
+      try {
+        for (;;) {
+          await door.whenOpen(signal)
+          await sleep(pauseMs(underWay), undefined, { signal })
+          if (reserved >= slots) await Promise.race([freed.promise, aborted(signal)])
+          else if (isFull()) await sleep(LOOK_AGAIN_MS, undefined, { signal })
+          else if (door.isOpen) break
+        }
+      } catch (error) {
+        // The SDK takes any other error than the signal's own for a fault.
+        signal.throwIfAborted()
+        throw error
+      }
+      reserved += 1
+      return {}
+    },
+    // Work that follows from the same worker's workflow tasks: it runs none.
+    tryReserveSlot: () => null,
+    markSlotUsed() {
+      underWay += 1
+    },
+    releaseSlot({ slotInfo }) {
+      reserved -= 1
+      if (slotInfo !== undefined) underWay -= 1
+      freed.resolve()
+      freed = Promise.withResolvers<void>()
+    },
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  if (signal.aborted) reject(signal.reason as Error)
+  signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
+  return promise
+}
+
+/** A tuner must say something of every kind of task; these workers run activities alone. */
+export function activitiesOnly(activityTaskSlotSupplier: CustomSlotSupplier<ActivitySlotInfo>): TunerHolder {
+  const one = { type: 'fixed-size', numSlots: 1 } as const
+  return {
+    activityTaskSlotSupplier,
+    workflowTaskSlotSupplier: { type: 'fixed-size', numSlots: 2 },
+    localActivityTaskSlotSupplier: one,
+    nexusTaskSlotSupplier: one,
+  }
+}
+
+/** Between two looks at whether a full host has room again. */
+const LOOK_AGAIN_MS = 100
+
+const OPENING_PAUSE_MS = 25
+const FULL_PAUSE_MS = 200
+
+/**
+ * The server hands a placement to any host that polls, and of several idle ones always to the same. Each host therefore holds back a little
+ * before it asks for the next sandbox, the longer the more it holds and opens: of two hosts the emptier one asks first.
+ */
+export function placementPauseMs(share: number, opening: number): number {
+  return Math.round(FULL_PAUSE_MS * Math.min(1, share) + OPENING_PAUSE_MS * opening)
+}

@@ -1,0 +1,109 @@
+import {
+  CancellationScope,
+  condition,
+  defineSignal,
+  isCancellation,
+  log,
+  makeContinueAsNewFunc,
+  setCurrentDetails,
+  setHandler,
+  sleep,
+  upsertMemo,
+  workflowInfo,
+} from '@temporalio/workflow'
+import type { DrainRequest, HostDrain, HostHolder, HostInput, HostState } from '../contracts/hosts.types.ts'
+import { attendance } from './activity-proxies.ts'
+import { failureCode } from './failures.ts'
+
+/** From a worker of the host that starts. */
+export const arrivedSignal = defineSignal<[HostHolder]>('arrived')
+export const drainSignal = defineSignal<[DrainRequest]>('drain')
+export const uncordonSignal = defineSignal('uncordon')
+
+/**
+ * A sandbox host for as long as it is known: whether it is drained, and what its worker says of it. Workers start it, and read its state in
+ * the memo, where no control worker needs to answer. One activity at a time, on the host's own queue; no children. Ends when the host has
+ * had no worker for ten minutes; a drained one waits for its worker for thirty days. Continues as new when its history is long. On cancel it
+ * ends, and the next look of a worker begins it anew, not drained.
+ */
+export async function host(input: HostInput): Promise<{ host: string }> {
+  const state: HostState = { holder: input.holder, drain: input.drain }
+  let arrivals = 0
+  let attending = new CancellationScope()
+  const publish = (): void => {
+    upsertMemo({ host: state })
+    setCurrentDetails(describe(input.host, state))
+  }
+  setHandler(arrivedSignal, (holder) => {
+    arrivals += 1
+    if (isSame(holder, state.holder)) return
+    state.holder = holder
+    publish()
+    attending.cancel()
+  })
+  setHandler(drainSignal, ({ graceMs }) => {
+    const since = state.drain?.since ?? new Date().toISOString()
+    const moveAt = graceMs === null ? null : new Date(Date.now() + graceMs).toISOString()
+    state.drain = { since, moving: graceMs === 0, moveAt }
+    publish()
+    void moveWhenDue(state.drain)
+  })
+  setHandler(uncordonSignal, () => {
+    state.drain = null
+    publish()
+  })
+  const moveWhenDue = async (order: HostDrain): Promise<void> => {
+    if (order.moveAt === null || order.moving) return
+    await sleep(Math.max(1, Date.parse(order.moveAt) - Date.now()))
+    // A later order stands instead of it.
+    if (state.drain !== order) return
+    state.drain = { ...order, moving: true }
+    publish()
+  }
+  publish()
+  if (state.drain !== null) void moveWhenDue(state.drain)
+
+  for (;;) {
+    const { holder } = state
+    const before = arrivals
+    attending = new CancellationScope()
+    const isPresent = await attending
+      .run(() => attend(input.host, holder))
+      .catch((error: unknown) => {
+        if (!isCancellation(error) || isSame(holder, state.holder)) throw error
+        return true
+      })
+    if (!isPresent && arrivals === before) {
+      if (state.drain === null) return { host: input.host }
+      await condition(() => arrivals > before || state.drain === null, '30 days')
+      if (arrivals === before) return { host: input.host }
+    }
+    if (workflowInfo().continueAsNewSuggested) {
+      // In the memo from the first moment: a worker that reads it must not take a drained host for an open one.
+      await makeContinueAsNewFunc<typeof host>({ memo: { host: state } })({ host: input.host, ...state })
+    }
+  }
+}
+
+/** @returns false where no worker of the host came for as long as it may be away */
+async function attend(name: string, holder: HostHolder): Promise<boolean> {
+  try {
+    await attendance(holder.queue).attendHost.executeWithOptions({ summary: `${name} is present` }, [{ host: name }])
+    return true
+  } catch (error) {
+    if (isCancellation(error)) throw error
+    const code = failureCode(error)
+    log.info('a sandbox host is not present', { host: name, code })
+    return false
+  }
+}
+
+function isSame(one: HostHolder, other: HostHolder): boolean {
+  return one.queue === other.queue && one.engine === other.engine
+}
+
+function describe(name: string, { holder, drain }: HostState): string {
+  const work = drain === null ? 'takes work' : drain.moving ? 'drained, open episodes move' : 'drained'
+  const since = drain === null ? '' : ` since ${drain.since}`
+  return `**${name}** · ${work}${since} · queue ${holder.queue}`
+}

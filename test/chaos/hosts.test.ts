@@ -1,0 +1,227 @@
+/** Two sandbox hosts with engines of their own: one joins, is drained, is the last one, is taken back, and is mistaken for another. */
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { randomFrom } from '../../src/adapters/datasets/synthetic/compose.ts'
+import { findBlockers, type HostAnswer, type ListedHost } from '../../src/client/index.ts'
+import type { EpisodeRecord, PlacementRecord } from '../../src/contracts/episodes.types.ts'
+import { episodeKeys } from '../../src/contracts/keys.ts'
+import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
+import { type ChaosRole, type ChaosStack, needsChaos, startChaosStack } from '../support/chaos/chaos-stack.ts'
+import { compareRuns } from '../support/chaos/compare-runs.ts'
+import type { Fault } from '../support/chaos/faults.ts'
+import { type PlayedRun, playRun } from '../support/chaos/play-run.ts'
+import type { RunDigest } from '../support/chaos/run-digest.ts'
+import { longhaul } from '../support/command-line.ts'
+import { HANG_MS } from '../support/hang.ts'
+import { eventually } from '../support/own-namespace.ts'
+import { episodesOf } from '../support/run-records.ts'
+
+const LONGHAUL = join(import.meta.dirname, '../../bin/longhaul.mjs')
+
+describe('hosts', { skip: needsChaos }, () => {
+  let stack: ChaosStack
+  let quiet: RunDigest
+
+  before(async () => {
+    stack = await startChaosStack({ training: false, say: console.error })
+    process.env['LONGHAUL_TEMPORAL_ADDRESS'] = stack.temporalAddress
+    const alone = await play([])
+    assert.deepEqual(alone.violations, [])
+    quiet = alone.digest
+  })
+
+  after(() => stack?.close())
+
+  test('a second host joins amid a run and the first is drained: all episodes move; then back again: the run is the undisturbed one', async () => {
+    const answers: HostAnswer[] = []
+    const there = strikeAt({
+      process: 'sandbox',
+      strike: async () => {
+        await stack.addHost()
+        answers.push(await steer('drain', 'chaos-a', '--move'))
+      },
+    })
+    const back = strikeAt({
+      process: 'sandbox-b',
+      strike: async () => {
+        answers.push(await steer('uncordon', 'chaos-a'), await steer('drain', 'chaos-b', '--move'))
+      },
+      over: () => untilHost('chaos-b', ({ state }) => state === 'drained'),
+    })
+    const played = await play([there, back])
+    assert.deepEqual(played.violations, [])
+    assert.deepEqual(namesOf(played), [there.name, back.name])
+    assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
+    assert.partialDeepStrictEqual(answers, [
+      { host: 'chaos-a', changed: true, pending: false, state: { drain: { moving: true } } },
+      { host: 'chaos-a', changed: true, pending: false, state: { drain: null } },
+      { host: 'chaos-b', changed: true, pending: false, state: { drain: { moving: true } } },
+    ])
+    const placements = await placementsOf(played.run)
+    assert.ok(
+      placements.some((all) => all.join() === 'chaos-a,chaos-b,chaos-a'),
+      `no episode has moved there and back: ${JSON.stringify(placements)}`,
+    )
+    const { engine } = stack.engines.b ?? assert.fail('the second host is gone')
+    assert.deepEqual(await listSandboxes({ engine }), [])
+  })
+
+  test('a drained host comes back from a restart: it is drained still; draining it again changes nothing; another name is refused with those that exist', async () => {
+    await stack.stopWorker('sandbox-b')
+    stack.process('sandbox-b').start()
+    const { facts } = await untilHost('chaos-b', (host) => host.facts?.takesWork === false && isLater(host))
+    assert.equal(facts?.sandboxes, 0)
+    assert.partialDeepStrictEqual(await steer('drain', 'chaos-b', '--move'), { changed: false, pending: false })
+    assert.partialDeepStrictEqual(await steer('uncordon', 'chaos-a'), { changed: false, pending: false })
+    assert.partialDeepStrictEqual(await steer('uncordon', 'chaos-b', '--dry-run'), { changed: true, dryRun: true })
+    assert.notEqual((await hosts()).find(({ host }) => host === 'chaos-b')?.drain, null)
+
+    const { exitCode, stderr } = await longhaul('host', 'drain', 'chaos-z')
+    assert.equal(exitCode, 1)
+    assert.match(stderr, /Config\.NotFound.*chaos-z.*known are chaos-a, chaos-b/)
+
+    function isLater({ facts: now }: ListedHost): boolean {
+      return Date.parse(now?.since ?? '') > startedMs
+    }
+  })
+
+  test('the last host is drained amid a run: its episodes end there, the run names what it waits for, and goes on when the host is taken back', async () => {
+    const drain = strikeAt({
+      process: 'sandbox',
+      strike: async () => void (await steer('drain', 'chaos-a')),
+      over: async () => {
+        await untilHost('chaos-a', ({ state }) => state === 'drained')
+        const blocked = await eventually(async () => {
+          const { blockers } = await findBlockers({
+            connection: stack.connection,
+            workflowId: `eval/${runName}`,
+            longerThanMs: 0,
+          })
+          const found = blockers.find(({ error }) => error?.code === 'Host.Closed')
+          assert.ok(found, JSON.stringify(blockers))
+          return found
+        })
+        assert.deepEqual(blocked.on, { kind: 'host', name: 'chaos-a, chaos-b' })
+        assert.match(blocked.toDo, /longhaul host uncordon/)
+        await steer('uncordon', 'chaos-a')
+      },
+    })
+    const played = await play([drain])
+    assert.deepEqual(played.violations, [])
+    assert.deepEqual(namesOf(played), [drain.name])
+    assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
+    const placements = await placementsOf(played.run)
+    assert.ok(
+      placements.every((all) => all.join() === 'chaos-a'),
+      JSON.stringify(placements),
+    )
+  })
+
+  test('two idle hosts: episodes that begin together are spread over both', async () => {
+    await steer('uncordon', 'chaos-b')
+    await untilHost('chaos-b', ({ facts }) => facts?.takesWork === true)
+    const played = await play([])
+    assert.deepEqual(played.violations, [])
+    assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
+    const used = new Set((await placementsOf(played.run)).flat())
+    assert.deepEqual([...used].toSorted(), ['chaos-a', 'chaos-b'])
+  })
+
+  test('a worker is stopped and started amid a turn, as an upgrade does it: the run is the undisturbed one', async () => {
+    const upgrade = strikeAt({
+      process: 'sandbox',
+      strike: async () => stack.process('sandbox').signal('SIGTERM'),
+      over: () => stack.startWorker('sandbox'),
+    })
+    const played = await play([upgrade])
+    assert.deepEqual(played.violations, [])
+    assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
+  })
+
+  test('another machine is given the name of a host that is alive: its worker refuses to start, and the first is left alone', async () => {
+    const { env } = stack.process('sandbox-b').plan
+    const child = spawn(process.execPath, [LONGHAUL, 'worker', '--role', 'sandbox'], {
+      env: { ...process.env, ...env, LONGHAUL_HOST_ID: 'chaos-a' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+      timeout: HANG_MS,
+    })
+    let stderr = ''
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+    const [code] = (await once(child, 'exit')) as [number | null]
+    assert.equal(code, 1, stderr)
+    assert.match(stderr, /Config\.Invalid: Another machine serves as the sandbox host chaos-a .*LONGHAUL_HOST_ID/)
+    await untilHost('chaos-a', ({ state }) => state === 'open')
+  })
+
+  const startedMs = Date.now()
+  let runName = ''
+
+  /** Remembers the run's name for what strikes. */
+  function strikeAt(plan: { process: ChaosRole; strike: () => Promise<void>; over?: () => Promise<unknown> }): Fault {
+    return {
+      name: `host ${++strikes}`,
+      phases: ['executed'],
+      expects: 'identical',
+      matches: ({ process: name }) => name === plan.process,
+      async strike({ run }) {
+        runName = run
+        await plan.strike()
+        return { over: plan.over?.() ?? Promise.resolve(), seen: () => true }
+      },
+    }
+  }
+
+  function play(faults: readonly Fault[]): Promise<PlayedRun> {
+    return playRun({
+      stack,
+      kind: 'evaluation',
+      recipeSeed: 1,
+      seed: 1,
+      cells: faults.map((fault) => ({ cell: { fault, phase: 'executed', nth: 0 }, count: 1 })),
+      random: randomFrom('hosts'),
+      limitMs: null,
+      say: console.error,
+    })
+  }
+
+  async function steer(...args: string[]): Promise<HostAnswer> {
+    const { exitCode, stdout, stderr } = await longhaul('host', ...args, '--json')
+    assert.equal(exitCode, 0, stderr)
+    return JSON.parse(stdout) as HostAnswer
+  }
+
+  async function hosts(): Promise<ListedHost[]> {
+    const { stdout } = await longhaul('host', 'list', '--json')
+    return (JSON.parse(stdout) as { hosts: ListedHost[] }).hosts
+  }
+
+  function untilHost(name: string, isReached: (host: ListedHost) => boolean): Promise<ListedHost> {
+    return eventually(async () => {
+      const all = await hosts()
+      const found = all.find((one) => one.host === name && isReached(one))
+      assert.ok(found, JSON.stringify(all))
+      return found
+    })
+  }
+
+  /** Hosts of each episode's placements, in order. */
+  async function placementsOf(run: string): Promise<string[][]> {
+    const episodes: EpisodeRecord[] = await episodesOf(stack.store, run)
+    return Promise.all(
+      episodes.map(async ({ episode }) => {
+        const keys = await stack.store.list(episodeKeys.placements(episode))
+        const records = await Promise.all(keys.toSorted().map((key) => stack.store.readRecord<PlacementRecord>(key)))
+        return records.map((record) => record?.hostId ?? '')
+      }),
+    )
+  }
+})
+
+let strikes = 0
+
+function namesOf({ struck }: PlayedRun): string[] {
+  return struck.map(({ fault }) => fault.name)
+}

@@ -1,0 +1,180 @@
+/** The workflow of a sandbox host, and what an episode does when its host is drained: on a fake clock. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { HostHolder, HostInput, HostState } from '../../src/contracts/hosts.types.ts'
+import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
+import { failureOf, takes, timesOut } from '../support/activity-script.ts'
+import { EPISODE, HOST_QUEUE, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import {
+  createWorkflowDriver,
+  type WorkflowDriver,
+  type AllActivities,
+  type WorkflowDriverOptions,
+} from '../support/workflow-driver.ts'
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const DAY = 24 * 60 * MINUTE
+
+const HOLDER: HostHolder = { queue: HOST_QUEUE, engine: 'engine-1 /var/lib/docker' }
+const NODE: HostInput = { host: 'node-7', holder: HOLDER, drain: null }
+const ID = 'host/node-7'
+
+async function hostWith(options: Partial<WorkflowDriverOptions<AllActivities>> = {}, input = NODE) {
+  const driver = await createWorkflowDriver({
+    activities: { attendHost: () => takes(DAY / 2, undefined) },
+    startTime: '2026-03-04T05:06:07.000Z',
+    ...options,
+  })
+  const host = driver.start('host', input, { workflowId: ID })
+  await driver.runUntil(() => driver.callsOf('attendHost').length > 0)
+  return { driver, host, state: () => host.describe().memo['host'] as HostState }
+}
+
+const present = (driver: WorkflowDriver): number => driver.callsOf('attendHost').length
+
+test('a host is drained and taken back: its memo says so, and the activity on its queue goes on', async () => {
+  const { driver, host, state } = await hostWith()
+  assert.deepEqual(state(), { holder: HOLDER, drain: null })
+
+  host.signal('drain', { graceMs: null })
+  await driver.advance(SECOND)
+  assert.deepEqual(state().drain, { since: '2026-03-04T05:06:07.000Z', moving: false, moveAt: null })
+  assert.match(await host.currentDetails(), /node-7.*drained since 2026-03-04/)
+
+  host.signal('uncordon')
+  await driver.advance(SECOND)
+  assert.equal(state().drain, null)
+  assert.equal(present(driver), 1)
+})
+
+test('open episodes have ten minutes: they move when these are over; an order in between stands instead', async () => {
+  const { driver, host, state } = await hostWith()
+  host.signal('drain', { graceMs: 10 * MINUTE })
+  await driver.advance(9 * MINUTE)
+  assert.equal(state().drain?.moving, false)
+  await driver.advance(2 * MINUTE)
+  assert.equal(state().drain?.moving, true)
+  assert.equal(state().drain?.since, '2026-03-04T05:06:07.000Z')
+
+  host.signal('uncordon')
+  host.signal('drain', { graceMs: 10 * MINUTE })
+  await driver.advance(MINUTE)
+  host.signal('drain', { graceMs: null })
+  await driver.advance(20 * MINUTE)
+  assert.equal(state().drain?.moving, false, 'the second order has no grace time')
+  host.signal('drain', { graceMs: 0 })
+  await driver.advance(SECOND)
+  assert.equal(state().drain?.moving, true)
+})
+
+test('no worker for ten minutes: an open host is forgotten', async () => {
+  const { driver, host } = await hostWith({ activities: { attendHost: () => undefined } })
+  driver.stopQueue(HOST_QUEUE)
+  const beganMs = driver.nowMs
+  assert.deepEqual(await host.result(), { host: 'node-7' })
+  assert.ok(driver.nowMs - beganMs >= 10 * MINUTE)
+})
+
+test('a drained host is away for a week: it is drained still when its worker is back, and forgotten after thirty days without one', async () => {
+  const { driver, host, state } = await hostWith({ activities: { attendHost: () => takes(MINUTE, undefined) } })
+  host.signal('drain', { graceMs: 0 })
+  await driver.advance(SECOND)
+  driver.stopQueue(HOST_QUEUE)
+  await driver.advance(7 * DAY)
+  const before = present(driver)
+  await driver.startQueue(HOST_QUEUE)
+  host.signal('arrived', HOLDER)
+  await driver.advance(MINUTE / 2)
+  assert.ok(present(driver) > before, 'its worker is asked again')
+  assert.equal(state().drain?.moving, true)
+
+  driver.stopQueue(HOST_QUEUE)
+  await host.result()
+})
+
+test('another machine takes the name over: its queue is asked from now on, and the drain stays', async () => {
+  const { driver, host, state } = await hostWith()
+  host.signal('drain', { graceMs: null })
+  const other: HostHolder = { queue: 'sandbox.node-7.00000000', engine: 'engine-2 /var/lib/docker' }
+  host.signal('arrived', other)
+  await driver.runUntil(() => present(driver) === 2)
+  assert.deepEqual(
+    driver.callsOf('attendHost').map(({ taskQueue }) => taskQueue),
+    [HOLDER.queue, other.queue],
+  )
+  assert.deepEqual(state().holder, other)
+  assert.notEqual(state().drain, null)
+
+  host.signal('arrived', other)
+  await driver.advance(SECOND)
+  assert.equal(present(driver), 2, 'a worker that starts again changes nothing')
+})
+
+test('its history is long: it continues as new with drain and grace time', async () => {
+  const { driver, host, state } = await hostWith({
+    activities: { attendHost: () => takes(MINUTE, undefined) },
+    suggestContinueAsNewAfterEvents: 20,
+  })
+  host.signal('drain', { graceMs: 30 * MINUTE })
+  await driver.advance(20 * MINUTE)
+  assert.ok(driver.runs.filter(({ type }) => type === 'host').length > 1, 'it has continued')
+  assert.equal(state().drain?.moving, false)
+  await driver.advance(11 * MINUTE)
+  assert.equal(state().drain?.moving, true)
+})
+
+test('a worker is killed and started again for hours: the host stays', async () => {
+  let killed = 0
+  const { driver, host } = await hostWith({
+    activities: { attendHost: () => (++killed < 100 ? timesOut('HEARTBEAT') : takes(DAY / 2, undefined)) },
+  })
+  await driver.runUntil(() => killed === 100)
+  assert.equal(host.isOpen, true)
+})
+
+test('an episode on a drained host: it is closed there, opened elsewhere, and none of it counts as a loss', async () => {
+  const queues = ['sandbox.a.1', 'sandbox.b.2', 'sandbox.c.3', 'sandbox.d.4', 'sandbox.e.5']
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline(),
+      openSandbox: (input) => sandboxHandle(input, queues[input.placement - 1]),
+      // More often than sandboxes may be lost.
+      advanceEpisode: ({ placement }) =>
+        placement < queues.length
+          ? { turns: placement, disposition: null, moving: true }
+          : { turns: 9, disposition: 'submitted' },
+    },
+  })
+  const result = await driver.start('episode', EPISODE).result<EpisodeResult>()
+  assert.equal(result.disposition, 'submitted')
+  assert.equal(driver.callsOf('recordUngraded').length, 0)
+  assert.deepEqual(driver.calls.map(({ type, taskQueue }) => `${type} ${taskQueue}`).slice(0, 6), [
+    'openSandbox placement',
+    'advanceEpisode sandbox.a.1',
+    'closeSandbox sandbox.a.1',
+    'openSandbox placement',
+    'advanceEpisode sandbox.b.2',
+    'closeSandbox sandbox.b.2',
+  ])
+  assert.equal(driver.callsOf('closeSandbox').length, queues.length)
+})
+
+test('a host closes while sandboxes wait for a place, ten times in a row: the episode asks again without using up attempts', async () => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline(),
+      openSandbox: (input) => {
+        if (input.placement <= 10) throw failureOf('Host.Closed')
+        return sandboxHandle(input)
+      },
+    },
+  })
+  const result = await driver.start('episode', EPISODE).result<EpisodeResult>()
+  assert.equal(result.disposition, 'submitted')
+  assert.deepEqual(
+    driver.callsOf('openSandbox').map(({ attempt }) => attempt),
+    Array.from({ length: 11 }, () => 1),
+  )
+  assert.equal(driver.callsOf('closeSandbox').length, 1)
+})
