@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 
 import { QUEUES } from '../contracts/workflow-ids.ts'
-import { stackEnvironment, type StackFacts } from './environment.ts'
+import { hostIdentity } from '../platform/host-identity.ts'
+import { stackEnvironment, stackHostId, type StackFacts } from './environment.ts'
 import { moduleFile, packageFile } from './paths.ts'
 import { clusterService, type PrivateCluster } from './postgres/private-cluster.ts'
 import type { TemporalCli } from './setup/temporal-build.ts'
@@ -16,8 +17,8 @@ export type WorkerRole = (typeof WORKER_ROLES)[number]
 export type Readiness =
   | { kind: 'tcp'; host: string; port: number }
   | { kind: 'http'; url: string }
-  /** A process polls the queue, started by this service. */
-  | { kind: 'poller'; queue: string }
+  /** A process polls one of the queues, started by this service. */
+  | { kind: 'poller'; queues: readonly string[] }
   /** A program ends with 0. */
   | { kind: 'program'; command: string; args: string[] }
   /** All parts of a Temporal server work: the one that is asked, and those that it asks. */
@@ -149,7 +150,11 @@ export function workerService({ role, facts }: { role: WorkerRole; facts: StackF
     command: process.execPath,
     args: ['--enable-source-maps', packageFile('bin/longhaul.mjs'), 'worker', '--role', role],
     env: { ...stackEnvironment(facts), ...metricsAddressOf(role) },
-    ready: { kind: 'poller', queue: QUEUES[role] },
+    // A drained host polls its own queue alone.
+    ready: {
+      kind: 'poller',
+      queues: role === 'sandbox' ? [QUEUES.sandbox, hostIdentity(stackHostId(facts.name)).hostQueue] : [QUEUES[role]],
+    },
     // The workers' own grace time is 5 s and their force time 30 s: past that they do not answer any more.
     graceMs: 35_000,
   }

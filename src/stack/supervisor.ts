@@ -195,13 +195,21 @@ async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> 
       )
     case 'poller':
       return asksServer(facts, (connection) =>
-        hasPoller(connection, { namespace: facts.namespace, queue: ready.queue, pid }),
+        pollsOne(connection, { namespace: facts.namespace, queues: ready.queues, pid }),
       )
     case 'server':
       return asksServer(facts, answersWhole)
     case 'program':
       return (await runCommand({ command: ready.command, args: ready.args, timeoutMs: 5_000 })).exitCode === 0
   }
+}
+
+async function pollsOne(
+  connection: Connection,
+  { namespace, queues, pid }: { namespace: string; queues: readonly string[]; pid: number },
+): Promise<boolean> {
+  for (const queue of queues) if (await hasPoller(connection, { namespace, queue, pid })) return true
+  return false
 }
 
 async function asksServer(

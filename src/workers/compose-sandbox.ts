@@ -24,8 +24,7 @@ import { connectStore, chatClientsOf, policyClientsOf, type Interposers, unknown
 import { startHostReaper } from './reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { namespaceIdOf } from './workflow-owners.ts'
-import { readFileSync } from 'node:fs'
-import { hostname } from 'node:os'
+import { hostIdentity } from '../platform/host-identity.ts'
 
 /** Containers that start or grade at once: on few cores more of them only wait for each other. */
 const MAX_STARTING = 4
@@ -206,21 +205,4 @@ async function requireNamespaceId(connection: NativeConnection, namespace: strin
   const id = await namespaceIdOf(connection, namespace)
   if (id !== null) return id
   throw unknownNamespace(namespace)
-}
-
-/**
- * The queue of this machine start. The kernel's boot id, not the worker process's: a restarted worker finds its sandboxes,
- * a rebooted host (whose containers are gone) gets no stale tasks. Elsewhere than on Linux the process start stands in.
- */
-function hostIdentity(hostId: string | null): { hostId: string; hostQueue: string } {
-  const id = (hostId ?? hostname()).replaceAll(/[^A-Za-z0-9-]/g, '-').slice(0, 40)
-  return { hostId: id, hostQueue: QUEUES.sandboxHost(id, bootId()) }
-}
-
-function bootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim().slice(0, 8)
-  } catch {
-    return `pid${process.pid}`
-  }
 }
