@@ -2,11 +2,12 @@
  * Makes the golden histories of `test/replay/histories/`: real histories of a real server, with scripted activities in place
  * of containers and models, so that anyone can make them anew in a minute:
  *
- *   node test/support/record-scripted-run.ts
+ *   node test/support/record-scripted-run.ts [host]
  *
  * Starts a server of its own. Runs every workflow type to its end, one
- * run with a pause, a resume and a stop, one that is cancelled, and one that fails by its configuration.
+ * run with a pause, a resume and a stop, one that is cancelled, and one that fails by its configuration. `host` plays the sandbox host alone.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@temporalio/client'
 import { DefaultLogger, type NativeConnection, Runtime, Worker } from '@temporalio/worker'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
@@ -17,6 +18,9 @@ import { HOST_QUEUE, PLAN, scriptedPipeline } from './scripted-pipeline.ts'
 import { buildWorkflowBundle } from './workflow-bundle.ts'
 import type { AllActivities } from './workflow-driver.ts'
 
+/** Of one report of the host. */
+const ATTENDED_MS = 700
+
 const QUEUE_NAMES = [QUEUES.control, QUEUES.sandbox, QUEUES.placement, QUEUES.trainer, QUEUES.artifacts, HOST_QUEUE]
 
 async function main(): Promise<void> {
@@ -25,7 +29,8 @@ async function main(): Promise<void> {
   const { client, nativeConnection } = server.environment
   const workers = await startWorkers(nativeConnection)
   try {
-    const roots = await playScenarios(client)
+    const isHostAlone = process.argv[2] === 'host'
+    const roots = [...(isHostAlone ? [] : await playScenarios(client)), await playHost(client)]
     const files = await recordHistories({ client, workflowIds: roots, perType: 4 })
     console.log(files.join('\n'))
   } finally {
@@ -63,6 +68,7 @@ function scriptedActivities(): Record<string, (input: never) => Promise<unknown>
       if (recipe === 'refused') throw failureOf('Config.Invalid', 'a recipe that is refused')
       return { ...PLAN, run: recipe }
     },
+    attendHost: () => sleep(ATTENDED_MS) as never,
     sendAlarm: ({ receiver }) => {
       if (receiver.urlVariable === 'REFUSED') throw failureOf('Alarm.Refused', 'a receiver that wants no alarm')
       return { sent: true }
@@ -124,6 +130,28 @@ async function playScenarios(client: Client): Promise<string[]> {
   await dropped.result().catch(() => undefined)
   const roots = [plain, steered, alone, read, watched, unsent, gated, cancelled, refused, graded, dropped]
   return roots.map(({ workflowId }) => workflowId)
+}
+
+/** Drained with a grace time, taken back, drained at once, taken over by another machine that is not there. */
+async function playHost(client: Client): Promise<string> {
+  const holder = { queue: HOST_QUEUE, engine: 'engine-1 /var/lib/docker' }
+  const state = { holder, drain: null }
+  const host = await client.workflow.start('host', {
+    taskQueue: QUEUES.control,
+    workflowId: 'host/golden',
+    args: [{ host: 'golden', ...state }],
+    memo: { host: state },
+    workflowRunTimeout: '5m',
+  })
+  await host.signal('drain', { graceMs: ATTENDED_MS })
+  await sleep(3 * ATTENDED_MS)
+  await host.signal('uncordon')
+  await host.signal('drain', { graceMs: 0 })
+  await host.signal('arrived', { queue: 'sandbox.golden.00000000', engine: 'engine-2 /var/lib/docker' })
+  await sleep(ATTENDED_MS)
+  await host.cancel()
+  await host.result().catch(() => undefined)
+  return host.workflowId
 }
 
 if (import.meta.main) await main()
