@@ -158,6 +158,8 @@ interface JoinInput extends HostsInput {
 
 /** Between two looks at the heartbeats of a worker that may be alive. */
 const LOOK_AGAIN_MS = 1_000
+/** Three times what the server waits for a heartbeat. */
+const MOST_LOOKS = 60
 
 /**
  * A worker joins as a host, or finds what is said of its host. The server starts one workflow of a name, so of two machines one is first.
@@ -166,23 +168,17 @@ const LOOK_AGAIN_MS = 1_000
  */
 export async function joinHost({ connection, host, holder }: JoinInput): Promise<HostState> {
   let heardAt: number | null = null
-  for (;;) {
+  for (let looks = 1; ; looks++) {
     const seen = await called(connection, () => readHost(connection, host))
-    if (seen === null) {
-      if (await begin({ connection, host, holder })) return { holder, drain: null }
-      continue
-    }
-    if (isSame(seen.holder, holder)) {
+    if (seen === null && (await begin({ connection, host, holder }))) return { holder, drain: null }
+    if (seen !== null && (isSame(seen.holder, holder) || !seen.isAttended)) {
       await arrive({ connection, host, holder })
       return { holder, drain: seen.drain }
     }
-    if (!seen.isAttended) {
-      await arrive({ connection, host, holder })
-      return { holder, drain: seen.drain }
-    }
-    // It was alive within its heartbeat limit. A heartbeat from now on proves that it still is; else the server ends its attempt.
-    if (heardAt !== null && seen.lastSignMs !== null && seen.lastSignMs > heardAt) throw taken(host, seen)
-    heardAt ??= seen.lastSignMs ?? 0
+    // The other was alive within its heartbeat limit. A heartbeat from now on proves that it still is; else the server ends its attempt.
+    if (seen !== null && heardAt !== null && (seen.lastSignMs ?? 0) > heardAt) throw taken(host, seen)
+    if (looks >= MOST_LOOKS) throw seen === null ? unreadable(host) : taken(host, seen)
+    heardAt ??= seen?.lastSignMs ?? null
     await sleep(LOOK_AGAIN_MS)
   }
 }
@@ -222,6 +218,14 @@ async function arrive({ connection, host, holder }: JoinInput): Promise<void> {
     // It has ended in between: the next look of the worker finds none and begins one.
     if (!isNotFound(error)) throw error
   }
+}
+
+/** Started by hand, without the memo that workers give it. */
+function unreadable(host: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected the workflow ${workflowIds.host(host)} to say in its memo which machine it is: terminate it, the next sandbox worker starts it anew`,
+  })
 }
 
 function taken(host: string, { holder }: HostSeen): LonghaulError {

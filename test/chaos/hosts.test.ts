@@ -90,10 +90,11 @@ describe('hosts', { skip: needsChaos }, () => {
   })
 
   test('a drained host comes back from a restart: it is drained still; draining it again changes nothing; another name is refused with those that exist', async () => {
+    const stoppedMs = Date.now()
     await stack.stopWorker('sandbox-b')
     stack.process('sandbox-b').start()
-    const { facts } = await untilHost('chaos-b', (host) => host.facts?.takesWork === false && isLater(host))
-    assert.equal(facts?.sandboxes, 0)
+    const { facts } = await untilHost('chaos-b', ({ facts: now }) => Date.parse(now?.since ?? '') > stoppedMs)
+    assert.partialDeepStrictEqual(facts, { takesWork: false, sandboxes: 0 })
     assert.partialDeepStrictEqual(await steer('drain', 'chaos-b', '--move'), { changed: false, pending: false })
     assert.partialDeepStrictEqual(await steer('uncordon', 'chaos-a'), { changed: false, pending: false })
     assert.partialDeepStrictEqual(await steer('uncordon', 'chaos-b', '--dry-run'), { changed: true, dryRun: true })
@@ -102,10 +103,6 @@ describe('hosts', { skip: needsChaos }, () => {
     const { exitCode, stderr } = await longhaul('host', 'drain', 'chaos-z')
     assert.equal(exitCode, 1)
     assert.match(stderr, /Config\.NotFound.*chaos-z.*known are chaos-a, chaos-b/)
-
-    function isLater({ facts: now }: ListedHost): boolean {
-      return Date.parse(now?.since ?? '') > startedMs
-    }
   })
 
   test('the last host is drained amid a run: its episodes end there, the run names what it waits for, and goes on when the host is taken back', async () => {
@@ -163,7 +160,6 @@ describe('hosts', { skip: needsChaos }, () => {
     )
   })
 
-  const startedMs = Date.now()
   let runName = ''
 
   /** Remembers the run's name for what strikes. */

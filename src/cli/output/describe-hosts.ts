@@ -52,7 +52,8 @@ function notes(one: ListedHost): string[] {
 
 function fate({ drain }: ListedHost): string {
   if (drain?.moving === true) return 'open episodes move to other hosts'
-  if (drain?.moveAt != null) return `open episodes play on until ${drain.moveAt}, then move`
+  const moveAt = drain?.moveAt ?? null
+  if (moveAt !== null) return `open episodes play on until ${moveAt}, then move`
   return 'open episodes play to their end'
 }
 
