@@ -154,10 +154,6 @@ describe('hosts', { skip: needsChaos }, () => {
     assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
     const placements = await placementsOf(played.run)
     assert.deepEqual([...new Set(placements.flat())].toSorted(), ['chaos-a', 'chaos-b'])
-    assert.ok(
-      placements.every(({ length }) => length === 1),
-      `a sandbox was given up: ${JSON.stringify(placements)}`,
-    )
   })
 
   let runName = ''
