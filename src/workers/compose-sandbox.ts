@@ -141,7 +141,8 @@ function placementWorkers(
       verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
     }),
   })
-  const isFull = (): boolean => admission.waiting() > 0 || admission.share() >= 1
+  // The one that waits here says in its heartbeats for what; more would keep them from a host that has room first, or joins later.
+  const isFull = (): boolean => admission.waiting() > 0
   const pauseMs = (opening: number): number => placementPauseMs(admission.share(), opening)
   return [
     {

@@ -102,15 +102,17 @@ async function describeQueues(connection: LonghaulConnection, picture: RunPictur
     `workflow ${QUEUES.control}`,
   ])
   const isOfHosts = (key: string): boolean => OF_HOSTS.has(key)
-  const drained = [...wanted].some(isOfHosts) ? await allDrained(connection) : []
+  const hosts = [...wanted].some(isOfHosts) ? await presentHosts(connection) : []
+  const drained = hosts.every(({ drain }) => drain !== null) ? hosts : []
   await Promise.all(
     [...wanted].map(async (key) => {
       const [type, queue] = key.split(' ') as ['workflow' | 'activity', string]
       const state = await describeQueue({ connection, queue, type })
       states.set(key, {
         ...state,
-        isBusy: type === 'activity' && busy.has(queue),
-        drained: isOfHosts(key) ? drained : [],
+        // A host that is full asks for nothing and gives signs of life all the same.
+        isBusy: (type === 'activity' && busy.has(queue)) || (isOfHosts(key) && hosts.length > 0),
+        ...(isOfHosts(key) ? { drained } : {}),
       })
     }),
   )
@@ -140,10 +142,9 @@ async function promotionMissing(
 /** Queues that all sandbox hosts share. */
 const OF_HOSTS = new Set([`activity ${QUEUES.placement}`, `activity ${QUEUES.sandbox}`])
 
-/** The hosts with a worker, where each of them is drained; else none. */
-async function allDrained(connection: LonghaulConnection): Promise<readonly ListedHost[]> {
-  const present = (await listHosts({ connection })).filter(({ state }) => state !== 'away')
-  return present.every(({ drain }) => drain !== null) ? present : []
+/** Those with a worker that gives signs of life. */
+async function presentHosts(connection: LonghaulConnection): Promise<readonly ListedHost[]> {
+  return (await listHosts({ connection })).filter(({ state }) => state !== 'away')
 }
 
 /** What the root says that a person has to do. */
