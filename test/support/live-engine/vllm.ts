@@ -87,6 +87,8 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
+      // Its processes talk through sockets there, which a killed engine leaves.
+      TMPDIR: dirname(log),
       HF_HUB_OFFLINE: '1',
       VLLM_NO_USAGE_STATS: '1',
       DO_NOT_TRACK: '1',
