@@ -1,7 +1,7 @@
 import { readCodecKeys } from '../platform/payload-codec.ts'
 import { namedTemporalServer } from '../platform/temporal-settings.ts'
 import { resolve } from 'node:path'
-import { choosePort } from './ports.ts'
+import { choosePort } from '../platform/ports.ts'
 import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
 import type { StackPaths } from './paths.ts'

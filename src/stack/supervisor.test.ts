@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { choosePort } from './ports.ts'
+import { choosePort } from '../platform/ports.ts'
 import { isAlive, signalGroup } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 import { readStackRecord, type ServiceRecord, type StackConfig } from './stack-record.ts'

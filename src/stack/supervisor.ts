@@ -9,7 +9,7 @@ import { FIRST_SERVICES, type Readiness, type Service } from './services.ts'
 import type { ServiceRecord, StackConfig, StackRecord } from './stack-record.ts'
 import { Connection } from '@temporalio/client'
 import type { StackFacts } from './environment.ts'
-import { accepts } from './ports.ts'
+import { accepts } from '../platform/ports.ts'
 import { answersWhole, hasPoller } from './temporal-namespace.ts'
 
 /** First pause before a restart; doubles up to the last. A worker that was killed should be back within a second. */

@@ -22,13 +22,14 @@ export async function choosePort({ preferred, taken }: ChoosePortInput): Promise
   }
 }
 
-export async function isFree(port: number): Promise<boolean> {
+/** @param host that a server would listen on */
+export async function isFree(port: number, host = '127.0.0.1'): Promise<boolean> {
   // A server on all addresses lets us bind loopback beside it, and then gets half of the clients: asked first.
-  if (await accepts('127.0.0.1', port)) return false
+  if (await accepts(host, port)) return false
   return new Promise((resolve) => {
     const server = createServer()
     server.once('error', () => resolve(false))
-    server.listen({ host: '127.0.0.1', port, exclusive: true }, () => server.close(() => resolve(true)))
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(true)))
   })
 }
 
