@@ -28,6 +28,8 @@ export const FAILURE_CODES = {
   'Model.Unreachable': { retryable: false, countsAs: 'user' },
   'Model.RateLimited': { retryable: true, countsAs: 'infra' },
   'Model.BadResponse': { retryable: true, countsAs: 'infra' },
+  // One that Longhaul starts; the message says what to change.
+  'Model.EngineFailed': { retryable: false, countsAs: 'user' },
   'Model.NotServed': { retryable: true, countsAs: 'infra' },
   'Model.Busy': { retryable: true, countsAs: 'infra' },
   'Model.ContextOverflow': { retryable: false, countsAs: 'policy' },

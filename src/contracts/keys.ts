@@ -38,6 +38,8 @@ export const runKeys = {
   /** What a training job measured. */
   training: (run: string, stage: string, iteration: number, slice: number) =>
     `runs/${run}/training/${stage}/${pad(iteration, 4)}-${pad(slice, 2)}.json`,
+  /** Where the engines are that Longhaul launched for the run. */
+  engines: (run: string) => `runs/${run}/engines.json`,
   /** How long that took, over all of its attempts. */
   jobTimes: (run: string) => `runs/${run}/training-time/`,
   jobTime: (run: string, stage: string, iteration: number, slice: number) =>

@@ -102,6 +102,15 @@ export interface PolicyPool extends PolicyClient {
   servers: readonly PooledServer[]
 }
 
+/** Engines that Longhaul launched for a run: they keep host and addresses for as long as the run is known. */
+export interface EnginesRecord {
+  schema: 'longhaul.engines/1'
+  /** Whose trainer worker starts and ends them. */
+  host: string
+  /** By replica. */
+  urls: string[]
+}
+
 /** `chatml`: Qwen and the demo's policy; `llama3`: Llama from 3 on. */
 export type ChatFormatName = 'chatml' | 'llama3'
 

@@ -299,6 +299,44 @@ const grading = z.strictObject({
     ),
 })
 
+const engineLaunch = z.strictObject({
+  kind: z.literal('process').default('process').describe('Processes on the host of the trainer worker'),
+  replicas: count().max(64).default(1),
+  placement: z
+    .enum(['separate', 'shared'])
+    .default('separate')
+    .describe('shared: engines are ended before each training job and started after it; separate: they stay'),
+  host: z
+    .string()
+    .regex(/^[\w.:][\w.:-]*$/, 'expected an address or a name')
+    .default('127.0.0.1')
+    .describe('Address that engines listen on and sessions reach; any but loopback needs LONGHAUL_POLICY_API_KEY'),
+  port: z
+    .int()
+    .min(1)
+    .max(65_535)
+    .nullable()
+    .default(null)
+    .describe('Of the first replica, the next ones count up; null: free ones, which the run keeps'),
+  program: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe('What starts the engine; null: vllm, python for SGLang, the trainer’s Python for embedded'),
+  arguments: z.array(z.string()).default([]).describe('Further flags: parallelism, memory, speed'),
+  environment: z
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string())
+    .default({})
+    .describe('Further variables; stored with the run, so never a secret'),
+  gpus: z
+    .array(z.string().regex(/^[\w:,.-]+$/))
+    .nullable()
+    .default(null)
+    .describe('CUDA_VISIBLE_DEVICES of each replica, as ["0,1", "2,3"]'),
+  startTimeoutS: positive().max(14_400).default(1800).describe('From the start of a process to its first answer'),
+})
+
 const policyServer = z.strictObject({
   kind: z.enum(['embedded', 'vllm', 'sglang', 'chat']).default('embedded'),
   url: z
@@ -312,12 +350,16 @@ const policyServer = z.strictObject({
     .describe(
       'Further servers of the same kind and policies: new weights go to all, each is verified, a session stays with one',
     ),
+  launch: engineLaunch
+    .nullable()
+    .default(null)
+    .describe('Longhaul starts, restarts, parks and ends the engines itself; null: their operator does'),
   publish: z
-    .enum(['restart', 'reload'])
+    .enum(['restart', 'reload', 'manual'])
     .nullable()
     .default(null)
     .describe(
-      'vllm and sglang: new weights by restart (default) or read in place; the embedded server always reads in place',
+      'vllm and sglang: new weights by restart or read in place; manual: by a restart of their operator, also the default without launch. With launch the default is in place, and by restart where an engine cannot. The embedded server always reads in place',
     ),
   leaseS: positive().default(3600).describe('How long the embedded server keeps a policy that a run does not ask for'),
   patienceS: positive().default(900).describe('A server that does not answer for this long ends the run'),

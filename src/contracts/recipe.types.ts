@@ -262,13 +262,42 @@ export interface PolicyServerRecipe {
   url: string | null
   /** Further servers of the same kind that serve the same policies; sessions are spread over all of them. */
   replicas: string[]
-  /** vLLM and SGLang only: started anew on each policy by their operator, or reading weights in place. Null: `restart`. */
-  publish: 'restart' | 'reload' | null
+  /** Null: Longhaul starts no engine, the servers at `url` and `replicas` are their operators'. */
+  launch: EngineLaunchRecipe | null
+  /**
+   * vLLM and SGLang only. `restart`: started anew on each policy, by Longhaul where it launches them, else by their operator;
+   * `reload`: reading weights in place; `manual`: always by their operator. Null: with `launch` in place, and by a restart where an
+   * engine cannot; without it `restart`.
+   */
+  publish: 'restart' | 'reload' | 'manual' | null
   leaseS: number
   /** Seconds that a run waits for a server that does not answer, before it ends with `Model.Unreachable`. */
   patienceS: number
   /** Present with `kind: chat` and only then. */
   chat: ChatRecipe | null
+}
+
+/** Engines that Longhaul starts, restarts, parks and ends by itself. */
+export interface EngineLaunchRecipe {
+  /** Processes on the host of the trainer worker that publishes first. */
+  kind: 'process'
+  replicas: number
+  /** `shared`: ended before each training job and started after it, because both use the same GPUs or memory. */
+  placement: 'separate' | 'shared'
+  /** Address that they listen on and sessions reach. */
+  host: string
+  /** Of the first replica, the next ones count up; null: free ones, which the run keeps. */
+  port: number | null
+  /** What starts the engine; null: `vllm`, for SGLang `python`, both looked for in the worker's PATH; for embedded the trainer's Python. */
+  program: string | null
+  /** Further flags: parallelism, memory, speed. */
+  arguments: string[]
+  /** Further variables. They are stored with the run, so none may be a secret. */
+  environment: Record<string, string>
+  /** CUDA_VISIBLE_DEVICES of each replica; null: as the worker has it. */
+  gpus: string[] | null
+  /** From the start of a process to its first answer. */
+  startTimeoutS: number
 }
 
 /** How an OpenAI-compatible endpoint is spoken to. `model.base` is the name that the endpoint knows. */

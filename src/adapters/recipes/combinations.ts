@@ -4,6 +4,7 @@ import { isProfile, scaffoldProfile } from '../../scaffold/profiles.ts'
 import { limitNames } from '../../domain/statistics/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize, timeLimits } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
+import { launchedEngines } from './engine-combinations.ts'
 import { reinforcement } from './reinforce-combinations.ts'
 import { trainerShape } from './trainer-combinations.ts'
 import { NEWEST_SPLIT, type SuiteSource } from '../../contracts/tasks.types.ts'
@@ -39,7 +40,7 @@ export function checkCombinations(recipe: Settings): RecipeProblem[] {
   return CHECKS.flatMap((check) => check(recipe))
 }
 
-function server({ policyServer, rft, reinforce, model }: Settings): RecipeProblem[] {
+function server({ policyServer, rft, reinforce, model, trainer }: Settings): RecipeProblem[] {
   const problems: RecipeProblem[] = []
   if (policyServer.kind === 'chat' && (rft !== null || reinforce !== null)) {
     problems.push(
@@ -50,7 +51,11 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
       ),
     )
   }
-  if (policyServer.replicas.length > 0 && (policyServer.kind === 'chat' || policyServer.url === null)) {
+  if (
+    policyServer.replicas.length > 0 &&
+    policyServer.launch === null &&
+    (policyServer.kind === 'chat' || policyServer.url === null)
+  ) {
     problems.push(
       problem(
         ['policyServer', 'replicas'],
@@ -70,6 +75,7 @@ function server({ policyServer, rft, reinforce, model }: Settings): RecipeProble
       ),
     )
   }
+  problems.push(...launchedEngines({ policyServer, trainer }))
   if (policyServer.kind !== 'embedded' && policyServer.leaseS !== DEFAULT_LEASE_S) {
     problems.push(
       problem(

@@ -301,6 +301,32 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     { model: { rope: { type: 'yarn', factor: 2, originalMax: 256 } } },
     'evaluate.context',
   ],
+  ['engines of a chat endpoint', { policyServer: { kind: 'chat', launch: {} } }, 'policyServer.launch'],
+  [
+    'engines beside servers of an operator',
+    { policyServer: { kind: 'vllm', url: 'http://gpu-1:8000', launch: {} } },
+    'policyServer.url',
+  ],
+  [
+    'engines that a person is to restart',
+    { policyServer: { kind: 'vllm', publish: 'manual', launch: {} } },
+    'policyServer.publish',
+  ],
+  [
+    'GPUs for one of two engines',
+    { policyServer: { kind: 'vllm', launch: { replicas: 2, gpus: ['0'] } } },
+    'policyServer.launch.gpus',
+  ],
+  [
+    'engines that make room for a trainer elsewhere',
+    { policyServer: { kind: 'vllm', launch: { placement: 'shared' } }, trainer: { launcher: 'slurm' } },
+    'policyServer.launch.placement',
+  ],
+  [
+    'reloading routes on an open address',
+    { policyServer: { kind: 'vllm', publish: 'reload', launch: { host: '10.0.0.7' } } },
+    'policyServer.launch.host',
+  ],
   ['a lease that no server heeds', { policyServer: { kind: 'vllm', leaseS: 900 } }, 'policyServer.leaseS'],
   ['filters of tasks that have nothing to filter', { data: { filters: { maxFiles: 7 } } }, 'data.filters.maxFiles'],
   ['a demonstration that the profile lacks', { rft: { demonstration: true } }, 'rft.demonstration'],

@@ -1,0 +1,65 @@
+import { isLoopback } from '../policy-server/start-command.ts'
+import { problem, type Settings } from './combination.ts'
+import type { KeyPath, RecipeProblem } from './explain-issues.ts'
+
+/** What would start engines that no session reaches, or that an operator would have to end. */
+export function launchedEngines({
+  policyServer,
+  trainer,
+}: Pick<Settings, 'policyServer' | 'trainer'>): RecipeProblem[] {
+  const { kind, url, replicas, publish, launch } = policyServer
+  if (launch === null) return []
+  const at = (...keys: string[]): KeyPath => ['policyServer', ...keys]
+  if (kind === 'chat') {
+    return [
+      problem(at('launch'), 'has no effect with kind: chat', 'remove it: a chat endpoint is started by its owner'),
+    ]
+  }
+  const problems: RecipeProblem[] = []
+  if (url !== null || replicas.length > 0) {
+    problems.push(
+      problem(
+        at(url === null ? 'replicas' : 'url'),
+        'has no effect beside policyServer.launch',
+        'remove it: Longhaul knows the addresses of the engines that it starts; their number is launch.replicas',
+      ),
+    )
+  }
+  if (publish === 'manual') {
+    problems.push(
+      problem(
+        at('publish'),
+        'expected restart, reload or nothing beside policyServer.launch, got "manual"',
+        'remove launch, and an operator starts and restarts the servers at policyServer.url',
+      ),
+    )
+  }
+  if (launch.gpus !== null && launch.gpus.length !== launch.replicas) {
+    problems.push(
+      problem(
+        at('launch', 'gpus'),
+        `expected an entry for each of the ${launch.replicas} replicas, got ${launch.gpus.length}`,
+        'name the GPUs of each replica, as ["0,1", "2,3"]',
+      ),
+    )
+  }
+  if (launch.placement === 'shared' && (trainer.launcher === 'slurm' || trainer.launcher === 'kubernetes')) {
+    problems.push(
+      problem(
+        at('launch', 'placement'),
+        `expected separate with trainer.launcher: ${trainer.launcher}, got "shared"`,
+        'its jobs run on other machines than the engines, which nothing has to make room for',
+      ),
+    )
+  }
+  if (kind === 'vllm' && publish === 'reload' && !isLoopback(launch.host)) {
+    problems.push(
+      problem(
+        at('launch', 'host'),
+        `expected a loopback address with publish: reload, got "${launch.host}"`,
+        'vLLM asks for no key at the routes that change its weights: keep 127.0.0.1, or publish: restart',
+      ),
+    )
+  }
+  return problems
+}
