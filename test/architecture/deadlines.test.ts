@@ -51,6 +51,9 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
 const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/docker/images/base-image-rootfs.ts': 'a deadline of its own',
   'src/adapters/docker/sandbox/runner-volume.ts': 'a deadline of its own',
+  'src/adapters/engines/engine-process.ts':
+    'an engine: keeper.ts bounds its start and its silence; it dies with the keeper',
+  'src/adapters/engines/fleets.ts': 'the keeper: KEEPER_START_MS until its first word, then the lease of its run',
   'src/adapters/task-images/build-task-image.ts': 'a deadline of its own',
   'src/adapters/trainer-job/launchers/process-launcher.ts':
     'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',

@@ -126,3 +126,12 @@ test('a context that the policy’s positions do not reach is refused before a s
   assert.deepEqual(startPositions({ configJson: NATIVE, directory: '/p', context: 32_768 }), { overrides: null })
   assert.deepEqual(startPositions({ configJson: null, directory: '/p', context: 65_536 }), { overrides: null })
 })
+
+test('a further flag comes last; one that Longhaul sets itself is refused', () => {
+  const input = { kind: 'vllm', ...wanted, publish: 'restart', deterministic: false } as const
+  const { command } = startCommand({ ...input, program: '/opt/vllm', more: ['--tensor-parallel-size', '2'] })
+  assert.deepEqual([command[0], ...command.slice(-2)], ['/opt/vllm', '--tensor-parallel-size', '2'])
+  for (const flag of ['--dtype', '--logprobs-mode=raw_logprobs']) {
+    assert.throws(() => startCommand({ ...input, more: [flag] }), { code: 'Config.Invalid', message: /sets itself/ })
+  }
+})

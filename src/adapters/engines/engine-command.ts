@@ -1,0 +1,121 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { EngineLaunchRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import {
+  isLoopback,
+  type StartCommand,
+  startCommand,
+  startPositions,
+  withFurtherFlags,
+} from '../policy-server/start-command.ts'
+
+export interface EngineCommandInput {
+  recipe: Pick<Recipe, 'policyServer' | 'trainer' | 'rft' | 'reinforce' | 'evaluate'>
+  launch: EngineLaunchRecipe
+  /** With the paths of this host. */
+  policy: PolicyRef
+  publish: 'restart' | 'reload'
+  index: number
+  url: string
+  /** Of the embedded server: what runs it, and where it remembers what it serves. */
+  embedded: { python: string; env: Record<string, string>; state: string }
+  /** Whether the worker has a key for the engines, in `KEY_VARIABLE`. */
+  hasKey: boolean
+}
+
+const KEY_VARIABLE = 'LONGHAUL_POLICY_API_KEY'
+
+/**
+ * How a replica is started: by the command that `longhaul policy-server command` prints, with the recipe's own flags and variables.
+ * @throws LonghaulError `Config.Invalid`
+ */
+export async function engineCommand(input: EngineCommandInput): Promise<StartCommand> {
+  const { launch, index } = input
+  const { kind } = input.recipe.policyServer
+  const { environment, command } =
+    kind === 'vllm' || kind === 'sglang' ? await startOfEngine(kind, input) : startOfEmbedded(input)
+  const gpus = launch.gpus?.[index]
+  return {
+    environment: {
+      ...environment,
+      ...(gpus === undefined ? {} : { CUDA_VISIBLE_DEVICES: gpus }),
+      ...launch.environment,
+    },
+    command,
+  }
+}
+
+async function startOfEngine(
+  kind: 'vllm' | 'sglang',
+  { recipe, launch, policy, publish, url, hasKey }: EngineCommandInput,
+): Promise<StartCommand> {
+  const directory = fileURLToPath(policy.uri)
+  const context = longestContext(recipe)
+  const { overrides } = startPositions({
+    configJson: await readFile(join(directory, 'config.json'), 'utf8').catch(() => null),
+    directory,
+    context,
+  })
+  return inTheRecipe(() =>
+    startCommand({
+      kind,
+      directory,
+      version: policy.version,
+      context,
+      dtype: recipe.trainer.exportDtype,
+      publish,
+      deterministic: false,
+      port: portOf(url),
+      host: launch.host,
+      apiKeyVariable: hasKey ? KEY_VARIABLE : null,
+      program: launch.program,
+      more: launch.arguments,
+      overrides,
+    }),
+  )
+}
+
+/** Weights come by a request, and the server remembers them: a process that is started again serves what the last one did. */
+function startOfEmbedded({ launch, url, embedded, hasKey }: EngineCommandInput): StartCommand {
+  if (!isLoopback(launch.host) && !hasKey) {
+    throw invalid(`expected a key for engines at ${launch.host}: set ${KEY_VARIABLE} for every worker`)
+  }
+  const command = [launch.program ?? embedded.python, '-m', 'longhaul_trainer', 'serve', '--host', launch.host]
+  command.push('--port', String(portOf(url)), '--state', embedded.state)
+  if (hasKey) command.push('--api-key-variable', KEY_VARIABLE)
+  return inTheRecipe(() => withFurtherFlags({ environment: embedded.env, command }, launch.arguments))
+}
+
+/** The command's own words are those of `longhaul policy-server command`; here a recipe says them. */
+function inTheRecipe(start: () => StartCommand): StartCommand {
+  try {
+    return start()
+  } catch (error) {
+    if (!isLonghaulError(error)) throw error
+    throw invalid(
+      `${error.message} (of the recipe: host, arguments; the key is ${KEY_VARIABLE} of every worker)`,
+      error,
+    )
+  }
+}
+
+function invalid(message: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message: `policyServer.launch: ${message}`, cause })
+}
+
+function longestContext({ rft, reinforce, evaluate }: EngineCommandInput['recipe']): number {
+  return Math.max(
+    rft?.context ?? 0,
+    ...(reinforce?.stages ?? []).map(({ context }) => context),
+    // Recipes stored by an older version know no limits.
+    ...Object.values(evaluate.limits ?? {}).map(({ context }) => context),
+    evaluate.context,
+  )
+}
+
+function portOf(url: string): number {
+  return Number(new URL(url).port)
+}

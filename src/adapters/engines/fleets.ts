@@ -1,0 +1,145 @@
+import { spawn } from 'node:child_process'
+import { mkdir, open, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { withDirectoryLock } from '../../platform/directory-lock.ts'
+import { rotateLog, tailOf } from '../../platform/files.ts'
+import { livenessOf, stopSession } from '../../platform/processes.ts'
+import {
+  type FleetFiles,
+  fleetFiles,
+  type FleetPlan,
+  type FleetState,
+  readPlan,
+  readState,
+  renewLease,
+  writeJson,
+} from './fleet-files.ts'
+
+/** From the start of a keeper to its first word. */
+const KEEPER_START_MS = 60_000
+/** An ending keeper waits for the grace time of its engines. */
+const KEEPER_GRACE_MS = 20_000
+const POLL_MS = 100
+
+/** The engines of the runs that this host serves, each run in a directory of its own. */
+export interface Fleets {
+  plan(run: string): Promise<FleetPlan | null>
+  /** Null before the keeper's first word. */
+  look(run: string): Promise<FleetState | null>
+  /** Puts a plan in the place of the last one, and sees to it that a keeper lives. Engines that it still names go on. */
+  want(plan: FleetPlan): Promise<void>
+  /** A sign of life; starts a keeper where it died. Its engines died with it. @returns false where no engine is wanted any more */
+  renew(run: string): Promise<boolean>
+  /** Ends the engines of a run, then forgets them; their output stays where one of them failed. */
+  end(run: string): Promise<void>
+  /** Ends them until the next sign of life. @returns whether a keeper lived */
+  stop(run: string): Promise<boolean>
+  list(): Promise<FleetPlan[]>
+}
+
+/** @param root directory on a disk of this host, which the workers of the host share */
+export function openFleets(root: string): Fleets {
+  const filesOf = (run: string): FleetFiles => fleetFiles(join(root, encodeURIComponent(run)))
+  /** Of one run, by whichever process. */
+  const alone = async <T>(run: string, work: (files: FleetFiles) => Promise<T>): Promise<T> => {
+    await mkdir(root, { recursive: true })
+    const files = filesOf(run)
+    return withDirectoryLock({ path: `${files.directory}.lock`, timeoutMs: 2 * KEEPER_START_MS }, () => work(files))
+  }
+  return {
+    plan: (run) => readPlan(filesOf(run)),
+    look: (run) => readState(filesOf(run)),
+    want: (plan) =>
+      alone(plan.run, async (files) => {
+        await mkdir(files.directory, { recursive: true })
+        await renewLease(files)
+        await writeJson(files.plan, plan)
+        await seeToKeeper(files)
+      }),
+    renew: (run) =>
+      alone(run, async (files) => {
+        if ((await readPlan(files)) === null) return false
+        await renewLease(files)
+        await seeToKeeper(files)
+        return true
+      }),
+    end: (run) => alone(run, endFleet),
+    stop: (run) =>
+      alone(run, async (files) => {
+        const state = await readState(files)
+        const hasLived = state !== null && livenessOf(state.keeper) === 'alive'
+        await stopKeeper(files)
+        return hasLived
+      }),
+    async list() {
+      const names = await readdir(root).catch(() => [])
+      const plans = await Promise.all(names.map((name) => readPlan(fleetFiles(join(root, name)))))
+      return plans.filter((plan) => plan !== null)
+    },
+  }
+}
+
+/**
+ * Ends the engines of all runs below a directory: their stack goes down. Plans stay, so that the first sign of life of a later worker
+ * starts the engines of runs that go on. @returns how many runs had some
+ */
+export async function stopAllFleets(root: string): Promise<number> {
+  const fleets = openFleets(root)
+  const stopped = (await fleets.list()).map(({ run }) => fleets.stop(run))
+  return (await Promise.all(stopped)).filter((hadSome) => hadSome).length
+}
+
+/** A killed keeper takes its engines along. */
+async function stopKeeper(files: FleetFiles): Promise<FleetState | null> {
+  const state = await readState(files)
+  if (state !== null) await stopSession(state.keeper, KEEPER_GRACE_MS)
+  return state
+}
+
+async function endFleet(files: FleetFiles): Promise<void> {
+  // First, so that a keeper that starts now finds nothing to keep.
+  await rm(files.plan, { force: true })
+  const state = await stopKeeper(files)
+  const hasFailed = state?.engines.some(({ phase }) => phase === 'failed') === true
+  if (!hasFailed) return rm(files.directory, { recursive: true, force: true })
+  await rm(files.lease, { force: true })
+}
+
+async function seeToKeeper(files: FleetFiles): Promise<void> {
+  const before = (await readState(files))?.keeper
+  if (before !== undefined && livenessOf(before) === 'alive') return
+  await rotateLog(files.keeperLog)
+  const output = await open(files.keeperLog, 'a')
+  let exit: string | null = null
+  try {
+    const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+    const program = fileURLToPath(new URL(`./keep-engines.${extension}`, import.meta.url))
+    // In a session of its own, so that neither a worker's restart nor its death ends it.
+    const child = spawn(process.execPath, [program, files.directory], {
+      cwd: files.directory,
+      detached: true,
+      stdio: ['ignore', output.fd, output.fd],
+    })
+    child.once('error', (error) => {
+      exit = error.message
+    })
+    child.once('exit', (code, signal) => {
+      exit = signal ?? `status ${code}`
+    })
+    child.unref()
+    for (const deadline = Date.now() + KEEPER_START_MS; Date.now() < deadline; await sleep(POLL_MS)) {
+      const keeper = (await readState(files))?.keeper
+      if (keeper !== undefined && livenessOf(keeper) === 'alive') return
+      if (exit !== null) break
+    }
+  } finally {
+    await output.close()
+  }
+  throw new LonghaulError({
+    code: 'Model.EngineFailed',
+    message: `Expected the process that keeps the engines to start, it ended with ${exit ?? 'no word'}. The end of ${files.keeperLog}:\n${await tailOf(files.keeperLog)}`,
+  })
+}

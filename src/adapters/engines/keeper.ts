@@ -1,0 +1,297 @@
+import { mkdir, readFile, rm, stat } from 'node:fs/promises'
+import { constants, hostname, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { rotateLog, tailOf } from '../../platform/files.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import { isFree } from '../../platform/ports.ts'
+import { identifyOnHost } from '../../platform/processes.ts'
+import { explainStart } from '../policy-server/start-failures.ts'
+import { type EngineEnd, type EngineProcess, startEngine } from './engine-process.ts'
+import {
+  type EnginePlan,
+  type EngineState,
+  type FleetFiles,
+  type FleetPlan,
+  leaseAgeMs,
+  readPlan,
+  writeJson,
+} from './fleet-files.ts'
+
+/** A plan is one small file: reading it often is cheap. */
+const POLL_MS = 250
+/** One question whether an engine is well. A busy one may answer late. */
+const HEALTH_MS = 10_000
+/** Between two of them, of an engine that serves. */
+const ASK_EVERY_MS = 5_000
+/** An engine that lives and answers no question for this long hangs: it is ended and started again. */
+const SILENT_MS = 10 * 60_000
+/** A port whose last holder was killed a moment ago. */
+const PORT_WAIT_MS = 5_000
+/** First pause before another start; doubles up to the last. */
+const FIRST_PAUSE_MS = 1_000
+const LAST_PAUSE_MS = 60_000
+/** An engine that served this long has recovered: its next pause is the first again. */
+const STEADY_MS = 10 * 60_000
+/** Starts without a first answer, one after another, of a cause that we do not know. */
+const MOST_FAILED_STARTS = 3
+/** Ends of an engine that had answered, each sooner than `STEADY_MS`. */
+const MOST_DEATHS = 10
+
+export interface KeeperInput {
+  files: FleetFiles
+  /** Ends the engines, then the keeper. */
+  signal: AbortSignal
+  log: (line: string) => void
+}
+
+/**
+ * Keeps the engines of one run as its plan says: starts them, starts again what dies, and ends all of them when the plan is gone or no
+ * worker has given a sign of life for as long as the lease says. A process of its own, so that a worker's restart costs no engine.
+ */
+export async function keepEngines({ files, signal, log }: KeeperInput): Promise<void> {
+  const kept = new Map<string, KeptEngine>()
+  const tell = createTeller(files, kept)
+  await tell()
+  for (;;) {
+    const plan = signal.aborted ? null : await readPlan(files)
+    const isNeeded = plan !== null && (await isLeased(files, plan, log))
+    await followPlan(kept, isNeeded ? plan : null, { files, tell, log })
+    if (!isNeeded) break
+    await sleep(POLL_MS, undefined, { signal }).catch(() => undefined)
+  }
+  await tell()
+}
+
+async function isLeased(files: FleetFiles, { leaseMs }: FleetPlan, log: (line: string) => void): Promise<boolean> {
+  const ageMs = await leaseAgeMs(files)
+  if (ageMs <= leaseMs) return true
+  log(`no worker has given a sign of life for ${Math.round(ageMs / 1000)} s: the engines end`)
+  return false
+}
+
+type Context = { files: FleetFiles; tell: () => Promise<void>; log: (line: string) => void }
+
+/** Ends what the plan no longer names, then starts what it names. */
+async function followPlan(kept: Map<string, KeptEngine>, plan: FleetPlan | null, context: Context): Promise<void> {
+  const wanted = new Map(plan?.engines.map((one) => [one.name, one]))
+  const over = [...kept].filter(([name, engine]) => wanted.get(name)?.generation !== engine.generation)
+  await Promise.all(
+    over.map(async ([name, engine]) => {
+      await engine.end()
+      kept.delete(name)
+    }),
+  )
+  if (over.length > 0) await context.tell()
+  if (plan === null) return
+  for (const one of wanted.values()) {
+    const engine = kept.get(one.name)
+    if (engine === undefined) kept.set(one.name, new KeptEngine(one, plan.startTimeoutMs, context))
+    else engine.plan = one
+  }
+}
+
+/** Writes states one after another: two renames must not arrive in the wrong order. */
+function createTeller(files: FleetFiles, kept: ReadonlyMap<string, KeptEngine>): () => Promise<void> {
+  const keeper = identifyOnHost(process.pid)
+  let writing: Promise<void> = Promise.resolve()
+  return () => {
+    writing = writing.then(() =>
+      writeJson(files.state, { keeper, engines: [...kept.values()].map(({ state }) => state) }),
+    )
+    return writing
+  }
+}
+
+/** How one process of an engine came to its end. */
+type Life = { kind: 'ended' } | { kind: 'not-started'; why: string; isFinal: boolean } | { kind: 'died'; why: string }
+
+/** One engine in one generation: at most one process at a time. */
+class KeptEngine {
+  /** What the next process is started by. */
+  plan: EnginePlan
+  readonly generation: number
+  state: EngineState
+  readonly #context: Context
+  readonly #startTimeoutMs: number
+  readonly #ending = new AbortController()
+  readonly #done: Promise<void>
+
+  constructor(plan: EnginePlan, startTimeoutMs: number, context: Context) {
+    this.plan = plan
+    this.generation = plan.generation
+    this.#context = context
+    this.#startTimeoutMs = startTimeoutMs
+    this.state = {
+      name: plan.name,
+      url: plan.url,
+      generation: plan.generation,
+      phase: 'starting',
+      sinceMs: Date.now(),
+      starts: 0,
+      process: null,
+      problem: null,
+      log: join(context.files.directory, `${plan.name}.log`),
+    }
+    this.#done = this.#keep()
+  }
+
+  /** Resolves when none of its processes is left. */
+  async end(): Promise<void> {
+    this.#ending.abort()
+    await this.#done
+  }
+
+  async #keep(): Promise<void> {
+    const { signal } = this.#ending
+    let failedStarts = 0
+    let deaths = 0
+    while (!signal.aborted) {
+      const startedMs = Date.now()
+      const life = await this.#live().catch((error: unknown): Life => {
+        return { kind: 'not-started', why: String(error), isFinal: false }
+      })
+      if (life.kind === 'ended') break
+      if (Date.now() - startedMs > STEADY_MS) deaths = 0
+      if (life.kind === 'died') {
+        failedStarts = 0
+        deaths += 1
+      } else {
+        failedStarts += 1
+      }
+      const isOver = life.kind === 'died' ? deaths >= MOST_DEATHS : life.isFinal || failedStarts >= MOST_FAILED_STARTS
+      await this.#enter(isOver ? 'failed' : 'pausing', { problem: life.why })
+      if (isOver) return
+      const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (failedStarts + deaths - 1), LAST_PAUSE_MS)
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+    }
+    await this.#enter('ended', {})
+  }
+
+  /** One process from its start to its end. */
+  async #live(): Promise<Life> {
+    const { signal } = this.#ending
+    const { files } = this.#context
+    const { url, start } = this.plan
+    await this.#enter('starting', { starts: this.state.starts + 1 })
+    const port = Number(new URL(url).port)
+    if (!(await this.#untilFree(port))) {
+      if (signal.aborted) return { kind: 'ended' }
+      // Of an engine that had served it may be free again a little later.
+      return { kind: 'not-started', why: portInUse(port), isFinal: this.state.starts === 1 }
+    }
+    await rotateLog(this.state.log)
+    const from = (await stat(this.state.log).catch(() => null))?.size ?? 0
+    // Short, because a socket's path may have some hundred characters, and known, so that the next process finds what a killed one left.
+    const temporary = join(tmpdir(), `lh-${sha256Hex(join(files.directory, this.plan.name)).slice(0, 8)}`)
+    await rm(temporary, { recursive: true, force: true })
+    await mkdir(temporary, { recursive: true })
+    const engine = await startEngine({ start, directory: files.directory, temporary, log: this.state.log })
+    try {
+      await this.#enter('starting', { process: engine.identity })
+      return await this.#watch(engine, from)
+    } finally {
+      await engine.stop()
+      this.state = { ...this.state, process: null }
+      await rm(temporary, { recursive: true, force: true })
+    }
+  }
+
+  async #watch(engine: EngineProcess, from: number): Promise<Life> {
+    const { signal } = this.#ending
+    const ended = engine.ended.then((end) => ({ end }))
+    const deadline = Date.now() + this.#startTimeoutMs
+    let hasServed = false
+    for (let answeredMs = Date.now(); ; ) {
+      const found = await Promise.race([ended, isWell(this.plan.url, signal)])
+      if (signal.aborted) return { kind: 'ended' }
+      if (typeof found === 'object') {
+        const why = await this.#explain(found.end, from)
+        return hasServed
+          ? { kind: 'died', why: why.text }
+          : { kind: 'not-started', why: why.text, isFinal: why.isKnown }
+      }
+      if (found) {
+        answeredMs = Date.now()
+        if (!hasServed) await this.#enter('serving', { problem: null })
+        hasServed = true
+      } else if (!hasServed && Date.now() > deadline) {
+        const seconds = Math.round(this.#startTimeoutMs / 1000)
+        const why = `It did not answer within ${seconds} s: raise policyServer.launch.startTimeoutS. Its last words:\n${await tailOf(this.state.log)}`
+        return { kind: 'not-started', why, isFinal: true }
+      } else if (hasServed && Date.now() - answeredMs > SILENT_MS) {
+        return { kind: 'died', why: `It lived and gave no answer for ${SILENT_MS / 60_000} minutes` }
+      }
+      await Promise.race([ended, pause(hasServed ? ASK_EVERY_MS : POLL_MS, signal)])
+    }
+  }
+
+  async #untilFree(port: number): Promise<boolean> {
+    const { signal } = this.#ending
+    const { hostname: host } = new URL(this.plan.url)
+    for (const deadline = Date.now() + PORT_WAIT_MS; !signal.aborted; await pause(POLL_MS, signal)) {
+      if (await isFree(port, host)) return true
+      if (Date.now() > deadline) return false
+    }
+    return false
+  }
+
+  async #explain(end: EngineEnd, from: number): Promise<{ text: string; isKnown: boolean }> {
+    const program = programOf(this.plan.start.command)
+    if (end.code === NOT_FOUND || end.code === NOT_EXECUTABLE) {
+      const what = end.code === NOT_FOUND ? 'is not installed' : 'may not be executed'
+      const text = `The program ${program} ${what} on ${hostname()}: install it in the PATH of the trainer worker, or name it in policyServer.launch.program`
+      return { text, isKnown: true }
+    }
+    const printed = (await readFile(this.state.log).catch(() => Buffer.alloc(0))).subarray(from).toString('utf8')
+    const signal = signalOf(end)
+    const known = explainStart({ log: printed, signal })
+    const how = signal === null ? `status ${end.code}` : signal
+    if (known !== null) return { text: `${known} (it ended with ${how})`, isKnown: true }
+    return { text: `It ended with ${how}. Its last words:\n${await tailOf(this.state.log)}`, isKnown: false }
+  }
+
+  async #enter(phase: EngineState['phase'], facts: Partial<EngineState>): Promise<void> {
+    const sinceMs = phase === this.state.phase ? this.state.sinceMs : Date.now()
+    this.state = { ...this.state, ...facts, phase, sinceMs }
+    const { name, url, starts, problem } = this.state
+    const why = problem === null || phase === 'serving' ? '' : `: ${problem}`
+    this.#context.log(`${name} (${url}, start ${starts}) ${phase}${why}`)
+    await this.#context.tell()
+  }
+}
+
+/** What a shell ends with. */
+const NOT_FOUND = 127
+const NOT_EXECUTABLE = 126
+const BY_SIGNAL = 128
+
+/** Of the engine, which the shell around it reports as a status. */
+function signalOf({ code, signal }: EngineEnd): string | null {
+  if (signal !== null || code === null || code <= BY_SIGNAL) return signal
+  return Object.entries(constants.signals).find(([, number]) => number === code - BY_SIGNAL)?.[0] ?? null
+}
+
+/** The key of an engine is read by a shell around it. */
+function programOf([program = '', ...rest]: readonly string[]): string {
+  return program === 'sh' ? (rest[3] ?? program) : program
+}
+
+function portInUse(port: number): string {
+  return `Another process on ${hostname()} listens on port ${port}: end that process (\`ss -ltnp 'sport = :${port}'\` names it), or choose another port in policyServer.launch.port`
+}
+
+/** One question, answered within seconds; never throws. */
+async function isWell(url: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    const answer = await fetch(`${url}/health`, { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_MS)]) })
+    await answer.body?.cancel()
+    return answer.ok
+  } catch {
+    return false
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, { signal }).catch(() => undefined)
+}
