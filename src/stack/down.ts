@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { connectEngine } from '../adapters/docker/engine/engine.ts'
 import { LABELS } from '../adapters/docker/container/labels.ts'
-import { stackHostId } from './environment.ts'
+import { stopAllFleets } from '../adapters/engines/fleets.ts'
+import { enginesDir, stackHostId } from './environment.ts'
 import { engineUserKey, engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
 import { stackPaths, type StackPaths } from './paths.ts'
 import { removeSocketFolder } from './postgres/private-cluster.ts'
@@ -54,6 +55,8 @@ export async function stopStack({
   const stopped = record === null ? [] : await stopProcesses(record)
   // After the workers, which would start them again.
   const jobs = await stopTrainingJobs({ artifactsDir: record?.facts.artifactsDir ?? paths.artifactsDir })
+  // After the workers too. Left alone they would end with their lease only.
+  const engines = await stopAllFleets(enginesDir(paths.dataDir))
   const containersRemoved = record === null || keepContainers ? 0 : await removeContainers(record)
   // Also without a record: an `up` that was killed early leaves a private engine and nothing else.
   const engine =
@@ -65,7 +68,7 @@ export async function stopStack({
   await rm(paths.recordFile, { force: true })
   await removeSocketFolder(paths)
   return {
-    changed: stopped.length + jobs > 0 || engine === 'stopped',
+    changed: stopped.length + jobs + engines > 0 || engine === 'stopped',
     name: paths.name,
     stopped,
     trainingJobs: jobs,

@@ -25,7 +25,7 @@ import { packageFile } from './paths.ts'
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |
  * | LONGHAUL_SANDBOX_CPUS, LONGHAUL_SANDBOX_MEMORY_GIB | what sandboxes may ask for together (all the machine has) |
- * | LONGHAUL_LEASE_S | seconds that a sandbox lives without a sign of life (600) |
+ * | LONGHAUL_LEASE_S | seconds that a sandbox, or a launched engine, lives without a sign of life (600) |
  * | LONGHAUL_METRICS_ADDRESS or LONGHAUL_METRICS_OTLP | where workers show or send metrics (`src/workers/metrics.ts`); the roles take ports from it upwards |
  *
  * | a process of the stack gets | meaning |
@@ -38,6 +38,7 @@ import { packageFile } from './paths.ts'
  * | LONGHAUL_BUNDLE | prebuilt workflow bundle |
  * | LONGHAUL_BASE_IMAGE | tag of the sandbox base image |
  * | LONGHAUL_HOST_ID | name of this machine as a sandbox host; differs by stack, so that one stack's reaper spares the others |
+ * | LONGHAUL_ENGINES | directory of the policy engines that its trainer worker launches |
  * | DOCKER_HOST | the engine |
  */
 export interface StackFacts {
@@ -80,6 +81,7 @@ export function stackEnvironment(facts: StackFacts): Record<string, string> {
     LONGHAUL_POLICY_URL: facts.policyUrl,
     ...(facts.viewerUrl === undefined ? {} : { LONGHAUL_VIEWER_URL: facts.viewerUrl }),
     LONGHAUL_HOST_ID: stackHostId(facts.name),
+    LONGHAUL_ENGINES: enginesDir(facts.dataDir),
     ...(facts.dockerHost === null ? {} : { DOCKER_HOST: facts.dockerHost }),
     ...(facts.python === null ? {} : { LONGHAUL_PYTHON: facts.python }),
     ...(typeof facts.codecKeys === 'string' ? { LONGHAUL_CODEC_KEYS: facts.codecKeys } : {}),
@@ -101,6 +103,11 @@ export function trainerEnvironment(): Record<string, string> {
     // Idle threads of the number libraries spin by default and take the other processes' cores.
     OMP_WAIT_POLICY: process.env['OMP_WAIT_POLICY'] ?? 'PASSIVE',
   }
+}
+
+/** Of this stack alone: `down` ends what it finds there. */
+export function enginesDir(dataDir: string): string {
+  return join(dataDir, 'engines')
 }
 
 /** Also the `longhaul.host` label of this stack's containers. */

@@ -6,6 +6,7 @@ import { composeTrainer } from './compose-trainer.ts'
 import { type Interposers, connectStore } from './connect.ts'
 import type { Role } from './run-worker.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import { describeOwner } from './workflow-owners.ts'
 import {
   createRecipeReader,
   type RecipeReader,
@@ -50,7 +51,9 @@ export function composeRole(
     case 'sandbox':
       return composeSandbox(environment, connection, between)
     case 'trainer':
-      return composeTrainer(environment, between)
+      return composeTrainer(environment, between, (workflowId) =>
+        describeOwner(connection, { namespace: environment.temporal.namespace, workflowId }),
+      )
     case 'artifacts':
       return composeArtifacts(environment, between)
     default:

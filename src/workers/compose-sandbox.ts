@@ -169,7 +169,7 @@ export function ownSandboxesWorker(
   between: Interposers,
 ) {
   const { recipes, store, tasks } = shared
-  const policies = policyClientsOf(environment, recipes, between.policy)
+  const policies = policyClientsOf(environment, { recipes, store }, between.policy)
   return {
     taskQueue: hostQueue,
     maxConcurrentActivityTaskExecutions: 100,

@@ -36,6 +36,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
   let store: ArtifactStore
   let base: PolicyRef
   let activities: TrainerActivities
+  let dispose = async (): Promise<void> => {}
 
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'trainer-worker-'))
@@ -46,10 +47,15 @@ describe('trainer worker', { skip: withoutPython }, () => {
       LONGHAUL_CACHE: join(root, 'cache'),
       LONGHAUL_PYTHON: python ?? '',
     })
-    const [worker] = (await composeTrainer(environment, PASS_THROUGH)).workers
+    const composed = await composeTrainer(environment, PASS_THROUGH, async () => null)
+    ;({ dispose } = composed)
+    const [worker] = composed.workers
     activities = worker?.activities as TrainerActivities
   })
-  after(() => rm(root, { recursive: true, force: true }))
+  after(async () => {
+    await dispose()
+    await rm(root, { recursive: true, force: true })
+  })
 
   test('two jobs come to one machine at once: the second trainer starts when the first has ended', async () => {
     const jobs = await Promise.all(['one', 'other'].map((run) => prepareJob(run, 24)))

@@ -1,4 +1,7 @@
+import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { Runtime } from '@temporalio/worker'
+import { openFleets } from '../adapters/engines/fleets.ts'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
 import type { TrainerCommand } from '../adapters/trainer-job/launchers/process-launcher.ts'
 import { directoryOf, prepareJob, type PreparedJob } from '../adapters/trainer-job/job/job-spec.ts'
@@ -8,6 +11,13 @@ import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
 import { activity, type ActivityScope } from '../activities/runtime/activity-runtime.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
+import {
+  endEngines,
+  type EngineDependencies,
+  launchOf,
+  parkEngines,
+  publishOnEngines,
+} from '../activities/training/launched-engines.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
 import { recordJob } from '../activities/training/record-job.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
@@ -19,15 +29,24 @@ import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore, chatClientsOf, policyClientsOf, type Interposers } from './connect.ts'
+import { startEngineWatch, type StateOf } from './engine-watch.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
 /** Jobs wait for each other inside the process; further slots keep publishing and releasing from waiting for a job of hours. */
 const SLOTS = 4
 
-export async function composeTrainer(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
+export async function composeTrainer(
+  environment: WorkerEnvironment,
+  between: Interposers,
+  stateOf: StateOf,
+): Promise<Composed> {
   const store = await connectStore(environment, between)
   const recipes = createRecipeReader(store)
   const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
+  const trainerEnv = { PYTHONPATH: trainerPackage }
+  const { enginesDir, hostId, leaseMs, policyApiKey, python } = environment
+  const fleets = openFleets(enginesDir)
+  const watch = startEngineWatch({ fleets, stateOf, leaseMs, log: Runtime.instance().logger })
   return {
     workers: [
       {
@@ -36,13 +55,23 @@ export async function composeTrainer(environment: WorkerEnvironment, between: In
         activities: createTrainerActivities({
           store,
           recipes,
-          policies: policyClientsOf(environment, recipes, between.policy),
+          policies: policyClientsOf(environment, { recipes, store }, between.policy),
           chats: chatClientsOf(recipes),
-          trainer: { python: environment.python, env: { PYTHONPATH: trainerPackage } },
+          trainer: { python, env: trainerEnv },
+          engines: {
+            store,
+            fleets,
+            root: enginesDir,
+            host: hostId ?? hostname(),
+            python,
+            trainerEnv,
+            hasKey: policyApiKey !== null,
+            leaseMs,
+          },
         }),
       },
     ],
-    dispose: async () => {},
+    dispose: () => watch.stop(),
   }
 }
 
@@ -54,6 +83,7 @@ function isOnThisMachine(url: string): boolean {
 interface TrainerDependencies extends PublishDependencies {
   store: ArtifactStore
   trainer: TrainerCommand
+  engines: EngineDependencies
 }
 
 /** Training jobs and the publishing of what they make. */
@@ -66,8 +96,10 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   /** What it makes is kept before anything speaks of it: another host can go on from there. */
   const train = async ({ run, policy, batch }: TrainingJobInput, job: PreparedJob, scope: ActivityScope) => {
     const { signal } = scope
-    const launcher = launcherOf((await deps.recipes(run)).trainer)
+    const recipe = await deps.recipes(run)
+    const launcher = launcherOf(recipe.trainer)
     if (launcher.isElsewhere) store.weights.requireSeenBy('every node of the trainer’s scheduler')
+    if (launchOf(recipe)?.placement === 'shared') await parkEngines(deps.engines, { run, signal })
     const part = policy.checkpointUri === null ? 'policy' : 'checkpoint'
     return store.weights.use({ policy, part, folders: [directoryOf(batch.key)], signal }, async () => {
       const result = await followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
@@ -111,7 +143,8 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       return launcher.isElsewhere ? run() : oneAtATime(run)
     }),
     publishPolicy: activity(async ({ run, policy: ref }, scope) => {
-      const { policyServer, trainer } = await deps.recipes(run)
+      const recipe = await deps.recipes(run)
+      const { policyServer, trainer } = recipe
       const { failing, startedMs } = scope
       const waiting = { unavailableTimeoutMs: policyServer.patienceS * 1000, failing, startedMs }
       const windowOf = async (): Promise<WindowFile | null> => {
@@ -124,21 +157,42 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
         waiting.startedMs = Date.now()
         return window
       }
-      const publish = (served: PolicyRef) =>
-        endOfWaiting(waiting, () => publishPolicy(deps, { run, ref: served, windowOf }, scope))
+      const publish = (served: PolicyRef) => publishPolicy(deps, { run, ref: served, windowOf }, scope)
       // Its owner has the weights.
-      if (policyServer.kind === 'chat') return publish(ref)
-      for (const { url } of (await deps.policies(run)).servers) {
-        if (!isOnThisMachine(url)) store.weights.requireSeenBy(`the policy server ${url}`)
+      if (policyServer.kind === 'chat') return endOfWaiting(waiting, () => publish(ref))
+      const launch = launchOf(recipe)
+      if (launch === null) {
+        for (const { url } of (await deps.policies(run)).servers) {
+          if (!isOnThisMachine(url)) store.weights.requireSeenBy(`the policy server ${url}`)
+        }
       }
       const local = store.weights.local(ref)
       const lease = { part: 'policy', afterMs: policyServer.leaseS * 1000, signal: scope.signal } as const
-      await store.weights.use({ policy: ref, ...lease }, () => {
+      await store.weights.use({ policy: ref, ...lease }, async () => {
         // The server is waited for since then, not while its weights were on their way.
         waiting.startedMs = Date.now()
-        return publish(local)
+        if (launch === null) return endOfWaiting(waiting, () => publish(local))
+        // Before the engines have what both need.
+        if (launch.placement === 'shared') await windowOf()
+        return endOfWaiting(waiting, () =>
+          publishOnEngines(
+            deps.engines,
+            { run, recipe, launch, policy: local },
+            {
+              scope,
+              publish: () => {
+                // An engine that is waited for has started by now.
+                waiting.startedMs = Date.now()
+                return publish(local)
+              },
+            },
+          ),
+        )
       })
     }),
-    releasePolicies: activity(async ({ run }) => releasePolicies(deps, run)),
+    releasePolicies: activity(async ({ run }) => {
+      await endEngines(deps.engines, run)
+      return releasePolicies(deps, run)
+    }),
   }
 }

@@ -2,6 +2,7 @@ import {
   type ChatClients,
   createChatClients,
   createPolicyClients,
+  LONGEST_ATTEMPT_MS,
   type PolicyClients,
 } from '../activities/runtime/policy-clients.ts'
 import type { RecipeReader } from '../activities/runtime/stored-records.ts'
@@ -16,21 +17,23 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { PolicyClient } from '../contracts/policy.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 
-/** Longer waits are made of several attempts of an activity, so that the Temporal UI shows what is waited for. */
-const MOST_PATIENT_ATTEMPT_MS = 5 * 60_000
+/** Of several servers the next one is asked after this long. */
+const MOVE_ON_MS = 10_000
 
 /** The key stays in this process: it is in no recipe, record or history. */
 export function policyClientsOf(
   { policyUrl, policyApiKey }: Pick<WorkerEnvironment, 'policyUrl' | 'policyApiKey'>,
-  recipes: RecipeReader,
+  { recipes, store }: { recipes: RecipeReader; store: Pick<ArtifactStore, 'readRecord'> },
   interpose: Interposers['policy'],
 ): PolicyClients {
   const apiKey = policyApiKey === null ? {} : { apiKey: policyApiKey }
   return createPolicyClients({
     recipes,
+    store,
     defaultUrl: policyUrl,
-    connect: ({ kind, url, publish, unavailableTimeoutMs }) => {
-      const timeouts = { giveUpAfterMs: Math.min(MOST_PATIENT_ATTEMPT_MS, unavailableTimeoutMs) }
+    connect: ({ kind, url, publish, isOneOfSeveral, unavailableTimeoutMs }) => {
+      const attemptMs = Math.min(LONGEST_ATTEMPT_MS, unavailableTimeoutMs)
+      const timeouts = { giveUpAfterMs: isOneOfSeveral ? Math.min(MOVE_ON_MS, attemptMs) : attemptMs }
       const client = createPolicyClient({
         kind,
         url,
@@ -39,7 +42,7 @@ export function policyClientsOf(
         onTransientError: reportTransientError,
         ...apiKey,
       })
-      return watchPolicy({ client: interpose(client), url, servedWithinMs: timeouts.giveUpAfterMs })
+      return watchPolicy({ client: interpose(client), url, servedWithinMs: attemptMs })
     },
   })
 }
@@ -59,7 +62,7 @@ export function chatClientsOf(recipes: RecipeReader, env: NodeJS.ProcessEnv = pr
     recipes,
     connect: ({ url, model, unavailableTimeoutMs, settings }) => {
       const apiKey = readKey(settings.apiKeyVariable, env)
-      const giveUpAfterMs = Math.min(MOST_PATIENT_ATTEMPT_MS, unavailableTimeoutMs)
+      const giveUpAfterMs = Math.min(LONGEST_ATTEMPT_MS, unavailableTimeoutMs)
       const client = createChatClient({
         url,
         model,

@@ -27,8 +27,10 @@ export interface WorkerEnvironment {
   weights: WeightsOptions
   /** LONGHAUL_HOST_ID: stable name of this sandbox host */
   hostId: string | null
-  /** LONGHAUL_LEASE_S: seconds that a sandbox lives without a sign of life; beyond a restart of the worker. @default 600 */
+  /** LONGHAUL_LEASE_S: seconds that a sandbox, or an engine that Longhaul launched, lives without a sign of life; beyond a restart of the worker. @default 600 */
   leaseMs: number
+  /** LONGHAUL_ENGINES: directory, on a disk of this host, of the engines that Longhaul launches. @default `engines` in the cache */
+  enginesDir: string
   /** LONGHAUL_SANDBOX_RUNTIME: OCI runtime of this host's containers (runsc, kata); unset: the engine's own */
   sandboxRuntime: string | null
   /** LONGHAUL_MIN_FREE_GIB: below this much free disk at the engine, task images that were not needed for longest go. @default 10 */
@@ -67,6 +69,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     buildId: buildId(env['LONGHAUL_BUILD_ID']),
     cacheDir: required('LONGHAUL_CACHE'),
     weights: weightsPlace(env, required('LONGHAUL_CACHE')),
+    enginesDir: env['LONGHAUL_ENGINES'] ?? join(required('LONGHAUL_CACHE'), 'engines'),
     hostId: env['LONGHAUL_HOST_ID'] ?? null,
     minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
     leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,

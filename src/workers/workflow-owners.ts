@@ -31,7 +31,8 @@ export function createOwnerRegistry({ connection, namespace, store }: OwnerRegis
   }
 }
 
-async function describeOwner(
+/** Null where the server cannot be asked. */
+export async function describeOwner(
   connection: ServerConnection,
   { namespace, workflowId }: { namespace: string; workflowId: string },
 ): Promise<OwnerState | null> {

@@ -188,7 +188,7 @@ test('the longest replay, the turns of a step and the longest last turn fit into
   // A pool asks its servers for so long, then the last of them is away for one attempt's patience and answers one request.
   const askMs =
     at('adapters/policy-server/pool.ts LAST_SERVER_AFTER_MS') +
-    at('workers/connect.ts MOST_PATIENT_ATTEMPT_MS') +
+    at('activities/runtime/policy-clients.ts LONGEST_ATTEMPT_MS') +
     600_000
   const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/sandbox/sandbox-host.ts OUTER_SLACK_MS')
   const wholeMs = MOST_S.episode * 1000 + at('activities/episode/advance-episode.ts STEP_BUDGET_MS') + turnMs

@@ -854,4 +854,24 @@ export const PLANTS: Plant[] = [
     by: 'if (found === null)',
     seenBy: { file: 'test/integration/publish.test.ts', test: 'weights, a manifest or a record that were changed' },
   },
+  {
+    name: 'a launched engine samples as training needs: a flag of the recipe overrides ours',
+    file: 'src/adapters/policy-server/start-command.ts',
+    replace: 'if (twice === undefined) return',
+    by: 'if (twice !== null) return',
+    seenBy: {
+      file: 'src/adapters/policy-server/start-command.test.ts',
+      test: 'a further flag comes last; one that Longhaul sets itself is refused',
+    },
+  },
+  {
+    name: 'a session pays for a silent server once: it is asked first again at once',
+    file: 'src/adapters/policy-server/pool.ts',
+    replace: 'now() + ASKED_LAST_MS',
+    by: 'now()',
+    seenBy: {
+      file: 'src/adapters/policy-server/pool.test.ts',
+      test: 'a server is silent: the next one answers, and is asked first for half a minute',
+    },
+  },
 ]

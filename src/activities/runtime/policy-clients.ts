@@ -1,8 +1,11 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { poolOf } from '../../adapters/policy-server/pool.ts'
-import type { ChatClient, PolicyClient, PolicyPool } from '../../contracts/policy.types.ts'
+import type { ChatClient, EnginesRecord, PolicyClient, PolicyPool } from '../../contracts/policy.types.ts'
 import type { ChatRecipe, PolicyServerRecipe } from '../../contracts/recipe.types.ts'
-import type { RecipeReader } from './stored-records.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import { isLoopback } from '../../adapters/policy-server/start-command.ts'
+import { cachedRequired, type RecipeReader } from './stored-records.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 
 /** The servers that a run's recipe names, as one. */
 export type PolicyClients = (run: string) => Promise<PolicyPool>
@@ -10,35 +13,66 @@ export type PolicyClients = (run: string) => Promise<PolicyPool>
 export interface PolicyServer {
   kind: PolicyServerRecipe['kind']
   url: string
-  publish: PolicyServerRecipe['publish']
+  publish: 'restart' | 'reload'
+  /** Others serve the same policies: its silence is not waited for. */
+  isOneOfSeveral: boolean
   /** How long a silent server is waited for. */
   unavailableTimeoutMs: number
 }
 
 export interface PolicyClientsInput {
   recipes: RecipeReader
+  /** Has the addresses of engines that Longhaul launched. */
+  store: Pick<ArtifactStore, 'readRecord'>
   /** Where a recipe gives no address. */
   defaultUrl: string
   connect(server: PolicyServer): PolicyClient
 }
 
 /** One client a server, shared by the runs that use it. */
-export function createPolicyClients({ recipes, defaultUrl, connect }: PolicyClientsInput): PolicyClients {
+export function createPolicyClients({ recipes, store, defaultUrl, connect }: PolicyClientsInput): PolicyClients {
   const clients = new Map<string, PolicyClient>()
+  const pools = new Map<string, PolicyPool>()
+  const engines = cachedRequired<string, EnginesRecord>(store, { key: runKeys.engines, max: 64 })
   return async (run) => {
-    const { kind, url, replicas, publish, patienceS } = (await recipes(run)).policyServer
-    // Recipes stored by an older version know no replicas.
-    const urls = [url ?? defaultUrl, ...(replicas ?? [])]
-    return poolOf(
+    const { policyServer } = await recipes(run)
+    const { kind, url, replicas, patienceS } = policyServer
+    // Recipes stored by an older version know no replicas and launch nothing.
+    const isLaunched = (policyServer.launch ?? null) !== null
+    const urls = isLaunched ? (await engines(run)).urls : [url ?? defaultUrl, ...(replicas ?? [])]
+    const shared = {
+      kind,
+      publish: howPublished(policyServer),
+      isOneOfSeveral: urls.length > 1,
+      unavailableTimeoutMs: patienceS * 1000,
+    }
+    const key = JSON.stringify([shared, urls])
+    const known = pools.get(key)
+    // A pool remembers which of its servers was silent.
+    if (known !== undefined) return known
+    const pool = poolOf(
       urls.map((one) => {
-        const server = { kind, url: one, publish, unavailableTimeoutMs: patienceS * 1000 }
-        const key = Object.values(server).join(' ')
-        const client = clients.get(key) ?? connect(server)
-        clients.set(key, client)
+        const clientKey = JSON.stringify([shared, one])
+        const client = clients.get(clientKey) ?? connect({ ...shared, url: one })
+        clients.set(clientKey, client)
         return { url: one, client }
       }),
+      { patienceMs: Math.min(LONGEST_ATTEMPT_MS, shared.unavailableTimeoutMs) },
     )
+    pools.set(key, pool)
+    return pool
   }
+}
+
+/** Longer waits are made of several attempts of an activity, so that the Temporal UI shows what is waited for. */
+export const LONGEST_ATTEMPT_MS = 5 * 60_000
+
+/** How the servers of a recipe come to new weights. */
+export function howPublished({ kind, publish, launch }: PolicyServerRecipe): 'restart' | 'reload' {
+  if (publish === 'reload' || publish === 'restart') return publish
+  if (publish === 'manual' || (launch ?? null) === null) return 'restart'
+  // vLLM asks for no key at the routes that change its weights.
+  return kind === 'vllm' && !isLoopback(launch?.host ?? '') ? 'restart' : 'reload'
 }
 
 /** The chat endpoint that a run's recipe names. */

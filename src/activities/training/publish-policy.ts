@@ -54,7 +54,9 @@ export async function releasePolicies(
   run: string,
 ): Promise<void> {
   try {
-    if ((await recipes(run)).policyServer.kind === 'chat') return
+    const { kind, launch } = (await recipes(run)).policyServer
+    // Engines that were launched have ended, and what they lent with them.
+    if (kind === 'chat' || (launch ?? null) !== null) return
     await (await policies(run)).release({ holder: run })
   } catch (error) {
     Context.current().log.warn('lease not given back, it ends by itself', { run, error: String(error) })

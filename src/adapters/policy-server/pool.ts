@@ -2,30 +2,46 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import type { PolicyClient, PolicyPool, PooledServer } from '../../contracts/policy.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
+interface PoolOptions {
+  /** Servers are asked in turn for so long where none answers. @default 0: each once */
+  patienceMs?: number
+  /** @default Date.now */
+  now?: () => number
+}
+
 /**
  * Several servers of the same policies as one. A session stays with one server, which holds its prefix; where that one does not
- * answer, the next in the session's own order is asked: the same seed gives the same tokens there. New weights go to all, and
- * one server that cannot have them is an error. Servers are never asked about each other: each is verified by itself.
+ * answer, the next in the session's own order is asked: the same seed gives the same tokens there. One that was silent is asked
+ * last for a while, so that a session pays for its silence once. New weights go to all, and one server that cannot have them is an
+ * error. Servers are never asked about each other: each is verified by itself.
  */
-export function poolOf(servers: readonly PooledServer[], now: () => number = Date.now): PolicyPool {
-  const ordered = (key: string): PolicyClient[] => orderFor(key, servers).map(({ client }) => client)
+export function poolOf(
+  servers: readonly PooledServer[],
+  { patienceMs = 0, now = Date.now }: PoolOptions = {},
+): PolicyPool {
+  const silentUntilMs = new Map<string, number>()
+  const isSilent = ({ url }: PooledServer): boolean => (silentUntilMs.get(url) ?? 0) > now()
+  const ordered = (key: string): PooledServer[] => {
+    const all = orderFor(key, servers)
+    return [...all.filter((server) => !isSilent(server)), ...all.filter(isSilent)]
+  }
   /** Only silence moves on to the next server: a refusal is an answer, and one about the policy must be heard. */
   const firstToAnswer = async <T>(
-    clients: readonly PolicyClient[],
+    inOrder: readonly PooledServer[],
     ask: (client: PolicyClient) => Promise<T>,
   ): Promise<T> => {
     const startedMs = now()
-    let silence: unknown = new Error('a pool has at least one server')
-    for (const client of clients) {
+    for (let asked = 0; ; asked++) {
+      const server = inOrder[asked % inOrder.length] as PooledServer
       try {
-        return await ask(client)
+        return await ask(server.client)
       } catch (error) {
         if (!isLonghaulError(error) || error.code !== 'Model.Unavailable') throw error
-        silence = error
-        if (now() - startedMs >= LAST_SERVER_AFTER_MS) break
+        silentUntilMs.set(server.url, now() + ASKED_LAST_MS)
+        const limitMs = asked + 1 < inOrder.length ? LAST_SERVER_AFTER_MS : patienceMs
+        if (now() - startedMs >= limitMs) throw error
       }
     }
-    throw silence
   }
   return {
     servers,
@@ -55,3 +71,5 @@ export function orderFor<T extends { url: string }>(key: string, servers: readon
 
 /** No further server is asked after this long: each may take as long again, and callers have their own limit. */
 const LAST_SERVER_AFTER_MS = 10 * 60_000
+/** A server that was silent; then its sessions come back to it. */
+const ASKED_LAST_MS = 30_000

@@ -59,7 +59,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_SANDBOX_CPUS', '16', 'processors that sandboxes may ask for together'),
       variable('LONGHAUL_SANDBOX_MEMORY_GIB', '64', 'the same of memory'),
       variable('LONGHAUL_SANDBOX_RUNTIME', 'runsc', 'OCI runtime of the containers'),
-      variable('LONGHAUL_LEASE_S', '600', 'seconds that a sandbox lives without a sign of life'),
+      variable('LONGHAUL_LEASE_S', '600', 'seconds that a sandbox, or a launched engine, lives without a sign of life'),
       variable('LONGHAUL_MIN_FREE_GIB', '10', 'below this much free disk unused images go'),
       variable('LONGHAUL_PYTHONS', '/opt/pythons', 'directories of Pythons that task images are built with'),
     ],
@@ -69,6 +69,11 @@ export const ENVIRONMENT: readonly Topic[] = [
     variables: [
       variable('LONGHAUL_POLICY_URL', 'http://gpu-1:8000', 'policy server of recipes that name none'),
       variable('LONGHAUL_POLICY_API_KEY', '', 'its key'),
+      variable(
+        'LONGHAUL_ENGINES',
+        '/var/lib/longhaul/engines',
+        'where launched engines are kept track of, on each host',
+      ),
       variable('LONGHAUL_PYTHON', '/opt/longhaul/bin/python', 'Python with the trainer’s packages'),
       variable('LONGHAUL_BASE_PYTHON', '/usr/bin/python3.11', 'Python to make that environment with'),
       variable('LONGHAUL_HUB_URL', 'https://hub.example.org', 'another hub of data sets and models'),

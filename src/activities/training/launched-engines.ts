@@ -1,0 +1,282 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { join } from 'node:path'
+import { Context } from '@temporalio/activity'
+import { engineCommand } from '../../adapters/engines/engine-command.ts'
+import type { EnginePlan, EngineState, FleetPlan } from '../../adapters/engines/fleet-files.ts'
+import type { Fleets } from '../../adapters/engines/fleets.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { FailureCode } from '../../contracts/failure-codes.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { EnginesRecord, PolicyRef } from '../../contracts/policy.types.ts'
+import type { EngineLaunchRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import { livenessOf } from '../../platform/processes.ts'
+import { choosePort } from '../../platform/ports.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import type { ActivityScope } from '../runtime/activity-runtime.ts'
+import { howPublished } from '../runtime/policy-clients.ts'
+import { waitingFor } from '../runtime/wait-board.ts'
+
+export interface EngineDependencies {
+  store: ArtifactStore
+  fleets: Fleets
+  /** Directory of the fleets, where embedded servers remember what they serve. */
+  root: string
+  /** This host, as the record of a run's engines names it. */
+  host: string
+  python: string
+  trainerEnv: Record<string, string>
+  /** Whether this worker has a key for policy servers. */
+  hasKey: boolean
+  /** Engines outlive the last sign of life of a worker by this. */
+  leaseMs: number
+}
+
+/** Null where the servers are their operators'. Recipes stored by an older version know no `launch`. */
+export function launchOf({ policyServer }: Pick<Recipe, 'policyServer'>): EngineLaunchRecipe | null {
+  return policyServer.launch ?? null
+}
+
+const POLL_MS = 500
+const SAY_EVERY_MS = 30_000
+
+interface ServeInput {
+  run: string
+  recipe: Recipe
+  launch: EngineLaunchRecipe
+  /** With the paths of this host. */
+  policy: PolicyRef
+}
+
+/**
+ * Makes the engines of a run serve a policy, without a person: starts those that do not run, has `publish` load and verify the policy on
+ * those that do, and starts them anew where they cannot read it in place or read it wrongly. Repeating it changes nothing: what another
+ * worker started is found and kept.
+ */
+export async function publishOnEngines(
+  deps: EngineDependencies,
+  input: ServeInput,
+  { scope, publish }: { scope: ActivityScope; publish: () => Promise<void> },
+): Promise<void> {
+  const { run, recipe, policy } = input
+  const { urls } = await claimEngines(deps, input)
+  const before = new Map((await deps.fleets.plan(run))?.engines.map((engine) => [engine.name, engine]))
+  const how = howPublished(recipe.policyServer)
+  const serve = async (isAnew: (engine: EnginePlan) => boolean): Promise<boolean> => {
+    const plan = await planFor(deps, input, { urls, owner: scope.owner.owner, before, isAnew })
+    await deps.fleets.want(plan)
+    await untilServing(deps, plan, scope)
+    const wasStarted = plan.engines.every((one) => before.get(one.name)?.generation !== one.generation)
+    for (const engine of plan.engines) before.set(engine.name, engine)
+    return wasStarted
+  }
+  // The embedded server is given policies by requests, and its command names none.
+  const needsRestart = recipe.policyServer.kind !== 'embedded' && how === 'restart'
+  const failedBefore = new Set(
+    (await deps.fleets.look(run))?.engines.filter(({ phase }) => phase === 'failed').map(({ name }) => name),
+  )
+  const areFresh = await serve(
+    ({ name, policy: last }) => failedBefore.has(name) || (needsRestart && last !== policy.version),
+  )
+  try {
+    await publish()
+  } catch (error) {
+    if (areFresh || recipe.policyServer.publish === 'reload' || !doesRestartHelp(error)) throw error
+    Context.current().log.warn('the engines could not read the policy in place: they are started anew', {
+      run,
+      policy: policy.version,
+      error: (error as Error).message,
+    })
+    await serve(() => true)
+    await publish()
+  }
+}
+
+/** It refused to read the policy, failed at it, or has other weights since. */
+const RESTART_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
+  'Config.Invalid',
+  'Model.BadResponse',
+  'Model.Biased',
+  'Model.CanaryMismatch',
+  'Model.NotServed',
+  'Model.Unavailable',
+])
+
+function doesRestartHelp(error: unknown): boolean {
+  return isLonghaulError(error) && RESTART_HELPS.has(error.code)
+}
+
+/** Which host has the engines, and where they listen: decided once for a run. */
+async function claimEngines(
+  { store, host }: EngineDependencies,
+  { run, launch }: Pick<ServeInput, 'run' | 'launch'>,
+): Promise<EnginesRecord> {
+  const key = runKeys.engines(run)
+  const record =
+    (await store.readRecord<EnginesRecord>(key)) ??
+    (
+      await store.claimRecord<EnginesRecord>(key, {
+        schema: 'longhaul.engines/1',
+        host,
+        urls: await choosePorts(run, launch),
+      })
+    ).record
+  requireThisHost(record, host)
+  return record
+}
+
+/** Another trainer worker takes the next attempt: one of the host that has them comes to it. */
+function requireThisHost(record: EnginesRecord, host: string): void {
+  if (record.host === host) return
+  throw new LonghaulError({
+    code: 'Model.Unavailable',
+    message: `Expected a trainer worker of ${record.host}, which has the engines of this run, this one is of ${host}: start one there (longhaul worker --role trainer), or begin another run where that host is gone`,
+  })
+}
+
+/** Below those that the system gives to outgoing connections: a parked engine finds its port free. */
+const FIRST_PORT = 20_000
+const PORTS = 10_000
+
+async function choosePorts(run: string, { replicas, host, port }: EngineLaunchRecipe): Promise<string[]> {
+  const taken = new Set<number>()
+  const urls: string[] = []
+  for (let index = 0; index < replicas; index++) {
+    const start = Number.parseInt(sha256Hex(`${run} ${index}`).slice(0, 8), 16)
+    const preferred = Array.from({ length: 50 }, (_, at) => FIRST_PORT + ((start + at) % PORTS))
+    const chosen = port === null ? await choosePort({ preferred, taken }) : port + index
+    urls.push(`http://${host.includes(':') ? `[${host}]` : host}:${chosen}`)
+  }
+  return urls
+}
+
+async function planFor(
+  deps: EngineDependencies,
+  { run, recipe, launch, policy }: ServeInput,
+  {
+    urls,
+    owner,
+    before,
+    isAnew,
+  }: {
+    urls: readonly string[]
+    owner: string
+    before: ReadonlyMap<string, EnginePlan>
+    isAnew: (engine: EnginePlan) => boolean
+  },
+): Promise<FleetPlan> {
+  const engines = urls.map(async (url, index): Promise<EnginePlan> => {
+    const name = `engine-${index}`
+    const running = before.get(name)
+    const start = await engineCommand({
+      recipe,
+      launch,
+      policy,
+      publish: howPublished(recipe.policyServer),
+      index,
+      url,
+      embedded: {
+        python: deps.python,
+        env: deps.trainerEnv,
+        state: join(deps.root, encodeURIComponent(run), `${name}-state`),
+      },
+      hasKey: deps.hasKey,
+    })
+    const generation = running === undefined ? Date.now() : running.generation + (isAnew(running) ? 1 : 0)
+    return { name, url, generation, policy: policy.version, start }
+  })
+  return {
+    run,
+    owner,
+    leaseMs: deps.leaseMs,
+    startTimeoutMs: launch.startTimeoutS * 1000,
+    engines: await Promise.all(engines),
+  }
+}
+
+/** @throws LonghaulError `Model.EngineFailed` with what the engine printed and what to do */
+async function untilServing(
+  { fleets, host }: EngineDependencies,
+  { run, engines }: FleetPlan,
+  { signal, beat }: Pick<ActivityScope, 'signal' | 'beat'>,
+): Promise<void> {
+  beat({ phase: 'starting engines' })
+  await Promise.all(
+    engines.map(({ name, url, generation }) =>
+      waitingFor({ doing: `starting ${name}`, on: { kind: 'policy-server', name: url } }, async () => {
+        let saidMs = Date.now()
+        for (let tries = 0; ; tries++) {
+          const state = await stateOf(fleets, run, { name, generation })
+          if (state?.phase === 'serving') return
+          if (state?.phase === 'failed') throw failed(state, { run, host })
+          if (Date.now() - saidMs >= SAY_EVERY_MS) {
+            saidMs = Date.now()
+            const forS = Math.round((saidMs - (state?.sinceMs ?? saidMs)) / 1000)
+            Context.current().log.info('an engine starts', { run, engine: name, url, forS, log: state?.log })
+          }
+          // A keeper that was killed has left its last word.
+          if (tries % 10 === 9 && !(await fleets.renew(run))) throw ended(run)
+          await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted())
+        }
+      }),
+    ),
+  )
+}
+
+function ended(run: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.Unavailable',
+    message: `Expected the engines of ${run} to start, they were ended meanwhile`,
+  })
+}
+
+/** Null where no living keeper speaks of it yet. */
+async function stateOf(
+  fleets: Fleets,
+  run: string,
+  { name, generation }: Pick<EnginePlan, 'name' | 'generation'>,
+): Promise<EngineState | null> {
+  const state = await fleets.look(run)
+  if (state === null || livenessOf(state.keeper) !== 'alive') return null
+  return state.engines.find((one) => one.name === name && one.generation === generation) ?? null
+}
+
+function failed({ name, url, problem, log }: EngineState, { run, host }: { run: string; host: string }): LonghaulError {
+  return new LonghaulError({
+    code: 'Model.EngineFailed',
+    message: `${name} of ${run} did not start on ${host}: ${problem ?? 'it ended'}`,
+    details: { url, log },
+  })
+}
+
+/** Frees what the engines hold, GPUs above all, before a training job that shares it; the next publishing starts them. */
+export async function parkEngines(
+  { store, fleets, host }: EngineDependencies,
+  { run, signal }: { run: string; signal: AbortSignal },
+): Promise<void> {
+  const record = await store.readRecord<EnginesRecord>(runKeys.engines(run))
+  if (record === null) return
+  requireThisHost(record, host)
+  const plan = await fleets.plan(run)
+  if (plan === null) return
+  await fleets.want({ ...plan, engines: [] })
+  await waitingFor(
+    { doing: 'parking the engines', on: { kind: 'policy-server', name: record.urls.join(' ') } },
+    async () => {
+      for (;;) {
+        const state = await fleets.look(run)
+        if (state === null || livenessOf(state.keeper) !== 'alive' || state.engines.length === 0) return
+        await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted())
+      }
+    },
+  )
+}
+
+/** Also of a run whose recipe cannot be read. What cannot be ended now ends when a worker sees that the run has closed, or with its lease. */
+export async function endEngines({ fleets }: EngineDependencies, run: string): Promise<void> {
+  try {
+    await fleets.end(run)
+  } catch (error) {
+    Context.current().log.warn('the engines of the run could not be ended yet', { run, error: String(error) })
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * A run whose two engines Longhaul starts itself. One is killed amid sampling and the trainer worker amid the run; three policies are
+ * published, and no person is waited for.
+ */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { checkLedger } from '../../src/activities/training/check-ledger.ts'
+import { openFleets } from '../../src/adapters/engines/fleets.ts'
+import type { EpisodeRecord } from '../../src/contracts/episodes.types.ts'
+import { runKeys } from '../../src/contracts/keys.ts'
+import type { EnginesRecord } from '../../src/contracts/policy.types.ts'
+import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
+import { listProcesses } from '../../src/platform/processes.ts'
+import { HANG_MS } from '../support/hang.ts'
+import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import { runNameOf, runRecipe, waitForPhase } from '../support/run-recipe.ts'
+import { batchesOf, episodesOf, leftBehind, recipeOf } from '../support/run-records.ts'
+
+const OVERRIDES = {
+  data: { train: { count: 4 }, heldOut: { count: 2 } },
+  rft: { tasks: 2, rolloutsPerTask: 2, maxTurns: 4 },
+  reinforce: {
+    groupSize: 2,
+    stages: [
+      {
+        name: 'dapo-1',
+        context: 640,
+        maxTurns: 4,
+        penaltyStart: 3,
+        problemsPerIteration: 2,
+        batch: 2,
+        clip: { low: 0.2, high: 0.28 },
+        until: { maxIterations: 1 },
+      },
+    ],
+  },
+  evaluate: { tasks: 2, maxTurns: 4 },
+  policyServer: { launch: { replicas: 2 } },
+}
+
+let world: PipelineWorld
+let result: TrainAgentResult
+let episodes: EpisodeRecord[]
+let engines: EnginesRecord | null = null
+let directory = ''
+/** Processes that each engine had, in order. */
+const seen = new Map<string, Set<number>>()
+const kills: string[] = []
+
+before(async () => {
+  if (needsStack !== false) return
+  world = await attachWorld()
+  const { connection, store, stack } = world
+  directory = stack.environment['LONGHAUL_ENGINES'] ?? ''
+  const fleets = openFleets(directory)
+  const over = new AbortController()
+  let killing: Promise<void> = Promise.resolve()
+  const kill = async (workflowId: string): Promise<void> => {
+    const run = await runNameOf({ connection, workflowId })
+    const watching = (async () => {
+      while (!over.signal.aborted) {
+        for (const { name, phase, process: one } of (await fleets.look(run))?.engines ?? []) {
+          if (phase === 'serving' && one !== null) seen.set(name, (seen.get(name) ?? new Set()).add(one.pid))
+        }
+        await sleep(100)
+      }
+    })()
+    await waitForPhase({ connection, workflowId, phase: /evaluating base/, limitMs: HANG_MS })
+    const [first] = (await fleets.look(run))?.engines ?? []
+    assert.ok(first?.process)
+    process.kill(-first.process.pid, 'SIGKILL')
+    kills.push('engine')
+    await waitForPhase({ connection, workflowId, phase: /fine-tuning/, limitMs: HANG_MS })
+    await stack.kill('worker-trainer')
+    kills.push('worker')
+    await watching
+  }
+  try {
+    const ended = await runRecipe({
+      connection,
+      input: { recipe: 'mini', overrides: OVERRIDES },
+      limitMs: 2 * HANG_MS,
+      say: console.error,
+      onStart: ({ workflowId }) => {
+        killing = kill(workflowId)
+        killing.catch(() => undefined)
+      },
+    })
+    over.abort()
+    await killing
+    assert.equal(ended.outcome.status, 'completed', JSON.stringify(ended.outcome))
+    if (ended.outcome.status !== 'completed') return
+    result = ended.outcome.result
+  } finally {
+    over.abort()
+  }
+  episodes = await episodesOf(store, result.run)
+  engines = await store.readRecord<EnginesRecord>(runKeys.engines(result.run))
+})
+
+after(() => world?.close())
+
+test('an engine and the worker were killed, and the run ended with its evaluations', { skip: needsStack }, (t) => {
+  t.diagnostic(JSON.stringify([...seen].map(([name, pids]) => [name, [...pids]])))
+  assert.deepEqual(kills, ['engine', 'worker'])
+  assert.deepEqual(
+    result.stages.map(({ name, tasks, attempts }) => [name, tasks, attempts]),
+    ['base', 'rft', 'rl'].map((name) => [name, 2, 1]),
+  )
+})
+
+test('the killed engine was started again; the other one outlived the worker', { skip: needsStack }, () => {
+  assert.equal(seen.get('engine-0')?.size, 2)
+  assert.equal(seen.get('engine-1')?.size, 1)
+  assert.equal(new Set(engines?.urls).size, 2)
+})
+
+test('each policy that a job made was sampled from, published by no person', { skip: needsStack }, async () => {
+  const batches = await batchesOf(world.store, result.run)
+  const trained = new Set(episodes.map(({ policy }) => policy))
+  assert.ok(trained.size <= 1 + batches.length && (batches.length === 0 || trained.size > 1), [...trained].join(' '))
+})
+
+test('the ledger accounts for every episode once, and none was lost to the kills', { skip: needsStack }, async () => {
+  const { store } = world
+  const check = await checkLedger({ store, recipe: await recipeOf(store, result.run) }, result.run)
+  assert.deepEqual(check.mismatches, [])
+  assert.equal(check.totals.episodes, episodes.length)
+  // Three evaluations of two tasks, two tasks twice for fine-tuning and for the iteration.
+  assert.equal(episodes.length, 3 * 2 + 2 * 2 + 2 * 2)
+  assert.deepEqual(
+    episodes.filter(({ disposition }) => disposition === 'infra').map(({ episode }) => episode),
+    [],
+  )
+})
+
+test('the run’s end ended engines and keeper', { skip: needsStack }, async () => {
+  const left = listProcesses().filter(({ command }) => command.includes(`${directory}/${result.run}`))
+  assert.deepEqual(
+    left.map(({ command }) => command),
+    [],
+  )
+  assert.deepEqual(await leftBehind(world, result.run), [])
+})
