@@ -65,10 +65,9 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
     const first = await startControl('first', code)
     for (const role of ['sandbox', 'trainer', 'artifacts']) startWorker(role)
 
-    const evaluation = longhaul(
-      ...['evaluate', '--recipe', 'mini', '--run', 'two-builds', '--policy', 'base', '--json'],
-      ...['-c', 'evaluate.attempts=2', '-c', 'rollout.maxOpenEpisodes=3'],
-    )
+    const overrides = ['-c', 'evaluate.attempts=2', '-c', 'rollout.maxOpenEpisodes=3']
+    const request = ['evaluate', '--recipe', 'mini', '--run', 'two-builds', '--policy', 'base', '--json', ...overrides]
+    const evaluation = longhaul(...request)
     let end: object | null = null
     void evaluation.then((found) => (end = found))
     const meanwhile = async (attempt: () => Promise<void>): Promise<void> => {
@@ -194,10 +193,15 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
 
   function longhaul(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
     return new Promise((resolve, reject) => {
-      execFile(process.execPath, [cli, ...args], { env: environment, timeout: 17 * 60_000 }, (error, stdout, stderr) => {
-        if (error?.killed === true) reject(new Error(`longhaul ${args.join(' ')} hangs`))
-        else resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr })
-      })
+      execFile(
+        process.execPath,
+        [cli, ...args],
+        { env: environment, timeout: 17 * 60_000 },
+        (error, stdout, stderr) => {
+          if (error?.killed === true) reject(new Error(`longhaul ${args.join(' ')} hangs`))
+          else resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr })
+        },
+      )
     })
   }
 })
