@@ -12,9 +12,9 @@ import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Connection } from '@temporalio/client'
 import { type DeploymentLook, lookAtDeployment, type LonghaulConnection } from '../../src/client/index.ts'
-import { hasPoller, prepareNamespace } from '../../src/stack/temporal-namespace.ts'
+import { hasPoller } from '../../src/stack/temporal-namespace.ts'
 import { buildWorkflowBundle } from '../../src/workers/compose-control.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
+import { eventually, needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { needsStack } from '../support/pipeline-world.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -34,14 +34,10 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
 
   before(async () => {
     scratch = await mkdtemp(join(tmpdir(), 'longhaul-builds-'))
-    connection = await connectToOwnNamespace('builds')
-    const { address, namespace } = connection
-    await prepareNamespace({ address, namespace, raiseRetention: false })
+    const place = await prepareOwnNamespace('builds', scratch)
+    connection = place.connection
     environment = {
-      ...process.env,
-      LONGHAUL_TEMPORAL_ADDRESS: address,
-      LONGHAUL_NAMESPACE: namespace,
-      LONGHAUL_ARTIFACTS: join(scratch, 'artifacts'),
+      ...place.environment,
       LONGHAUL_HOST_ID: `builds-${process.pid}-${hostname()}`.slice(0, 40),
     }
   })

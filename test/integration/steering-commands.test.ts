@@ -16,9 +16,9 @@ import type { Connection } from '@temporalio/client'
 import { NativeConnection, Worker } from '@temporalio/worker'
 import { type LonghaulConnection, queryProgress } from '../../src/client/index.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
-import { hasPoller, prepareNamespace } from '../../src/stack/temporal-namespace.ts'
+import { hasPoller } from '../../src/stack/temporal-namespace.ts'
 import { HANG_MS } from '../support/hang.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
+import { eventually, needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { runNameOf } from '../support/run-recipe.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -35,15 +35,7 @@ describe('steering by commands', { skip: needsServer }, () => {
 
   before(async () => {
     scratch = await mkdtemp(join(tmpdir(), 'longhaul-steering-'))
-    connection = await connectToOwnNamespace('steering')
-    const { address, namespace } = connection
-    await prepareNamespace({ address, namespace, raiseRetention: false })
-    environment = {
-      ...process.env,
-      LONGHAUL_TEMPORAL_ADDRESS: address,
-      LONGHAUL_NAMESPACE: namespace,
-      LONGHAUL_ARTIFACTS: join(scratch, 'artifacts'),
-    }
+    ;({ connection, environment } = await prepareOwnNamespace('steering', scratch))
     worker = await startWorker()
   })
 

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { msToTs } from '@temporalio/common/lib/time.js'
 import { connect, type LonghaulConnection } from '../../src/client/index.ts'
+import { prepareNamespace } from '../../src/stack/temporal-namespace.ts'
 import { HANG_MS } from './hang.ts'
 
 /** Reason to skip a test that needs a server; `npm test` starts one. */
@@ -23,6 +25,26 @@ export async function connectToOwnNamespace(topic: string): Promise<LonghaulConn
     for await (const _ of connection.client.workflow.list({ query: `WorkflowType = 'none'` })) break
   })
   return connection
+}
+
+export interface OwnPlace {
+  connection: LonghaulConnection
+  /** For commands and workers: this namespace, and artifacts below the given folder. */
+  environment: NodeJS.ProcessEnv
+}
+
+/** The same with Longhaul's search attributes, for runs that are played there. */
+export async function prepareOwnNamespace(topic: string, scratch: string): Promise<OwnPlace> {
+  const connection = await connectToOwnNamespace(topic)
+  const { address, namespace } = connection
+  await prepareNamespace({ address, namespace, raiseRetention: false })
+  const environment = {
+    ...process.env,
+    LONGHAUL_TEMPORAL_ADDRESS: address,
+    LONGHAUL_NAMESPACE: namespace,
+    LONGHAUL_ARTIFACTS: join(scratch, 'artifacts'),
+  }
+  return { connection, environment }
 }
 
 /** Tries until it succeeds; what hangs rejects with the last error. */
