@@ -38,7 +38,9 @@ function readDone(event: Event, names: ReadonlyMap<string, string>, statuses: St
 /** Objects of one line, which may hold a list of them. */
 function eventsIn(line: string): Event[] {
   refuseLongInteger(line)
-  const value = line.startsWith('{') || line.startsWith('[') ? parseJson(line) : null
+  // An attempt at a line that never ends costs far more than a look at its end.
+  const mayBeJson = (line.startsWith('{') && line.endsWith('}')) || (line.startsWith('[') && line.endsWith(']'))
+  const value = mayBeJson ? parseJson(line) : null
   return (Array.isArray(value) ? value : [value]).filter(isObject)
 }
 

@@ -37,8 +37,17 @@ export function evalScript({ taskId, repo, baseCommit, testPatch, harness }: Eva
 
 /** Reads every line that looks like a file header anywhere in the text, deleted files too; names that Git quotes are missed. */
 export function testDirectives(repo: string, testPatch: string): string[] {
-  const paths = [...testPatch.matchAll(/diff --git a\/[^\n]* b\/([^\n]*)/g)].map(([, path]) => path ?? '')
-  return testWords(repo, paths)
+  return testWords(repo, testPatch.split('\n').flatMap(pathOfHeader))
+}
+
+const HEADER = 'diff --git a/'
+const NEW_SIDE = ' b/'
+
+/** What `diff --git a/.* b/(.*)` finds in a line. As a pattern it takes the square of the length of a line that repeats its beginning. */
+function pathOfHeader(line: string): string[] {
+  const start = line.indexOf(HEADER)
+  const end = line.lastIndexOf(NEW_SIDE)
+  return start === -1 || end < start + HEADER.length ? [] : [line.slice(end + NEW_SIDE.length)]
 }
 
 /** Profile `swebench-4.1`: test commands by repository and version, the fork's way of applying a patch. */

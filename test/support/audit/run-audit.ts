@@ -67,7 +67,7 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
       labels: [],
       uid,
       gid: uid,
-      timeout_s: 120,
+      timeout_s: 60,
       ...spec,
     }
     await writeFile(join(home, 'audit.py'), await readAuditScript())
