@@ -21,6 +21,7 @@ import { closingActivities, control, grading, hostActivities, placement } from '
 import { decideAfter, failRun } from './failures.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { outcomeAttributes } from './search-attributes.ts'
+import { endsInItsBuild } from './versioning.ts'
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
@@ -55,7 +56,7 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
 }
 
 // It lasts hours, not days: the build that began it ends it, whatever a newer one does differently.
-setWorkflowOptions({ versioningBehavior: 'PINNED' }, episode)
+setWorkflowOptions(endsInItsBuild, episode)
 
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
   const losses: FailureCode[] = []

@@ -7,6 +7,7 @@ import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
 import { runConcurrently } from './run-concurrently.ts'
 import { controlSignal, passOn, type RunControl, whilePaused } from './run-control.ts'
+import { endsInItsBuild } from './versioning.ts'
 
 /**
  * The G episodes of one task, run concurrently: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
@@ -54,7 +55,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
 }
 
 // Its episodes stay with its build.
-setWorkflowOptions({ versioningBehavior: 'PINNED' }, promptGroup)
+setWorkflowOptions(endsInItsBuild, promptGroup)
 
 function countEndings(results: readonly EpisodeResult[]): Record<string, number> {
   const endings: Record<string, number> = {}
