@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -87,8 +88,8 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
-      // Its processes talk through sockets there, which a killed engine leaves.
-      TMPDIR: dirname(log),
+      // Its processes talk through sockets there, which a killed engine leaves; deeper, their paths would come near a socket's limit.
+      TMPDIR: tmpdir(),
       HF_HUB_OFFLINE: '1',
       VLLM_NO_USAGE_STATS: '1',
       DO_NOT_TRACK: '1',
