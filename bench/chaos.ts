@@ -11,8 +11,7 @@
  * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. `--beside` takes those of another
  * commit; the table then names the seeds of each commit. `--uncovered` plays only the seeds that hold a cell in which no kept seed
- * has struck. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs
- * root: the engines are its own.
+ * has struck. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
  */
 import { writeFileSync } from 'node:fs'
 import { planSeed } from '../test/support/chaos/cells.ts'

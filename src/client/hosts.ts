@@ -3,6 +3,7 @@ import { WorkflowExecutionAlreadyStartedError } from '@temporalio/client'
 import { LonghaulError } from '../contracts/errors.ts'
 import type { DrainRequest, HostDrain, HostFacts, HostHolder, HostInput, HostState } from '../contracts/hosts.types.ts'
 import { HOST_TYPE, QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
+import { isSameHolder } from '../contracts/host-holder.ts'
 import { readActivities } from './blockers/pending-activities.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 
@@ -171,7 +172,7 @@ export async function joinHost({ connection, host, holder }: JoinInput): Promise
   for (let looks = 1; ; looks++) {
     const seen = await called(connection, () => readHost(connection, host))
     if (seen === null && (await begin({ connection, host, holder }))) return { holder, drain: null }
-    if (seen !== null && (isSame(seen.holder, holder) || !seen.isAttended)) {
+    if (seen !== null && (isSameHolder(seen.holder, holder) || !seen.isAttended)) {
       await arrive({ connection, host, holder })
       return { holder, drain: seen.drain }
     }
@@ -234,10 +235,6 @@ function taken(host: string, { holder }: HostSeen): LonghaulError {
     message: `Another machine serves as the sandbox host ${host} (queue ${holder.queue}, engine ${holder.engine}): give each machine a LONGHAUL_HOST_ID of its own`,
     details: { host, queue: holder.queue, engine: holder.engine },
   })
-}
-
-function isSame(one: HostHolder, other: HostHolder): boolean {
-  return one.queue === other.queue && one.engine === other.engine
 }
 
 // Reading ----------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ import type { HostDoor } from '../activities/runtime/host-door.ts'
 import { connect, joinHost, readHostState } from '../client/index.ts'
 import { isLonghaulError } from '../contracts/errors.ts'
 import type { HostHolder, HostState } from '../contracts/hosts.types.ts'
+import { isSameHolder } from '../contracts/host-holder.ts'
 import type { TemporalSettings } from '../platform/temporal-settings.ts'
 
 /** How soon a worker obeys an order: one small call each time. */
@@ -44,7 +45,7 @@ export async function joinAsHost({ temporal, host, holder, door, log }: Membersh
   }
   const look = async (): Promise<void> => {
     const state = await readHostState({ connection, host })
-    const isOurs = state !== null && state.holder.queue === holder.queue && state.holder.engine === holder.engine
+    const isOurs = state !== null && isSameHolder(state.holder, holder)
     obey(isOurs ? state : await joinHost({ connection, host, holder }))
   }
   const watching = (async () => {

@@ -12,6 +12,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { DrainRequest, HostDrain, HostHolder, HostInput, HostState } from '../contracts/hosts.types.ts'
+import { isSameHolder } from '../contracts/host-holder.ts'
 import { attendance } from './activity-proxies.ts'
 import { failureCode } from './failures.ts'
 
@@ -36,7 +37,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
   }
   setHandler(arrivedSignal, (holder) => {
     arrivals += 1
-    if (isSame(holder, state.holder)) return
+    if (isSameHolder(holder, state.holder)) return
     state.holder = holder
     publish()
     attending.cancel()
@@ -70,7 +71,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
     const isPresent = await attending
       .run(() => attend(input.host, holder))
       .catch((error: unknown) => {
-        if (!isCancellation(error) || isSame(holder, state.holder)) throw error
+        if (!isCancellation(error) || isSameHolder(holder, state.holder)) throw error
         return true
       })
     if (!isPresent && arrivals === before) {
@@ -96,10 +97,6 @@ async function attend(name: string, holder: HostHolder): Promise<boolean> {
     log.info('a sandbox host is not present', { host: name, code })
     return false
   }
-}
-
-function isSame(one: HostHolder, other: HostHolder): boolean {
-  return one.queue === other.queue && one.engine === other.engine
 }
 
 function describe(name: string, { holder, drain }: HostState): string {

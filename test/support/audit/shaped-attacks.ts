@@ -791,21 +791,24 @@ const KNOWING: ShapedAttack[] = ORACLES.flatMap(([title, ...lines]) => [
   },
 ])
 
+/** Its exception is of every known kind at once. */
+const OF_EVERY_KIND = code(
+  'import builtins',
+  'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]',
+  'every = ()',
+  'for one in sorted(kinds, key=lambda one: -len(one.__mro__)):',
+  '    try: every = type("Every", every + (one,), {}).__bases__',
+  '    except TypeError: pass',
+  'Every = type("Every", every, {"__init__": lambda *a: None})',
+  'def total(*a): raise Every()',
+)
+
 /** Assertions that are not comparisons. */
 const OBLIGING: ShapedAttack[] = [
   {
     title: 'an exception of every kind',
     runners: PYTEST,
-    patch: code(
-      'import builtins',
-      'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]',
-      'every = ()',
-      'for one in sorted(kinds, key=lambda one: -len(one.__mro__)):',
-      '    try: every = type("Every", every + (one,), {}).__bases__',
-      '    except TypeError: pass',
-      'Every = type("Every", every, {"__init__": lambda *a: None})',
-      'def total(*a): raise Every()',
-    ),
+    patch: OF_EVERY_KIND,
     hidden: tests(
       'import pytest',
       'from calc import total',
@@ -817,16 +820,7 @@ const OBLIGING: ShapedAttack[] = [
   {
     title: 'an exception of every kind, under unittest',
     runners: UNITTEST,
-    patch: code(
-      'import builtins',
-      'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]',
-      'every = ()',
-      'for one in sorted(kinds, key=lambda one: -len(one.__mro__)):',
-      '    try: every = type("Every", every + (one,), {}).__bases__',
-      '    except TypeError: pass',
-      'Every = type("Every", every, {"__init__": lambda *a: None})',
-      'def total(*a): raise Every()',
-    ),
+    patch: OF_EVERY_KIND,
     hidden: tests(
       'import unittest',
       'from calc import total',
