@@ -162,6 +162,12 @@ function placementWorkers(
   ]
 }
 
+/**
+ * Steps of the sandboxes that this host holds. A step lasts minutes and mostly waits for samples, while one that waits for two minutes to be
+ * begun takes the host for gone: no sandbox may wait for another one's step, so admission alone bounds how many there are.
+ */
+const MAX_HELD = 10_000
+
 /** The worker of the sandboxes that this machine holds. */
 export function ownSandboxesWorker(
   { hostQueue, shared, door, look }: Pick<Machine, 'hostQueue' | 'shared' | 'door' | 'look'>,
@@ -172,7 +178,7 @@ export function ownSandboxesWorker(
   const policies = policyClientsOf(environment, { recipes, store }, between.policy)
   return {
     taskQueue: hostQueue,
-    maxConcurrentActivityTaskExecutions: 100,
+    maxConcurrentActivityTaskExecutions: MAX_HELD,
     // A cluster has many hosts and the server a limit on long polls: few pollers each.
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
     activities: createHostActivities({
