@@ -1,0 +1,104 @@
+/**
+ * Sandbox hosts of a measurement, several in one process: the production's activities and worker settings with scripted sandboxes and a
+ * scripted policy. Runs until SIGTERM.
+ *
+ *   node test/support/scale/host-process.ts '{"hosts":["h1"],"folder":"/…","turns":60,"thinkMs":0,"together":1}'
+ *
+ * Everything else comes from the environment of a worker.
+ */
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { DefaultLogger, NativeConnection, Runtime, type Worker } from '@temporalio/worker'
+import { createHostDoor } from '../../../src/activities/runtime/host-door.ts'
+import { createPlanReader } from '../../../src/activities/grading/stored-plan.ts'
+import {
+  createRecipeReader,
+  createSuiteReader,
+  createTaskReader,
+} from '../../../src/activities/runtime/stored-records.ts'
+import { openArtifactStore } from '../../../src/adapters/artifacts/open-store.ts'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import type { SandboxActivities } from '../../../src/contracts/activities.types.ts'
+import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
+import { ownSandboxesWorker } from '../../../src/workers/compose-sandbox.ts'
+import { PASS_THROUGH } from '../../../src/workers/connect.ts'
+import { createWorkers } from '../../../src/workers/run-worker.ts'
+import { createSandboxActivities } from '../../../src/workers/sandbox-activities.ts'
+import { readWorkerEnvironment, type WorkerEnvironment } from '../../../src/workers/worker-environment.ts'
+import { createScriptedPolicy, type ScriptedPolicyOptions } from './scripted-policy.ts'
+import { createScriptedSandboxes } from './scripted-sandboxes.ts'
+
+export interface HostProcessInput extends ScriptedPolicyOptions {
+  hosts: string[]
+  /** Each host has a folder of its name in it. */
+  folder: string
+}
+
+/** As in production. */
+const OPENING = 8
+const GRADING = 24
+
+async function main(input: HostProcessInput): Promise<void> {
+  // It leads a group of its own, so a test that is killed would leave it behind.
+  const parent = process.ppid
+  setInterval(() => process.ppid === parent || process.exit(1), 1_000).unref()
+  Runtime.install({ logger: new DefaultLogger('WARN', ({ message }) => process.stderr.write(`${message}\n`)) })
+  const environment = readWorkerEnvironment()
+  const { temporal } = environment
+  const connection = await NativeConnection.connect({ address: temporal.address, ...temporal.credentials })
+  const store = await openArtifactStore({ location: environment.artifacts, check: false, weights: environment.weights })
+  const hosts = input.hosts.map((host) => hostOf({ host, input, store, environment }))
+  let opened = 0
+  const [first] = hosts
+  if (first === undefined) throw new Error('Expected a host')
+  // A process has one worker for a queue: its hosts take placements in turn.
+  const openSandbox: SandboxActivities['openSandbox'] = (given) => {
+    const { activities } = hosts[opened++ % hosts.length] ?? first
+    return activities.openSandbox(given)
+  }
+  const workers = await createWorkers(connection, temporal, [
+    { taskQueue: QUEUES.placement, maxConcurrentActivityTaskExecutions: OPENING, activities: { openSandbox } },
+    { taskQueue: QUEUES.sandbox, maxConcurrentActivityTaskExecutions: GRADING, activities: first.activities },
+    ...hosts.map(({ own }) => own),
+  ])
+  const stopAll = (): void => {
+    for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown()
+  }
+  await Promise.all(workers.map((worker: Worker) => worker.run().finally(stopAll)))
+  await connection.close()
+}
+
+function hostOf({ host, input, store, environment }: HostInput) {
+  const hostQueue = QUEUES.sandboxHost(host, 'scale')
+  const folder = join(input.folder, host)
+  mkdirSync(folder, { recursive: true })
+  const sandbox = createScriptedSandboxes({ folder, hostQueue })
+  const door = createHostDoor(host)
+  const shared = { store, sandbox, recipes: createRecipeReader(store), tasks: createTaskReader(store) }
+  const never = (): never => {
+    throw new Error('Expected no gate and no image in a measurement of episodes')
+  }
+  const activities = createSandboxActivities({
+    ...shared,
+    hostId: host,
+    leaseMs: environment.leaseMs,
+    door,
+    suites: createSuiteReader(store),
+    plans: createPlanReader(store),
+    ensureImage: async () => undefined,
+    verifyImage: never,
+    finder: { here: never, elsewhere: never } as never,
+  })
+  const policy = createScriptedPolicy(input)
+  const between = { ...PASS_THROUGH, policy: () => policy }
+  return { activities, own: ownSandboxesWorker({ hostQueue, shared, door, look: never }, environment, between) }
+}
+
+interface HostInput {
+  host: string
+  input: HostProcessInput
+  store: ArtifactStore
+  environment: WorkerEnvironment
+}
+
+await main(JSON.parse(process.argv[2] ?? '{}') as HostProcessInput)

@@ -1,0 +1,274 @@
+/** Plays a rollout of many live episodes on a server of its own, and the leanest workflows beside it: `bench/scale.ts` and its test. */
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Client } from '@temporalio/client'
+import { NativeConnection, Worker } from '@temporalio/worker'
+import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
+import { connect } from '../../../src/client/index.ts'
+import { QUEUES, workflowIds } from '../../../src/contracts/workflow-ids.ts'
+import type { RolloutCounts } from '../../../src/contracts/workflows.types.ts'
+import { packageFile } from '../../../src/stack/paths.ts'
+import { ManagedProcess } from '../chaos/managed-process.ts'
+import { type RunningStack, startStack } from '../start-stack.ts'
+import { buildBundleOf } from '../workflow-bundle.ts'
+import type { HostProcessInput } from './host-process.ts'
+import { createProcessMeter, familyOf, type Metered } from './process-meter.ts'
+import { countExecutions } from './scripted-sandboxes.ts'
+import { auditLedger, type LedgerAudit, type ScaleShape, storeRollout } from './scale-records.ts'
+
+export interface PlayScaleInput {
+  stack: RunningStack
+  /** For records, sandboxes and logs. */
+  folder: string
+  shape: ScaleShape
+  hosts: number
+  thinkMs: number
+  /** No episode goes on before so many are open. @default 1 */
+  together?: number
+  /** A worker, the hosts' process or the server is killed this often, and not before turns were played since the last time; null: none. */
+  killEveryMs: number | null
+  timeoutMs: number
+  onProgress?: (line: string) => void
+}
+
+export interface ScalePlayed {
+  counts: RolloutCounts
+  audit: LedgerAudit
+  wallS: number
+  turnsPerS: number
+  /** Most episodes with a workflow of their own at one look. */
+  live: number
+  /** By part: `control`, `hosts`, `server`, `database`. */
+  parts: Record<string, Metered>
+  /** Slowest of each question that people ask, ms. */
+  slowestMs: Record<string, number>
+  /** Of the rollout, of one of its groups and of one of its episodes. */
+  histories: Record<string, { events: number; bytes: number }>
+  kills: Record<string, number>
+}
+
+const LOOK_EVERY_MS = 1_000
+
+/**
+ * A Temporal server and a control worker, nothing else. The variables of a stack that runs already are taken out of this process: its
+ * workers would take the work.
+ */
+export function startScaleStack(input: { home: string; temporal?: 'postgres' }): Promise<RunningStack> {
+  for (const variable of Object.keys(process.env)) {
+    if (/^(LONGHAUL_(?!CACHE$)|TEMPORAL_)/.test(variable)) delete process.env[variable]
+  }
+  process.env['LONGHAUL_POLICY_URL'] = NO_SERVER
+  const roles = ['control'] as const
+  return startStack({ name: `scale-${process.pid}`, roles, policyServer: false, quiet: true, ...input })
+}
+
+/** Workers want an address; none is asked. */
+const NO_SERVER = 'http://127.0.0.1:9'
+
+/** @throws where the rollout fails or is not over in time */
+export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
+  const { stack, folder, shape, timeoutMs } = input
+  const store = createDirectoryStore({ root: stack.artifactsDir })
+  const start = await storeRollout(store, shape)
+  const hosts = await startHosts(input)
+  const connection = await connect({ address: stack.temporalAddress, namespace: stack.namespace })
+  const client = connection.client
+  const meter = createProcessMeter(async () => {
+    const pids = await stack.pids()
+    const one = (pid: number | null | undefined): number[] => (pid === null || pid === undefined ? [] : [pid])
+    return {
+      control: one(pids['worker-control']),
+      hosts: one(hosts.pid),
+      server: one(pids['temporal']),
+      database: pids['postgres'] === undefined ? [] : familyOf(pids['postgres']),
+    }
+  })
+  const kills: Record<string, number> = {}
+  const over = new AbortController()
+  const killing = killNowAndThen({ input, own: hosts, kills, signal: over.signal })
+  try {
+    const workflowId = workflowIds.rollout(workflowIds.train(shape.run), start.stage, 1)
+    const began = performance.now()
+    await client.workflow.start('rollout', { taskQueue: QUEUES.control, workflowId, args: [start] })
+    const slowestMs: Record<string, number> = {}
+    let live = 0
+    const ended = { yet: false }
+    const result = patientResult(client, workflowId, began + timeoutMs).finally(() => {
+      ended.yet = true
+    })
+    result.catch(() => undefined)
+    while (!ended.yet && performance.now() < began + timeoutMs) {
+      await Promise.race([result, sleep(LOOK_EVERY_MS)])
+      await meter.look()
+      live = Math.max(live, await ask(client, workflowId, slowestMs, input.killEveryMs === null))
+      input.onProgress?.(`${((performance.now() - began) / 1000).toFixed(0)} s, ${live} live at most`)
+    }
+    if (!ended.yet) throw new Error(`Expected the rollout to end within ${timeoutMs / 1000} s`)
+    const counts = await result
+    const wallS = (performance.now() - began) / 1000
+    const group = workflowIds.group(workflowId, 'synthetic__scale-000000')
+    const histories: ScalePlayed['histories'] = {}
+    for (const [name, id] of Object.entries({ rollout: workflowId, group, episode: workflowIds.episode(group, 0) })) {
+      const { historyLength, historySize } = await client.workflow.getHandle(id).describe()
+      histories[name] = { events: historyLength, bytes: historySize ?? 0 }
+    }
+    over.abort()
+    await killing
+    const audit = await auditLedger(
+      store,
+      shape,
+      hostNames(input.hosts).map((host) => join(folder, 'sandboxes', host)),
+    )
+    const turns = shape.tasks * shape.groupSize * shape.turns
+    return { counts, audit, wallS, turnsPerS: turns / wallS, live, parts: meter.read(), slowestMs, histories, kills }
+  } finally {
+    over.abort()
+    await killing.catch(() => undefined)
+    await hosts.stop()
+    await connection.close()
+  }
+}
+
+function hostNames(hosts: number): string[] {
+  return Array.from({ length: hosts }, (_, index) => `scale-${index}`)
+}
+
+/** One process; the stack has the control worker. */
+async function startHosts({
+  stack,
+  folder,
+  shape,
+  hosts,
+  thinkMs,
+  together = 1,
+}: PlayScaleInput): Promise<ManagedProcess> {
+  const sandboxes = join(folder, 'sandboxes')
+  await mkdir(sandboxes, { recursive: true })
+  const input: HostProcessInput = { hosts: hostNames(hosts), folder: sandboxes, turns: shape.turns, thinkMs, together }
+  const started = new ManagedProcess({
+    name: 'hosts',
+    command: process.execPath,
+    args: ['test/support/scale/host-process.ts', JSON.stringify(input)],
+    env: { ...stack.environment, LONGHAUL_POLICY_URL: NO_SERVER, NODE_NO_WARNINGS: '1' },
+    log: join(folder, 'hosts.log'),
+    cwd: packageFile('.'),
+  })
+  started.start()
+  return started
+}
+
+/** Asks what a page of the run asks. While the server is killed again and again, its answers are not timed. @returns live episodes */
+async function ask(
+  client: Client,
+  workflowId: string,
+  slowestMs: Record<string, number>,
+  isTimed: boolean,
+): Promise<number> {
+  const questions: Record<string, () => Promise<unknown>> = {
+    progress: () => client.workflow.getHandle(workflowId).query('progress'),
+    describe: () => client.workflow.getHandle(workflowId).describe(),
+    count: () => client.workflow.count(`WorkflowType = 'episode' AND ExecutionStatus = 'Running'`),
+    list: () => firstPage(client),
+  }
+  let live = 0
+  for (const [name, question] of Object.entries(questions)) {
+    const began = performance.now()
+    try {
+      const answer = await question()
+      if (name === 'count') live = (answer as { count: number }).count
+    } catch (error) {
+      if (isTimed) throw error
+    }
+    if (isTimed) slowestMs[name] = Math.max(slowestMs[name] ?? 0, performance.now() - began)
+  }
+  return live
+}
+
+async function firstPage(client: Client): Promise<void> {
+  let rows = 0
+  for await (const _ of client.workflow.list({ query: `WorkflowType = 'episode'`, pageSize: 50 })) {
+    rows += 1
+    if (rows === 50) return
+  }
+}
+
+/** A server that is killed takes the question with it. */
+async function patientResult(client: Client, workflowId: string, untilMs: number): Promise<RolloutCounts> {
+  for (;;) {
+    try {
+      return (await client.workflow.getHandle(workflowId).result()) as RolloutCounts
+    } catch (error) {
+      const isOver = error instanceof Error && error.name === 'WorkflowFailedError'
+      if (isOver || performance.now() > untilMs) throw error
+      await sleep(500)
+    }
+  }
+}
+
+async function killNowAndThen({
+  input: { killEveryMs, stack, folder, hosts },
+  own,
+  kills,
+  signal,
+}: {
+  input: PlayScaleInput
+  own: ManagedProcess
+  kills: Record<string, number>
+  signal: AbortSignal
+}): Promise<void> {
+  if (killEveryMs === null) return
+  const victims = ['worker-control', own.plan.name, 'temporal']
+  const folders = hostNames(hosts).map((host) => join(folder, 'sandboxes', host))
+  for (let number = 0, played = 0; !signal.aborted; ) {
+    await sleep(killEveryMs, undefined, { signal }).catch(() => undefined)
+    if (signal.aborted) return
+    // Parts that are killed before they are up again prove nothing.
+    const now = countExecutions(folders)
+    if (now === played) continue
+    played = now
+    number += 1
+    const victim = victims[number % victims.length] ?? ''
+    if (victim === own.plan.name) own.signal('SIGKILL')
+    // A busy machine may need longer than this waits; that it died is what counts.
+    else await stack.kill(victim).catch(() => undefined)
+    kills[victim] = (kills[victim] ?? 0) + 1
+  }
+}
+
+/** Workflows that only wait for activities that do nothing, as many as an episode has. @returns activities a second */
+export async function playProbe(
+  stack: RunningStack,
+  input: { workflows: number; activities: number },
+): Promise<number> {
+  const connection = await NativeConnection.connect({ address: stack.temporalAddress })
+  const client = await connect({ address: stack.temporalAddress, namespace: stack.namespace })
+  const bundle = await buildBundleOf(join(import.meta.dirname, 'probe.workflows.ts'))
+  const worker = await Worker.create({
+    connection,
+    namespace: stack.namespace,
+    taskQueue: 'probe',
+    workflowBundle: bundle,
+    activities: { nothing: async () => undefined },
+    maxCachedWorkflows: 1_000,
+  })
+  try {
+    return await worker.runUntil(async () => {
+      const began = performance.now()
+      await Promise.all(
+        Array.from({ length: input.workflows }, async (_, index) => {
+          const options = {
+            taskQueue: 'probe',
+            workflowId: `probe/${input.workflows}/${index}`,
+            args: [{ activities: input.activities }],
+          }
+          await (await client.client.workflow.start('probe', options)).result()
+        }),
+      )
+      return (input.workflows * input.activities) / ((performance.now() - began) / 1000)
+    })
+  } finally {
+    await client.close()
+    await connection.close()
+  }
+}

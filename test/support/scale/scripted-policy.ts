@@ -1,0 +1,52 @@
+/** A policy that answers at once: a thought and a command a turn, `submit` in the last one. Counts of tokens are those of real turns. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
+
+const FIRST = 400
+const DELTA = 160
+const REPLY = 90
+const REPLY_IDS = Array.from({ length: REPLY }, (_, index) => 1_000 + index * 7)
+const LOGPROBS = REPLY_IDS.map((id) => -Math.abs(Math.sin(id)))
+const THOUGHT =
+  'The failing test compares the parsed header with the one that was written, so the reader must be at fault. '
+
+export interface ScriptedPolicyOptions {
+  /** Of an episode; the last one submits. */
+  turns: number
+  /** Time of a sample. */
+  thinkMs: number
+  /** The first turn is answered once so many episodes wait for theirs. */
+  together: number
+}
+
+/** Answers whatever it is asked: what was said before tells which turn it is. */
+export function createScriptedPolicy({ turns, thinkMs, together }: ScriptedPolicyOptions): PolicyClient {
+  const all = Promise.withResolvers<void>()
+  let first = 0
+  return {
+    async sample({ policy, promptIds }) {
+      const turn = Math.round((promptIds.length - FIRST) / (DELTA + REPLY))
+      if (turn === 0) {
+        first += 1
+        if (first >= together) all.resolve()
+        await all.promise
+      }
+      if (thinkMs > 0) await sleep(thinkMs)
+      const command = turn + 1 < turns ? `sed -n ${turn + 1},${turn + 20}p module.py` : 'submit'
+      const text = `${THOUGHT}\n\n\`\`\`command\n${command}\n\`\`\``
+      return { ids: REPLY_IDS, logprobs: LOGPROBS, text, finishReason: 'stop', policy }
+    },
+    async tokenize({ text }) {
+      const length = text.length < 20 ? 1 : text.includes('<|im_start|>system') ? FIRST : DELTA
+      return Array.from({ length }, (_, index) => 2_000 + index)
+    },
+    async load() {},
+    async score({ ids }) {
+      return ids.slice(1).map(() => -1)
+    },
+    async release() {},
+    async served() {
+      return []
+    },
+  }
+}

@@ -1,0 +1,157 @@
+/**
+ * Sandboxes without containers, for measurements of everything around them. Each is a file that holds the marks of its turns, so a sandbox
+ * outlives the process of its host as a container does, refuses a turn that does not follow as the real runner does, and tells
+ * afterwards what ran in it.
+ */
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { LonghaulError } from '../../../src/contracts/errors.ts'
+import type { SandboxState } from '../../../src/contracts/episodes.types.ts'
+import type {
+  SandboxHandle,
+  SandboxHost,
+  TurnMark,
+  TurnRequest,
+  TurnResult,
+} from '../../../src/contracts/sandbox.types.ts'
+import { sha256Hex } from '../../../src/platform/hash.ts'
+
+const STATE: SandboxState = {
+  cwd: '/testbed',
+  environment: '',
+  umask: '0022',
+  openFile: null,
+  windowTop: 0,
+  submitted: false,
+}
+
+/** As much as a listing or a failing test prints. */
+const OUTPUT = Buffer.from('total 48 drwxr-xr-x 1 root root 4096 module.py\n'.repeat(16))
+
+interface ScriptedSandboxesOptions {
+  /** One file a sandbox; those that were closed lie in `closed` below it. */
+  folder: string
+  hostQueue: string
+}
+
+export function createScriptedSandboxes({ folder, hostQueue }: ScriptedSandboxesOptions): SandboxHost {
+  mkdirSync(join(folder, CLOSED), { recursive: true })
+  /** By name; a process that was started again reads the files of those before it. */
+  const known = new Map<string, string[]>()
+  const journalOf = ({ name }: { name: string }): string[] => {
+    const kept = known.get(name)
+    if (kept !== undefined) return kept
+    const path = join(folder, name)
+    if (!existsSync(path)) throw lost(name)
+    const read = readFileSync(path, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
+    known.set(name, read)
+    return read
+  }
+  const requireAt = (sandbox: { name: string }, after: TurnMark | null): string[] => {
+    const journal = journalOf(sandbox)
+    const world = journal.at(-1) ?? '-'
+    if (world === textOf(after)) return journal
+    throw new LonghaulError({
+      code: 'Sandbox.Behind',
+      message: 'Expected a sandbox that has run the turn before',
+      details: { name: sandbox.name, world },
+    })
+  }
+  return {
+    async open({ episode, placement, image }) {
+      const name = `${episode.replaceAll('/', '+')}+p${placement}`
+      if (!existsSync(join(folder, name))) writeFileSync(join(folder, name), '')
+      return {
+        name,
+        containerId: sha256Hex(name),
+        image,
+        imageDigest: `sha256:${sha256Hex(image)}`,
+        hostQueue,
+        repoDir: '/testbed',
+        startCommit: 'e'.repeat(40),
+      }
+    },
+    async runTurn(sandbox: SandboxHandle, request: TurnRequest): Promise<TurnResult> {
+      const mark = `${request.turn}.${request.token}`
+      if (journalOf(sandbox).at(-1) === mark) return resultOf(request)
+      const journal = requireAt(sandbox, request.after)
+      appendFileSync(join(folder, sandbox.name), `${mark}\n`)
+      journal.push(mark)
+      return resultOf(request)
+    },
+    async renew(sandbox) {
+      journalOf(sandbox)
+    },
+    async initialState() {
+      return STATE
+    },
+    async treeHash(sandbox, after) {
+      // Equal worlds have run equal turns; tokens are part of the records that they are rebuilt from.
+      return sha256Hex(requireAt(sandbox, after).join('\n'))
+    },
+    async capture(sandbox, { after }) {
+      requireAt(sandbox, after)
+      return { patch: new Uint8Array(), lostFiles: 0 }
+    },
+    async close({ name }) {
+      known.delete(name)
+      if (existsSync(join(folder, name))) renameSync(join(folder, name), join(folder, CLOSED, name))
+    },
+    grade() {
+      throw new Error('Expected empty patches alone, which nothing has to grade')
+    },
+  }
+}
+
+const CLOSED = 'closed'
+
+/** What ran in the sandboxes of a folder: marks by the sandbox's name, closed ones too. */
+export function readExecutions(folder: string): Map<string, string[]> {
+  const found = new Map<string, string[]>()
+  for (const place of [folder, join(folder, CLOSED)]) {
+    for (const entry of readdirSync(place, { withFileTypes: true })) {
+      if (!entry.isFile()) continue
+      found.set(
+        entry.name,
+        readFileSync(join(place, entry.name), 'utf8')
+          .split('\n')
+          .filter((line) => line !== ''),
+      )
+    }
+  }
+  return found
+}
+
+/** So far, in sandboxes of all of the folders. */
+export function countExecutions(folders: readonly string[]): number {
+  let count = 0
+  for (const folder of folders) {
+    if (!existsSync(folder)) continue
+    for (const marks of readExecutions(folder).values()) count += marks.length
+  }
+  return count
+}
+
+function resultOf({ command }: TurnRequest): TurnResult {
+  return {
+    exitCode: 0,
+    reason: 'exit',
+    head: OUTPUT,
+    tail: new Uint8Array(),
+    omittedBytes: 0,
+    outputBytes: OUTPUT.length,
+    wallMs: 1,
+    oomKilled: false,
+    state: { ...STATE, submitted: command.trim() === 'submit' },
+  }
+}
+
+function textOf(mark: TurnMark | null): string {
+  return mark === null ? '-' : `${mark.turn}.${mark.token}`
+}
+
+function lost(name: string): LonghaulError {
+  return new LonghaulError({ code: 'Sandbox.Lost', message: 'The sandbox is gone', details: { name } })
+}
