@@ -1,5 +1,5 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 import { listByName, ROOT_IDS } from './start.ts'
 
 export interface FoundRun {
@@ -23,6 +23,37 @@ export async function findRun({ connection, run }: { connection: LonghaulConnect
       if (found !== null) return found
     }
     return (await findByAttribute(connection, run)) ?? notFound(run)
+  })
+}
+
+/**
+ * A workflow of a run that is open, with how many there are; null where none is. Roots of any id, and what they started: a root that was
+ * terminated may leave children that still write.
+ */
+export async function findOpenWork({
+  connection,
+  run,
+}: {
+  connection: LonghaulConnection
+  run: string
+}): Promise<{ workflowId: string; count: number } | null> {
+  const { client } = connection
+  return client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
+    // The index of the server lags by a moment; the ids of roots are known at once.
+    for (const idOf of Object.values(ROOT_IDS)) {
+      const found = await describe(connection, idOf(run))
+      if (found?.status === 'RUNNING') return { workflowId: found.workflowId, count: 1 }
+    }
+    const query = `TrainRun = '${run}' AND ExecutionStatus = 'Running'`
+    try {
+      const { count } = await client.workflow.count(query)
+      if (count === 0) return null
+      for await (const { workflowId } of client.workflow.list({ query, pageSize: 1 })) return { workflowId, count }
+    } catch (error) {
+      // gRPC 3: the namespace knows no such search attribute, so nothing can carry it.
+      if (grpcStatus(error) !== 3) throw error
+    }
+    return null
   })
 }
 

@@ -47,7 +47,7 @@ export {
 } from './hosts.ts'
 export { lookAtRun, type RunLook } from './look-at-run.ts'
 export type { OpenActivity, RunWork } from './look-at-work.ts'
-export { findRun, type FoundRun } from './find-run.ts'
+export { findOpenWork, findRun, type FoundRun } from './find-run.ts'
 export { readHistory, type ReadHistoryInput } from './read-history.ts'
 export { readEvaluation, type ReadEvaluationOptions } from './read-evaluation.ts'
 export type { RunHandle } from './run-handle.ts'

@@ -9,6 +9,8 @@ export function episodeId({ run, stage, iteration, taskId, index }: EpisodeIdent
 }
 
 export const runKeys = {
+  /** Everything of a run but its episodes. */
+  folder: (run: string) => `runs/${run}/`,
   claim: (run: string) => `runs/${run}/run.json`,
   recipe: (run: string) => `runs/${run}/recipe.json`,
   /** What a name of a policy (`base`, `promoted`, a version) stands for in this run. */
@@ -63,6 +65,12 @@ export const runKeys = {
   allMeasured: (run: string) => `runs/${run}/measured/`,
   /** What a run is called at a tracker that names runs itself. */
   tracked: (run: string, tracker: string) => `runs/${run}/trackers/${tracker}.json`,
+}
+
+/** Of runs that are being removed: outside of their own folders, so that it is the last to go. */
+export const removalKeys = {
+  folder: (run: string) => `removals/${run}/`,
+  begun: (run: string) => `removals/${run}/begun.json`,
 }
 
 /** Bytes by their hash, so that equal files of any policies are one. */

@@ -1,7 +1,7 @@
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { runKeys } from '../../contracts/keys.ts'
+import { removalKeys, runKeys } from '../../contracts/keys.ts'
 
 /** Who holds a run's name. Put-if-absent: two roots started in the same second get two names. */
 export interface RunClaim {
@@ -29,13 +29,15 @@ const MAX_NAMES_A_DAY = 26 * 27
 export async function allocateRun(store: ArtifactStore, input: AllocateRunInput): Promise<RunClaim> {
   if (input.run !== undefined) return claimNamed(store, input, input.run)
   const requested = requestedName(input)
-  if (requested !== null) {
+  if (requested !== null && !(await isBeingRemoved(store, requested))) {
     const { record, won } = await claim(store, input, requested)
     if (won || isOurs(record, input) || isStartedAgain(record, input)) return record
   }
   const prefix = `${input.recipe}-${input.date}`
   for (let number = 0; number < MAX_NAMES_A_DAY; number++) {
-    const { record, won } = await claim(store, input, `${prefix}-${letters(number)}`)
+    const name = `${prefix}-${letters(number)}`
+    if (await isBeingRemoved(store, name)) continue
+    const { record, won } = await claim(store, input, name)
     if (won || isOurs(record, input)) return record
   }
   throw new LonghaulError({
@@ -45,6 +47,13 @@ export async function allocateRun(store: ArtifactStore, input: AllocateRunInput)
 }
 
 async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: string): Promise<RunClaim> {
+  if (await isBeingRemoved(store, run)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Run ${run} is being removed, and half of its records may be gone: longhaul run remove ${run} ends that, then the name is free`,
+      details: { run },
+    })
+  }
   const { record, won } = await claim(store, input, run)
   if (won || (record.recipeHash === input.recipeHash && record.kind === input.kind)) return record
   throw new LonghaulError({
@@ -92,6 +101,10 @@ function claim(
     ...(evaluation === undefined ? {} : { evaluation }),
   }
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
+}
+
+async function isBeingRemoved(store: ArtifactStore, run: string): Promise<boolean> {
+  return (await store.readRecord(removalKeys.begun(run))) !== null
 }
 
 /** A repeated attempt of the same execution finds its own claim. */

@@ -22,6 +22,7 @@ import { describeAnswer, describeRun, describeRuns } from '../output/describe-ru
 import { describeFailure } from '../output/print-error.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
+import { addRunRemove } from './run-remove.ts'
 import { withConnection } from '../local-stack.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
 
@@ -65,6 +66,7 @@ export function addRun(program: Command, context: CommandContext): void {
     .description('end a run now; it closes its sandboxes and gives leases back first')
     .action((name: string, options: SteerOptions) => cancel(name, options, context))
   addStop(run, context)
+  addRunRemove(run, context)
 }
 
 interface Options {

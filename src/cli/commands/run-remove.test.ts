@@ -1,0 +1,152 @@
+/** `run remove` on a real store beside a real Temporal server. */
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { defineSearchAttributeKey } from '@temporalio/common'
+import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
+import { makeRecord } from '../../../test/support/episode-records.ts'
+import { connectToOwnNamespace, eventually, needsServer } from '../../../test/support/own-namespace.ts'
+import { allocateRun, type AllocateRunInput } from '../../activities/run/run-names.ts'
+import { removeRun } from '../../activities/run/remove-run.ts'
+import { promote } from '../../activities/training/policies.ts'
+import { prepareNamespace } from '../../stack/temporal-namespace.ts'
+import type { LonghaulConnection } from '../../client/index.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { episodeKeys, nightKeys, policyKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
+import { policyRef } from '../../../test/support/scripted-pipeline.ts'
+
+const CLAIM: AllocateRunInput = {
+  run: undefined,
+  kind: 'train',
+  recipe: 'mini',
+  recipeHash: 'a'.repeat(64),
+  workflowId: 'train/old',
+  firstExecutionRunId: '1',
+  date: '2026-01-01',
+}
+
+describe('run remove', { skip: needsServer }, () => {
+  let connection: LonghaulConnection
+  let store: ArtifactStore
+  let close: () => Promise<void>
+  const outer = { ...process.env }
+
+  before(async () => {
+    connection = await connectToOwnNamespace('run-remove-test')
+    const { address, namespace } = connection
+    await prepareNamespace({ address, namespace, raiseRetention: false })
+    ;({ store, close } = await useOwnStore())
+    process.env['LONGHAUL_TEMPORAL_ADDRESS'] = connection.address
+    process.env['LONGHAUL_NAMESPACE'] = connection.namespace
+  })
+  after(async () => {
+    for (const name of ['LONGHAUL_TEMPORAL_ADDRESS', 'LONGHAUL_NAMESPACE']) {
+      if (outer[name] === undefined) delete process.env[name]
+      else process.env[name] = outer[name]
+    }
+    await connection.close()
+    await close()
+  })
+
+  async function storeRun(run: string): Promise<void> {
+    await allocateRun(store, { ...CLAIM, run })
+    for (const index of [0, 1]) {
+      const record = makeRecord({ run, stage: 'rft', iteration: 1, taskId: 'task', index })
+      await store.putRecord(episodeKeys.result(record.episode), record)
+    }
+    await store.putRecord(runKeys.ledger(run, 'rft', 1), { run })
+  }
+
+  const remove = (...words: string[]) => longhaul('run', 'remove', ...words)
+
+  test('an ended run goes whole, its neighbour and the policies stay, and its name is free', async () => {
+    await storeRun('old')
+    await storeRun('old-2')
+    await store.putRecord(policyKeys.ref(policyRef(1).version), policyRef(1))
+    const looked = await remove('old', '--dry-run', '--json')
+    assert.deepEqual(
+      [looked.exitCode, JSON.parse(looked.stdout).episodes, JSON.parse(looked.stdout).records],
+      [0, 2, 2],
+    )
+    assert.equal((await store.list('runs/old/')).length, 2)
+    const removed = await remove('old', '--json')
+    assert.deepEqual([removed.exitCode, JSON.parse(removed.stdout).removed], [0, 4], removed.stderr)
+    for (const folder of ['runs/old/', 'episodes/old/', 'removals/']) assert.deepEqual(await store.list(folder), [])
+    assert.equal((await store.list('episodes/old-2/')).length, 2)
+    assert.notEqual(await store.readRecord(policyKeys.ref(policyRef(1).version)), null)
+    assert.equal((await allocateRun(store, { ...CLAIM, run: 'old', recipeHash: 'b'.repeat(64) })).run, 'old')
+  })
+
+  test('a run that is open, or whose children still are, is kept with the id of what is open', async () => {
+    await storeRun('open')
+    const start = (workflowId: string) =>
+      connection.client.workflow.start('rollout', {
+        taskQueue: 'none',
+        workflowId,
+        typedSearchAttributes: [{ key: defineSearchAttributeKey('TrainRun', 'KEYWORD'), value: 'open' }],
+      })
+    const root = await start('train/open')
+    const kept = await remove('open')
+    assert.equal(kept.exitCode, 1)
+    assert.match(kept.stderr, /Run\.StillClosing.*train\/open is under way/s)
+    const child = await start('train/open/rft/0001')
+    await root.terminate()
+    await eventually(async () => {
+      const again = await remove('open')
+      assert.match(again.stderr, /train\/open\/rft\/0001 is under way/)
+    })
+    assert.equal((await store.list('episodes/open/')).length, 2)
+    assert.deepEqual(await store.list('removals/'), [], 'the name is not refused')
+    await child.terminate()
+    await eventually(async () => assert.equal((await remove('open')).exitCode, 0))
+    assert.deepEqual(await store.list('episodes/open/'), [])
+  })
+
+  test('a removal that was interrupted: the name starts no run, and the same command ends it', async () => {
+    await storeRun('torn')
+    const tearing: ArtifactStore = {
+      ...store,
+      removeFolder: async (folder) => {
+        if (folder === 'runs/torn/') throw new Error('the machine stops')
+        return store.removeFolder(folder)
+      },
+    }
+    await assert.rejects(
+      removeRun(tearing, 'torn', async () => null),
+      /the machine stops/,
+    )
+    await assert.rejects(allocateRun(store, { ...CLAIM, run: 'torn' }), {
+      code: 'Config.Invalid',
+      message: /longhaul run remove torn/,
+    })
+    // Nor one that would like the name by its workflow's id.
+    assert.notEqual((await allocateRun(store, { ...CLAIM, workflowId: 'train/torn' })).run, 'torn')
+    assert.equal((await remove('torn')).exitCode, 0)
+    assert.equal(await store.readRecord(removalKeys.begun('torn')), null)
+    assert.equal((await allocateRun(store, { ...CLAIM, run: 'torn' })).run, 'torn')
+  })
+
+  test('the newest night and what the last promotion rests on are kept, unless --force says otherwise', async () => {
+    await storeRun('night-2')
+    await store.putRecord(nightKeys.night({ series: 's', at: '2026-01-01T00:00:00Z', run: 'night-1', name: 'n' }), {})
+    await store.putRecord(nightKeys.night({ series: 's', at: '2026-01-02T00:00:00Z', run: 'night-2', name: 'n' }), {})
+    const night = await remove('night-2')
+    assert.equal(night.exitCode, 1)
+    assert.match(night.stdout, /the newest night of s/)
+    await storeRun('best')
+    const score = { name: 'rl', policy: policyRef(1).version, passAt1: 1, sem: 0, tasks: 1, attempts: 1 }
+    await promote(store, { run: 'best', policy: policyRef(1), score })
+    const promoted = await remove('best')
+    assert.equal(promoted.exitCode, 1)
+    assert.match(promoted.stdout, /the last promotion/)
+    assert.equal((await store.list('episodes/best/')).length, 2)
+    assert.equal((await remove('best', '--force')).exitCode, 0)
+    assert.deepEqual(await store.list('runs/best/'), [])
+  })
+
+  test('no such run, and names that are none: one error, nothing is touched', async () => {
+    const unknown = await remove('nothing-of-it')
+    assert.match(unknown.stderr, /Config\.NotFound/)
+    const bad = await remove('../../etc')
+    assert.match(bad.stderr, /Config\.Invalid/)
+  })
+})
