@@ -14,7 +14,11 @@ copyAssets()
 runScript('build-viewer.mjs', join(dist, 'viewer', 'pages'))
 const { bundleWorkflowCode } = await import('@temporalio/worker')
 const { withoutForeignSources } = await import('../dist/platform/bundle-sources.js')
-const bundled = await bundleWorkflowCode({ workflowsPath: join(dist, 'workflows', 'index.js'), logger: quiet() })
+const bundled = await bundleWorkflowCode({
+  workflowsPath: join(dist, 'workflows', 'index.js'),
+  workflowInterceptorModules: [join(dist, 'workflows', 'trace-interceptors.js')],
+  logger: quiet(),
+})
 const code = withoutForeignSources(bundled.code)
 writeFileSync(join(dist, 'workflow-bundle.js.new'), code)
 renameSync(join(dist, 'workflow-bundle.js.new'), join(dist, 'workflow-bundle.js'))

@@ -3,6 +3,7 @@ import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
 import { probeTemporal } from '../platform/temporal-reach.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
+import { type ClientTraces, clientTraces } from './traces.ts'
 
 export interface ConnectOptions {
   /** `host:port`. @default LONGHAUL_TEMPORAL_ADDRESS, TEMPORAL_ADDRESS, the profile's, 127.0.0.1:7233 */
@@ -29,21 +30,22 @@ export const CALL_TIMEOUT_MS = 10_000
 
 /**
  * Connects with what the environment and Temporal's profile files say (`platform/temporal-settings.ts`), and finds the namespace.
- * Payloads are written and read with the keys of LONGHAUL_CODEC_KEYS, where it is set.
+ * Payloads are written and read with the keys of LONGHAUL_CODEC_KEYS, where it is set. Starts and steering are spans where
+ * OpenTelemetry's variables name a collector; `close` sends the last ones, for two seconds at the longest.
  * @throws LonghaulError `Temporal.Unreachable`: after about three seconds where nothing listens or a certificate is wrong, after 30
  * where the server accepts connections and stays silent; `Config.Invalid` for settings that contradict each other;
  * `Config.NotFound` for an unknown namespace
  */
 export async function connect({ env = process.env, ...override }: ConnectOptions = {}): Promise<LonghaulConnection> {
   const settings = readTemporalSettings(env, override)
-  const converter = dataConverterOf(env)
+  const how = { converter: dataConverterOf(env), traces: clientTraces(env) }
   try {
-    return await open(settings, converter, CONNECT_TIMEOUT_MS)
+    return await open(settings, how, CONNECT_TIMEOUT_MS)
   } catch (cause) {
     if (isLonghaulError(cause)) throw cause
     const { mayAnswerLater, finding } = await probeTemporal(settings)
     if (!mayAnswerLater) throw unreachable(settings.address, finding, cause)
-    return open(settings, converter, PATIENT_TIMEOUT_MS).catch((last: unknown) => {
+    return open(settings, how, PATIENT_TIMEOUT_MS).catch((last: unknown) => {
       throw isLonghaulError(last) ? last : unreachable(settings.address, finding, last)
     })
   }
@@ -51,7 +53,7 @@ export async function connect({ env = process.env, ...override }: ConnectOptions
 
 async function open(
   { address, namespace, credentials }: TemporalSettings,
-  converter: ReturnType<typeof dataConverterOf>,
+  { converter, traces }: { converter: ReturnType<typeof dataConverterOf>; traces: ClientTraces | null },
   timeoutMs: number,
 ): Promise<LonghaulConnection> {
   const connection = Connection.lazy({ address, connectTimeout: timeoutMs, ...credentials })
@@ -66,8 +68,17 @@ async function open(
     if (isRefusal(cause)) throw refused(address, namespace, cause)
     throw cause
   }
-  const client = new Client({ connection, namespace, ...converter })
-  return { client, address, namespace, close: () => connection.close() }
+  const client = new Client({
+    connection,
+    namespace,
+    ...converter,
+    ...(traces === null ? {} : { interceptors: traces.interceptors }),
+  })
+  const close = async (): Promise<void> => {
+    await connection.close()
+    await traces?.close()
+  }
+  return { client, address, namespace, close }
 }
 
 function unreachable(address: string, finding: string, cause: unknown): LonghaulError {

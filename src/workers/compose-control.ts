@@ -19,6 +19,8 @@ import { DEPLOYMENT, QUEUES } from '../contracts/workflow-ids.ts'
 import { withoutForeignSources } from '../platform/bundle-sources.ts'
 import { ENCODES_FAILURES, failureConverterOf } from '../platform/data-converter.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import { TRACE_SWITCH, traceSwitch } from '../contracts/trace-context.ts'
+import { readTraceSettings, type TraceSettings } from '../platform/traces.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
@@ -69,7 +71,7 @@ export async function composeControl(
     workers: [
       {
         taskQueue: QUEUES.control,
-        workflowBundle: await loadWorkflowBundle(environment.bundle),
+        workflowBundle: withTraces(await loadWorkflowBundle(environment.bundle), readTraceSettings()),
         activities,
         ...deploymentOf(environment.buildId),
         maxConcurrentActivityTaskExecutions: 16,
@@ -137,6 +139,13 @@ export async function loadWorkflowBundle(codePath: string | null): Promise<Workf
   return buildWorkflowBundle()
 }
 
+/** Runs that no client has begun a trace for, of schedules and the Temporal UI, begin their own. A bundle of other code stays as it is. */
+export function withTraces(bundle: WorkflowBundleOption, settings: TraceSettings | null): WorkflowBundleOption {
+  if (settings === null) return bundle
+  const code = 'code' in bundle ? bundle.code : readFileSync(bundle.codePath, 'utf8')
+  return { code: code.replace(TRACE_SWITCH, traceSwitch(settings.ratio)) }
+}
+
 /** @throws LonghaulError `Config.Invalid` for a bundle without the failure converter where payloads are encrypted */
 function withConverter(codePath: string): string {
   if (failureConverterOf().failureConverterPath === undefined) return codePath
@@ -151,6 +160,11 @@ function withConverter(codePath: string): string {
 export async function buildWorkflowBundle(): Promise<{ code: string }> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const workflowsPath = fileURLToPath(new URL(`../workflows/index.${extension}`, import.meta.url))
-  const { code } = await bundleWorkflowCode({ workflowsPath, ...failureConverterOf() })
+  const traces = fileURLToPath(new URL(`../workflows/trace-interceptors.${extension}`, import.meta.url))
+  const { code } = await bundleWorkflowCode({
+    workflowsPath,
+    workflowInterceptorModules: [traces],
+    ...failureConverterOf(),
+  })
   return { code: withoutForeignSources(code) }
 }

@@ -7,6 +7,8 @@ import type { TemporalSettings } from '../platform/temporal-settings.ts'
 import { composeRole, type Composed } from './compose-role.ts'
 import { type Interposers, PASS_THROUGH, unknownNamespace } from './connect.ts'
 import { metered, metricsOptions } from './metrics.ts'
+import { openTraces } from '../platform/traces.ts'
+import { tracedOptions } from './traces.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
 import { surviveStrayErrors } from './last-resort.ts'
 
@@ -33,6 +35,7 @@ export async function runWorker({
   interposers = PASS_THROUGH,
 }: RunWorkerOptions): Promise<void> {
   installRuntime(role)
+  const traces = await openTraces(role, { warn: (message) => Runtime.instance().logger.warn(message) })
   const connection = await connect(environment)
   const forgetStrayErrors = surviveStrayErrors((line) => process.stderr.write(line))
   const roles: readonly Role[] = role === 'all' ? ROLES : [role]
@@ -41,11 +44,12 @@ export async function runWorker({
     const between = metered(interposers, Runtime.instance().metricMeter)
     for (const one of roles) composed.push(await composeRole(one, environment, connection, between))
     const options = composed.flatMap(({ workers }) => workers)
-    await runTogether(await createWorkers(connection, environment.temporal, options), composed)
+    const traced = options.map((plan) => ({ ...plan, ...tracedOptions(traces) }))
+    await runTogether(await createWorkers(connection, environment.temporal, traced), composed)
   }
   const letGo = async (): Promise<void> => {
     const ends = await Promise.allSettled(composed.map(({ dispose }) => dispose()))
-    ends.push(...(await Promise.allSettled([connection.close()])))
+    ends.push(...(await Promise.allSettled([connection.close(), traces?.close(TRACES_CLOSE_MS)])))
     forgetStrayErrors()
     throwFirst(ends)
   }
@@ -54,6 +58,9 @@ export async function runWorker({
   // Why the work ended comes before what could not be closed after it.
   throwFirst([worked, letGone])
 }
+
+/** For the last spans; a supervisor waits longer for a worker to end. */
+const TRACES_CLOSE_MS = 3_000
 
 /** The SDK stops its workers on these; it does not tell the activities before their grace time is over. */
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGUSR2'] as const

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { gunzipSync } from 'node:zlib'
 import proto from '@temporalio/proto'
 import { DefaultLogger, Runtime, Worker } from '@temporalio/worker'
+import { tracedOptions } from '../../src/workers/traces.ts'
 import type { History } from './history-builder.ts'
 import type { WorkflowBundle } from './workflow-bundle.ts'
 
@@ -62,7 +63,10 @@ export async function replayAll(
   quietRuntime()
   const failures: { name: string; error: Error }[] = []
   let place = 0
-  for await (const { error } of Worker.runReplayHistories({ workflowBundle: bundle }, histories)) {
+  for await (const { error } of Worker.runReplayHistories(
+    { workflowBundle: bundle, ...tracedOptions(null) },
+    histories,
+  )) {
     // Results come in the order of the histories.
     const name = histories[place++]?.name ?? 'unknown'
     if (error) failures.push({ name, error })

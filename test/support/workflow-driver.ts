@@ -105,13 +105,18 @@ export class WorkflowDriver {
   }
 
   /** Starts a root workflow. It begins with the next step of the driver. */
-  start(type: string, input: unknown, { workflowId = `${type}-root` }: { workflowId?: string } = {}): WorkflowHandle {
+  start(
+    type: string,
+    input: unknown,
+    { workflowId = `${type}-root`, headers = {} }: { workflowId?: string; headers?: RunStart['headers'] } = {},
+  ): WorkflowHandle {
     if (this.#openRun(workflowId)) throw new Error(`${workflowId} is open already`)
     this.#begin({
       workflowId,
       type,
       taskQueue: 'control',
       args: encode(input),
+      headers,
       memo: {},
       searchAttributes: {},
       summary: null,
@@ -284,6 +289,7 @@ export class WorkflowDriver {
         type: command.workflowType || run.start.type,
         taskQueue: command.taskQueue || run.start.taskQueue,
         args: command.arguments ?? [],
+        headers: command.headers ?? {},
         // What a run has upserted is its own.
         memo: command.memo ?? {},
         searchAttributes: command.searchAttributes?.indexedFields ?? run.searchAttributes,

@@ -26,7 +26,7 @@ export interface PolicyClientOptions {
  */
 export function createPolicyClient({ kind, publish = null, ...options }: PolicyClientOptions): PolicyClient {
   const dialect = dialectOf(kind, publish === 'reload')
-  const connection = connectToServer(options)
+  const connection = connectToServer({ ...options, sendsTrace: true })
   const sendWith =
     (signal: AbortSignal): Send =>
     (exchange) =>

@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import { traceHeaders } from '../../platform/current-trace.ts'
 import { createTransport, HttpFault } from './openai-transport.ts'
 import { retryUntilDone, type TryResult } from './retry.ts'
 import { decideOnError } from './server-errors.ts'
@@ -19,6 +20,8 @@ export interface ServerConnectionOptions {
   maxAnswerBytes?: number
   /** Told of each failed try that is followed by another. */
   onTransientError?: ((error: LonghaulError) => void) | undefined
+  /** Requests carry the trace of their activity (`traceparent`): for servers of the operator's own. @default false */
+  sendsTrace?: boolean
 }
 
 export interface ServerAsk<T> {
@@ -47,6 +50,7 @@ export function connectToServer({
   apiKey,
   maxAnswerBytes,
   onTransientError,
+  sendsTrace = false,
 }: ServerConnectionOptions): ServerConnection {
   const { requestMs = 600_000, giveUpAfterMs = 300_000 } = timeouts
   const base = parseBase(url)
@@ -54,12 +58,13 @@ export function connectToServer({
 
   return ({ path, body, policy, headers = {}, timeoutMs = requestMs, signal, parse }) => {
     const target = `${base.origin}${base.pathname.replace(/\/$/, '')}${path}`
+    const sent = sendsTrace ? { ...traceHeaders(), ...headers } : headers
     return retryUntilDone({
       giveUpAfterMs,
       signal,
       onAgain: onTransientError,
       async attempt(tries) {
-        const answer = await exchange({ path, headers, body, timeoutMs, signal }).catch((error: unknown) => {
+        const answer = await exchange({ path, headers: sent, body, timeoutMs, signal }).catch((error: unknown) => {
           if (error instanceof HttpFault) return error
           throw error
         })

@@ -15,7 +15,7 @@ import { withoutForeignSources } from '../../platform/bundle-sources.ts'
 const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
 
 /** Another number where the same sources make another bundle. */
-const MADE_BY = 'bundle/2'
+const MADE_BY = 'bundle/3'
 
 /** Bundles kept, one for each state of the sources, newest first. Processes use only recent ones. */
 const KEEP = 8
@@ -38,6 +38,7 @@ export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Pr
   context.log('bundling the workflows')
   const bundled = await bundleWorkflowCode({
     workflowsPath: moduleFile('workflows/index'),
+    workflowInterceptorModules: [moduleFile('workflows/trace-interceptors')],
     logger: quietLogger(context),
     ...converter,
   })

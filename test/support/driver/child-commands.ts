@@ -46,6 +46,7 @@ export function startChild(step: Step, command: coresdk.workflow_commands.IStart
       type,
       taskQueue: command.taskQueue || run.start.taskQueue,
       args: command.input ?? [],
+      headers: command.headers ?? {},
       memo: command.memo ?? {},
       searchAttributes: command.searchAttributes?.indexedFields ?? {},
       summary: summaryOf(step.command),

@@ -17,6 +17,8 @@ export interface ObservedRun {
   searchAttributes: Record<string, unknown>
   memo: Record<string, unknown>
   logs: LogLine[]
+  /** What the workflow told its worker, but logs. */
+  sinkCalls: readonly { ifaceName: string; fnName: string; args: unknown[] }[]
   history: History
 }
 
@@ -134,6 +136,7 @@ export function observe(run: WorkflowRun): ObservedRun {
     searchAttributes: decodeFields(run.searchAttributes),
     memo: decodeFields(run.memo),
     logs: run.logs,
+    sinkCalls: run.sinkCalls,
     history: run.history.build(),
   }
 }

@@ -26,6 +26,8 @@ export interface RunStart {
   type: string
   taskQueue: string
   args: Payload[]
+  /** What the caller's interceptors sent along. */
+  headers: Record<string, Payload>
   memo: Record<string, Payload>
   searchAttributes: Record<string, Payload>
   summary: string | null
@@ -70,6 +72,8 @@ export class WorkflowRun {
   /** Ids that the workflow asked `patched()` for. */
   readonly patches = new Set<string>()
   readonly logs: LogLine[] = []
+  /** Everything that the workflow told its worker, but logs. */
+  readonly sinkCalls: { ifaceName: string; fnName: string; args: unknown[] }[] = []
   readonly memo: Record<string, Payload>
   readonly searchAttributes: Record<string, Payload>
   status: RunStatus = { kind: 'open' }
@@ -164,7 +168,10 @@ export class WorkflowRun {
 
   async #collectLogs(): Promise<void> {
     for (const call of (await this.#workflow?.getAndResetSinkCalls()) ?? []) {
-      if (call.ifaceName !== '__temporal_logger') continue
+      if (call.ifaceName !== '__temporal_logger') {
+        this.sinkCalls.push(call)
+        continue
+      }
       this.logs.push({ level: call.fnName, message: String(call.args[0]), attributes: call.args[1] })
     }
   }
@@ -188,7 +195,7 @@ export class WorkflowRun {
           identity: WORKER_IDENTITY,
           attempt: 1,
           firstWorkflowTaskBackoff: {},
-          header: {},
+          header: { fields: start.headers },
           memo: { fields: this.memo },
           searchAttributes: { indexedFields: this.searchAttributes },
           ...(start.parent === null
@@ -210,7 +217,7 @@ export class WorkflowRun {
       workflowType: start.type,
       workflowId: start.workflowId,
       arguments: start.args,
-      headers: {},
+      headers: start.headers,
       identity: WORKER_IDENTITY,
       firstExecutionRunId: start.firstRunId,
       attempt: 1,

@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { after, afterEach, test } from 'node:test'
+import { startOtlpReceiver } from '../../test/support/otlp-receiver.ts'
+import { noteOnSpan, runInSpan, traceHeaders, traceVariables } from './current-trace.ts'
+import { openTraces, readTraceSettings } from './traces.ts'
+
+const RATIO = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318/', OTEL_TRACES_SAMPLER: 'traceidratio' }
+const VARIABLES = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_BSP_SCHEDULE_DELAY', 'OTEL_EXPORTER_OTLP_TIMEOUT'] as const
+
+const before = Object.fromEntries(VARIABLES.map((name) => [name, process.env[name]]))
+afterEach(() => {
+  for (const name of VARIABLES) {
+    if (before[name] === undefined) delete process.env[name]
+    else process.env[name] = before[name]
+  }
+})
+
+test('traces are off until a collector is named, and off again by the variables that say so', () => {
+  const on = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }
+  assert.equal(readTraceSettings({}), null)
+  assert.equal(readTraceSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: '' }), null)
+  assert.equal(readTraceSettings({ ...on, OTEL_SDK_DISABLED: 'true' }), null)
+  assert.equal(readTraceSettings({ ...on, OTEL_TRACES_EXPORTER: 'none' }), null)
+  assert.equal(readTraceSettings(on)?.url.href, 'http://collector:4318/v1/traces')
+})
+
+test('the address of traces is taken as it is, and goes over the shared one', () => {
+  const settings = readTraceSettings({
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://traces.example.org/api/otel',
+  })
+  assert.deepEqual([settings?.url.href, settings?.ratio], ['https://traces.example.org/api/otel', 1])
+})
+
+test('the share of runs that begin a trace of their own is the one of the sampler', () => {
+  assert.equal(readTraceSettings({ ...RATIO, OTEL_TRACES_SAMPLER_ARG: '0.25' })?.ratio, 0.25)
+  assert.equal(readTraceSettings({ ...RATIO, OTEL_TRACES_SAMPLER: 'parentbased_always_off' })?.ratio, 0)
+})
+
+test('a setting that cannot be used is named, without its value where that may be a secret', () => {
+  assert.throws(() => readTraceSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: 'user:secret@collector' }), {
+    code: 'Config.Invalid',
+    message: 'Expected OTEL_EXPORTER_OTLP_ENDPOINT to be an http(s) address',
+  })
+  assert.throws(() => readTraceSettings({ ...RATIO, OTEL_TRACES_SAMPLER_ARG: '2' }), /OTEL_TRACES_SAMPLER_ARG/)
+  assert.throws(() => readTraceSettings({ ...RATIO, OTEL_TRACES_SAMPLER: 'jaeger_remote' }), /jaeger_remote/)
+  assert.throws(
+    () => readTraceSettings({ ...RATIO, OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }),
+    /http\/json or http\/protobuf/,
+  )
+})
+
+test('no package of OpenTelemetry is loaded while traces are off', () => {
+  const program = `import { openTraces } from './traces.ts'
+    const traces = await openTraces('control', { env: {}, warn: console.error })
+    const loaded = Object.keys((await import('node:module')).createRequire(import.meta.url).cache).filter((file) => file.includes('opentelemetry'))
+    console.log(JSON.stringify({ traces, loaded }))`
+  const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', program], {
+    cwd: import.meta.dirname,
+    encoding: 'utf8',
+    timeout: 60_000,
+  })
+  assert.equal(stdout.trim(), '{"traces":null,"loaded":[]}', stderr)
+})
+
+test('a span reaches the collector with its ids, its service and its code, and text never does', async () => {
+  const receiver = await startOtlpReceiver()
+  after(() => receiver.close())
+  process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = receiver.url
+  const traces = await openTraces('sandbox', { warn: assert.fail })
+  assert.ok(traces !== null)
+  const parent = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
+  const span = traces.startSpan({
+    name: 'RunActivity:advanceEpisode',
+    kind: 'server',
+    parent,
+    attributes: {
+      'longhaul.episode': 'demo/dapo/0003/one-wrong-line_7/04',
+      prompt: 'rm -rf the canary\n',
+      nothing: null,
+    },
+  })
+  span.end({ attributes: { 'longhaul.turns': 8, output: 'canary text' }, code: 'Model.Unavailable' })
+  const unsampled = traces.startSpan({
+    name: 'x',
+    kind: 'server',
+    parent: { ...parent, sampled: false },
+    attributes: {},
+  })
+  unsampled.end()
+  await traces.close(10_000)
+
+  const [sent, ...others] = receiver.spans
+  assert.deepEqual(others, [])
+  assert.deepEqual(
+    [sent?.name, sent?.traceId, sent?.parentSpanId, sent?.status],
+    ['RunActivity:advanceEpisode', parent.traceId, parent.spanId, 2],
+  )
+  assert.equal(sent?.spanId, span.context.spanId)
+  assert.deepEqual([sent?.service, sent?.resource['longhaul.role']], ['longhaul-sandbox', 'sandbox'])
+  assert.deepEqual(sent?.attributes, {
+    'longhaul.episode': 'demo/dapo/0003/one-wrong-line_7/04',
+    'longhaul.turns': 8,
+    'error.type': 'Model.Unavailable',
+  })
+  assert.ok(!receiver.raw().includes('canary'))
+})
+
+test('a span of known ids keeps them, and the next one gets its own', async () => {
+  const receiver = await startOtlpReceiver()
+  after(() => receiver.close())
+  process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = receiver.url
+  const traces = await openTraces('control', { warn: assert.fail })
+  const ids = { traceId: '12'.repeat(16), spanId: '34'.repeat(8) }
+  traces
+    ?.startSpan({ name: 'one', kind: 'server', parent: null, ids, startMs: 1_000, attributes: {} })
+    .end({ endMs: 3_000 })
+  traces?.startSpan({ name: 'two', kind: 'server', parent: null, attributes: {} }).end()
+  await traces?.close(10_000)
+  const [one, two] = receiver.spans
+  assert.deepEqual([one?.traceId, one?.spanId, one?.durationMs], [ids.traceId, ids.spanId, 2_000])
+  assert.notEqual(two?.spanId, ids.spanId)
+})
+
+for (const habit of ['hangs', 'fails'] as const) {
+  test(`a collector that ${habit} is one line, keeps no span back and is waited for at most as long as asked`, async () => {
+    const receiver = await startOtlpReceiver(habit)
+    after(() => receiver.close())
+    process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = receiver.url
+    process.env['OTEL_BSP_SCHEDULE_DELAY'] = '20'
+    process.env['OTEL_EXPORTER_OTLP_TIMEOUT'] = '200'
+    const lines: string[] = []
+    const { promise: warned, resolve } = Promise.withResolvers<void>()
+    const warn = (line: string): void => {
+      lines.push(line)
+      resolve()
+    }
+    const traces = await openTraces('control', { warn })
+    // Four times what the queue holds: what does not fit is dropped, and no call waits.
+    const startSpans = (): void => {
+      for (let i = 0; i < 8_192; i++) {
+        traces?.startSpan({ name: 'x', kind: 'server', parent: null, attributes: { i } }).end()
+      }
+    }
+    startSpans()
+    await warned
+    startSpans()
+    while (receiver.requests() < 3) await new Promise((resume) => setTimeout(resume, 20))
+    await traces?.close(500)
+    assert.deepEqual(receiver.spans, [])
+    assert.equal(lines.length, 1, lines.join('\n'))
+    const reason = habit === 'fails' ? 'answers with status 500' : 'does not take them in time'
+    assert.equal(
+      lines[0],
+      `no traces: the collector at ${receiver.url}/v1/traces ${reason}; runs go on, their spans are lost`,
+    )
+  })
+}
+
+test('what is asked within a span carries it, what is asked outside of one carries nothing', async () => {
+  const context = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
+  const noted: object[] = []
+  assert.deepEqual([traceHeaders(), traceVariables()], [{}, {}])
+  await runInSpan({ context, note: (attributes) => noted.push(attributes) }, async () => {
+    await Promise.resolve()
+    const traceparent = `00-${context.traceId}-${context.spanId}-01`
+    assert.deepEqual([traceHeaders(), traceVariables()], [{ traceparent }, { TRACEPARENT: traceparent }])
+    noteOnSpan({ 'longhaul.firstTurn': 8 })
+  })
+  assert.deepEqual(noted, [{ 'longhaul.firstTurn': 8 }])
+})
