@@ -1,18 +1,25 @@
 /**
  * What Temporal costs per turn and per episode: the real workflows on a real server, with activities that do nothing.
  *
- *   npm run bench:orchestration -- [--episodes 64] [--turns 40] [--json]
+ *   npm run bench:orchestration -- [--episodes 64] [--turns 40] [--traces] [--json]
  *
  * Prints worker and server CPU per turn, turns per second, and events, activities and bytes of history per episode, for one
- * turn an activity and for eight (the default). Server: the one that a local stack would use, in a database file of its own.
+ * turn an activity and for eight (the default). With `--traces` every shape is played three times without traces and three times with a
+ * collector in a process of its own, in turns; the medians and their ratio are printed. Server: the one that a local stack would use, in a database file of its own.
  */
-import type { Client } from '@temporalio/client'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { Client } from '@temporalio/client'
+import { defaultPayloadConverter } from '@temporalio/common'
 import proto from '@temporalio/proto'
 import { Runtime, DefaultLogger, Worker } from '@temporalio/worker'
 import type { EpisodeProgress } from '../src/contracts/activities.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../src/contracts/workflows.types.ts'
+import { formatTraceparent, TRACE_HEADER } from '../src/contracts/trace-context.ts'
 import { QUEUES } from '../src/contracts/workflow-ids.ts'
+import { openTraces, type Traces } from '../src/platform/traces.ts'
 import { buildWorkflowBundle } from '../src/workers/compose-control.ts'
+import { tracedOptions } from '../src/workers/traces.ts'
 import { startLocalServer } from '../test/support/local-server.ts'
 import { benchArguments } from './support/arguments.ts'
 import { childProcess, cpuSecondsOf } from './support/child-process.ts'
@@ -22,6 +29,9 @@ import { versions } from './support/versions.ts'
 const HOST_QUEUE = QUEUES.sandboxHost('bench', 'bench')
 
 const { temporal } = proto
+
+/** Of each shape with traces and without, in turns. */
+const ROUNDS = 3
 
 interface Measured {
   turnsPerStep: number
@@ -35,6 +45,8 @@ interface Measured {
   eventsPerEpisode: number
   historyBytesPerEpisode: number
   largestPayloadBytes: number
+  /** Each episode and activity was a span. */
+  traced?: true
 }
 
 endWith2OnError()
@@ -42,6 +54,7 @@ const { values } = benchArguments({
   options: {
     episodes: { type: 'string', default: '64' },
     turns: { type: 'string', default: '40' },
+    traces: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 })
@@ -51,11 +64,34 @@ await using server = await startLocalServer({ onDisk: true })
 const serverPid = childProcess(server.path)
 const bundle = await buildWorkflowBundle()
 const rows: Measured[] = []
+const collector = values.traces ? await startCollector() : null
+const ratios: Record<string, number> = {}
 for (const turnsPerStep of [1, 8]) {
-  rows.push(await measure({ turnsPerStep, episodes: Number(values.episodes), turns: Number(values.turns), bundle }))
+  const setting = { turnsPerStep, episodes: Number(values.episodes), turns: Number(values.turns), bundle }
+  if (collector === null) {
+    rows.push(await measure(setting))
+    continue
+  }
+  const [without, traced]: [Measured[], Measured[]] = [[], []]
+  for (let round = 0; round < ROUNDS; round++) {
+    without.push(await measure({ ...setting, round }))
+    traced.push(await measure({ ...setting, round, collector: collector.url }))
+  }
+  const [off, on] = [middle(without), middle(traced)]
+  rows.push(off, { ...on, traced: true })
+  ratios[turnsPerStep] = on.workerCpuMsPerTurn / off.workerCpuMsPerTurn
 }
-const result = { bench: 'orchestration', date: new Date().toISOString(), ...versions(), rows }
+collector?.stop()
+const result = {
+  bench: 'orchestration',
+  date: new Date().toISOString(),
+  ...versions(),
+  rows,
+  ...(values.traces ? { ratios } : {}),
+}
 console.log(values.json ? JSON.stringify(result, null, 2) : table(rows))
+if (values.traces && !values.json)
+  console.log(`worker CPU with traces, by turns an activity: ${JSON.stringify(ratios)}`)
 const turns = rows.reduce((sum, row) => sum + row.turns * row.episodes, 0)
 process.exitCode = conclude({ compared: { shapes: rows.length, turns }, violations: 0 })
 
@@ -64,21 +100,31 @@ async function measure(setting: {
   episodes: number
   turns: number
   bundle: { code: string }
+  round?: number
+  /** Where spans go. @default none are made */
+  collector?: string
 }): Promise<Measured> {
-  const { turnsPerStep, episodes, turns } = setting
-  const { nativeConnection: connection, client } = server.environment
+  const { turnsPerStep, episodes, turns, round = 0, collector } = setting
+  const { nativeConnection: connection } = server.environment
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector }
+  const traces = await openTraces('bench', { env, warn: console.error })
+  const client = traces === null ? server.environment.client : tracedClient(traces)
   const workers = await Promise.all(
     [QUEUES.control, QUEUES.sandbox, QUEUES.placement, HOST_QUEUE].map((taskQueue) =>
       Worker.create({
         connection,
         taskQueue,
         activities: idleActivities(turnsPerStep, turns),
+        ...tracedOptions(traces),
         ...(taskQueue === QUEUES.control ? { workflowBundle: setting.bundle } : {}),
       }),
     ),
   )
   const running = workers.map((worker) => worker.run())
-  const ids = Array.from({ length: episodes }, (_, index) => `bench/${turnsPerStep}/ep/${index}`)
+  const ids = Array.from(
+    { length: episodes },
+    (_, index) => `bench/${turnsPerStep}/${round}${traces === null ? '' : '/traced'}/ep/${index}`,
+  )
   const cpuBefore = { worker: process.cpuUsage(), server: cpuSecondsOf(serverPid) }
   const started = performance.now()
   await Promise.all(
@@ -91,6 +137,7 @@ async function measure(setting: {
       await handle.result()
     }),
   )
+  await traces?.close(10_000)
   const wallS = (performance.now() - started) / 1000
   const cpu = process.cpuUsage(cpuBefore.worker)
   const serverCpuS = cpuSecondsOf(serverPid) - cpuBefore.server
@@ -108,6 +155,49 @@ async function measure(setting: {
     serverCpuMsPerTurn: (serverCpuS * 1000) / allTurns,
     ...history,
   }
+}
+
+/** By worker CPU. */
+function middle(measured: Measured[]): Measured {
+  const sorted = measured.toSorted((a, b) => a.workerCpuMsPerTurn - b.workerCpuMsPerTurn)
+  return sorted[Math.floor(sorted.length / 2)] as Measured
+}
+
+/** Answers as a collector does and keeps nothing; in a process of its own, whose CPU is not the worker's. */
+async function startCollector(): Promise<{ url: string; stop(): void }> {
+  const program = `require('http').createServer((request, response) => {
+    request.resume().on('end', () => response.writeHead(200, { 'content-type': 'application/json' }).end('{}'))
+  }).listen(0, '127.0.0.1', function () { console.log(this.address().port) })`
+  const child = spawn(process.execPath, ['--eval', program], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [port] = (await once(child.stdout, 'data')) as [Buffer]
+  return { url: `http://127.0.0.1:${Number(port)}`, stop: () => void child.kill() }
+}
+
+/** Starts episodes within a trace each. */
+function tracedClient(traces: Traces): Client {
+  const { connection, options } = server.environment.client
+  return new Client({
+    connection,
+    namespace: options.namespace,
+    interceptors: {
+      workflow: [
+        {
+          async startWithDetails(input, next) {
+            const span = traces.startSpan({
+              name: 'StartWorkflow:episode',
+              kind: 'client',
+              parent: null,
+              attributes: {},
+            })
+            const carrier = defaultPayloadConverter.toPayload({ traceparent: formatTraceparent(span.context) })
+            const started = await next({ ...input, headers: { ...input.headers, [TRACE_HEADER]: carrier } })
+            span.end()
+            return started
+          },
+        },
+      ],
+    },
+  })
 }
 
 function episodeInput(index: number): EpisodeInput {
@@ -168,6 +258,7 @@ function* payloadSizes(value: unknown): Generator<number> {
 
 function table(rows: Measured[]): string {
   const head = [
+    'traces',
     'turns/activity',
     'turns/s',
     'worker ms/turn',
@@ -177,6 +268,7 @@ function table(rows: Measured[]): string {
     'history bytes',
   ]
   const lines = rows.map((row) => [
+    row.traced === true ? 'yes' : 'no',
     row.turnsPerStep,
     row.turnsPerS.toFixed(0),
     row.workerCpuMsPerTurn.toFixed(2),

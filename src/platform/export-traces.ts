@@ -138,7 +138,8 @@ function warningOnce(exporter: SpanExporter, { origin, pathname }: URL, warn: (l
   return {
     export(spans: ReadableSpan[], done) {
       exporter.export(spans, (result) => {
-        const failed = result.error !== undefined || result.code !== 0
+        // 0: `ExportResultCode.SUCCESS`, of a package that nothing else here needs.
+        const failed = Number(result.code) !== 0
         if (failed && !isFailing && performance.now() - warnedMs > SILENT_MS) {
           warnedMs = performance.now()
           warn(

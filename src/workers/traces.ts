@@ -136,7 +136,7 @@ function isEpisode(fields: object): fields is EpisodeInput {
 }
 
 function versionOf(policy: unknown): string | null {
-  const version = typeof policy === 'object' ? (policy as { version?: unknown } | null)?.version : policy
+  const version = typeof policy === 'object' && policy !== null && 'version' in policy ? policy.version : policy
   return typeof version === 'string' ? version : null
 }
 

@@ -45,6 +45,12 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
     doors: ['src/adapters/policy-server/openai-transport.ts'],
     why: 'ends each exchange at its time',
   },
+  {
+    // Ten seconds an export (two in a command), a queue of 2,048 spans, and a limit on the last flush.
+    pattern: /from '@opentelemetry\/exporter/,
+    doors: ['src/platform/export-traces.ts'],
+    why: 'bounds each export, its queue and its end',
+  },
 ]
 
 /** Who starts programs, and what ends one that hangs. */

@@ -87,3 +87,15 @@ test('the packages of S3 have one importer each, which is loaded only where a bu
   }
   assert.ok(reachedFrom('src/workers/connect.ts').has('src/adapters/artifacts/open-store.ts'), 'nothing was searched')
 })
+
+test('the packages of OpenTelemetry have one importer, which is loaded only where traces are on', () => {
+  const door = 'src/platform/export-traces.ts'
+  const importers = [...imports].filter(([, names]) => names.some((name) => name.startsWith('@opentelemetry/')))
+  assert.deepEqual(
+    importers.map(([importer]) => importer),
+    [door],
+  )
+  const loaders = [...imports.keys()].filter((one) => one !== door && reachedFrom(one).has(door))
+  assert.deepEqual(loaders, [])
+  assert.ok(reachedFrom('src/client/index.ts').has('src/platform/traces.ts'), 'nothing was searched')
+})

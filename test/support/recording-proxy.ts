@@ -7,6 +7,8 @@ import { listenOnLoopback } from './loopback.ts'
 export interface Exchange {
   session: string
   promptTokens: number
+  /** Trace that the request belongs to. */
+  traceparent?: string | null
   startedMs: number
   /** Null while it is under way; also set when one of the two sides went away. */
   endedMs: number | null
@@ -81,6 +83,7 @@ export async function startRecordingProxy({ target, rewrite, mark }: RecordingPr
     const exchange: Exchange = {
       session: decodeURIComponent(session),
       promptTokens: prompt.length,
+      traceparent: asked.headers['traceparent']?.toString() ?? null,
       startedMs,
       endedMs: null,
       status: null,

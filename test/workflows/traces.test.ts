@@ -46,7 +46,7 @@ function activityContexts({ history }: Run): (TraceContext | null)[] {
 }
 
 function startContext({ history }: Run): TraceContext | null {
-  return contextIn(history.events[0]?.workflowExecutionStartedEventAttributes?.header?.fields as Fields)
+  return contextIn(history.events[0]?.workflowExecutionStartedEventAttributes?.header?.fields)
 }
 
 function spansOf({ sinkCalls }: Run): WorkflowSpan[] {

@@ -13,6 +13,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { SandboxHandle, SandboxHost, TurnResult } from '../../contracts/sandbox.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
+import { noteOnSpan } from '../../platform/current-trace.ts'
 import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
 import { parseReply } from '../../scaffold/parse-reply.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
@@ -61,6 +62,7 @@ export async function advanceEpisode(
   scope: ActivityScope,
 ): Promise<EpisodeProgress> {
   const player = await EpisodePlayer.resume(deps, input, scope)
+  noteOnSpan({ 'longhaul.firstTurn': player.turns })
   const startedMs = deps.stopwatch()
   const until = player.turns + player.spec.limits.turnsPerStep
   while (player.turns < until && deps.stopwatch() - startedMs < STEP_BUDGET_MS) {

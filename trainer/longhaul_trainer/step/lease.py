@@ -64,8 +64,15 @@ def _owner(fence: int) -> dict[str, Any]:
         "pid_start": _start_time(pid),
         "boot_id": _boot_id(),
         "launcher": os.environ.get("LONGHAUL_LAUNCHER_HANDLE"),
+        **_trace(),
         "t": now_ms(),
     }
+
+
+def _trace() -> dict[str, str]:
+    """The span of the activity that launched this attempt (W3C trace context), where its worker exports traces."""
+    traceparent = os.environ.get("TRACEPARENT")
+    return {"traceparent": traceparent} if traceparent else {}
 
 
 def _read(path: Path) -> dict[str, Any]:

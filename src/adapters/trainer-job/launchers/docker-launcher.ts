@@ -5,6 +5,7 @@ import { connectEngine, type Engine } from '../../docker/engine/engine.ts'
 import { trainerArguments } from './launch-command.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
+import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** `docker ps --filter label=longhaul.trainer.job` lists them. Not the labels of sandboxes, which are swept by lease. */
 const LABEL = { job: 'longhaul.trainer.job', key: 'longhaul.trainer.key', fence: 'longhaul.trainer.fence' } as const
@@ -84,6 +85,7 @@ export function trainerContainer(input: {
       OMP_WAIT_POLICY: 'PASSIVE',
       HOME: '/tmp',
       ...command.env,
+      ...traceVariables(),
       LONGHAUL_LAUNCHER_HANDLE: job.jobId,
     }).map(([name, value]) => `${name}=${value}`),
     Labels: { [LABEL.job]: job.jobId, [LABEL.key]: job.key, [LABEL.fence]: String(fence) },

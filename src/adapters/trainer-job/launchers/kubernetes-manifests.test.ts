@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { decodeStrictly, withoutGo } from '../../../../test/support/kubernetes-types.ts'
 import { exampleAttempt, exampleOptions } from '../../../../test/support/launcher-examples.ts'
+import { runInSpan } from '../../../platform/current-trace.ts'
 import { jobNetworkPolicy, kubernetesManifest } from './kubernetes-manifests.ts'
 
 const examples = join(import.meta.dirname, '../../../../infra/kubernetes')
@@ -91,3 +92,14 @@ function podTemplate(manifest: Manifest): { metadata: { labels: Record<string, s
 
 const podOf = (manifest: Manifest): Pod => podTemplate(manifest).spec
 const labelsOfPods = (manifest: Manifest) => podTemplate(manifest).metadata.labels
+
+test('a job that is launched within a trace has it in its environment', () => {
+  const context = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
+  const attempt = exampleAttempt({ nodes: 1, ranksPerNode: 8 })
+  const traced = runInSpan({ context, note: () => undefined }, () =>
+    kubernetesManifest({ options: exampleOptions, attempt }),
+  )
+  const value = `00-${context.traceId}-${context.spanId}-01`
+  assert.ok(JSON.stringify(traced).includes(JSON.stringify({ name: 'TRACEPARENT', value })))
+  assert.ok(!JSON.stringify(one).includes('TRACEPARENT'))
+})

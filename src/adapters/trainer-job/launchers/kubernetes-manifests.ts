@@ -1,6 +1,7 @@
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
+import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** One port for all: each job has a network name of its own. */
 const PORT = 29_400
@@ -135,6 +136,7 @@ function trainerContainer(input: { options: KubernetesLauncherRecipe; attempt: A
       // Compiled kernels and caches go there: the image is read-only, and its user may have no home.
       { name: 'HOME', value: '/tmp' },
       { name: 'LONGHAUL_LAUNCHER_HANDLE', value: job.jobId },
+      ...Object.entries(traceVariables()).map(([name, value]) => ({ name, value })),
       // Set by Kubernetes in indexed Jobs too; named here so that the command may use it.
       {
         name: 'JOB_COMPLETION_INDEX',

@@ -5,6 +5,7 @@ import { LonghaulError } from '../../../contracts/errors.ts'
 import { attemptDirectory, leaseHolder, readHandle, writeHandle } from '../job/attempt-files.ts'
 import { trainerArguments } from './launch-command.ts'
 import type { Attempt, Launcher } from './launcher.types.ts'
+import { traceVariables } from '../../../platform/current-trace.ts'
 import { type HostProcess, identifyOnHost, livenessOf, stopSession } from '../../../platform/processes.ts'
 
 export interface TrainerCommand {
@@ -86,7 +87,13 @@ async function launchTrainer(
       cwd: directory,
       detached: true,
       stdio: ['ignore', output.fd, output.fd],
-      env: { ...process.env, OMP_WAIT_POLICY: 'PASSIVE', ...env, LONGHAUL_LAUNCHER_HANDLE: job.jobId },
+      env: {
+        ...process.env,
+        OMP_WAIT_POLICY: 'PASSIVE',
+        ...env,
+        ...traceVariables(),
+        LONGHAUL_LAUNCHER_HANDLE: job.jobId,
+      },
     })
     const ended = statusOf(child)
     const pid = await startedPid(child, python)

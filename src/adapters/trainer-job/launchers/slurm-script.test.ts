@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { exampleAttempt, exampleScript } from '../../../../test/support/launcher-examples.ts'
+import { runInSpan } from '../../../platform/current-trace.ts'
 import { slurmScript } from './slurm-script.ts'
 
 test('the example in infra/slurm is what the launcher submits, and bash can read it', async () => {
@@ -25,4 +26,10 @@ test('one rank needs neither torchrun nor a meeting point, and odd paths stay on
     env: { HOME: '/nowhere', PATH: process.env['PATH'] ?? '' },
   })
   assert.equal(said, `python3 -m longhaul_trainer step --spec /shared/it's here/$HOME/spec.1.json\n`)
+})
+
+test('a job that is launched within a trace has it in its environment', () => {
+  const context = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
+  const traced = runInSpan({ context, note: () => undefined }, exampleScript)
+  assert.match(traced, new RegExp(`^export TRACEPARENT='?00-${context.traceId}-${context.spanId}-01'?$`, 'm'))
 })

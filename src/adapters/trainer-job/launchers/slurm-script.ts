@@ -5,6 +5,7 @@ import { trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
 import { shellWord } from '../../../platform/shell-quote.ts'
+import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** Time for Slurm itself around the job's own limit. */
 const LIMIT_MARGIN_MIN = 5
@@ -51,7 +52,12 @@ export function slurmScript(input: {
     ...named('mem', options?.memory),
     ...(options?.extra ?? []),
   ]
-  const environment = { OMP_WAIT_POLICY: 'PASSIVE', ...command.env, LONGHAUL_LAUNCHER_HANDLE: job.jobId }
+  const environment = {
+    OMP_WAIT_POLICY: 'PASSIVE',
+    ...command.env,
+    ...traceVariables(),
+    LONGHAUL_LAUNCHER_HANDLE: job.jobId,
+  }
   const node = [python, ...trainerArguments(attempt, rendezvous)].map(wordOf).join(' ')
   return [
     '#!/bin/bash',
