@@ -60,7 +60,7 @@ export function traceIdOfRun(runId: string): string {
   return hexOf(runId)
 }
 
-/** Run ids are random UUIDs. */
+/** Run ids are UUIDs, by time in newer servers: the last 62 bits are random in all of them. */
 function hexOf(runId: string): string {
   return runId.replaceAll('-', '').toLowerCase()
 }

@@ -7,7 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { connect, pauseRun, startEvaluation } from '../../src/client/index.ts'
+import { connect, startEvaluation } from '../../src/client/index.ts'
 import { parseTraceparent } from '../../src/contracts/trace-context.ts'
 import { prepareNamespace } from '../../src/stack/temporal-namespace.ts'
 import { HANG_MS } from '../support/hang.ts'
@@ -82,6 +82,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       const handle = await startEvaluation({
         connection,
         recipe: 'mini',
+        policy: 'base',
         overrides: {
           data: { heldOut: SUITE },
           evaluate: { tasks: 2, attempts: 1, maxTurns: 2 },
@@ -92,8 +93,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       ;({ workflowId } = handle)
       const ended = await withDeadline(handle.outcome(), HANG_MS, 'the evaluation')
       assert.equal(ended.status, 'completed', `${JSON.stringify(ended)}\n${said.slice(-4_000)}`)
-      // A run that is over refuses it: the attempt is a span with a code.
-      await assert.rejects(pauseRun({ connection, workflowId }))
+      // A run that is over refuses it: that is a span with a code.
+      await assert.rejects(connection.client.workflow.getHandle(workflowId).cancel())
     } finally {
       await connection.close()
       delete process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
@@ -126,6 +127,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       assert.match(String(episode), /\/\d{4}\/.+\/\d{2}$/)
       assert.ok(first === 0 && typeof turns === 'number' && turns > 0)
     }
+    const [cancel] = named('CancelWorkflow')
+    assert.deepEqual([cancel?.parentSpanId, cancel?.attributes['error.type']], ['', 'WorkflowNotFoundError'])
     const lost = spans.filter(
       (span) => span.traceId === start.traceId && span !== start && parentOf(span) === undefined,
     )

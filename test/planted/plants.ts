@@ -874,4 +874,24 @@ export const PLANTS: Plant[] = [
       test: 'a server is silent: the next one answers, and is asked first for half a minute',
     },
   },
+  {
+    name: 'a span holds ids and no text: every string passes',
+    file: 'src/platform/export-traces.ts',
+    replace: "typeof value === 'string' ? ID.test(value)",
+    by: "typeof value === 'string' ? value !== ''",
+    seenBy: {
+      file: 'src/platform/traces.test.ts',
+      test: 'a span reaches the collector with its ids, its service and its code, and text never does',
+    },
+  },
+  {
+    name: 'a chat endpoint is not told of the trace: every server is',
+    file: 'src/adapters/policy-server/server-connection.ts',
+    replace: 'sendsTrace = false',
+    by: 'sendsTrace = true',
+    seenBy: {
+      file: 'src/adapters/chat-endpoint/chat-client.test.ts',
+      test: 'a chat endpoint, which is another’s, is not told of the trace; a policy server is',
+    },
+  },
 ]

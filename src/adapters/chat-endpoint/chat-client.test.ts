@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
 import { type TestContext, test } from 'node:test'
 import {
   type Answer,
@@ -7,11 +8,14 @@ import {
   says,
   startScriptedEndpoint,
 } from '../../../test/support/chat-endpoint/scripted-endpoint.ts'
+import { listenOnLoopback } from '../../../test/support/loopback.ts'
 import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ChatRequest } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
+import { runInSpan } from '../../platform/current-trace.ts'
+import { createPolicyClient } from '../policy-server/client.ts'
 import { createChatClient } from './chat-client.ts'
 
 const KEY = 'sk-very-secret-123'
@@ -211,4 +215,26 @@ test('the check finds an endpoint without a list of models good, and none at all
   await unlisted.check(never)
   const refusing = createChatClient({ url: 'http://127.0.0.1:9/v1', model: 'm', settings, giveUpAfterMs: 300 })
   assert.equal((await refusal(refusing.check(never))).code, 'Model.Unavailable')
+})
+
+test('a chat endpoint, which is another’s, is not told of the trace; a policy server is', async (t) => {
+  const { client, seen } = await serve(t, [says('done')])
+  const own: (string | string[] | undefined)[] = []
+  const server = createServer((asked, answer) => {
+    own.push(asked.headers['traceparent'])
+    answer.end('{"ids":[1]}')
+  })
+  const url = `http://127.0.0.1:${await listenOnLoopback(server)}`
+  t.after(() => server.close())
+  const context = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
+  const policyServer = createPolicyClient({ kind: 'embedded', url, timeouts: { giveUpAfterMs: 1 } })
+  await runInSpan({ context, note: () => undefined }, async () => {
+    await client.reply(request, never)
+    await policyServer.tokenize({ policy: 'v000000-00000000', text: 'x' }, never).catch(() => undefined)
+  })
+  assert.deepEqual(
+    seen.map(({ headers }) => headers['traceparent']),
+    [undefined],
+  )
+  assert.equal(own[0], `00-${context.traceId}-${context.spanId}-01`)
 })

@@ -26,11 +26,12 @@ const NOT_SET_BY_PEOPLE: Readonly<Record<string, string>> = {
   LOCAL_RANK: 'the same',
   WORLD_SIZE: 'the same',
   PYTHONPATH: 'Python’s own; the trainer’s package is put before it',
+  TRACEPARENT: 'a launcher gives it to its job',
   OMP_WAIT_POLICY: 'of the number libraries; set for the trainer',
 }
 /** Of the system, of CI systems and of other tools, which document them. */
 const OF_OTHERS =
-  /^(?:PATH|HOME|TERM|CI|XDG_\w+|GITHUB_\w+|CI_\w+|GITLAB_\w+|NETRC|PIP_\w+|UV_\w+|PYENV_ROOT|CONDA_\w+|NODE_\w+|HTTPS?_PROXY|NO_PROXY|HF_HUB_\w+)$/
+  /^(?:PATH|HOME|TERM|CI|XDG_\w+|GITHUB_\w+|CI_\w+|GITLAB_\w+|NETRC|PIP_\w+|UV_\w+|PYENV_ROOT|CONDA_\w+|NODE_\w+|HTTPS?_PROXY|NO_PROXY|HF_HUB_\w+|OTEL_\w+)$/
 /** Read for us, below node_modules. */
 const READ_BY_PACKAGES: Readonly<Record<string, string>> = {
   TEMPORAL_API_KEY: '@temporalio/envconfig/lib',
@@ -39,6 +40,7 @@ const READ_BY_PACKAGES: Readonly<Record<string, string>> = {
   TEMPORAL_TLS_SERVER_NAME: '@temporalio/envconfig/lib',
   TEMPORAL_TLS_CLIENT_CERT_PATH: '@temporalio/envconfig/lib',
   TEMPORAL_TLS_CLIENT_KEY_PATH: '@temporalio/envconfig/lib',
+  OTEL_EXPORTER_OTLP_HEADERS: '@opentelemetry/otlp-exporter-base/build/src',
   AWS_ACCESS_KEY_ID: '@aws-sdk/credential-provider-env',
   AWS_SECRET_ACCESS_KEY: '@aws-sdk/credential-provider-env',
 }
