@@ -1,6 +1,7 @@
 import type { WorkflowClientInterceptor } from '@temporalio/client'
 import { defaultPayloadConverter, type Headers } from '@temporalio/common'
 import { formatTraceparent, TRACE_HEADER, type TraceCarrier } from '../contracts/trace-context.ts'
+import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { SpanAttributes } from '../platform/current-trace.ts'
 import { type OpenSpan, openTraces, readTraceSettings, type Traces } from '../platform/traces.ts'
 
@@ -13,8 +14,8 @@ export interface ClientTraces {
 
 const CLOSE_MS = 2_000
 
-/** What starts a run. Hosts, rounds of the watch and readings of records are no work of a run. */
-const ROOTS = new Set(['trainAgent', 'evaluate', 'gateSuite', 'gradePredictions'])
+/** Hosts, rounds of the watch and readings of records are no work of a run. */
+const NO_RUNS = [workflowIds.host(''), workflowIds.watch(''), 'read/']
 
 /**
  * None where the environment names no collector. OpenTelemetry's packages are loaded by the first call that has a span: commands that
@@ -23,7 +24,8 @@ const ROOTS = new Set(['trainAgent', 'evaluate', 'gateSuite', 'gradePredictions'
 export function clientTraces(env: NodeJS.ProcessEnv): ClientTraces | null {
   if (readTraceSettings(env) === null) return null
   let opened: Promise<Traces | null> | null = null
-  const within = async <T>(name: string, workflowId: string | undefined, call: (headers: Headers) => Promise<T>) => {
+  const within = async <T>(name: string, workflowId: string, call: (headers: Headers) => Promise<T>) => {
+    if (NO_RUNS.some((prefix) => workflowId.startsWith(prefix))) return call({})
     opened ??= openTraces('client', { env, warn: (line) => process.stderr.write(`${line}\n`) })
     const traces = await opened
     const attributes: SpanAttributes = { 'temporal.workflow.id': workflowId }
@@ -34,12 +36,10 @@ export function clientTraces(env: NodeJS.ProcessEnv): ClientTraces | null {
     interceptors: {
       workflow: [
         {
-          startWithDetails: (input, next) => {
-            if (!ROOTS.has(input.workflowType)) return next(input)
-            return within(`StartWorkflow:${input.workflowType}`, input.options.workflowId, (headers) =>
+          startWithDetails: (input, next) =>
+            within(`StartWorkflow:${input.workflowType}`, input.options.workflowId, (headers) =>
               next({ ...input, headers: { ...input.headers, ...headers } }),
-            )
-          },
+            ),
           startUpdate: (input, next) =>
             within(`UpdateWorkflow:${input.updateName}`, input.workflowExecution.workflowId, (headers) =>
               next({ ...input, headers: { ...input.headers, ...headers } }),

@@ -139,7 +139,8 @@ function warningOnce(exporter: SpanExporter, { origin, pathname }: URL, warn: (l
     export(spans: ReadableSpan[], done) {
       exporter.export(spans, (result) => {
         // 0: `ExportResultCode.SUCCESS`, of a package that nothing else here needs.
-        const failed = Number(result.code) !== 0
+        const code: number = result.code
+        const failed = code !== 0
         if (failed && !isFailing && performance.now() - warnedMs > SILENT_MS) {
           warnedMs = performance.now()
           warn(

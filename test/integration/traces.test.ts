@@ -1,12 +1,13 @@
 /**
  * One trace of a whole evaluation: real server, workers, containers and policy server, in processes of their own; a collector that takes
- * the spans over HTTP. Then the same with a collector that hangs and with one that fails: the run does not notice.
+ * the spans over HTTP. Then the same beside a collector that hangs: the run does not notice.
  */
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { connect, startEvaluation } from '../../src/client/index.ts'
 import { parseTraceparent } from '../../src/contracts/trace-context.ts'
 import { prepareNamespace } from '../../src/stack/temporal-namespace.ts'
@@ -19,7 +20,7 @@ import { withDeadline } from '../support/with-deadline.ts'
 
 const root = join(import.meta.dirname, '../..')
 const SECRET = 'canary-of-a-key-0123456789'
-const SUITE = { kind: 'synthetic', family: 'one-wrong-line', seed: 3, split: 'eval', count: 2, offset: 0 } as const
+const SUITE = { kind: 'synthetic', family: 'one-wrong-line', seed: 3, split: 'eval', offset: 0 } as const
 
 describe('the trace of an evaluation', { skip: needsStack }, () => {
   const closers: (() => Promise<unknown>)[] = []
@@ -37,7 +38,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     proxy = await startRecordingProxy({
       target: process.env['LONGHAUL_POLICY_URL'] ?? '',
       rewrite: (body) => {
-        prompts.push(JSON.stringify(body['prompt'] ?? ''))
+        if (Array.isArray(body['prompt'])) prompts.push(JSON.stringify(body['prompt']))
         return body
       },
     })
@@ -48,7 +49,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     await place.close()
     const worker = startWorker(namespace, collector.url)
     closers.push(() => stop(worker))
-    await playEvaluation(namespace, collector.url)
+    await playEvaluation({ namespace, endpoint: collector.url, tasks: 2 })
     await stop(worker)
     spans = collector.spans
   })
@@ -75,7 +76,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     return child
   }
 
-  const playEvaluation = async (namespace: string, endpoint: string): Promise<void> => {
+  const playEvaluation = async (input: { namespace: string; endpoint: string; tasks: number }): Promise<void> => {
+    const { namespace, endpoint, tasks } = input
     process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = endpoint
     const connection = await connect({ namespace })
     try {
@@ -84,8 +86,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
         recipe: 'mini',
         policy: 'base',
         overrides: {
-          data: { heldOut: SUITE },
-          evaluate: { tasks: 2, attempts: 1, maxTurns: 2 },
+          data: { heldOut: { ...SUITE, count: tasks } },
+          evaluate: { tasks, attempts: 1, maxTurns: 2 },
           policyServer: { kind: 'embedded', url: proxy.url },
         },
         fresh: true,
@@ -93,8 +95,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       ;({ workflowId } = handle)
       const ended = await withDeadline(handle.outcome(), HANG_MS, 'the evaluation')
       assert.equal(ended.status, 'completed', `${JSON.stringify(ended)}\n${said.slice(-4_000)}`)
-      // A run that is over refuses it: that is a span with a code.
-      await assert.rejects(connection.client.workflow.getHandle(workflowId).cancel())
+      // Of a run that is over it changes nothing; it is steering all the same.
+      await connection.client.workflow.getHandle(workflowId).cancel()
     } finally {
       await connection.close()
       delete process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
@@ -128,7 +130,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       assert.ok(first === 0 && typeof turns === 'number' && turns > 0)
     }
     const [cancel] = named('CancelWorkflow')
-    assert.deepEqual([cancel?.parentSpanId, cancel?.attributes['error.type']], ['', 'WorkflowNotFoundError'])
+    assert.deepEqual([cancel?.parentSpanId, cancel?.attributes], ['', { 'temporal.workflow.id': workflowId }])
     const lost = spans.filter(
       (span) => span.traceId === start.traceId && span !== start && parentOf(span) === undefined,
     )
@@ -157,7 +159,9 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     const raw = collector.raw()
     assert.match(raw, /advanceEpisode/, 'the search is broken')
     assert.ok(prompts.length >= 2 && prompts.every((prompt) => prompt.length > 20))
-    for (const text of [SECRET, ...prompts]) assert.ok(!raw.includes(text))
+    const statements = synthesizeSuite({ ...SUITE, count: 2 }).map(({ row }) => row.problem_statement.trim())
+    assert.ok(statements.every((statement) => statement.length > 10))
+    for (const text of [SECRET, ...prompts, ...statements]) assert.ok(!raw.includes(text))
     for (const { attributes } of spans) {
       for (const [name, value] of Object.entries(attributes)) {
         assert.match(name, /^(?:temporal|longhaul)\.|^error\.type$/)
@@ -166,24 +170,22 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     }
   })
 
-  for (const habit of ['hangs', 'fails'] as const) {
-    test(`a run completes beside a collector that ${habit}, and the worker says so once`, async () => {
-      const bad = await startOtlpReceiver(habit)
-      closers.push(() => bad.close())
-      const place = await connectToOwnNamespace(`traces-${habit}`)
-      const { address, namespace } = place
-      await prepareNamespace({ address, namespace, raiseRetention: false })
-      await place.close()
-      said = ''
-      const worker = startWorker(namespace, bad.url)
-      closers.push(() => stop(worker))
-      await playEvaluation(namespace, bad.url)
-      await stop(worker)
-      assert.ok(bad.requests() > 0, 'nothing was sent')
-      assert.equal(worker.exitCode, 0, said.slice(-4_000))
-      assert.equal(said.match(/no traces: the collector/g)?.length, 1, said.slice(-4_000))
-    })
-  }
+  test('a run completes beside a collector that hangs, and the worker says so once', async () => {
+    const bad = await startOtlpReceiver('hangs')
+    closers.push(() => bad.close())
+    const place = await connectToOwnNamespace('traces-hang')
+    const { address, namespace } = place
+    await prepareNamespace({ address, namespace, raiseRetention: false })
+    await place.close()
+    said = ''
+    const worker = startWorker(namespace, bad.url)
+    closers.push(() => stop(worker))
+    await playEvaluation({ namespace, endpoint: bad.url, tasks: 1 })
+    await stop(worker)
+    assert.ok(bad.requests() > 1, 'hardly anything was sent')
+    assert.equal(worker.exitCode, 0, said.slice(-4_000))
+    assert.equal(said.match(/no traces: the collector/g)?.length, 1, said.slice(-4_000))
+  })
 })
 
 async function stop(child: ChildProcess): Promise<void> {
