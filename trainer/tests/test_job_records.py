@@ -29,6 +29,7 @@ from longhaul_trainer.step import job as job_module
 from longhaul_trainer.step.command import step
 from longhaul_trainer.step.state import Snapshot
 
+TRACEPARENT = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
 NOW = 1_700_000_000_123
 # What every measured piece of time lasts here; in records it has three digits.
 TICK, SECONDS = 0.12345, 0.123
@@ -49,6 +50,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=look))
     monkeypatch.setenv("LONGHAUL_LAUNCHER_HANDLE", "handle-7")
+    monkeypatch.setenv("TRACEPARENT", TRACEPARENT)
     monkeypatch.setattr(failpoints, "_passed", type(failpoints._passed)())
 
 
@@ -238,6 +240,7 @@ def test_dapo_job_tells_every_step_and_commits_what_it_says(tmp_path: Path, poli
         "pid_start": start,
         "boot_id": boot,
         "launcher": "handle-7",
+        "traceparent": TRACEPARENT,
         "t": NOW,
     }
     # Again: found, and nothing but that is told.
