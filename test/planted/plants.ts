@@ -533,9 +533,9 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the fence of a Kubernetes Job: an API that is silent means over',
-    file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
-    replace: 'if (/\\(NotFound\\)/.test(stderr)) return null',
-    by: 'if (/\\(NotFound\\)|refused/.test(stderr)) return null',
+    file: 'src/adapters/trainer-job/launchers/kubectl.ts',
+    replace: 'return /\\(NotFound\\)/.test(stderr)',
+    by: 'return /\\(NotFound\\)|refused/.test(stderr)',
     seenBy: kubernetes('an API that cannot be asked is unavailable: never a guess that the attempt is over'),
   },
   // ── the house's own promises ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,12 +17,22 @@ export interface FakeCluster {
   /** Name, comment or labels, and state of each job. */
   jobs(): Promise<{ id: string; text: string; state: string }[]>
   setState(id: string, state: string): Promise<void>
+  /** What Kubernetes says of the pods of every Job. */
+  setPods(pods: object[]): Promise<void>
 }
 
 /** Counts the call, then waits as long as it is held. */
 const ENTER = `#!/bin/sh
 root=__ROOT__
 tool=\${0##*/}
+# Questions for pods and events do not count; without pods of the test this cluster refuses them.
+case "$2" in
+pods | events)
+  [ "$2" = pods ] && cat "$root/pods" 2>/dev/null && exit 0
+  echo 'Error from server (Forbidden)' >&2
+  exit 1
+  ;;
+esac
 until mkdir "$root/lock" 2>/dev/null; do sleep 0.01; done
 call=$(($(cat "$root/calls.$tool" 2>/dev/null || echo 0) + 1))
 echo "$call" >"$root/calls.$tool"
@@ -117,6 +127,7 @@ export async function startFakeCluster(root: string): Promise<FakeCluster> {
       )
     },
     setState: (id, state) => writeFile(join(root, 'jobs', id, 'state'), `${state}\n`),
+    setPods: (pods) => writeFile(join(root, 'pods'), JSON.stringify({ items: pods })),
   }
 }
 

@@ -32,6 +32,11 @@ export interface KubernetesApi {
   objects: Map<string, KubernetesObject>
   /** NetworkPolicies by name; what is done to them is not among the changes. */
   policies: Map<string, KubernetesObject>
+  /** Questions for all objects of a kind, and watches. */
+  lists: number
+  /** Every question for pods, or for events, is answered with these. */
+  pods: object[]
+  events: object[]
   /** Whether creation of a NetworkPolicy is answered with 403. @default false */
   refusePolicies: boolean
   /** Whether a deleted object goes at once; else it stays, marked, until `finishDeletion`. @default true */
@@ -70,6 +75,9 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
     changes: [],
     objects,
     policies: new Map(),
+    lists: 0,
+    pods: [],
+    events: [],
     refusePolicies: false,
     podsEnd: true,
     refuseDeletion: null,
@@ -116,6 +124,7 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
       return say(response, 201, object)
     }
     if (name === undefined) {
+      api.lists += 1
       const wanted = /metadata\.name=([^,]+)/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1]
       const items = [...objects.values()].filter(({ metadata }) => wanted === undefined || metadata.name === wanted)
       if (url.searchParams.has('watch')) {
@@ -148,7 +157,12 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
     request.on('end', () => {
       const { pathname } = new URL(request.url ?? '', 'http://api')
       const discovered = discover(pathname)
-      if (discovered !== null) say(response, 200, discovered)
+      const core = /^\/api\/v1\/namespaces\/[^/]+\/(pods|events)$/.exec(pathname)?.[1] as 'pods' | 'events' | undefined
+      if (core !== undefined) say(response, 200, listOf(core === 'pods' ? 'Pod' : 'Event', api[core]))
+      // Some versions ask whether the namespace is there; the account of a worker need not be told.
+      else if (/^\/api\/v1\/namespaces\/[^/]+$/.test(pathname))
+        refuse(response, 403, 'Forbidden', 'namespaces is forbidden')
+      else if (discovered !== null) say(response, 200, discovered)
       else if (pathname.includes('/namespaces/')) answerResource(request, response, body)
       else refuse(response, 404, 'NotFound', pathname)
     })
@@ -158,8 +172,20 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
   return api
 }
 
+function listOf(kind: string, objects: object[]): object {
+  const items = objects.map((object) => ({ apiVersion: 'v1', kind, metadata: {}, ...object }))
+  return { kind: `${kind}List`, apiVersion: 'v1', metadata: {}, items }
+}
+
 function discover(path: string): object | null {
-  if (path === '/api') return { kind: 'APIVersions', versions: [] }
+  if (path === '/api') return { kind: 'APIVersions', versions: ['v1'] }
+  if (path === '/api/v1') {
+    const resources = [
+      { name: 'pods', singularName: 'pod', namespaced: true, kind: 'Pod', verbs: ['list'] },
+      { name: 'events', singularName: 'event', namespaced: true, kind: 'Event', verbs: ['list'] },
+    ]
+    return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: 'v1', resources }
+  }
   if (path === '/apis') {
     const groups = RESOURCES.map(({ group: name, version }) => {
       const preferredVersion = { groupVersion: `${name}/${version}`, version }

@@ -211,6 +211,16 @@ test('Kubernetes: the earlier attempt has ended: it goes, and the next one gets 
   )
 })
 
+test('Kubernetes: pods that cannot start are told with their reason, and the Job is taken back for the next attempt', async () => {
+  const waiting = { reason: 'ImagePullBackOff', message: 'Back-off pulling image "registry.example/none"' }
+  await cluster.setPods([{ status: { containerStatuses: [{ state: { waiting } }] } }])
+  await assert.rejects(
+    runJob({ job, launcher: kubernetes(), attempt: 1, signal: new AbortController().signal, blockedMs: 0 }),
+    { code: 'Trainer.Unavailable', message: /cannot start it, taken back: ImagePullBackOff: Back-off pulling image/ },
+  )
+  assert.deepEqual(await cluster.jobs(), [])
+})
+
 test('a job waits for its nodes longer than a scheduler may let it: taken back, with a code of its own', async () => {
   const ended = await runJob({
     job,

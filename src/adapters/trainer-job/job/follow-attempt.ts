@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../../contracts/errors.ts'
@@ -15,10 +16,15 @@ export interface FollowAttemptInput {
   mayOutlive?: (reason: unknown) => boolean
   /** How long a scheduler may let it wait, from its claim. @default QUEUE_MS */
   queueMs?: number
+  /** How long a job may be there that its scheduler cannot start. @default BLOCKED_MS */
+  blockedMs?: number
 }
 
 /** A week in the queue of a cluster: then a person has to look. */
 export const QUEUE_MS = 7 * 86_400_000
+
+/** A registry or an admission hook may be away for a moment; what lasts longer is told, and tried again as a new attempt. */
+export const BLOCKED_MS = 5 * 60_000
 
 const SETTLE_POLL_MS = 500
 
@@ -28,11 +34,12 @@ const SETTLE_POLL_MS = 500
  * waits in a queue, where it has said nothing yet.
  */
 export async function followAttempt(input: FollowAttemptInput): Promise<AttemptEnd> {
-  const { launcher, job, fence, onProgress, signal, mayOutlive, queueMs = QUEUE_MS } = input
+  const { launcher, job, fence, onProgress, signal, mayOutlive, queueMs = QUEUE_MS, blockedMs = BLOCKED_MS } = input
   const readProgress = tailProgress(join(attemptDirectory(job.jobDirectory, fence), 'progress.jsonl'))
   let startedAt = Date.now()
   let lastProgressMs = 0
   let seenAt = startedAt
+  let blockedAt: number | null = null
   for (;;) {
     // Order matters: what is dead now had written everything before this read.
     const state = await lookOrTrust(input)
@@ -50,7 +57,12 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
       throw signal.reason
     }
     const waitedMs = isQueued ? Date.now() - ((await claimedAt(job.jobDirectory, fence)) ?? Date.now()) : 0
-    const overdue = waitedMs > queueMs ? notStarted(queueMs) : overdueBy({ job, startedAt, seenAt })
+    const blockedBy = isQueued && state.kind === 'alive' ? (state.blockedBy ?? null) : null
+    blockedAt = blockedBy === null ? null : (blockedAt ?? Date.now())
+    const isBlocked = blockedAt !== null && Date.now() - blockedAt >= blockedMs
+    const overdue =
+      (isBlocked ? blocked(blockedBy ?? '') : null) ??
+      (waitedMs > queueMs ? notStarted(queueMs) : overdueBy({ job, startedAt, seenAt }))
     if (overdue !== null) {
       await stopSurely(input)
       return (await lastWord(input, overdue.message)) ?? overdue
@@ -88,6 +100,10 @@ function notStarted(queueMs: number): AttemptEnd {
   }
 }
 
+function blocked(why: string): AttemptEnd {
+  return { code: null, message: `its scheduler cannot start it, taken back: ${why}`, failure: 'Trainer.Unavailable' }
+}
+
 /** What it said of its own accord while it was being stopped: ranks that miss one of them say which. */
 async function lastWord({ job, fence }: FollowAttemptInput, why: string): Promise<AttemptEnd | null> {
   const report = await exitReport(job.jobDirectory, fence)
@@ -107,7 +123,8 @@ async function endOf(
   }
   const log = join(attemptDirectory(job.jobDirectory, fence), 'stdout.log')
   const code = state.kind === 'over' ? state.code : null
-  return { code, message: `the trainer is ${state.how}, without a report; see ${log}` }
+  const seeLog = existsSync(log) ? `; see ${log}` : ''
+  return { code, message: `the trainer is ${state.how}, without a report${seeLog}` }
 }
 
 /** No launcher may start the next attempt while this one might still write. */

@@ -30,6 +30,8 @@ export interface RunJobInput<Job extends LaunchedJob = PreparedJob> {
   mayOutlive?: (reason: unknown) => boolean
   /** How long a scheduler may let the job wait. @default a week */
   queueMs?: number
+  /** How long a job may be there that its scheduler cannot start. @default five minutes */
+  blockedMs?: number
 }
 
 export interface RunJobResult {

@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process'
+import { execFile, type ExecFileException } from 'node:child_process'
 import { LonghaulError } from '../../../contracts/errors.ts'
 
 export interface ToolResult {
@@ -23,7 +23,7 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code
         if (typeof code === 'number') resolve({ code, stdout, stderr })
-        else reject(unavailable(tool, error === null ? '' : error.message, error))
+        else reject(unavailable(tool, whyNoEnd(tool, error), error, { refused: code === 'ENOENT' }))
       },
     )
     // A tool that ends without reading says why by its code.
@@ -36,12 +36,21 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
 export async function askTool(tool: string, args: string[], input = ''): Promise<string> {
   const { code, stdout, stderr } = await runTool(tool, args, input)
   if (code === 0) return stdout
-  const refused = !UNCERTAIN.test(stderr)
-  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused })
+  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused: !isUncertain(stderr) })
 }
 
 /** The request may have come through all the same: what was asked for may be done. */
+export function isUncertain(stderr: string): boolean {
+  return UNCERTAIN.test(stderr)
+}
+
 const UNCERTAIN = /time(?:d)?[ -]?out|deadline|unable to contact|connection|unreachable|eof/i
+
+function whyNoEnd(tool: string, error: ExecFileException | null): string {
+  if (error?.code === 'ENOENT') return `there is no program ${tool} on the PATH of the trainer worker: install it there`
+  if (error?.killed === true) return `it did not end within ${TOOL_DEADLINE_MS / 1000} s`
+  return error?.message ?? ''
+}
 
 function unavailable(tool: string, why: string, cause?: unknown, details: { refused?: boolean } = {}): LonghaulError {
   return new LonghaulError({

@@ -44,7 +44,10 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
 
   test('the network of a job is closed before its first pod, once for all attempts, and opened when it is stopped', async () => {
     api.refusePolicies = true
-    await assert.rejects(launcher.launch(first), { code: 'Trainer.Unavailable', message: /NetworkPolicy: .*forbidden/ })
+    await assert.rejects(launcher.launch(first), {
+      code: 'Trainer.Unavailable',
+      message: /NetworkPolicy .*forbidden → /,
+    })
     assert.deepEqual(api.changes, [], 'no pod without it')
     api.refusePolicies = false
     await launcher.launch(first)
@@ -116,12 +119,43 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   test('stopping ends where the Job is gone; one that may not be deleted is not said to be', async () => {
     await launcher.launch(first)
     api.refuseDeletion = 403
-    assert.equal(await launcher.stop(first, 0), false)
+    await assert.rejects(launcher.stop(first, 0), {
+      code: 'Trainer.Unavailable',
+      message: /delete job\.batch\/longhaul-.* in the namespace training: .*Forbidden.* → give the account/,
+    })
     assert.deepEqual(await launcher.look(first), { kind: 'alive' })
     api.refuseDeletion = null
     assert.equal(await launcher.stop(first, 0), true)
     assert.equal(await launcher.stop(first, 0), true, 'already gone')
     assert.equal(api.objects.size, 0)
+  })
+
+  test('what keeps its pods from starting is said of a living Job, a place in a queue is not; how a pod ended is said of a dead one', async () => {
+    await launcher.launch(first)
+    const refused = 'pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=1, limited: cpu='
+    const event = (limit: number) => ({ lastTimestamp: '2026-01-01T00:00:00Z', message: `${refused}${limit}` })
+    api.events = [event(2)]
+    assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: `${refused}2` })
+    api.events = [event(4)]
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'what is used will be free')
+    const waiting = { reason: 'ImagePullBackOff', message: 'no such image' }
+    api.pods = [{ status: { containerStatuses: [{ state: { waiting } }] } }]
+    assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: 'ImagePullBackOff: no such image' })
+    const terminated = { exitCode: 137, reason: 'OOMKilled', message: 'the last words\n' }
+    api.pods = [{ status: { containerStatuses: [{ state: { terminated } }] } }]
+    jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True', reason: 'BackoffLimitExceeded' }] }
+    const how = 'Failed for Kubernetes (BackoffLimitExceeded ); its pod: exit 137, OOMKilled: the last words'
+    assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how })
+  })
+
+  test('stopping asks again until the pods are gone, and needs no right but get and delete for it', async () => {
+    await launcher.launch(first)
+    api.podsEnd = false
+    const stopping = launcher.stop(first, 0)
+    await until(() => jobOf(name).metadata.deletionTimestamp !== undefined)
+    api.finishDeletion(name)
+    assert.equal(await stopping, true)
+    assert.equal(api.lists, 0, 'a wait of kubectl lists and watches, and is silent without the right')
   })
 
   test('several nodes: a JobSet, found and ended by its own kind and conditions', async () => {

@@ -1,8 +1,11 @@
-import { LonghaulError } from '../../../contracts/errors.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
+import { TOOL_DEADLINE_MS } from '../job/run-tool.ts'
+import { askKubectl, isNotFound, kubectlRefusal, runKubectl } from './kubectl.ts'
 import { jobNetworkPolicy, kubernetesManifest, kubernetesName, networkPolicyName } from './kubernetes-manifests.ts'
+import { howPodsEnded, type PodQuestion, whatBlocks } from './kubernetes-pods.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
-import { askTool, runTool, TOOL_DEADLINE_MS } from '../job/run-tool.ts'
 
 export interface KubernetesLauncherInput {
   options: KubernetesLauncherRecipe
@@ -10,8 +13,13 @@ export interface KubernetesLauncherInput {
 
 /** What is read of a Job's or JobSet's status. */
 interface Found {
-  metadata?: { labels?: Record<string, string>; deletionTimestamp?: string }
-  status?: { conditions?: { type?: string; status?: string; reason?: string; message?: string }[] }
+  metadata?: { uid?: string; labels?: Record<string, string>; deletionTimestamp?: string }
+  status?: {
+    /** Pods of a Job that have started. */
+    ready?: number
+    replicatedJobsStatus?: { ready?: number }[]
+    conditions?: { type?: string; status?: string; reason?: string; message?: string }[]
+  }
 }
 
 /** Of a Job and of a JobSet: both say so in a condition. */
@@ -23,31 +31,29 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     isElsewhere: true,
     pollMs: 10_000,
     settleMs: 15_000,
-    // Four commands: look, removal of a dead attempt, creation of policy and Job.
-    launchMs: 4 * TOOL_DEADLINE_MS + 15_000,
+    // Five commands: look, removal of a dead attempt and the last look at it, creation of policy and Job.
+    launchMs: 5 * TOOL_DEADLINE_MS + GONE_MS + 15_000,
     async launch(attempt) {
-      const found = await find(options, attempt)
-      if (found !== null) {
-        if (fenceOf(found) > attempt.fence || endOf(found) === null) {
-          throw new LonghaulError({
-            code: 'Trainer.Unavailable',
-            message: `Expected no other attempt under the name ${kubernetesName(attempt)}, attempt ${fenceOf(found)} has it`,
-            details: { fence: attempt.fence, refused: true },
-          })
-        }
-        // The dead attempt holds the name: it goes with its pods first.
-        await remove(options, attempt, 0)
-      }
-      await closeNetwork(options, attempt)
-      await askTool('kubectl', ['create', '-f', '-'], JSON.stringify(kubernetesManifest({ options, attempt })))
+      await refusedIfItFails(async () => {
+        await freeTheName(options, attempt)
+        await closeNetwork(options, attempt)
+      })
+      await askKubectl({
+        purpose: `create ${resourceOf(attempt)} in the namespace ${options.namespace}`,
+        args: ['create', '-f', '-'],
+        input: JSON.stringify(kubernetesManifest({ options, attempt })),
+      })
     },
     async look(attempt) {
       const found = await find(options, attempt)
-      return found === null ? { kind: 'absent', how: 'unknown to Kubernetes' } : stateOf(found, attempt)
+      if (found === null) return { kind: 'absent', how: 'unknown to Kubernetes' }
+      const state = stateOf(found, attempt)
+      if (fenceOf(found) !== attempt.fence) return state
+      const question = { options, attempt, uid: found.metadata?.uid ?? '' }
+      return state.kind === 'alive' ? withBlock(state, found, question) : withLastWords(state, question)
     },
     async stop(attempt, graceMs) {
-      await remove(options, attempt, graceMs)
-      if ((await find(options, attempt)) !== null) return false
+      if (!(await remove(options, attempt, graceMs))) return false
       await openNetwork(options, attempt)
       return true
     },
@@ -65,6 +71,20 @@ function stateOf(found: Found, { fence }: Attempt): AttemptState {
     : { kind: 'over', code: null, how: `${end.type} for Kubernetes (${end.reason ?? ''} ${end.message ?? ''})` }
 }
 
+async function withBlock(state: AttemptState, found: Found, question: PodQuestion): Promise<AttemptState> {
+  const { ready = 0, replicatedJobsStatus = [] } = found.status ?? {}
+  if (ready > 0 || replicatedJobsStatus.some((status) => (status.ready ?? 0) > 0)) return state
+  if (found.metadata?.deletionTimestamp !== undefined) return state
+  const blockedBy = await whatBlocks(question)
+  return blockedBy === null ? state : { kind: 'alive', blockedBy }
+}
+
+async function withLastWords(state: AttemptState, question: PodQuestion): Promise<AttemptState> {
+  if (state.kind !== 'over') return state
+  const ended = await howPodsEnded(question)
+  return ended === '' ? state : { ...state, how: `${state.how}; its pod: ${ended}` }
+}
+
 function fenceOf(found: Found): number {
   return Number(found.metadata?.labels?.['longhaul/fence'])
 }
@@ -74,50 +94,87 @@ function endOf(found: Found) {
 }
 
 async function find(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<Found | null> {
-  const { code, stdout, stderr } = await runTool('kubectl', [
-    'get',
-    resourceOf(attempt),
-    '--namespace',
-    options.namespace,
-    '--output',
-    'json',
-  ])
+  const args = ['get', resourceOf(attempt), '--namespace', options.namespace, '--output', 'json']
+  const { code, stdout, stderr } = await runKubectl({ args })
   if (code === 0) return JSON.parse(stdout) as Found
-  if (/\(NotFound\)/.test(stderr)) return null
-  throw new LonghaulError({ code: 'Trainer.Unavailable', message: `Expected an answer from kubectl: ${stderr.trim()}` })
+  if (isNotFound(stderr)) return null
+  throw kubectlRefusal(`look for ${resourceOf(attempt)} in the namespace ${options.namespace}`, stderr)
+}
+
+/** Steps before the attempt itself: where one fails, it surely was not launched, however the step ended. */
+async function refusedIfItFails(steps: () => Promise<void>): Promise<void> {
+  try {
+    await steps()
+  } catch (error) {
+    if (isLonghaulError(error)) error.details['refused'] = true
+    throw error
+  }
+}
+
+/** A living attempt keeps the name, and one that is newer; a dead one loses it. */
+async function freeTheName(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
+  const found = await find(options, attempt)
+  if (found === null) return
+  if (fenceOf(found) > attempt.fence || endOf(found) === null) {
+    throw new LonghaulError({
+      code: 'Trainer.Unavailable',
+      message: `Expected no other attempt under the name ${kubernetesName(attempt)}, attempt ${fenceOf(found)} has it`,
+      details: { fence: attempt.fence },
+    })
+  }
+  // It goes with its pods first.
+  if (await remove(options, attempt, 0)) return
+  throw new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected the ended attempt ${fenceOf(found)} to leave the name ${kubernetesName(attempt)}: Kubernetes has not deleted it within ${GONE_MS / 1000} s`,
+    details: { fence: attempt.fence },
+  })
 }
 
 /** Before any pod runs. All attempts of a job ask for the same one, so that one that is there already is right. */
 async function closeNetwork(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
-  const manifest = JSON.stringify(jobNetworkPolicy({ options, attempt }))
-  const { code, stderr } = await runTool('kubectl', ['create', '-f', '-'], manifest)
+  const input = JSON.stringify(jobNetworkPolicy({ options, attempt }))
+  const { code, stderr } = await runKubectl({ args: ['create', '-f', '-'], input })
   if (code === 0 || /\(AlreadyExists\)/.test(stderr)) return
-  throw new LonghaulError({
-    code: 'Trainer.Unavailable',
-    message: `Expected to close the network of a training job by a NetworkPolicy: ${stderr.trim()}`,
-    details: { refused: true },
-  })
+  const purpose = `close the network of a training job by a NetworkPolicy in the namespace ${options.namespace}`
+  throw kubectlRefusal(purpose, stderr)
 }
 
 /** After the last pod; the policy of a job that ended by itself stays beside its Job, and goes with it by the label longhaul/job. */
 async function openNetwork(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
   const policy = `networkpolicy.networking.k8s.io/${networkPolicyName(attempt)}`
-  await runTool('kubectl', ['delete', policy, '--namespace', options.namespace, '--ignore-not-found', '--wait=false'])
+  await runKubectl({
+    args: ['delete', policy, '--namespace', options.namespace, '--ignore-not-found', '--wait=false'],
+  })
 }
 
-/** In the foreground: the object is there until its pods are gone. */
-async function remove(options: KubernetesLauncherRecipe, attempt: Attempt, graceMs: number): Promise<void> {
-  const graceS = Math.ceil(graceMs / 1000)
-  await runTool('kubectl', [
-    'delete',
-    resourceOf(attempt),
-    '--namespace',
-    options.namespace,
-    '--cascade=foreground',
-    '--ignore-not-found',
-    '--wait=true',
-    `--timeout=${graceS + 20}s`,
-  ])
+/** From the end of the grace to the moment at which Kubernetes has forgotten a pod. */
+const GONE_MS = 60_000
+const GONE_POLL_MS = 1_000
+
+/**
+ * In the foreground: the object is there until its pods are gone. We wait by asking for it, since kubectl's own wait needs the right
+ * to list and watch, is silent without it, and would have to fit a tool's deadline. True once it is gone.
+ */
+async function remove(options: KubernetesLauncherRecipe, attempt: Attempt, graceMs: number): Promise<boolean> {
+  await askKubectl({
+    purpose: `delete ${resourceOf(attempt)} in the namespace ${options.namespace}`,
+    args: [
+      'delete',
+      resourceOf(attempt),
+      '--namespace',
+      options.namespace,
+      '--cascade=foreground',
+      '--ignore-not-found',
+      '--wait=false',
+    ],
+  })
+  for (const until = Date.now() + graceMs + GONE_MS; ; await sleep(GONE_POLL_MS)) {
+    // A slow answer is old by the time it comes: one that was asked for after the deadline counts.
+    const isLast = Date.now() > until
+    if ((await find(options, attempt)) === null) return true
+    if (isLast) return false
+  }
 }
 
 function resourceOf(attempt: Attempt): string {

@@ -59,6 +59,13 @@ test('a pod is no root, gains nothing, writes to its volumes alone and has the r
   }
 })
 
+test('the limit on a job’s time counts from its node on: a wait in the queue is none of it', () => {
+  for (const manifest of [one, sixteen]) {
+    assert.equal((podOf(manifest) as unknown as Record<string, unknown>)['activeDeadlineSeconds'], 43_230)
+    assert.equal(JSON.stringify(manifest).split('activeDeadlineSeconds').length, 2, 'of no Job')
+  }
+})
+
 test('ranks of a job are reached by each other alone; those of a single node from nowhere', () => {
   const ofJob = { podSelector: { matchLabels: { 'longhaul/job': 'dapo-0123456789abcdef' } } }
   assert.deepEqual(alone['spec'], { ...ofJob, policyTypes: ['Ingress', 'Egress'], ingress: [], egress: [] })

@@ -81,11 +81,12 @@ function jobSpec(
     completionMode: 'Indexed',
     completions: nodes,
     parallelism: nodes,
-    activeDeadlineSeconds: Math.ceil((job.limits.timeoutMs + job.limits.graceMs) / 1000),
     template: {
       metadata: { labels: labelsOf(attempt) },
       spec: {
         restartPolicy: 'Never',
+        // Of the pod, not of the Job: it counts from the node on, so that a place in the queue costs nothing of it.
+        activeDeadlineSeconds: Math.ceil((job.limits.timeoutMs + job.limits.graceMs) / 1000),
         terminationGracePeriodSeconds: Math.ceil(job.limits.graceMs / 1000),
         ...(options.serviceAccount === null ? {} : { serviceAccountName: options.serviceAccount }),
         automountServiceAccountToken: false,
@@ -131,6 +132,8 @@ function trainerContainer(input: { options: KubernetesLauncherRecipe; attempt: A
     // Kubernetes itself fills in `$(NAME)`; no shell stands between it and the trainer, so TERM arrives.
     command: [options.python, ...trainerArguments(attempt, rendezvous)],
     workingDir: job.jobDirectory,
+    // The last lines of a trainer that ends badly stay with the pod, where the launcher reads them.
+    terminationMessagePolicy: 'FallbackToLogsOnError',
     env: [
       { name: 'OMP_WAIT_POLICY', value: 'PASSIVE' },
       // Compiled kernels and caches go there: the image is read-only, and its user may have no home.

@@ -7,8 +7,8 @@ export interface Attempt {
 }
 
 export type AttemptState =
-  /** It runs or waits for its place in a queue. */
-  | { kind: 'alive' }
+  /** It runs or waits for its place in a queue. `blockedBy`: why it cannot start, where no queue is the reason. */
+  | { kind: 'alive'; blockedBy?: string }
   /** The launcher knows no such attempt: it was never launched, or the launcher that claimed it is starting it now. */
   | { kind: 'absent'; how: string }
   /** Gone for good. `code` is what the launcher saw; the trainer's own report outranks it. */
