@@ -24,6 +24,7 @@ const NO_NAMESPACES = /^needs unshare, ip and leave to make namespaces$/
 const WITHOUT_NAMESPACES =
   'some kernels let only root make namespaces, and iproute2 is no part of a set-up; CI has both'
 const SOURCE = /^LONGHAUL_(?:FORK|REBENCH_V2)_SOURCE names no checkout/
+const NO_CLUSTER = /^a Kubernetes cluster cannot run here: /
 const NO_S3_SERVER = /^the S3 server cannot be built: /
 const WITHOUT_S3_SERVER =
   'the server of the tests is built from Go modules, which needs Go and, once, a module proxy; CI has both'
@@ -185,6 +186,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     tests: ['kubernetes launcher'],
     reason: NO_KUBECTL,
     why: WITHOUT_KUBECTL,
+  },
+  {
+    file: 'test/integration/kubernetes-trainer.test.ts',
+    tests: ['training jobs on a Kubernetes'],
+    reason: NO_CLUSTER,
+    why: 'its programs are a long build from Go modules that is asked for by hand: node test/support/kubernetes/programs.ts; it also needs root and containerd',
   },
   {
     file: 'src/adapters/egress/egress-proxy.test.ts',
