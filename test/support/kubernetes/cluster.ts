@@ -203,7 +203,6 @@ function kubeletSettings({ home, port }: { home: string; port: number }): object
     authorization: { mode: 'AlwaysAllow' },
     containerRuntimeEndpoint: 'unix:///run/containerd/containerd.sock',
     cgroupDriver: 'cgroupfs',
-    cgroupDriver: 'cgroupfs',
     cgroupRoot: `/longhaul-${basename(home)}`,
     failCgroupV1: false,
     failSwapOn: false,
