@@ -22,6 +22,11 @@ SCHEMA = "longhaul.manifest/1"
 HASHERS = 8
 
 
+# Reading it changes it for a moment, for all threads: here none runs yet.
+UMASK = os.umask(0o022)
+os.umask(UMASK)
+
+
 class TornDirectory(Exception):
     """The directory is missing, incomplete or differs from its manifest. The message names the first difference."""
 
@@ -57,6 +62,12 @@ def write_durably(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)
+
+
+def share(path: Path) -> None:
+    """Gives a file the rights that any new file of this process has. safetensors keeps its files to their owner, and a cluster's
+    workers and policy servers are other users than the trainer."""
+    path.chmod(0o666 & ~UMASK)
 
 
 def fsync_path(path: Path) -> None:

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
-from longhaul_trainer.directory import json_bytes
+from longhaul_trainer.directory import json_bytes, share
 from longhaul_trainer.parallel.shard import local_rows
 
 SINGLE = "model.safetensors"
@@ -111,6 +111,7 @@ def write_shards(directory: Path, sizes: dict[str, int], read: Callable[[str], t
     for file, shard in zip(files, shards, strict=True):
         # transformers refuses a file that does not say who wrote it.
         save_file({name: read(name).contiguous() for name in shard}, directory / file, metadata={"format": "pt"})
+        share(directory / file)
     places = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
     index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(places.items()))}
     (directory / INDEX).write_bytes(json_bytes(index))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from longhaul_trainer.directory import Sealed, TornDirectory, fsync_path, json_bytes, open_sealed, sha256_file
+from longhaul_trainer.directory import Sealed, TornDirectory, fsync_path, json_bytes, open_sealed, sha256_file, share
 from longhaul_trainer.failures import CLASSES, INPUT_UNUSABLE, OK, OUTPUT_UNWRITABLE, JobError, io_code
 from longhaul_trainer.lora import TARGETS, is_adapter
 from longhaul_trainer.staging import staging_beside
@@ -71,6 +71,7 @@ def write_adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected
             for stem, _, kind in (name.rpartition(".") for name in weights.places if is_adapter(name))
         }
         save_file(tensors, staging / WEIGHTS, metadata={"format": "pt"})
+        share(staging / WEIGHTS)
         (staging / CONFIG).write_bytes(json_bytes(_config(lora, base)))
         files = {name: sha256_file(staging / name) for name in (CONFIG, WEIGHTS)}
         for name in files:

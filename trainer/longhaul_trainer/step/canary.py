@@ -14,6 +14,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from longhaul_trainer.batch.load import Batch
+from longhaul_trainer.directory import share
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.forward import Scorer
 from longhaul_trainer.step.training import scatter_rows
@@ -51,6 +52,7 @@ def row_logprobs(scorer: Scorer, batch: Batch, rows: list[int], *, max_tokens: i
 
 def write_old(directory: Path, old: Array) -> None:
     save_file({"old_logprobs": old}, directory / OLD)
+    share(directory / OLD)
 
 
 def read_old(directory: Path) -> Array:
@@ -82,3 +84,4 @@ def save_positions(path: Path, *, batch: Batch, rows: int, chosen: Array, old: A
         },
         path,
     )
+    share(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from longhaul_trainer.directory import json_bytes
+from longhaul_trainer.directory import json_bytes, share
 from longhaul_trainer.hf_model import TOKENIZER_FILES
 from longhaul_trainer.lora import is_adapter
 from longhaul_trainer.parallel.ranks import Ranks
@@ -60,6 +60,8 @@ def write_policy(
 ) -> None:
     """Config readable by old and new engines, tokenizer unchanged."""
     model.save_pretrained(directory, state_dict=weights)
+    for file in directory.glob("*.safetensors"):
+        share(file)
     (directory / GENERATION).unlink(missing_ok=True)
     write_index(directory)
     copy_tokenizer(architecture, directory)

@@ -14,6 +14,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from longhaul_trainer.batch.load import Batch
+from longhaul_trainer.directory import share
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.forward import MicroBatch, Scorer
 
@@ -40,6 +41,7 @@ def compute_prox(
 
 def write_prox(directory: Path, prox: Array) -> None:
     save_file({"prox_logprobs": prox}, directory / NAME)
+    share(directory / NAME)
 
 
 def read_prox(directory: Path) -> Array:

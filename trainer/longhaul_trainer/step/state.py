@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
 from longhaul_trainer.config import Config
-from longhaul_trainer.directory import json_bytes
+from longhaul_trainer.directory import json_bytes, share
 from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
 from longhaul_trainer.lean_adamw import LeanAdamW
 from longhaul_trainer.parallel.ranks import Ranks
@@ -89,6 +89,7 @@ class Snapshot:
 
     def write_shard(self, path: Path) -> None:
         save_file(self.tensors, path)
+        share(path)
 
     def write_facts(self, directory: Path) -> None:
         for name, data in self.files.items():

@@ -1,4 +1,4 @@
-import { copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
@@ -196,6 +196,8 @@ async function copyCommitted(input: CopyInput): Promise<void> {
       const own = rewritten[path]
       if (own === undefined) {
         await copyFile(join(source, path), target)
+        // A copy keeps the rights of its source, and safetensors keeps files to their owner: trainer and servers may be other users.
+        await chmod(target, 0o666 & ~process.umask())
         await syncPath(target)
       } else await writeSynced(target, own)
       if ((await sha256OfFile(target)) !== sha256) throw changed(source, path)

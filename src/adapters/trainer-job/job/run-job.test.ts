@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { python, pythonEnvironment, startPolicyServer, withoutPython } from '../../../../test/support/python.ts'
 import { type JobRequest, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
@@ -53,10 +54,26 @@ describe('training job', { skip: withoutPython }, () => {
     for (const event of ['started', 'loaded', 'opt_step', 'committed', 'exported', 'done']) {
       assert.ok(events.includes(event), `${event} in ${events.join(' ')}`)
     }
+    for (const { uri, checkpointUri } of [base, trained.policy]) {
+      for (const place of [uri, checkpointUri]) if (place !== null) await assertShared(fileURLToPath(place))
+    }
     const dapo = await start(await prepare({ run: 'a', kind: 'dapo', policy: trained.policy }))
     assert.equal(dapo.policy.globalStep, 6)
     assert.notEqual(dapo.policy.manifestSha256, trained.policy.manifestSha256)
   })
+
+  /** On a cluster workers, trainer and policy servers are different users. */
+  async function assertShared(directory: string): Promise<void> {
+    const files = await readdir(directory, { recursive: true, withFileTypes: true })
+    const modes = files
+      .filter((entry) => entry.isFile())
+      .map((entry) => [entry.name, statSync(join(entry.parentPath, entry.name)).mode & 0o777])
+    assert.ok(modes.length > 2)
+    assert.deepEqual(
+      modes,
+      modes.map(([name]) => [name, 0o666 & ~process.umask()]),
+    )
+  }
 
   test('the exported canary tells a server with the new weights from one that kept the old ones', async () => {
     const job = await prepare({ run: 'a' })
