@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -50,6 +50,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     root = await mkdtemp(join(tmpdir(), 'kubernetes-jobs-'))
     // The pods' user is not the worker's: it writes beside it.
     process.umask(0)
+    await chmod(root, 0o777)
     ;({ store, base } = await makeJobStore(root))
     const interpreter = python ?? ''
     const trainer = (pythonEnvironment.PYTHONPATH ?? '').split(':')[0] ?? ''

@@ -29,6 +29,7 @@ export function createClusterAuthority(directory: string): ClusterAuthority {
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout']
   openssl('req', '-x509', ...newKey, at('ca.key'), '-out', at('ca.pem'), '-days', '2', '-subj', '/CN=cluster authority')
   openssl('genpkey', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-out', at('accounts.key'))
+  openssl('pkey', '-in', at('accounts.key'), '-pubout', '-out', at('accounts.pub'))
   const encoded = (name: string): string => readFileSync(at(name)).toString('base64')
   return {
     issue(file, { name, group, days = 2 }) {

@@ -94,7 +94,7 @@ part kube-apiserver "$programs/kube-apiserver" --etcd-servers "http://127.0.0.1:
     --service-cluster-ip-range 10.255.0.0/24 --authorization-mode RBAC --allow-privileged \
     --client-ca-file "$home/pki/ca.pem" --tls-cert-file "$home/pki/server.pem" --tls-private-key-file "$home/pki/server.key" \
     --kubelet-client-certificate "$home/pki/admin.pem" --kubelet-client-key "$home/pki/admin.key" \
-    --service-account-issuer "$server" --service-account-key-file "$home/pki/accounts.key" \
+    --service-account-issuer "$server" --service-account-key-file "$home/pki/accounts.pub" \
     --service-account-signing-key-file "$home/pki/accounts.key"
 
 part containerd containerd --config "$home/containerd.toml"
