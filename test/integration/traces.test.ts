@@ -5,6 +5,8 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
@@ -28,6 +30,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
   let proxy: RecordingProxy
   let spans: ReceivedSpan[]
   let workflowId = ''
+  let store = ''
   const prompts: string[] = []
   let said = ''
 
@@ -43,6 +46,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       },
     })
     closers.push(() => proxy.close())
+    store = await mkdtemp(join(tmpdir(), 'traces-store-'))
+    closers.push(() => rm(store, { recursive: true, force: true }))
     const place = await connectToOwnNamespace('traces')
     const { address, namespace } = place
     await prepareNamespace({ address, namespace, raiseRetention: false })
@@ -62,6 +67,8 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     const env = {
       ...process.env,
       LONGHAUL_NAMESPACE: namespace,
+      // A name of a run that is taken in a store and unknown to a namespace would confuse the runs of the shared stack.
+      LONGHAUL_ARTIFACTS: store,
       LONGHAUL_HOST_ID: `traces-${process.pid}`,
       LONGHAUL_POLICY_API_KEY: SECRET,
       OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
