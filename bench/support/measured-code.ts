@@ -125,6 +125,17 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: ['src/grading', 'test/support/grading-oracle', 'bench/real-logs.ts', 'bench/support/real-logs.ts'],
   },
   sandbox: { command: 'npm run bench:sandbox', sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'] },
+  scale: {
+    command: 'npm run bench:scale -- --out bench/results/scale.json',
+    sources: [
+      'src/activities',
+      'src/adapters/artifacts',
+      'src/contracts',
+      'src/workflows',
+      'src/workers',
+      'test/support/scale',
+    ],
+  },
   'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
   viewer: {
     command: 'npm run bench:viewer -- --out bench/results/viewer.json',
