@@ -3,7 +3,7 @@ import { assertNever } from '../contracts/errors.ts'
 import { composeControl } from './compose-control.ts'
 import { composeSandbox } from './compose-sandbox.ts'
 import { composeTrainer } from './compose-trainer.ts'
-import { type Interposers, connectStore } from './connect.ts'
+import { type Interposers, connectStore, requireNamespaceId } from './connect.ts'
 import type { Role } from './run-worker.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { describeOwner } from './workflow-owners.ts'
@@ -39,7 +39,7 @@ export interface Composed {
   dispose(): Promise<void>
 }
 
-export function composeRole(
+export async function composeRole(
   role: Role,
   environment: WorkerEnvironment,
   connection: NativeConnection,
@@ -51,13 +51,18 @@ export function composeRole(
     case 'sandbox':
       return composeSandbox(environment, connection, between)
     case 'trainer':
-      return composeTrainer(environment, between, (workflowId) =>
-        describeOwner(connection, { namespace: environment.temporal.namespace, workflowId }),
-      )
+      return composeTrainer(environment, between, await runOwners(connection, environment.temporal.namespace))
     case 'artifacts':
       return composeArtifacts(environment, between)
     default:
       return assertNever(role)
+  }
+}
+
+async function runOwners(connection: NativeConnection, namespace: string) {
+  return {
+    namespaceId: await requireNamespaceId(connection, namespace),
+    stateOf: (workflowId: string) => describeOwner(connection, { namespace, workflowId }),
   }
 }
 

@@ -20,10 +20,9 @@ import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore, chatClientsOf, policyClientsOf, type Interposers, unknownNamespace } from './connect.ts'
+import { connectStore, chatClientsOf, policyClientsOf, type Interposers, requireNamespaceId } from './connect.ts'
 import { startHostReaper } from './reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
-import { namespaceIdOf } from './workflow-owners.ts'
 import { hostIdentity } from '../platform/host-identity.ts'
 
 /** Containers that start or grade at once: on few cores more of them only wait for each other. */
@@ -205,11 +204,4 @@ export function ownSandboxesWorker(
 async function engineIdentity({ docker }: Engine): Promise<string> {
   const { ID: id, DockerRootDir: root } = (await docker.info()) as { ID?: string; DockerRootDir?: string }
   return `${id ?? 'unknown'} ${root ?? ''}`.trim()
-}
-
-/** Written into every container's labels: the reaper finds a container's owner by it. */
-async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
-  const id = await namespaceIdOf(connection, namespace)
-  if (id !== null) return id
-  throw unknownNamespace(namespace)
 }

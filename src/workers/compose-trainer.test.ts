@@ -47,7 +47,10 @@ describe('trainer worker', { skip: withoutPython }, () => {
       LONGHAUL_CACHE: join(root, 'cache'),
       LONGHAUL_PYTHON: python ?? '',
     })
-    const composed = await composeTrainer(environment, PASS_THROUGH, async () => null)
+    const composed = await composeTrainer(environment, PASS_THROUGH, {
+      namespaceId: 'namespace-1',
+      stateOf: async () => null,
+    })
     ;({ dispose } = composed)
     const [worker] = composed.workers
     activities = worker?.activities as TrainerActivities

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Runtime } from '@temporalio/worker'
-import { openFleets } from '../adapters/engines/fleets.ts'
+import { fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
 import type { TrainerCommand } from '../adapters/trainer-job/launchers/process-launcher.ts'
 import { directoryOf, prepareJob, type PreparedJob } from '../adapters/trainer-job/job/job-spec.ts'
@@ -35,17 +35,24 @@ import type { WorkerEnvironment } from './worker-environment.ts'
 /** Jobs wait for each other inside the process; further slots keep publishing and releasing from waiting for a job of hours. */
 const SLOTS = 4
 
+/** The workflows of the runs that this worker serves. */
+interface RunOwners {
+  namespaceId: string
+  stateOf: StateOf
+}
+
 export async function composeTrainer(
   environment: WorkerEnvironment,
   between: Interposers,
-  stateOf: StateOf,
+  { namespaceId, stateOf }: RunOwners,
 ): Promise<Composed> {
   const store = await connectStore(environment, between)
   const recipes = createRecipeReader(store)
   const trainerPackage = fileURLToPath(new URL('../../trainer', import.meta.url))
   const trainerEnv = { PYTHONPATH: trainerPackage }
   const { enginesDir, hostId, leaseMs, policyApiKey, python } = environment
-  const fleets = openFleets(enginesDir)
+  const root = fleetsRoot(enginesDir, namespaceId)
+  const fleets = openFleets(root)
   const watch = startEngineWatch({ fleets, stateOf, leaseMs, log: Runtime.instance().logger })
   return {
     workers: [
@@ -61,7 +68,7 @@ export async function composeTrainer(
           engines: {
             store,
             fleets,
-            root: enginesDir,
+            root,
             host: hostId ?? hostname(),
             python,
             trainerEnv,

@@ -11,7 +11,9 @@ import { watchChat, watchPolicy, watchStore } from '../activities/runtime/watch.
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
 import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import type { NativeConnection } from '@temporalio/worker'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import { namespaceIdOf } from './workflow-owners.ts'
 import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { PolicyClient } from '../contracts/policy.types.ts'
@@ -114,6 +116,13 @@ export const PASS_THROUGH: Interposers = {
   store: (store) => store,
   sandbox: (host) => host,
   policy: (client) => client,
+}
+
+/** What a host keeps for the workflows of a namespace bears its identity: containers by a label, engines by their folder. */
+export async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
+  const id = await namespaceIdOf(connection, namespace)
+  if (id !== null) return id
+  throw unknownNamespace(namespace)
 }
 
 export function unknownNamespace(namespace: string, cause?: unknown): LonghaulError {

@@ -11,7 +11,7 @@ import { python, withoutPython, writeTwoPolicies } from '../../test/support/pyth
 import { makeJobStore, writeTestBatch } from '../../test/support/training-jobs.ts'
 import { makeTrainingRecipe } from '../../test/support/training-records.ts'
 import type { EngineState } from '../adapters/engines/fleet-files.ts'
-import { stopAllFleets, type Fleets, openFleets } from '../adapters/engines/fleets.ts'
+import { fleetsRoot, stopAllFleets, type Fleets, openFleets } from '../adapters/engines/fleets.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import type { TrainerActivities } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
@@ -26,6 +26,8 @@ import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH, policyClientsOf } from './connect.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
+
+const NAMESPACE_ID = 'namespace-1'
 
 describe('launched engines', { skip: withoutPython }, () => {
   const signal = AbortSignal.timeout(4 * HANG_MS)
@@ -50,7 +52,7 @@ describe('launched engines', { skip: withoutPython }, () => {
       LONGHAUL_CACHE: join(root, 'cache'),
       LONGHAUL_PYTHON: python ?? '',
     })
-    fleets = openFleets(environment.enginesDir)
+    fleets = openFleets(fleetsRoot(environment.enginesDir, NAMESPACE_ID))
     activities = await startWorker()
   })
   after(async () => {
@@ -158,6 +160,27 @@ describe('launched engines', { skip: withoutPython }, () => {
     await release('shared')
   })
 
+  test('the worker of another namespace shares the directory and does not know the run: both have engines of their own', async () => {
+    await storeRecipe('shared-name', { replicas: 1 })
+    await publish('shared-name', older)
+    const before = await enginesOf('shared-name')
+    const asked: string[] = []
+    const stateOf = async (workflowId: string): Promise<OwnerState> => {
+      asked.push(workflowId)
+      return { kind: 'unknown' }
+    }
+    const stranger = { namespaceId: 'namespace-2', stateOf }
+    await startWorker(stranger)
+    // It has looked once when it has stopped.
+    await composed.pop()?.dispose()
+    assert.deepEqual([asked, await enginesOf('shared-name')], [[], before])
+    // Its own run of that name: its engines end with it, and no others.
+    const known = await startWorker({ ...stranger, stateOf: async () => ({ kind: 'running', runId: 'its-own' }) })
+    await inActivity(() => known.releasePolicies({ run: 'shared-name' }), { signal })
+    assert.deepEqual(await enginesOf('shared-name'), before)
+    await release('shared-name')
+  })
+
   test('the workflow of the run has closed without a word: the worker ends its engines', async () => {
     await storeRecipe('terminated', { replicas: 1 })
     await publish('terminated', older)
@@ -202,8 +225,11 @@ describe('launched engines', { skip: withoutPython }, () => {
     assert.deepEqual(await fleets.list(), [])
   })
 
-  async function startWorker(): Promise<TrainerActivities> {
-    const one = await composeTrainer({ ...environment, hostId: 'trainer-1' }, PASS_THROUGH, async () => owner)
+  async function startWorker({
+    namespaceId = NAMESPACE_ID,
+    stateOf = async (_workflowId: string) => owner,
+  } = {}): Promise<TrainerActivities> {
+    const one = await composeTrainer({ ...environment, hostId: 'trainer-1' }, PASS_THROUGH, { namespaceId, stateOf })
     composed.push(one)
     return one.workers[0]?.activities as TrainerActivities
   }

@@ -6,12 +6,13 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkLedger } from '../../src/activities/training/check-ledger.ts'
-import { openFleets } from '../../src/adapters/engines/fleets.ts'
+import { fleetsRoot, openFleets } from '../../src/adapters/engines/fleets.ts'
 import type { EpisodeRecord } from '../../src/contracts/episodes.types.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
 import type { EnginesRecord } from '../../src/contracts/policy.types.ts'
 import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
 import { listProcesses } from '../../src/platform/processes.ts'
+import { namespaceIdOf } from '../../src/workers/workflow-owners.ts'
 import { HANG_MS } from '../support/hang.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { runNameOf, runRecipe, waitForPhase } from '../support/run-recipe.ts'
@@ -52,7 +53,9 @@ before(async () => {
   if (needsStack !== false) return
   world = await attachWorld()
   const { connection, store, stack } = world
-  directory = stack.environment['LONGHAUL_ENGINES'] ?? ''
+  const namespaceId = await namespaceIdOf(connection.client.connection, connection.namespace)
+  assert.ok(namespaceId)
+  directory = fleetsRoot(stack.environment['LONGHAUL_ENGINES'] ?? '', namespaceId)
   const fleets = openFleets(directory)
   const over = new AbortController()
   let killing: Promise<void> = Promise.resolve()

@@ -12,22 +12,24 @@ import { HANG_MS } from '../../../test/support/hang.ts'
 import { freePort } from '../../../test/support/loopback.ts'
 import { type HostProcess, listProcesses, livenessOf } from '../../platform/processes.ts'
 import { type EnginePlan, type EngineState, fleetFiles, type FleetPlan } from './fleet-files.ts'
-import { stopAllFleets, type Fleets, openFleets } from './fleets.ts'
+import { fleetsRoot, stopAllFleets, type Fleets, openFleets } from './fleets.ts'
 
 const TINY = join(import.meta.dirname, '../../../test/support/engines/tiny-engine.ts')
 
 describe('engines that are kept', { skip: process.platform === 'linux' ? false : 'looks into /proc' }, () => {
+  let enginesDir: string
   let root: string
   let fleets: Fleets
   let runs = 0
 
   before(async () => {
-    root = await mkdtemp(join(tmpdir(), 'longhaul-engines-'))
+    enginesDir = await mkdtemp(join(tmpdir(), 'longhaul-engines-'))
+    root = fleetsRoot(enginesDir, 'namespace-1')
     fleets = openFleets(root)
   })
   after(async () => {
-    await stopAllFleets(root)
-    await rm(root, { recursive: true, force: true })
+    await stopAllFleets(enginesDir)
+    await rm(enginesDir, { recursive: true, force: true })
   })
 
   test('one of two is killed with SIGKILL: it is started again, the other one goes on, and the end leaves no process', async () => {
@@ -88,9 +90,9 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     const plan = await planOf([await tiny(0)])
     await fleets.want(plan)
     const [engine] = await untilServing(plan)
-    assert.equal(await stopAllFleets(root), 1)
+    assert.equal(await stopAllFleets(enginesDir), 1)
     assert.deepEqual(processesOf(plan.run), [])
-    assert.equal(await stopAllFleets(root), 0)
+    assert.equal(await stopAllFleets(enginesDir), 0)
     assert.equal(await fleets.renew(plan.run), true)
     const [again] = await untilServing(plan)
     assert.notEqual(pidOf(again), pidOf(engine))

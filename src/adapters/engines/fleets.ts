@@ -40,7 +40,15 @@ export interface Fleets {
   list(): Promise<FleetPlan[]>
 }
 
-/** @param root directory on a disk of this host, which the workers of the host share */
+/**
+ * The folder of the fleets whose runs one Temporal namespace knows. The workers of two namespaces may share a host and `LONGHAUL_ENGINES`;
+ * neither can ask its server about the runs of the other, and would take them for runs that are over.
+ */
+export function fleetsRoot(enginesDir: string, namespaceId: string): string {
+  return join(enginesDir, encodeURIComponent(namespaceId))
+}
+
+/** @param root directory on a disk of this host, from `fleetsRoot` */
 export function openFleets(root: string): Fleets {
   const filesOf = (run: string): FleetFiles => fleetFiles(join(root, encodeURIComponent(run)))
   /** Of one run, by whichever process. */
@@ -83,13 +91,16 @@ export function openFleets(root: string): Fleets {
 }
 
 /**
- * Ends the engines of all runs below a directory: their stack goes down. Plans stay, so that the first sign of life of a later worker
- * starts the engines of runs that go on. @returns how many runs had some
+ * Ends the engines of all runs of all namespaces below a directory: their stack goes down. Plans stay, so that the first sign of life of a
+ * later worker starts the engines of runs that go on. @returns how many runs had some
  */
-export async function stopAllFleets(root: string): Promise<number> {
-  const fleets = openFleets(root)
-  const stopped = (await fleets.list()).map(({ run }) => fleets.stop(run))
-  return (await Promise.all(stopped)).filter((hadSome) => hadSome).length
+export async function stopAllFleets(enginesDir: string): Promise<number> {
+  const namespaces = await readdir(enginesDir).catch(() => [])
+  const stopped = namespaces.map(async (name) => {
+    const fleets = openFleets(join(enginesDir, name))
+    return Promise.all((await fleets.list()).map(({ run }) => fleets.stop(run)))
+  })
+  return (await Promise.all(stopped)).flat().filter((hadSome) => hadSome).length
 }
 
 /** A killed keeper takes its engines along. */

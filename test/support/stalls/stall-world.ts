@@ -81,6 +81,8 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
           LONGHAUL_NAMESPACE: namespace,
           LONGHAUL_ARTIFACTS: artifacts,
           LONGHAUL_HOST_ID: `stalls-${process.pid}`,
+          // Else its engines lie in the folder of the stack that this process inherited.
+          LONGHAUL_ENGINES: join(artifacts, 'engines'),
           ...env,
         },
         stdio: ['ignore', 'ignore', 'inherit'],
