@@ -2,6 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys, nightKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
 import { findNewestPromotion } from '../training/policies.ts'
+import { isBeingRemoved } from './run-names.ts'
 
 /** What a run has in the store, and which of the things that stay are compared with it. */
 export interface RunHoldings {
@@ -23,13 +24,13 @@ export interface RemovedRun {
 }
 
 /** Everything of a run but what others share: suites, gates, policies, checkpoints and lineage belong to no run. */
-const FOLDERS = [(run: string): string => episodeKeys.ofRun(run), (run: string): string => runKeys.folder(run)] as const
+const FOLDERS = [episodeKeys.ofRun, runKeys.folder] as const
 
 /** @throws LonghaulError `Config.NotFound` */
 export async function lookAtHoldings(store: ArtifactStore, run: string): Promise<RunHoldings> {
   const [episodes, records] = await Promise.all(FOLDERS.map((folderOf) => countKeys(store, folderOf(run))))
-  const isBeingRemoved = (await store.readRecord(removalKeys.begun(run))) !== null
-  if (episodes === 0 && records === 0 && !isBeingRemoved) {
+  const begun = await isBeingRemoved(store, run)
+  if (episodes === 0 && records === 0 && !begun) {
     throw new LonghaulError({ code: 'Config.NotFound', message: `The artifact store holds nothing of a run ${run}` })
   }
   const newest = await findNewestPromotion(store)
@@ -39,7 +40,7 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
     records: records ?? 0,
     newestNightOf: await newestNightsOf(store, run),
     isPromoted: newest?.run === run,
-    isBeingRemoved,
+    isBeingRemoved: begun,
   }
 }
 
@@ -54,11 +55,12 @@ export async function removeRun(
   run: string,
   isOpen: () => Promise<string | null>,
 ): Promise<RemovedRun> {
-  const wasBegun = (await store.readRecord(removalKeys.begun(run))) !== null
-  await store.claimRecord(removalKeys.begun(run), { schema: 'longhaul.removal/1', run, begunAtMs: Date.now() })
+  const mark = { schema: 'longhaul.removal/1', run, begunAtMs: Date.now() }
+  const { won } = await store.claimRecord(removalKeys.begun(run), mark)
   const open = await isOpen()
   if (open !== null) {
-    if (!wasBegun) await store.removeFolder(removalKeys.folder(run))
+    // Of this removal alone: an earlier one has left half a run.
+    if (won) await store.removeFolder(removalKeys.folder(run))
     throw new LonghaulError({
       code: 'Run.StillClosing',
       message: `Nothing was removed: ${open} is under way. longhaul run cancel ${run} ends it; then remove it`,

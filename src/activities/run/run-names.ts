@@ -103,7 +103,8 @@ function claim(
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
 }
 
-async function isBeingRemoved(store: ArtifactStore, run: string): Promise<boolean> {
+/** A removal has begun, and has not come to its end. */
+export async function isBeingRemoved(store: ArtifactStore, run: string): Promise<boolean> {
   return (await store.readRecord(removalKeys.begun(run))) !== null
 }
 
