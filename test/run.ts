@@ -7,12 +7,13 @@
  * its reason and must stand in `reviewed-skips.ts`. Ends with `N passed, N failed[, N skipped]`; exit 0, 1 (something failed),
  * 2 (nothing could be tested) or 130.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { glob, mkdtemp, rm } from 'node:fs/promises'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
 import { toLonghaulError } from '../src/contracts/errors.ts'
+import { clearDeadStacks } from './support/chaos/dead-stacks.ts'
 import { startStack, type RunningStack } from './support/start-stack.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
@@ -26,6 +27,8 @@ import { APART_GLOBS, TEST_GLOBS } from './support/runner/test-globs.ts'
 /** Only a file that hangs takes as long: the slowest needs five minutes on two idle cores, and others may load them. */
 const FILE_TIMEOUT_MS = 20 * 60_000
 const TRAINER_TIMEOUT_MS = 60 * 60_000
+
+const HOME_PREFIX = 'longhaul-test-'
 
 const root = join(import.meta.dirname, '..')
 const { values, positionals: chosen } = parseArgs({
@@ -58,7 +61,8 @@ async function runAll(results: FileResult[]): Promise<string | null> {
   const batches =
     chosen.length === 0 ? await allBatches() : [patterns.length === 0 ? [] : await findTestFiles(root, patterns)]
 
-  const home = await mkdtemp(join(tmpdir(), 'longhaul-test-'))
+  await clearHomes(join(tmpdir(), `${HOME_PREFIX}*`))
+  const home = await mkdtemp(join(tmpdir(), HOME_PREFIX))
   let stack: RunningStack | null = null
   try {
     // What a test forgets lies below this folder, and goes with it.
@@ -116,8 +120,14 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     return null
   } finally {
     await stack?.stop()
+    await clearHomes(home)
     await rm(home, { recursive: true, force: true })
   }
+}
+
+/** Engines of a test that was killed outlive it, and the folder of its run: this run's, or one that was killed itself. */
+async function clearHomes(pattern: string): Promise<void> {
+  for await (const root of glob(join(pattern, 'tmp-*'))) await clearDeadStacks({ root, say: console.error })
 }
 
 /** Units first, then the system's files in two lanes. */
