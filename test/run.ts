@@ -18,6 +18,7 @@ import { startStack, type RunningStack } from './support/start-stack.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
 import type { FileResult } from './support/runner/file-result.ts'
+import { endLeftovers } from './support/runner/leftovers.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
 import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
@@ -120,8 +121,18 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     return null
   } finally {
     await stack?.stop()
+    // Without a stack of ours a test may have started the engine that other stacks of the machine share.
+    if (stack !== null) await sweep(home)
     await clearHomes(home)
     await rm(home, { recursive: true, force: true })
+  }
+}
+
+async function sweep(home: string): Promise<void> {
+  for await (const scratch of glob(join(home, 'tmp-*'))) {
+    for (const { pid, command } of await endLeftovers(scratch)) {
+      console.error(`test    ended what a test left: ${pid} ${command}`)
+    }
   }
 }
 
