@@ -97,13 +97,17 @@ function seedsLeft(): number[] {
   return Array.from({ length: seeds }, (_, index) => first + index).filter((seed) => !done.has(seed))
 }
 
-/** Also seeds that were played and whose fault missed. A cell that several seeds hold is played once. */
+/**
+ * Also seeds that were played and whose fault missed, after those without a result: a new result takes the place of the old one, and
+ * after a change of the plan it holds other cells. A cell that several seeds hold is played once.
+ */
 function uncoveredSeeds(): number[] {
   const nameOf = (fault: string, phase: string): string => `${fault} × ${phase}`
   const covered = new Set(
     reports.flatMap(({ cells }) => cells.flatMap((cell) => (cell.struck ? [nameOf(cell.fault, cell.phase)] : []))),
   )
-  return Array.from({ length: seeds }, (_, index) => first + index).filter((seed) => {
+  const played = reports.map(({ seed }) => seed).toSorted((one, other) => one - other)
+  return [...seedsLeft(), ...played].filter((seed) => {
     const names = planSeed(seed, faults).cells.map(({ fault, phase }) => nameOf(fault.name, phase))
     const isWanted = names.some((name) => !covered.has(name))
     if (isWanted) for (const name of names) covered.add(name)
@@ -131,7 +135,7 @@ async function playLane(): Promise<void> {
         stack ??= await startChaosStack({
           training:
             values.reproduce ||
-            faults.some(({ phases, needsTraining }) => needsTraining === true || phases.includes('training')),
+            faults.some(({ phases, needsTraining }) => needsTraining !== undefined || phases.includes('training')),
           outageMs: OUTAGE_MS,
           plant,
           say: console.error,

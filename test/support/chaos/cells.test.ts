@@ -28,6 +28,15 @@ test('faults that end a run or a host: alone in their run', () => {
   }
 })
 
+test('an account is empty when an episode is captured or graded: the run trains, so it has to sample again', () => {
+  for (let seed = 1; seed <= 300; seed++) {
+    const { kind, cells } = planSeed(seed)
+    const isLate = ({ fault, phase }: (typeof cells)[number]): boolean =>
+      fault.name === 'fail-restart:account' && ['capturing', 'grading'].includes(phase)
+    if (cells.some(isLate)) assert.equal(kind, 'training', `seed ${seed}`)
+  }
+})
+
 test('only training faults are asked for: every seed trains', () => {
   const faults = [faultNamed('kill-trainer'), faultNamed('kill-job')]
   const plans = [1, 2, 3, 4].map((seed) => planSeed(seed, faults))

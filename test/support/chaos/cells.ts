@@ -51,12 +51,16 @@ function inOrder(pairs: readonly Pair[]): Pair[] {
 }
 
 function episodeRuns(faults: readonly Fault[]): Pair[][] {
-  return groupRuns(cellsOf(faults, EPISODE_PHASES).filter(([{ needsTraining }]) => needsTraining !== true))
+  return groupRuns(cellsOf(faults, EPISODE_PHASES).filter((pair) => !needsTraining(pair)))
 }
 
 function trainingRuns(faults: readonly Fault[]): Pair[][] {
-  const own = cellsOf(faults, EPISODE_PHASES).filter(([{ needsTraining }]) => needsTraining === true)
+  const own = cellsOf(faults, EPISODE_PHASES).filter(needsTraining)
   return groupRuns([...cellsOf(faults, TRAINING_PHASES), ...own])
+}
+
+function needsTraining([fault, phase]: Pair): boolean {
+  return fault.needsTraining?.includes(phase) === true
 }
 
 /** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like. */

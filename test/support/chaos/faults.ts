@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
+import type { AuditEntry } from './audit-log.ts'
 import type { Random } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { signalProcess } from '../../../src/platform/processes.ts'
@@ -39,8 +40,8 @@ export interface Fault {
   /** No other fault in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
-  /** Only training runs have what it strikes. */
-  needsTraining?: boolean
+  /** Only training runs have what it strikes: at all of its phases, or at these. */
+  needsTraining?: readonly Phase[]
   /** The run is started with a limit on its whole time, as an operator may do it. */
   limitsRun?: boolean
   /** @default any visit of the phase */
@@ -331,13 +332,16 @@ async function forAWhile(
   { hurt, healed, ms, effect }: { hurt: Verdict; healed: Verdict; ms: number; effect: 'store-slow' | 'clock-shifted' },
 ): Promise<Strike> {
   const worker = workerOf(visit)
-  const isHere = worker === visit.process
+  // The harness itself observes a training job and reports that visit: its worker asks for what it is told.
+  const isHere = worker === visit.process && visit.phase !== 'training'
   const sinceMs = Date.now()
   if (!isHere) stack.visits.tell(worker, hurt)
+  const isEffect = (entry: AuditEntry): boolean =>
+    entry.kind === effect && entry.process === worker && !(entry.kind === 'clock-shifted' && entry.ms === 0)
   return {
     ...(isHere ? { verdict: hurt } : {}),
     over: sleep(ms).then(() => stack.visits.tell(worker, healed)),
-    seen: () => isNoted(stack, sinceMs, (entry) => entry.kind === effect && entry.process === worker),
+    seen: () => isNoted(stack, sinceMs, isEffect),
   }
 }
 

@@ -7,10 +7,12 @@ import type { Interposers } from '../../../src/workers/connect.ts'
 import { isLonghaulError } from '../../../src/contracts/errors.ts'
 import { openAuditLog } from './audit-log.ts'
 import { shiftClock } from './clock.ts'
-import { type Phase, type Verdict, type Visit, visit } from './phases.ts'
+import { askForWord, type Phase, type Verdict, type Visit, visit } from './phases.ts'
 
 /** A request of the runner or the engine is surely under way after this long. */
 const INSIDE_MS = 250
+/** A worker that follows a training job makes no visit; a fault there lasts for four seconds. */
+const ASK_EVERY_MS = 500
 
 export function createInterposers({
   controlUrl,
@@ -31,6 +33,7 @@ export function createInterposers({
     }
     if (verdict.storeDelayMs !== undefined) storeDelayMs = verdict.storeDelayMs
   }
+  setInterval(() => void askForWord(controlUrl, process).then(obey), ASK_EVERY_MS).unref()
   const reach = async (
     phase: Phase,
     { episode = null, container = null, key = null }: Partial<Omit<Visit, 'phase' | 'process'>>,

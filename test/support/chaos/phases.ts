@@ -87,9 +87,17 @@ export interface Verdict {
 
 /** Tells the harness and waits for its word; a harness that is gone lets everything pass. */
 export function visit(controlUrl: string, made: Visit): Promise<Verdict> {
-  const body = JSON.stringify(made)
+  return ask(controlUrl, 'POST', JSON.stringify(made))
+}
+
+/** What a process is told that makes no visit for a while. */
+export function askForWord(controlUrl: string, process: string): Promise<Verdict> {
+  return ask(`${controlUrl}?${new URLSearchParams({ process })}`, 'GET')
+}
+
+function ask(url: string, method: 'GET' | 'POST', body?: string): Promise<Verdict> {
   return new Promise((resolve) => {
-    const asked = request(controlUrl, { method: 'POST', agent: false }, (answer) => {
+    const asked = request(url, { method, agent: false }, (answer) => {
       let text = ''
       answer.on('data', (chunk: Buffer) => (text += chunk.toString()))
       answer.on('end', () => resolve(text === '' ? {} : (JSON.parse(text) as Verdict)))

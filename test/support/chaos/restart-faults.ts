@@ -61,7 +61,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
     (level): Fault => ({
       ...RESTART,
       name: `reset:${level}`,
-      ...(level === 'stage' ? { needsTraining: true } : {}),
+      ...(level === 'stage' ? { needsTraining: RESTART_PHASES } : {}),
       strike: async (input) => {
         const workflowId = await findWorkflow(input, level)
         const fresh = workflowId === null ? null : await reset(input, workflowId)
@@ -75,6 +75,8 @@ export const RESTART_FAULTS: readonly Fault[] = [
   {
     ...RESTART,
     name: 'fail-restart:account',
+    // It ends a run that samples again. An evaluation has often drawn its last sample when one of its episodes is graded.
+    needsTraining: ['capturing', 'grading'],
     strike: async (input) => {
       const { visits } = input.stack
       visits.tell('policy', { policy: { kind: 'no-credit', times: Number.MAX_SAFE_INTEGER, ms: 0 } })

@@ -41,7 +41,7 @@ export interface Visits {
   report(visit: Visit): Promise<Verdict>
   /** Resolves when the fault has struck; rejects with the signal's reason where it never comes to that. */
   set(trap: Trap, signal: AbortSignal): Promise<Sprung>
-  /** Given to the process at its next visit. */
+  /** Given to the process at its next visit, or when it asks. */
   tell(process: string, verdict: Verdict): void
   close(): Promise<void>
 }
@@ -62,11 +62,15 @@ export async function startVisits({
   const waiting = new Map<string, Verdict>()
   let armed: Armed | null = null
 
+  const take = (process: string): Verdict => {
+    const told = waiting.get(process) ?? {}
+    waiting.delete(process)
+    return told
+  }
   const receive = async (visit: Visit): Promise<Verdict> => {
     made.push({ ...visit, atMs: Date.now() })
     await observe(visit)
-    const told = waiting.get(visit.process) ?? {}
-    waiting.delete(visit.process)
+    const told = take(visit.process)
     const trap = armed
     if (trap === null || trap.phase !== visit.phase || trap.matches?.(visit) === false || --trap.left > 0) return told
     armed = null
@@ -80,6 +84,11 @@ export async function startVisits({
     }
   }
   const server = createServer((asked, answer) => {
+    if (asked.method === 'GET') {
+      const { searchParams } = new URL(asked.url ?? '', 'http://localhost')
+      answer.end(JSON.stringify(take(searchParams.get('process') ?? '')))
+      return
+    }
     let text = ''
     asked.on('data', (chunk: Buffer) => (text += chunk.toString()))
     asked.on('end', () => {
