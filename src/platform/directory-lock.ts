@@ -18,7 +18,8 @@ export interface DirectoryLockInput {
 export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () => Promise<T>): Promise<T> {
   const { path, timeoutMs = 15 * 60_000, signal } = input
   const deadline = Date.now() + timeoutMs
-  while (!(await tryLock(path))) {
+  let release = await tryDirectoryLock(path)
+  while (release === null) {
     if (Date.now() > deadline) {
       throw new LonghaulError({
         code: 'Stack.SetupFailed',
@@ -27,12 +28,18 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
       })
     }
     await sleep(200, undefined, signal === undefined ? {} : { signal })
+    release = await tryDirectoryLock(path)
   }
   try {
     return await work()
   } finally {
-    await removeAtOnce(path)
+    await release()
   }
+}
+
+/** Holds the path without waiting, until the function is called that comes back. Null: a process of this machine holds it. */
+export async function tryDirectoryLock(path: string): Promise<(() => Promise<void>) | null> {
+  return (await tryLock(path)) ? () => removeAtOnce(path) : null
 }
 
 /** Of this process: two of its callers may ask for one path at the same time. */

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { choosePort } from './ports.ts'
+import { choosePort, openPortReservations } from './ports.ts'
 
 test('the usual port is in use: another one is chosen, and never the same for two services', async () => {
   const server = createServer().listen(0, '127.0.0.1')
@@ -19,4 +22,31 @@ test('the usual port is in use: another one is chosen, and never the same for tw
   } finally {
     server.close()
   }
+})
+
+test('two stacks choose at once, before either has opened a port: they get different ones; a port that is given back is chosen again', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'ports-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const usual = await choosePort({ preferred: [], taken: new Set() })
+  const [one, other] = [openPortReservations(folder), openPortReservations(folder)]
+  const choose = (reservations: typeof one): Promise<number> =>
+    choosePort({ preferred: [usual], taken: new Set(), reservations })
+
+  const chosen = await Promise.all([choose(one), choose(other)])
+  assert.equal(new Set(chosen).size, 2, String(chosen))
+  assert.ok(chosen.includes(usual), String(chosen))
+  await Promise.all([one.release(), other.release()])
+  assert.equal(await choose(other), usual)
+  await other.release()
+})
+
+test('a process has chosen a port and died: it is chosen again', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'ports-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const port = await choosePort({ preferred: [], taken: new Set() })
+  await mkdir(join(folder, String(port)), { recursive: true })
+  await writeFile(join(folder, String(port), 'holder'), '999999999 1')
+  const reservations = openPortReservations(folder)
+  assert.equal(await choosePort({ preferred: [port], taken: new Set(), reservations }), port)
+  await reservations.release()
 })

@@ -1,24 +1,55 @@
+import { mkdir } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
+import { join } from 'node:path'
+import { tryDirectoryLock } from './directory-lock.ts'
 
 export interface ChoosePortInput {
   /** Tried in this order: what the stack had before, then the usual one. */
   preferred: number[]
   /** Chosen a moment ago for another service of the same stack, which has not opened it yet. */
   taken: Set<number>
+  /** Of the whole machine. @default none: another process may choose the same port before it is opened */
+  reservations?: PortReservations
 }
 
 /** The first preferred port that is free, else any free one. */
-export async function choosePort({ preferred, taken }: ChoosePortInput): Promise<number> {
-  for (const port of preferred) {
-    if (taken.has(port) || !(await isFree(port))) continue
+export async function choosePort({ preferred, taken, reservations }: ChoosePortInput): Promise<number> {
+  const take = async (port: number): Promise<boolean> => {
+    if (taken.has(port) || (await reservations?.take(port)) === false) return false
     taken.add(port)
-    return port
+    return true
   }
+  for (const port of preferred) if ((await isFree(port)) && (await take(port))) return port
   for (;;) {
     const port = await anyFreePort()
-    if (taken.has(port)) continue
-    taken.add(port)
-    return port
+    if (await take(port)) return port
+  }
+}
+
+/** Ports that processes of this machine have chosen and not opened yet. Those of a process that died are free. */
+export interface PortReservations {
+  /** @returns false where another process, or this one, has it */
+  take(port: number): Promise<boolean>
+  /** Once the chosen ports are open, or are given up. */
+  release(): Promise<void>
+}
+
+/** @param folder shared by all processes that choose ports */
+export function openPortReservations(folder: string): PortReservations {
+  const releases: (() => Promise<void>)[] = []
+  return {
+    async take(port) {
+      await mkdir(folder, { recursive: true })
+      const path = join(folder, String(port))
+      // The first attempt takes the reservation of a dead process away.
+      const release = (await tryDirectoryLock(path)) ?? (await tryDirectoryLock(path))
+      if (release === null) return false
+      releases.push(release)
+      return true
+    },
+    async release() {
+      for (const release of releases.splice(0)) await release()
+    },
   }
 }
 

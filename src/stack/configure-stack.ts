@@ -1,7 +1,7 @@
 import { readCodecKeys } from '../platform/payload-codec.ts'
 import { namedTemporalServer } from '../platform/temporal-settings.ts'
 import { resolve } from 'node:path'
-import { choosePort } from '../platform/ports.ts'
+import { choosePort, type PortReservations } from '../platform/ports.ts'
 import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
 import type { StackPaths } from './paths.ts'
@@ -34,17 +34,19 @@ export interface ConfigureStackInput {
   policyServer: boolean
   namespace: string
   fingerprint: string
+  /** Hold the chosen ports until their services have opened them. */
+  reservations: PortReservations
 }
 
 /** Decides addresses and processes; starts nothing. Ports of the last time come first, so that bookmarks stay valid. */
 export async function configureStack(input: ConfigureStackInput): Promise<StackConfig> {
-  const { paths, prepared, roles, policyServer, namespace, fingerprint } = input
+  const { paths, prepared, roles, policyServer, namespace, fingerprint, reservations } = input
   const before = (await readJson<StackConfig>(paths.configFile))?.facts
   const external = namedTemporalServer()
   const ownsTemporal = external === null
   const taken = new Set<number>()
   const port = (last: string | null | undefined, usual: number): Promise<number> =>
-    choosePort({ preferred: [portOf(last), usual].filter((value) => value !== null), taken })
+    choosePort({ preferred: [portOf(last), usual].filter((value) => value !== null), taken, reservations })
 
   const temporalPort = ownsTemporal ? await port(before?.temporalAddress, TEMPORAL_PORT) : 0
   const uiPort = ownsTemporal ? await port(before?.uiUrl, UI_PORT) : 0
@@ -82,7 +84,7 @@ export async function configureStack(input: ConfigureStackInput): Promise<StackC
     const files = serverFiles(paths)
     const usual = await usualInnerPorts(files)
     const inner: number[] = []
-    while (inner.length < INNER_PORTS) inner.push(await choosePort({ preferred: usual, taken }))
+    while (inner.length < INNER_PORTS) inner.push(await choosePort({ preferred: usual, taken, reservations }))
     const { address, cluster } = database
     const ports = { frontend: temporalPort, inner }
     await writeServerFiles({ files, address, ports, uiPort, codecPort, namespace })

@@ -31,7 +31,11 @@ export interface StackPaths {
   configFile: string
   /** Short on purpose: a Unix socket's path ends at about 100 characters. Belongs to the cache, not to one stack. */
   runDir: string
+  /** Ports that stacks of this user have chosen and not opened yet, whatever their cache. */
+  portsDir: string
 }
+
+const uid = process.getuid?.() ?? 0
 
 export function stackPaths({ name, home, env = process.env }: StackPathsInput = {}): StackPaths {
   const stack = requireStackName(name ?? nonEmpty(env['LONGHAUL_STACK']) ?? 'default')
@@ -48,7 +52,8 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
     policyDir: join(dataDir, 'policy-server'),
     recordFile: join(dataDir, 'stack.json'),
     configFile: join(dataDir, 'plan.json'),
-    runDir: runDirectory({ cacheDir, env }),
+    runDir: join(runHome(env), `longhaul-${uid}-${sha256Hex(cacheDir).slice(0, 8)}`),
+    portsDir: join(runHome(env), `longhaul-${uid}-ports`),
   }
 }
 
@@ -57,11 +62,9 @@ function placeOf(artifacts: string): string {
   return namesBucket(artifacts) ? artifacts : resolve(artifacts)
 }
 
-function runDirectory({ cacheDir, env }: { cacheDir: string; env: NodeJS.ProcessEnv }): string {
-  const uid = process.getuid?.() ?? 0
-  const key = `longhaul-${uid}-${sha256Hex(cacheDir).slice(0, 8)}`
-  if (uid === 0 && existsSync('/run')) return join('/run', key)
-  return join(nonEmpty(env['XDG_RUNTIME_DIR']) ?? '/tmp', key)
+function runHome(env: NodeJS.ProcessEnv): string {
+  if (uid === 0 && existsSync('/run')) return '/run'
+  return nonEmpty(env['XDG_RUNTIME_DIR']) ?? '/tmp'
 }
 
 function requireStackName(name: string): string {

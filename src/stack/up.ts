@@ -7,6 +7,7 @@ import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
 import { tailOf, writeFileAtomically, rotateLog } from '../platform/files.ts'
+import { openPortReservations } from '../platform/ports.ts'
 import { configureStack } from './configure-stack.ts'
 import { emptyBoard, type SetUpBoard } from './steps.ts'
 import { stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
@@ -99,6 +100,7 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
 
   const files = engineFiles(paths)
   const key = engineUserKey(paths)
+  const reservations = openPortReservations(paths.portsDir)
   let started = false
   try {
     const prepared = await setUp({
@@ -110,7 +112,15 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
       board,
       store,
     })
-    const config = await configureStack({ paths, prepared, roles, policyServer, namespace, fingerprint })
+    const config = await configureStack({
+      paths,
+      prepared,
+      roles,
+      policyServer,
+      namespace,
+      fingerprint,
+      reservations,
+    })
     if (config.ownsTemporal && store.kind === 'development') await keepStore(paths, store, null)
     await writeFileAtomically(paths.configFile, `${JSON.stringify(config, null, 2)}\n`)
     const supervisor = await startSupervisor(paths)
@@ -131,6 +141,8 @@ async function upLocked(options: UpOptions & { log: (line: string) => void; path
     if (started) await stopStack({ paths }).catch(() => undefined)
     else await releasePrivateEngine({ files, key }).catch(() => undefined)
     throw error
+  } finally {
+    await reservations.release()
   }
 }
 
