@@ -1,4 +1,4 @@
-import { access, mkdir, readFile, rename, writeFile, stat } from 'node:fs/promises'
+import { access, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /** Readers see the old text or the new one, never half of it. `mode` 0o600 keeps secrets from other users of the machine. */
@@ -31,11 +31,17 @@ export async function tailOf(path: string, lines = 15): Promise<string> {
   return text.trimEnd().split('\n').slice(-lines).join('\n')
 }
 
-const MAX_BYTES = 20_000_000
+const MAX_LOG_BYTES = 20_000_000
 
 /** Keeps one older file beside a log that grew too large; called before a process opens it. */
 export async function rotateLog(path: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
   const size = (await stat(path).catch(() => null))?.size ?? 0
-  if (size > MAX_BYTES) await rename(path, `${path}.1`)
+  if (size > MAX_LOG_BYTES) await rename(path, `${path}.1`)
+}
+
+/** The system's name of what failed, `ENOENT` for example; null for an error that the system did not raise. */
+export function errnoOf(error: unknown): string | null {
+  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+  return typeof code === 'string' ? code : null
 }

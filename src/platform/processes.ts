@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { errnoOf } from './errno.ts'
+import { errnoOf } from './files.ts'
 
 /** A process that cannot be mistaken for a later one with the same number. */
 export interface ProcessIdentity {

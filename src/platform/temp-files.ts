@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { open, readdir, rm, stat } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { errnoOf } from './errno.ts'
+import { errnoOf } from './files.ts'
 import { identify, isAlive } from './processes.ts'
 
 /** A file this old is abandoned, on any host: writes take milliseconds, batches minutes. */

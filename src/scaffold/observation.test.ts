@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { SandboxState } from '../contracts/episodes.types.ts'
-import { firstMessage, formatErrorText, observationText, promptLine } from './observation.ts'
-import type { ObservationInput } from './observation.ts'
-import { shortenOutput } from './output-text.ts'
+import {
+  firstMessage,
+  formatErrorText,
+  observationText,
+  promptLine,
+  type ObservationInput,
+  shortenOutput,
+} from './observation.ts'
 import { scaffoldProfile } from './profiles.ts'
 
 const paper = scaffoldProfile('paper')

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isLonghaulError } from '../contracts/errors.ts'
-import { scaffoldProfile, systemPrompt } from './profiles.ts'
+import { systemPrompt } from './observation.ts'
+import { scaffoldProfile } from './profiles.ts'
 
 const TOOL_NAMES = ['create', 'edit', 'goto', 'open', 'replace', 'scroll_down', 'scroll_up', 'search_file', 'submit']
 

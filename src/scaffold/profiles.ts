@@ -41,14 +41,3 @@ export function scaffoldProfile(name: string): ScaffoldProfile {
     message: `Expected scaffold to be one of ${Object.keys(PROFILES).join(', ')}, got ${JSON.stringify(name)}`,
   })
 }
-
-export interface SystemPromptInput {
-  profile: ScaffoldProfile
-  /** True only while a base policy collects RFT data. */
-  withDemonstration: boolean
-}
-
-export function systemPrompt({ profile, withDemonstration }: SystemPromptInput): string {
-  if (!withDemonstration || profile.demonstration === null) return profile.systemPrompt
-  return `${profile.systemPrompt}\n\n${profile.demonstration}`
-}

@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 
 import { type AdvanceDependencies, advanceEpisode } from '../../src/activities/episode/advance-episode.ts'
 import type { EpisodeSetting } from '../../src/activities/episode/sampler.ts'
-import { createTokenSampler } from '../../src/activities/episode/token-sampler.ts'
+import { createTokenSampler } from '../../src/activities/episode/samplers.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'

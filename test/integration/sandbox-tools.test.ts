@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { runnerScripts } from '../../src/adapters/docker/sandbox/runner-scripts.ts'
+import { runnerScripts } from '../../src/adapters/docker/sandbox/runner-files.ts'
 import { type Player, type SandboxFixture, createPlayer, createSandboxFixture, never } from './sandbox-fixture.ts'
 
 const numbered = (count: number): string => Array.from({ length: count }, (_, index) => `line ${index + 1}\n`).join('')

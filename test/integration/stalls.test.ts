@@ -22,7 +22,7 @@ import {
 } from '../../src/client/index.ts'
 import { isLonghaulError } from '../../src/contracts/errors.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
-import { errnoOf } from '../../src/platform/errno.ts'
+import { errnoOf } from '../../src/platform/files.ts'
 import { makeTrainingRecipe } from '../support/training-records.ts'
 import { eventually, needsServer } from '../support/own-namespace.ts'
 import { EPISODE, PLAN, policyRef } from '../support/scripted-pipeline.ts'

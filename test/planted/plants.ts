@@ -195,14 +195,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'leases are renewed in time: the interval is tripled where it is waited for',
-    file: 'src/activities/episode/renewing.ts',
+    file: 'src/activities/episode/episode-world.ts',
     replace: 'await sleep(everyMs, undefined',
     by: 'await sleep(3 * everyMs, undefined',
     seenBy: lease,
   },
   {
     name: 'leases are renewed in time: one lost renewal ends the renewing',
-    file: 'src/activities/episode/renewing.ts',
+    file: 'src/activities/episode/episode-world.ts',
     replace: 'await renew().catch(() => undefined)',
     by: 'await renew()',
     seenBy: lease,
@@ -458,7 +458,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'an answer is capped before it is held: what a runner announces is believed',
-    file: 'src/adapters/docker/sandbox/reply-reader.ts',
+    file: 'src/adapters/docker/sandbox/runner-connection.ts',
     replace: "if (bodyBytes > maxBodyBytes) return 'the body is too long'",
     by: '',
     seenBy: {
@@ -569,14 +569,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'what is read is what was hashed: a record’s seal is not compared',
-    file: 'src/adapters/artifacts/record-text.ts',
+    file: 'src/adapters/artifacts/store-rules.ts',
     replace: 'if (sha256Hex(text) !== match[1]) throw',
     by: 'if (sha256Hex(text) === key) throw',
     seenBy: flipped,
   },
   {
     name: 'what is read is what was hashed: content is compared by its length',
-    file: 'src/adapters/artifacts/store-errors.ts',
+    file: 'src/adapters/artifacts/store-rules.ts',
     replace: 'if (sha256Hex(bytes) !== ref.sha256) throw corrupt',
     by: 'if (bytes.byteLength !== ref.bytes) throw corrupt',
     seenBy: differing,
@@ -721,7 +721,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'Retry-After is obeyed: it is not read',
-    file: 'src/adapters/policy-server/server-errors.ts',
+    file: 'src/adapters/policy-server/server-connection.ts',
     replace: 'afterMs: parseRetryAfter(refusal.retryAfter, Date.now())',
     by: 'afterMs: parseRetryAfter(null, Date.now())',
     seenBy: retryAfter,

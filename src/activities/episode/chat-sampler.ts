@@ -1,7 +1,7 @@
 import type { ActionRecord, EpisodeLimits } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient, ChatMessage, ChatReply, ChatRequest } from '../../contracts/policy.types.ts'
-import { systemPrompt } from '../../scaffold/profiles.ts'
+import { systemPrompt } from '../../scaffold/observation.ts'
 import { createDefuse } from '../../scaffold/special-tokens.ts'
 import type { FirstPromptInput, SampledTurn, Sampler } from './sampler.ts'
 import type { Transcript } from './transcript.ts'

@@ -5,12 +5,20 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { boundStore, STORE_ANSWER_MS } from './bound-store.ts'
 import { directoryWeights } from './weights/directory-weights.ts'
-import { checkFolder, checkKey, checkPrefix, PAGE_KEYS, TEMP_DIRECTORY } from './artifact-keys.ts'
-import { openRecord, sealRecord } from './record-text.ts'
-import { conflict, missingArtifact, requireReferenced } from './store-errors.ts'
-import { errnoOf } from '../../platform/errno.ts'
+import {
+  checkFolder,
+  checkKey,
+  checkPrefix,
+  PAGE_KEYS,
+  TEMP_DIRECTORY,
+  openRecord,
+  sealRecord,
+  conflict,
+  missingArtifact,
+  requireReferenced,
+} from './store-rules.ts'
+import { errnoOf } from '../../platform/files.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
@@ -239,5 +247,62 @@ export function asStoreError(error: unknown, key: string): LonghaulError {
     message: `Expected the artifact store to accept an operation, got ${errno ?? String(error)}`,
     details: { key, errno },
     cause: error,
+  })
+}
+
+/**
+ * The largest thing that goes through a store in one piece is a batch: a gigabyte at 25 MB/s. Below the minute that short
+ * bookkeeping activities have, so that these fail with the store's name and not with a bare time-out.
+ */
+export const STORE_ANSWER_MS = 45_000
+
+/**
+ * Ends each wait for a store that does not answer: a dead network mount or a stuck disk blocks file calls for ever, and they
+ * cannot be called back. What such a call still does later is harmless, for keys are put if absent.
+ */
+export function boundStore({
+  store,
+  name,
+  answerMs = STORE_ANSWER_MS,
+}: {
+  store: ArtifactStore
+  /** For the message. */
+  name: string
+  answerMs?: number
+}): ArtifactStore {
+  const within = async <T>(key: string, work: Promise<T>): Promise<T> => {
+    const { promise: late, reject } = Promise.withResolvers<never>()
+    const timer = setTimeout(() => reject(overdue({ name, key, answerMs })), answerMs)
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+  return {
+    put: (key, bytes) => within(key, store.put(key, bytes)),
+    get: (ref) => within(ref.key, store.get(ref)),
+    read: (key) => within(key, store.read(key)),
+    putRecord: (key, record) => within(key, store.putRecord(key, record)),
+    claimRecord: (key, record) => within(key, store.claimRecord(key, record)),
+    readRecord: (key) => within(key, store.readRecord(key)),
+    list: (prefix) => within(prefix, store.list(prefix)),
+    listPage: (input) => within(input.prefix, store.listPage(input)),
+    folders: (folder) => within(folder, store.folders(folder)),
+    // As long as it takes: a run of 10,000 episodes has a million keys.
+    removeFolder: (folder) => store.removeFolder(folder),
+    locate: (key) => store.locate(key),
+    path: (key) => store.path(key),
+    uri: (key) => store.uri(key),
+    // Files of hundreds of gigabytes: each of their requests has its own limit.
+    weights: store.weights,
+  }
+}
+
+function overdue({ name, key, answerMs }: { name: string; key: string; answerMs: number }): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Unavailable',
+    message: `Expected the artifact store to answer within ${answerMs / 1000} s. Look at its disk or mount`,
+    details: { store: name, key },
   })
 }

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { errnoOf } from '../../platform/errno.ts'
+import { errnoOf } from '../../platform/files.ts'
 import { type HostProcess, identifyOnHost } from '../../platform/processes.ts'
 import type { StartCommand } from '../policy-server/start-command.ts'
 

@@ -3,8 +3,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { type FileHandle, link, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { errnoOf } from '../../platform/errno.ts'
-import { exists } from '../../platform/files.ts'
+import { errnoOf, exists } from '../../platform/files.ts'
 
 export interface ExportSink {
   write(data: string | Uint8Array): Promise<void>

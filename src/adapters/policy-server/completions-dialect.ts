@@ -3,6 +3,8 @@ import { answeredByAnother, bad, isIdList, isObject, readLogprob, readReply, unl
 import { decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS, type Witnessed } from './dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
+import { fileURLToPath } from 'node:url'
+import { LonghaulError } from '../../contracts/errors.ts'
 
 /** What vLLM and the embedded server have in common: `/v1/completions` with token ids, `/tokenize`, `/v1/models`.
  *  @param leastTokens that the server samples where only scores are wanted */
@@ -228,5 +230,42 @@ export function readPromptLogprobs({
     if (typeof logprob !== 'number')
       throw bad('a log-probability of the prompt’s own token', { position: index + 1, id })
     return logprob
+  })
+}
+
+/** The server of `trainer/`: several versions side by side, leased by runs. */
+export const embeddedDialect: Dialect = {
+  ...completionsDialect({ leastTokens: 0 }),
+  async load({ policy, holder, leaseMs }, send) {
+    await send({
+      path: '/v1/reload',
+      body: {
+        path: localPath(policy.uri),
+        version: policy.version,
+        manifest_sha256: policy.manifestSha256,
+        holder,
+        lease_s: leaseMs / 1000,
+      },
+      policy: policy.version,
+      parse: (answer) => checkLoaded(answer, policy.version),
+    })
+  },
+  release: ({ holder }) => ({ path: '/v1/release', body: { holder }, policy: null, parse: () => null }),
+}
+
+function checkLoaded(answer: unknown, version: string): null {
+  const loaded = isObject(answer) ? answer['version'] : undefined
+  if (loaded !== version)
+    throw bad('the loaded version to be the asked one', { asked: version, loaded: String(loaded) })
+  return null
+}
+
+/** @throws LonghaulError `Config.Invalid` for a policy that is not in the file system */
+export function localPath(uri: string): string {
+  if (uri.startsWith('file://')) return fileURLToPath(uri)
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected a file:// policy directory: a policy server loads from its own file system',
+    details: { uri },
   })
 }

@@ -1,6 +1,6 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import { answeredByAnother, bad, isObject, readLogprob, readReply, versionsOf } from './reply.ts'
-import { affinityHeaders, tokenize } from './completions-dialect.ts'
+import { affinityHeaders, tokenize, localPath } from './completions-dialect.ts'
 import {
   decodingFields,
   type Dialect,
@@ -10,7 +10,6 @@ import {
   type Send,
   SMALL_ANSWER_MS,
 } from './dialect.ts'
-import { localPath } from './embedded-dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 

@@ -11,9 +11,9 @@ import {
   readPromptLogprobs,
   scoringBody,
   served,
+  localPath,
 } from './completions-dialect.ts'
 import { type Dialect, type Exchange, type LoadAsk, notRestarted, type Send, SMALL_ANSWER_MS } from './dialect.ts'
-import { localPath } from './embedded-dialect.ts'
 
 /**
  * vLLM, whose requests were held against 0.33.0 and against a running 0.32.0.

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TensorboardRecipe, TrackedRun } from '../../contracts/trackers.types.ts'
-import { errnoOf } from '../../platform/errno.ts'
+import { errnoOf } from '../../platform/files.ts'
 import { eventFrames } from './event-file.ts'
 import type { Tracker } from './tracker.types.ts'
 

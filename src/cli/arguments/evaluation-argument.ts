@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { selectEvaluation } from '../../activities/evaluation/read-evaluation.ts'
 import { readEvaluations } from '../../activities/evaluation/report-data.ts'
-import { openRecord } from '../../adapters/artifacts/record-text.ts'
+import { openRecord } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
 import { readTurns } from '../../../src/activities/episode/transcript.ts'
-import { RUNNER_FOLDER } from '../../../src/adapters/docker/sandbox/runner-scripts.ts'
+import { RUNNER_FOLDER } from '../../../src/adapters/docker/sandbox/runner-wire.ts'
 import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
 import { exclusionOf } from '../../../src/domain/ledger/episode-rules.ts'
 import { summarizeAttempts } from '../../../src/domain/statistics/evaluation-summary.ts'

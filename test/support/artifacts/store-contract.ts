@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../../src/contracts/errors.ts'
-import { sealRecord } from '../../../src/adapters/artifacts/record-text.ts'
+import { sealRecord } from '../../../src/adapters/artifacts/store-rules.ts'
 import { sha256Hex } from '../../../src/platform/hash.ts'
 
 export interface StoreUnderTest {

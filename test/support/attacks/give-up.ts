@@ -1,5 +1,5 @@
 import { advanceEpisode, type AdvanceDependencies } from '../../../src/activities/episode/advance-episode.ts'
-import { createTokenSampler } from '../../../src/activities/episode/token-sampler.ts'
+import { createTokenSampler } from '../../../src/activities/episode/samplers.ts'
 import { lastRunBefore, readTurns } from '../../../src/activities/episode/transcript.ts'
 import { recordUngraded, gradeSubmission } from '../../../src/activities/grading/grade-submission.ts'
 import { openSandbox } from '../../../src/activities/episode/open-sandbox.ts'

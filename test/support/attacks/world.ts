@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 import { lastRunBefore, readTurns } from '../../../src/activities/episode/transcript.ts'
 import { type AdvanceDependencies, advanceEpisode } from '../../../src/activities/episode/advance-episode.ts'
-import { createTokenSampler } from '../../../src/activities/episode/token-sampler.ts'
+import { createTokenSampler } from '../../../src/activities/episode/samplers.ts'
 import { gradeSubmission } from '../../../src/activities/grading/grade-submission.ts'
 import { openSandbox } from '../../../src/activities/episode/open-sandbox.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'

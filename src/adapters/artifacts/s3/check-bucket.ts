@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
-import { TEMP_DIRECTORY } from '../artifact-keys.ts'
+import { TEMP_DIRECTORY } from '../store-rules.ts'
 import { asStartError } from './s3-errors.ts'
 import { createObjects } from './s3-objects.ts'
 import type { S3Location } from './s3-location.ts'

@@ -1,5 +1,5 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { checkKey } from '../artifact-keys.ts'
+import { checkKey } from '../store-rules.ts'
 
 /** Where a bucket is and how its addresses are formed. */
 export interface S3Location {

@@ -2,9 +2,19 @@ import { randomUUID } from 'node:crypto'
 import type { ArtifactRef, ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
-import { checkFolder, checkKey, checkPrefix, PAGE_KEYS, TEMP_DIRECTORY } from '../artifact-keys.ts'
-import { corrupt, openRecord, sealRecord } from '../record-text.ts'
-import { conflict, missingArtifact, requireReferenced } from '../store-errors.ts'
+import {
+  checkFolder,
+  checkKey,
+  checkPrefix,
+  PAGE_KEYS,
+  TEMP_DIRECTORY,
+  corrupt,
+  openRecord,
+  sealRecord,
+  conflict,
+  missingArtifact,
+  requireReferenced,
+} from '../store-rules.ts'
 import { createObjects } from './s3-objects.ts'
 import { encodeKey, type S3Location } from './s3-location.ts'
 import { createBucketWeights, type LocalWeights } from '../weights/bucket-weights.ts'

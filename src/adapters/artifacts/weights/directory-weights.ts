@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { WeightStore } from '../../../contracts/artifacts.types.ts'
-import { errnoOf } from '../../../platform/errno.ts'
+import { errnoOf } from '../../../platform/files.ts'
 
 /** Every machine sees the directory: weights are where the trainer writes them. */
 export const directoryWeights: WeightStore = {

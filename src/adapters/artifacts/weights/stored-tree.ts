@@ -3,11 +3,10 @@ import { mkdir, open, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { blobKey } from '../../../contracts/keys.ts'
-import { errnoOf } from '../../../platform/errno.ts'
+import { errnoOf } from '../../../platform/files.ts'
 import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
 import { createSlots } from '../../../platform/limiter.ts'
-import { checkKey } from '../artifact-keys.ts'
-import { corrupt } from '../record-text.ts'
+import { checkKey, corrupt } from '../store-rules.ts'
 
 /** In memory at once, for each of the blobs on their way; a store sends it in parts. */
 const BLOB_BYTES = 64 * 2 ** 20

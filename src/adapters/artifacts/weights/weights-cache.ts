@@ -3,11 +3,10 @@ import { mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
-import { errnoOf } from '../../../platform/errno.ts'
-import { exists } from '../../../platform/files.ts'
-import { createKeyedQueue, createSlots } from '../../../platform/limiter.ts'
+import { errnoOf, exists } from '../../../platform/files.ts'
 import { sweepTempFiles, tempName } from '../../../platform/temp-files.ts'
-import { TEMP_DIRECTORY } from '../artifact-keys.ts'
+import { createKeyedQueue, createSlots } from '../../../platform/limiter.ts'
+import { TEMP_DIRECTORY } from '../store-rules.ts'
 
 export interface WeightsPlace {
   /** Made when it is first needed. One for each store. */

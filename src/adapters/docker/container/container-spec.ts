@@ -2,7 +2,7 @@ import type Docker from 'dockerode'
 import type { SandboxLimits } from '../../../contracts/sandbox.types.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LABELS, PROJECT, showRequest } from './labels.ts'
-import { RUNNER_FOLDER } from '../sandbox/runner-scripts.ts'
+import { RUNNER_FOLDER } from '../sandbox/runner-wire.ts'
 
 interface ContainerSpecInput {
   engine: Engine

@@ -156,20 +156,6 @@ function imageMissing(image: string, cause: unknown): LonghaulError {
   })
 }
 
-/** Whether a stopped container may be started again: disk and journal are intact, only the processes are gone. A restart of the
- *  engine or the machine ends the main process by a signal. When the lease expires the main process exits with 0: such a
- *  sandbox stays ended. */
-export function mayStartAgain({ Status: status, ExitCode: exitCode }: ContainerInspectInfo['State']): boolean {
-  return status === 'exited' && exitCode !== 0
-}
-
-export async function startOnce(container: Container): Promise<void> {
-  await container.start().catch((error: unknown) => {
-    // 304: an attempt beside us was faster.
-    if (!isStatus(error, 304)) throw error
-  })
-}
-
 interface RemoveContainerInput {
   engine: Engine
   name: string

@@ -1,5 +1,5 @@
 import { escapeBytes } from '../sandbox/runner-wire.ts'
-import { readScript } from '../sandbox/runner-scripts.ts'
+import { readScript } from '../sandbox/runner-files.ts'
 import { type FileToPack, packFiles } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 

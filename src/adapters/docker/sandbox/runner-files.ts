@@ -1,6 +1,7 @@
 import type { ToolSettings } from '../../../contracts/sandbox.types.ts'
 import type { FileToPack } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
+import { readFile } from 'node:fs/promises'
 
 /** The engine writes this file only where it manages the network, and tests open sockets on `localhost`. */
 export const HOSTS_FILE: FileToPack = {
@@ -65,4 +66,36 @@ function proxyVariables(port: number | null): [name: string, value: string][] {
 
 export function textFile(name: string, text: string): FileToPack {
   return { name, body: Buffer.from(text), mode: 0o600 }
+}
+
+/** Files beside the runner, each with the parts that it is made of. */
+const SCRIPTS = {
+  'snapshot.sh': ['snapshot.sh'],
+  'command.sh': ['command.sh'],
+  'tools.sh': ['state.sh', 'tools-window.sh', 'tools-edit.sh', 'tools.sh'],
+  'capture.sh': ['git.sh', 'capture.sh'],
+  'tree.sh': ['git.sh', 'tree.sh'],
+  'reset.sh': ['reset.sh'],
+} as const
+
+/** Text by file name. */
+export async function runnerScripts(): Promise<Record<string, string>> {
+  const texts = Object.entries(SCRIPTS).map(async ([name, parts]) => [name, await joined(parts)] as const)
+  return Object.fromEntries(await Promise.all(texts))
+}
+
+const texts = new Map<string, Promise<string>>()
+
+export async function readScript(name: string): Promise<string> {
+  const known = texts.get(name)
+  if (known !== undefined) return known
+  const text = readFile(new URL(`./runner/${name}`, import.meta.url), 'utf8')
+  texts.set(name, text)
+  return text
+}
+
+async function joined(names: readonly string[]): Promise<string> {
+  const text = (await Promise.all(names.map(readScript))).join('\n')
+  // `tools.sh` is read by every call of a tool.
+  return text.replaceAll(/^ *#.*\n/gm, '')
 }

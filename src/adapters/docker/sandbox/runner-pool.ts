@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { endedFromInside, wasLeftAlone } from '../container/container-end.ts'
+import { endedFromInside, mayStartAgain, startOnce, wasLeftAlone } from '../container/container-state.ts'
 import { createEnginePulse, type EnginePulse } from '../engine/engine-pulse.ts'
 import { ignoreGone, isStatus, toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { mayStartAgain, startOnce } from '../container/create-container.ts'
 import { type RunnerConnection, RunnerStreamBroken, attachRunner, connectRunner } from './runner-connection.ts'
 import type { RunnerReply } from './runner-wire.ts'
 import { createKeyedQueue } from '../../../platform/limiter.ts'

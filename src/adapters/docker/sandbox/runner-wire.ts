@@ -10,6 +10,14 @@ import type {
 import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
+/** Where every sandbox finds the runner and its scripts: a read-only mount, which nothing inside can cover or rename. */
+export const RUNNER_FOLDER = '/.lh-runner'
+
+/** First process of a sandbox: it ends, and the sandbox with it, after so many rounds of so many seconds without a request. */
+export function runnerCommand(seconds: string, rounds: string): string[] {
+  return [`${RUNNER_FOLDER}/runner`, 'init', seconds, rounds]
+}
+
 /**
  * Every line that a worker and the runner of a sandbox exchange, as the names of its fields in order. The other side is
  * `infra/runner`: `answer_turn` and its neighbours read requests; `reply_record`, `tell_ready` and `tell_with_body` write answers.

@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { SandboxHost, SandboxHandle, TurnRequest, TurnResult } from '../../../contracts/sandbox.types.ts'
-import { attributeLoss } from '../container/container-end.ts'
+import { attributeLoss } from '../container/container-state.ts'
 import { createCpuPool } from '../container/cpu-pool.ts'
 import { createDiskWatch } from './disk-watch.ts'
 import { toSandboxError } from '../engine/engine-errors.ts'

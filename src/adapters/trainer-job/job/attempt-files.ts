@@ -1,7 +1,6 @@
 import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errnoOf } from '../../../platform/errno.ts'
-import { writeFileAtomically } from '../../../platform/files.ts'
+import { errnoOf, writeFileAtomically } from '../../../platform/files.ts'
 import type { HostProcess } from '../../../platform/processes.ts'
 import type { Attempt } from '../launchers/launcher.types.ts'
 

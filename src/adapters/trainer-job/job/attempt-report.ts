@@ -1,5 +1,5 @@
 import { open } from 'node:fs/promises'
-import { errnoOf } from '../../../platform/errno.ts'
+import { errnoOf } from '../../../platform/files.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { FailureCode } from '../../../contracts/failure-codes.ts'
 

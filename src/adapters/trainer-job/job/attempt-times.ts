@@ -2,7 +2,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { JobAttemptTime } from '../../../contracts/costs.types.ts'
-import { errnoOf } from '../../../platform/errno.ts'
+import { errnoOf } from '../../../platform/files.ts'
 import { NOT_LAUNCHED } from './attempt-files.ts'
 
 /** The text of an attempt's files; null for one that is not there. */

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { readScript } from '../../sandbox/runner-scripts.ts'
+import { readScript } from '../../sandbox/runner-files.ts'
 
 const texts = new Map<string, Promise<string>>()
 

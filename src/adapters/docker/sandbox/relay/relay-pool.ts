@@ -7,7 +7,7 @@ import { toSandboxError } from '../../engine/engine-errors.ts'
 import type { Engine } from '../../engine/engine.ts'
 import { openExec } from '../../engine/exec-stream.ts'
 import { RUNNER_USER } from '../runner-connection.ts'
-import { RUNNER_FOLDER } from '../runner-scripts.ts'
+import { RUNNER_FOLDER } from '../runner-wire.ts'
 import { createRelayStream, type RelayStream } from './relay-stream.ts'
 
 /** Where programs in a sandbox find their proxy. Fixed, for it stands in the environment that a rebuilt sandbox must have too. */

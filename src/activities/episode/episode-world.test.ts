@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { renewing } from './renewing.ts'
+import { renewing } from './episode-world.ts'
 
 const signal = new AbortController().signal
 

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
-import type { ContainerInspectInfo, ContainerInspectOptions } from 'dockerode'
+import type { Container, ContainerInspectInfo, ContainerInspectOptions } from 'dockerode'
+import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 
@@ -43,6 +44,20 @@ export async function wasLeftAlone(
 /** Its processes have died with an earlier start, and only an order starts a container. */
 function wasStartedAgain({ FinishedAt: finished }: State): boolean {
   return Date.parse(finished) > 0
+}
+
+/** Whether a stopped container may be started again: disk and journal are intact, only the processes are gone. A restart of the
+ *  engine or the machine ends the main process by a signal. When the lease expires the main process exits with 0: such a
+ *  sandbox stays ended. */
+export function mayStartAgain({ Status: status, ExitCode: exitCode }: State): boolean {
+  return status === 'exited' && exitCode !== 0
+}
+
+export async function startOnce(container: Container): Promise<void> {
+  await container.start().catch((error: unknown) => {
+    // 304: an attempt beside us was faster.
+    if (!isStatus(error, 304)) throw error
+  })
 }
 
 /** What the engine says of a container since a moment, in order. It keeps its last few hundred events and forgets them when it ends. */

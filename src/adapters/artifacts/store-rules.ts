@@ -1,0 +1,115 @@
+import { isAbsolute } from 'node:path'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { sha256Hex } from '../../platform/hash.ts'
+import type { ArtifactRef } from '../../contracts/artifacts.types.ts'
+
+/** Half-written files live here: same file system as the keys, never listed. */
+export const TEMP_DIRECTORY = '.tmp'
+
+/** The usual limit of a file name; longer ones would fail half-way through a write. */
+const MAX_SEGMENT_BYTES = 255
+
+/** Keys become paths, and some of their parts come from data sets: nothing may point outside the store.
+ *  @throws LonghaulError `Config.Invalid` */
+export function checkKey(key: string): string {
+  const fault = keyFault(key)
+  if (fault === null) return key
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected an artifact key of relative segments, got one that ${fault}`,
+    details: { key: JSON.stringify(key.slice(0, 300)) },
+  })
+}
+
+function keyFault(key: string): string | null {
+  if (key === '') return 'is empty'
+  if (isAbsolute(key)) return 'is absolute'
+  if (key.includes('\\')) return 'holds a backslash'
+  if (/\p{Cc}/u.test(key)) return 'holds a control character'
+  const segments = key.split('/')
+  if (segments.some((segment) => segment === '')) return 'holds an empty segment'
+  if (segments.some((segment) => segment === '.' || segment === '..')) return 'points outside'
+  if (segments.some((segment) => Buffer.byteLength(segment) > MAX_SEGMENT_BYTES))
+    return 'holds a segment over 255 bytes'
+  if (segments[0] === TEMP_DIRECTORY) return 'names the store’s own temporary directory'
+  return null
+}
+
+/** A folder is named with its slash: `runs/a` without it would mean `runs/ab` too. @throws LonghaulError `Config.Invalid` */
+export function checkFolder(folder: string): string {
+  if (folder.endsWith('/')) return `${checkKey(folder.slice(0, -1))}/`
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: 'Expected the prefix of a folder to end with a slash',
+    details: { folder: JSON.stringify(folder.slice(0, 300)) },
+  })
+}
+
+/** Any beginning of a key, also in the middle of a segment; empty for all. @throws LonghaulError `Config.Invalid` */
+export function checkPrefix(prefix: string): string {
+  if (prefix !== '') checkKey(prefix.replace(/\/$/, ''))
+  return prefix
+}
+
+/** Keys of a page of a listing: what S3 gives at most. */
+export const PAGE_KEYS = 1_000
+
+const SEAL = /,?"sha256":"([0-9a-f]{64})"\}\n$/
+
+/**
+ * A record proves itself: the last field is the hash of the JSON text without that field, so a reader needs neither the
+ * reference nor a canonical form of JSON, only the bytes.
+ */
+export function sealRecord(record: object): Uint8Array {
+  const { sha256: _replaced, ...content } = record as { sha256?: unknown }
+  const text = JSON.stringify(content)
+  const separator = text === '{}' ? '' : ','
+  return Buffer.from(`${text.slice(0, -1)}${separator}"sha256":"${sha256Hex(text)}"}\n`)
+}
+
+/** The record without its seal. @throws LonghaulError `Artifact.Corrupt` */
+export function openRecord<T extends object>(key: string, bytes: Uint8Array): T {
+  const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
+  const match = SEAL.exec(sealed)
+  if (match === null) throw corrupt(key, 'no sha256 as the last field')
+  const text = `${sealed.slice(0, match.index)}}`
+  if (sha256Hex(text) !== match[1]) throw corrupt(key, 'content differs from its sha256')
+  try {
+    return JSON.parse(text) as T
+  } catch (cause) {
+    throw corrupt(key, 'not JSON', cause)
+  }
+}
+
+export function corrupt(key: string, fault: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Corrupt',
+    message: 'Expected stored bytes to match their hash',
+    details: { key, fault },
+    cause,
+  })
+}
+
+export function conflict(ref: ArtifactRef, stored: Uint8Array): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Conflict',
+    message: 'Expected the same bytes under a key that is already taken, got others',
+    details: { key: ref.key, ours: ref.sha256, stored: sha256Hex(stored), storedBytes: stored.byteLength },
+  })
+}
+
+export function missingArtifact(key: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Artifact.Missing',
+    message: 'Expected a stored artifact, found none',
+    details: { key },
+  })
+}
+
+/** The bytes, if they are what the reference names. @throws LonghaulError `Artifact.Missing`, `Artifact.Corrupt` */
+export function requireReferenced<T extends Uint8Array>(ref: ArtifactRef, bytes: T | null): T {
+  if (bytes === null) throw missingArtifact(ref.key)
+  if (bytes.byteLength !== ref.bytes) throw corrupt(ref.key, `expected ${ref.bytes} bytes, found ${bytes.byteLength}`)
+  if (sha256Hex(bytes) !== ref.sha256) throw corrupt(ref.key, 'content differs from the reference')
+  return bytes
+}
