@@ -57,13 +57,13 @@ export function temporalSource(connect: () => Promise<LonghaulConnection>): Temp
     async close() {
       if (connecting === null) return
       const closed = connecting.then((open) => open.close())
-      // A server that accepts and stays silent would hold a person who leaves for half a minute.
+      // A server that accepts connections and never answers would delay the exit by half a minute.
       await within(CLOSE_MS, closed).catch(() => undefined)
     },
   }
 }
 
-/** What comes too late is no stray failure. */
+/** A rejection that comes too late must not count as unhandled. */
 async function within<T>(timeoutMs: number, asked: Promise<T>): Promise<T> {
   asked.catch(() => undefined)
   const answered = new AbortController()

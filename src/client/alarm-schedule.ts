@@ -113,7 +113,7 @@ export function alarmSettings({
   return { urlVariable, secretVariable: secretVariable ?? null, template, blockerMinutes, everyMinutes, runs }
 }
 
-/** A name that means nothing would be sent as it stands, at night, to everybody. */
+/** The receiver would get an unknown name as it stands. */
 function requireTemplate(template: object): void {
   const text = JSON.stringify(template)
   if (text.length > 8_000) throw invalid('Expected alarms.template to be at most 8,000 characters of JSON')

@@ -1,4 +1,4 @@
-/** What a watch asks the server: counters of schedules, ends of runs, and what keeps open runs from getting on. */
+/** What a watch asks the server: counters of schedules, ends of runs, and what keeps open runs from making progress. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AlarmLook, AlarmRules, BlockedRun } from '../contracts/alarms.types.ts'
 import { findBlockers } from './blockers/find-blockers.ts'

@@ -20,7 +20,7 @@ export function mayBeOwnDoing(loss: FailureCode): boolean {
   return OWN_DOING.has(loss)
 }
 
-/** An episode that loses three sandboxes has met something that a fourth will not cure. */
+/** After three lost sandboxes a fourth would not help. */
 const MAX_LOSSES = 3
 
 export type AfterLoss = 'place-again' | 'own-doing' | 'infra'

@@ -77,7 +77,7 @@ export async function removeAbandonedLock(path: string): Promise<boolean> {
   return true
 }
 
-/** In one step, as it came: emptied in its place, it could be the next holder's before it is gone. */
+/** Released by one rename: a lock that is emptied in place may already be the next holder's. */
 async function removeAtOnce(path: string): Promise<void> {
   const aside = `${path}.removed.${process.pid}.${attempts++}`
   const moved = await rename(path, aside).then(

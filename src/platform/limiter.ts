@@ -21,7 +21,7 @@ export function createSlots(limit: number): Slots {
     }
     waiting.push(resolve)
     signal?.addEventListener('abort', leave, { once: true })
-    // The one that leaves hands its slot over, so `free` is not touched on this path.
+    // The finished piece hands its slot over, so `free` does not change on this path.
     await promise.finally(() => signal?.removeEventListener('abort', leave))
   }
   const release = (): void => {

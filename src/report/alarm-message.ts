@@ -8,14 +8,14 @@ const MOST_CHARS = 1_800
 /** JSON to be posted. Facts replace names inside of texts alone, so no text of a run changes the shape of a message. */
 export function alarmMessage(alarm: Alarm, template: AlarmTemplate): string {
   if (template === 'json') return JSON.stringify(alarm)
-  if (template === 'slack') return JSON.stringify({ text: slackText(sayAlarm(alarm)) })
-  // No text of a run calls anybody.
-  if (template === 'discord') return JSON.stringify({ content: sayAlarm(alarm), allowed_mentions: { parse: [] } })
+  if (template === 'slack') return JSON.stringify({ text: slackText(formatAlarm(alarm)) })
+  // No text of a run may mention users of the channel.
+  if (template === 'discord') return JSON.stringify({ content: formatAlarm(alarm), allowed_mentions: { parse: [] } })
   return JSON.stringify(filled(template, factsOf(alarm)))
 }
 
 /** Title, text and link. */
-function sayAlarm({ title, text, link }: Alarm): string {
+function formatAlarm({ title, text, link }: Alarm): string {
   const words = `${title}\n${text}`
   const cut = words.length > MOST_CHARS ? `${words.slice(0, MOST_CHARS)} …` : words
   return link === null ? cut : `${cut}\n${link}`
@@ -35,7 +35,7 @@ function factsOf(alarm: Alarm): Facts {
     kind,
     title,
     text: text.slice(0, MOST_CHARS),
-    message: sayAlarm(alarm),
+    message: formatAlarm(alarm),
     run: run ?? '',
     series: series ?? '',
     workflowId: workflowId ?? '',

@@ -141,11 +141,11 @@ function saidBelow({ comparison, comparability }: ComparisonData): string[] {
           `left out: ${onlyBefore.length} tasks only before, ${onlyAfter.length} only after, ${unscored.length} that one side could not score`,
         ]),
     ...comparability.warnings.map((warning) => `not alike: ${warning}`),
-    ...sayPower(comparison),
+    ...formatPower(comparison),
   ]
 }
 
-function sayPower({ power, level, tasks, before, difference }: Comparison): string[] {
+function formatPower({ power, level, tasks, before, difference }: Comparison): string[] {
   if (power === null) return []
   const attempts = Math.round(before.attempts / Math.max(1, before.tasks))
   const smallest = `power: ${tasks} tasks × ${attempts} show a difference of ${power.smallest.toFixed(3)} with ${percent(power.power)} chance at ${percent(level)}`

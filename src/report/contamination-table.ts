@@ -31,7 +31,7 @@ export function contaminationLine(evaluation: EvaluationRecord, cutoff: string):
     ...side('since', split.after),
     ...side('without a date', split.unknown),
   ]
-  return `contamination: ${[...sides, sayContamination(split)].join('; ')}`
+  return `contamination: ${[...sides, formatContamination(split)].join('; ')}`
 }
 
 function contaminationRow(evaluation: EvaluationRecord, cutoff: string): string[] {
@@ -41,14 +41,14 @@ function contaminationRow(evaluation: EvaluationRecord, cutoff: string): string[
     score === null ? '–' : show(evaluation, score),
     String(score?.tasks ?? 0),
   ])
-  return [evaluation.name, ...cells, sayContamination(split)]
+  return [evaluation.name, ...cells, formatContamination(split)]
 }
 
 function show({ name }: EvaluationRecord, score: DatedScore): string {
   return `${showTaskMean(`${name} by date`, score)} (${showInterval(score.interval)})`
 }
 
-function sayContamination({ before, after, unknown }: ContaminationSplit): string {
+function formatContamination({ before, after, unknown }: ContaminationSplit): string {
   if (before === null && after === null) return 'no task has a date: nothing can be said'
   const undated = unknown === null ? '' : ', as far as dates are known'
   if (before === null) return `no task is older: nothing can have been read${undated}`

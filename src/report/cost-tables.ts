@@ -29,7 +29,7 @@ export function runCostTable({ costs }: Pick<ReportData, 'costs'>): Table {
     ]),
     notes: [
       'From the records alone, everything that was begun: lost and replaced work too. Trainer: wall seconds of every attempt of a job × its processes. Sandbox: from its placement to its last sign of life. "≥" where n records do not tell, "unknown" where none does. Samples that a crash lost before they were stored, time of policy servers and windows of base policies are not in it.',
-      ...(prices === null ? ['No money: the recipe has no prices (evaluate.prices).'] : [sayPrices(prices)]),
+      ...(prices === null ? ['No money: the recipe has no prices (evaluate.prices).'] : [formatPrices(prices)]),
     ],
   }
 }
@@ -100,7 +100,7 @@ function showAmount({ total, unknown }: Amount, of: keyof typeof DIGITS): string
   return unknown === 0 ? shown : `≥ ${shown} (${unknown} ${UNKNOWN})`
 }
 
-function sayPrices({ currency, perMillionTokens, machines }: NonNullable<ReportData['costs']['prices']>): string {
+function formatPrices({ currency, perMillionTokens, machines }: NonNullable<ReportData['costs']['prices']>): string {
   const tokens =
     perMillionTokens === null
       ? 'tokens are free'

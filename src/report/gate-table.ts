@@ -71,7 +71,7 @@ function slowestTable(gates: readonly TaskGate[]): Table {
 }
 
 /** The end of a gate in one paragraph. */
-export function sayGate(report: GateReport): string {
+export function formatGate(report: GateReport): string {
   const { tasks, counts, name, origin, repeats, gradings, gradeMs, peakMemoryBytes, withoutMemory, gates } = report
   const refused = REFUSALS.flatMap((outcome) => (counts[outcome] === 0 ? [] : [`${counts[outcome]} ${outcome}`]))
   const regraded = gates.filter((gate) => gate.regraded > 0).length

@@ -37,7 +37,7 @@ function megabytes(bytes: number): string {
 }
 
 /** The failures in full, then one line. */
-export function sayImages(results: readonly Result[]): string {
+export function formatImages(results: readonly Result[]): string {
   const failed = results.filter((result) => result.did === 'failed')
   const of = (did: Result['did']): number => results.filter((result) => result.did === did).length
   const line = `${results.length} tasks: ${of('built')} built, ${of('found')} found, ${of('present')} present, ${of('failed')} failed`

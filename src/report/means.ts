@@ -80,6 +80,6 @@ const WORDS: Record<Gain, string> = {
   'too-little': 'too little data to tell',
 }
 
-export function sayGain(gain: Gain): string {
+export function formatGain(gain: Gain): string {
   return WORDS[gain]
 }

@@ -1,4 +1,4 @@
-/** Where the tasks come from: what has to be named beside a score for anyone to repeat it. */
+/** Where the tasks come from: the facts that make a score repeatable. */
 import type { SuiteOrigin, FilterClass, ImportedSuite, SuiteFilter } from '../contracts/suites.types.ts'
 import type { ReportData } from './report-data.ts'
 import { number, type Table, text } from './tables.ts'
@@ -98,7 +98,7 @@ function showAll(filters: readonly SuiteFilter[]): string {
   return filters.length === 0 ? '–' : filters.map(showFilter).join(' ')
 }
 
-export function sayImport({ hash, counts, profiles, unsupported }: ImportedSuite, output: string | null): string {
+export function formatImport({ hash, counts, profiles, unsupported }: ImportedSuite, output: string | null): string {
   const kinds = Object.entries(profiles).map(([profile, tasks]) => `${tasks} of ${profile}`)
   return [
     `${counts.kept} of ${counts.rows} rows kept, ${counts.refused} refused${kinds.length === 0 ? '' : ` (${kinds.join(', ')})`}`,
@@ -143,7 +143,7 @@ export function curationTable(tasks: readonly CuratedTask[]): Table {
   }
 }
 
-export function sayCuration(tasks: readonly CuratedTask[]): string {
+export function formatCuration(tasks: readonly CuratedTask[]): string {
   const count = (decision: CurationDecision): number => tasks.filter((task) => task.decision === decision).length
   const attempts = tasks.reduce((sum, task) => sum + task.attempts, 0)
   const rows = tasks.length - new Set(tasks.map(({ taskId }) => taskId)).size

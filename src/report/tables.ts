@@ -1,7 +1,7 @@
 /** The tables of a report as plain text cells; `text-report` aligns them, `html-report` escapes them. */
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
-import { judgeGain, sayGain, type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
+import { judgeGain, formatGain, type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 
 export interface Table {
@@ -122,7 +122,7 @@ export function pairedTable({ paired, evaluations }: ReportData): Table {
       String(pair.tasks),
       String(pair.better),
       String(pair.worse),
-      sayGain(judgeGain(pair)),
+      formatGain(judgeGain(pair)),
     ]),
     notes: [
       ...(paired.some(({ unpaired }) => unpaired > 0) ? ['Tasks that only one side could score are left out.'] : []),

@@ -102,7 +102,7 @@ export class StepRunner {
     await Promise.all(after)
     const started = Date.now()
     const running: RunningStep = { sinceMs: this.#clock.now(), last: '' }
-    const stopSaying = this.#clock.repeat(SILENCE_MS, () => this.#sayAgain(name, running))
+    const stopRepeating = this.#clock.repeat(SILENCE_MS, () => this.#repeatLine(name, running))
     this.#board.steps.set(name, running)
     try {
       this.#signal.throwIfAborted()
@@ -129,12 +129,12 @@ export class StepRunner {
       this.#abort.abort(error)
       throw error
     } finally {
-      stopSaying()
+      stopRepeating()
       this.#board.steps.delete(name)
     }
   }
 
-  #sayAgain(name: string, { sinceMs, last }: RunningStep): void {
+  #repeatLine(name: string, { sinceMs, last }: RunningStep): void {
     if (!this.#saysItself) return
     const seconds = Math.round((this.#clock.now() - sinceMs) / 1000)
     this.#print(name, `at it for ${seconds} s${last === '' ? '' : `: ${last.slice(0, 200)}`}`)

@@ -29,7 +29,7 @@ interface Supervised {
 
 /**
  * Keeps the services of one stack running: starts them (the database and Temporal first, the others once they answer), restarts what ends,
- * and writes down what runs. It holds no truth: when it is killed, its services go on, and the next `up` or `down` finds
+ * and writes down what runs. It keeps no state of its own: when it is killed, its services go on, and the next `up` or `down` finds
  * them by the record.
  */
 export class Supervisor {

@@ -48,7 +48,8 @@ export async function keepStore(paths: StackPaths, store: TemporalStore, schema:
 }
 
 /**
- * What the stack goes on with: without a wish what it has. Another store would start empty, and the stack's runs would look lost.
+ * The store that the stack uses: the requested one, by default the one that it has. Another store would start empty, and the stack's
+ * runs would look lost.
  * @throws LonghaulError `Config.Invalid`
  */
 export async function chooseStore(paths: StackPaths, asked: TemporalStore | null): Promise<TemporalStore> {
@@ -74,14 +75,14 @@ interface OtherStoreInput {
 
 async function otherStore({ paths, kept, asked }: OtherStoreInput): Promise<LonghaulError> {
   const own = kept.kind === 'development' ? await databaseFiles(paths) : kept.url === null ? [clusterFolder(paths)] : []
-  const wish = asked.kind === 'development' ? 'development' : asked.url === null ? 'postgres' : 'postgres://…'
+  const requested = asked.kind === 'development' ? 'development' : asked.url === null ? 'postgres' : 'postgres://…'
   return new LonghaulError({
     code: 'Config.Invalid',
     message: [
-      `The stack "${paths.name}" keeps its runs in ${describeStore(paths, kept)}; with --temporal ${wish} it would start without them.`,
+      `The stack "${paths.name}" keeps its runs in ${describeStore(paths, kept)}; with --temporal ${requested} it would start without them.`,
       'One of these helps:',
       '  - leave out --temporal: the stack goes on with what it has',
-      `  - LONGHAUL_STACK=another longhaul up --temporal ${wish}: a second stack`,
+      `  - LONGHAUL_STACK=another longhaul up --temporal ${requested}: a second stack`,
       `  - once its open runs may end for good: longhaul down, then rm -r ${[...own, fileOf(paths)].join(' ')} (records in the artifact store stay)`,
     ].join('\n'),
   })

@@ -160,12 +160,12 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
           { store, trainer, policy: store.weights.local(ref) },
           { launcher, scope, oneAtATime },
         )
-        // The server is waited for since then, not while the trainer was at work.
+        // The wait for the server counts from here: the trainer worked until now.
         waiting.startedMs = Date.now()
         return window
       }
       const publish = (served: PolicyRef) => publishPolicy(deps, { run, ref: served, windowOf }, scope)
-      // Its owner has the weights.
+      // Chat endpoints are externally managed.
       if (policyServer.kind === 'chat') return endOfWaiting(waiting, () => publish(ref))
       const launch = launchOf(recipe)
       if (launch === null) {
@@ -176,10 +176,10 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       const local = store.weights.local(ref)
       const lease = { part: 'policy', afterMs: policyServer.leaseS * 1000, signal: scope.signal } as const
       await store.weights.use({ policy: ref, ...lease }, async () => {
-        // The server is waited for since then, not while its weights were on their way.
+        // The wait for the server counts from here: its weights were downloaded until now.
         waiting.startedMs = Date.now()
         if (launch === null) return endOfWaiting(waiting, () => publish(local))
-        // Before the engines have what both need.
+        // Before the engines start: both need the same GPUs or memory.
         if (launch.placement === 'shared') await windowOf()
         return endOfWaiting(waiting, () =>
           publishOnEngines(
@@ -188,7 +188,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
             {
               scope,
               publish: () => {
-                // An engine that is waited for has started by now.
+                // The wait counts from here: the engine has started.
                 waiting.startedMs = Date.now()
                 return publish(local)
               },

@@ -42,7 +42,7 @@ const ending = {
   failure: null,
 } as const
 
-test('an episode counts once, whoever writes its record again', async () => {
+test('an episode counts once, also when another worker writes its record again', async () => {
   for (let attempt = 0; attempt < 3; attempt++) {
     await store().claimRecord('e/1', { ...ending, stage: 'eval-base', suspectedHack: true })
   }

@@ -34,7 +34,7 @@ interface RunningReaper {
 }
 
 /** Sweeps at once and then at intervals until it is stopped. An engine or server that is away costs the sweep, never the
- *  reaper; a trouble is told once, and its end too. */
+ *  reaper; a failure is logged once, and its end too. */
 export function startReaper(options: ReaperOptions): RunningReaper {
   const stopping = new AbortController()
   const done = sweepUntilStopped(options, stopping.signal)

@@ -33,7 +33,7 @@ import { runConcurrently } from './run-concurrently.ts'
 const OPEN_PATCHES = 16
 
 /** Enough that one bad host is not mistaken for a dead engine. */
-const HOPELESS_PATCHES = 12
+const ABORT_AFTER_ALL_UNGRADED = 12
 
 /**
  * Grades patches that exist: `{"predictions": FILE, "suite": FILE}` new predictions, `{"regrade": RUN}` those of a run again.
@@ -199,7 +199,7 @@ async function gradeOne(run: string, index: number): Promise<ShortVerdict> {
 
 /** Where not one of the first is graded, something all of them need is missing: to go on would only use up the attempts. */
 function refuseHopeless({ resolved, unresolved, couldNotGrade, failure }: GradingProgress): void {
-  if (failure === null || resolved + unresolved > 0 || couldNotGrade < HOPELESS_PATCHES) return
+  if (failure === null || resolved + unresolved > 0 || couldNotGrade < ABORT_AFTER_ALL_UNGRADED) return
   const code = isFailureCode(failure) ? failure : 'Sandbox.ImageMissing'
   throw failRun(code, `None of the first ${couldNotGrade} patches could be graded; the last one met ${failure}`)
 }

@@ -87,7 +87,7 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
         openEvaluation = workflowId
       }
       const evaluated = { input, stage: stage.name, iteration, policy, unpublished, steering }
-      const isEvaluated = await evaluateOnTheWay(evaluated, onEvaluation)
+      const isEvaluated = await evaluateInsideStage(evaluated, onEvaluation)
       if (isEvaluated && stage.plateau === true && (await hasPlateaued(input, stage.name, iteration))) {
         return resultOf({ policy, iterations: iteration, unpublished })
       }
@@ -191,7 +191,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
   }
 }
 
-async function evaluateOnTheWay(
+async function evaluateInsideStage(
   { input, stage, iteration, policy, unpublished, steering }: Step & { steering: RunControl },
   onEvaluation: (workflowId: string | null) => void,
 ): Promise<boolean> {

@@ -23,7 +23,7 @@ import { gateKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
 import type { Task } from '../../src/contracts/tasks.types.ts'
 import { readFilter } from '../../src/domain/gates/filter-words.ts'
-import { gateTables, sayGate } from '../../src/report/gate-table.ts'
+import { gateTables, formatGate } from '../../src/report/gate-table.ts'
 import { renderTable } from '../../src/report/text-report.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { createGateTask, OUTAGE } from '../support/gates/gate-tasks.ts'
@@ -266,7 +266,7 @@ test('from a gate to the curated suite: report, evidence, and the filters that r
   })
 
   const report = await readOrThrow<GateReport>(store, written.report.key)
-  const text = [...gateTables(report).map(renderTable), sayGate(report)].join('\n')
+  const text = [...gateTables(report).map(renderTable), formatGate(report)].join('\n')
   assert.match(text, /second_cheapest/)
   assert.match(text, /tests\/test_prices\.py::test_service +PASSED × 1, FAILED × 1/)
   assert.match(text, /data set {2}rows\.jsonl/)

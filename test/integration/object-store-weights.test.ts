@@ -88,7 +88,7 @@ describe('weights in a bucket', { skip }, () => {
     const blobs = await store.list('blobs/')
     assert.ok(blobs.includes(blobKey(sha256Hex('the same'))))
     assert.equal(new Set(blobs).size, blobs.length)
-    // Of each part: weights, manifest and marker are its own; the tokenizer is everybody's.
+    // Of each part: weights, manifest and marker are its own; all parts share the tokenizer.
     assert.equal(blobs.length, 1 + 2 * 2 * 3 - 2)
   })
 

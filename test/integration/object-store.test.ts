@@ -154,7 +154,7 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     }
   })
 
-  test('a store that stays away is unavailable, by name, and whoever asks later finds what was there', async () => {
+  test('a store that stays away is unavailable, by name, and later requests find what was there', async () => {
     const brief = open({ prefix: 'faulty', url: proxy.url, giveUpAfterMs: 600, answerMs: 150 }).store
     await brief.put('away/x', Buffer.from('kept'))
     for (const fault of [

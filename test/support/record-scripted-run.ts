@@ -1,6 +1,6 @@
 /**
  * Makes the golden histories of `test/replay/histories/`: real histories of a real server, with scripted activities in place
- * of containers and models, so that anyone can make them anew in a minute:
+ * of containers and models, so that they can be recorded again in a minute:
  *
  *   node test/support/record-scripted-run.ts [host]
  *

@@ -50,9 +50,9 @@ export interface AdvanceInput extends EpisodeInput {
 }
 
 /**
- * Plays up to `turnsPerStep` turns. For each: the action is durable before it touches the world, the world's answer is
- * durable before the next action is asked for. An attempt that begins after a crash reads the records and goes on; what was
- * running it asks of the sandbox's journal. Loses at most one sample.
+ * Plays up to `turnsPerStep` turns. The action is durable before it touches the sandbox, and the observation is durable before
+ * the next action is sampled. An attempt that begins after a crash reads the records and goes on; the sandbox's journal tells
+ * what was running. A crash loses at most one sample.
  */
 export async function advanceEpisode(
   deps: AdvanceDependencies,
@@ -129,7 +129,7 @@ class EpisodePlayer {
     const transcript: Transcript = { start, turns: await readTurns(deps.store, episode) }
     const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })
     // A step that follows another one of the same placement goes on where that one ended, and its first turn is checked by itself.
-    // Everything else may meet any sandbox, also where no further turn will be played before the capture.
+    // Any other attempt may find the sandbox in any state, also where no further turn will be played before the capture.
     if (input.step === 1 || scope.attempt > 1) await player.#world.ensureCurrent()
     return player
   }
@@ -237,7 +237,7 @@ class EpisodePlayer {
       episodeKeys.observation(episode, action.turn),
       { schema: 'longhaul.observation/1', episode, turn: action.turn, ...seen, observedAtMs: this.#deps.now() },
     )
-    // Another attempt was faster, maybe in another sandbox: the policy sees its record, so this world must be the one it tells of.
+    // Another attempt won, perhaps in another sandbox. The policy sees its record, so this sandbox must agree with it.
     if (!won && result !== null) compare(episode, record, result)
     return record
   }

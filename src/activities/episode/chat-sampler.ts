@@ -70,7 +70,7 @@ function conversation({ start, turns }: Transcript): ChatMessage[] {
   return [...start.messages, ...replies]
 }
 
-/** Of the last count, without what was said since: a full context shows at the reply. 0 where the endpoint does not count. */
+/** The last count of the endpoint. Later text is not estimated: a full context shows in the next reply. 0 without counts. */
 function usedTokens({ turns }: Transcript): number {
   const usage = turns.at(-1)?.action.chat?.usage ?? null
   return usage === null ? 0 : usage.promptTokens + usage.completionTokens

@@ -45,7 +45,7 @@ function isOf(record: PlacementRecord, { ownerRun, requested }: PlacementClaim):
   return record.ownerRun === ownerRun && (record.requested ?? record.placement) === requested
 }
 
-/** By the keys: a torn record has used its number up. */
+/** Counts keys, because a torn record has used up its number. */
 async function highestPlacement(store: ArtifactStore, episode: string): Promise<number> {
   const keys = await store.list(episodeKeys.placements(episode))
   return Math.max(0, ...keys.map((key) => Number(/(\d+)\.json$/.exec(key)?.[1] ?? 0)))

@@ -13,7 +13,7 @@ export interface Outcome {
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null
-  /** Those of patch and log; the commands' are found here. */
+  /** Signs in patch and log; this function finds the signs in commands. */
   signs: HackSign[]
   audit?: VerdictRecord['audit']
   patchBytes: number
@@ -51,7 +51,7 @@ export async function recordOutcome(
     formatErrorTurns: turns.filter(({ action }) => action.formatError !== null).length,
     sampledTokens: usageOf(actions)?.completionTokens ?? null,
     contextTokens: contextOf(actions),
-    // What was sampled and not run was paid for too.
+    // Sampled tokens cost money also where the command was never run.
     usage: usageOf(read.map(({ action }) => action)),
     patchBytes: outcome.patchBytes,
   })

@@ -115,7 +115,7 @@ export class EpisodeWorld {
         world,
       })
     }
-    // Only what ran in it can have made it forget.
+    // Only code that ran in the sandbox can have removed its journal.
     if (!this.#mayLackTurns) {
       throw ended('Expected the sandbox to hold the turns that it has run, it says that it does not', {
         episode,
@@ -231,7 +231,7 @@ export async function compareTree(
   throw diverged('Expected the turns to leave the files in this sandbox that their record says', { episode, turn })
 }
 
-/** Every so many turns. */
+/** Turns from one tree hash to the next. */
 const TREE_EVERY = 5
 
 /** Whether the world after a turn is worth a hash: now and then, and before the work is handed in. `next` is the command that follows,
@@ -246,8 +246,8 @@ function diverged(message: string, details: Record<string, string | number | nul
   return new LonghaulError({ code: 'Sandbox.Diverged', message, details })
 }
 
-/** Renews a lease at intervals while `work` lasts. A renewal that fails is left to the next turn, which finds out what
- *  became of the sandbox; one that hangs is not joined by a second. */
+/** Renews a lease at intervals while `work` lasts. A failed renewal is ignored, because the next turn finds out what became
+ *  of the sandbox; while one hangs, no second one starts. */
 export async function renewing<T>(
   { renew, everyMs, signal }: { renew: () => Promise<unknown>; everyMs: number; signal: AbortSignal },
   work: () => Promise<T>,
@@ -260,7 +260,7 @@ export async function renewing<T>(
       await renew().catch(() => undefined)
     }
   }
-  // It only ends by the signal.
+  // The loop ends only when the signal aborts.
   keep().catch(() => undefined)
   try {
     return await work()

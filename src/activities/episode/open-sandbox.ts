@@ -24,7 +24,7 @@ interface OpenDependencies {
 
 export type EnsureImage = (task: Awaited<ReturnType<TaskReader>>, signal: AbortSignal) => Promise<void>
 
-/** Beyond the episode's own limit, which does not count what it waits for: a last attempt at some turns, capture, close. */
+/** Added to the episode's own limit, which counts no waits: time for a last attempt at some turns, the capture and the close. */
 const MAX_LIFE_RESERVE_MS = 6 * 60 * 60_000
 
 export async function openSandbox(

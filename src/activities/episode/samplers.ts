@@ -12,7 +12,7 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import { systemPrompt } from '../../scaffold/observation.ts'
 import { contextIds } from './transcript.ts'
 
-/** The sampler of a run, by what its recipe's server speaks. */
+/** Chooses the sampler of a run by the kind of its policy server. */
 export type Samplers = (run: string) => Promise<Sampler>
 
 export function createSamplers(deps: {
@@ -42,7 +42,7 @@ export function createSamplers(deps: {
 /** Policies whose tokens are kept: a run uses one or two at a time. */
 const KEPT = 8
 
-/** What foreign text may not spell to the policy of an episode. Asked once for each policy. */
+/** Breaks the special tokens of an episode's policy in foreign text. They are read once for each policy. */
 export function createDefuseFor({
   store,
 }: {
@@ -61,7 +61,7 @@ export function createDefuseFor({
   }
 }
 
-/** None where the policy's directory is not on this machine: what is known of any format is broken all the same. */
+/** Empty where the policy's directory is not on this machine; `createDefuse` breaks the tokens of known formats anyway. */
 async function readTokens(
   { readRecord, weights }: Pick<ArtifactStore, 'readRecord' | 'weights'>,
   version: string,

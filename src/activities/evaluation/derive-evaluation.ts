@@ -102,7 +102,7 @@ async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<O
   }
 }
 
-/** Every episode of an evaluation is asked for alike: the first one speaks for all. */
+/** All episodes of an evaluation have the same settings: the first one stands for all. */
 async function readConditions(
   store: ArtifactStore,
   attempts: readonly AttemptFacts[],

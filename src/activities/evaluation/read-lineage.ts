@@ -50,7 +50,7 @@ export async function readRunLineage(
 type Made = Omit<RunLineage['policies'][number], 'promotion'>
 type ParentReader = (version: string) => Promise<Made>
 
-/** A chain that would be longer is a loop. */
+/** A longer chain of policies is a loop. */
 const MOST_PARENTS = 10_000
 
 async function chainOf(readParent: ParentReader, version: string): Promise<Made[]> {

@@ -116,7 +116,7 @@ export async function readNamedEvaluation(store: ArtifactStore, text: string): P
   return selectEvaluation(evaluations, { run, name })
 }
 
-/** The night has its cost and its score: an earlier record that is gone or broken leaves it without a verdict, no more. */
+/** A missing or corrupt earlier record leaves the night without a verdict, but does not fail it: its score is valid. */
 async function judgeRecord(
   against: NightVerdict['against'],
   { after, rules }: Judging,

@@ -18,7 +18,7 @@ interface DurationsRecord {
   durations: Record<string, number>
 }
 
-/** A run that was continued is reported again; hundred continuations are a loop, not a use. */
+/** A run that was continued is reported again; a hundred continuations are a loop. */
 const MAX_REPORTS = 100
 
 /** Report files of a run: `report.html`, and `report-2.html` … where the run was continued and its figures have changed. */

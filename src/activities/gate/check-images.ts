@@ -5,12 +5,12 @@ import { orderByHash } from '../../domain/hash-order.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { SuiteReader, TaskReader } from '../runtime/stored-records.ts'
 
-/** A look and no proof: a registry counts questions, and may allow a hundred in six hours. */
+/** This check is a sample: registries limit requests, some to a hundred in six hours. */
 const MOST_ASKED = 50
-const SIDE_BY_SIDE = 8
-/** Of all looks together; a registry that is slower has said nothing. */
+const CONCURRENCY = 8
+/** Limit on the whole check; a registry that is slower counts as one that gave no answer. */
 const LOOKING_MS = 30_000
-/** Of it for tasks and engine, so that a large suite leaves time for the registry. */
+/** The part of it for tasks and engine, so that a large suite leaves time for the registry. */
 const HERE_MS = 15_000
 const NAMED = 3
 
@@ -71,7 +71,7 @@ async function imagesOf({ suites, tasks }: CheckImagesDependencies, suite: strin
   const { name, taskIds } = await suites(suite)
   const images = new Set<string>()
   let hasOthers = false
-  await sideBySide(inOrder(taskIds), async (taskId) => {
+  await forEachConcurrently(inOrder(taskIds), async (taskId) => {
     if (signal.aborted) {
       hasOthers = true
       return
@@ -89,7 +89,7 @@ async function lookHere(
   signal: AbortSignal,
 ): Promise<Map<string, Place>> {
   const places = new Map<string, Place>(needed.flatMap(({ images }) => images.map((image) => [image, 'unknown'])))
-  await sideBySide([...places.keys()], async (image) => {
+  await forEachConcurrently([...places.keys()], async (image) => {
     const isHere = await answerOf(signal, () => finder.isHere(image, signal))
     // No engine answered: it may have the image.
     if (isHere !== null) places.set(image, isHere ? 'here' : 'unasked')
@@ -115,7 +115,7 @@ async function lookInRegistries(
     places.set(image, isThere === null ? 'unknown' : isThere ? 'registry' : 'missing')
   }
   const pairs = needed.map((suite, index) => (lackingOf[index] ?? []).map((image) => [image, suite] as const))
-  await sideBySide(mayExclude ? pairs.flat() : inTurn(pairs), ask)
+  await forEachConcurrently(mayExclude ? pairs.flat() : inTurn(pairs), ask)
   return { asked: asked.size, lacking: new Set(lackingOf.flat()).size }
 }
 
@@ -123,7 +123,7 @@ function isSomewhere({ images, hasOthers }: SuiteImages, places: ReadonlyMap<str
   return hasOthers || images.some((image) => ['here', 'registry'].includes(places.get(image) ?? ''))
 }
 
-/** Fifty that are missing speak for a larger suite of which the engine has none. */
+/** Where fifty images of a larger suite are missing and the engine has none, the whole suite counts as missing. */
 function isRefused({ data }: Recipe, suite: SuiteImages, places: ReadonlyMap<string, Place>): boolean {
   const missing = missingOf(suite, places).length
   if (data.gate.refused === 'fail' || missing === 0) return missing > 0
@@ -167,10 +167,10 @@ async function answerOf(signal: AbortSignal, look: () => Promise<boolean | null>
   }
 }
 
-async function sideBySide<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+async function forEachConcurrently<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
   const rest = items.values()
   await Promise.all(
-    Array.from({ length: SIDE_BY_SIDE }, async () => {
+    Array.from({ length: CONCURRENCY }, async () => {
       for (const item of rest) await work(item)
     }),
   )

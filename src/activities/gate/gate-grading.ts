@@ -10,7 +10,7 @@ import { sha256Hex } from '../../platform/hash.ts'
 import { type GradingDependencies, runGrading } from '../grading/run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
 
-/** Raised when gates judge in another way: what was gated before is gated anew. Profiles have a revision of their own. */
+/** Raise it when gates judge differently: tasks that were gated before are then gated again. Profiles have a revision of their own. */
 const GATE_VERSION = 3
 
 export interface GateGradingInput {
@@ -24,7 +24,7 @@ export interface GateGradingInput {
 }
 
 /**
- * What gradings have in common that may stand for each other. An image that each host makes from a seed has another digest on
+ * The identity of gradings of which one may stand for another. An image that each host makes from a seed has another digest on
  * each and the same content: its name stands for it.
  */
 export function gateIdentity({ task, image, limits }: Pick<GateGradingInput, 'task' | 'image' | 'limits'>): string {

@@ -62,7 +62,7 @@ export async function gradeToVerdict(
   })
 }
 
-/** There is no log, and no container left to ask. */
+/** The verdict on tests that ended their own grading: there is neither a log nor a container to inspect. */
 async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 'patch'>): Promise<Graded> {
   return {
     taskId: task.taskId,
@@ -79,14 +79,14 @@ async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 
   }
 }
 
-/** It is no repair already. */
+/** A patch that takes too long to parse shows no signs; its verdict is `unresolved` anyway. */
 function noneOfOverrun(error: unknown): [] {
   if (error instanceof ParserOverrun) return []
   throw error
 }
 
-/** A failure at one machine's grading, which another machine may not have. The store's failures are no host's, and the
- *  user's are the same everywhere. */
+/** Whether another host may succeed where this one failed. Failures of the store and of the user's configuration are the same
+ *  on every host. */
 export function isHostFailure(error: unknown): error is LonghaulError {
   if (!isLonghaulError(error)) return false
   return FAILURE_CODES[error.code].countsAs !== 'user' && /^(Sandbox|Grading)\./.test(error.code)

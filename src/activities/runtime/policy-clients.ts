@@ -14,7 +14,7 @@ export interface PolicyServer {
   kind: PolicyServerRecipe['kind']
   url: string
   publish: 'restart' | 'reload'
-  /** Others serve the same policies: its silence is not waited for. */
+  /** Other servers serve the same policies, so that no session waits long for this one. */
   isOneOfSeveral: boolean
   /** How long a silent server is waited for. */
   unavailableTimeoutMs: number
@@ -57,7 +57,7 @@ export function createPolicyClients({ recipes, store, defaultUrl, connect }: Pol
         clients.set(clientKey, client)
         return { url: one, client }
       }),
-      { patienceMs: Math.min(LONGEST_ATTEMPT_MS, shared.unavailableTimeoutMs) },
+      { unavailableTimeoutMs: Math.min(LONGEST_ATTEMPT_MS, shared.unavailableTimeoutMs) },
     )
     pools.set(key, pool)
     return pool
@@ -67,7 +67,7 @@ export function createPolicyClients({ recipes, store, defaultUrl, connect }: Pol
 /** Longer waits are made of several attempts of an activity, so that the Temporal UI shows what is waited for. */
 export const LONGEST_ATTEMPT_MS = 5 * 60_000
 
-/** How the servers of a recipe come to new weights. */
+/** How the servers of a recipe receive new weights. */
 export function howPublished({ kind, publish, launch }: PolicyServerRecipe): 'restart' | 'reload' {
   if (publish === 'reload' || publish === 'restart') return publish
   if (publish === 'manual' || (launch ?? null) === null) return 'restart'

@@ -32,7 +32,7 @@ interface OpenWait {
   input: WaitInput
   sinceMs: number
   trouble: TransientError | null
-  /** Waits that began inside this one say it better while they last. */
+  /** Waits that began inside this one; while they last, they are the more specific ones. */
   inner: number
 }
 
@@ -85,7 +85,7 @@ export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle)
   try {
     return await places.run({ shared, wait }, () => work(handle))
   } catch (error) {
-    // The innermost wait says it best; the ones around it see the same error pass.
+    // The innermost wait is the most specific; the outer ones see the same error.
     if (shared.failure?.error !== error) shared.failure = { error, input }
     throw error
   } finally {

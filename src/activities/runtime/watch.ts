@@ -21,14 +21,14 @@ interface Pulse {
 const COMMAND_SLACK_MS = 15_000
 /** Around the tests: start, application of the patch, reading of the log. */
 const GRADING_SLACK_MS = 60_000
-/** Its own, behind the twenty others that this host may have accepted, four at once. */
+/** Expected rounds: this host may have accepted twenty other gradings, and runs four at once. */
 const GRADING_ROUNDS = 6
 
-/** Containers start a few at a time, and under load each takes its while. */
+/** Containers start a few at a time, and each takes longer under load. */
 const OPENING_MS = 2 * 60_000
-/** Over every changed file of a big repository. */
+/** The hash covers every changed file of a big repository. */
 const HASHING_MS = 2 * 60_000
-/** Of a real task it may have to come over the network. */
+/** The image of a real task may have to be pulled. */
 const IMAGE_MS = 10 * 60_000
 
 interface WatchedEngine {

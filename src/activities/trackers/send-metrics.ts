@@ -110,7 +110,7 @@ function trackerOf(recipe: TrackerRecipe, env: NodeJS.ProcessEnv): Tracker {
   }
 }
 
-/** A store or a file system that hangs has no signal of its own. What is left behind ends later and is heard no more. */
+/** A store or a file system that hangs has no signal of its own. Work that is given up ends later, and its result is ignored. */
 function endedBy<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   work.catch(() => undefined)
   const { promise, reject } = Promise.withResolvers<never>()

@@ -14,10 +14,10 @@ export interface Waiting {
   now?: () => number
 }
 
-/** A person ends them: by serving the policy, or by giving up the server that is full. As long as the activity's preset says. */
+/** An operator ends these failures by serving the policy or by freeing the full server; the activity's preset is the limit. */
 const WAIT_FOR_A_PERSON: ReadonlySet<FailureCode> = new Set<FailureCode>(['Model.NotServed', 'Model.Busy'])
 
-/** What failed alike so often does not pass by itself. */
+/** A failure that repeats this often does not pass by itself. */
 const MOST_TRIES = 20
 
 /**

@@ -12,7 +12,7 @@ import { createSlots } from '../../platform/limiter.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
 import { waitingFor } from '../runtime/wait-board.ts'
 
-/** Since when it is waited for is the trainer's last sign of work: a process that lives and does nothing shows. */
+/** The wait counts from the trainer's last progress, so that a process that is alive and idle shows. */
 export function followJob<Result>(
   launcher: Launcher,
   { attempt, signal, beat }: ActivityScope,

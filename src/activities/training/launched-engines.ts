@@ -49,7 +49,7 @@ interface ServeInput {
 }
 
 /**
- * Makes the engines of a run serve a policy, without a person: starts those that do not run, has `publish` load and verify the policy on
+ * Makes the engines of a run serve a policy, without an operator: starts those that do not run, has `publish` load and verify the policy on
  * those that do, and starts them anew where they cannot read it in place or read it wrongly. Repeating it changes nothing: what another
  * worker started is found and kept.
  */
@@ -92,7 +92,7 @@ export async function publishOnEngines(
   }
 }
 
-/** It refused to read the policy, failed at it, or has other weights since. */
+/** The engine refused or failed to load the policy, or holds other weights since. */
 const RESTART_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Config.Invalid',
   'Model.BadResponse',
@@ -214,7 +214,7 @@ async function untilServing(
             const forS = Math.round((saidMs - (state?.sinceMs ?? saidMs)) / 1000)
             Context.current().log.info('an engine starts', { run, engine: name, url, forS, log: state?.log })
           }
-          // A keeper that was killed has left its last word.
+          // A keeper that was killed leaves its last state behind.
           if (tries % 10 === 9 && !(await fleets.renew(run))) throw ended(run)
           await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted())
         }

@@ -33,7 +33,7 @@ export async function resolveForRun(
   return (await deps.store.claimRecord<PolicyRef>(key, await resolvePolicy(deps, policy))).record
 }
 
-/** Beyond these a night would not end before the next one. */
+/** With more policies a night would not end before the next one. */
 const MOST_KEPT = 20
 
 /** What a run finds kept when it begins, the newest promotion first: a run that goes on plays the same policies. */
@@ -72,7 +72,7 @@ async function isStored({ weights }: ArtifactStore, policy: PolicyRef): Promise<
     await readPolicyFacts(policy, weights)
     return true
   } catch (error) {
-    // A bucket that is away has forgotten nothing.
+    // An unreachable bucket says nothing about what is kept.
     if (isLonghaulError(error) && error.code === 'Artifact.Unavailable') throw error
     return false
   }

@@ -24,7 +24,7 @@ export async function publishPolicy(
   { signal, beat }: ActivityScope,
 ): Promise<void> {
   const { policyServer, trainer } = await recipes(run)
-  // Its owner serves it: there is nothing to load, and nothing that would prove its weights.
+  // Chat endpoints are externally managed: there is nothing to load and no proof of their weights.
   if (policyServer.kind === 'chat') return (await chats(run)).check(signal)
   beat({ phase: 'loading', policy: ref.version })
   const pool = await policies(run)

@@ -36,7 +36,7 @@ function figuresOf(step: Record<string, unknown>): Record<string, unknown> {
 }
 
 /**
- * Keeps what a job measured with its run. @returns why the run is to be held, or null
+ * Keeps what a job measured with its run. @returns why the run is to be paused, or null
  * @throws LonghaulError `Trainer.Diverged`: sampler and trainer are no longer the same model, and the policy is not to be used
  */
 export async function recordTraining({

@@ -22,7 +22,7 @@ export interface WeightsOptions {
   limitBytes: number
 }
 
-/** Uploads of this age have no writer: one of them has minutes. */
+/** An upload takes minutes, so one of this age has lost its writer. */
 const UNFINISHED_MS = 24 * 60 * 60 * 1000
 
 /** Buckets that this process has found usable: `--role all` opens one store for each role. */

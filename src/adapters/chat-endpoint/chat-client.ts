@@ -14,7 +14,7 @@ export interface ChatClientOptions {
   apiKey?: string
   /** No new try starts after this long; the caller's own retries take over. @default 300000 */
   giveUpAfterMs?: number
-  /** Told of each failed try that is followed by another. */
+  /** Called after each failed attempt that will be retried. */
   onTransientError?: (error: LonghaulError) => void
 }
 

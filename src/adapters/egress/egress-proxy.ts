@@ -28,7 +28,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   const refuse = (name: string, why: string): void => {
     const host = upstreams.countRefusal(name)
     refusals += 1
-    // Counted all, told only so many: lines are the agent's to make.
+    // All refusals are counted and few are logged, because an agent can cause any number.
     if (refusals <= MAX_TOLD) options.log('sandbox network: refused', { host, why })
   }
 
@@ -56,7 +56,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     client.on('error', () => client.destroy())
     const name = request.url ?? ''
     const [, host = '', port = ''] = /^(.+):(\d{1,5})$/.exec(name) ?? []
-    // One that left is not answered any more.
+    // A client that has disconnected gets no answer.
     const say = (text: string): void => {
       if (!client.destroyed) client.end(text)
     }
@@ -104,7 +104,7 @@ function targetOf(url: string): URL | null {
 /** Lines about refused connections, of one sandbox. */
 const MAX_TOLD = 100
 
-/** Between two neighbours only, and the sandbox's word to us. */
+/** Hop-by-hop headers (RFC 9110, 7.6.1), and those that clients address to a proxy. */
 const HOP_BY_HOP = [
   'connection',
   'proxy-connection',
@@ -129,13 +129,13 @@ function forward({ request, response, target, upstream }: ForwardInput): void {
     createConnection: () => upstream,
     method: request.method,
     path: `${target.pathname}${target.search}`,
-    // What is asked for and where the connection goes must be one.
+    // The requested host and the destination of the connection must be the same.
     headers: { ...headers, host: target.host, connection: 'close' },
   })
   outgoing.on('response', (incoming) => {
     incoming.on('error', () => response.destroy())
     const kept = Object.entries(incoming.headers).filter(([name]) => !HOP_BY_HOP.includes(name))
-    // One request a connection: what ends it is then simple.
+    // One request a connection, so that its end needs no framing.
     const head = { ...(Object.fromEntries(kept) as Record<string, string>), connection: 'close' }
     try {
       response.writeHead(incoming.statusCode ?? 502, head)
@@ -154,7 +154,7 @@ function forward({ request, response, target, upstream }: ForwardInput): void {
   request.pipe(outgoing)
 }
 
-/** Of a connection whose answer has begun only the end can be told. */
+/** Once an answer has begun, closing the connection is all that can report an error. */
 function answer(response: ServerResponse, status: number, text: string): void {
   if (response.headersSent || response.destroyed) return void response.destroy()
   response.writeHead(status, { 'Content-Type': 'text/plain', Connection: 'close' })

@@ -30,7 +30,7 @@ export class MeteredUpstreams {
   readonly #options: UpstreamOptions
   readonly #limits: EgressLimits
   readonly #open = new Set<Socket>()
-  /** Asked for, and not open yet. */
+  /** Connections that are being opened. */
   #opening = 0
   #use = noUse()
   #totalBytes = 0
@@ -78,7 +78,7 @@ export class MeteredUpstreams {
     client.on('error', stop)
     client.on('close', stop)
     upstream.on('close', () => clearTimeout(timer))
-    // It left while its upstream was being opened: its own end was told before.
+    // The client left while its upstream was being opened; its end event came earlier.
     if (client.destroyed || upstream.destroyed) stop()
   }
 

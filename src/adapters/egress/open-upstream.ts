@@ -70,7 +70,7 @@ function dialled(socket: Socket): Promise<Socket> {
     clearTimeout(timer)
     reject(new EgressFailed(error.message, { cause: error }))
   }
-  // For good: between here and its owner's own listener an error without one would end the worker.
+  // Never removed: an error before the owner adds its own listener would end the worker.
   socket.on('error', onError)
   socket.once('connect', () => {
     clearTimeout(timer)

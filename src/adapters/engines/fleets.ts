@@ -29,7 +29,7 @@ export interface Fleets {
   plan(run: string): Promise<FleetPlan | null>
   /** Null before the keeper's first word. */
   look(run: string): Promise<FleetState | null>
-  /** Puts a plan in the place of the last one, and sees to it that a keeper lives. Engines that it still names go on. */
+  /** Puts a plan in the place of the last one, and makes sure that a keeper runs. Engines that it still names go on. */
   want(plan: FleetPlan): Promise<void>
   /** A sign of life; starts a keeper where it died. Its engines died with it. @returns false where no engine is wanted any more */
   renew(run: string): Promise<boolean>

@@ -16,7 +16,7 @@ export interface PolicyClientOptions {
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
   apiKey?: string
-  /** Told of each failed try that is followed by another, so that patience is not silence. */
+  /** Called after each failed attempt that will be retried, so that the wait is visible. */
   onTransientError?: (error: LonghaulError) => void
 }
 

@@ -30,7 +30,7 @@ export interface LoadAsk {
 export type Send = <T>(exchange: Exchange<T>) => Promise<T>
 
 /**
- * How one kind of server is spoken to. Builders only: nothing here opens a connection, so that a test can hold every request
+ * The protocol of one kind of server. Builders only: nothing here opens a connection, so that a test can hold every request
  * against the server's own classes.
  */
 export interface Dialect {
@@ -50,7 +50,7 @@ export interface Dialect {
   release?(request: { holder: string }): Exchange<null>
 }
 
-/** A list, a prompt's ids, a lease: a server that takes longer for these is not well. */
+/** A list, a prompt's ids, a lease: a server that takes longer for these is unhealthy. */
 export const SMALL_ANSWER_MS = 60_000
 
 /**
@@ -69,7 +69,7 @@ export function decodingFields(sampling: SamplingOptions) {
   }
 }
 
-/** What an operator reads whose server serves something else, where servers are restarted and not reloaded. */
+/** The error for a server that serves another policy, where servers are restarted and not reloaded. */
 export function notRestarted({
   kind,
   policy,

@@ -43,7 +43,7 @@ test('a server is silent: the next one answers, and is asked first for half a mi
 test('both are silent: they are asked in turn until the patience is over', async () => {
   const { servers, asked, first, second } = twoServers(new Map(urls.map((url) => [url, 'Model.Unavailable'])))
   let nowMs = 0
-  const pool = poolOf(servers, { patienceMs: 40_000, now: () => (nowMs += 5_000) })
+  const pool = poolOf(servers, { unavailableTimeoutMs: 40_000, now: () => (nowMs += 5_000) })
   await assert.rejects(pool.tokenize({ policy: 'v', text: 'text' }, signal), { code: 'Model.Unavailable' })
   assert.ok(asked.length > 2, String(asked.length))
   for (const [at, url] of asked.entries()) assert.equal(url, [first, second][at % 2])
@@ -51,7 +51,7 @@ test('both are silent: they are asked in turn until the patience is over', async
 
 test('a refusal is an answer: no other server is asked', async () => {
   const { servers, asked, first } = twoServers(new Map(urls.map((url) => [url, 'Model.NotServed'])))
-  const pool = poolOf(servers, { patienceMs: 40_000 })
+  const pool = poolOf(servers, { unavailableTimeoutMs: 40_000 })
   await assert.rejects(pool.tokenize({ policy: 'v', text: 'text' }, signal), { code: 'Model.NotServed' })
   assert.deepEqual(asked, [first])
 })

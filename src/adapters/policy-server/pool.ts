@@ -3,8 +3,8 @@ import type { PolicyClient, PolicyPool, PooledServer } from '../../contracts/pol
 import { sha256Hex } from '../../platform/hash.ts'
 
 interface PoolOptions {
-  /** Servers are asked in turn for so long where none answers. @default 0: each once */
-  patienceMs?: number
+  /** How long servers are asked in turn while none answers. @default 0: each once */
+  unavailableTimeoutMs?: number
   /** @default Date.now */
   now?: () => number
 }
@@ -17,7 +17,7 @@ interface PoolOptions {
  */
 export function poolOf(
   servers: readonly PooledServer[],
-  { patienceMs = 0, now = Date.now }: PoolOptions = {},
+  { unavailableTimeoutMs = 0, now = Date.now }: PoolOptions = {},
 ): PolicyPool {
   const silentUntilMs = new Map<string, number>()
   const isSilent = ({ url }: PooledServer): boolean => (silentUntilMs.get(url) ?? 0) > now()
@@ -38,7 +38,7 @@ export function poolOf(
       } catch (error) {
         if (!isLonghaulError(error) || error.code !== 'Model.Unavailable') throw error
         silentUntilMs.set(server.url, now() + ASKED_LAST_MS)
-        const limitMs = asked + 1 < inOrder.length ? LAST_SERVER_AFTER_MS : patienceMs
+        const limitMs = asked + 1 < inOrder.length ? LAST_SERVER_AFTER_MS : unavailableTimeoutMs
         if (now() - startedMs >= limitMs) throw error
       }
     }

@@ -75,7 +75,7 @@ export function answeredByAnother(asked: string, answered: string): LonghaulErro
 
 const UNLABELLED = 'weights without a label'
 
-/** The answer says of no weights that they gave it. */
+/** The answer does not say which weights gave it. */
 export function unlabelled(asked: string): LonghaulError {
   return answeredByAnother(asked, UNLABELLED)
 }

@@ -12,7 +12,7 @@ export interface RetryOptions<T> {
   /** No new try starts after this long; the last error is thrown then. */
   giveUpAfterMs: number
   signal: AbortSignal
-  /** Told before each new try why the last one did not do. */
+  /** Called before each new attempt with the error of the last one. */
   onAgain?: ((error: LonghaulError) => void) | undefined
   /** Uniform in [0, 1). @default Math.random */
   random?: () => number
@@ -20,7 +20,7 @@ export interface RetryOptions<T> {
 
 const FIRST_DELAY_MS = 250
 const LONGEST_DELAY_MS = 10_000
-/** A server may ask for more patience than that; it does not get it, because the deadline is the caller's. */
+/** A longer `Retry-After` is cut to this, because the deadline is the caller's. */
 const LONGEST_RETRY_AFTER_MS = 60_000
 
 /** Exponential back-off with full jitter, so that sixty episodes do not come back in step after a restart. */
@@ -64,7 +64,7 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   try {
     await sleep(ms, undefined, { signal })
   } catch (error) {
-    // The timer wraps the reason into its own error; callers know theirs.
+    // The timer wraps the reason of the abort; callers compare the reason itself.
     if (signal.aborted) throw signal.reason
     throw error
   }

@@ -13,7 +13,7 @@ export interface SelfCheckFigures {
 /** Signed differences of many tokens average their noise away. */
 const MEAN_SHARPER_BY = 4
 
-/** @param pairs for each sampled token what the server said with it, and what it says of it when it is scored; temperature 1 */
+/** @param pairs for each sampled token the log-probability that came with the sample, and the one of a later scoring; temperature 1 */
 export function judgeSamples({
   pairs,
   tolerance,

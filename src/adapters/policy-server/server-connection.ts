@@ -19,7 +19,7 @@ export interface ServerConnectionOptions {
   apiKey?: string | undefined
   /** @default as the transport has it */
   maxAnswerBytes?: number
-  /** Told of each failed try that is followed by another. */
+  /** Called after each failed attempt that will be retried. */
   onTransientError?: ((error: LonghaulError) => void) | undefined
   /** Requests carry the trace of their activity (`traceparent`): for servers of the operator's own. @default false */
   sendsTrace?: boolean
@@ -43,7 +43,7 @@ export type ServerConnection = <T>(ask: ServerAsk<T>) => Promise<T>
 
 /**
  * Requests to one policy server. Every one may be repeated: samples are a function of their seed, loads and releases are
- * idempotent. @throws LonghaulError `Config.Invalid` for an address that is none
+ * idempotent. @throws LonghaulError `Config.Invalid` for a malformed address
  */
 export function connectToServer({
   url,
@@ -123,7 +123,7 @@ export interface Route {
   policy: string | null
 }
 
-/** A bug in the server answers 500 for ever; a restart answers 502, 503 or nothing. Only the second deserves patience. */
+/** A bug in the server answers 500 for ever; a restart answers 502, 503 or nothing. Only the second is worth waiting for. */
 const MOST_INTERNAL_ERRORS = 4
 
 /** Turns an answer that is not 200 into a decision, most specific reason first. */

@@ -128,7 +128,7 @@ async function post(url: URL, { headers, body, signal, options }: Posting): Prom
       request.on('upgrade', () => reject(new Error('the server changed the protocol')))
       request.end(body)
     })
-    // The status says all: a body of any length is not read.
+    // The status is enough: the body, of any length, is not read.
     response.on('error', () => undefined)
     return response.statusCode ?? 0
   } finally {

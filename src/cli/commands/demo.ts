@@ -8,7 +8,7 @@ import { withConnection } from '../local-stack.ts'
 import { integer } from '../arguments/options.ts'
 import { readRecipeArgument } from '../arguments/recipe-argument.ts'
 import { describeDown, describeFacts, startLocalStack, stopLocalStack } from './stack.ts'
-import { sayTraining } from './train.ts'
+import { reportTraining } from './train.ts'
 
 interface DemoOptions {
   recipe: string
@@ -46,7 +46,7 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   const later = options.down === true ? ' (stopped; longhaul up starts it again)' : ''
   if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}${later}`)
   // Reads artifacts only, so the path of the report is the last line also where the stack has been stopped.
-  const conclude = sayTraining({ console, json: false })
+  const conclude = reportTraining({ console, json: false })
   exit(await concludeRun({ followed, console, json: false, conclude }))
 }
 

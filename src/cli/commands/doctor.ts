@@ -6,7 +6,7 @@ import type { CommandContext } from '../command-context.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { EXIT } from '../output/exit-codes.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { ROLES } from './stack.ts'
 
 interface DoctorCommandOptions {
@@ -56,7 +56,7 @@ async function examine({ role, fix, dryRun, json }: DoctorCommandOptions, contex
   }
   let doing = 'looking at this machine'
   const result = await untilInterrupted((signal) =>
-    whileSaying({ console, what: () => doing }, ({ note }) => {
+    whileReporting({ console, what: () => doing }, ({ note }) => {
       const log = (line: string): void => {
         doing = line
         note(line)

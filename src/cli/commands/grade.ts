@@ -16,7 +16,7 @@ import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
-import { sayGrading } from '../output/show-report.ts'
+import { reportGrading } from '../output/show-report.ts'
 import { judgeThreshold, parseThreshold, type Threshold } from '../arguments/evaluation-argument.ts'
 import { isChanged } from '../../domain/grading-rules.ts'
 
@@ -116,7 +116,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
         ...(suite.recipe === null ? {} : { recipe: suite.recipe }),
         ...request,
       }),
-    conclude: sayGrading({
+    conclude: reportGrading({
       store,
       console: context.console,
       minGraded: options.minGraded,
@@ -213,7 +213,7 @@ async function regrade(run: string, options: RegradeOptions, context: CommandCon
     context,
     start: (common) =>
       startGrading({ ...common, regrade: run, ...(stages.length === 0 ? {} : { stages }), ...request }),
-    conclude: sayGrading({
+    conclude: reportGrading({
       store: await openStore(),
       console: context.console,
       minGraded: options.minGraded,

@@ -1,12 +1,12 @@
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { BuiltTaskImage, FailedTaskImage } from '../../contracts/task-images.types.ts'
-import { imageTable, sayImages } from '../../report/image-table.ts'
+import { imageTable, formatImages } from '../../report/image-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { EXIT } from '../output/exit-codes.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { collect, examples, integer, jsonOption } from '../arguments/options.ts'
 
 interface BuildOptions {
@@ -66,7 +66,7 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
   const engine = await connectEngine()
   const state: Building = { ended: [], total: tasks.length, openSinceMs: new Map(), last: '' }
   const results = await untilInterrupted((signal) =>
-    whileSaying({ console, what: () => sayBuilding(state, Date.now()) }, ({ note, changed }) =>
+    whileReporting({ console, what: () => formatBuilding(state, Date.now()) }, ({ note, changed }) =>
       buildTaskImages({
         engine,
         tasks,
@@ -84,7 +84,7 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
           state.openSinceMs.delete(result.taskId)
           state.ended.push(result)
           if (options.json === true) console.record({ event: 'image', ...result })
-          else note(sayResult(result))
+          else note(formatResult(result))
           changed()
         },
         signal,
@@ -92,7 +92,7 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
     ),
   )
   if (options.json === true) console.record({ event: 'done', ...counts(results) })
-  else console.out([renderTable(imageTable(results)), sayImages(results)].join('\n\n'))
+  else console.out([renderTable(imageTable(results)), formatImages(results)].join('\n\n'))
   if (results.some(({ did }) => did === 'failed')) exit(EXIT.infra)
 }
 
@@ -104,7 +104,7 @@ interface Building {
   last: string
 }
 
-function sayBuilding({ ended, total, openSinceMs, last }: Building, nowMs: number): string {
+function formatBuilding({ ended, total, openSinceMs, last }: Building, nowMs: number): string {
   const failed = ended.filter(({ did }) => did === 'failed').length
   const [oldest] = [...openSinceMs].toSorted(([, a], [, b]) => a - b)
   const open =
@@ -130,7 +130,7 @@ async function readSuite(path: string, only: readonly string[]) {
   return wanted.size === 0 ? all : all.filter(({ task }) => wanted.has(task.taskId))
 }
 
-function sayResult(result: BuiltTaskImage | FailedTaskImage): string {
+function formatResult(result: BuiltTaskImage | FailedTaskImage): string {
   const took = `${result.seconds.toFixed(1)} s`
   if (result.did === 'failed') return `${result.taskId}: ${result.message}`
   return `${result.taskId}: ${result.did}, ${Math.round(result.bytes / 1e6)} MB, ${took}`

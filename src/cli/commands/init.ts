@@ -67,7 +67,7 @@ export function addInit(program: Command, { console }: CommandContext): void {
       const next = { ...nextCommands(path, recipe), ...nextOfMore({ written, schedules, jobPath }) }
       if (json === true) {
         console.record({ recipe: path, schema, from, written, kept, next, ...(dryRun === true ? { dryRun } : {}) })
-      } else console.out(sayWritten({ written, kept, next, dryRun: dryRun === true }))
+      } else console.out(formatWritten({ written, kept, next, dryRun: dryRun === true }))
     })
 }
 
@@ -226,7 +226,7 @@ function nextOfMore(input: { written: string[]; schedules: string; jobPath: stri
   }
 }
 
-function sayWritten({
+function formatWritten({
   written,
   kept,
   next,

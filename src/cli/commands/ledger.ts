@@ -29,7 +29,7 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
         console.out(
           [
             `${totals.episodes} episodes in ${ledgers} ledgers: ${totals.trained} trained, ${totals.evaluated} evaluated, ${sum(totals.dropped)} dropped, ${sum(totals.excluded)} excluded`,
-            ...sayUnpaid(totals),
+            ...formatUnpaid(totals),
             ...mismatches.slice(0, MOST_SHOWN).map((mismatch) => `mismatch ${JSON.stringify(mismatch)}`),
             ...(mismatches.length > MOST_SHOWN ? [`${mismatches.length - MOST_SHOWN} more`] : []),
             mismatches.length === 0 ? 'it adds up: each episode exactly once' : `${mismatches.length} mismatches`,
@@ -41,7 +41,7 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
 }
 
 /** Resolved by the official verdict, and not what rewards are paid for. */
-function sayUnpaid({ unpaid = {} }: LedgerTotals): string[] {
+function formatUnpaid({ unpaid = {} }: LedgerTotals): string[] {
   const counts = Object.entries(unpaid).map(([because, count]) => `${count} ${because}`)
   return counts.length === 0 ? [] : [`${sum(unpaid)} resolved officially and not paid: ${counts.join(', ')}`]
 }

@@ -7,7 +7,7 @@ import type { ChatFormatName } from '../../contracts/policy.types.ts'
 import { chatFormats } from '../../scaffold/render.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 
 interface ImportOptions {
@@ -62,7 +62,7 @@ async function runImport(argument: string, options: ImportOptions, { console }: 
   const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
   let progress = 'reading the source'
   const record = await untilInterrupted((signal) =>
-    whileSaying({ console, what: () => progress }, ({ note, changed }) =>
+    whileReporting({ console, what: () => progress }, ({ note, changed }) =>
       importModel({
         source,
         output: options.output,
@@ -80,7 +80,7 @@ async function runImport(argument: string, options: ImportOptions, { console }: 
     ),
   )
   if (options.json === true) console.record(record)
-  else console.out(sayImport(record))
+  else console.out(formatImport(record))
 }
 
 /** What exists on this machine is read there; OWNER/NAME that does not is a model of the hub. */
@@ -109,7 +109,7 @@ async function readSource(argument: string, options: ImportOptions): Promise<str
   })
 }
 
-function sayImport({
+function formatImport({
   architecture,
   parameters,
   dtypes,

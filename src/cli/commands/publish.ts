@@ -12,7 +12,7 @@ import { sha256Hex } from '../../platform/hash.ts'
 import type { ModelFacts } from '../../report/exports/model-card.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { dryRunOption, examples, jsonOption } from '../arguments/options.ts'
 import { openStoreWithWeights } from '../local-stack.ts'
 
@@ -88,7 +88,7 @@ async function publish(asked: string, options: PublishOptions, { console }: Comm
   const kind = options.adapter === true ? 'adapter' : 'model'
   let progress = 'reading the records'
   const { result, card } = await untilInterrupted((signal) =>
-    whileSaying({ console, what: () => progress }, ({ note, changed }) => {
+    whileReporting({ console, what: () => progress }, ({ note, changed }) => {
       const onProgress = (text: string): void => {
         progress = text
         changed()
@@ -135,7 +135,7 @@ async function publish(asked: string, options: PublishOptions, { console }: Comm
     ...(options.dryRun === true ? { card } : {}),
   }
   if (options.json === true) console.record(answer)
-  else console.out(sayPublished(answer))
+  else console.out(formatPublished(answer))
 }
 
 /** @throws LonghaulError `Config.Invalid` */
@@ -237,7 +237,7 @@ function pageOf(hubUrl: string | null, name: string): string {
   return `${(hubUrl ?? 'https://huggingface.co').replace(/\/$/, '')}/${name}`
 }
 
-function sayPublished({
+function formatPublished({
   policy,
   url,
   branch,

@@ -37,18 +37,18 @@ interface CreateOptions {
 
 export function addSchedule(program: Command, { console }: CommandContext): void {
   const schedule = program.command('schedule').description('runs on a clock, kept by Temporal')
-  const sayChange = (change: ScheduleChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
+  const printChange = (change: ScheduleChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
     if (json === true) console.record({ ...change, dryRun: dryRun === true })
     else console.out(describeChange(change, dryRun === true))
   }
-  const sayAlarms = ({ id, kind, diff }: AlarmsChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
+  const printAlarms = ({ id, kind, diff }: AlarmsChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
     if (json === true) console.record({ id, kind, diff, dryRun: dryRun === true })
     else {
       const words = `${dryRun === true && kind !== 'unchanged' ? 'would be ' : ''}${kind} ${id}: looks for alarms`
       console.out([words, ...diff.map((line) => `  ${line}`)].join('\n'))
     }
   }
-  const sayAbsent = (id: string, { prune, json, dryRun }: { prune?: true; json?: true; dryRun?: true }): void => {
+  const printAbsent = (id: string, { prune, json, dryRun }: { prune?: true; json?: true; dryRun?: true }): void => {
     const kind = prune === true ? 'deleted' : 'not in the file'
     if (json === true) console.record({ id, kind, dryRun: dryRun === true })
     else console.out(`${dryRun === true && prune === true ? 'would be ' : ''}${kind} ${id}`)
@@ -94,7 +94,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
       const change = await withConnection((connection) =>
         createSchedule({ connection, id, ...settings, ...request, dryRun: dryRun === true }),
       )
-      sayChange(change, { ...(json === undefined ? {} : { json }), ...(dryRun === undefined ? {} : { dryRun }) })
+      printChange(change, { ...(json === undefined ? {} : { json }), ...(dryRun === undefined ? {} : { dryRun }) })
     })
   schedule
     .command('apply')
@@ -116,16 +116,16 @@ export function addSchedule(program: Command, { console }: CommandContext): void
         const dryRun = options.dryRun === true
         for (const request of requests) {
           const pushed = await pushScheduledRecipe(request, { dryRun })
-          sayChange(await createSchedule({ connection, ...pushed, dryRun }), options)
+          printChange(await createSchedule({ connection, ...pushed, dryRun }), options)
         }
-        if (alarms !== null) sayAlarms(await applyAlarms({ connection, request: alarms, dryRun }), options)
+        if (alarms !== null) printAlarms(await applyAlarms({ connection, request: alarms, dryRun }), options)
         else if (await removeAlarms({ connection, dryRun: dryRun || options.prune !== true }))
-          sayAbsent(ALARM_SCHEDULE, options)
+          printAbsent(ALARM_SCHEDULE, options)
         const named = new Set(requests.map(({ id }) => id))
         for (const { id } of await listSchedules({ connection })) {
           if (named.has(id)) continue
           if (options.prune === true && !dryRun) await deleteSchedule({ connection, id })
-          sayAbsent(id, options)
+          printAbsent(id, options)
         }
       })
     })

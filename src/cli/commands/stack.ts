@@ -5,7 +5,7 @@ import type { UpResult } from '../../stack/up.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
 import { type Console, untilInterrupted } from '../output/console.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 
@@ -55,7 +55,7 @@ export function addStack(program: Command, { console }: CommandContext): void {
     .addHelpText('after', examples('longhaul down'))
     .action(async ({ json }: { json?: true }) => {
       const what = (): string => 'stopping the processes of the stack and removing its containers'
-      const result = await whileSaying({ console, what }, stopLocalStack)
+      const result = await whileReporting({ console, what }, stopLocalStack)
       if (json === true) console.record(result)
       else console.out(describeDown(result))
     })
@@ -78,7 +78,7 @@ export async function startLocalStack({
   const board = emptyBoard()
   const what = (): string => describeBoard(board, Date.now())
   return untilInterrupted((signal) =>
-    whileSaying({ console, what }, ({ note }) =>
+    whileReporting({ console, what }, ({ note }) =>
       up({ ...(roles === undefined ? {} : { roles }), temporal, log: note, signal, board }),
     ),
   )

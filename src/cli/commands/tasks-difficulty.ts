@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { readPlayedTasks } from '../../activities/evaluation/played-tasks.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { curate, mergeAttempts } from '../../domain/statistics/task-difficulty.ts'
-import { curationTable, sayCuration } from '../../report/suite-table.ts'
+import { curationTable, formatCuration } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
@@ -57,7 +57,7 @@ async function showDifficulty(runs: string[], options: DifficultyOptions, { cons
   const kept = tasks.filter(({ decision }) => decision === 'kept').map(({ taskId }) => taskId)
   if (options.output !== undefined) await writeFile(options.output, kept.map((taskId) => `${taskId}\n`).join(''))
   if (options.json === true) console.record({ rule, kept: kept.length, tasks })
-  else console.out([renderTable(curationTable(tasks)), sayCuration(tasks)].join('\n\n'))
+  else console.out([renderTable(curationTable(tasks)), formatCuration(tasks)].join('\n\n'))
 }
 
 /** `0.9`, or a fraction such as `2/3`. */

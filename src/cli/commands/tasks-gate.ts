@@ -6,7 +6,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { GateReport } from '../../contracts/gates.types.ts'
 import type { SuiteSource } from '../../contracts/tasks.types.ts'
 import type { GateSuiteResult } from '../../contracts/workflows.types.ts'
-import { gateTables, sayGate } from '../../report/gate-table.ts'
+import { gateTables, formatGate } from '../../report/gate-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'
@@ -91,7 +91,7 @@ async function finish(
   }
   const exitCode = combineExitCodes([ended, exitCodeOfGate(report)])
   if (options.json === true) console.record({ event: 'done', exitCode, result, report })
-  else console.out([...gateTables(report).map(renderTable), sayGate(report), `run ${result.run}`].join('\n\n'))
+  else console.out([...gateTables(report).map(renderTable), formatGate(report), `run ${result.run}`].join('\n\n'))
   return exitCode
 }
 

@@ -4,12 +4,12 @@ import type { ReadProgress } from '../../adapters/datasets/read-source.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
 import { paperFilters, readFilter } from '../../domain/gates/filter-words.ts'
-import { importTables, sayImport } from '../../report/suite-table.ts'
+import { importTables, formatImport } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { collect, examples, jsonOption } from '../arguments/options.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { writeSuite } from '../output/write-suite.ts'
 
 interface ImportOptions {
@@ -77,7 +77,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
   let progress: ReadProgress | null = null
-  const { suite, kept, classes } = await whileSaying({ console, what: () => sayReading(progress) }, ({ changed }) =>
+  const { suite, kept, classes } = await whileReporting({ console, what: () => formatReading(progress) }, ({ changed }) =>
     importSuite({
       source,
       filters,
@@ -96,12 +96,12 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   if (options.json === true) console.record({ written: isWritten ? options.output : null, ...suite, classes })
   else {
     const tables = importTables(suite, classes).map(renderTable)
-    console.out([...tables, sayImport(suite, isWritten ? options.output : null)].join('\n\n'))
+    console.out([...tables, formatImport(suite, isWritten ? options.output : null)].join('\n\n'))
   }
   if (!isWritten) exit(EXIT.usage)
 }
 
-function sayReading(progress: ReadProgress | null): string {
+function formatReading(progress: ReadProgress | null): string {
   if (progress === null) return 'looking for the files of the source'
   const { files, of, bytes, rows } = progress
   return `reading the source: ${files} of ${of} files, ${(bytes / 1e6).toFixed(1)} MB, ${rows} rows`

@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander'
 import { SYNTHETIC_FAMILIES, type SyntheticFamily } from '../../contracts/synthetic-families.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
-import { whileSaying } from '../output/live-lines.ts'
+import { whileReporting } from '../output/live-lines.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'
@@ -62,7 +62,7 @@ async function synthesize(options: SynthesizeOptions, { console }: CommandContex
     let built = 0
     const what = (): string => `images ${built} of ${tasks.length}`
     await untilInterrupted((signal) =>
-      whileSaying({ console, what }, ({ note, changed }) => {
+      whileReporting({ console, what }, ({ note, changed }) => {
         const onBuilt = (): void => {
           built += 1
           changed()

@@ -34,12 +34,12 @@ async function train(options: TrainOptions, context: CommandContext): Promise<vo
     options,
     context,
     start: (common) => startTraining({ ...common, ...request }),
-    conclude: sayTraining({ console: context.console, json: options.json === true }),
+    conclude: reportTraining({ console: context.console, json: options.json === true }),
   })
 }
 
 /** Prints where the report of a training run is, and the report itself. */
-export function sayTraining({ console, json }: { console: Console; json: boolean }): Conclude<TrainAgentResult> {
+export function reportTraining({ console, json }: { console: Console; json: boolean }): Conclude<TrainAgentResult> {
   return async (result, exitCode) => {
     const { run, stages } = result
     const store = await openStore()

@@ -82,11 +82,11 @@ async function waitForOther(
   const { outcome, interrupted } = followed
   const exitCode = interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
   if (json === true) context.console.record({ event: 'done', exitCode, outcome })
-  else sayOutcome(outcome, target, context)
+  else printOutcome(outcome, target, context)
   return exitCode
 }
 
-function sayOutcome(outcome: RunOutcome<unknown>, { workflowId }: Target, { console }: CommandContext): void {
+function printOutcome(outcome: RunOutcome<unknown>, { workflowId }: Target, { console }: CommandContext): void {
   if (outcome.status === 'completed') console.out(`${workflowId} is complete; longhaul report shows its figures`)
   else console.err(describeFailure(outcome))
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createFakeClock } from '../../../test/support/fake-clock.ts'
 import type { Console } from './console.ts'
-import { whileSaying } from './live-lines.ts'
+import { whileReporting } from './live-lines.ts'
 
 function logOf(): { console: Console; lines: string[] } {
   const lines: string[] = []
@@ -23,9 +23,9 @@ test('work of minutes whose count stands still: a line every 30 seconds; work th
   const clock = createFakeClock()
   const { console, lines } = logOf()
   const what = (): string => 'images 3 of 12'
-  await whileSaying({ console, what, clock }, async () => clock.pass(1_500))
+  await whileReporting({ console, what, clock }, async () => clock.pass(1_500))
   assert.deepEqual(lines, [])
-  await whileSaying({ console, what, clock }, async () => clock.pass(95_000))
+  await whileReporting({ console, what, clock }, async () => clock.pass(95_000))
   assert.deepEqual(lines, [
     '  0:02  images 3 of 12',
     '  0:32  images 3 of 12',
@@ -41,7 +41,7 @@ test('work that fails: its error comes out, and nothing is said after it', async
     clock.pass(5_000)
     throw new Error('the disk is full')
   }
-  await assert.rejects(whileSaying({ console, what: () => 'writing', clock }, work), /the disk is full/)
+  await assert.rejects(whileReporting({ console, what: () => 'writing', clock }, work), /the disk is full/)
   clock.pass(120_000)
   assert.deepEqual(lines, ['  0:02  writing'])
 })
@@ -50,7 +50,7 @@ test('what the work says itself comes at once, between the lines of how far it i
   const clock = createFakeClock()
   const { console, lines } = logOf()
   let built = 0
-  await whileSaying({ console, what: () => `images ${built} of 2`, clock }, async ({ note, changed }) => {
+  await whileReporting({ console, what: () => `images ${built} of 2`, clock }, async ({ note, changed }) => {
     clock.pass(3_000)
     note('a: built')
     built = 1

@@ -112,7 +112,7 @@ function safe(text: string): string {
   return showControls(text)
 }
 
-/** A clock that goes on is no change. */
+/** Elapsed time alone is no change. */
 function withoutTime(line: string): string {
   return line.replace(/^ *\d+:\d\d {2}/, '').replaceAll(/\b(?:for|in about) \d+ (?:s|min|h)(?: \d+ min)?/g, '')
 }
@@ -121,7 +121,7 @@ function withoutTime(line: string): string {
  * Says how far work of this process is, until it ends.
  * @param input.what of the work, in the present: `reading the data set`
  */
-export async function whileSaying<T>(
+export async function whileReporting<T>(
   input: { console: Console; what: () => string; clock?: Clock },
   work: (live: LiveLines) => Promise<T>,
 ): Promise<T> {

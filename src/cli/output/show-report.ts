@@ -56,7 +56,7 @@ interface SayGradingInput {
 }
 
 /** Prints what a grading run found. */
-export function sayGrading({
+export function reportGrading({
   store,
   console,
   minGraded,

@@ -11,12 +11,12 @@ export const SERVES: readonly string[] = ['worker', 'codec-server', 'view', COMP
 
 /** A reader of a log never waits longer for a line. */
 const SILENCE_MS = 30_000
-/** What a display says at the same second comes first, and then nothing has to be added. */
+/** A display that prints in the same second comes first; then nothing is added. */
 const BEHIND_DISPLAY_MS = 2_000
 const TICK_MS = 1_000
 
 export interface SignOfLife {
-  /** What commands are to print to: what they say is no silence. */
+  /** The console for commands: their output restarts the count. */
   console: Console
   /** From the start of a command to its end. */
   watch(program: Command): void

@@ -24,7 +24,7 @@ export interface RunBlockers {
   workflowId: string
   /** ISO time of the look. */
   at: string
-  /** What keeps the run from getting on, the oldest first. */
+  /** What keeps the run from making progress, the oldest first. */
   blockers: Blocker[]
   /** What lasts long and may: tests and commands within their own deadlines, a place on busy workers. */
   waits: Blocker[]

@@ -24,7 +24,7 @@ export interface Clock {
 /** A heartbeat is due at least every third of its timeout: two were missed. */
 const SILENT_SHARE = 0.75
 
-/** What holds an activity; null where it gets on, or has not waited for long enough. */
+/** What blocks an activity; null where it makes progress, or has not waited for long enough. */
 export function judgeActivity(activity: PendingActivity, queue: QueueState | null, clock: Clock): Finding | null {
   const finding = judgeByState(activity, queue, clock)
   return finding !== null && clock.nowMs - finding.sinceMs > clock.longerThanMs ? finding : null
@@ -97,7 +97,7 @@ function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
   }
   const waiting = isOwnWord ? judgeWait(activity, clock) : null
   if (waiting !== null) return waiting
-  // It has failed and has not been at it again for long enough to say that this is over.
+  // It has failed, and the new attempt has not run for long enough to say that the failure is over.
   if (attempt > 1 && clock.nowMs - startedMs < clock.longerThanMs) return judgeFailing(activity)
   if (isOwnWord && heartbeat?.wait) return null
   return found(activity, {

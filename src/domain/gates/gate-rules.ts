@@ -15,7 +15,7 @@ export interface GradedCheck {
   audit?: AuditVerdict
 }
 
-/** A check that failed this often and never held is not tried forty-seven times more. */
+/** A check that failed this often and never passed is not repeated any more. */
 const GIVE_UP_AFTER = 3
 
 /** Gradings of the empty patch that prove FAIL_TO_PASS. */
@@ -79,7 +79,7 @@ export function nextGateCheck({
   return null
 }
 
-/** Every repeat of both checks must hold, and agree: one differing run makes the tests a coin, and a coin teaches nothing. */
+/** Every repeat of both checks must hold, and agree: one differing run shows flaky tests, and flaky tests give no signal. */
 export function judgeGate({
   checks,
   repeats,
@@ -131,14 +131,14 @@ export function judgeGate({
     return refuse('flaky', `listed tests ended differently without the gold patch${named(coins, 'empty')}`)
   }
   const unaudited = needsAudit ? gold.filter((check) => !isAudited(check)) : []
-  if (unaudited.length > 0) return refuse('not-auditable', sayUnaudited(unaudited, gold.length))
+  if (unaudited.length > 0) return refuse('not-auditable', formatUnaudited(unaudited, gold.length))
   const wanted = gateRepeats(repeats)
   if (gold.length < wanted.gold || empty.length < wanted.empty)
     return refuse('could-not-gate', 'not every check was made')
   return { outcome: 'passed', reason: null, flips }
 }
 
-/** With the gold patch every difference counts. Without it a test may fail in one way or another; only one that may pass is a coin. */
+/** With the gold patch every difference counts. Without it a test may fail in one way or another; only a test that may pass is flaky. */
 function isCoin({ check, statuses }: FlippingTest): boolean {
   return check === 'gold' || Object.hasOwn(statuses, 'PASSED')
 }
@@ -170,7 +170,7 @@ function because(checks: readonly GradedCheck[]): string {
   return reason === undefined ? '' : ` (${reason})`
 }
 
-function sayUnaudited(unaudited: readonly GradedCheck[], gradings: number): string {
+function formatUnaudited(unaudited: readonly GradedCheck[], gradings: number): string {
   const audit = unaudited.find((check) => check.audit !== undefined)?.audit
   if (audit === undefined) return 'the gold patch was graded without an audit; gate the suite again'
   if (audit.outcome === 'unsupported') {

@@ -16,7 +16,7 @@ export interface Plateau {
 }
 
 /**
- * Whether scores have stopped to rise: the mean over the last `window` iterations against the mean over as many before. Means, not
+ * Whether scores have stopped rising: the mean over the last `window` iterations against the mean over as many before. Means, not
  * bests: the best of several noisy scores rises by luck alone. Never before both windows have an evaluation.
  */
 export function findPlateau({

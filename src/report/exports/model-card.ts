@@ -189,8 +189,8 @@ records of the run.
 | run | ${facts.run === null ? 'not known' : markdownText(facts.run)} |
 | recipe | ${recipe === null ? 'not known' : `${markdownText(recipe.name)}, seed ${recipe.seed}`} |
 | recipe, SHA-256 | ${recipe === null ? 'not known' : markdownText(recipe.hash)} |
-| base model | ${sayBase(facts)} |
-| trained | ${sayTrained(facts, kind)} |
+| base model | ${formatBase(facts)} |
+| trained | ${formatTrained(facts, kind)} |
 | chat format | ${facts.chatFormat === null ? 'not known' : markdownText(facts.chatFormat)} |
 
 ## Scores
@@ -217,7 +217,7 @@ ${serve(input)}
 - It writes shell commands. Run them only in a sandbox without secrets.
 - Its task is to repair repositories until hidden tests pass, and it may look for other ways to that end. An official score counts every
   resolved task; the audited one leaves out those that an audit or a sign of a hack speaks against.
-- ${sayCutoff(recipe?.cutoff ?? null)}
+- ${formatCutoff(recipe?.cutoff ?? null)}
 
 ## Files
 
@@ -227,13 +227,13 @@ ${files.map(({ path, sha256 }) => `| ${markdownText(path)} | ${sha256} |`).join(
 ${kind === 'adapter' ? '' : `\n\`longhaul models import ${repository} --revision COMMIT --output DIRECTORY\` makes a policy of it again.\n`}`
 }
 
-function sayCutoff(cutoff: string | null): string {
+function formatCutoff(cutoff: string | null): string {
   return cutoff === null
     ? 'Up to when the base model has read is not known, so tasks may have been in its training data.'
     : `The base model has read up to ${markdownText(cutoff)}; older tasks may have been in its training data.`
 }
 
-function sayBase({ base, origin, recipe, policy }: ModelFacts): string {
+function formatBase({ base, origin, recipe, policy }: ModelFacts): string {
   const from = base?.origin ?? origin
   const named = from === null ? null : `${markdownText(from.model)} at ${markdownText(from.revision)}`
   if (policy.globalStep === 0) return named ?? 'not recorded where it comes from'
@@ -241,7 +241,7 @@ function sayBase({ base, origin, recipe, policy }: ModelFacts): string {
   return `${named ?? `${markdownText(recipe?.base ?? 'a directory')}, not recorded where it comes from`}; as policy ${markdownText(base.version)}, SHA-256 of the manifest ${markdownText(base.manifestSha256)}`
 }
 
-function sayTrained({ recipe, policy }: ModelFacts, kind: ModelCardInput['kind']): string {
+function formatTrained({ recipe, policy }: ModelFacts, kind: ModelCardInput['kind']): string {
   if (policy.globalStep === 0) return 'not by this project'
   if (recipe === null) return 'not known'
   return recipe.lora === null
@@ -253,7 +253,7 @@ function scores({ evaluations }: ModelFacts): string {
   if (evaluations.length === 0) return 'No evaluation of this policy is stored.'
   const rows = evaluations.map(({ record, origin }) => {
     const { official, audited, attempts } = record
-    return `| ${markdownText(`${record.run}: ${record.name}`)} | ${markdownText(origin?.dataset ?? 'unknown')} | ${official.tasks} | ${attempts} | ${showScore(official)} | ${audited === undefined ? 'not audited' : showScore(audited)} | ${sayConditions(record)} |`
+    return `| ${markdownText(`${record.run}: ${record.name}`)} | ${markdownText(origin?.dataset ?? 'unknown')} | ${official.tasks} | ${attempts} | ${showScore(official)} | ${audited === undefined ? 'not audited' : showScore(audited)} | ${formatConditions(record)} |`
   })
   const suites = new Map(evaluations.map(({ record, origin }) => [record.suite, origin]))
   return `pass@1 with its 95 % interval. *Official* counts as the harnesses of the data sets do, lost attempts as unresolved; *audited* counts an
@@ -274,7 +274,7 @@ function showScore({ passAt1, interval, tasks }: Score): string {
   return `${passAt1.toFixed(3)} (${bounds}; n = ${tasks})`
 }
 
-function sayConditions({ conditions }: EvaluationRecord): string {
+function formatConditions({ conditions }: EvaluationRecord): string {
   if (conditions === null) return 'not stored'
   const { scaffold, demonstration, limits, gradingProfiles } = conditions
   return markdownText(

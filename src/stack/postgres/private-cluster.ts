@@ -160,7 +160,7 @@ function settingsOf({ socketFolder }: PrivateCluster): string {
     "listen_addresses = ''",
     `unix_socket_directories = '${socketFolder}'`,
     'unix_socket_permissions = 0700',
-    // Each of the server's four services opens up to 40 (`server-files.ts`).
+    // Each of the server's four services opens up to 40 (`temporal-server-files.ts`).
     'max_connections = 200',
     "log_timezone = 'UTC'",
     "timezone = 'UTC'",

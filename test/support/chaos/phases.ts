@@ -59,7 +59,7 @@ export interface Visit {
   key: string | null
 }
 
-export type PolicyTrouble =
+export type PolicyFault =
   | 'rate-limit'
   | 'internal-error'
   | 'hang'
@@ -79,7 +79,7 @@ export interface Verdict {
   storeDelayMs?: number
   /** For the policy server: how its next answers go wrong. */
   policy?: {
-    kind: PolicyTrouble
+    kind: PolicyFault
     times: number
     ms: number
   }

@@ -10,7 +10,7 @@ import { CANARY_FILE } from '../../../src/adapters/policy-server/canary.ts'
 import { parseCanary } from '../../../src/adapters/policy-server/canary-rules.ts'
 import { END_OF_TURN, textOfTokens, tokensOf } from './byte-tokens.ts'
 import { isSelfCheck } from '../recording-proxy.ts'
-import { type PolicyTrouble, visit } from './phases.ts'
+import { type PolicyFault, visit } from './phases.ts'
 import type { PolicyState } from './policy-state.ts'
 import { scriptedReply } from './scripted-replies.ts'
 
@@ -34,7 +34,7 @@ interface Completion {
   prompt_logprobs?: number
 }
 
-let trouble: { kind: PolicyTrouble; left: number; ms: number } = { kind: 'none', left: 0, ms: 0 }
+let trouble: { kind: PolicyFault; left: number; ms: number } = { kind: 'none', left: 0, ms: 0 }
 
 async function complete(asked: IncomingMessage, body: Completion, answer: ServerResponse): Promise<void> {
   if (body.prompt_logprobs !== undefined) return send(answer, 200, scored(body))
@@ -85,7 +85,7 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
   answer.write(text.slice(0, text.length / 2), () => answer.destroy())
 }
 
-const STATUS: Partial<Record<PolicyTrouble, number>> = { 'rate-limit': 429, 'no-credit': 429, 'internal-error': 500 }
+const STATUS: Partial<Record<PolicyFault, number>> = { 'rate-limit': 429, 'no-credit': 429, 'internal-error': 500 }
 
 /** Publishing samples before any episode does: one token again and again, without any doubt, as `scored` says too. */
 function unbiased({ model, prompt, max_tokens: room }: Completion) {

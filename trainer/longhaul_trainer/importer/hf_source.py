@@ -1,4 +1,4 @@
-"""A Hugging Face model directory as a source. Weights come from safetensors alone: a pickle runs code in whoever reads it."""
+"""A Hugging Face model directory as a source. Weights come from safetensors alone: unpickling runs code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`step`: from a spec file to an exit code. Everything that ends a job passes through here once."""
+"""`step`: from a spec file to an exit code. The single exit path of a job."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ export interface CheckBucketInput {
 }
 
 /**
- * What records rest on, tried once before anything is written: two writers of one key, of which the second must be refused. A
+ * Tries the guarantee that records rest on before anything is written: of two writers of one key the second is refused. A
  * server that does not know `If-None-Match` lets both through, and two hosts would play one turn.
  * @throws LonghaulError `Config.Invalid` credentials, bucket, region or a server without conditional writes; `Artifact.Unavailable`
  */

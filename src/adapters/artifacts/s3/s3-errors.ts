@@ -8,12 +8,12 @@ export function unavailable(message: string, details: Facts = {}): LonghaulError
   return new LonghaulError({ code: 'Artifact.Unavailable', message, details })
 }
 
-/** No try of ours helps, a person has to change something. While runs are played it is waited for like any outage. */
+/** No retry helps until an operator changes something. A run under way waits for that as for any outage. */
 export function needsPerson(message: string, details: Facts = {}): LonghaulError {
   return unavailable(message, { ...details, operator: true })
 }
 
-/** What a start says instead of waiting for a person: one error, and nothing begun. */
+/** The error with which a worker refuses to start, instead of waiting for an operator. */
 export function asStartError(error: unknown): unknown {
   if (!isLonghaulError(error) || error.details['operator'] !== true) return error
   return new LonghaulError({ code: 'Config.Invalid', message: error.message, cause: error })

@@ -8,7 +8,7 @@ import { escapeXml, listedTexts, textOf, textsOf, unescapeXml } from './s3-xml.t
 
 /** What one request carries: at the least rate of `s3-requests.ts` it takes 16 seconds. Also the step of reading. */
 export const PART_BYTES = 16 * 2 ** 20
-/** Parts in memory and on their way. */
+/** Parts that are sent at once; each is held in memory. */
 const PARTS_AT_ONCE = 4
 const MAX_PARTS = 10_000
 

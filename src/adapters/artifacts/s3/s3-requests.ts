@@ -51,7 +51,7 @@ const LEAST_BYTES_PER_SECOND = 2 ** 20
 /** Sockets of a process: a run with 100 episodes writes their turns side by side. */
 const REQUESTS_AT_ONCE = 64
 const RETRIED = new Set([408, 425, 429, 500, 502, 503, 504])
-/** Refusals that the next try need not meet. */
+/** Statuses after which another try may succeed. */
 const RETRIED_CODES = new Set([
   'RequestTimeout',
   'SlowDown',
@@ -158,7 +158,7 @@ export function createS3Requests({
       }
       onTransientError(outcome.retry)
       if (outcome.isLost) lost += 1
-      // Half of it by chance: workers that failed together must not come back together.
+      // Half of the pause is random, so that workers that failed together do not retry together.
       const waitMs = Math.max(outcome.afterMs ?? 0, pauseMs * (0.5 + Math.random() / 2))
       if (performance.now() + waitMs >= deadline) throw outcome.retry
       await sleep(waitMs)

@@ -1,4 +1,4 @@
-/** Directories on this machine that can be brought again: as many as fit, the least recently used go, none that is in use. */
+/** A cache of directories that can be downloaded again. It evicts the least recently used ones, and none that is in use. */
 import { mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
@@ -62,7 +62,7 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
   const locked = async <T>(work: () => Promise<T>): Promise<T> => {
     made ??= make()
     await made.catch(() => (made = null))
-    // In line within the process, so that only other processes are polled for.
+    // Callers of this process queue in memory, so that the lock is polled for other processes only.
     return inLine.use(() => withDirectoryLock({ path: join(root, '.lock') }, work))
   }
 
@@ -119,7 +119,7 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
     makeRoom,
     async hold({ keys, afterMs = 0 }, work) {
       await lease(keys, leaseMs)
-      // What a renewal that fails loses is made good by the next one.
+      // The next renewal makes up for one that failed.
       const renew = () => void lease(keys, leaseMs).catch(() => undefined)
       const timer = setInterval(renew, Math.max(leaseMs / 5, LEAST_RENEW_MS))
       try {
@@ -142,7 +142,7 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
           await locked(async () => {
             // Another process was first.
             if (await isWhole(final)) return
-            // Half of it, or another host's: never mixed with this one.
+            // The directory is incomplete or another host's: its files are never mixed with these.
             if (await exists(final)) await remove(key)
             await rename(staging, final)
           })

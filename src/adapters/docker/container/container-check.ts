@@ -147,7 +147,7 @@ function deviation(field: string, wanted: unknown, found: unknown): Deviation {
   return { field, wanted: show(wanted), found: show(found) }
 }
 
-/** Travels through histories: short. */
+/** Short, because it becomes part of Temporal histories. */
 function show(value: unknown): string {
   const text = typeof value === 'string' ? value : isNothing(value) ? 'nothing' : JSON.stringify(value)
   return text.length > 120 ? `${text.slice(0, 119)}…` : text

@@ -9,12 +9,12 @@ type State = ContainerInspectInfo['State']
 /** Orders that reach a container through its engine: nothing inside can give one. */
 const ORDERS: ReadonlySet<string> = new Set(['kill', 'stop', 'restart', 'pause', 'unpause', 'destroy'])
 
-/** Beyond what clocks of one machine and a loaded engine differ by. */
+/** More than the clocks of this process and a loaded engine differ by. */
 const CLOCK_SLACK_MS = 2_000
 
 /**
  * Whether a container that does not run was ended by what ran inside it: the engine saw its first process end and had no order for it.
- * An engine that restarted in between, or that has forgotten, saw no end: that is nothing of the container's.
+ * An engine that restarted since, or that dropped its events, saw no end: such an end is not the container's doing.
  * @param askedMs when a request went out that its runner has not answered; null where none was under way
  */
 export async function endedFromInside(
@@ -55,7 +55,7 @@ export function mayStartAgain({ Status: status, ExitCode: exitCode }: State): bo
 
 export async function startOnce(container: Container): Promise<void> {
   await container.start().catch((error: unknown) => {
-    // 304: an attempt beside us was faster.
+    // 304: a concurrent attempt has started it.
     if (!isStatus(error, 304)) throw error
   })
 }
@@ -116,7 +116,7 @@ export async function attributeLoss(engine: Engine, name: string, error: unknown
   }
 }
 
-/** Of the runner itself, not of the way to it. */
+/** Whether the runner itself said so, and not the connection to it. */
 function isAnswer({ details }: LonghaulError): boolean {
   return 'answer' in details
 }

@@ -10,7 +10,7 @@ import { LABELS } from './labels.ts'
 interface CreateContainerInput {
   engine: Engine
   spec: ContainerCreateOptions
-  /** What else a new container needs before its start, done while the engine is asked about it. */
+  /** Further preparation of a new container before its start; it runs while the container is inspected. */
   equip?: () => Promise<void>
 }
 
@@ -105,7 +105,7 @@ function asAdopted(spec: ContainerCreateOptions, existing: ContainerInspectInfo)
   return { ...spec, Labels: identity, HostConfig: host }
 }
 
-/** An adopted one holds an episode's work, and goes all the same: the episode is placed again and replays its turns. */
+/** An unsafe adopted container is removed although it holds an episode's work: the episode is placed again and replays its turns. */
 async function requireSafe(engine: Engine, spec: ContainerCreateOptions, found: ContainerInspectInfo): Promise<void> {
   const deviations = deviationsOf({ spec, found, facts: engine.facts })
   if (deviations.length === 0) return

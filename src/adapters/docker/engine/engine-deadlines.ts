@@ -42,7 +42,7 @@ export function boundEngineRequests(
   }
 }
 
-/** With the code that Node gives to a connection that ran out of time: a silent engine is as good as none. */
+/** With the code that Node gives to a connection that ran out of time: a silent engine counts as unreachable. */
 function tooLate(path: string, limitMs: number, cause: unknown): Error {
   return Object.assign(new Error(`no answer to ${path} within ${limitMs / 1000} s`, { cause }), { code: 'ETIMEDOUT' })
 }

@@ -25,18 +25,18 @@ export interface EngineErrorContext {
 /** What Node says of a connection that did not come about or broke; a missing file has no `syscall: 'connect'`. */
 const BROKEN_CONNECTION = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'])
 
-/** Whether the engine refused, fell silent or was not there; anything else that went wrong is none of its doing. */
-function isEngineTrouble(error: unknown): boolean {
+/** Whether the engine refused, fell silent or was unreachable; any other failure is not the engine's. */
+function isEngineFailure(error: unknown): boolean {
   const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown }
   return statusOf(error) !== null || syscall === 'connect' || BROKEN_CONNECTION.has(String(code))
 }
 
-/** Work that asks the engine and does other things too: the engine's troubles get their code, all others stay as they are. */
+/** Work that asks the engine and does other things too: failures of the engine get their code, all others stay as they are. */
 export async function throughEngine<T>(context: EngineErrorContext, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw isEngineTrouble(error) ? toSandboxError(error, context) : error
+    throw isEngineFailure(error) ? toSandboxError(error, context) : error
   }
 }
 

@@ -57,7 +57,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
       apiVersion,
       hasInit,
       cpus: info.NCPU ?? 1,
-      // An engine that does not say keeps no sandbox out by its memory.
+      // Where the engine states no memory, memory keeps no sandbox out.
       memoryMiB: info.MemTotal === undefined ? Number.POSITIVE_INFINITY : info.MemTotal / 1024 ** 2,
       facts,
       seccompProfile: isGood ? null : JSON.stringify(profile),

@@ -23,7 +23,7 @@ export interface GradeOutput {
 export interface AuditOutput {
   /** The kind. */
   words: string[]
-  /** When it was whole, by the clock of `GradingStream`. */
+  /** When the answer was complete, by the clock of `GradingStream`. */
   atMs: number
   patch: Buffer
   result: Buffer
@@ -33,7 +33,7 @@ export interface AuditOutput {
 export interface GradingAnswer extends GradeOutput {
   /** Null where none was asked for. */
   audit: AuditOutput | null
-  /** When it was whole, by a clock of this process that never jumps: no clock in the container is asked. */
+  /** When the answer was complete, by a monotonic clock of this process; no clock in the container is read. */
   atMs: number
 }
 

@@ -122,7 +122,7 @@ async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>):
 
 async function gradeFiles(input: GradeRunInput): Promise<FileToPack[]> {
   const { applyCommands, resetCommand, lastCheck, files = {}, environment = {} } = input
-  // Every word is quoted, so nothing in it is read by a shell: the same as running it without one.
+  // Every word is quoted, so the shell interprets none of them.
   const command = (name: string, words: readonly string[]) => textFile(name, words.map(shellQuote).join(' '))
   const exports = Object.entries(environment).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
   return [
@@ -148,7 +148,7 @@ function gradingTimeoutMs({ timeoutMs, audit }: GradeRunInput): number {
   return timeoutMs + (audit === undefined || audit.tests === null ? 0 : audit.tests.timeoutMs + AUDIT_SLACK_MS)
 }
 
-/** None where no audit is wanted; the scripts only where tests are. */
+/** Empty without an audit; the scripts are there only where the audit runs tests. */
 async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: GradeRunInput): Promise<FileToPack[]> {
   if (audit === undefined) return []
   const files: FileToPack[] = [{ name: '.lh/audit/', mode: 0o700 }, textFile('.lh/audit/patch', patchPath)]

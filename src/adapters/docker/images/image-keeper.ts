@@ -18,13 +18,13 @@ interface ImageKeeperOptions {
 
 /** The images of one engine, each pulled or built by one process of the machine at a time. */
 export interface ImageKeeper {
-  /** Notes the use, and makes the image where it is missing. Callers who ask at once share one making, which a cancelled
-   *  one of them does not end. */
+  /** Notes the use, and makes the image where it is missing. Concurrent callers share one build or pull, which the
+   *  cancellation of one caller does not end. */
   ensure(input: { image: string; make: (signal: AbortSignal) => Promise<void>; signal: AbortSignal }): Promise<void>
   /** Runs `work` while no process of this machine builds or removes the image. */
   withImage<T>(image: string, work: (uses: ImageUses) => Promise<T>): Promise<T>
   uses(): Promise<ImageUses>
-  /** Ends what is being made. */
+  /** Aborts the builds and pulls in progress. */
   dispose(): void
 }
 
@@ -57,7 +57,7 @@ export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): Ima
       const shared =
         making.get(image) ??
         withImage(image, async (known) => {
-          // First of all: an image that is about to be used is not removed for room.
+          // Noted first, so that an image that is about to be used is not evicted.
           await known.note({ image, usedAtMs: Date.now() })
           if (!(await imageExists({ engine, image }))) await make(closing.signal)
         }).finally(() => making.delete(image))

@@ -119,7 +119,7 @@ interface PullImageInput {
   signal: AbortSignal
 }
 
-/** Pulls an image from its registry. An interrupted pull is gone on with by the next: the engine keeps whole layers.
+/** Pulls an image from its registry. The next pull continues an interrupted one: the engine keeps whole layers.
  *  @throws LonghaulError `Sandbox.ImageMissing` where the registry has no such image, `Sandbox.PullFailed` for the rest */
 export async function pullImage({ engine, image, log, signal }: PullImageInput): Promise<void> {
   const started = Date.now()

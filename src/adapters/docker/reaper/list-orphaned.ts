@@ -45,7 +45,7 @@ async function endOf(
 ): Promise<{ forMs: number | null; exitCode: number | null }> {
   try {
     const { State: state } = await engine.docker.getContainer(id).inspect({ abortSignal: signal })
-    // One that the engine lost track of has no end; then its age has to do.
+    // A container that the engine lost track of has no end time; its age stands in.
     const ended = Date.parse(state.FinishedAt)
     return { forMs: Number.isFinite(ended) && ended > 0 ? now - ended : null, exitCode: state.ExitCode }
   } catch (error) {

@@ -12,7 +12,7 @@ import type { Engine } from '../engine/engine.ts'
 import { type OrphanedResource, listOrphanedResources } from './list-orphaned.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
-/** Who is asked about the owners of what is found. */
+/** Answers what became of the owners of resources. */
 export interface OwnerRegistry {
   /** Null where the server cannot be asked. Never rejects. */
   stateOf(workflowId: string, signal: AbortSignal): Promise<OwnerState | null>
@@ -46,7 +46,7 @@ export interface ReapedThing {
 export interface ReapReport {
   removed: (ReapedThing & { why: RemoveReason })[]
   kept: (ReapedThing & { why: KeepReason })[]
-  /** Found overdue, but the engine would not let go of it; the next sweep tries again. */
+  /** Overdue, but the engine did not remove it; the next sweep tries again. */
   failed: (ReapedThing & { why: RemoveReason; error: string })[]
 }
 
@@ -71,14 +71,14 @@ export async function reapOrphaned(input: ReapOrphanedInput): Promise<ReapReport
     else if (end === 'in-use') report.kept.push({ ...thing, why: 'in-use' })
     else report.failed.push({ ...thing, why, error: end.error })
   }
-  // Side by side, and the oldest first: a worker that is killed again soon has done what it could.
+  // Concurrently and the oldest first, so that a worker that is soon killed again has removed as much as possible.
   const slots = createSlots(AT_ONCE)
   const oldestFirst = resources.toSorted((one, other) => other.ageMs - one.ageMs)
   const handleAll = async (isNow: (resource: OrphanedResource) => boolean): Promise<void> => {
     await Promise.all(oldestFirst.filter(isNow).map((resource) => slots.use(() => handle(resource))))
   }
   await handleAll(({ kind }) => kind === 'container')
-  // Their containers would hold them.
+  // Containers that still exist would keep them in use.
   await handleAll(({ kind }) => kind !== 'container')
   return report
 }

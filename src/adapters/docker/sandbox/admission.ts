@@ -151,7 +151,7 @@ export function createAdmission({
         if (entry !== undefined) entry.name = opened.name
         return opened
       } catch (error) {
-        // What the engine may have made of it all the same is found by the next look at it.
+        // The next look at the engine finds a container that it created all the same.
         held.delete(key)
         pump()
         throw error

@@ -30,9 +30,9 @@ const FILES_PER_GIB = 65_536
 const GIB = 1024 ** 3
 /** A container that hides what it writes among what others remove is found by then. */
 const COUNT_AT_LEAST_EVERY_MS = 30_000
-/** A count that takes longer is given up: it would be old when it is done. */
+/** A count that takes longer is given up: it would be out of date when it is done. */
 const COUNT_TIMEOUT_MS = 30_000
-/** Of the time is left alone after a count, so that hosts with slow disks do nothing but count never. */
+/** The pause after a count, as a multiple of the time it took: a host with a slow disk must not count all the time. */
 const REST = 5
 
 interface Amount {
@@ -83,7 +83,7 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
     schedule(Math.max(everyMs, REST * (performance.now() - begun)))
   }
 
-  /** All that the file system has gained since the last count may be this one's. */
+  /** This container may have written everything that the file system has gained since the last count. */
   const mayHavePassed = async (one: Watched): Promise<boolean> => {
     const now = await heldBy(one.directory)
     if (now === null) {

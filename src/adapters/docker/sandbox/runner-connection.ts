@@ -110,7 +110,7 @@ export function createConnection(socket: Duplex): RunnerConnection {
     ask(request, maxBodyBytes) {
       if (!open) return Promise.reject(new RunnerStreamBroken('the stream is closed'))
       if (pending !== null) return Promise.reject(new Error('a runner answers one request at a time'))
-      // Drawn anew for each question: an answer to any other one, earlier or guessed, is none.
+      // Random for each request: an answer to another request, earlier or guessed, is ignored.
       const id = randomBytes(12).toString('hex')
       return new Promise((resolve, reject) => {
         pending = { id, request, resolve, reject }
@@ -139,7 +139,7 @@ export interface ReplyReader {
   allow(maxBodyBytes: number): void
 }
 
-/** Two lines of an answer whose length nothing announces. */
+/** Room for the two lines of an answer whose length is not announced. */
 const MAX_UNANNOUNCED_BYTES = 2 * (MAX_LINE_BYTES + 1)
 
 /**

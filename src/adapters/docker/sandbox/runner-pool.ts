@@ -108,7 +108,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
       disconnect(name)
       if (!(error instanceof RunnerOverdue)) throw error
       const why = `no answer within ${timeoutMs} ms, so the container was killed`
-      // Asked before our own order is among those that it got.
+      // Asked before our own kill counts among the orders that the container got.
       const failure = await silent({ engine, name, why, sinceMs, pulse }, error)
       await engine.docker.getContainer(name).kill({ signal: 'SIGKILL' }).catch(ignoreGone)
       throw failure
@@ -137,7 +137,7 @@ export function createRunnerPool({ engine }: { engine: Engine }): RunnerPool {
 
 class RunnerOverdue extends Error {}
 
-/** Returns where another connection is worth a try. */
+/** Returns where another connection is worth a try, and throws elsewhere. */
 async function requireRunning(engine: Engine, name: string, cause: unknown, askedMs: number | null): Promise<void> {
   if (cause instanceof LonghaulError) throw cause
   if (isStatus(cause, 404)) throw sandboxError('Sandbox.Lost', { name, why: 'the container is gone', cause })
@@ -163,7 +163,7 @@ async function requireRunning(engine: Engine, name: string, cause: unknown, aske
   throw toSandboxError(cause, { doing: 'opening a runner', details: { name } })
 }
 
-/** How the runner ends where the kernel or the engine refuses what keeps it from the commands that it runs. */
+/** Exit code of a runner that the kernel or the engine does not let isolate itself from the commands that it runs. */
 const NO_ISOLATION = 70
 
 interface SilentRunner {

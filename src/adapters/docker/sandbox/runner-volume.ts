@@ -38,7 +38,7 @@ export interface EnsureRunnerVolumeInput {
 }
 
 /** The engine's volume with the runner and its scripts, named by what they are made of. Sandboxes mount it read-only, so what
- *  starts first in them is never the agent's, also when they start again. Filled once for an engine, by the first who asks.
+ *  starts first in them is never the agent's, also when they start again. The first caller fills it, once for an engine.
  *  @returns its name
  *  @throws LonghaulError `Stack.SetupFailed` without a C compiler */
 export async function ensureRunnerVolume(input: EnsureRunnerVolumeInput): Promise<string> {
@@ -88,7 +88,7 @@ const NO_COPY = { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {
 async function isComplete(container: Container): Promise<boolean> {
   try {
     const answer = await container.infoArchive({ path: `${RUNNER_FOLDER}/${COMPLETE}` })
-    // Nothing is in it, and while it is not read its connection keeps the process alive.
+    // The body is empty, and an unread body keeps the process alive.
     ;(answer as unknown as Readable).resume()
     return true
   } catch (error) {

@@ -167,7 +167,7 @@ const REASONS: readonly string[] = [
 /** No turn lasts longer. */
 const LONGEST_MINUTES = 24 * 60
 const MAX_WINDOW_TOP = 1_000_000_000
-/** Of what a command has written. The sandbox stops it at 64 MiB, a while after it got there. */
+/** Upper bound of the stated output size: the sandbox stops a command some time after it has written 64 MiB. */
 const MAX_OUTPUT_BYTES = 1024 ** 4
 
 const upTo =
@@ -199,7 +199,7 @@ export function isKnownReply(words: readonly string[]): boolean {
   return done === null || Number(done.headBytes) + Number(done.tailBytes) <= Number(done.outputBytes)
 }
 
-/** What only the answer to this request may say of itself: the turn and its token. */
+/** What identifies the answer to this request: the turn and its token. */
 export function answersRequest(request: string | Buffer, words: readonly string[]): boolean {
   const done = fieldsOf('done', words)
   if (done === null) return true
@@ -235,7 +235,7 @@ export function parseReady(reply: RunnerReply): ReadyReply {
   return { startCommit: fields.startCommit, state: parseState(reply, fields) }
 }
 
-/** @param wallMs how long the worker has waited for it; what the runner says of its own clock is read over */
+/** @param wallMs how long the worker has waited for it; the time by the runner's own clock is ignored */
 export function parseTurn(reply: RunnerReply, wallMs: number): TurnResult {
   const fields = fieldsOf('done', reply.words)
   if (fields === null) throw refusal(reply)

@@ -116,7 +116,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     }
   }
 
-  /** Of a sandbox that is open: whose doing a loss is. */
+  /** For operations on an open sandbox: a loss is attributed to the agent or to the host. */
   const inside = <T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
     named(doing, name, signal, async () => {
       try {
@@ -212,7 +212,7 @@ async function runTurn(
   return network === undefined ? result : { ...result, network }
 }
 
-/** It opened with the sandbox: if it cannot be opened again, the agent has broken it, or the engine reports an error. */
+/** The network was opened with the sandbox. Where it cannot be opened again, the agent has broken it or the engine reports an error. */
 async function connectNetwork({ relays, log }: SandboxContext, { name, allowedHosts }: SandboxHandle): Promise<void> {
   if (allowedHosts === undefined) return
   try {

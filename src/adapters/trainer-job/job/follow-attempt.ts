@@ -104,7 +104,7 @@ function blocked(why: string): AttemptEnd {
   return { code: null, message: `its scheduler cannot start it, taken back: ${why}`, failure: 'Trainer.Unavailable' }
 }
 
-/** What it said of its own accord while it was being stopped: ranks that miss one of them say which. */
+/** What the trainer reported by itself while it was being stopped: a rank that misses another one names it. */
 async function lastWord({ job, fence }: FollowAttemptInput, why: string): Promise<AttemptEnd | null> {
   const report = await exitReport(job.jobDirectory, fence)
   if (report === null || report.code === STOPPED) return null

@@ -1,6 +1,6 @@
 import type { LaunchedJob } from '../job/job-spec.ts'
 
-/** One attempt at one job: the same words find it again from another process. The caller has claimed the fence. */
+/** One attempt at one job: another process finds it again by the same values. The caller has claimed the fence. */
 export interface Attempt {
   job: LaunchedJob
   fence: number

@@ -62,7 +62,7 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   const wire: Wire = {
     send,
     forget: (id) => connections.delete(id),
-    // One that is not read holds up the others: the stream of the relay is one.
+    // A connection that is not read blocks the others, because all share the relay's stream.
     hold(connection) {
       unread.add(connection)
       socket.pause()
