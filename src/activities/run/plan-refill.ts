@@ -3,10 +3,10 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { orderByHash } from '../../domain/hash-order.ts'
-import { type IterationPlan, reinforcePool, sizesOf } from '../run/plan-iteration.ts'
+import { type IterationPlan, reinforcePool, sizesOf } from './plan-iteration.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { selectEpisodes } from './build-batch.ts'
+import { selectEpisodes } from '../training/build-batch.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 
 /** What a round of refilling plays, with what it was decided from. */
