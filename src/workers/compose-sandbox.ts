@@ -3,8 +3,7 @@ import { createHostActivities } from './host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/episode/episode-spec.ts'
 import { createDefuseFor, createSamplers } from '../activities/episode/samplers.ts'
 import { createSandboxActivities } from './sandbox-activities.ts'
-import { createHostDoor } from '../activities/runtime/host-door.ts'
-import { createHostLook } from './host-look.ts'
+import { createHostDoor, type HostDoor } from '../activities/runtime/host-door.ts'
 import { joinAsHost } from './host-membership.ts'
 import { activitiesOnly, createWorkSlots, placementPauseMs } from './work-slots.ts'
 import { createImageFinder, createImageProvider } from '../activities/gate/task-images.ts'
@@ -13,7 +12,7 @@ import { createImageVerifier } from '../activities/gate/verify-image.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../activities/runtime/stored-records.ts'
 import { admitSandboxes } from '../activities/runtime/admit-sandboxes.ts'
 import { watchFinder, watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
-import { createAdmission, listHeld } from '../adapters/docker/sandbox/admission.ts'
+import { createAdmission, listHeld, type Admission } from '../adapters/docker/sandbox/admission.ts'
 import { connectEngine, type Engine } from '../adapters/docker/engine/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
@@ -24,6 +23,8 @@ import { connectStore, chatClientsOf, policyClientsOf, type Interposers, require
 import { startHostReaper } from './reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { hostIdentity } from '../platform/host-identity.ts'
+import { listSandboxes } from '../adapters/docker/container/list-sandboxes.ts'
+import type { HostFacts, HostResources } from '../contracts/hosts.types.ts'
 
 /** Containers that start or grade at once: on few cores more of them only wait for each other. */
 const MAX_STARTING = 4
@@ -204,4 +205,41 @@ export function ownSandboxesWorker(
 async function engineIdentity({ docker }: Engine): Promise<string> {
   const { ID: id, DockerRootDir: root } = (await docker.info()) as { ID?: string; DockerRootDir?: string }
   return `${id ?? 'unknown'} ${root ?? ''}`.trim()
+}
+
+interface HostLookInput {
+  engine: Engine
+  namespaceId: string
+  admission: Pick<Admission, 'look'>
+  door: Pick<HostDoor, 'isOpen'>
+}
+
+/** What a host holds, as its engine tells it: sandboxes and gradings of this Temporal namespace, whichever worker opened them. */
+export function createHostLook({ engine, namespaceId, admission, door }: HostLookInput): () => Promise<HostFacts> {
+  const since = new Date().toISOString()
+  let gradings = 0
+  return async () => {
+    const { sandboxes, requested, capacity, trouble } = await admission.look()
+    if (trouble === null) gradings = await countGradings({ engine, namespaceId }).catch(() => gradings)
+    return {
+      since,
+      takesWork: door.isOpen,
+      sandboxes,
+      gradings,
+      requested: sayable(requested),
+      capacity: sayable(capacity),
+      trouble,
+    }
+  }
+}
+
+async function countGradings({ engine, namespaceId }: Pick<HostLookInput, 'engine' | 'namespaceId'>): Promise<number> {
+  const all = await listSandboxes({ engine })
+  return all.filter(
+    ({ role, state, namespaceId: owners }) => role !== 'agent' && state !== 'ended' && owners === namespaceId,
+  ).length
+}
+
+function sayable({ cpus, memoryMiB }: { cpus: number; memoryMiB: number }): HostResources {
+  return { cpus, memoryMiB: Number.isFinite(memoryMiB) ? memoryMiB : null }
 }

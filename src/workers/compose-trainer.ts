@@ -19,9 +19,8 @@ import {
   publishOnEngines,
 } from '../activities/training/launched-engines.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
-import { recordJob } from '../activities/training/record-job.ts'
+import { recordJob, recordTraining } from '../activities/training/record-training.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
-import { recordTraining } from '../activities/training/record-training.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'

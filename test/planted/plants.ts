@@ -824,7 +824,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'what no record tells is unknown: it is 0',
-    file: 'src/domain/statistics/amounts.ts',
+    file: 'src/domain/statistics/run-costs.ts',
     replace: 'told === 0 && unknown > 0 ? null : sum',
     by: 'sum',
     seenBy: costs(

@@ -14,8 +14,7 @@ import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { episodeKeys, gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
-import { recordJob } from '../training/record-job.ts'
-import { recordTraining } from '../training/record-training.ts'
+import { recordJob, recordTraining } from '../training/record-training.ts'
 import { readRunCosts } from './read-costs.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'read-costs-'))

@@ -14,7 +14,7 @@ import {
   type DatasetTally,
   renderDatasetCard,
 } from '../../report/exports/dataset-card.ts'
-import { type ExportedTrajectory, wellFormedJson } from '../../report/exports/trajectory.ts'
+import { type ExportedTrajectory, wellFormedJson, type ExportedTurn } from '../../report/exports/trajectory.ts'
 import { TRAJECTORY_COLUMNS } from '../../report/exports/trajectory-columns.ts'
 import { cachedRecords, createTaskReader, readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
 import { type ExportSubject, findExportSubject } from './export-subject.ts'
@@ -27,7 +27,9 @@ import {
 } from './export-summary.ts'
 import { readEpisodeFacts } from './read-episode-facts.ts'
 import { readTrajectory } from './read-trajectory.ts'
-import { trajectoryRow } from './trajectory-row.ts'
+import type { ChatMessage } from '../../contracts/policy.types.ts'
+import { episodeRow } from '../../report/exports/episode-columns.ts'
+import { createDefuse } from '../../scaffold/special-tokens.ts'
 
 /** Rows of a data set hold their tests: siblings come one after the other, so few are enough. */
 const ROWS_KEPT = 16
@@ -152,4 +154,51 @@ async function* trajectoriesOf(
 /** What `export.json` says. */
 function markOf({ run, stages }: ExportSubject, more: object): object {
   return { schema: 'longhaul.export/1', run, stages, ...more }
+}
+
+// Readers put these texts into chat templates: what the world said must not end a message there either.
+const defuse = createDefuse()
+
+/** In the order of `TRAJECTORY_COLUMNS`. */
+export function trajectoryRow(trajectory: ExportedTrajectory, license: string | null): TableValue[] {
+  const { facts, statement, promptSource, turns, patch } = trajectory
+  return [
+    ...episodeRow(facts),
+    license,
+    statement,
+    promptSource,
+    messagesOf(trajectory).map(({ role, content }) => ({ role, content })),
+    turns.map(turnValue),
+    patch,
+  ]
+}
+
+/** The conversation as a chat model would have had it; a last turn without an answer ends with the reply. */
+function messagesOf({ prompt, turns }: ExportedTrajectory): ChatMessage[] {
+  return [
+    ...prompt.map(({ role, content }) => ({ role, content: role === 'user' ? defuse(content) : content })),
+    ...turns.flatMap(({ action, observation }): ChatMessage[] => [
+      { role: 'assistant', content: action.text },
+      ...(observation === null ? [] : [{ role: 'user' as const, content: defuse(observation.text) }]),
+    ]),
+  ]
+}
+
+function turnValue({ action, observation }: ExportedTurn): TableValue {
+  const { turn, policy, command, formatError, finishReason, chat, sampleMs, promptDelta, ids, logprobs } = action
+  const execution = observation?.execution ?? null
+  return {
+    turn,
+    policy,
+    command,
+    format_error: formatError,
+    finish_reason: chat?.ending ?? finishReason,
+    sample_seconds: sampleMs / 1000,
+    exit_code: execution?.exitCode ?? null,
+    ended_by: execution?.reason ?? null,
+    wall_seconds: execution === null ? null : execution.wallMs / 1000,
+    prompt_token_ids: promptDelta,
+    token_ids: ids,
+    logprobs,
+  }
 }

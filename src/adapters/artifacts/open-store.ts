@@ -40,7 +40,7 @@ export async function openArtifactStore({
 }: OpenStoreInput): Promise<ArtifactStore> {
   if (!namesBucket(text)) return createDirectoryStore({ root: text })
   const location = parseS3Location(text)
-  const [{ createS3Requests }, { createS3Store }, { credentialChain }] = await Promise.all([
+  const [{ createS3Requests }, { checkBucket, createS3Store }, { credentialChain }] = await Promise.all([
     import('./s3/s3-requests.ts'),
     import('./s3/s3-store.ts'),
     import('./s3/s3-credentials.ts'),
@@ -52,10 +52,7 @@ export async function openArtifactStore({
     ...(onTransientError === undefined ? {} : { onTransientError }),
   })
   if (check) {
-    const [{ checkBucket }, { createObjects }] = await Promise.all([
-      import('./s3/check-bucket.ts'),
-      import('./s3/s3-objects.ts'),
-    ])
+    const { createObjects } = await import('./s3/s3-objects.ts')
     const found = checked.get(text) ?? checkBucket({ location, send })
     checked.set(text, found)
     found.catch(() => checked.delete(text))

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { BuiltTaskImage, FailedTaskImage } from '../../contracts/task-images.types.ts'
-import { imageTable, formatImages } from '../../report/image-table.ts'
+import { imageTable, formatImages } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'

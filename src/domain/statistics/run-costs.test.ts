@@ -3,9 +3,15 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import type { Spent } from '../../contracts/costs.types.ts'
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
-import { addAmounts, amountOf, NOTHING } from './amounts.ts'
-import { type EpisodeSpent, sumCosts, type TrainerSpent } from './run-costs.ts'
-import { shareTime } from './shared-time.ts'
+import {
+  addAmounts,
+  amountOf,
+  NOTHING,
+  type EpisodeSpent,
+  sumCosts,
+  type TrainerSpent,
+  shareTime,
+} from './run-costs.ts'
 
 function episode(fields: Partial<EpisodeSpent>): EpisodeSpent {
   return {

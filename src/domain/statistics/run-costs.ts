@@ -1,8 +1,6 @@
-import type { LostWork, RunCosts, Spent, StageCosts } from '../../contracts/costs.types.ts'
+import type { LostWork, RunCosts, Spent, StageCosts, Amount } from '../../contracts/costs.types.ts'
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
-import { addAmounts, amountOf, NOTHING, sumKnown } from './amounts.ts'
 import { attemptCosts, rentOf } from './attempt-cost.ts'
-import { type Interval, shareTime } from './shared-time.ts'
 
 /** A part of the work, in seconds; null where no record tells. */
 export interface PaidPart {
@@ -243,4 +241,51 @@ function wholeOf(stages: readonly StageCosts[], episodes: readonly EpisodeSpent[
     perResolvedTask: perTask(spent, resolved, isPriced),
     lost: stages.flatMap(({ lost }) => lost),
   }
+}
+
+/** Sums that keep what their records do not tell. */
+/** Of no record: nothing was spent. */
+export const NOTHING: Amount = { total: 0, told: 0, unknown: 0 }
+
+export function amountOf(value: number | null): Amount {
+  return value === null ? { total: null, told: 0, unknown: 1 } : { total: value, told: 1, unknown: 0 }
+}
+
+export function addAmounts(amounts: readonly Amount[]): Amount {
+  let [sum, told, unknown] = [0, 0, 0]
+  for (const amount of amounts) {
+    sum += amount.total ?? 0
+    told += amount.told
+    unknown += amount.unknown
+  }
+  return { total: told === 0 && unknown > 0 ? null : sum, told, unknown }
+}
+
+export function sumKnown(values: readonly (number | null)[]): Amount {
+  return addAmounts(values.map(amountOf))
+}
+
+/** Something that went on from one moment to another, ms since 1970. */
+export interface Interval {
+  of: string
+  startedMs: number
+  endedMs: number
+}
+
+/**
+ * Milliseconds for each name, shared equally where several go on at once: together they are the time in which anything went on, so
+ * that no machine is paid twice for one second.
+ */
+export function shareTime(intervals: readonly Interval[]): Map<string, number> {
+  const shares = new Map<string, number>()
+  const marks = [...new Set(intervals.flatMap(({ startedMs, endedMs }) => [startedMs, endedMs]))].sort((a, b) => a - b)
+  for (const [index, from] of marks.entries()) {
+    const to = marks[index + 1]
+    if (to === undefined) break
+    const names = new Set(
+      intervals.filter(({ startedMs, endedMs }) => startedMs <= from && endedMs >= to).map(({ of }) => of),
+    )
+    for (const name of names) shares.set(name, (shares.get(name) ?? 0) + (to - from) / names.size)
+  }
+  return shares
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { ArtifactRef, ArtifactStore } from '../../../contracts/artifacts.types.ts'
-import { LonghaulError } from '../../../contracts/errors.ts'
+import { LonghaulError, isLonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 import {
   checkFolder,
@@ -20,6 +20,7 @@ import { encodeKey, type S3Location } from './s3-location.ts'
 import { createBucketWeights, type LocalWeights } from '../weights/bucket-weights.ts'
 import type { SendS3 } from './s3-requests.ts'
 import { listedTexts, textOf, textsOf, unescapeXml } from './s3-xml.ts'
+import { asStartError } from './s3-errors.ts'
 
 export interface S3StoreOptions {
   location: S3Location
@@ -174,4 +175,46 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
     uri: (key) => `s3://${bucket}/${encodeKey(nameOf(key))}`,
   }
   return { ...store, ...createBucketWeights({ store, place }) }
+}
+
+export interface CheckBucketInput {
+  location: S3Location
+  send: SendS3
+}
+
+/**
+ * Tries the guarantee that records rest on before anything is written: of two writers of one key the second is refused. A
+ * server that does not know `If-None-Match` lets both through, and two hosts would play one turn.
+ * @throws LonghaulError `Config.Invalid` credentials, bucket, region or a server without conditional writes; `Artifact.Unavailable`
+ */
+export async function checkBucket({ location, send }: CheckBucketInput): Promise<void> {
+  const objects = createObjects(send)
+  const name = `${location.prefix}${TEMP_DIRECTORY}/check-${randomUUID()}`
+  const write = (text: string) =>
+    objects.create({ name, bytes: Buffer.from(text), sha256: sha256Hex(text), writer: text })
+  try {
+    const first = await write('first')
+    try {
+      const second = await write('second')
+      if (second.created) throw unconditional('it accepted a second put of one key')
+      const stored = await objects.get(name)
+      if (first.created && stored?.bytes.toString() !== 'first')
+        throw unconditional('the second put replaced the first')
+    } finally {
+      // Records are never removed by workers: credentials that may not remove are no fault.
+      await objects.removeAll([name]).catch(() => undefined)
+    }
+  } catch (error) {
+    const details = isLonghaulError(error) ? error.details : {}
+    if (details['status'] === 501 || details['code'] === 'NotImplemented')
+      throw unconditional('it does not implement the request')
+    throw asStartError(error)
+  }
+}
+
+function unconditional(got: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected the artifact store to refuse a second put with If-None-Match: *, ${got}. Use a server with conditional writes: Amazon S3 has them, and newer versions of others`,
+  })
 }
