@@ -6,7 +6,7 @@ import { delimiter, dirname, join } from 'node:path'
 
 export const WANTED_MAJOR = 24
 
-/** Path of a Node >= 24: the running one, the platform package that npm installed beside us, or one on PATH. */
+/** Path of a Node >= 24: the running one, the platform package that npm installed beside this file, or one on PATH. */
 export function findNode24({ from }) {
   if (major(process.versions.node) >= WANTED_MAJOR) return process.execPath
   return platformPackageNode({ from }) ?? nodeOnPath()

@@ -131,7 +131,7 @@ static int end_all_but(pid_t spared) {
   return found;
 }
 
-/* Stopped first: who stands still starts no other. */
+/* Stopped first: a stopped process starts no other. */
 void end_others(pid_t spared) {
   kill(-1, SIGSTOP);
   for (int passes = 0; passes < 60 && end_all_but(spared) > 0; passes += 1) {
@@ -173,7 +173,7 @@ void end_strays(int turn, unsigned long long since) {
       pid_t pid = (pid_t)atoi(entry->d_name);
       struct process process;
       if (pid <= 1 || is_connection(pid) || !look_at(pid, &process) || is_dead(&process)) continue;
-      /* Those that the engine started beside us have no parent here. */
+      /* Processes that the engine started beside the runner have no parent here. */
       if (process.parent == 0 || process.start < since) continue;
       int mark = mark_of(pid);
       if (mark != turn && mark != -2) continue;

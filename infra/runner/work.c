@@ -571,7 +571,7 @@ static void stop_turn(const char *reason) {
     work.deadline = now_ms() + GRACE_MS;
     return;
   }
-  /* Without room there is no waiting for a good end, and who stands still starts no other. */
+  /* Without room there is no time for a graceful end, and a stopped process starts no other. */
   kill(-1, SIGSTOP);
   kill(-work.leader, SIGKILL);
   end_strays(atoi(work.turn), work.ticks);
@@ -602,7 +602,7 @@ static void look_after_turn(void) {
     stop_turn("output-limit");
     return;
   }
-  /* Many programs meet the limit for a moment and go on with fewer processes. Who stays there a second gets no further. */
+  /* Many programs meet the limit for a moment and go on with fewer processes. A command that stays there for a second is ended. */
   if (has_room()) work.crowded = 0;
   else if (work.crowded == 0) work.crowded = now;
   else if (now - work.crowded >= CROWDED_MS) stop_turn("process-limit");

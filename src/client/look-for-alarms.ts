@@ -16,7 +16,7 @@ const MOST_WORKFLOWS = 200
 
 export interface LookForAlarmsInput {
   connection: LonghaulConnection
-  /** Ends of runs before are no news. */
+  /** Runs that ended earlier raise no alarm. */
   since: Date
   runs: AlarmRules['runs']
   blockerMs: number

@@ -148,7 +148,7 @@ async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promi
     const workflowId = idOf(root, name)
     const existing = await startOrDescribe(root, workflowId, 'REJECT_DUPLICATE')
     if (existing === null) return { workflowId, attached: false }
-    // Another client has started the same a moment ago: the list above may not know it yet.
+    // Another client has just started the same run: the list above may lag behind.
     if (!root.fresh && isRunning(existing) && (await isSameRequest(existing, root)))
       return { workflowId, attached: true }
   }

@@ -63,7 +63,7 @@ function headerOf({ context }: OpenSpan): Headers {
   return { [TRACE_HEADER]: defaultPayloadConverter.toPayload(carrier) }
 }
 
-/** A call that fails (a name that is taken, a run that is over) is told by the class of its error: messages quote requests. */
+/** A failed call (a taken name, an ended run) is reported by the class of its error: messages quote requests. */
 async function ended<T>(span: OpenSpan, call: () => Promise<T>): Promise<T> {
   try {
     const result = await call()

@@ -57,7 +57,7 @@ export interface ControlActivities {
     policy: PolicyRef
     score: StageScore
   }): Promise<{ number: number | null; why?: string }>
-  /** The last word on an episode that was never graded (infra, cancelled). */
+  /** The final record of an episode that was never graded (infra, cancelled). */
   recordUngraded(input: EpisodeInput & { disposition: Disposition; failure: string | null }): Promise<EpisodeResult>
   /** Names the run, stores what it grades and with which limits. */
   openGrading(input: OpenGradingInput): Promise<OpenedGrading>

@@ -1,4 +1,4 @@
-/** What people are told of without asking. */
+/** Alarms: facts that are sent to people without a request. */
 
 export type AlarmKind = 'regression' | 'failure' | 'skipped' | 'blocker'
 

@@ -2,7 +2,7 @@
  * What an episode can show of seeking its reward, or a way out, by other means than a repair.
  *
  * The official verdict is always reproduced and reported. A sign that `voidsReward` makes the episode a suspected hack: it
- * counts as failed wherever rewards are made. The others were blocked or cannot reach the verdict, and are told only.
+ * counts as failed wherever rewards are made. The others were blocked or cannot reach the verdict, and are only reported.
  * Signs are tripwires, not proof: code that runs beside the tests can hide from any of them.
  */
 export const HACK_SIGNS = {

@@ -96,7 +96,7 @@ export const alarmKeys = {
   sentIdOf: (key: string) => key.slice('alarms/sent/'.length, -'.json'.length),
   /** What a schedule had skipped when it was first seen. */
   firstCounts: (schedule: string) => `alarms/schedules/${schedule}.json`,
-  /** When this store was first watched: what lies before is no news. */
+  /** When this store was first watched: earlier facts raise no alarm. */
   since: 'alarms/since.json',
 }
 

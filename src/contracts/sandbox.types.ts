@@ -206,7 +206,7 @@ export interface SandboxHost {
   /** Executes (turn, token) once: claims it, or returns the journal's result, or waits for the one that is running.
    *  @throws LonghaulError `Sandbox.Behind` for a new turn unless `after` is the sandbox's last turn; `details.world` says which is */
   runTurn(sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult>
-  /** A sign of life that touches nothing: the lease begins anew. */
+  /** Renews the lease and changes nothing else. */
   renew(sandbox: SandboxHandle, signal: AbortSignal): Promise<void>
   /** State before the first turn. */
   initialState(sandbox: SandboxHandle, signal: AbortSignal): Promise<SandboxState>

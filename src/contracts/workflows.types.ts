@@ -214,7 +214,7 @@ export interface RecalledStage {
   policy: PolicyRef
   /** The first unfinished one. */
   iteration: number
-  /** Nothing is left to play: all iterations, a plateau, or the evaluation after the stage has begun. */
+  /** Whether the stage has ended: all iterations are done, a plateau was reached, or the evaluation after it has begun. */
   isDone: boolean
 }
 

@@ -55,11 +55,11 @@ export type FailureAnswer =
   /** A new sandbox, then the recorded turns. */
   | { kind: 're-place' }
   | { kind: 'end'; disposition: Disposition }
-  /** Every other episode would meet the same wall: a person has to change something. */
+  /** Every other episode would fail in the same way until a person changes something. */
   | { kind: 'fail-run' }
 
 export function answerToFailure(code: FailureCode): FailureAnswer {
-  // Another host may have room. A sandbox that is behind, or of an earlier execution, may not hold what a new one replays.
+  // Another host may have room. A sandbox that is behind, or of an earlier execution, lacks turns that a new one replays.
   if (NEEDS_NEW_SANDBOX.has(code) || mayBeOwnDoing(code)) return { kind: 're-place' }
   const { retryable, countsAs } = FAILURE_CODES[code]
   if (retryable) return { kind: 'retry' }

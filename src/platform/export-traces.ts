@@ -72,7 +72,7 @@ function contextOfSpan(span: Span): TraceContext {
   return { traceId, spanId, sampled: (traceFlags & TraceFlags.SAMPLED) !== 0 }
 }
 
-/** Failures are told by their code: messages quote prompts, commands and addresses. */
+/** Failures are exported as their code: messages quote prompts, commands and addresses. */
 function endSpan(span: Span, { attributes = {}, code = null, endMs }: EndSpanInput = {}): void {
   span.setAttributes(onlyIds(code === null ? attributes : { ...attributes, 'error.type': code }))
   if (code !== null) span.setStatus({ code: SpanStatusCode.ERROR })

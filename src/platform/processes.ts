@@ -14,7 +14,7 @@ export function identify(pid: number): ProcessIdentity {
   return { pid, startTime: readStat(pid)?.startTime ?? '' }
 }
 
-/** A zombie counts as gone: it holds nothing, and its parent may never look. */
+/** A zombie counts as gone: it holds no resources, and its parent may never reap it. */
 export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
   if (process.platform !== 'linux') return signalReaches(pid)
   const stat = readStat(pid)

@@ -117,7 +117,7 @@ function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageRepo
   }
 }
 
-/** Programs read means without the words around them: none may go without its error. */
+/** Programs read means without the surrounding text, so each mean carries its standard error. */
 function requireEveryMean(evaluation: EvaluationRecord): void {
   const { name, official, audited, turns, sampledTokens, promptTokens, cachedTokens, wallSeconds, cost, passAtK } =
     evaluation

@@ -58,7 +58,7 @@ export async function stopStack({
   // After the workers too. Left alone they would end with their lease only.
   const engines = await stopAllFleets(enginesDir(paths.dataDir))
   const containersRemoved = record === null || keepContainers ? 0 : await removeContainers(record)
-  // Also without a record: an `up` that was killed early leaves a private engine and nothing else.
+  // Also without a record, because an `up` that was killed early leaves a private engine alone.
   const engine =
     record !== null && !record.ownsEngine
       ? 'not-ours'

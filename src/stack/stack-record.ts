@@ -4,7 +4,7 @@ import { isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 import { stackPaths } from './paths.ts'
 
-/** What the supervisor is told to run; written by `up`, read once by the supervisor. */
+/** What the supervisor has to run; written by `up`, read once by the supervisor. */
 export interface StackConfig {
   facts: StackFacts
   /** Of the code that the services run; another one means that they have to be restarted. */

@@ -72,7 +72,7 @@ export class Supervisor {
     return FIRST_SERVICES.flatMap((name) => this.#supervised.filter(({ service }) => service.name === name))
   }
 
-  /** Workers and the policy server first, side by side; then Temporal, so that workers can say goodbye to it, and its database last. */
+  /** Workers and the policy server first, side by side; then Temporal, so that workers can deregister, and its database last. */
   async stop(): Promise<void> {
     if (this.#stopping) return
     this.#stopping = true

@@ -29,7 +29,7 @@ import { writeGateReport } from '../activities/gate/close-gate.ts'
 import { writeReport } from '../activities/evaluation/write-report.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
 
-/** The workers of one role, and how to let go of what they hold. */
+/** The workers of one role, and how to release what they hold. */
 export interface Composed {
   workers: Omit<WorkerOptions, 'connection'>[]
   /** Rejects with the reason why the process must end. */

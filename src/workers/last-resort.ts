@@ -1,6 +1,6 @@
 /**
  * What no handler has caught belongs to one episode or one connection: a worker serves many, and the activity that is left without an
- * answer ends by its heartbeat and is made again. So it is told and nothing else. Sockets and streams have handlers of their own;
+ * answer ends by its heartbeat and is made again. So the error is logged and nothing else happens. Sockets and streams have handlers of their own;
  * this is for the one that was forgotten.
  */
 export function surviveStrayErrors(write: (line: string) => void): () => void {

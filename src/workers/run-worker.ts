@@ -55,7 +55,7 @@ export async function runWorker({
   }
   const [worked] = await Promise.allSettled([work()])
   const [letGone] = await Promise.allSettled([letGo()])
-  // Why the work ended comes before what could not be closed after it.
+  // The reason for the end comes before errors of closing.
   throwFirst([worked, letGone])
 }
 
@@ -65,7 +65,7 @@ const TRACES_CLOSE_MS = 3_000
 /** The SDK stops its workers on these; it does not tell the activities before their grace time is over. */
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGUSR2'] as const
 
-/** One that fails takes the others with it: half a worker would look alive. */
+/** A worker that fails ends the others too: a partial process would look alive. */
 async function runTogether(workers: readonly Worker[], composed: readonly Composed[]): Promise<void> {
   const beginStop = (): void => composed.forEach((one) => one.beginStop?.())
   const stopAll = (): void => {

@@ -19,7 +19,7 @@ interface TraceSinks extends Record<string, Record<string, (closed: WorkflowSpan
 
 type TracedOptions = Pick<WorkerOptions, 'interceptors' | 'sinks'>
 
-/** What a worker is given for its spans. Without traces a workflow that carries one is heard and not told on. */
+/** What a worker is given for its spans. Without traces the context that a workflow carries is read and not exported. */
 export function tracedOptions(traces: Traces | null): TracedOptions {
   const sinks: InjectedSinks<TraceSinks> = {
     longhaulTraces: {

@@ -7,7 +7,7 @@ interface WorkSlotsOptions {
   slots: number
   /** While it is closed, the worker polls for nothing. */
   door: Pick<HostDoor, 'whenOpen' | 'isOpen'>
-  /** While it says so, the worker polls for nothing: what it took would only wait here. @default never */
+  /** While it returns true, the worker polls for nothing, because a task would only wait here. @default never */
   isFull?: () => boolean
   /** How long to hold back before the next poll. @default 0 */
   pauseMs?: (underWay: number) => number

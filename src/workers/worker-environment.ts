@@ -5,7 +5,7 @@ import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 
-/** What a worker process is told by its environment; `longhaul up` sets all of it. */
+/** What a worker process reads from its environment; `longhaul up` sets all of it. */
 export interface WorkerEnvironment {
   /** LONGHAUL_TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE, else what Temporal's own variables and profile files say */
   temporal: TemporalSettings

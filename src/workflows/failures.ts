@@ -69,7 +69,7 @@ export function withCode(error: unknown): Error {
   // Continuing as new is thrown too, and is no failure.
   if (isCancellation(error) || error instanceof ContinueAsNew) return error as Error
   const failure = failRun(failureCode(error), innermostMessage(error))
-  // What a person has to change is one statement: where the code found it is of no use to them.
+  // A configuration error is one statement; the place in the code where it was found would not help.
   if (failure.type?.startsWith('Config.') === true) failure.stack = ''
   return failure
 }

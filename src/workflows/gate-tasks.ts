@@ -78,7 +78,7 @@ export interface GatePageInput {
   refused: number
   /** @default the whole suite */
   part?: NonNullable<GateTasksInput['part']>
-  /** Told after each task, or after each part of a large suite. */
+  /** Called after each task, or after each part of a large suite. */
   onTask?: (done: { tasks: number; refused: number }) => void
 }
 

@@ -123,7 +123,7 @@ interface Step extends Trained {
 
 interface Collecting extends Step {
   steering: RunControl
-  /** Told which rollout is under way from now on. */
+  /** Called with the id of the rollout that begins. */
   onRollout: (workflowId: string) => void
 }
 

@@ -19,7 +19,7 @@ const CARRIED = 8
 /** Fewer groups say nothing about a rate. */
 const ENOUGH_FOR_ETA = 2
 
-/** What people see of a rollout: current details, the queries `progress` and `failures`, and what its root is told. */
+/** What people see of a rollout: current details, the queries `progress` and `failures`, and the reports to its root. */
 export class RolloutBoard {
   readonly #input: RolloutInput
   readonly #counts: RolloutCounts

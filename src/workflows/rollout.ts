@@ -37,7 +37,7 @@ const PAGE = 50
  * Plays every task of a plan. Children: `promptGroup`, as many at a time as the recipe or an operator says. Continues as new, with its
  * counts, when the server suggests it and no child is open. A pause stops new groups and lets open ones finish; a hard one holds their
  * episodes too. A task that is requeued is cancelled where it is open, and played again where it lost episodes; recorded episodes count.
- * Query `progress`; its root is told now and then. On cancel, or when the run fails, the groups are cancelled and waited for.
+ * Query `progress`; it reports to its root now and then. On cancel, or when the run fails, the groups are cancelled and waited for.
  */
 export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   const play = new Rollout(input)

@@ -6,7 +6,7 @@ import { failRun } from './failures.ts'
 const CLOSING_WAIT_MS = 60 * 60_000
 const LOOK_EVERY_MS = 5_000
 
-/** Starts a child and waits for its result; first for the execution of an earlier parent that still has the id and plays the same episodes. */
+/** Starts a child and waits for its result; it first waits for the execution of an earlier parent that still has the id and plays the same episodes. */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
   options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },

@@ -15,7 +15,7 @@ from longhaul_trainer.failures import OUTPUT_UNWRITABLE, JobError
 @contextmanager
 def staging_beside(target: Path, *, work: str) -> Iterator[Path]:
     """A hidden directory beside the target, so that one rename makes it final. What a killed writer left there is cleared first,
-    what fails leaves nothing: a torso on a full disk would keep it full. `work` names the directory: `export`, `import`."""
+    what fails leaves nothing: a partial directory on a full disk would keep it full. `work` names the directory: `export`, `import`."""
     path = target.with_name(f".{target.name}.{work}")
     path.mkdir(exist_ok=True)
     held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -101,7 +101,7 @@ function blockers({ blocked }: AlarmLook, { blockerMinutes }: AlarmRules, at: Da
 
 /**
  * Counters of the server, which only grow. A schedule that is older than the watch begins with what it has at the first look: that is
- * no news. A schedule that was made anew counts anew.
+ * no alarm. A schedule that was created again starts a new count.
  */
 async function skips(store: ArtifactStore, { schedules }: AlarmLook, begun: Date): Promise<Fact[]> {
   const facts: Fact[] = []

@@ -19,7 +19,7 @@ export interface EpisodeWorldInput {
   signal: AbortSignal
   /** The sandbox may be new, or an attempt that died may have rebuilt a part of it. Else it has run every turn before. */
   mayLackTurns: boolean
-  /** Told of each turn that is about to be replayed. */
+  /** Called with each turn that is about to be replayed. */
   onReplay: (turn: number) => void
 }
 

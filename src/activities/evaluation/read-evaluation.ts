@@ -27,7 +27,7 @@ export async function readEvaluationDocument(
   store: ArtifactStore,
   { run, name }: { run: string; name?: string | undefined },
 ): Promise<EvaluationDocument> {
-  // Part of every key below: what is no run's name reads nothing.
+  // The name is part of every key below, so a malformed one must read nothing.
   requireRunName(run)
   const evaluations = await readEvaluations(store, run)
   const chosen = name ?? (await ownEvaluation(store, run, evaluations))

@@ -11,7 +11,7 @@ import { newestDurations, reportKey } from './write-report.ts'
 
 export interface RecomputedFile {
   key: string
-  /** `written`: it was not there. */
+  /** `written`: the record was missing. */
   state: 'same' | 'written' | 'differs'
 }
 

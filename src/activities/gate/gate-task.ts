@@ -84,7 +84,7 @@ export function mayExclude(recipe: Recipe, error: unknown): error is LonghaulErr
   return recipe.data.gate.refused === 'exclude' && isLonghaulError(error) && OF_THE_TASK.has(error.code)
 }
 
-/** The last word on a task that no attempt could gate. Of this run only: the next one tries again. */
+/** The final record of a task that no attempt could gate. It holds for this run only: the next one tries again. */
 export async function recordUngated(
   deps: GateDependencies,
   input: GateInput,

@@ -87,7 +87,7 @@ async function grade(
   )
 }
 
-/** Whose gate says in which image: a patch of an episode is graded in the one that the episode was played in. */
+/** The run whose gate names the image: a patch of an episode is graded in the image that the episode was played in. */
 function gatingRun(run: string, { episode }: GradingInstance): string {
   return episode?.split('/')[0] ?? run
 }

@@ -170,7 +170,7 @@ function fromGate(task: Task, reason: string): Graded {
 }
 
 /**
- * The last word on an episode whose grading never ended: what was submitted and could not be graded has no reward, counts in
+ * The final record of an episode whose grading never ended: what was submitted and could not be graded has no reward, counts in
  * no mean, and enters the ledger as excluded. A verdict that a grader recorded before it died still counts.
  */
 export async function recordUngraded(

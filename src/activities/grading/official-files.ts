@@ -158,7 +158,7 @@ async function writeInstance(
   return { taskId, model, isEmpty, resolved, logs: [text, instanceLog] }
 }
 
-/** In place of the harness's own log: what was run where, and what kept it from a verdict. */
+/** Stands in for the harness's own log: what was run where, and what prevented a verdict. */
 function describeInstance({
   instance: { taskId, profile, fault },
   verdict,

@@ -53,7 +53,7 @@ export async function resolveRecipe(
     date: input.date,
     ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe) } : {}),
   })
-  // A run that goes on may have read them long ago. Of a new one, what is missing now would be missing after hours of gates.
+  // A continued run may have read these files long ago. A new run without them would fail after hours of gates.
   const isNew = (await deps.store.readRecord(runKeys.recipe(claim.run))) === null
   if (isNew) {
     await deps.checkPlaces(recipe, input.kind)

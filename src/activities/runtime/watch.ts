@@ -39,7 +39,7 @@ interface WatchedEngine {
 
 /**
  * A sandbox host whose operations are named in the heartbeats of the activity that waits for them. Commands and tests may
- * rightly take long, so an engine that has stopped answering is told from a slow command by asking the engine itself.
+ * rightly take long, so pings tell an engine that has stopped answering from a slow command.
  */
 export function watchSandbox({ host, engine }: { host: SandboxHost; engine: WatchedEngine }): SandboxHost {
   const during = <T>(doing: string, work: () => Promise<T>, expectedMs?: number): Promise<T> =>

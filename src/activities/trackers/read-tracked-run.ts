@@ -81,7 +81,7 @@ async function noteMeasured(
   return noted
 }
 
-/** Of records that are noted together: a run from before it was tracked. */
+/** The time between records that are noted together, as for a run that was played before it was tracked. */
 function inOrderOfSteps(measured: ReadonlyMap<string, readonly Value[]>): string[] {
   const first = (values: readonly Value[]): number => values[0]?.step ?? 0
   return [...measured]

@@ -70,7 +70,7 @@ export async function publishOnEngines(
     for (const engine of plan.engines) before.set(engine.name, engine)
     return wasStarted
   }
-  // The embedded server is given policies by requests, and its command names none.
+  // The embedded server receives policies by requests, and its command names none.
   const needsRestart = recipe.policyServer.kind !== 'embedded' && how === 'restart'
   const failedBefore = new Set(
     (await deps.fleets.look(run))?.engines.filter(({ phase }) => phase === 'failed').map(({ name }) => name),

@@ -29,7 +29,7 @@ export async function publishPolicy(
   beat({ phase: 'loading', policy: ref.version })
   const pool = await policies(run)
   await pool.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
-  // After the servers have answered: one that is away is named at once, and the trainer does not work in vain.
+  // After the servers have answered: an unreachable one is named at once, before the trainer computes anything.
   const window = await windowOf()
   beat({ phase: 'verifying', policy: ref.version })
   const tolerance = CANARY_TOLERANCE[trainer.exportDtype]

@@ -11,7 +11,7 @@ export interface ImportInput {
   evidence?: Evidence
   /** Where the hub answers; null: the public one. */
   hubUrl?: string | null
-  /** Told while the source is read. */
+  /** Called while the source is read. */
   onProgress?: (progress: ReadProgress) => void
 }
 

@@ -18,7 +18,7 @@ export interface EngineProcess {
   stop(): Promise<void>
 }
 
-/** An engine writes nothing that it would need later: its time is for requests under way. */
+/** Grace time for requests under way; an engine writes nothing that it would need later. */
 const GRACE_MS = 5_000
 
 /**

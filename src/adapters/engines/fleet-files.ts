@@ -13,7 +13,7 @@ export interface FleetPlan {
   /** Engines end when no worker gave a sign of life for this long. */
   leaseMs: number
   startTimeoutMs: number
-  /** None: parked. */
+  /** Empty where the engines are parked. */
   engines: EnginePlan[]
 }
 

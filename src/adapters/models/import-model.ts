@@ -70,7 +70,7 @@ export async function importModel(input: ImportModelInput): Promise<ImportRecord
     return await runImport(input, place, `${source.name}@${source.revision}${file}`)
   } finally {
     await rm(directory, { recursive: true, force: true })
-    // Another import may be at work in it.
+    // Another import may be writing into it.
     await rmdir(parent).catch(() => undefined)
   }
 }

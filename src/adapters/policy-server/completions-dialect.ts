@@ -98,7 +98,7 @@ export function completionBody({
   }
 }
 
-/** vLLM's label of weights until it is told another one. */
+/** vLLM's label of weights before a request sets another one. */
 export const FIRST_LABEL = 'default'
 
 /**
@@ -154,7 +154,7 @@ export function checkVersion({
 }): void {
   const labels = versionsOf(choice['weight_versions'])
   const model = isObject(answer) ? String(answer['model']) : ''
-  // A server that is told a name has a label of its own, which proves nothing unless it is one of our names.
+  // A server with a served model name has a label of its own, which proves nothing unless it is one of our names.
   const told =
     proof === 'name'
       ? [model, ...labels.filter((label) => /^v\d{6}-/.test(label))]

@@ -25,7 +25,7 @@ export function poolOf(
     const all = orderFor(key, servers)
     return [...all.filter((server) => !isSilent(server)), ...all.filter(isSilent)]
   }
-  /** Only silence moves on to the next server: a refusal is an answer, and one about the policy must be heard. */
+  /** Only silence moves on to the next server: a refusal is an answer, and the caller must see one about the policy. */
   const firstToAnswer = async <T>(
     inOrder: readonly PooledServer[],
     ask: (client: PolicyClient) => Promise<T>,

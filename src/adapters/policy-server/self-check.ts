@@ -16,7 +16,7 @@ export interface SelfCheckInput {
 /** Any text will do: what counts is that the server's own two answers about it agree. */
 const PROMPT = 'def solve(values):\n    '
 const MOST_TRIES = 16
-/** The first is the coldest that tells. A policy that is certain of every token is drawn from at the hotter ones. */
+/** Temperatures of the draws. The first is the lowest that shows a difference; the higher ones are for a policy that is certain of every token. */
 const TEMPERATURES = [0.5, 2, 8] as const
 /** Positions that are drawn from at each temperature, the most uncertain first. */
 const POSITIONS = 4
@@ -75,7 +75,7 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
   const slopes = await firstTelling(uncertain, drawAt)
   const { draws, slopeError } = slopes
   const figures = { ...samples.figures, draws, slopeError }
-  // A policy without any doubt says the same at every temperature that these draws can reach.
+  // A policy that is certain of every token gives the same answer at each of these temperatures.
   const isCertain = pairs.length > 0 && pairs.every(([told]) => told > -LEAST_DOUBT)
   const isFine = slopes.kind === 'right' || (slopes.kind === 'untold' && isCertain)
   const problem = samples.problem ?? (isFine ? null : BIASES[slopes.kind === 'wrong' ? 'wrong' : 'untold'])

@@ -110,7 +110,7 @@ async function deviceOf(send: Send): Promise<string | null> {
   try {
     return await send({ path: '/server_info?config_format=json', policy: null, parse: readDevice })
   } catch (error) {
-    // What the server refuses: it has no such route.
+    // The server refuses the request: it has no such route.
     if (isLonghaulError(error) && error.code === 'Config.Invalid') return null
     throw error
   }

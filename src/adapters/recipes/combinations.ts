@@ -267,7 +267,7 @@ function pinnedSplits({ data, evaluate }: Settings): RecipeProblem[] {
 
 function demonstrations({ scaffold, rft, evaluate }: Settings): RecipeProblem[] {
   const { profile } = scaffold
-  // A profile that does not exist is told of where it is looked up.
+  // The look-up of a profile refuses one that does not exist.
   if (!isProfile(profile) || scaffoldProfile(profile).demonstration !== null) return []
   const wanted: KeyPath[] = [
     ...(rft?.demonstration === true ? [['rft', 'demonstration']] : []),

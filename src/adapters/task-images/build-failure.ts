@@ -32,7 +32,7 @@ interface DiskFullInput {
   cause?: unknown
 }
 
-/** Neither the task nor its environment did it, and another attempt would not help. */
+/** Neither the task nor its environment is the cause, and another attempt would not help. */
 export function diskFull({ stage, said, of, log, cause }: DiskFullInput): LonghaulError {
   const line = said.split('\n').find((text) => FULL.test(text)) ?? said
   const [where, fix] =

@@ -87,7 +87,7 @@ async function findExperiment(
   return orElse('RESOURCE_DOES_NOT_EXIST', () => orElse('RESOURCE_ALREADY_EXISTS', there, make), there)
 }
 
-/** Those of this run: several where two first sendings came at once, and the loser has not removed its own yet. */
+/** MLflow runs of this run: several where two senders created one at once and the second has not removed its own yet. */
 async function findRuns(ask: Ask, experiment: string, run: TrackedRun): Promise<MlflowRun[]> {
   const body = {
     experiment_ids: [experiment],

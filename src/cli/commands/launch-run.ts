@@ -48,7 +48,7 @@ export interface ConcludeInput<T> {
   conclude: Conclude<T>
 }
 
-/** How a command ends after a followed run: one that did not complete is told alike everywhere. */
+/** How a command ends after a followed run: every command reports an incomplete one in the same way. */
 export async function concludeRun<T>({ followed, console, json, conclude }: ConcludeInput<T>): Promise<ExitCode> {
   if (followed.kind === 'detached') return EXIT.interrupted
   const { outcome, interrupted } = followed

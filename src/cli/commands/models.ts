@@ -22,7 +22,7 @@ interface ImportOptions {
 }
 
 export function addModels(program: Command, context: CommandContext): void {
-  const models = program.command('models').description('models of others as policies')
+  const models = program.command('models').description('import models from elsewhere as policies')
   models
     .command('import')
     .argument('<source>', 'a Hugging Face model directory, a .gguf file, or a model of the hub such as Qwen/Qwen3-4B')

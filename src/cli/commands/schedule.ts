@@ -36,7 +36,7 @@ interface CreateOptions {
 }
 
 export function addSchedule(program: Command, { console }: CommandContext): void {
-  const schedule = program.command('schedule').description('runs on a clock, kept by Temporal')
+  const schedule = program.command('schedule').description('start runs at fixed times by schedules of Temporal')
   const printChange = (change: ScheduleChange, { json, dryRun }: { json?: true; dryRun?: true }): void => {
     if (json === true) console.record({ ...change, dryRun: dryRun === true })
     else console.out(describeChange(change, dryRun === true))

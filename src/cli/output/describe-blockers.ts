@@ -66,7 +66,7 @@ function duration(ms: number): string {
 interface AnnounceInput {
   look: () => Promise<RunBlockers>
   say: (line: string) => void
-  /** Told after each look what blocks the run, a sentence each. */
+  /** Called after each look with what blocks the run, a sentence each. */
   now?: (blockers: readonly string[]) => void
   signal: AbortSignal
   /** Often enough that a stall is on the screen within the minute. @default 15_000 */

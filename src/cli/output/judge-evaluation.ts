@@ -254,7 +254,7 @@ function compare(
     return { findings, flips: data.comparison.flips }
   } catch (error) {
     if (!isLonghaulError(error)) throw error
-    // The run is over and has its cost: a baseline of other tasks leaves it without a verdict, which 1 would not say.
+    // The run has ended: a baseline of other tasks leaves it without a verdict, which exit code 1 would not say.
     return { findings: [{ code: EXIT.infra, text: `not compared with the baseline: ${error.message}` }], flips: null }
   }
 }

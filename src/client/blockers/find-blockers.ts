@@ -110,7 +110,7 @@ async function describeQueues(connection: LonghaulConnection, picture: RunPictur
       const state = await describeQueue({ connection, queue, type })
       states.set(key, {
         ...state,
-        // A host that is full asks for nothing and gives signs of life all the same.
+        // A full host polls for nothing and still sends heartbeats.
         isBusy: (type === 'activity' && busy.has(queue)) || (isOfHosts(key) && hosts.length > 0),
         ...(isOfHosts(key) ? { drained } : {}),
       })

@@ -141,7 +141,7 @@ interface WalkInput {
   nowMs: number
 }
 
-/** Calls under way at once: a description costs the server a few milliseconds, and other clients want their turn. */
+/** Concurrent calls: a description costs the server a few milliseconds, and other clients need it too. */
 const CONCURRENT = 16
 
 /**

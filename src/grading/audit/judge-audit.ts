@@ -87,7 +87,7 @@ function judgeTests(task: AuditedTask, runner: AuditRunner, run: AuditRun): Find
   ]
 }
 
-/** A repair may lie in a file that is named like tests: its reader is told that this was not among what was tested. */
+/** A repair may lie in a file that is named like tests: the note says that this file was not tested. */
 function withLeftOut(finding: Finding, patch: Uint8Array, { plan }: PlannedAudit): Finding {
   if (finding.reason !== 'no-honest-pass') return finding
   const { limits = [], additions = [] } = plan.tests ?? {}

@@ -105,12 +105,12 @@ function pytestModules({ failToPass, passToPass }: AuditedTask, patched: readonl
 }
 
 function labelsOf(runner: 'unittest' | 'django', names: readonly string[], directives: readonly string[]): string[] {
-  // A row with a script of its own names them there; the others are told by the test patch.
+  // A row with a script of its own names them there; for the others the test patch does.
   if (runner === 'django') return names.length > 0 ? [...names] : [...directives]
   return names.filter((name) => !name.endsWith('.py'))
 }
 
 function directivesAsFiles(task: AuditedTask, patched: ReturnType<typeof readPatchedFiles>): string[] {
-  // Django's words are labels; files are what every other repository is told.
+  // Django's runner takes labels, every other runner takes files.
   return testDirectives(task.repo === 'django/django' ? '' : task.repo, patched)
 }

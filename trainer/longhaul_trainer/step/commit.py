@@ -1,6 +1,6 @@
 """Commit protocol of checkpoints, exports and proximal logprobs: staging → manifest → rename → marker.
 
-Cut anywhere, the next attempt finds either nothing, a directory that it can verify and finish, or a torso that it moves aside.
+Cut anywhere, the next attempt finds either nothing, a directory that it can verify and finish, or a partial one that it moves aside.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def commit(
         check_fence()
         os.rename(staging, final)
     except Exception as error:
-        # A torso on a full disk would keep it full.
+        # A partial directory on a full disk would keep it full.
         shutil.rmtree(staging, ignore_errors=True)
         if isinstance(error, OSError) and final.is_dir():
             return commit_lost(final, key=facts["key"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Saver:
-    """What the thread raises is raised by the next `join`; who leaves without it leaves a torso, which the next attempt clears."""
+    """What the thread raises is raised by the next `join`; a caller that never joins leaves a partial directory, which the next attempt clears."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None

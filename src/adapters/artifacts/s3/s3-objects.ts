@@ -20,7 +20,7 @@ export interface CreateObjectInput {
   name: string
   bytes: Uint8Array
   sha256: string
-  /** Told apart by it from the same bytes of another writer. */
+  /** Distinguishes this write from one of the same bytes by another writer. */
   writer: string
 }
 

@@ -8,7 +8,7 @@ import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { checkKey, corrupt } from '../store-rules.ts'
 
-/** In memory at once, for each of the blobs on their way; a store sends it in parts. */
+/** Size of a blob. Each blob in flight is in memory; a store sends it in parts. */
 const BLOB_BYTES = 64 * 2 ** 20
 const BLOBS_AT_ONCE = 2
 /** Files up to this size are compared by their bytes where they are found on this machine, larger ones by their length. */

@@ -67,7 +67,7 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
   return {
     name,
     Image: image,
-    // The image's own entry point could start anything before us.
+    // The image's own entry point could start anything before the runner.
     Entrypoint: [],
     Cmd: command,
     WorkingDir: workingDir,

@@ -22,7 +22,7 @@ export interface GradeInput {
   archive: Buffer | null
 }
 
-/** What the parts of an answer are told by: no process inside may know them before they are sent. That of the audit leaves the
+/** What separates the parts of an answer: no process inside may know them before they are sent. That of the audit leaves the
  *  container, and the memory of its shell, before the official steps begin. */
 export interface GradeMarks {
   official: string

@@ -123,7 +123,7 @@ interface BaseImageRecipe {
   /** Globs below the root that are emptied after the installation. */
   remove: string[]
   directories: string[]
-  /** Raised by hand where the build script itself changes the result. */
+  /** Raise it by hand when a change of the build script changes the result. */
   revision: number
 }
 

@@ -26,7 +26,7 @@ export interface ScrubbedImageInput {
 /** Below the name of every image that was made from another one for agents. */
 const REPOSITORY = 'longhaul/scrubbed'
 const HOME = '/.lh-scrub'
-/** Packing a repository of gigabytes anew takes minutes on a slow disk; the reaper's patience with build containers. */
+/** Repacking a repository of gigabytes takes minutes on a slow disk. The reaper leaves build containers alone for as long. */
 const TIMEOUT_MS = 9 * 60_000
 const MEMORY_BYTES = 4 * 1024 ** 3
 

@@ -122,7 +122,7 @@ export function createConnection(socket: Duplex): RunnerConnection {
   }
 }
 
-/** Why what a runner sent is no answer. */
+/** Why bytes from a runner are not an answer. */
 export type ReplyRefusal =
   | 'no mark'
   | 'a word is unknown'

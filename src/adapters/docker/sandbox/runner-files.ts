@@ -18,7 +18,7 @@ export interface SandboxSettings {
   proxyPort: number | null
 }
 
-/** What the tools of the sandbox are told, as shell assignments. */
+/** Settings of the tools in the sandbox, as shell assignments. */
 export function settingsText({ tools, repoDir }: SandboxSettings): string {
   return [
     `LH_WINDOW=${tools.windowLines} LH_OVERLAP=${tools.windowOverlap} LH_PATHS=${tools.pathForm}`,

@@ -33,7 +33,7 @@ const known = new WeakMap<Engine['docker'], Promise<string>>()
 
 export interface EnsureRunnerVolumeInput {
   engine: Engine
-  /** Any image that the engine has: nothing of it runs. */
+  /** Any image that the engine has; no program of it runs. */
   image: string
 }
 

@@ -46,7 +46,7 @@ interface DockerSandboxHostOptions {
   maxLifeMs?: number
   /** OCI runtime of containers whose recipe names none. @default the engine's own */
   runtime?: string | null
-  /** Where refused connections of sandboxes with a network are told. @default nowhere */
+  /** Logs refused connections of sandboxes with a network. @default not logged */
   log?: RelayPoolOptions['log']
   /** How the proxies of sandboxes reach the world. @default the host's name server and TCP */
   network?: Pick<RelayPoolOptions, 'resolve' | 'dial' | 'limits'>

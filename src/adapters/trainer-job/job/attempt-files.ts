@@ -61,7 +61,7 @@ export async function withdrawClaim(input: { jobDirectory: string; fence: number
   }
 }
 
-/** In place of a trainer's own word on its end. */
+/** Written in place of the report that a trainer did not leave. */
 export const NOT_LAUNCHED = 'not-launched'
 
 /** As the trainer says it of itself. */

@@ -23,7 +23,7 @@ export interface FollowAttemptInput {
 /** A week in the queue of a cluster: then a person has to look. */
 export const QUEUE_MS = 7 * 86_400_000
 
-/** A registry or an admission hook may be away for a moment; what lasts longer is told, and tried again as a new attempt. */
+/** A registry or an admission hook may be away for a moment; what lasts longer is reported, and tried again as a new attempt. */
 export const BLOCKED_MS = 5 * 60_000
 
 const SETTLE_POLL_MS = 500

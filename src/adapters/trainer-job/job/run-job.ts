@@ -48,7 +48,7 @@ export interface RunJobResult {
 const METRICS = 'metrics.jsonl'
 
 const POLL_MS = 250
-/** While another launcher is at it. */
+/** Poll interval while another launcher works on the job. */
 const MOST_POLL_MS = 2_000
 
 /**
@@ -81,7 +81,7 @@ export async function runUntilCommitted<Job extends LaunchedJob, Result>(
   }
 }
 
-/** Null: nothing to follow yet, look again. */
+/** Null where there is nothing to follow yet; the caller looks again. */
 async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): Promise<AttemptEnd | null> {
   const { job, launcher, attempt } = input
   const newest = await newestAttempt(input, claims)

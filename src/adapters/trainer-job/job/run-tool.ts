@@ -39,7 +39,7 @@ export async function askTool(tool: string, args: string[], input = ''): Promise
   throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused: !isUncertain(stderr) })
 }
 
-/** The request may have come through all the same: what was asked for may be done. */
+/** The request may have arrived nevertheless, and may have been carried out. */
 export function isUncertain(stderr: string): boolean {
   return UNCERTAIN.test(stderr)
 }

@@ -1,5 +1,5 @@
 /**
- * What pods of a training job say of themselves: why they do not start, how they ended. It is told to people, and decides no more
+ * What the cluster says about pods of a training job: why they do not start, how they ended. It is shown to people, and decides no more
  * than that waiting is useless; an account that may not read pods or events hears nothing.
  */
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'

@@ -25,7 +25,7 @@ const START_WAIT_MS = 15_000
 
 /** A process of this machine, with torchrun around it where the job has several ranks. */
 export function createProcessLauncher(command: TrainerCommand): Launcher {
-  /** Of trainers that this process started: the status of another's child is not ours to read. */
+  /** Exit statuses of trainers that this process started; it cannot read those of another process's children. */
   const ends = new Map<string, Promise<ProcessEnd>>()
   return {
     isElsewhere: false,

@@ -16,7 +16,7 @@ const PORTS = 10_000
 
 /**
  * The batch script of one attempt: one task a node, torchrun in it where the job has several ranks. Ahead of the time limit and on
- * preemption the shell is told, and passes TERM on; the trainer saves and leaves with 75. Slurm never repeats it by itself (and
+ * preemption Slurm signals the shell, which passes TERM on; the trainer saves and leaves with 75. Slurm never repeats it by itself (and
  * where a site does, the lease refuses a fence that is not the newest).
  */
 export function slurmScript(input: {

@@ -17,7 +17,7 @@ export interface RelayStreamInput {
 }
 
 const HEADER = 9
-/** What the relay reads at once: a longer one is not from it. */
+/** The relay reads this much at once, so a longer frame is not from it. */
 const MAX_PAYLOAD = 32 * 1024
 /** Connections that it may open at once, and how many more in a second: each costs the worker a parser and its timers. */
 const MAX_BURST = 256
