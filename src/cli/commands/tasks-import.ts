@@ -77,17 +77,19 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
   let progress: ReadProgress | null = null
-  const { suite, kept, classes } = await whileReporting({ console, what: () => formatReading(progress) }, ({ changed }) =>
-    importSuite({
-      source,
-      filters,
-      evidence,
-      hubUrl,
-      onProgress: (next) => {
-        progress = next
-        changed()
-      },
-    }),
+  const { suite, kept, classes } = await whileReporting(
+    { console, what: () => formatReading(progress) },
+    ({ changed }) =>
+      importSuite({
+        source,
+        filters,
+        evidence,
+        hubUrl,
+        onProgress: (next) => {
+          progress = next
+          changed()
+        },
+      }),
   )
   const isWritten = suite.refused.length === 0 || options.skipRefused === true
   if (isWritten) {
