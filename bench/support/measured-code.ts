@@ -49,6 +49,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...IN_CONTAINERS, 'bench/audit.ts', 'test/support/layouts'],
   },
   chaos: { command: 'npm run chaos -- --seeds 300', sources: [...RUN, ...TRAINER, 'test/support/chaos'] },
+  'chaos-reproduce': {
+    command: 'npm run chaos -- --reproduce --seeds 20 --no-docs --out bench/results/chaos-reproduce.json',
+    sources: [...RUN, ...TRAINER, 'test/support/chaos'],
+  },
   'demo-kills': { command: 'npm run bench:demo-kills', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml'] },
   demo: { command: 'npm run demo', sources: [...RUN, ...TRAINER, 'src/stack', 'recipes/demo.yaml', 'policies'] },
   'gate-kill': { command: 'npm run bench:gate-kill', sources: [...RUN, 'test/support/gate-kill'] },
@@ -78,6 +82,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   leaks: { command: 'npm run bench:leaks', sources: [...RUN, 'test/support/leaks'] },
   'learning-seed-1': {
     command: 'npm run bench:learning',
+    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
+  },
+  'learning-seed-2': {
+    command: 'npm run bench:learning -- --seeds 2 --out bench/results/learning-seed-2.json',
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
   },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },

@@ -92,7 +92,7 @@ export function visit(controlUrl: string, made: Visit): Promise<Verdict> {
 
 /** What a process is told that makes no visit for a while. */
 export function askForWord(controlUrl: string, process: string): Promise<Verdict> {
-  return ask(`${controlUrl}?${new URLSearchParams({ process })}`, 'GET')
+  return ask(`${controlUrl}?process=${encodeURIComponent(process)}`, 'GET')
 }
 
 function ask(url: string, method: 'GET' | 'POST', body?: string): Promise<Verdict> {
