@@ -23,6 +23,7 @@ import { runNameOf } from '../support/run-recipe.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const ESCAPE = String.fromCharCode(27)
+const CTRL_C = String.fromCharCode(3)
 const RECIPE = `pushed-${process.pid}`
 
 describe('steering by commands', { skip: needsServer }, () => {
@@ -93,6 +94,7 @@ describe('steering by commands', { skip: needsServer }, () => {
     assert.match(terminal, /now +8 under way(?:, \d of them queued)?; the oldest: gateTask(?: queued)? for /)
     // Drawn again in the same place.
     assert.match(terminal.replaceAll(ESCAPE, '<esc>'), /\r<esc>\[\d+A<esc>\[J/)
+    assert.equal((await ok('run', 'cancel', run, '--dry-run'))['note'], null, 'following a run has cancelled it')
   })
 
   test('the control worker is stopped: every command answers with what the server knows, and what it recorded is done once the worker goes on', async () => {
@@ -164,11 +166,14 @@ describe('steering by commands', { skip: needsServer }, () => {
     assert.match(stderr, /no control worker has answered.*ask again/s)
   }
 
-  /** What a command has said by the time it says this; it is then left by Ctrl-C, which leaves the run alone. */
+  /**
+   * What a command has said by the time it says this; it is then left by one Ctrl-C, which leaves the run alone. `script` gets it as a key:
+   * asked by a signal it sends two SIGTERMs at once, and a follower that took both for a second Ctrl-C cancelled the run.
+   */
   async function untilSaid([command = '', ...args]: string[], wanted: RegExp): Promise<string> {
     const child = spawn(command, args, {
       env: { ...environment, CI: '', TERM: 'xterm' },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe'],
     })
     let said = ''
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (said += String(data)))
@@ -178,7 +183,8 @@ describe('steering by commands', { skip: needsServer }, () => {
       // Once more after it was said: a terminal is drawn again every second.
       await sleep(2_000)
     } finally {
-      child.kill('SIGINT')
+      if (command === 'script') child.stdin.write(CTRL_C)
+      else child.kill('SIGINT')
       const hung = setTimeout(() => child.kill('SIGKILL'), HANG_MS)
       await ended
       clearTimeout(hung)

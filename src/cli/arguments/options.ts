@@ -64,7 +64,7 @@ export interface RunOptions {
 }
 
 export const interruptOption = (): Option =>
-  new Option('--on-interrupt <what>', 'what the first Ctrl-C does (default: detach; in CI cancel)').choices([
+  new Option('--on-interrupt <what>', 'what the first Ctrl-C or SIGTERM does (default: detach; in CI cancel)').choices([
     'detach',
     'cancel',
   ])

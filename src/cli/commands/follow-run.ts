@@ -23,6 +23,11 @@ import { uiLink } from '../local-stack.ts'
 
 /** A second Ctrl-C within this time asks the run itself to end. */
 const SECOND_CHANCE_MS = 2_000
+/**
+ * One Ctrl-C may come twice: the terminal signals the whole group, and npm forwards it to its child once more; `timeout` and `script` send
+ * two SIGTERMs within a millisecond. A user needs longer for a second one.
+ */
+const SAME_INTERRUPT_MS = 100
 /** How long a cancelled run may take to close its sandboxes before we stop looking. */
 const CANCEL_GRACE_MS = 60_000
 
@@ -47,6 +52,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   const printer = createProgressPrinter({ console, workflowId: handle.workflowId, json })
   const leave = new AbortController()
   let interrupts = 0
+  let interruptedAtMs = Number.NEGATIVE_INFINITY
   const cancelling: Promise<void>[] = []
   const reason = input.cancelReason === undefined ? {} : { reason: input.cancelReason }
   const cancel = (): void => {
@@ -61,14 +67,24 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
     )
     setTimeout(() => leave.abort(), CANCEL_GRACE_MS).unref()
   }
-  const interrupted = (): void => {
+  const interrupted = (signal: NodeJS.Signals): void => {
+    const nowMs = performance.now()
+    const isRepeated = nowMs - interruptedAtMs < SAME_INTERRUPT_MS
+    interruptedAtMs = nowMs
+    if (isRepeated) return
     interrupts += 1
     printer.finish()
-    if (onInterrupt === 'cancel' || interrupts > 1) {
+    if (onInterrupt === 'cancel' || (interrupts > 1 && signal === 'SIGINT')) {
       cancel()
       return
     }
-    console.err(howToReturn(handle.workflowId))
+    if (signal === 'SIGTERM') {
+      // A program asks this one to end; only a user at a terminal asks twice for the run's end.
+      if (interrupts === 1) console.err(howToReturn(handle.workflowId, { isAsked: false }))
+      leave.abort()
+      return
+    }
+    console.err(howToReturn(handle.workflowId, { isAsked: true }))
     setTimeout(() => {
       if (interrupts === 1) leave.abort()
     }, SECOND_CHANCE_MS)
@@ -113,12 +129,12 @@ function addressOf({ connection, workflowId }: RunHandle<unknown>): RunAddress {
 }
 
 /** A name alone is first looked for among training runs: of any other root only the whole id is sure to lead back to it. */
-function howToReturn(workflowId: string): string {
+function howToReturn(workflowId: string, { isAsked }: { isAsked: boolean }): string {
   const run = workflowId.replace(/^train\//, '')
   return [
     `detached; ${workflowId} goes on`,
     `  watch it again   longhaul run status ${run} --follow`,
-    `  end it           longhaul run stop ${run} --now   (or Ctrl-C again within ${SECOND_CHANCE_MS / 1000} s)`,
+    `  end it           longhaul run stop ${run} --now${isAsked ? `   (or Ctrl-C again within ${SECOND_CHANCE_MS / 1000} s)` : ''}`,
   ].join('\n')
 }
 
