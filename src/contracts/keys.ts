@@ -84,6 +84,7 @@ export const nightKeys = {
   from: (series: string, at: string) => `nights/${series}/${at.replaceAll(/[-:]/g, '')}`,
   night: ({ series, at, run, name }: { series: string; at: string; run: string; name: string }) =>
     `nights/${series}/${at.replaceAll(/[-:]/g, '')}/${run}/${name}.json`,
+  runOf: (key: string) => key.split('/')[3],
 }
 
 /** Alarms that were raised: each is claimed once by its id, and once more when a receiver took it or it was given up. */

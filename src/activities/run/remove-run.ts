@@ -1,5 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import type { NightRecord } from '../../contracts/nights.types.ts'
 import { episodeKeys, nightKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
 import { findNewestPromotion } from '../training/policies.ts'
 import { isBeingRemoved } from './run-names.ts'
@@ -10,7 +11,7 @@ export interface RunHoldings {
   /** Keys of its episodes, and of everything else of it. */
   episodes: number
   records: number
-  /** Series in which it is the newest night: the next one is compared with it. */
+  /** Series in which it is the newest night, or has the newest main evaluation: the next one is compared with it. */
   newestNightOf: string[]
   /** It made the policy that is promoted: the next promotion may be judged against its evaluation. */
   isPromoted: boolean
@@ -57,10 +58,17 @@ export async function removeRun(
 ): Promise<RemovedRun> {
   const mark = { schema: 'longhaul.removal/1', run, begunAtMs: Date.now() }
   const { won } = await store.claimRecord(removalKeys.begun(run), mark)
-  const open = await isOpen()
-  if (open !== null) {
-    // Of this removal alone: an earlier one has left half a run.
+  // Of this removal alone: an earlier one has left half a run.
+  const takeBack = async (): Promise<void> => {
     if (won) await store.removeFolder(removalKeys.folder(run))
+  }
+  const open = await isOpen().catch(async (error: unknown): Promise<never> => {
+    // A mark that stays refuses the name of a whole run, and sends its operator here to have it removed.
+    await takeBack()
+    throw error
+  })
+  if (open !== null) {
+    await takeBack()
     throw new LonghaulError({
       code: 'Run.StillClosing',
       message: `Nothing was removed: ${open} is under way. longhaul run cancel ${run} ends it; then remove it`,
@@ -86,8 +94,15 @@ async function countKeys(store: ArtifactStore, prefix: string): Promise<number> 
 async function newestNightsOf(store: ArtifactStore, run: string): Promise<string[]> {
   const found: string[] = []
   for (const series of await store.folders(nightKeys.all)) {
-    const newest = (await store.list(nightKeys.series(series))).at(-1)
-    if (newest?.includes(`/${run}/`) === true) found.push(series)
+    const keys = (await store.list(nightKeys.series(series))).toReversed()
+    // A night that ended early may have compared another suite or policy alone: the next main evaluation looks further back.
+    const newest = [keys[0], await newestMain(store, keys)]
+    if (newest.some((key) => key !== undefined && nightKeys.runOf(key) === run)) found.push(series)
   }
   return found
+}
+
+async function newestMain(store: ArtifactStore, keys: readonly string[]): Promise<string | undefined> {
+  for (const key of keys) if ((await store.readRecord<NightRecord>(key))?.role === 'main') return key
+  return undefined
 }

@@ -125,6 +125,34 @@ describe('run remove', { skip: needsServer }, () => {
     assert.equal((await allocateRun(store, { ...CLAIM, run: 'torn' })).run, 'torn')
   })
 
+  test('Temporal does not answer whether the run is open: it is whole, and its name is not refused', async () => {
+    await storeRun('unasked')
+    const unanswered = async (): Promise<never> => {
+      throw new Error('no answer')
+    }
+    await assert.rejects(removeRun(store, 'unasked', unanswered), /no answer/)
+    assert.equal((await allocateRun(store, { ...CLAIM, run: 'unasked' })).run, 'unasked')
+    // Half a run of an earlier removal stays refused.
+    await store.claimRecord(removalKeys.begun('unasked'), { run: 'unasked' })
+    await assert.rejects(removeRun(store, 'unasked', unanswered), /no answer/)
+    await assert.rejects(allocateRun(store, { ...CLAIM, run: 'unasked' }), { code: 'Config.Invalid' })
+  })
+
+  test('a later night ended before its main evaluation: the newest main one is kept, other runs are not', async () => {
+    for (const run of ['main-night', 'early-night', 't']) await storeRun(run)
+    const night = (at: string, run: string, role: string) =>
+      store.putRecord(nightKeys.night({ series: 't', at, run, name: role }), { role })
+    await night('2026-01-01T00:00:00Z', 't', 'main')
+    await night('2026-01-02T00:00:00Z', 'main-night', 'main')
+    await night('2026-01-03T00:00:00Z', 'early-night', 'suite')
+    for (const run of ['main-night', 'early-night']) {
+      assert.match((await remove(run)).stdout, /the newest night of t/, run)
+      assert.equal((await store.list(`episodes/${run}/`)).length, 2)
+    }
+    // Called as its series is.
+    assert.equal((await remove('t')).exitCode, 0)
+  })
+
   test('the newest night and what the last promotion rests on are kept, unless --force says otherwise', async () => {
     await storeRun('night-2')
     await store.putRecord(nightKeys.night({ series: 's', at: '2026-01-01T00:00:00Z', run: 'night-1', name: 'n' }), {})
