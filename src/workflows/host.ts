@@ -31,6 +31,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
   const state: HostState = { holder: input.holder, drain: input.drain }
   let arrivals = 0
   let attending = new CancellationScope()
+  let isReplaced = false
   const publish = (): void => {
     upsertMemo({ host: state })
     setCurrentDetails(describe(input.host, state))
@@ -40,6 +41,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
     if (isSameHolder(holder, state.holder)) return
     state.holder = holder
     publish()
+    isReplaced = true
     attending.cancel()
   })
   setHandler(drainSignal, ({ graceMs }) => {
@@ -67,11 +69,13 @@ export async function host(input: HostInput): Promise<{ host: string }> {
   for (;;) {
     const { holder } = state
     const before = arrivals
+    isReplaced = false
     attending = new CancellationScope()
     const isPresent = await attending
       .run(() => attend(input.host, holder))
       .catch((error: unknown) => {
-        if (!isCancellation(error) || isSameHolder(holder, state.holder)) throw error
+        // Not by who holds the name now: after two signals of one workflow task that may be the first machine again.
+        if (!isCancellation(error) || !isReplaced) throw error
         return true
       })
     if (!isPresent && arrivals === before) {

@@ -111,6 +111,26 @@ test('another machine takes the name over: its queue is asked from now on, and t
   assert.equal(present(driver), 2, 'a worker that starts again changes nothing')
 })
 
+/**
+ * While the control worker is away, another machine starts under the name and then the first one again: the server hands over both signals
+ * at once. The first was attended anew only where another machine held the name, so the host ended as cancelled and its drain was lost.
+ */
+test('two machines take the name in turn while no control worker answers: the host stays, and so does its drain', async () => {
+  const { driver, host, state } = await hostWith()
+  const other: HostHolder = { queue: 'sandbox.node-7.00000000', engine: 'engine-2 /var/lib/docker' }
+  host.signal('drain', { graceMs: null })
+  host.signal('arrived', other)
+  host.signal('arrived', HOLDER)
+  await driver.runUntil(() => !host.isOpen || present(driver) === 2)
+  assert.equal(host.isOpen, true)
+  assert.equal(driver.callsOf('attendHost').at(-1)?.taskQueue, HOLDER.queue)
+  assert.deepEqual(state().holder, HOLDER)
+  assert.notEqual(state().drain, null)
+
+  host.cancel()
+  await assert.rejects(host.result())
+})
+
 test('its history is long: it continues as new with drain and grace time', async () => {
   const { driver, host, state } = await hostWith({
     activities: { attendHost: () => takes(MINUTE, undefined) },
