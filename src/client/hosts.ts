@@ -184,8 +184,11 @@ export async function joinHost({ connection, host, holder }: JoinInput): Promise
   }
 }
 
-/** @returns null where no such host is known */
-export async function readHostState({ connection, host }: HostsInput & { host: string }): Promise<HostState | null> {
+/** @returns null where no such host is known; `isAttended`: a worker of its holder has taken the activity that heartbeats */
+export async function readHostState({
+  connection,
+  host,
+}: HostsInput & { host: string }): Promise<(HostState & { isAttended: boolean }) | null> {
   return called(connection, () => readHost(connection, host))
 }
 

@@ -8,6 +8,8 @@ import type { TemporalSettings } from '../platform/temporal-settings.ts'
 
 /** How soon a worker obeys an order: one small call each time. */
 const LOOK_EVERY_MS = 3_000
+/** A worker whose arrival no control worker has answered says it again this often: the server keeps 10,000 signals a workflow. */
+const ANNOUNCE_EVERY_MS = 15 * 60_000
 
 interface MembershipInput {
   temporal: Pick<TemporalSettings, 'address' | 'namespace'>
@@ -15,6 +17,8 @@ interface MembershipInput {
   holder: HostHolder
   door: Pick<HostDoor, 'obey'>
   log: (message: string, facts: Record<string, unknown>) => void
+  /** @default 3_000 */
+  lookEveryMs?: number
 }
 
 export interface Membership {
@@ -28,7 +32,14 @@ export interface Membership {
  * database knows no host: then it joins anew.
  * @throws LonghaulError `Config.Invalid` where another machine has the name
  */
-export async function joinAsHost({ temporal, host, holder, door, log }: MembershipInput): Promise<Membership> {
+export async function joinAsHost({
+  temporal,
+  host,
+  holder,
+  door,
+  log,
+  lookEveryMs = LOOK_EVERY_MS,
+}: MembershipInput): Promise<Membership> {
   const { address, namespace } = temporal
   const connection = await connect({ address, namespace })
   const stopping = new AbortController()
@@ -43,14 +54,22 @@ export async function joinAsHost({ temporal, host, holder, door, log }: Membersh
     await connection.close()
     throw error
   }
+  let announcedMs = performance.now()
   const look = async (): Promise<void> => {
     const state = await readHostState({ connection, host })
     const isOurs = state !== null && isSameHolder(state.holder, holder)
-    obey(isOurs ? state : await joinHost({ connection, host, holder }))
+    // Recorded, and carried out once a control worker is back. One more event at every look would fill the history until then.
+    const isAnnounced = state?.isAttended === false && performance.now() - announcedMs < ANNOUNCE_EVERY_MS
+    if (isOurs || isAnnounced) {
+      obey(state)
+      return
+    }
+    obey(await joinHost({ connection, host, holder }))
+    announcedMs = performance.now()
   }
   const watching = (async () => {
     while (!stopping.signal.aborted) {
-      await sleep(LOOK_EVERY_MS, undefined, { signal: stopping.signal }).catch(() => undefined)
+      await sleep(lookEveryMs, undefined, { signal: stopping.signal }).catch(() => undefined)
       if (stopping.signal.aborted) return
       try {
         await look()
