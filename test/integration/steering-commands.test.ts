@@ -112,7 +112,11 @@ describe('steering by commands', { skip: needsServer }, () => {
       assert.deepEqual(found, [[run, workflowId]])
       assertFromServer(status)
       assert.equal(blockers.code, 2, blockers.stdout)
-      assert.match(JSON.stringify(JSON.parse(blockers.stdout)), /--role control/)
+      // The stopped worker keeps the run waiting from the first request on, which the other commands make.
+      await eventually(async () => {
+        const { stdout } = await longhaul('run', 'blockers', run, '--longer-than', '0')
+        assert.match(JSON.stringify(JSON.parse(stdout)), /--role control/)
+      })
       assert.deepEqual([would['changed'], would['pending']], [null, false])
       assertNotDone(requeue)
       for (const answer of [pause, limits]) assert.deepEqual([answer['changed'], answer['pending']], [null, true])
