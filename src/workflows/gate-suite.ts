@@ -9,7 +9,7 @@ import { type RootProgress, watchable } from './run-control.ts'
 /**
  * Gates one suite on its own, all checks of every task, and reports what it found: `{"recipe": "demo"}` is a complete input.
  * Activities: those of a gate and one that writes report and evidence. A task that cannot be gated is a finding and ends
- * nothing, but a suite of which no image is anywhere is refused before. Continues as new when suggested; query `progress`, `blockers`. On cancel open gradings end; what was graded stays.
+ * nothing, but a suite of which no image is anywhere is refused before. Continues as new before its history has 2,000 events; query `progress`, `blockers`. On cancel open gradings end; what was graded stays.
  */
 export async function gateSuite(input: GateSuiteInput = {}): Promise<GateSuiteResult> {
   const progress = watchable(input.page?.plan.run ?? null)

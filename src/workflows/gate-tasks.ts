@@ -18,6 +18,7 @@ import type {
 } from '../contracts/workflows.types.ts'
 import { control, gating, images, slowControl } from './activity-proxies.ts'
 import { failRun, failureCode, innermostMessage, withCode } from './failures.ts'
+import { HistoryPage } from './history-page.ts'
 import { runChild } from './run-child.ts'
 import { blockersQuery, gateQuery } from './run-control.ts'
 import { runConcurrently } from './run-concurrently.ts'
@@ -28,13 +29,19 @@ const OPEN_TASKS = 16
 /** Tasks of a part. At ten minutes a step and fifty repeats a part stays below two executions. */
 const PART = 250
 
+/** Of a task: two steps of ten minutes, three events and a workflow task each. */
+const EVENTS_A_TASK = 12
+
+/** Of a part, as of any child. */
+const EVENTS_A_PART = 9
+
 /** Parts side by side: each has its share of the width, so that no workflow holds thousands of pending activities. */
 const OPEN_PARTS = 20
 
 /**
  * Admits a task where its gold patch resolves and the empty patch does not, every time. Activities: one for each ten minutes of a
  * task; gradings are records, so a second gating of the same tasks starts no container. Suites over 250 tasks are gated in parts,
- * children of this same type, which measure their width when they begin. Continues as new when suggested. Queries `progress` (of a part
+ * children of this same type, which measure their width when they begin. Continues as new before its history has 2,000 events. Queries `progress` (of a part
  * its own tasks; of a suite in parts those of parts that ended) and `blockers`. On cancel the open gradings end, their containers with them.
  */
 export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult | GatePartResult> {
@@ -88,7 +95,7 @@ export interface GatePageResult {
   refused: number
 }
 
-/** Gates tasks side by side until all are done or the history is long. */
+/** Gates tasks side by side until all are done or the history is full. */
 export async function gatePage(input: GatePageInput): Promise<GatePageResult> {
   const { run, suite, part, from } = input
   const isLarge = part === undefined && run.gateWidth !== undefined && suite.tasks - from > PART
@@ -99,8 +106,8 @@ async function gateOneByOne({ run, suite, part, onTask, ...begun }: GatePageInpu
   const end = part?.to ?? suite.tasks
   let { from: next, refused } = begun
   let ended = next
-  const runNext = async (): Promise<boolean> => {
-    if (next >= end || workflowInfo().continueAsNewSuggested) return false
+  const page = new HistoryPage(EVENTS_A_TASK)
+  const gateNext = async (): Promise<boolean> => {
     try {
       if (!(await gateTask(run, suite, next++))) refused += 1
     } finally {
@@ -110,6 +117,7 @@ async function gateOneByOne({ run, suite, part, onTask, ...begun }: GatePageInpu
     }
     return true
   }
+  const runNext = async (): Promise<boolean> => next < end && !page.isFull() && page.hold(gateNext)
   const width = await widthOf(run)
   try {
     await runConcurrently({ concurrency: () => Math.ceil(width / (part?.share ?? 1)), onFailure: 'finish', runNext })
@@ -128,8 +136,8 @@ async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promi
   let { from: next, refused } = begun
   let ended = next
   const share = Math.min(OPEN_PARTS, Math.ceil((suite.tasks - next) / PART))
-  const runNext = async (): Promise<boolean> => {
-    if (next >= suite.tasks || workflowInfo().continueAsNewSuggested) return false
+  const page = new HistoryPage(EVENTS_A_PART)
+  const gateNext = async (): Promise<boolean> => {
     const from = next
     const to = Math.min(from + PART, suite.tasks)
     next = to
@@ -145,6 +153,7 @@ async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promi
     onTask?.({ tasks: ended, refused })
     return true
   }
+  const runNext = async (): Promise<boolean> => next < suite.tasks && !page.isFull() && page.hold(gateNext)
   try {
     await runConcurrently({ concurrency: () => share, onFailure: 'cancel', runNext })
   } catch (error) {

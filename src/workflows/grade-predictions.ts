@@ -22,6 +22,7 @@ import type {
 import { isLostToInfrastructure } from '../domain/grading-rules.ts'
 import { artifacts, control, grading, slowControl } from './activity-proxies.ts'
 import { decideAfter, failRun, withCode } from './failures.ts'
+import { HistoryPage } from './history-page.ts'
 import { RunBoard } from './run-board.ts'
 import { steerable } from './root-steering.ts'
 import { type RunControl, whilePaused } from './run-control.ts'
@@ -32,14 +33,17 @@ import { runConcurrently } from './run-concurrently.ts'
 /** Patches in flight: hosts limit how many containers start at once, this limits pending activities. */
 const OPEN_PATCHES = 16
 
+/** Of a patch: its grading and, where that fails, the record that says so; three events and a workflow task each. */
+const EVENTS_A_PATCH = 12
+
 /** Enough that one bad host is not mistaken for a dead engine. */
 const ABORT_AFTER_ALL_UNGRADED = 12
 
 /**
  * Grades patches that exist: `{"predictions": FILE, "suite": FILE}` new predictions, `{"regrade": RUN}` those of a run again.
  * Activities: one for each patch, whose verdict is a record, so that a repetition grades nothing twice; no children. Updates
- * `pause`, `resume` and `setLimits` steer new gradings; queries `progress`, `failures`, `blockers`, `config`. Continues as new when suggested, about
- * every 800 patches. On cancel the open graders end and remove their containers.
+ * `pause`, `resume` and `setLimits` steer new gradings; queries `progress`, `failures`, `blockers`, `config`. Continues as new before its
+ * history has 2,000 events, about every 280 patches. On cancel the open graders end and remove their containers.
  */
 export async function gradePredictions(input: GradePredictionsInput = {}): Promise<GradePredictionsResult> {
   const job = new Grading(input)
@@ -114,8 +118,8 @@ class Grading {
 
   /** @returns false where the history is long enough and patches are left */
   async gradeAll({ run, patches }: OpenedGrading): Promise<boolean> {
-    const runNext = async (hasFailed: () => boolean): Promise<boolean> => {
-      if (this.#next >= patches || workflowInfo().continueAsNewSuggested) return false
+    const page = new HistoryPage(EVENTS_A_PATCH)
+    const gradeNext = async (hasFailed: () => boolean): Promise<boolean> => {
       try {
         await whilePaused(this.#steering)
         if (hasFailed() || this.#next >= patches) return false
@@ -126,6 +130,8 @@ class Grading {
       }
       return true
     }
+    const runNext = async (hasFailed: () => boolean): Promise<boolean> =>
+      this.#next < patches && !page.isFull() && page.hold(() => gradeNext(hasFailed))
     await runConcurrently({
       concurrency: () => Math.min(this.#steering.concurrency ?? OPEN_PATCHES, Math.max(1, patches)),
       onFailure: 'finish',

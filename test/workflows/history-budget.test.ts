@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
-import { takes, timesOut } from '../support/activity-script.ts'
-import { EPISODE, GROUP, PLAN, policyRef, scriptedPipeline } from '../support/scripted-pipeline.ts'
-import { createWorkflowDriver } from '../support/workflow-driver.ts'
+import { test, type TestContext } from 'node:test'
+import type { RolloutCounts } from '../../src/contracts/workflows.types.ts'
+import { neverEnds, takes, timesOut } from '../support/activity-script.ts'
+import { EPISODE, GROUP, PLAN, policyRef, ROLLOUT, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
 
 /** Temporal keeps histories for ever in memory, cache and database: content belongs into artifacts, not here. */
 const MAX_PAYLOAD_BYTES = 4 * 1024
@@ -105,4 +106,63 @@ test('one iteration of reinforce costs at most 60 events', async (t) => {
   const [three = 0, five = 0] = events
   t.diagnostic(`${(five - three) / 2} events an iteration`)
   assert.ok((five - three) / 2 <= 60, `${(five - three) / 2} events`)
+})
+
+/** Every execution of the workflow is short enough to be opened, and none ends before it has to. */
+function assertPaged(t: TestContext, driver: WorkflowDriver, type: string): void {
+  const pages = driver.runs.filter((run) => run.type === type)
+  const events = pages.map((run) => run.events)
+  t.diagnostic(`${type}: ${events.join(', ')} events`)
+  assert.ok(pages.length > 1, 'it continued as new')
+  assert.ok(Math.max(...events) < 2_000, `${Math.max(...events)} events`)
+  // A page that ends too early would only make the open items end for nothing.
+  assert.ok(Math.max(...events) > 1_500, `${Math.max(...events)} events`)
+}
+
+test('a rollout of 220 tasks, which the details of its run link to, stays below 2,000 events and plays each once', async (t) => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ steps: 1, tasks: 220, groupSize: 1 }),
+      // Groups end one by one, so that each costs workflow tasks of its own.
+      advanceEpisode: ({ taskId }) =>
+        takes(60_000 + Number(taskId.slice(-4)) * 97, { turns: 8, disposition: 'submitted' }),
+    },
+  })
+  const input = { ...ROLLOUT, tasks: 220, groupSize: 1, maxOpenGroups: 13 }
+  const counts = await driver.start('rollout', input, { workflowId: 'rollout' }).result<RolloutCounts>()
+  assert.deepEqual([counts.groups, counts.episodes], [220, 220])
+  assertPaged(t, driver, 'rollout')
+})
+
+test('700 patches that are graded: every page stays below 2,000 events', async (t) => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline(),
+      openGrading: () => ({ run: 'mine', name: '700 predictions', patches: 700 }),
+      gradePatch: ({ index }) => takes(60_000 + index * 97, { kind: 'resolved', reason: null }),
+    },
+  })
+  await driver.start('gradePredictions', { predictions: 'gold', suite: 'demo:heldOut', run: 'mine' }).result()
+  assert.equal(new Set(driver.callsOf('gradePatch').map(({ input }) => (input as { index: number }).index)).size, 700)
+  assertPaged(t, driver, 'gradePredictions')
+})
+
+test('a gate of 250 tasks of two steps each: every page stays below 2,000 events', async (t) => {
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ tasks: 250 }),
+      gateTask: ({ index, step }) => takes(60_000 + index * 97, { done: step === 2, ok: true }),
+    },
+  })
+  await driver.start('gateTasks', { plan: PLAN, suite: { suite: SHA, name: 'train', tasks: 250 } }).result()
+  assert.equal(driver.callsOf('gateTask').length, 500)
+  assertPaged(t, driver, 'gateTasks')
+})
+
+test('a rollout that is wider than a history begins all that the recipe lets it, side by side', async () => {
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ tasks: 210, groupSize: 1 }), openSandbox: () => neverEnds() },
+  })
+  driver.start('rollout', { ...ROLLOUT, tasks: 210, groupSize: 1, maxOpenGroups: 210 })
+  await driver.runUntil(() => driver.runs.filter(({ type }) => type === 'promptGroup').length === 210, 'all have begun')
 })
