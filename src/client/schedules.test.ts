@@ -187,6 +187,13 @@ test('a cron field that the server refuses is the user’s mistake', { skip: nee
   )
 })
 
+test('a schedule that does not exist: its name, and where the names are', { skip: needsServer }, async () => {
+  await assert.rejects(triggerSchedule({ connection, id: 'nihgtly' }), {
+    code: 'Config.NotFound',
+    message: 'No schedule is called "nihgtly"; longhaul schedule list shows those there are',
+  })
+})
+
 test('two nights are missed: a backfill starts both, one after the other, and names them', {
   skip: needsServer,
 }, async () => {
