@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { keepLog } from '../adapters/artifacts/stored-log.ts'
+import { encodeSafetensors } from '../adapters/trainer-job/batch/safetensors.ts'
 import { writeBatch } from '../adapters/trainer-job/batch/batch-writer.ts'
 import { assembleTrajectory } from '../adapters/trainer-job/batch/trajectory.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
@@ -195,7 +196,12 @@ test('names that lead out of the run’s episodes are no pages', async () => {
 
 test('tokens are the row of the batch file, in its order', async () => {
   const episodes = [0, 1].map((index) => makeEpisode({ run: 'r', stage: 'dapo-1', iteration: 7, taskId: 't-1', index }))
-  const trajectories = episodes.map((episode) => assembleTrajectory({ ...episode, trainFormatErrors: true }))
+  // The last reply of the second one was no command: it was sampled, and is not trained on.
+  const last = episodes[1]?.actions.at(-1)
+  assert.ok(last !== undefined)
+  last.formatError = 'cannot_extract_command'
+  const trajectories = episodes.map((episode) => assembleTrajectory({ ...episode, trainFormatErrors: false }))
+  assert.ok((trajectories[1]?.maskedTokens ?? 0) > 0)
   for (const { record } of episodes) await store.putRecord(episodeKeys.result(record.episode), record)
   const { sampling } = { sampling: { temperature: 1, topP: 1, topK: -1, minP: 0, repetitionPenalty: 1 } }
   await writeBatch({
@@ -233,5 +239,26 @@ test('tokens are the row of the batch file, in its order', async () => {
     )
     assert.deepEqual(page.clip, { low: 0.2, high: 0.28 })
     assert.equal(page.ratios, null)
+  }
+
+  // As the trainer keeps them, in the file's order: zero off the loss. One ratio is 1.1, one 1.5, and so on.
+  const ratioOf = (place: number): number => 1.1 + (place % 3) * 0.4
+  const proximal = [1, 0].flatMap((at) => {
+    const { lossMask, logprobs } = trajectories[at]!
+    return [...lossMask].map((one, place) => (one === 1 ? Math.log(ratioOf(place)) + (logprobs[place] ?? 0) : 0))
+  })
+  await store.put(
+    `${runKeys.job('r', 'dapo-1', 7, 0)}/prox/prox.safetensors`,
+    encodeSafetensors([
+      { name: 'prox_logprobs', dtype: 'F32', shape: [proximal.length], data: new Float32Array(proximal) },
+    ]),
+  )
+  for (const { record, lossMask } of trajectories) {
+    const { ratios, mask } = (await pages.read(`tokens/${record.episode}`)) as TokensPage
+    assert.deepEqual(
+      ratios?.map((ratio) => Number(ratio.toFixed(4))),
+      [...lossMask].map((one, place) => (one === 1 ? Number(ratioOf(place).toFixed(4)) : 0)),
+    )
+    assert.deepEqual(mask, [...lossMask])
   }
 })

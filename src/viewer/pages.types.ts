@@ -283,9 +283,9 @@ export interface TokensPage {
   mask: number[]
   advantages: number[] | null
   logprobs: number[] | null
-  /** The trainer's own log-probabilities before its first step; null where it kept none. */
+  /** The trainer's own log-probabilities before its first step, 0 where not trained on; null where it kept none. */
   proximal: number[] | null
-  /** exp(proximal − sampled), 0 where not sampled; null where either is missing. */
+  /** exp(proximal − sampled), 0 where not trained on; null where either is missing. */
   ratios: number[] | null
   /** Bounds of the stage's clip, applied to that ratio for display; null in fine-tuning. */
   clip: { low: number; high: number } | null

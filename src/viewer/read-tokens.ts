@@ -50,7 +50,7 @@ export async function readTokensPage(store: ArtifactStore, row: EpisodeRow): Pro
     tensors.has(name) ? numbersIn(tensors, name, key).slice(from, to) : null
   const required = (name: string): number[] => part(name) ?? []
   const logprobs = part('behaviour_logprobs')
-  const versions = required('policy_version')
+  const mask = required('loss_mask')
   const proximal = await readProximal(store, found.job, { from, to })
   const ids = required('input_ids')
   const policies = found.manifest.policies.map(({ version }) => version)
@@ -60,13 +60,13 @@ export async function readTokensPage(store: ArtifactStore, row: EpisodeRow): Pro
     batch: key,
     ids,
     pieces: await piecesOf(store, policies, ids),
-    mask: required('loss_mask'),
+    mask,
     advantages: part('advantages'),
     logprobs,
     proximal,
-    ratios: ratiosOf({ logprobs, proximal, versions }),
+    ratios: ratiosOf({ logprobs, proximal, mask }),
     clip: await clipOf(store, row),
-    versions,
+    versions: required('policy_version'),
     policies,
   }
 }
@@ -114,17 +114,18 @@ async function readProximal(
   }
 }
 
+/** The trainer scores what it trains on alone: a sampled token off the loss has no ratio. */
 function ratiosOf({
   logprobs,
   proximal,
-  versions,
+  mask,
 }: {
   logprobs: number[] | null
   proximal: number[] | null
-  versions: number[]
+  mask: number[]
 }): number[] | null {
   if (logprobs === null || proximal === null) return null
-  return versions.map((version, at) => (version < 0 ? 0 : Math.exp((proximal[at] ?? 0) - (logprobs[at] ?? 0))))
+  return mask.map((one, at) => (one === 1 ? Math.exp((proximal[at] ?? 0) - (logprobs[at] ?? 0)) : 0))
 }
 
 async function clipOf(store: ArtifactStore, { episode, stage }: EpisodeRow): Promise<TokensPage['clip']> {

@@ -54,7 +54,7 @@ function Counts({ page }: { page: TokensData }) {
           ? 'The trainer kept no log-probabilities of its own for this batch: there is no ratio.'
           : 'Ratio: the trainer’s probability before its first step over the sampled one. The ratio of later steps is not stored by token.'}
         {clip === null ? '' : ` Clip marks a ratio outside 1 − ${clip.low} to 1 + ${clip.high}.`} No entry where a token
-        was not sampled.
+        was not sampled, and no ratio where it was not trained on.
       </p>
     </>
   )
@@ -78,8 +78,8 @@ function cellsOf(
     isTrained ? '1 trained' : isSampled ? '0 masked' : '0 context',
     isTrained ? number(advantages) : '',
     number(logprobs),
-    number(ratios),
-    isSampled && ratio !== undefined && isOutsideClip(ratio, clip) ? 'outside' : '',
+    isTrained ? number(ratios) : '',
+    isTrained && ratio !== undefined && isOutsideClip(ratio, clip) ? 'outside' : '',
     isSampled ? <Visible text={policies[version] ?? ''} /> : '',
   ]
 }
