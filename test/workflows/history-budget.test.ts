@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import type { RolloutCounts } from '../../src/contracts/workflows.types.ts'
-import { neverEnds, takes, timesOut } from '../support/activity-script.ts'
+import { takes, timesOut } from '../support/activity-script.ts'
 import { EPISODE, GROUP, PLAN, policyRef, ROLLOUT, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
 import { createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
 
@@ -159,10 +159,18 @@ test('a gate of 250 tasks of two steps each: every page stays below 2,000 events
   assertPaged(t, driver, 'gateTasks')
 })
 
-test('a rollout that is wider than a history begins all that the recipe lets it, side by side', async () => {
+test('a rollout that is wider than a history plays all that the recipe lets it, side by side', async () => {
+  let most = 0
   const driver = await createWorkflowDriver({
-    activities: { ...scriptedPipeline({ tasks: 210, groupSize: 1 }), openSandbox: () => neverEnds() },
+    activities: {
+      ...scriptedPipeline({ steps: 1, tasks: 210, groupSize: 1 }),
+      advanceEpisode: () => {
+        const open = driver.runs.filter(({ type, status }) => type === 'promptGroup' && status === 'open')
+        most = Math.max(most, open.length)
+        return takes(60_000, { turns: 8, disposition: 'submitted' })
+      },
+    },
   })
-  driver.start('rollout', { ...ROLLOUT, tasks: 210, groupSize: 1, maxOpenGroups: 210 })
-  await driver.runUntil(() => driver.runs.filter(({ type }) => type === 'promptGroup').length === 210, 'all have begun')
+  await driver.start('rollout', { ...ROLLOUT, tasks: 210, groupSize: 1, maxOpenGroups: 210 }).result()
+  assert.equal(most, 210)
 })
