@@ -14,7 +14,6 @@ import { control } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
-import { HistoryPage } from './history-page.ts'
 import { RolloutBoard } from './rollout-board.ts'
 import {
   answerRequeue,
@@ -31,15 +30,12 @@ import { runConcurrently } from './run-concurrently.ts'
 /** Enough that one bad container is not mistaken for a dead server. */
 const ABORT_AFTER_ALL_LOST = 12
 
-/** Of a group: initiated, started and completed, each with at most one workflow task of its own behind the last two. */
-const EVENTS_A_GROUP = 9
-
 /** Task ids fetched at once: 50 ids stay far below 4 KB of payload. */
 const PAGE = 50
 
 /**
  * Plays every task of a plan. Children: `promptGroup`, as many at a time as the recipe or an operator says. Continues as new, with its
- * counts, before its history has 2,000 events, when no child is open. A pause stops new groups and lets open ones finish; a hard one holds their
+ * counts, when the server suggests it and no child is open. A pause stops new groups and lets open ones finish; a hard one holds their
  * episodes too. A task that is requeued is cancelled where it is open, and played again where it lost episodes; recorded episodes count.
  * Query `progress`; it reports to its root now and then. On cancel, or when the run fails, the groups are cancelled and waited for.
  */
@@ -63,7 +59,6 @@ class Rollout {
   readonly #open = new Map<string, { scope: CancellationScope; again: boolean }>()
   /** Tasks to be played again before any other one. */
   readonly #again: string[] = []
-  readonly #page = new HistoryPage(EVENTS_A_GROUP)
   #widen: () => void = () => undefined
 
   constructor(input: RolloutInput) {
@@ -114,10 +109,7 @@ class Rollout {
   }
 
   async #playNext(): Promise<boolean> {
-    return !this.#page.isFull() && this.#page.hold(() => this.#playOne())
-  }
-
-  async #playOne(): Promise<boolean> {
+    if (workflowInfo().continueAsNewSuggested) return false
     await whilePaused(this.#steering)
     const taskId = this.#again.shift() ?? (await this.#tasks.next())
     if (taskId === null) return false

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { RolloutCounts } from '../../src/contracts/workflows.types.ts'
 import { takes, timesOut } from '../support/activity-script.ts'
-import { EPISODE, GROUP, PLAN, policyRef, ROLLOUT, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { EPISODE, GROUP, PLAN, policyRef, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
 import { createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
 
 /** Temporal keeps histories for ever in memory, cache and database: content belongs into artifacts, not here. */
@@ -119,21 +118,6 @@ function assertPaged(t: TestContext, driver: WorkflowDriver, type: string): void
   assert.ok(Math.max(...events) > 1_500, `${Math.max(...events)} events`)
 }
 
-test('a rollout of 220 tasks, which the details of its run link to, stays below 2,000 events and plays each once', async (t) => {
-  const driver = await createWorkflowDriver({
-    activities: {
-      ...scriptedPipeline({ steps: 1, tasks: 220, groupSize: 1 }),
-      // Groups end one by one, so that each costs workflow tasks of its own.
-      advanceEpisode: ({ taskId }) =>
-        takes(60_000 + Number(taskId.slice(-4)) * 97, { turns: 8, disposition: 'submitted' }),
-    },
-  })
-  const input = { ...ROLLOUT, tasks: 220, groupSize: 1, maxOpenGroups: 13 }
-  const counts = await driver.start('rollout', input, { workflowId: 'rollout' }).result<RolloutCounts>()
-  assert.deepEqual([counts.groups, counts.episodes], [220, 220])
-  assertPaged(t, driver, 'rollout')
-})
-
 test('700 patches that are graded: every page stays below 2,000 events', async (t) => {
   const driver = await createWorkflowDriver({
     activities: {
@@ -157,20 +141,4 @@ test('a gate of 250 tasks of two steps each: every page stays below 2,000 events
   await driver.start('gateTasks', { plan: PLAN, suite: { suite: SHA, name: 'train', tasks: 250 } }).result()
   assert.equal(driver.callsOf('gateTask').length, 500)
   assertPaged(t, driver, 'gateTasks')
-})
-
-test('a rollout that is wider than a history plays all that the recipe lets it, side by side', async () => {
-  let most = 0
-  const driver = await createWorkflowDriver({
-    activities: {
-      ...scriptedPipeline({ steps: 1, tasks: 210, groupSize: 1 }),
-      advanceEpisode: () => {
-        const open = driver.runs.filter(({ type, status }) => type === 'promptGroup' && status === 'open')
-        most = Math.max(most, open.length)
-        return takes(60_000, { turns: 8, disposition: 'submitted' })
-      },
-    },
-  })
-  await driver.start('rollout', { ...ROLLOUT, tasks: 210, groupSize: 1, maxOpenGroups: 210 }).result()
-  assert.equal(most, 210)
 })
