@@ -1,7 +1,7 @@
 /** Multi-turn DAPO as a recipe states it. */
 import { z } from 'zod'
-import type { ReinforceRecipe, ReinforceStageRecipe } from './recipe.types.ts'
-import { count, optimizerSchema } from './recipe-parts.schema.ts'
+import type { LossAlgorithm, LossRecipe, ReinforceRecipe, ReinforceStageRecipe } from './recipe.types.ts'
+import { count, optimizerSchema, positive } from './recipe-parts.schema.ts'
 
 const reward = z.strictObject({
   pass: z.number().default(1),
@@ -36,24 +36,65 @@ const filter = z.strictObject({
     ),
 })
 
-const loss = z.strictObject({
-  level: z.literal('token').default('token'),
-  normalizer: z.literal('globalActionTokens').default('globalActionTokens'),
-  kl: z.literal(0).default(0),
-  entropy: z.literal(0).default(0),
-  dualClip: z.number().gt(1).nullable().default(null),
-  behaviourCorrection: z.enum(['none', 'tis', 'icepop']).default('none'),
-  sequenceMask: z
-    .strictObject({
-      low: z.number().gt(0).lt(1).default(0.99),
-      high: z.number().gt(1).default(1.01),
-    })
-    .nullable()
-    .default(null)
-    .describe(
-      'A trajectory whose importance ratio has a geometric mean outside of this has no loss; {} takes the defaults',
-    ),
-})
+/** What an algorithm says about `level` and `normalizer`. */
+export const LOSS_SHAPES = {
+  dapo: { level: 'token', normalizer: 'globalActionTokens' },
+  cispo: { level: 'token', normalizer: 'globalActionTokens' },
+  grpo: { level: 'token', normalizer: 'trajectoryTokens' },
+  drGrpo: { level: 'token', normalizer: 'constantLength' },
+  gspo: { level: 'sequence', normalizer: 'trajectoryTokens' },
+} as const satisfies Record<LossAlgorithm, Pick<LossRecipe, 'level' | 'normalizer'>>
+
+const loss = z
+  .strictObject({
+    algorithm: z
+      .enum(['dapo', 'grpo', 'drGrpo', 'gspo', 'cispo'])
+      .optional()
+      .describe('dapo where it is left out; docs/training.md has the formulas'),
+    level: z.enum(['token', 'sequence']).optional().describe('Whose ratio is clipped; follows from the algorithm'),
+    normalizer: z
+      .enum(['globalActionTokens', 'trajectoryTokens', 'constantLength', 'tokenBudget'])
+      .optional()
+      .describe(
+        'Follows from the algorithm; tokenBudget divides by a constant, the batch: { tokens } of the stage (C3PO)',
+      ),
+    kl: z
+      .union([
+        z.literal(0),
+        z.strictObject({
+          coefficient: positive(),
+          reference: z
+            .enum(['base', 'start'])
+            .default('start')
+            .describe('The run’s base policy, or the one that reinforcement began with'),
+        }),
+      ])
+      .default(0)
+      .describe('Weight of the k3 estimate of the divergence from a reference policy'),
+    entropy: z.number().min(0).default(0).describe('Weight of the policy’s entropy, which the loss then rewards'),
+    dualClip: z.number().gt(1).nullable().default(null),
+    behaviourCorrection: z.enum(['none', 'tis', 'sequenceTis', 'geometricTis', 'icepop']).default('none'),
+    sequenceMask: z
+      .strictObject({
+        low: z.number().gt(0).lt(1).default(0.99),
+        high: z.number().gt(1).default(1.01),
+      })
+      .nullable()
+      .default(null)
+      .describe(
+        'A trajectory whose importance ratio has a geometric mean outside of this has no loss; {} takes the defaults',
+      ),
+  })
+  .transform(({ algorithm = 'dapo', level, normalizer, ...rest }): LossRecipe => {
+    const shape = LOSS_SHAPES[algorithm]
+    return {
+      // Left out where it is the default, so that a recipe that names it has the hash of one that does not.
+      ...(algorithm === 'dapo' ? {} : { algorithm }),
+      level: level ?? shape.level,
+      normalizer: normalizer ?? shape.normalizer,
+      ...rest,
+    }
+  })
 
 const stage = z.strictObject({
   name: z
@@ -74,7 +115,9 @@ const stage = z.strictObject({
     })
     .nullable()
     .default(null),
-  batch: count().describe('Trajectories per optimizer step'),
+  batch: z
+    .union([count(), z.strictObject({ tokens: count() })])
+    .describe('Trajectories per optimizer step, or with { tokens: N } as many as hold up to N loss tokens'),
   clip: z.strictObject({ low: z.number().gt(0).lt(1), high: z.number().gt(0) }),
   until: z.strictObject({
     maxIterations: count(),
@@ -109,7 +152,10 @@ export const reinforceSchema = z.strictObject({
     })
     .prefault({}),
   filter: filter.prefault({}),
-  overlong: z.literal('keep').default('keep'),
+  overlong: z
+    .enum(['keep', 'filter'])
+    .default('keep')
+    .describe('filter: an episode that a limit ended has no loss; its reward stays in the group'),
   loss: loss.prefault({}),
   oldLogprobs: z.enum(['trainer', 'sampler']).default('trainer'),
   mask: z

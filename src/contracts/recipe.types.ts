@@ -174,17 +174,9 @@ export interface ReinforceRecipe {
   advantage: { center: 'group'; scale: 'groupStd' | 'none'; ddof: 1; delta: number }
   /** `refill`: rounds of further problems that an iteration may draw for groups without a spread; false = none, as in the paper. */
   filter: { on: 'outcome' | 'shaped'; alsoZeroAdvantage: boolean; minGroupStd: number; refill: number | false }
-  overlong: 'keep'
-  loss: {
-    level: 'token'
-    normalizer: 'globalActionTokens'
-    kl: 0
-    entropy: 0
-    dualClip: number | null
-    behaviourCorrection: 'none' | 'tis' | 'icepop'
-    /** Bounds of the geometric mean of a trajectory's importance ratio; one outside has no loss. Null: all have. */
-    sequenceMask: { low: number; high: number } | null
-  }
+  /** `filter`: an episode that a limit ended has no loss; its reward stays in the group. */
+  overlong: 'keep' | 'filter'
+  loss: LossRecipe
   oldLogprobs: 'trainer' | 'sampler'
   mask: { observations: 0; formatErrorTurns: 0 | 1 }
   optim: OptimizerRecipe
@@ -194,6 +186,26 @@ export interface ReinforceRecipe {
   /** Held-out evaluation inside a stage every n iterations; null = only after the stage. */
   evaluateEvery: number | null
   stages: ReinforceStageRecipe[]
+}
+
+export type LossAlgorithm = 'dapo' | 'grpo' | 'drGrpo' | 'gspo' | 'cispo'
+
+/** docs/training.md has the formulas. */
+export interface LossRecipe {
+  /** Absent: dapo. */
+  algorithm?: Exclude<LossAlgorithm, 'dapo'> | undefined
+  /** Whose probability ratio is clipped; follows from the algorithm. */
+  level: 'token' | 'sequence'
+  /** What the sum over tokens is divided by; follows from the algorithm, but for `tokenBudget`. */
+  normalizer: 'globalActionTokens' | 'trajectoryTokens' | 'constantLength' | 'tokenBudget'
+  /** Weight of the divergence from a reference policy: the run's base, or the policy that reinforcement began with. */
+  kl: 0 | { coefficient: number; reference: 'base' | 'start' }
+  /** Weight of the policy's entropy, nats a token. */
+  entropy: number
+  dualClip: number | null
+  behaviourCorrection: 'none' | 'tis' | 'sequenceTis' | 'geometricTis' | 'icepop'
+  /** Bounds of the geometric mean of a trajectory's importance ratio; one outside has no loss. Null: all have. */
+  sequenceMask: { low: number; high: number } | null
 }
 
 export interface ReinforceStageRecipe {
@@ -206,8 +218,8 @@ export interface ReinforceStageRecipe {
   problemsPerIteration: number
   pool: 'filtered' | 'reselected'
   select: { dropSuccessAtLeast: number; dropNeverSolved: boolean; over: string; unseen: 'keep' | 'drop' } | null
-  /** Trajectories per optimizer step. */
-  batch: number
+  /** Trajectories per optimizer step; `tokens`: loss tokens in their place (C3PO). */
+  batch: number | { tokens: number }
   clip: { low: number; high: number }
   until: { maxIterations: number; plateau: PlateauRecipe | null }
 }

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { orderByHash, episodeMaterial, seedFrom, turnMaterial } from './hash-order.ts'
-import { planJobs, splitIntoMinibatches } from './rewards/minibatches.ts'
+import { planJobs, planOneJob, splitByTokens, splitIntoMinibatches } from './rewards/minibatches.ts'
 import { drawProblems } from './rewards/problem-order.ts'
 
 const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
@@ -144,4 +144,20 @@ test('an iteration that needs only part of what was held hands out that much', (
     pool.map((task) => drawn.flat().filter((other) => other === task).length),
     [4, 4, 4],
   )
+})
+
+test('a budget of tokens fills mini-batches in order; what is longer than the budget is alone', () => {
+  // The trainer cuts by the same rule and refuses any other: trainer/tests/test_algorithms.py has these very numbers.
+  const cut = (...lossTokens: number[]) => splitByTokens({ lossTokens, budget: 6 })
+  assert.deepEqual(cut(3, 3, 5, 2, 9, 1), [2, 1, 1, 1, 1])
+  assert.deepEqual(cut(7, 1, 5), [1, 2])
+  assert.deepEqual(cut(6), [1])
+  assert.deepEqual(cut(1, 1, 1, 1, 1, 1, 1), [6, 1])
+  assert.deepEqual(cut(), [])
+})
+
+test('an iteration is one job of all its mini-batches, as often as it has epochs; no trajectory, no job', () => {
+  const plan = planOneJob({ minibatches: [2, 3], epochs: 2 })
+  assert.deepEqual(plan, { jobs: [{ minibatches: [2, 3], steps: 4 }], totalSteps: 4, trained: 5 })
+  assert.deepEqual(planOneJob({ minibatches: [], epochs: 2 }), { jobs: [], totalSteps: 0, trained: 0 })
 })

@@ -20,6 +20,7 @@ import {
 } from '../activities/training/launched-engines.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
 import { recordJob, recordTraining } from '../activities/training/record-training.ts'
+import { referencePolicy } from '../activities/training/reference-policy.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
@@ -116,6 +117,10 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     })
   }
 
+  /** On this machine for as long as the job may read it. */
+  const withReference = <T>(policy: PolicyRef | null, { signal }: ActivityScope, work: () => Promise<T>): Promise<T> =>
+    policy === null ? work() : store.weights.use({ policy, part: 'policy', signal }, work)
+
   const record = async (
     job: TrainingJobInput,
     measured: Pick<Parameters<typeof recordTraining>[0], 'recipe' | 'policy' | 'metrics'>,
@@ -134,13 +139,14 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       const recipe = await deps.recipes(input.run)
       const launcher = launcherOf(recipe.trainer)
       const run = async () => {
-        const job = await prepareJob({ store, recipe, job: input })
+        const reference = await referencePolicy({ store, recipe }, input)
+        const job = await prepareJob({ store, recipe, job: input, reference })
         const {
           policy: trained,
           steps,
           loss,
           metrics,
-        } = (await readKept(store, job)) ?? (await train(input, job, scope))
+        } = (await readKept(store, job)) ?? (await withReference(reference, scope, () => train(input, job, scope)))
         await recordJob({ store, input, job, trained })
         const hold = await record(input, { recipe, policy: trained.version, metrics }, scope)
         const ref = await writePolicyRef({ store, ref: trained })

@@ -56,8 +56,11 @@ const READERS: Record<string, string> = {
   'reinforce.reward.{pass,fail,unsubmitted,turnPenalty.min,contextPenalty.start,contextPenalty.min}':
     'src/domain/rewards/rewards.ts',
   'reinforce.advantage.{scale,delta}': 'src/domain/rewards/group-selection.ts',
-  'reinforce.loss.{dualClip,behaviourCorrection,sequenceMask.low,sequenceMask.high}':
+  'reinforce.loss.{algorithm,entropy,kl.coefficient,dualClip,behaviourCorrection,sequenceMask.low,sequenceMask.high}':
     'src/adapters/trainer-job/job/job-config.ts',
+  'reinforce.loss.kl': 'src/adapters/trainer-job/job/job-config.ts',
+  'reinforce.loss.kl.reference': 'src/activities/training/reference-policy.ts',
+  'reinforce.overlong': 'src/domain/rewards/group-selection.ts',
   'reinforce.{oldLogprobs,epochsPerIteration}': 'src/adapters/trainer-job/job/job-config.ts',
   'reinforce.mask.formatErrorTurns': 'src/activities/training/build-batch.ts',
   'reinforce.keepState': 'src/adapters/trainer-job/job/job-spec.ts',
@@ -68,7 +71,7 @@ const READERS: Record<string, string> = {
   [`${STAGE}.problemsPerIteration`]: 'src/activities/run/plan-iteration.ts',
   [`${STAGE}.select.{dropSuccessAtLeast,dropNeverSolved,unseen}`]: 'src/domain/rewards/stage-rules.ts',
   [`${STAGE}.select.over`]: 'src/activities/run/stage-pool.ts',
-  [`${STAGE}.{batch,clip.low,clip.high}`]: 'src/adapters/trainer-job/job/job-config.ts',
+  [`${STAGE}.{batch,batch.tokens,clip.low,clip.high}`]: 'src/adapters/trainer-job/job/job-config.ts',
   [`${STAGE}.until.maxIterations`]: 'src/activities/run/resolve-recipe.ts',
   [`${STAGE}.until.plateau.{window,minGain}`]: 'src/domain/rewards/plateau.ts',
   'evaluate.attempts': 'src/activities/run/plan-iteration.ts',
@@ -115,6 +118,7 @@ const READERS: Record<string, string> = {
 
 /** Keys that must agree with what acts in their place: the file that refuses a recipe where they do not. */
 const CHECKED: Record<string, string> = {
+  'reinforce.loss.{level,normalizer}': 'src/adapters/recipes/reinforce-combinations.ts',
   'model.train': 'src/adapters/recipes/combinations.ts',
   [`${STAGE}.pool`]: 'src/adapters/recipes/reinforce-combinations.ts',
   'evaluate.sampling': 'src/adapters/recipes/combinations.ts',

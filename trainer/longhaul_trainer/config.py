@@ -19,23 +19,38 @@ PROFILES: dict[Any, dict[str, Any]] = {
     "safe": {"prox": "recompute", "correction": "tis", "seq_mask": "none", "dual_clip": 3.0},
     "paper": {"prox": "recompute", "correction": "none", "seq_mask": "none", "dual_clip": "none"},
 }
-# Bounds that one setting of a switch alone reads.
+# Bounds that some settings of a switch alone read.
 BELONGS_TO = {
-    "tis_cap": ("correction", "tis"),
-    "icepop_range": ("correction", "icepop"),
-    "geo_range": ("seq_mask", "geo"),
+    "tis_cap": ("correction", ("tis", "sequence_tis", "geometric_tis")),
+    "icepop_range": ("correction", ("icepop",)),
+    "geo_range": ("seq_mask", ("geo",)),
+    "length": ("algorithm", ("dr_grpo",)),
 }
+# Averaged over tokens, so that a constant token budget can stand in the place of their number.
+TOKEN_MEANS = ("dapo", "cispo")
 
 # JSON has lists where a value is a pair.
 Pair = Annotated[tuple[float, float], Field(strict=False), expected("a list of two numbers")]
 
 
-class Objective(Strict):
-    """DAPO's switches. None = the switch is off."""
+class Kl(Strict):
+    """A pull towards a reference policy, whose directory the spec names."""
 
+    coef: Positive
+    reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), expected("a SHA-256 in hex")]
+
+
+class Objective(Strict):
+    """The algorithm and its switches. None = the switch is off."""
+
+    algorithm: Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"] = "dapo"
+    # Dr. GRPO's constant: loss tokens that a trajectory could have had.
+    length: Count | None = None
+    entropy_coef: Positive | None = None
+    kl: Kl | None = None
     profile: Literal["safe", "paper"] = "safe"
     prox: Literal["recompute", "behaviour"]
-    correction: Literal["tis", "icepop", "none"]
+    correction: Literal["tis", "sequence_tis", "geometric_tis", "icepop", "none"]
     tis_cap: Positive = 2.0
     icepop_range: Pair = (0.5, 5.0)
     seq_mask: Literal["none", "geo"]
@@ -57,11 +72,22 @@ class Objective(Strict):
         if self.prox == "behaviour" and (self.correction, self.seq_mask) != ("none", "none"):
             # The ratio then holds the engine mismatch already; correcting it again would count it twice.
             raise ValueError("Expected correction and seq_mask to be none with prox behaviour")
-        for name, (switch, setting) in BELONGS_TO.items():
-            if name in self.model_fields_set and getattr(self, switch) != setting:
+        for name, (switch, settings) in BELONGS_TO.items():
+            if name in self.model_fields_set and getattr(self, switch) not in settings:
                 raise ValueError(
-                    f"Unknown or unused field(s) in config.objective: {name} (it belongs to {switch} {setting})"
+                    f"Unknown or unused field(s) in config.objective: {name} (it belongs to {switch} {', '.join(settings)})"
                 )
+        if self.algorithm == "dr_grpo" and self.length is None:
+            raise ValueError("Expected field `length` in config.objective with algorithm dr_grpo")
+        if self.algorithm == "gspo" and self.correction in ("tis", "icepop"):
+            # Weights that differ within a row would no longer be those of its one ratio.
+            raise ValueError(
+                "Expected correction in config.objective to be of whole rows with algorithm gspo "
+                f"(sequence_tis, geometric_tis, none), got {self.correction}"
+            )
+        if self.algorithm == "cispo" and self.dual_clip is not None:
+            # The ratio is clipped on both sides, for both signs of the advantage.
+            raise ValueError("Expected dual_clip in config.objective to be none with algorithm cispo")
         for name in ("icepop_range", "geo_range"):
             low, high = getattr(self, name)
             if not 0 <= low < high:
@@ -133,7 +159,9 @@ class Config(Strict):
     loss_version: Annotated[int, Field(ge=LOSS_VERSION, le=LOSS_VERSION), expected(str(LOSS_VERSION))]
     seed: Whole
     stage: Literal["rft", "dapo"]
-    batch_size: Count
+    # Trajectories of an optimizer step; or, in their place, its loss tokens (C3PO).
+    batch_size: Count | None = None
+    token_budget: Count | None = None
     epochs: Count = 1
     optimizer_init: Literal["fresh", "carry"]
     # Versions that a sampled token may lie behind. None: fine-tuning does not ask.
@@ -162,6 +190,16 @@ class Config(Strict):
             # Masked cross-entropy has no switches.
             raise ValueError("Expected `objective` in config to be left out or empty with stage rft")
         return None
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Config:
+        if (self.batch_size is None) == (self.token_budget is None):
+            raise ValueError("Expected either `batch_size` or `token_budget` in config")
+        if self.token_budget is not None and (self.objective is None or self.objective.algorithm not in TOKEN_MEANS):
+            raise ValueError(
+                f"Expected `batch_size` in config, token_budget goes with algorithm {', '.join(TOKEN_MEANS)}"
+            )
+        return self
 
     @property
     def export_dtype(self) -> str:

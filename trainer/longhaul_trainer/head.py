@@ -20,11 +20,15 @@ class LogprobHead(nn.Linear):
     """A language model's head that can also score. The class of an existing head is set to this one (`adopt_head`)."""
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, hidden: torch.Tensor, targets: torch.Tensor | None = None, temperature: float = 1.0
+        self,
+        hidden: torch.Tensor,
+        targets: torch.Tensor | None = None,
+        temperature: float = 1.0,
+        entropy_trains: bool = False,
     ) -> Any:
         if targets is None:
             return super().forward(hidden)
-        return label_logprobs(hidden, self.weight, targets, temperature)
+        return label_logprobs(hidden, self.weight, targets, temperature, entropy_trains=entropy_trains)
 
 
 def adopt_head(head: nn.Module) -> None:
@@ -35,32 +39,47 @@ def adopt_head(head: nn.Module) -> None:
 
 
 def label_logprobs(
-    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    temperature: float,
+    *,
+    entropy_trains: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """hidden: [n, H]; weight: [V, H]; targets: [n]. Returns log-probability [n], with gradient, and entropy [n], without.
+    """hidden: [n, H]; weight: [V, H]; targets: [n]. Returns log-probability [n], with gradient, and entropy [n].
 
-    Both at `temperature`, fp32 (float64 for float64 inputs).
+    Both at `temperature`, fp32 (float64 for float64 inputs). `entropy_trains`: the entropy has a gradient too.
     """
-    return _ChunkedHead.apply(hidden, weight, targets, temperature)  # pyright: ignore[reportReturnType]
+    return _ChunkedHead.apply(hidden, weight, targets, temperature, entropy_trains)  # pyright: ignore[reportReturnType]
 
 
 class _ChunkedHead(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        targets: torch.Tensor,
+        temperature: float,
+        entropy_trains: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         parts = [_score(hidden[rows], weight, targets[rows], temperature) for rows in _slices(len(targets), TOKENS)]
         empty = hidden.new_zeros(0, dtype=_wide(hidden))
         logprobs = torch.cat([empty, *(logprob for logprob, _, _ in parts)])
         entropy = torch.cat([empty, *(entropy for _, entropy, _ in parts)])
         ctx.temperature = temperature
-        ctx.save_for_backward(hidden, weight, targets, torch.cat([empty, *(total for _, _, total in parts)]))
-        ctx.mark_non_differentiable(entropy)
+        ctx.entropy_trains = entropy_trains
+        total = torch.cat([empty, *(total for _, _, total in parts)])
+        ctx.save_for_backward(hidden, weight, targets, total, *([entropy] if entropy_trains else []))
+        if not entropy_trains:
+            ctx.mark_non_differentiable(entropy)
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
-        hidden, weight, targets, total = ctx.saved_tensors
+    def backward(
+        ctx: Any, *gradients: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None, None]:
+        hidden, weight, targets, total, *entropy = ctx.saved_tensors
         wide = _wide(hidden)
         to_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         # Summed over chunks in fp32: bf16 would drop the small ones.
@@ -71,6 +90,11 @@ class _ChunkedHead(torch.autograd.Function):
             for words in _slices(len(weight), VOCABULARY):
                 logits = _logits(hidden[rows], weight[words], ctx.temperature)
                 slope = -torch.exp(logits - total[rows, None]) * scale
+                if ctx.entropy_trains:
+                    # dH/dx = -p · (log p + H) for each logit x.
+                    pull = (gradients[1][rows] / ctx.temperature)[:, None]
+                    own = logits - total[rows, None]
+                    slope = slope - torch.exp(own) * (own + entropy[0][rows, None]) * pull
                 _add_at(slope, targets[rows] - words.start, scale)
                 slope = slope.to(hidden.dtype)
                 if to_rows is not None:
@@ -79,7 +103,7 @@ class _ChunkedHead(torch.autograd.Function):
                     to_weight[words] += _product(slope.T, hidden[rows])
             if to_hidden is not None and to_rows is not None:
                 to_hidden[rows] = to_rows
-        return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None, None
+        return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None, None, None
 
 
 def _score(

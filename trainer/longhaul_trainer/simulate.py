@@ -246,7 +246,7 @@ def _batch(layout: Layout) -> Batch:
     rows = layout.ranks // layout.cp
     mask = np.ones(rows * layout.tokens, dtype=np.uint8)
     mask[:: layout.tokens] = 0
-    part = Minibatch(first_row=0, rows=rows, loss_tokens=int(mask.sum()))
+    part = Minibatch(first_row=0, rows=rows, loss_tokens=int(mask.sum()), trajectories=rows)
     return Batch(
         offsets=np.arange(rows + 1, dtype=np.int64) * layout.tokens,
         input_ids=np.zeros(len(mask), dtype=np.int32),

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from job_files import make_config, make_draft, score_rows
 from reference import ReferenceStep, reference_step
+from reference_algorithms import reference_policy_step
 
 from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.batch.load import Batch, load_batch
@@ -33,6 +34,28 @@ SWITCHES: dict[str, dict[str, Any]] = {
     },
     "paper": {"correction": "none", "seq_mask": "none", "dual_clip": "none"},
 }
+PLAIN = SWITCHES["paper"]
+# One at least for each algorithm and each extra, crossed so that every pair of layers meets somewhere.
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "grpo": {**PLAIN, "algorithm": "grpo", "kl": {"coef": 0.3}},
+    "dr_grpo": {**SWITCHES["safe"], "algorithm": "dr_grpo", "length": 37, "entropy_coef": 0.02},
+    "gspo": {**PLAIN, "algorithm": "gspo", "clip_low": 0.003, "clip_high": 0.02},
+    "gspo_both": {
+        **PLAIN,
+        "algorithm": "gspo",
+        "correction": "geometric_tis",
+        "tis_cap": 1.1,
+        "dual_clip": 1.01,
+        "kl": {"coef": 0.1},
+        "entropy_coef": 0.05,
+    },
+    "cispo": {**SWITCHES["icepop"], "algorithm": "cispo", "dual_clip": "none", "entropy_coef": 0.1},
+    "sequence": {**PLAIN, "correction": "sequence_tis", "tis_cap": 1.5, "kl": {"coef": 0.2}},
+    "geometric": {**PLAIN, "correction": "geometric_tis", "tis_cap": 1.1, "algorithm": "grpo", "entropy_coef": 0.3},
+}
+SWITCHES |= ALGORITHMS
+# What a test's KL is to: log-probabilities that are drawn, of no directory.
+DRAWN = "d" * 64
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,7 @@ class Case:
     temperature: float = 1.0
     max_tokens: int = 100_000
     cp: int = 1
+    token_budget: int | None = None
     making: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -79,6 +103,11 @@ def write_case(case: Case) -> None:
     if case.objective is not None:
         bounds = {"profile": "safe", "prox": "recompute", "clip_low": 0.2, "clip_high": 0.28}
         config["objective"] = {**bounds, **SWITCHES[case.objective]}
+        if "kl" in config["objective"]:
+            config["objective"]["kl"] = {**config["objective"]["kl"], "reference_sha256": DRAWN}
+    if case.token_budget is not None:
+        del config["batch_size"]
+        config["token_budget"] = case.token_budget
     (case.root / "config.json").write_text(json.dumps(config))
 
 
@@ -91,7 +120,8 @@ def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
         manifest_sha256=(case.root / "batch.sha").read_text(),
         stage=case.stage,
         iteration=0,
-        batch_size=8,
+        batch_size=config.batch_size,
+        token_budget=config.token_budget,
         tokenizer_sha256=manifest["tokenizer_sha256"],
         vocab_size=manifest["vocab_size"],
         policy=InputPolicy(version=None, manifest_sha256=manifest["policies"][0]["manifest_sha256"]),
@@ -103,6 +133,13 @@ def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
     spread = np.repeat(rng.choice([0.02, 0.8], batch.rows), np.diff(batch.offsets))
     noise = (rng.normal(0, 1, batch.tokens) * spread).astype(np.float32)
     return batch, config, np.where(batch.loss_mask == 1, batch.behaviour_logprobs + noise, 0).astype(np.float32)
+
+
+def draw_reference(batch: Batch) -> np.ndarray[Any, Any]:
+    """Log-probabilities of a reference policy, on both sides of the weights'."""
+    assert batch.behaviour_logprobs is not None
+    noise = np.random.default_rng(6).normal(0, 0.5, batch.tokens)
+    return np.where(batch.loss_mask == 1, batch.behaviour_logprobs + noise, 0).astype(np.float32)
 
 
 def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -121,6 +158,7 @@ def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Te
         max_tokens=case.max_tokens,
         progress=Silent(),  # pyright: ignore[reportArgumentType]
         check_stop=lambda: None,
+        reference=None if config.objective is None or config.objective.kl is None else draw_reference(batch),
     )
     # Not the first step: the ratio is not 1 here.
     state = trainer.run_step(TrainerState(global_step=1, done=1, metrics=[], alarms=[]))
@@ -139,9 +177,14 @@ def expect_case(case: Case) -> ReferenceStep:
                 "advantages": batch.advantages[span],
                 "prox": prox[span],
                 "behaviour": batch.behaviour_logprobs[span],
+                "reference": draw_reference(batch)[span],
             }
         rows.append(entry)
     stated = json.loads((case.root / "config.json").read_text())["objective"] if case.objective is not None else None
+    if stated is not None and (case.objective in ALGORITHMS or case.token_budget is not None):
+        return reference_policy_step(
+            case.policy, rows, temperature=case.temperature, objective=stated, token_budget=case.token_budget
+        )
     return reference_step(case.policy, rows, temperature=case.temperature, objective=stated)
 
 

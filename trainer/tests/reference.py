@@ -119,15 +119,19 @@ def _surrogate(picked: torch.Tensor, row: dict[str, Array], t: int, objective: d
         limit = objective["dual_clip"]
         if limit != "none" and float(ratio.detach()) > limit:
             term = torch.tensor(limit * advantage, dtype=torch.float64)
-    return term * _weight(row, t, objective)
+    return term * weight_at(row, t, objective)
 
 
-def _weight(row: dict[str, Array], t: int, objective: dict[str, Any]) -> float:
+def weight_at(row: dict[str, Array], t: int, objective: dict[str, Any]) -> float:
     gaps = row["prox"].astype(np.float64) - row["behaviour"].astype(np.float64)
     rho = math.exp(gaps[t])
     weight = 1.0
     if objective["correction"] == "tis":
         weight = min(rho, objective["tis_cap"])
+    if objective["correction"] == "sequence_tis":
+        weight = min(math.exp(float(gaps[row["mask"] == 1].sum())), objective["tis_cap"])
+    if objective["correction"] == "geometric_tis":
+        weight = min(math.exp(float(gaps[row["mask"] == 1].mean())), objective["tis_cap"])
     if objective["correction"] == "icepop":
         low, high = objective["icepop_range"]
         weight = rho if low <= rho <= high else 0.0

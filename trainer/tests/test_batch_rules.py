@@ -70,8 +70,8 @@ def test_good_batch_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert batch.advantages is not None
     assert batch.advantages.tolist() == pytest.approx([0, -A, -A, 0, -A, 0, 0, A, A, 0, C, 0])
     assert batch.minibatches == [
-        Minibatch(first_row=0, rows=3, loss_tokens=5),
-        Minibatch(first_row=3, rows=1, loss_tokens=1),
+        Minibatch(first_row=0, rows=3, loss_tokens=5, trajectories=2),
+        Minibatch(first_row=3, rows=1, loss_tokens=1, trajectories=1),
     ]
     # Mapped for reading: a job never writes into its input.
     assert not batch.input_ids.flags.writeable

@@ -27,6 +27,8 @@ OPTIONAL = {
     *(
         f"config.{name}"
         for name in [
+            "batch_size",
+            "token_budget",
             "epochs",
             "max_policy_lag",
             "export",
@@ -42,8 +44,20 @@ OPTIONAL = {
         f"config.objective.{name}"
         for name in ["profile", "prox", "correction", "tis_cap", "icepop_range", "seq_mask", "geo_range", "dual_clip"]
     ),
+    *(f"config.objective.{name}" for name in ["algorithm", "length", "entropy_coef", "kl"]),
+    "spec.reference",
 }
-NULLABLE = {"spec.execution.threads", "config.max_policy_lag", "config.export", "config.rope", "config.lora"}
+NULLABLE = {
+    *(
+        "spec.execution.threads",
+        "spec.reference",
+        "config.max_policy_lag",
+        "config.export",
+        "config.rope",
+        "config.lora",
+    ),
+    *("config.objective.entropy_coef", "config.objective.kl"),
+}
 # A word where it is off.
 OFF_OR_NUMBER = {"config.objective.dual_clip"}
 # Read, and left to their defaults by the pipeline.

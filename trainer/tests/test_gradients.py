@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from gradient_case import Case, expect_case, open_case, run_case, worst_error, write_case
+from gradient_case import ALGORITHMS, Case, expect_case, open_case, run_case, worst_error, write_case
 from reference import ReferenceStep
 from tiny_policy import write_tiny_policy
 
@@ -21,6 +21,7 @@ from longhaul_trainer.weight_files import hugging_face_weights
 
 TOLERANCE = 1e-6
 CASES = [("rft", None, 1.0), ("safe", "safe", 0.7), ("icepop", "icepop", 1.0), ("paper", "paper", 1.3)]
+CASES += [(name, name, 0.8 if at % 2 else 1.0) for at, name in enumerate(ALGORITHMS)]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=[name for name, *_ in CASES])
@@ -63,17 +64,33 @@ def test_gradient_equals_the_reference_however_rows_are_packed(
 
 
 def plain_head(
-    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    targets: torch.Tensor,
+    temperature: float,
+    *,
+    entropy_trains: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     logprobs = torch.log_softmax((hidden @ weight.T).float() / temperature, -1)
-    entropy = -(logprobs.exp() * logprobs).sum(-1).detach()
+    entropy = -(logprobs.exp() * logprobs).sum(-1)
+    entropy = entropy if entropy_trains else entropy.detach()
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
 
 
 def test_every_switch_binds_somewhere_in_these_cases(case: Case) -> None:
     """Otherwise the comparison above would prove nothing about it."""
     _, metrics = run_case(case)
-    names = {"safe": ["clip_low", "clip_high", "dual_clip", "tis_capped"], "icepop": ["masked_frac"]}
+    names = {
+        "safe": ["clip_low", "clip_high", "dual_clip", "tis_capped"],
+        "icepop": ["masked_frac"],
+        "grpo": ["clip_low", "clip_high", "kl_reference"],
+        "dr_grpo": ["clip_low", "clip_high", "dual_clip", "tis_capped"],
+        "gspo": ["clip_low", "clip_high"],
+        "gspo_both": ["tis_capped", "dual_clip", "kl_reference"],
+        "cispo": ["clip_low", "clip_high", "masked_frac"],
+        "sequence": ["tis_capped", "kl_reference"],
+        "geometric": ["tis_capped"],
+    }
     for name in names.get(case.objective or "", []):
         assert metrics[name] > 0, name
 

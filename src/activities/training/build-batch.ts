@@ -16,7 +16,7 @@ import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { groupRuleOf } from '../../domain/rewards/group-selection.ts'
 import { orderByHash, episodeMaterial } from '../../domain/hash-order.ts'
 import { buildTrainingLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
-import { type JobPlan, planJobs } from '../../domain/rewards/minibatches.ts'
+import { type JobPlan, planJobs, planOneJob, splitByTokens } from '../../domain/rewards/minibatches.ts'
 import { paymentOf, unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { rewardRuleOf } from '../../domain/rewards/rewards.ts'
 import {
@@ -69,7 +69,7 @@ export async function buildBatch(
   const records = await readEpisodeRecords(store, coordinates)
   const selected = selectEpisodes(recipe, stage, records)
   const { rows, fates } = await assembleRows(store, recipe, input, records, selected)
-  const plan = planOf(recipe, input, rows.length)
+  const plan = planOf(recipe, input, rows)
   const batches = await writeBatches(store, recipe, input, rows, selected.groups, plan)
   const batchOf = new Map(
     batches.flatMap(({ ref, episodes }) => episodes.map((episode) => [episode, ref.key] as const)),
@@ -191,12 +191,17 @@ async function writeBatches(
 }
 
 /** Optimizer steps: the learning-rate schedule of a fine-tuning epoch counts over all of its jobs. */
-function planOf(recipe: Recipe, { stage }: BuildBatchInput, trajectories: number): JobPlan {
+function planOf(recipe: Recipe, { stage }: BuildBatchInput, rows: readonly PlacedRow[]): JobPlan {
+  const trajectories = rows.length
   if (isFineTuning(stage)) {
     const { batch, epochs, stepsPerJob, maxSteps } = rftRules(recipe)
     return planJobs({ trajectories, batch, epochs, stepsPerJob, maxSteps })
   }
   const { epochs, batch } = reinforceRules(recipe, stage)
+  if (typeof batch !== 'number') {
+    const lossTokens = rows.map(({ trajectory }) => trajectory.lossTokens)
+    return planOneJob({ minibatches: splitByTokens({ lossTokens, budget: batch.tokens }), epochs })
+  }
   return planJobs({ trajectories, batch, epochs, stepsPerJob: null, maxSteps: null })
 }
 

@@ -244,6 +244,33 @@ test('the hash: comments, order and spelled-out defaults change nothing, a value
   assert.notEqual(other.hash, plain.hash)
 })
 
+test('a recipe that names no algorithm is the recipe of DAPO, byte for byte as before there were others', async () => {
+  const { recipe, hash } = await loadRecipe({ name: 'mini', dirs })
+  // Of the version before; runs that it began go on.
+  assert.equal(hash, '31d4de946d753ee9e6b2360b23a56deee2a7d4b310739678543044474746a0fa')
+  assert.deepEqual(Object.keys(recipe.reinforce?.loss ?? {}).slice(0, 3), ['level', 'normalizer', 'kl'])
+  const stated = { level: 'token', normalizer: 'globalActionTokens', kl: 0, entropy: 0 }
+  const loss = { algorithm: 'dapo', ...stated }
+  assert.equal((await loadRecipe({ name: 'mini', dirs, overrides: { reinforce: { loss } } })).hash, hash)
+})
+
+test('level and normalizer follow from the algorithm, and a budget of tokens goes with one', async () => {
+  const lossOf = async (loss: object, more: object = {}) => {
+    const { recipe } = await loadRecipe({ name: 'mini', dirs, overrides: { reinforce: { loss, ...more } } })
+    const { algorithm, level, normalizer, kl } = recipe.reinforce?.loss ?? {}
+    return [algorithm, level, normalizer, kl]
+  }
+  assert.deepEqual(await lossOf({ algorithm: 'gspo' }), ['gspo', 'sequence', 'trajectoryTokens', 0])
+  assert.deepEqual(await lossOf({ algorithm: 'cispo', kl: { coefficient: 0.1 } }), [
+    'cispo',
+    'token',
+    'globalActionTokens',
+    { coefficient: 0.1, reference: 'start' },
+  ])
+  const undivided = { advantage: { scale: 'none' } }
+  assert.deepEqual(await lossOf({ algorithm: 'drGrpo' }, undivided), ['drGrpo', 'token', 'constantLength', 0])
+})
+
 test('modelDefault decoding is read from the base model and stored in the resolved recipe', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-recipe-'))
   try {
@@ -290,6 +317,41 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     'a mask that compares the sampler with itself',
     { reinforce: { oldLogprobs: 'sampler', loss: { sequenceMask: {} } } },
     'reinforce.loss.sequenceMask',
+  ],
+  [
+    'another level than the algorithm’s',
+    { reinforce: { loss: { algorithm: 'gspo', level: 'token' } } },
+    'reinforce.loss.level',
+  ],
+  [
+    'another normalizer than the algorithm’s',
+    { reinforce: { loss: { algorithm: 'grpo', normalizer: 'globalActionTokens' } } },
+    'reinforce.loss.normalizer',
+  ],
+  [
+    'a token budget of an algorithm that does not divide by tokens',
+    { reinforce: { loss: { algorithm: 'gspo', normalizer: 'tokenBudget' } } },
+    'reinforce.loss.normalizer',
+  ],
+  [
+    'a token budget and steps of so many trajectories',
+    { reinforce: { loss: { normalizer: 'tokenBudget' } } },
+    'reinforce.stages[0].batch',
+  ],
+  [
+    'Dr. GRPO with the deviation that it leaves out',
+    { reinforce: { loss: { algorithm: 'drGrpo' } } },
+    'reinforce.advantage.scale',
+  ],
+  [
+    'a dual clip where both sides are clipped',
+    { reinforce: { loss: { algorithm: 'cispo', dualClip: 3 } } },
+    'reinforce.loss.dualClip',
+  ],
+  [
+    'a correction of tokens where one ratio is of all of them',
+    { reinforce: { loss: { algorithm: 'gspo', behaviourCorrection: 'icepop' } } },
+    'reinforce.loss.behaviourCorrection',
   ],
   [
     'something added to a deviation that divides nothing',

@@ -1,3 +1,4 @@
+import { LOSS_SHAPES } from '../../contracts/recipe-reinforce.schema.ts'
 import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
 import { isReservedStage } from '../../domain/statistics/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
@@ -57,6 +58,7 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
       ),
     )
   }
+  problems.push(...lossProblems(reinforce))
   const pool = suiteSize(recipe.data.train)
   if (
     reinforce.filter.refill !== false &&
@@ -72,6 +74,53 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
     )
   }
   return [...problems, ...reinforce.stages.flatMap((_, index) => stageProblems(recipe, reinforce, index))]
+}
+
+/** What an algorithm would ignore, or is no longer itself with. */
+function lossProblems({ loss, advantage, stages }: ReinforceRecipe): RecipeProblem[] {
+  const problems: RecipeProblem[] = []
+  const { algorithm = 'dapo', level, normalizer, behaviourCorrection } = loss
+  const shape = LOSS_SHAPES[algorithm]
+  const inLoss = (key: string, message: string, hint: string): void => {
+    problems.push(problem(at('loss', key), message, hint))
+  }
+  if (level !== shape.level) {
+    inLoss('level', `expected ${shape.level} with algorithm: ${algorithm}, got ${level}`, 'leave it out: it follows')
+  }
+  const isBudget = normalizer === 'tokenBudget'
+  if (isBudget && shape.normalizer !== 'globalActionTokens') {
+    const hint = 'a budget of tokens stands in the place of their number: dapo and cispo divide by that'
+    inLoss('normalizer', `expected ${shape.normalizer} with algorithm: ${algorithm}, got ${normalizer}`, hint)
+  }
+  if (!isBudget && normalizer !== shape.normalizer) {
+    const hint = 'leave it out: it follows'
+    inLoss('normalizer', `expected ${shape.normalizer} with algorithm: ${algorithm}, got ${normalizer}`, hint)
+  }
+  for (const [index, { batch }] of stages.entries()) {
+    if (isBudget === (typeof batch !== 'number')) continue
+    const [expected, got] = isBudget
+      ? ['{ tokens: N } with loss.normalizer: tokenBudget', `${JSON.stringify(batch)}`]
+      : ['a number of trajectories without loss.normalizer: tokenBudget', JSON.stringify(batch)]
+    const hint = 'both say that a step has a constant number of loss tokens, so they go together, in every stage'
+    problems.push(problem(at('stages', index, 'batch'), `expected ${expected}, got ${got}`, hint))
+  }
+  if (algorithm === 'drGrpo' && advantage.scale !== 'none') {
+    const hint = 'Dr. GRPO divides neither by the deviation nor by the length; grpo does both'
+    const message = `expected none with loss.algorithm: drGrpo, got ${advantage.scale}`
+    problems.push(problem(at('advantage', 'scale'), message, hint))
+  }
+  if (algorithm === 'cispo' && loss.dualClip !== null) {
+    inLoss(
+      'dualClip',
+      'has no effect with algorithm: cispo',
+      'its ratio is clipped on both sides already; leave it out',
+    )
+  }
+  if (algorithm === 'gspo' && (behaviourCorrection === 'tis' || behaviourCorrection === 'icepop')) {
+    const message = `expected none, sequenceTis or geometricTis with algorithm: gspo, got "${behaviourCorrection}"`
+    inLoss('behaviourCorrection', message, 'gspo has one ratio for a whole trajectory, so its correction has one too')
+  }
+  return problems
 }
 
 function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe, index: number): RecipeProblem[] {
@@ -101,7 +150,7 @@ function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe,
       ),
     )
   }
-  if (stage.batch > most) {
+  if (typeof stage.batch === 'number' && stage.batch > most) {
     problems.push(
       problem(
         inStage('batch'),

@@ -16,6 +16,8 @@ export type DropReason =
   | GroupDropReason
   | RftDropReason
   | 'zero-advantage'
+  /** A limit ended it, and the recipe filters those. */
+  | 'overlong'
   /** Kept by the rules, left over by the recipe's step limit. */
   | 'over-step-limit'
   /** Every token it could have trained on was masked. */
@@ -71,8 +73,12 @@ export function selectForReinforce({ records, reward, group }: SelectForReinforc
       fates.push(...members.map(({ episode }): EpisodeFate => ({ kind: 'dropped', episode, reason })))
       continue
     }
-    for (const member of selection.members) {
-      fates.push(member.kind === 'kept' ? { ...member, kind: 'train' } : member)
+    for (const [index, member] of selection.members.entries()) {
+      const { episode } = member
+      if (member.kind === 'dropped') fates.push(member)
+      else if (group.overlong === 'filter' && isOverlong(valid[index])) {
+        fates.push({ kind: 'dropped', episode, reason: 'overlong' })
+      } else fates.push({ ...member, kind: 'train' })
     }
   }
   return { groups, fates }
@@ -98,6 +104,18 @@ export function selectFatesForRft({
 function memberOf({ episode, ...facts }: ValidEpisode, rule: RewardRule): GroupMember {
   const { outcome, reward } = rewardOf({ rule, ...facts })
   return { episode, outcome, reward }
+}
+
+/** Cut off by a limit: whether it was on its way is not known. */
+function isOverlong(record: ValidEpisode | undefined): boolean {
+  switch (record?.disposition) {
+    case 'turn-limit':
+    case 'context-limit':
+    case 'time-limit':
+      return true
+    default:
+      return false
+  }
 }
 
 function excluded(records: readonly EpisodeRecord[]): EpisodeFate[] {

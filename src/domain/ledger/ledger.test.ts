@@ -214,6 +214,22 @@ test('a member without an advantage is dropped out of a group that trains', () =
   )
 })
 
+test('with the overlong filter an episode that a limit ended does not train, and its reward still centres its group', () => {
+  const dispositions = ['submitted', 'turn-limit', 'context-limit', 'time-limit', 'agent-gave-up'] as const
+  const records = dispositions.map((disposition, index) =>
+    makeRecord({ index, disposition, verdict: index === 0 ? 'resolved' : 'unresolved', turns: 1 }),
+  )
+  const { fates: all } = selectForReinforce({ records, reward, group })
+  const { fates, groups } = selectForReinforce({ records, reward, group: { ...group, overlong: 'filter' } })
+  assert.deepEqual(
+    fates.map((fate) => (fate.kind === 'dropped' ? fate.reason : fate.kind)),
+    ['train', 'overlong', 'overlong', 'overlong', 'train'],
+  )
+  // Nothing else about those that train has changed.
+  assert.deepEqual([fates[0], fates[4]], [all[0], all[4]])
+  assert.equal(groups[0]?.members.length, 5)
+})
+
 test('rejection fine-tuning: successes train without an advantage, the others keep their reason', () => {
   const records = [
     makeRecord({ index: 0, verdict: 'resolved' }),

@@ -78,3 +78,10 @@ test('the rule of a group is read from the recipe', () => {
     delta: 1e-6,
   })
 })
+
+test('the overlong filter is part of the rule only where the recipe has it', () => {
+  const { reinforce } = makeTrainingRecipe()
+  assert.ok(reinforce !== null)
+  assert.equal('overlong' in groupRuleOf(reinforce), false)
+  assert.equal(groupRuleOf({ ...reinforce, overlong: 'filter' }).overlong, 'filter')
+})

@@ -22,6 +22,8 @@ export interface GroupRule {
   delta: number
   /** @default groupStd */
   scale?: 'groupStd' | 'none'
+  /** `filter`: an episode that a limit ended stays a member of its group and does not train (DAPO, arXiv 2503.14476). @default keep */
+  overlong?: 'keep' | 'filter'
 }
 
 export type GroupDropReason = 'few' | 'outcome' | 'std'
@@ -37,9 +39,17 @@ type GroupSelection =
 /** Below this an advantage moves no weight and would only count in N. */
 const ZERO_ADVANTAGE = 1e-8
 
-export function groupRuleOf({ filter, advantage, minGroupSize }: ReinforceRecipe): GroupRule {
+export function groupRuleOf({ filter, advantage, minGroupSize, overlong }: ReinforceRecipe): GroupRule {
   const { on, alsoZeroAdvantage, minGroupStd } = filter
-  return { on, alsoZeroAdvantage, minGroupStd, minGroupSize, delta: advantage.delta, ...scaleOf(advantage) }
+  return {
+    on,
+    alsoZeroAdvantage,
+    minGroupStd,
+    minGroupSize,
+    delta: advantage.delta,
+    ...scaleOf(advantage),
+    ...(overlong === 'filter' ? { overlong } : {}),
+  }
 }
 
 function scaleOf({ scale }: ReinforceRecipe['advantage']): Pick<GroupRule, 'scale'> {

@@ -16,6 +16,32 @@ export function splitEvenly({ count, parts }: { count: number; parts: number }):
   return Array.from({ length: parts }, (_, index) => smaller + (index < larger ? 1 : 0))
 }
 
+/**
+ * Trajectories of each mini-batch in the given order, as many as hold up to `budget` loss tokens, one at least (C3PO,
+ * arXiv 2506.14731). The trainer divides by the budget, so a mini-batch that fills it less makes a smaller step.
+ */
+export function splitByTokens({ lossTokens, budget }: { lossTokens: readonly number[]; budget: number }): number[] {
+  const sizes: number[] = []
+  let left = 0
+  for (const tokens of lossTokens) {
+    if (sizes.length > 0 && tokens <= left) {
+      sizes[sizes.length - 1] = (sizes.at(-1) ?? 0) + 1
+      left -= tokens
+    } else {
+      sizes.push(1)
+      left = budget - tokens
+    }
+  }
+  return sizes
+}
+
+/** One job for all mini-batches. */
+export function planOneJob({ minibatches, epochs }: { minibatches: number[]; epochs: number }): JobPlan {
+  const steps = minibatches.length * epochs
+  const trained = minibatches.reduce((sum, size) => sum + size, 0)
+  return { jobs: steps === 0 ? [] : [{ minibatches, steps }], totalSteps: steps, trained }
+}
+
 export interface PlanJobsInput {
   trajectories: number
   /** Trajectories per optimizer step. */

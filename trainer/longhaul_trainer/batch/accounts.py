@@ -23,6 +23,7 @@ class Minibatch:
     first_row: int
     rows: int
     loss_tokens: int
+    trajectories: int
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,19 @@ def check_counts(manifest: dict[str, Any], loss_tokens: int) -> None:
             raise refuse(f"Expected counts.{name} to be {value}, found {counts.get(name)}")
 
 
-def check_minibatches(manifest: dict[str, Any], tensors: dict[str, Array], batch_size: int) -> list[Minibatch]:
-    """K = max(1, round(n / batch_size)), near-equal parts, the larger first, no trajectory in two of them."""
-    trajectories = len(manifest["trajectories"])
-    parts = max(1, math.floor(trajectories / batch_size + 0.5))
+def check_minibatches(
+    manifest: dict[str, Any], tensors: dict[str, Array], batch_size: int | None, token_budget: int | None = None
+) -> list[Minibatch]:
+    """No trajectory in two mini-batches, and as many in each as `batch_size` or `token_budget` makes of the batch's order."""
     listed = manifest["minibatches"]
-    if len(listed) != parts:
-        raise refuse(
-            f"Expected {parts} mini-batches for {trajectories} trajectories at {batch_size}, found {len(listed)}"
-        )
+    sizes = (
+        near_equal_sizes(len(manifest["trajectories"]), batch_size)
+        if batch_size is not None
+        else budget_sizes(_tokens_in_order(tensors), token_budget or 1)
+    )
+    if len(listed) != len(sizes):
+        at = f"{len(manifest['trajectories'])} trajectories at {batch_size or f'{token_budget} loss tokens'}"
+        raise refuse(f"Expected {len(sizes)} mini-batches for {at}, found {len(listed)}")
     offsets, owner = tensors["row_offsets"], tensors["row_trajectory"]
     result: list[Minibatch] = []
     row = 0
@@ -75,7 +80,7 @@ def check_minibatches(manifest: dict[str, Any], tensors: dict[str, Array], batch
         last = row + entry["rows"]
         if entry["first_row"] != row or entry["rows"] < 1 or last > len(owner):
             raise refuse(f"Expected mini-batch {index} to begin at row {row} inside {len(owner)} rows, found {entry}")
-        size = trajectories // parts + (index < trajectories % parts)
+        size = sizes[index]
         members = len(np.unique(owner[row:last]))
         if not entry["trajectories"] == members == size:
             raise refuse(
@@ -88,11 +93,39 @@ def check_minibatches(manifest: dict[str, Any], tensors: dict[str, Array], batch
         tokens = int(tensors["loss_mask"][offsets[row] : offsets[last]].sum(dtype=np.int64))
         if entry["loss_tokens"] != tokens:
             raise refuse(f"Expected mini-batch {index} to list {tokens} loss tokens, found {entry['loss_tokens']}")
-        result.append(Minibatch(first_row=row, rows=entry["rows"], loss_tokens=tokens))
+        result.append(Minibatch(first_row=row, rows=entry["rows"], loss_tokens=tokens, trajectories=members))
         row = last
     if row != len(owner):
         raise refuse(f"Expected the mini-batches to cover {len(owner)} rows, found {row}")
     return result
+
+
+def near_equal_sizes(trajectories: int, batch_size: int) -> list[int]:
+    """Trajectories of each mini-batch: K = max(1, round(n / batch_size)) near-equal parts, the larger first."""
+    parts = max(1, math.floor(trajectories / batch_size + 0.5))
+    return [trajectories // parts + (index < trajectories % parts) for index in range(parts)]
+
+
+def budget_sizes(tokens: list[int], budget: int) -> list[int]:
+    """Trajectories of each mini-batch, in the batch's order: as many as fit into the budget of loss tokens, one at least (C3PO)."""
+    sizes: list[int] = []
+    left = 0
+    for count in tokens:
+        if sizes and count <= left:
+            sizes[-1] += 1
+            left -= count
+        else:
+            sizes.append(1)
+            left = budget - count
+    return sizes
+
+
+def _tokens_in_order(tensors: dict[str, Array]) -> list[int]:
+    """Loss tokens of each trajectory, in the order of its rows."""
+    owner = tensors["row_trajectory"]
+    per_row = np.add.reduceat(tensors["loss_mask"].astype(np.int64), tensors["row_offsets"][:-1])
+    firsts = np.concatenate(([0], np.flatnonzero(np.diff(owner)) + 1))
+    return np.add.reduceat(per_row, firsts).tolist()
 
 
 def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Batch:
     minibatches: list[Minibatch]
     temperature: float
     dropped_nonfinite: int
+    # [R], which trajectory a row is of.
+    owners: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
     @property
     def tokens(self) -> int:
@@ -58,11 +60,12 @@ def load_batch(
     manifest_sha256: str,
     stage: str,
     iteration: int,
-    batch_size: int,
+    batch_size: int | None,
     tokenizer_sha256: str,
     vocab_size: int,
     policy: InputPolicy,
     max_policy_lag: int | None,
+    token_budget: int | None = None,
 ) -> Batch:
     """Raises JobError 65 for anything that is not exactly a batch of this job."""
     manifest = _read_manifest(directory / "batch.json", manifest_sha256)
@@ -70,7 +73,7 @@ def load_batch(
         _check_header(manifest, stage, iteration, tokenizer_sha256, vocab_size)
         path = directory / Path(manifest["file"]["name"]).name
         _check_file(path, manifest["file"])
-        return _check_content(manifest, path, stage, batch_size, policy, max_policy_lag)
+        return _check_content(manifest, path, stage, (batch_size, token_budget), policy, max_policy_lag)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise refuse(f"Expected batch.json to have every field of {SCHEMA}: {type(error).__name__} {error}") from error
 
@@ -113,8 +116,14 @@ def _check_file(path: Path, entry: dict[str, Any]) -> None:
 
 
 def _check_content(
-    manifest: dict[str, Any], path: Path, stage: str, batch_size: int, policy: InputPolicy, lag: int | None
+    manifest: dict[str, Any],
+    path: Path,
+    stage: str,
+    sizes: tuple[int | None, int | None],
+    policy: InputPolicy,
+    lag: int | None,
 ) -> Batch:
+    """sizes: of a mini-batch, in trajectories or in loss tokens."""
     counts = manifest["counts"]
     rows, tokens = counts["rows"], counts["tokens"]
     if not rows or not tokens:
@@ -130,7 +139,7 @@ def _check_content(
     check_tokens(tensors, vocab_size=manifest["vocab_size"], policies=len(policies))
     check_trajectories(manifest, tensors)
     check_counts(manifest, int(tensors["loss_mask"].sum(dtype=np.int64)))
-    minibatches = check_minibatches(manifest, tensors, batch_size)
+    minibatches = check_minibatches(manifest, tensors, *sizes)
     if stage == "dapo":
         check_advantages(tensors, expected_advantages(manifest)[tensors["row_trajectory"]])
     elif manifest.get("adv") is not None:
@@ -146,6 +155,7 @@ def _check_content(
         minibatches=minibatches,
         temperature=temperature,
         dropped_nonfinite=counts.get("dropped_nonfinite", 0),
+        owners=np.asarray(tensors["row_trajectory"]),
     )
 
 

@@ -22,12 +22,20 @@ class Correction:
 
 
 def correct(v: torch.Tensor, rows: torch.Tensor, objective: Objective) -> Correction:
-    """v: [n]; rows: [n], which row of the mini-batch a token belongs to, from 0 without gaps. Bounds are inclusive."""
+    """v: [n]; rows: [n], which row of the mini-batch a token belongs to, from 0 without gaps. Bounds are inclusive.
+
+    `tis` and `icepop` weigh each token by its own ratio, `sequence_tis` all tokens of a row by the product of their ratios
+    (verl's and TRL's sequence-level truncation), `geometric_tis` by the geometric mean of them.
+    """
     rho = torch.exp(v)
     weights = torch.ones_like(v)
     capped = torch.zeros_like(v, dtype=torch.bool)
     masked = torch.zeros_like(capped)
-    if objective.correction == "tis":
+    if objective.correction in ("sequence_tis", "geometric_tis"):
+        rho = torch.exp(torch.clamp(_over_rows(v, rows, mean=objective.correction == "geometric_tis"), -20.0, 20.0))
+        weights = torch.clamp(rho, max=objective.tis_cap).to(v.dtype)
+        capped = rho > objective.tis_cap
+    elif objective.correction == "tis":
         weights = torch.clamp(rho, max=objective.tis_cap)
         capped = rho > objective.tis_cap
     elif objective.correction == "icepop":
@@ -36,10 +44,16 @@ def correct(v: torch.Tensor, rows: torch.Tensor, objective: Objective) -> Correc
         weights = torch.where(masked, 0.0, rho)
     if objective.seq_mask == "geo":
         low, high = objective.geo_range
-        count = torch.bincount(rows)
-        mean = torch.zeros(len(count), dtype=torch.float64, device=v.device).index_add_(0, rows, v.double()) / count
-        outside = (torch.exp(mean) < low) | (torch.exp(mean) > high)
-        masked = masked | outside[rows]
-        weights = torch.where(outside[rows], 0.0, weights)
+        mean = torch.exp(_over_rows(v, rows, mean=True))
+        outside = (mean < low) | (mean > high)
+        masked = masked | outside
+        weights = torch.where(outside, 0.0, weights)
     share = max(1, len(v))
     return Correction(weights=weights, capped=int(capped.sum()) / share, masked=int(masked.sum()) / share)
+
+
+def _over_rows(v: torch.Tensor, rows: torch.Tensor, *, mean: bool) -> torch.Tensor:
+    """Sum or mean of v over each token's row, float64, at every token of it."""
+    count = torch.bincount(rows)
+    total = torch.zeros(len(count), dtype=torch.float64, device=v.device).index_add_(0, rows, v.double())
+    return (total / count if mean else total)[rows]

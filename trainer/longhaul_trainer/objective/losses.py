@@ -1,8 +1,8 @@
-"""Losses over flat vectors of loss tokens: one signature, scaled by the caller's global token count N.
+"""Losses over flat vectors of loss tokens, one function for each algorithm. Each is divided by a count of the whole mini-batch.
 
-logp, prox, weights, advantages: [n], fp32, natural log, loss tokens only, so nothing masked can reach an exp.
-N counts the loss tokens of the whole mini-batch over all micro-batches: a per-micro-batch mean would weigh tokens of short
-micro-batches more.
+logp, prox, weights, advantages, lengths, gaps: [n], fp32, natural log, loss tokens only, so nothing masked can reach an exp.
+Counts are of the mini-batch over all micro-batches and ranks: a per-micro-batch mean would weigh tokens of short micro-batches more.
+docs/training.md has the formulas with their sources.
 """
 
 from __future__ import annotations
@@ -26,6 +26,32 @@ class LossStats:
     ratios: torch.Tensor
 
 
+@dataclass(frozen=True)
+class Mean:
+    """How the terms of tokens become one number: Σ scale · term / divisor. No scale: 1 for each token."""
+
+    divisor: float
+    scale: torch.Tensor | None = None
+
+    def of(self, terms: torch.Tensor) -> torch.Tensor:
+        return (terms if self.scale is None else self.scale * terms).sum() / self.divisor
+
+
+def token_mean(n_tokens: int) -> Mean:
+    """Every token alike: DAPO and CISPO. With a constant token budget (C3PO) the budget stands in the place of the count."""
+    return Mean(divisor=n_tokens)
+
+
+def sequence_mean(lengths: torch.Tensor, trajectories: int) -> Mean:
+    """Every trajectory alike, its tokens sharing its weight: GRPO and GSPO. lengths: [n], loss tokens of each token's trajectory."""
+    return Mean(divisor=trajectories, scale=1 / lengths)
+
+
+def constant_length_mean(length: int, trajectories: int) -> Mean:
+    """Sums divided by a constant, so that no trajectory's length weighs its tokens: Dr. GRPO."""
+    return Mean(divisor=length * trajectories)
+
+
 def cross_entropy(logp: torch.Tensor, *, n_tokens: int) -> torch.Tensor:
     """-(1/N) Σ logp: rejection fine-tuning on the sampled tokens of successful trajectories."""
     return -logp.sum() / n_tokens
@@ -44,7 +70,87 @@ def dapo(
 
     -(1/N) Σ w · s with s = min(r·A, clip(r)·A); where A < 0 and dual clip is on, s is at least c·A.
     """
-    ratio = torch.exp(torch.clamp(logp - prox, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    surrogate, stats = _clipped(_ratio(logp, prox), advantages, objective)
+    return -token_mean(n_tokens).of(weights * surrogate), stats
+
+
+def grpo(
+    logp: torch.Tensor,
+    *,
+    prox: torch.Tensor,
+    advantages: torch.Tensor,
+    weights: torch.Tensor,
+    lengths: torch.Tensor,
+    trajectories: int,
+    objective: Objective,
+) -> tuple[torch.Tensor, LossStats]:
+    """DAPO's terms, averaged within each trajectory and then over trajectories (GRPO, arXiv 2402.03300 eq. 3, without its KL)."""
+    surrogate, stats = _clipped(_ratio(logp, prox), advantages, objective)
+    return -sequence_mean(lengths, trajectories).of(weights * surrogate), stats
+
+
+def dr_grpo(
+    logp: torch.Tensor,
+    *,
+    prox: torch.Tensor,
+    advantages: torch.Tensor,
+    weights: torch.Tensor,
+    trajectories: int,
+    objective: Objective,
+) -> tuple[torch.Tensor, LossStats]:
+    """DAPO's terms, summed and divided by trajectories · a constant length (Dr. GRPO, arXiv 2503.20783)."""
+    surrogate, stats = _clipped(_ratio(logp, prox), advantages, objective)
+    return -constant_length_mean(_length_of(objective), trajectories).of(weights * surrogate), stats
+
+
+def gspo(
+    logp: torch.Tensor,
+    *,
+    gaps: torch.Tensor,
+    advantages: torch.Tensor,
+    weights: torch.Tensor,
+    lengths: torch.Tensor,
+    trajectories: int,
+    objective: Objective,
+) -> tuple[torch.Tensor, LossStats]:
+    """One ratio a row, the geometric mean of its tokens', clipped as a whole (GSPO, arXiv 2507.18071 eq. 5).
+
+    gaps: [n], mean of logp - prox over the loss tokens of the token's row, without gradient. Written over tokens with
+    r = sg(s) · exp(logp - sg(logp)): equal in value to s, and its mean over the row has the gradient of s.
+    """
+    sequence = torch.exp(torch.clamp(gaps, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    surrogate, stats = _clipped(sequence * torch.exp(logp - logp.detach()), advantages, objective)
+    return -sequence_mean(lengths, trajectories).of(weights * surrogate), stats
+
+
+def cispo(
+    logp: torch.Tensor,
+    *,
+    prox: torch.Tensor,
+    advantages: torch.Tensor,
+    weights: torch.Tensor,
+    n_tokens: int,
+    objective: Objective,
+) -> tuple[torch.Tensor, LossStats]:
+    """-(1/N) Σ w · sg(clip(r)) · A · logp (CISPO, arXiv 2506.13585 eq. 4): a clipped token keeps its gradient."""
+    ratio = _ratio(logp, prox).detach()
+    low, high = 1 - objective.clip_low, 1 + objective.clip_high
+    terms = torch.clamp(ratio, low, high) * advantages * logp
+    stats = LossStats(clip_low=int((ratio < low).sum()), clip_high=int((ratio > high).sum()), dual_clip=0, ratios=ratio)
+    return -token_mean(n_tokens).of(weights * terms), stats
+
+
+def kl_to_reference(logp: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """k3 for each token: e^d - d - 1 with d = reference - logp, ≥ 0 and unbiased under the policy (GRPO, arXiv 2402.03300 eq. 4)."""
+    d = torch.clamp(reference - logp, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return torch.exp(d) - d - 1
+
+
+def _ratio(logp: torch.Tensor, prox: torch.Tensor) -> torch.Tensor:
+    return torch.exp(torch.clamp(logp - prox, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+
+def _clipped(ratio: torch.Tensor, advantages: torch.Tensor, objective: Objective) -> tuple[torch.Tensor, LossStats]:
     low, high = 1 - objective.clip_low, 1 + objective.clip_high
     surrogate = torch.minimum(ratio * advantages, torch.clamp(ratio, low, high) * advantages)
     negative = advantages < 0
@@ -54,11 +160,16 @@ def dapo(
         floor = objective.dual_clip * advantages
         dual = negative & (detached > objective.dual_clip)
         surrogate = torch.where(negative, torch.maximum(surrogate, floor), surrogate)
-    loss = -(weights * surrogate).sum() / n_tokens
     stats = LossStats(
         clip_low=int((negative & (detached < low)).sum()),
         clip_high=int(((advantages > 0) & (detached > high)).sum()),
         dual_clip=int(dual.sum()),
         ratios=detached,
     )
-    return loss, stats
+    return surrogate, stats
+
+
+def _length_of(objective: Objective) -> int:
+    if objective.length is None:
+        raise ValueError("Expected objective.length with algorithm dr_grpo")
+    return objective.length

@@ -72,6 +72,12 @@ class Ranks:
             dist.all_reduce(values)
         return values
 
+    def sum_over_row(self, values: torch.Tensor) -> torch.Tensor:
+        """A CPU tensor added over the ranks that share each row, in place."""
+        if self.cp > 1:
+            dist.all_reduce(values, group=self.cp_group)
+        return values
+
     def barrier(self) -> None:
         # A reduction on the CPU group: unlike NCCL's barrier it needs no device and cannot run ahead of the host.
         self.any(False)

@@ -194,6 +194,7 @@ def _train(
         vocab_size=_vocab_size(job_input.architecture),
         policy=job_input.policy,
         max_policy_lag=config.max_policy_lag,
+        token_budget=config.token_budget,
     )
     if dry_run:
         return _plan(spec, config, batch, job_input.architecture)

@@ -93,8 +93,10 @@ class Scorer(nn.Module):
         self.balance = shape_of(model.config.to_dict()).balance
         adopt_head(model.get_output_embeddings())
 
-    def forward(self, micro: MicroBatch, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns log-probability [n], with gradient where enabled, and entropy [n], without."""
+    def forward(
+        self, micro: MicroBatch, temperature: float, entropy_trains: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns log-probability [n], with gradient where enabled, and entropy [n], with one where it is to train."""
         hidden = self.model.base_model(
             input_ids=micro.tokens,
             position_ids=micro.positions,
@@ -103,4 +105,4 @@ class Scorer(nn.Module):
             row_ends=micro.row_ends,
             cp_group=self.cp_group,
         ).last_hidden_state[0]
-        return self.model.get_output_embeddings()(hidden[micro.predictors], micro.targets, temperature)
+        return self.model.get_output_embeddings()(hidden[micro.predictors], micro.targets, temperature, entropy_trains)

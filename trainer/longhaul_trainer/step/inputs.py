@@ -28,16 +28,13 @@ class JobInput:
     tokenizer_sha256: str
     policy: InputPolicy
     is_checkpoint: bool
+    # Directory of the policy that the loss's KL is to.
+    reference: Path | None = None
 
 
 def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInput:
     """Raises JobError 66 for a missing, torn or different input, 64 for one that does not fit the spec. Collective with `ranks`."""
-    try:
-        sealed = open_sealed(spec.input.path, expected_sha256=spec.input.manifest_sha256, hashes=ranks is None)
-    except TornDirectory as error:
-        raise JobError(INPUT_UNUSABLE, str(error)) from error
-    if ranks is not None and (problem := find_damage(sealed, ranks)) is not None:
-        raise JobError(INPUT_UNUSABLE, problem)
+    sealed = _open_whole(spec.input.path, spec.input.manifest_sha256, ranks)
     kind = sealed.manifest.get("kind")
     is_checkpoint = spec.input.kind == "checkpoint"
     if is_checkpoint != (kind == "checkpoint"):
@@ -53,13 +50,45 @@ def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInp
             raise JobError(INPUT_UNUSABLE, f"Expected {name} in {architecture}")
     _check_rope(config, sealed, architecture)
     version = sealed.manifest.get("policy_version")
+    tokenizer_sha256 = sha256_file(architecture / "tokenizer.json")
     return JobInput(
         sealed=sealed,
         architecture=architecture,
-        tokenizer_sha256=sha256_file(architecture / "tokenizer.json"),
+        tokenizer_sha256=tokenizer_sha256,
         policy=InputPolicy(version=version, manifest_sha256=sealed.sha256),
         is_checkpoint=is_checkpoint,
+        reference=_open_reference(spec, config, tokenizer_sha256, ranks),
     )
+
+
+def _open_reference(spec: Spec, config: Config, tokenizer_sha256: str, ranks: Ranks | None) -> Path | None:
+    kl = None if config.objective is None else config.objective.kl
+    wanted = None if kl is None else kl.reference_sha256
+    found = None if spec.reference is None else spec.reference.manifest_sha256
+    if wanted != found:
+        raise JobError(
+            INVALID_SPEC, f"Expected spec.reference to be the policy of objective.kl ({wanted}), got {found}"
+        )
+    if spec.reference is None:
+        return None
+    sealed = _open_whole(spec.reference.path, spec.reference.manifest_sha256, ranks)
+    if sealed.manifest.get("kind") == "checkpoint":
+        raise JobError(INVALID_SPEC, "Expected spec.reference to be a policy directory, got a checkpoint")
+    if not (sealed.path / "tokenizer.json").is_file() or (
+        sha256_file(sealed.path / "tokenizer.json") != tokenizer_sha256
+    ):
+        raise JobError(INVALID_SPEC, f"Expected the reference to have the input's tokenizer [{sealed.path}]")
+    return sealed.path
+
+
+def _open_whole(path: Path, manifest_sha256: str, ranks: Ranks | None) -> Sealed:
+    try:
+        sealed = open_sealed(path, expected_sha256=manifest_sha256, hashes=ranks is None)
+    except TornDirectory as error:
+        raise JobError(INPUT_UNUSABLE, str(error)) from error
+    if ranks is not None and (problem := find_damage(sealed, ranks)) is not None:
+        raise JobError(INPUT_UNUSABLE, problem)
+    return sealed
 
 
 def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:

@@ -51,7 +51,7 @@ from longhaul_trainer.step.state import (
 )
 from longhaul_trainer.step.stop import StopFlag
 from longhaul_trainer.step.torch_settings import set_torch
-from longhaul_trainer.step.training import Trainer
+from longhaul_trainer.step.training import Trainer, all_micro_batches
 from longhaul_trainer.step.window import prepare_window
 from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
@@ -120,6 +120,8 @@ class Job:
         return checkpoint, policy, _read_state(checkpoint.path)
 
     def _train(self) -> tuple[Sealed, Scorer]:
+        # First and alone: two models at once would need twice the memory.
+        reference = self._reference()
         scorer = self._load_input()
         model = scorer.model
         optimizer = build_optimizer(model, self.config, host=self.spec.execution.offloads_optimizer)
@@ -139,6 +141,7 @@ class Job:
             check_stop=self._check_stop,
             # The save before is committed by then, so a kill costs one finished step at most.
             before_update=self._finish_inner,
+            reference=reference,
         )
         newest = self._newest_inner()
         # Before it is loaded: both need the input weights.
@@ -248,6 +251,40 @@ class Job:
             )
             self._commit(directory, "prox", lambda staging: write_prox(staging, prox))
         return read_prox(directory)
+
+    def _reference(self) -> Any:
+        """Log-probabilities of the loss tokens by the policy that the loss's KL is to, stored: an attempt that resumes reads them."""
+        path = self.job_input.reference
+        if path is None:
+            return None
+        self.progress.phase = "reference"
+        directory = self.spec.job_dir / "reference"
+        if self._adopt(directory) is None:
+            scorer = self._load_plain(path)
+
+            def after_micro(done: int) -> None:
+                hit("reference")
+                self._check_stop()
+                self.progress.emit("prox", done=done)
+
+            micros = all_micro_batches(
+                self.batch,
+                max_tokens=self.spec.execution.max_tokens_per_micro,
+                ranks=self.ranks,
+                balance=scorer.balance,
+            )
+            found = compute_prox(scorer, self.batch, micros, ranks=self.ranks, after_micro=after_micro)
+            del scorer
+            self._commit(directory, "reference", lambda staging: write_prox(staging, found))
+        return read_prox(directory)
+
+    def _load_plain(self, directory: Path) -> Scorer:
+        """A published policy without adapters of this job: its own are merged."""
+        options = ModelOptions(ranks=self.ranks, rope=self.config.yarn)
+        try:
+            return make_scorer(directory, hugging_face_weights(directory), options)
+        except (UnsupportedModel, OSError, ValueError) as error:
+            raise JobError(INPUT_UNUSABLE, f"Cannot load the reference {directory}: {error}") from error
 
     def _canary_old(self, scorer: Scorer | None) -> None:
         """With None the input is loaded for it: needed when only the export was left and the job folder was cleared."""

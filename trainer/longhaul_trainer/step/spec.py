@@ -190,6 +190,8 @@ class Spec(JobSpec):
     input: Input  # pyright: ignore[reportIncompatibleVariableOverride]
     batch: Directory
     config: ConfigFile
+    # The policy that the loss's KL is to; its hash is part of the config, and so of the key.
+    reference: Directory | None = None
     output: Output
     work: Work  # pyright: ignore[reportIncompatibleVariableOverride]
 

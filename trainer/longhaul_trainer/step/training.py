@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from torch.distributed.tensor import DTensor
 
+from longhaul_trainer.batch.accounts import Minibatch
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.batch.micro import cut_micro_batches, share_out
 from longhaul_trainer.config import Config
 from longhaul_trainer.failures import DIVERGED, INTERNAL, JobError
+from longhaul_trainer.objective.algorithms import BY_LENGTH, BY_ROW, Counts, Tokens, policy_loss
 from longhaul_trainer.objective.corrections import Correction, correct
-from longhaul_trainer.objective.losses import LossStats, cross_entropy, dapo
+from longhaul_trainer.objective.losses import LossStats, cross_entropy
 from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
 from longhaul_trainer.objective.schedule import learning_rate
 from longhaul_trainer.parallel.ranks import Ranks
@@ -44,6 +46,7 @@ class Step:
     ratio_sum: float = 0.0
     ratio_max: float = 0.0
     first_gap: float = 0.0
+    divergence: float = 0.0
 
     def add(self, stats: LossStats) -> None:
         self.clip_low += stats.clip_low
@@ -54,8 +57,8 @@ class Step:
 
     def add_up(self, ranks: Ranks) -> Step:
         counts = [self.labels, self.clip_low, self.clip_high, self.dual_clip]
-        labels, clip_low, clip_high, dual_clip, loss, entropy, ratio_sum = ranks.sums(
-            [*counts, self.loss, self.entropy, self.ratio_sum]
+        labels, clip_low, clip_high, dual_clip, loss, entropy, ratio_sum, divergence = ranks.sums(
+            [*counts, self.loss, self.entropy, self.ratio_sum, self.divergence]
         )
         ratio_max, first_gap = ranks.maxima([self.ratio_max, self.first_gap])
         return Step(
@@ -68,6 +71,7 @@ class Step:
             ratio_sum=ratio_sum,
             ratio_max=ratio_max,
             first_gap=first_gap,
+            divergence=divergence,
         )
 
 
@@ -89,9 +93,25 @@ def scatter_rows(
         )
 
 
+def micro_batches_of(
+    part: Minibatch, batch: Batch, *, max_tokens: int, ranks: Ranks, balance: float
+) -> Iterator[MicroBatch]:
+    """Of one mini-batch, with its loss tokens as labels."""
+    rows = range(part.first_row, part.first_row + part.rows)
+    yield from scatter_rows(
+        rows, batch=batch, label_mask=batch.loss_mask, max_tokens=max_tokens, ranks=ranks, balance=balance
+    )
+
+
+def all_micro_batches(batch: Batch, *, max_tokens: int, ranks: Ranks, balance: float) -> Iterator[MicroBatch]:
+    """Cut as training cuts them."""
+    for part in batch.minibatches:
+        yield from micro_batches_of(part, batch, max_tokens=max_tokens, ranks=ranks, balance=balance)
+
+
 class Trainer:
-    """`prox` is F32 [T] for DAPO, None for RFT. `check_stop` raises where the job was asked to stop, on all ranks at once;
-    `before_update` comes between the last backward pass and the change of the weights.
+    """`prox` is F32 [T] for a policy loss, None for RFT; `reference` is F32 [T] where the loss has a KL. `check_stop` raises where the
+    job was asked to stop, on all ranks at once; `before_update` comes between the last backward pass and the change of the weights.
 
     Every rank holds the whole batch and cuts it alike, runs the same number of passes, and adds its gradient to the others'.
     """
@@ -109,6 +129,7 @@ class Trainer:
         progress: Progress | Silent,
         check_stop: Callable[[], None],
         before_update: Callable[[], None] = lambda: None,
+        reference: Array | None = None,
     ) -> None:
         self.scorer = scorer
         self.ranks = ranks
@@ -116,11 +137,14 @@ class Trainer:
         self.batch = batch
         self.config = config
         self.prox = prox
+        self.reference = reference
         self.max_tokens = max_tokens
         self.progress = progress
         self.check_stop = check_stop
         self.before_update = before_update
         self._weights = np.zeros(0, dtype=np.float32)
+        # Loss tokens by trajectory of the mini-batch at hand, where the loss averages within trajectories.
+        self._trajectory_tokens = np.zeros(0, dtype=np.float32)
 
     @property
     def total_steps(self) -> int:
@@ -128,20 +152,18 @@ class Trainer:
 
     def micro_batches(self, minibatch: int) -> Iterator[MicroBatch]:
         """This rank's part, as many as every other rank gets."""
-        part = self.batch.minibatches[minibatch]
-        rows = range(part.first_row, part.first_row + part.rows)
-        yield from scatter_rows(
-            rows,
-            batch=self.batch,
-            label_mask=self.batch.loss_mask,
+        yield from micro_batches_of(
+            self.batch.minibatches[minibatch],
+            self.batch,
             max_tokens=self.max_tokens,
             ranks=self.ranks,
             balance=self.scorer.balance,
         )
 
     def all_micro_batches(self) -> Iterator[MicroBatch]:
-        for minibatch in range(len(self.batch.minibatches)):
-            yield from self.micro_batches(minibatch)
+        yield from all_micro_batches(
+            self.batch, max_tokens=self.max_tokens, ranks=self.ranks, balance=self.scorer.balance
+        )
 
     def run_step(self, state: TrainerState) -> TrainerState:
         """One optimizer step. Raises JobError 77 before touching the weights when the gradient is not finite."""
@@ -152,11 +174,13 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         correction, gap = self._correct(minibatch)
+        if self.config.objective is not None and self.config.objective.algorithm in BY_LENGTH:
+            self._trajectory_tokens = self._count_tokens(part)
         step = Step()
         self.optimizer.zero_grad(set_to_none=True)
         for number, micro in enumerate(self.micro_batches(minibatch), start=1):
             self.check_stop()
-            loss = self._loss(micro, part.loss_tokens, correction, step)
+            loss = self._loss(micro, part, correction, step)
             hit("before-backward")
             loss.backward()
             hit("after-backward")
@@ -207,26 +231,59 @@ class Trainer:
         self._weights[span][trained] = correction.weights.numpy()
         return correction, v
 
-    def _loss(self, micro: MicroBatch, n_tokens: int, correction: Correction | None, step: Step) -> torch.Tensor:
-        logprobs, entropy = self.scorer(micro, self.batch.temperature)
-        step.entropy += float(entropy.double().sum())
+    def _loss(self, micro: MicroBatch, part: Minibatch, correction: Correction | None, step: Step) -> torch.Tensor:
         objective = self.config.objective
+        entropy_trains = objective is not None and objective.entropy_coef is not None
+        logprobs, entropy = self.scorer(micro, self.batch.temperature, entropy_trains)
+        step.entropy += float(entropy.detach().double().sum())
         if objective is None or correction is None or self.prox is None or self.batch.advantages is None:
-            return cross_entropy(logprobs, n_tokens=n_tokens)
+            return cross_entropy(logprobs, n_tokens=part.loss_tokens)
         device = logprobs.device
+
+        def at_labels(values: Array | None) -> torch.Tensor | None:
+            return None if values is None else torch.from_numpy(values[micro.index]).to(device)
+
         prox = torch.from_numpy(self.prox[micro.index]).to(device)
         if len(prox):
             step.first_gap = max(step.first_gap, float((logprobs.detach() - prox).abs().max()))
-        loss, stats = dapo(
-            logprobs,
+        tokens = Tokens(
+            logp=logprobs,
             prox=prox,
             advantages=torch.from_numpy(self.batch.advantages[micro.index]).to(device),
             weights=torch.from_numpy(self._weights[micro.index]).to(device),
-            n_tokens=n_tokens,
-            objective=objective,
+            lengths=self._lengths(micro).to(device) if objective.algorithm in BY_LENGTH else None,
+            gaps=self._gaps(micro, part, logprobs.detach() - prox) if objective.algorithm in BY_ROW else None,
+            entropy=entropy,
+            reference=at_labels(self.reference),
         )
+        counts = Counts(tokens=self.config.token_budget or part.loss_tokens, trajectories=part.trajectories)
+        loss, stats, divergence = policy_loss(tokens, counts, objective)
         step.add(stats)
+        step.divergence += float(divergence)
         return loss
+
+    def _count_tokens(self, part: Minibatch) -> Array:
+        """Loss tokens by trajectory, over all of its rows, which lie in one mini-batch."""
+        rows = slice(part.first_row, part.first_row + part.rows)
+        first, last = int(self.batch.offsets[rows.start]), int(self.batch.offsets[rows.stop])
+        mask = self.batch.loss_mask[first:last].astype(np.int64)
+        per_row = np.add.reduceat(mask, self.batch.offsets[rows] - first)
+        return np.bincount(self.batch.owners[rows], per_row).astype(np.float32)
+
+    def _lengths(self, micro: MicroBatch) -> torch.Tensor:
+        return torch.from_numpy(self._trajectory_tokens[self.batch.owners[self._rows_of(micro)]])
+
+    def _gaps(self, micro: MicroBatch, part: Minibatch, gap: torch.Tensor) -> torch.Tensor:
+        """Mean of gap: [n] over the loss tokens of each label's row. Ranks that share rows add up theirs."""
+        rows = torch.from_numpy(self._rows_of(micro) - part.first_row)
+        sums = torch.zeros(2, part.rows, dtype=torch.float64)
+        sums[0].index_add_(0, rows, gap.cpu().double())
+        sums[1].index_add_(0, rows, torch.ones(len(rows), dtype=torch.float64))
+        total, count = self.ranks.sum_over_row(sums)
+        return (total / count.clamp(min=1))[rows].float().to(gap.device)
+
+    def _rows_of(self, micro: MicroBatch) -> Array:
+        return np.searchsorted(self.batch.offsets, micro.index, side="right") - 1
 
     def _clip_gradient(self) -> float:
         limit = self.config.optimizer.grad_clip
@@ -273,9 +330,11 @@ class Trainer:
         }
         if correction is None or v is None:
             return metrics
+        pull = {} if self.reference is None else {"kl_reference": step.divergence / n_tokens}
         return {
             **metrics,
             **mismatch_metrics(v),
+            **pull,
             "clip_low": step.clip_low / n_tokens,
             "clip_high": step.clip_high / n_tokens,
             "dual_clip": step.dual_clip / n_tokens,

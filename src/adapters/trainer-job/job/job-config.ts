@@ -1,5 +1,11 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
-import type { OptimizerRecipe, Recipe, ReinforceRecipe, ReinforceStageRecipe } from '../../../contracts/recipe.types.ts'
+import type {
+  LossRecipe,
+  OptimizerRecipe,
+  Recipe,
+  ReinforceRecipe,
+  ReinforceStageRecipe,
+} from '../../../contracts/recipe.types.ts'
 
 export interface JobConfigInput {
   recipe: Recipe
@@ -8,6 +14,8 @@ export interface JobConfigInput {
   stage: string
   optimizerInit: 'fresh' | 'carry'
   totalSteps: number
+  /** Manifest of the policy that the loss's KL is to; null where it has none. @default null */
+  referenceSha256?: string | null
 }
 
 /** Bumped when the meaning of an objective changes: the job key then changes with it. */
@@ -17,13 +25,24 @@ const LOSS_VERSION = 1
 const TIS_CAP = 2.0
 const ICEPOP_RANGE = [0.5, 5.0]
 
+/** The trainer's words. */
+const CORRECTIONS = {
+  none: 'none',
+  tis: 'tis',
+  sequenceTis: 'sequence_tis',
+  geometricTis: 'geometric_tis',
+  icepop: 'icepop',
+} as const satisfies Record<LossRecipe['behaviourCorrection'], string>
+const ALGORITHMS = { grpo: 'grpo', drGrpo: 'dr_grpo', gspo: 'gspo', cispo: 'cispo' } as const
+
 /**
  * config.json: everything that changes the result of a job and nothing else, because its bytes are part of the job's key. Only
  * fields that the mode uses are there: the trainer refuses a switch that it would ignore.
  * @throws LonghaulError `Config.Invalid` when the recipe has no such stage
  */
-export function jobConfig({ recipe, kind, stage, optimizerInit, totalSteps }: JobConfigInput): Record<string, unknown> {
-  const part = kind === 'rft' ? rftPart(recipe) : dapoPart(recipe, stage)
+export function jobConfig(input: JobConfigInput): Record<string, unknown> {
+  const { recipe, kind, stage, optimizerInit, totalSteps, referenceSha256 = null } = input
+  const part = kind === 'rft' ? rftPart(recipe) : dapoPart(recipe, stage, referenceSha256)
   return {
     schema: 'longhaul.config/1',
     loss_version: LOSS_VERSION,
@@ -49,15 +68,20 @@ function rftPart({ rft }: Recipe): ConfigPart {
   return { optim: rft.optim, fields: { batch_size: rft.batch, epochs: rft.epochs } }
 }
 
-function dapoPart(recipe: Recipe, name: string): ConfigPart {
+function dapoPart(recipe: Recipe, name: string, referenceSha256: string | null): ConfigPart {
   const { reinforce, stage } = reinforceStage(recipe, name)
+  const { batch } = stage
   return {
     optim: reinforce.optim,
     fields: {
-      batch_size: stage.batch,
+      ...(typeof batch === 'number' ? { batch_size: batch } : { token_budget: batch.tokens }),
       epochs: reinforce.epochsPerIteration,
       max_policy_lag: reinforce.maxPolicyLag,
-      objective: objectiveFields(reinforce, stage),
+      objective: {
+        ...objectiveFields(reinforce, stage),
+        ...algorithmFields(reinforce.loss, stage),
+        ...klField(reinforce.loss, referenceSha256),
+      },
     },
   }
 }
@@ -77,7 +101,7 @@ function objectiveFields(
   { loss, oldLogprobs }: ReinforceRecipe,
   { clip }: ReinforceStageRecipe,
 ): Record<string, unknown> {
-  const correction = loss.behaviourCorrection
+  const correction = CORRECTIONS[loss.behaviourCorrection]
   // Recipes stored by an older version do not have the key.
   const mask = loss.sequenceMask ?? null
   return {
@@ -85,13 +109,30 @@ function objectiveFields(
     profile: correction === 'none' && loss.dualClip === null && mask === null ? 'paper' : 'safe',
     prox: oldLogprobs === 'trainer' ? 'recompute' : 'behaviour',
     correction,
-    ...(correction === 'tis' ? { tis_cap: TIS_CAP } : {}),
+    ...(correction === 'none' || correction === 'icepop' ? {} : { tis_cap: TIS_CAP }),
     ...(correction === 'icepop' ? { icepop_range: ICEPOP_RANGE } : {}),
     ...(mask === null ? { seq_mask: 'none' } : { seq_mask: 'geo', geo_range: [mask.low, mask.high] }),
     dual_clip: loss.dualClip ?? 'none',
     clip_low: clip.low,
     clip_high: clip.high,
   }
+}
+
+/** What names no default is left out, so that jobs of recipes without it keep their keys. */
+function algorithmFields(
+  { algorithm, entropy }: LossRecipe,
+  { context }: ReinforceStageRecipe,
+): Record<string, unknown> {
+  return {
+    ...(algorithm === undefined ? {} : { algorithm: ALGORITHMS[algorithm] }),
+    // No trajectory can have more loss tokens than its context holds.
+    ...(algorithm === 'drGrpo' ? { length: context } : {}),
+    ...(entropy === 0 ? {} : { entropy_coef: entropy }),
+  }
+}
+
+function klField({ kl }: LossRecipe, referenceSha256: string | null): Record<string, unknown> {
+  return kl === 0 ? {} : { kl: { coef: kl.coefficient, reference_sha256: referenceSha256 } }
 }
 
 /** A default that was there before the switch is left out, so that the keys of older jobs stay what they were. */

@@ -39,6 +39,8 @@ export interface PrepareJobInput {
   job: TrainingJobInput
   /** CPU threads of the trainer. @default the trainer's own choice */
   threads?: number
+  /** The policy that the loss's KL is to; needed where the recipe has one. @default null */
+  reference?: PolicyRef | null
 }
 
 /** Time to save an inner checkpoint after SIGTERM before the process group is killed. */
@@ -49,14 +51,20 @@ const GRACE_S = 30
  * key, directory and version.
  * @throws LonghaulError `Config.Invalid`, `Artifact.*`
  */
-export async function prepareJob({ store, recipe, job, threads }: PrepareJobInput): Promise<PreparedJob> {
+export async function prepareJob({
+  store,
+  recipe,
+  job,
+  threads,
+  reference = null,
+}: PrepareJobInput): Promise<PreparedJob> {
   const { run, stage, kind, iteration, slice, batch, policy } = job
   const minibatches = await countMinibatches(store, job)
   const directory = runKeys.job(run, stage, iteration, slice)
   const totalSteps = await readTotalSteps(store, batch.key)
-  const config = Buffer.from(
-    `${JSON.stringify(jobConfig({ recipe, kind, stage, optimizerInit: optimizerInit(recipe, job), totalSteps }))}\n`,
-  )
+  const referenceSha256 = reference?.manifestSha256 ?? null
+  const fields = { recipe, kind, stage, optimizerInit: optimizerInit(recipe, job), totalSteps, referenceSha256 }
+  const config = Buffer.from(`${JSON.stringify(jobConfig(fields))}\n`)
   const configRef = await store.put(`${directory}/config.json`, config)
   await store.weights.bringFile(configRef)
   const input = jobInput(store.weights.local(policy))
@@ -86,6 +94,7 @@ export async function prepareJob({ store, recipe, job, threads }: PrepareJobInpu
       input,
       batch: { uri: placeAt(directoryOf(batch.key)).uri, manifest_sha256: batch.sha256 },
       config: { uri: placeAt(configRef.key).uri, sha256: configRef.sha256 },
+      ...(reference === null ? {} : { reference: referenceDirectory(store.weights.local(reference)) }),
       output: {
         checkpoint_uri: checkpoint.uri,
         policy_uri: exported.uri,
@@ -122,6 +131,11 @@ function jobInput({ uri, manifestSha256, checkpointUri, checkpointSha256 }: Poli
     return { kind: 'checkpoint', uri: checkpointUri, manifest_sha256: checkpointSha256 }
   }
   return { kind: 'hf', uri, manifest_sha256: manifestSha256 }
+}
+
+/** The published policy: log-probabilities are those of the weights that servers have. */
+function referenceDirectory({ uri, manifestSha256 }: PolicyRef) {
+  return { uri, manifest_sha256: manifestSha256 }
 }
 
 /** The optimizer is carried within fine-tuning and within reinforcement, never from one objective into the other. */

@@ -24,6 +24,7 @@ const JOBS: {
   kind: 'rft' | 'dapo'
   continues?: true
   threads?: number
+  reference?: true
   change: (recipe: Recipe) => void
 }[] = [
   { name: 'rft', kind: 'rft', change: () => undefined },
@@ -66,6 +67,35 @@ const JOBS: {
     kind: 'dapo',
     change: ({ reinforce }) => Object.assign(reinforce ?? {}, { oldLogprobs: 'sampler' }),
   },
+  {
+    name: 'dr grpo towards a reference',
+    kind: 'dapo',
+    reference: true,
+    change: ({ reinforce }) => {
+      const kl = { coefficient: 0.05, reference: 'start' }
+      Object.assign(reinforce?.loss ?? {}, {
+        algorithm: 'drGrpo',
+        entropy: 0.01,
+        behaviourCorrection: 'sequenceTis',
+        kl,
+      })
+    },
+  },
+  {
+    name: 'gspo',
+    kind: 'dapo',
+    change: ({ reinforce }) => {
+      Object.assign(reinforce?.loss ?? {}, { algorithm: 'gspo', behaviourCorrection: 'geometricTis' })
+    },
+  },
+  {
+    name: 'cispo with a budget of tokens',
+    kind: 'dapo',
+    change: ({ reinforce }) => {
+      Object.assign(reinforce?.loss ?? {}, { algorithm: 'cispo' })
+      Object.assign(reinforce?.stages[0] ?? {}, { batch: { tokens: 4096 } })
+    },
+  },
 ]
 
 test('jobs are written as the trainer’s models were last held against them', async (t) => {
@@ -78,7 +108,7 @@ test('jobs are written as the trainer’s models were last held against them', a
   assert.deepEqual(JSON.parse(text), JSON.parse(await readFile(WRITTEN, 'utf8')))
 })
 
-async function writeJob(root: string, { name, kind, continues, threads, change }: (typeof JOBS)[number]) {
+async function writeJob(root: string, { name, kind, continues, threads, reference, change }: (typeof JOBS)[number]) {
   const store = createDirectoryStore({ root: `${root}/store` })
   const recipe = structuredClone(makeTrainingRecipe())
   change(recipe)
@@ -93,6 +123,7 @@ async function writeJob(root: string, { name, kind, continues, threads, change }
     recipe,
     job: { ...place, batch, policy },
     ...(threads === undefined ? {} : { threads }),
+    ...(reference === undefined ? {} : { reference: BASE }),
   })
   const config = await readFile(join(job.jobDirectory, 'config.json'), 'utf8')
   // Each launch adds these two.

@@ -1,0 +1,100 @@
+"""The loss that a config names, from the tokens of one micro-batch: the algorithm's own term, then entropy bonus and KL.
+
+Both extras are averaged as the algorithm averages its own term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from longhaul_trainer.config import Objective
+from longhaul_trainer.objective.losses import (
+    LossStats,
+    Mean,
+    cispo,
+    constant_length_mean,
+    dapo,
+    dr_grpo,
+    grpo,
+    gspo,
+    kl_to_reference,
+    sequence_mean,
+    token_mean,
+)
+
+# Whose terms are divided by the length of the token's trajectory, and whose ratio is of a whole row.
+BY_LENGTH = ("grpo", "gspo")
+BY_ROW = ("gspo",)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Loss tokens of a micro-batch: [n]. logp has a gradient, and so has entropy where it trains."""
+
+    logp: torch.Tensor
+    prox: torch.Tensor
+    advantages: torch.Tensor
+    # Of the correction between sampler and trainer.
+    weights: torch.Tensor
+    # Loss tokens of the token's trajectory, where the algorithm is one of BY_LENGTH.
+    lengths: torch.Tensor | None = None
+    # Mean of logp - prox over the token's row, where it is one of BY_ROW.
+    gaps: torch.Tensor | None = None
+    entropy: torch.Tensor | None = None
+    # Log-probabilities of the reference policy.
+    reference: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of the whole mini-batch. `tokens`: its loss tokens, or the constant budget in their place."""
+
+    tokens: int
+    trajectories: int
+
+
+def policy_loss(tokens: Tokens, counts: Counts, objective: Objective) -> tuple[torch.Tensor, LossStats, torch.Tensor]:
+    """Returns the loss, its counts, and the sum of k3 over the tokens, without gradient (0 without a reference)."""
+    loss, stats = _own_term(tokens, counts, objective)
+    divergence = torch.zeros((), dtype=torch.float64, device=tokens.logp.device)
+    if objective.entropy_coef is not None:
+        loss = loss - objective.entropy_coef * mean_of(tokens, counts, objective).of(_needed(tokens.entropy))
+    if objective.kl is not None:
+        terms = kl_to_reference(tokens.logp, _needed(tokens.reference))
+        divergence = terms.detach().double().sum()
+        loss = loss + objective.kl.coef * mean_of(tokens, counts, objective).of(terms)
+    return loss, stats, divergence
+
+
+def mean_of(tokens: Tokens, counts: Counts, objective: Objective) -> Mean:
+    """How the algorithm averages over tokens."""
+    if objective.algorithm in BY_LENGTH:
+        return sequence_mean(_needed(tokens.lengths), counts.trajectories)
+    if objective.length is not None:
+        return constant_length_mean(objective.length, counts.trajectories)
+    return token_mean(counts.tokens)
+
+
+def _own_term(tokens: Tokens, counts: Counts, objective: Objective) -> tuple[torch.Tensor, LossStats]:
+    common = {"advantages": tokens.advantages, "weights": tokens.weights, "objective": objective}
+    match objective.algorithm:
+        case "dapo":
+            return dapo(tokens.logp, prox=tokens.prox, n_tokens=counts.tokens, **common)
+        case "cispo":
+            return cispo(tokens.logp, prox=tokens.prox, n_tokens=counts.tokens, **common)
+        case "dr_grpo":
+            return dr_grpo(tokens.logp, prox=tokens.prox, trajectories=counts.trajectories, **common)
+        case "grpo":
+            lengths = _needed(tokens.lengths)
+            return grpo(tokens.logp, prox=tokens.prox, lengths=lengths, trajectories=counts.trajectories, **common)
+        case "gspo":
+            lengths, gaps = _needed(tokens.lengths), _needed(tokens.gaps)
+            return gspo(tokens.logp, gaps=gaps, lengths=lengths, trajectories=counts.trajectories, **common)
+
+
+def _needed(values: torch.Tensor | None) -> torch.Tensor:
+    if values is None:
+        raise ValueError("Expected every tensor that the objective reads")
+    return values

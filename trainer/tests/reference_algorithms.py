@@ -1,0 +1,86 @@
+"""The losses that a config may name, once more, in float64: one trajectory at a time, each formula as its paper prints it.
+
+No stop-gradient tricks and no shared code with the trainer: GSPO's ratio is differentiated as it stands, entropy from the whole
+distribution. Every row is a whole trajectory here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from reference import PlainModel, ReferenceStep, weight_at
+
+Array = np.ndarray[Any, Any]
+
+
+def reference_policy_step(
+    directory: Path,
+    rows: list[dict[str, Array]],
+    *,
+    temperature: float,
+    objective: dict[str, Any],
+    token_budget: int | None = None,
+) -> ReferenceStep:
+    """rows: `ids`, `mask`, `advantages`, `prox`, `behaviour`, and `reference` where the objective has a kl."""
+    model = PlainModel(directory)
+    total_tokens = sum(int(row["mask"].sum()) for row in rows)
+    loss = torch.zeros((), dtype=torch.float64)
+    entropies = 0.0
+    for row in rows:
+        logprobs = torch.log_softmax(model.logits(torch.from_numpy(row["ids"]).long()) / temperature, -1)
+        places = np.flatnonzero(row["mask"])
+        before = logprobs[places - 1]
+        picked = before.gather(1, torch.from_numpy(row["ids"][places]).long()[:, None])[:, 0]
+        entropy = -(before.exp() * before).sum(1)
+        entropies += float(entropy.detach().sum())
+        terms = objective_terms(picked, row, places, objective)
+        if "entropy_coef" in objective:
+            terms = terms + objective["entropy_coef"] * entropy
+        if "kl" in objective:
+            behind = torch.from_numpy(row["reference"][places].astype(np.float64)) - picked
+            terms = terms - objective["kl"]["coef"] * (behind.exp() - 1 - behind)
+        # What one trajectory's mean or sum counts for.
+        match objective.get("algorithm", "dapo"):
+            case "dapo" | "cispo":
+                loss = loss - terms.sum() / (token_budget or total_tokens)
+            case "grpo" | "gspo":
+                loss = loss - terms.mean() / len(rows)
+            case "dr_grpo":
+                loss = loss - terms.sum() / objective["length"] / len(rows)
+    loss.backward()
+    gradients = {name: leaf.grad for name, leaf in model.weights.items() if leaf.grad is not None}
+    return ReferenceStep(
+        loss=float(loss.detach()), gradients=gradients, entropy=entropies / total_tokens, n_tokens=total_tokens
+    )
+
+
+def objective_terms(
+    picked: torch.Tensor, row: dict[str, Array], places: Array, objective: dict[str, Any]
+) -> torch.Tensor:
+    """What the algorithm adds to its gain for each loss token of one trajectory."""
+    prox = torch.from_numpy(row["prox"][places].astype(np.float64))
+    low, high = 1 - objective["clip_low"], 1 + objective["clip_high"]
+    ratios = (picked - prox).exp()
+    if objective.get("algorithm") == "gspo":
+        ratios = (picked - prox).mean().exp().expand(len(places))
+    terms = []
+    for at, place in enumerate(places):
+        advantage = float(row["advantages"][place])
+        ratio = ratios[at]
+        if objective.get("algorithm") == "cispo":
+            fixed = min(max(float(ratio.detach()), low), high)
+            term = fixed * advantage * picked[at]
+        else:
+            clipped = torch.tensor(min(max(float(ratio.detach()), low), high), dtype=torch.float64)
+            # The smaller of the two; a clipped one is a constant.
+            term = ratio * advantage
+            if float(clipped) * advantage < float(term.detach()):
+                term = clipped * advantage
+            limit = objective["dual_clip"]
+            if limit != "none" and advantage < 0 and float(term.detach()) < limit * advantage:
+                term = torch.tensor(limit * advantage, dtype=torch.float64)
+        terms.append(term * weight_at(row, int(place), objective))
+    return torch.stack(terms)

@@ -1,0 +1,329 @@
+"""Losses by name: hand values, what a config may say, and whole jobs with a reference policy and a token budget."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gradient_case import DRAWN, Case, expect_case, run_case, worst_error, write_case
+from job_files import JobFiles, make_config, make_draft, make_job, score_rows, sha256
+from rank_processes import run_ranks
+from same_end import expect_same_end, steps_of
+from small_batch import load_small, make_small
+from strikes import run
+from strikes import run_ranks as run_job_ranks
+from test_kills import outputs
+from test_objectives import objective
+
+from longhaul_trainer.batch.accounts import budget_sizes
+from longhaul_trainer.config import Kl, parse_config
+from longhaul_trainer.failures import JobError
+from longhaul_trainer.objective.algorithms import Counts, Tokens, policy_loss
+from longhaul_trainer.objective.corrections import correct
+from longhaul_trainer.parallel.ranks import Ranks
+
+LOG2 = math.log(2)
+
+
+def vector(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def loss_of(
+    logp: torch.Tensor,
+    *,
+    advantages: torch.Tensor,
+    counts: Counts,
+    tokens: dict[str, Any] | None = None,
+    **changes: Any,
+) -> tuple[float, list[float]]:
+    """Loss and its derivative by each logp; prox is 0 unless `tokens` says otherwise."""
+    logp = logp.clone().requires_grad_()
+    given = {"prox": torch.zeros_like(logp), "weights": torch.ones_like(logp), **(tokens or {})}
+    named = {"algorithm": "dapo", "length": None, "entropy_coef": None, "kl": None, **changes}
+    loss, _, _ = policy_loss(Tokens(logp=logp, advantages=advantages, **given), counts, objective(**named))
+    loss.backward()
+    assert logp.grad is not None
+    return float(loss.detach()), logp.grad.tolist()
+
+
+# Ratio 1 everywhere. One trajectory of one token with A = 2, one of three tokens with A = -1.
+#   dapo, cispo's weight: -(2 - 3)/4; grpo: -(2 - 1)/2; dr_grpo with a length of 10: -(2 - 3)/20.
+@pytest.mark.parametrize(
+    ("name", "loss", "slopes"),
+    [
+        ("dapo", 0.25, [-0.5, 0.25, 0.25, 0.25]),
+        ("grpo", -0.5, [-1.0, 1 / 6, 1 / 6, 1 / 6]),
+        ("dr_grpo", 0.05, [-0.1, 0.05, 0.05, 0.05]),
+        ("gspo", -0.5, [-1.0, 1 / 6, 1 / 6, 1 / 6]),
+        # logp is 0, so the value is too; the slope is DAPO's.
+        ("cispo", 0.0, [-0.5, 0.25, 0.25, 0.25]),
+    ],
+)
+def test_each_algorithm_weighs_tokens_of_short_and_long_trajectories_its_own_way(
+    name: str, loss: float, slopes: list[float]
+) -> None:
+    found, gradient = loss_of(
+        vector(0, 0, 0, 0),
+        advantages=vector(2, -1, -1, -1),
+        counts=Counts(tokens=4, trajectories=2),
+        tokens={"lengths": vector(1, 3, 3, 3), "gaps": vector(0, 0, 0, 0)},
+        algorithm=name,
+        length=10 if name == "dr_grpo" else None,
+    )
+    assert found == pytest.approx(loss, abs=1e-12)
+    assert gradient == pytest.approx(slopes, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("advantage", "loss", "slope"),
+    # log r = 0.2 and 0.4, so s = e^0.3 = 1.34986, above 1.3: clipped and without gradient for A > 0, each half of s for A < 0.
+    # Clipped token by token, the first (e^0.2 = 1.2214) would keep its gradient.
+    [(1.0, -1.3, [0.0, 0.0]), (-1.0, math.exp(0.3), [math.exp(0.3) / 2] * 2)],
+)
+def test_gspo_clips_the_geometric_mean_of_a_row(advantage: float, loss: float, slope: list[float]) -> None:
+    found, gradient = loss_of(
+        vector(0.2, 0.4),
+        advantages=vector(advantage, advantage),
+        counts=Counts(tokens=2, trajectories=1),
+        tokens={"lengths": vector(2, 2), "gaps": vector(0.3, 0.3)},
+        algorithm="gspo",
+    )
+    assert found == pytest.approx(loss, rel=1e-12)
+    assert gradient == pytest.approx(slope, rel=1e-12)
+
+
+# Bounds 0.8 and 1.3, N = 1. r = 2 is cut to 1.3, r = 0.1 raised to 0.8; the gradient is that weight times A, for either sign.
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "weight"), [(2.0, 1.0, 1.3), (0.1, -2.0, 0.8), (0.1, 3.0, 0.8), (1.1, 1.0, 1.1)]
+)
+def test_cispo_clips_the_weight_and_keeps_the_gradient(ratio: float, advantage: float, weight: float) -> None:
+    found, gradient = loss_of(
+        vector(-0.5),
+        advantages=vector(advantage),
+        counts=Counts(tokens=1, trajectories=1),
+        tokens={"prox": vector(-0.5 - math.log(ratio))},
+        algorithm="cispo",
+    )
+    assert found == pytest.approx(weight * advantage * 0.5, rel=1e-12)
+    assert gradient == pytest.approx([-weight * advantage], rel=1e-12)
+
+
+def test_entropy_and_divergence_are_averaged_as_the_algorithm_averages() -> None:
+    # Entropies 1 and 3; d = ref - logp = ln 2 and 0, so k3 = 2 - ln 2 - 1 and 0, with slopes 1 - e^d = -1 and 0.
+    given = {
+        "entropy": vector(1, 3),
+        "reference": vector(LOG2, 0),
+        "lengths": vector(1, 2),
+        "gaps": vector(0, 0),
+    }
+    extras = {"entropy_coef": 0.5, "kl": Kl(coef=2.0, reference_sha256=DRAWN)}
+    k3 = 1 - LOG2
+    for name, length, shares in (
+        ("dapo", None, (1 / 8, 1 / 8)),
+        ("cispo", None, (1 / 8, 1 / 8)),
+        ("grpo", None, (1 / 4, 1 / 8)),
+        ("gspo", None, (1 / 4, 1 / 8)),
+        ("dr_grpo", 5, (1 / 20, 1 / 20)),
+    ):
+        found, gradient = loss_of(
+            vector(0, 0),
+            advantages=vector(0, 0),
+            counts=Counts(tokens=8, trajectories=4),
+            tokens=given,
+            algorithm=name,
+            length=length,
+            **extras,
+        )
+        first, second = shares
+        assert found == pytest.approx(-0.5 * (first * 1 + second * 3) + 2 * first * k3, rel=1e-12), name
+        assert gradient == pytest.approx([-2 * first, 0.0], abs=1e-12), name
+
+
+def test_corrections_of_whole_rows_take_the_product_or_the_geometric_mean() -> None:
+    # Row 0: ratios 2 and 4, product 8, mean √8 = 2.83; row 1: ½ and ¼.
+    v, rows = vector(LOG2, 2 * LOG2, -LOG2, -2 * LOG2), torch.tensor([0, 0, 1, 1])
+    product = correct(v, rows, objective(correction="sequence_tis"))
+    assert product.weights.tolist() == pytest.approx([2.0, 2.0, 0.125, 0.125])
+    assert (product.capped, product.masked) == (0.5, 0.0)
+    geometric = correct(v, rows, objective(correction="geometric_tis", tis_cap=3.0))
+    assert geometric.weights.tolist() == pytest.approx([8**0.5, 8**0.5, 8**-0.5, 8**-0.5])
+    assert geometric.capped == 0.0
+    # A product of thousands of small gaps stays a number.
+    long = correct(
+        torch.full((9000,), -0.01), torch.zeros(9000, dtype=torch.long), objective(correction="sequence_tis")
+    )
+    assert float(long.weights[0]) == pytest.approx(math.exp(-20), rel=1e-6)
+
+
+def stated(**changes: Any) -> bytes:
+    config = make_config("dapo")
+    del config["objective"]["tis_cap"]
+    config["objective"] = {**config["objective"], "correction": "none", "dual_clip": "none", **changes}
+    return json.dumps(config).encode()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithm": "ppo"}, "algorithm"),
+        ({"algorithm": "dr_grpo"}, "Expected field `length`"),
+        ({"algorithm": "grpo", "length": 9}, "length .it belongs to algorithm dr_grpo"),
+        ({"algorithm": "cispo", "dual_clip": 3.0}, "dual_clip in config.objective to be none with algorithm cispo"),
+        ({"algorithm": "gspo", "correction": "tis"}, "of whole rows with algorithm gspo"),
+        ({"algorithm": "gspo", "correction": "icepop"}, "of whole rows with algorithm gspo"),
+        (
+            {"correction": "icepop", "tis_cap": 2.0},
+            "tis_cap .it belongs to correction tis, sequence_tis, geometric_tis",
+        ),
+        ({"entropy_coef": 0.0}, "entropy_coef"),
+        ({"kl": {"coef": 0.1}}, "reference_sha256"),
+        ({"kl": {"coef": 0.0, "reference_sha256": DRAWN}}, "coef"),
+        ({"prox": "behaviour", "correction": "sequence_tis"}, "to be none with prox behaviour"),
+    ],
+)
+def test_a_switch_that_the_algorithm_ignores_or_lacks_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError, match=message) as caught:
+        parse_config(stated(**changes))
+    assert caught.value.code == 64
+
+
+def test_a_config_counts_trajectories_or_tokens() -> None:
+    config = json.loads(stated())
+    for wrong in ({"token_budget": 9}, {"batch_size": None}):
+        with pytest.raises(JobError, match="either `batch_size` or `token_budget`"):
+            parse_config(json.dumps({**config, **wrong}).encode())
+    del config["batch_size"]
+    assert parse_config(json.dumps({**config, "token_budget": 9}).encode()).token_budget == 9
+    config["objective"]["algorithm"] = "grpo"
+    with pytest.raises(JobError, match="token_budget goes with algorithm dapo, cispo"):
+        parse_config(json.dumps({**config, "token_budget": 9}).encode())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sizes"),
+    [
+        ([3, 3, 5, 2, 9, 1], [2, 1, 1, 1, 1]),
+        # Longer than the budget: alone, and nothing joins it.
+        ([7, 1, 5], [1, 2]),
+        ([6], [1]),
+        ([1, 1, 1, 1, 1, 1, 1], [6, 1]),
+    ],
+)
+def test_a_token_budget_fills_mini_batches_in_order(tokens: list[int], sizes: list[int]) -> None:
+    assert budget_sizes(tokens, 6) == sizes
+
+
+def test_a_batch_that_was_cut_for_another_budget_is_refused(tmp_path: Path) -> None:
+    # Loss tokens in the order of the rows: b 3, a 2, c 1. Five hold the first two; six all.
+    batch = load_small(make_small(), tmp_path, batch_size=None, token_budget=5)
+    assert [(part.trajectories, part.loss_tokens) for part in batch.minibatches] == [(2, 5), (1, 1)]
+    assert batch.owners.tolist() == [1, 1, 0, 2]
+    with pytest.raises(JobError, match="Expected 1 mini-batches for 3 trajectories at 6 loss tokens, found 2"):
+        load_small(make_small(), tmp_path, batch_size=None, token_budget=6)
+    with pytest.raises(JobError, match="Expected 3 mini-batches for 3 trajectories at 2 loss tokens, found 2"):
+        load_small(make_small(), tmp_path, batch_size=None, token_budget=2)
+
+
+def step_on(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    return run_case(case, ranks)
+
+
+# Context parallel ranks hold parts of a row: GSPO's ratio is of the whole.
+@pytest.mark.parametrize(("name", "world", "cp"), [("gspo_both", 2, 2), ("grpo", 2, 1)])
+def test_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path, name: str, world: int, cp: int) -> None:
+    case = Case(tmp_path, policy, name, max_tokens=60)
+    write_case(case)
+    expected = expect_case(case)
+    for found, metrics in run_ranks(step_on, case, world=world, cp=cp):
+        assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
+        assert worst_error(found, expected.gradients) < 1e-6
+
+
+def test_a_constant_budget_divides_in_the_place_of_the_count(tmp_path: Path, policy: Path) -> None:
+    case = Case(tmp_path, policy, "paper", token_budget=1000)
+    write_case(case)
+    found, metrics = run_case(case)
+    expected = expect_case(case)
+    assert metrics["n_tokens"] < 1000
+    assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-5, abs=1e-7)
+    assert worst_error(found, expected.gradients) < 1e-6
+
+
+def pulled_job(root: Path, policy: Path, reference: Path, **changes: Any) -> JobFiles:
+    config = make_config("dapo")
+    manifest = sha256((reference / "MANIFEST.json").read_bytes())
+    # Each mean is another than DAPO's here, and every extra of the loss is on.
+    config["objective"] |= {
+        "algorithm": "grpo",
+        "entropy_coef": 0.01,
+        "kl": {"coef": 0.1, "reference_sha256": manifest},
+    }
+    job = make_job(root, policy, make_draft(policy, stage="dapo"), config, **changes)
+    job.spec["reference"] = {"uri": f"file://{reference}", "manifest_sha256": manifest}
+    return job
+
+
+@pytest.fixture(scope="module")
+def pulled(tmp_path_factory: pytest.TempPathFactory, policy: Path, other_policy: Path) -> JobFiles:
+    job = pulled_job(tmp_path_factory.mktemp("pulled"), policy, other_policy)
+    assert run(job.write()) == 0
+    return job
+
+
+def test_a_job_measures_its_distance_from_the_reference_policy(
+    pulled: JobFiles, policy: Path, other_policy: Path
+) -> None:
+    draft = make_draft(policy, stage="dapo")
+    offsets, mask = draft.tensors["row_offsets"], draft.tensors["loss_mask"]
+    first = draft.manifest["minibatches"][0]["rows"]
+    rows = [draft.tensors["input_ids"][offsets[at] : offsets[at + 1]].tolist() for at in range(first)]
+    trained = np.concatenate([mask[offsets[at] : offsets[at + 1]] for at in range(first)]) == 1
+    own, theirs = (np.concatenate(score_rows(path, rows))[trained] for path in (policy, other_policy))
+    d = theirs - own
+    steps = steps_of(pulled)
+    assert steps[0]["kl_reference"] == pytest.approx(float((np.exp(d) - d - 1).mean()), rel=1e-5)
+    assert len({step["kl_reference"] for step in steps}) == 4
+
+
+@pytest.mark.parametrize("place", ["reference.renamed", "after-update:2"])
+def test_a_killed_job_with_a_reference_ends_in_the_same_bits(
+    tmp_path: Path, policy: Path, other_policy: Path, pulled: JobFiles, place: str
+) -> None:
+    job = pulled_job(tmp_path, policy, other_policy)
+    assert run(job.write(), strike=f"KILL@{place}") == -signal.SIGKILL
+    assert run(job.write(fence=2, attempt=2)) == 0
+    assert outputs(job) == outputs(pulled)
+
+
+def test_two_ranks_train_towards_the_reference_as_one_does(
+    tmp_path: Path, policy: Path, other_policy: Path, pulled: JobFiles
+) -> None:
+    job = pulled_job(tmp_path, policy, other_policy, execution={"ranks_per_node": 2})
+    assert run_job_ranks(job.write(), world=2) == [0, 0]
+    expect_same_end(job, pulled, policy)
+
+
+@pytest.mark.parametrize("wrong", ["missing", "another", "unasked", "torn"])
+def test_a_reference_that_is_not_the_configs_is_refused(
+    tmp_path: Path, policy: Path, other_policy: Path, wrong: str
+) -> None:
+    job = pulled_job(tmp_path / "job", policy, other_policy)
+    if wrong == "missing":
+        del job.spec["reference"]
+    elif wrong == "another":
+        job.spec["reference"]["manifest_sha256"] = "e" * 64
+    elif wrong == "torn":
+        job.spec["reference"]["uri"] = f"file://{tmp_path / 'nowhere'}"
+    else:
+        plain = make_job(tmp_path / "plain", policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+        plain.spec["reference"] = job.spec["reference"]
+        job = plain
+    assert run(job.write()) == (66 if wrong == "torn" else 64)
+    assert ("spec.reference" in job.exit_report()["message"]) == (wrong != "torn")
