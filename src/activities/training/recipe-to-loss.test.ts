@@ -10,13 +10,14 @@ import { python, pythonEnvironment, runPython, withoutPython } from '../../../te
 import { makeJobStore } from '../../../test/support/training-jobs.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
-import { episodeKeys } from '../../contracts/keys.ts'
+import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { prepareJob } from '../../adapters/trainer-job/job/job-spec.ts'
 import { createProcessLauncher } from '../../adapters/trainer-job/launchers/process-launcher.ts'
 import { runJob } from '../../adapters/trainer-job/job/run-job.ts'
 import { buildBatch } from './build-batch.ts'
+import { referencePolicy } from './reference-policy.ts'
 
 const SCORE =
   'import sys, json, pathlib; from job_files import score_rows;' +
@@ -81,6 +82,45 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close((await firstStep('wide', both)).loss, 6.9375 / TOKENS)
   })
 
+  test('algorithms by name', async () => {
+    // Advantages 0.5625, 0.5625, −0.6875, −0.4375; the mask takes the second and the fourth. The ratio is 1, so the mean of a
+    // trajectory's tokens is its advantage: −(0.5625 − 0.6875) / 4, by GSPO's one ratio too.
+    const advantage = { scale: 'none' }
+    const sequenceMask = { low: 0.985, high: 1.015 }
+    const grpo = await firstStep('grpo', { advantage, loss: { algorithm: 'grpo', sequenceMask } })
+    close(grpo.loss, 0.125 / 4)
+    const gspo = await firstStep('gspo', { advantage, loss: { algorithm: 'gspo', sequenceMask } })
+    close(gspo.loss, 0.125 / 4)
+    // Divided by 4 trajectories · 640 tokens of context: −(6 · 0.5625 − 15 · 0.6875) / 2560.
+    const drGrpo = await firstStep('dr-grpo', { advantage, loss: { algorithm: 'drGrpo', sequenceMask } })
+    close(drGrpo.loss, 6.9375 / 2560)
+  })
+
+  test('a filter of overlong episodes, a pull towards the base and an entropy bonus', async () => {
+    await store.putRecord(runKeys.policy('filtered', 'base'), base)
+    const step = await firstStep('filtered', {
+      advantage: { scale: 'none' },
+      overlong: 'filter',
+      loss: { kl: { coefficient: 3, reference: 'base' }, entropy: 0.5 },
+    })
+    // The third ended at its turn limit: it is out of N and still in the mean. The policy is the reference yet, so its pull is 0.
+    // −6 · (0.5625 + 0.5625 − 0.4375) / 18 − 0.5 · entropy.
+    assert.ok(typeof step.entropy === 'number' && step.entropy > 1)
+    close(step.loss, -4.125 / 18 - 0.5 * step.entropy)
+    close(step.distance, 0)
+    assert.equal(step.tokens, 18)
+  })
+
+  test('steps of a constant number of tokens', async () => {
+    const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
+    const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
+    const stages = recipe.reinforce?.stages.map((stage) => ({ ...stage, batch: { tokens: 14 } }))
+    // Of 6, 6, 15 and 6 tokens in any order: the 15 alone, at most two of the others in a step. The trainer refuses another cut.
+    const step = await firstStep('budget', { stages, loss: { normalizer: 'tokenBudget' } })
+    assert.ok([6, 12, 15].includes(step.tokens as number), String(step.tokens))
+    assert.equal(step.steps, 3)
+  })
+
   function close(found: unknown, expected: number): void {
     assert.ok(
       typeof found === 'number' && Math.abs(found - expected) < 1e-5,
@@ -104,6 +144,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
       verdict: resolved ? 'resolved' : 'unresolved',
       ...(resolved ? { audit: { outcome: 'agrees', reasons: [], detail: null } } : {}),
       contextTokens: context,
+      ...(index === 2 ? ({ disposition: 'turn-limit' } as const) : {}),
     })
   }
 
@@ -111,19 +152,28 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   async function firstStep(
     run: string,
     reinforce: Record<string, unknown>,
-  ): Promise<{ loss: unknown; masked: unknown }> {
+  ): Promise<Record<'loss' | 'masked' | 'entropy' | 'distance' | 'tokens', unknown> & { steps: number }> {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce }, dirs: [] })
     for (const index of EPISODES.keys()) await storeEpisode(run, index)
     const built = await buildBatch({ store, recipe }, { run, stage: 'dapo-1', iteration: 1, policy: base, suite: 's' })
-    assert.equal(built.trajectories, EPISODES.length)
+    assert.equal(built.trajectories, EPISODES.length - (reinforce['overlong'] === 'filter' ? 1 : 0))
     const [batch] = built.batches
     assert.ok(batch !== undefined)
     const place = { run, stage: 'dapo-1', kind: 'dapo', iteration: 1, slice: 0 } as const
-    const job = await prepareJob({ store, recipe, job: { ...place, batch, policy: base }, threads: 1 })
+    const reference = await referencePolicy({ store, recipe }, place)
+    const job = await prepareJob({ store, recipe, job: { ...place, batch, policy: base }, threads: 1, reference })
     const launcher = createProcessLauncher({ python: python ?? '', env: pythonEnvironment })
     const { metrics } = await runJob({ job, launcher, attempt: 1, signal })
-    return { loss: metrics[0]?.['loss'], masked: metrics[0]?.['masked_frac'] }
+    const [first = {}] = metrics
+    return {
+      loss: first['loss'],
+      masked: first['masked_frac'],
+      entropy: first['entropy'],
+      distance: first['kl_reference'],
+      tokens: first['n_tokens'],
+      steps: metrics.length,
+    }
   }
 
   async function storeEpisode(run: string, index: number): Promise<void> {

@@ -1,9 +1,9 @@
 """Named places at which a test may inject a real signal into the job. Off unless LONGHAUL_TRAINER_STRIKE is set.
 
 `KILL@after-update:2` sends SIGKILL the second time that the place is passed (`:1` when left out); `STOP@before-backward/1`
-does it only in rank 1. Places: `started`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and of each
+does it only in rank 1. Places: `started`, `reference`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and of each
 commit `KIND.staged` (files written, no manifest), `KIND.sealed` (manifest, not renamed), `KIND.renamed` (no marker),
-`KIND.committed`, where KIND is prox, canary-old, inner, checkpoint, policy or window.
+`KIND.committed`, where KIND is reference, prox, canary-old, inner, checkpoint, policy or window.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ Array = np.ndarray[Any, Any]
 def compute_prox(
     scorer: Scorer, batch: Batch, micros: Iterator[MicroBatch], *, ranks: Ranks, after_micro: Callable[[int], None]
 ) -> Array:
-    """Log-probabilities of the loss tokens by the scorer's weights. micros: this rank's micro-batches of the whole batch, cut exactly as training cuts them.
+    """Log-probabilities of the loss tokens by the scorer's weights.
 
+    micros: this rank's micro-batches of the whole batch, cut exactly as training cuts them.
     Returns F32 [T] of all ranks, 0.0 off the loss; each token is scored by one rank, so the sum is exact.
     """
     prox = np.zeros(batch.tokens, dtype=np.float32)
