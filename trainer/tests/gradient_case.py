@@ -45,7 +45,6 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "algorithm": "gspo",
         "correction": "geometric_tis",
         "tis_cap": 1.1,
-        "dual_clip": 1.01,
         "kl": {"coef": 0.1},
         "entropy_coef": 0.05,
     },

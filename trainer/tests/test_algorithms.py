@@ -99,6 +99,19 @@ def test_gspo_clips_the_geometric_mean_of_a_row(advantage: float, loss: float, s
     assert gradient == pytest.approx(slope, rel=1e-12)
 
 
+def test_gspo_takes_the_dual_clip_of_a_whole_row() -> None:
+    # s = e^0.3 = 1.34986 is beyond 1.2, and A < 0: the loss stands at 1.2.
+    found, gradient = loss_of(
+        vector(0.2, 0.4),
+        advantages=vector(-1, -1),
+        counts=Counts(tokens=2, trajectories=1),
+        tokens={"lengths": vector(2, 2), "gaps": vector(0.3, 0.3)},
+        algorithm="gspo",
+        dual_clip=1.2,
+    )
+    assert (found, gradient) == (pytest.approx(1.2, rel=1e-12), [0.0, 0.0])
+
+
 # Bounds 0.8 and 1.3, N = 1. r = 2 is cut to 1.3, r = 0.1 raised to 0.8; the gradient is that weight times A, for either sign.
 @pytest.mark.parametrize(
     ("ratio", "advantage", "weight"), [(2.0, 1.0, 1.3), (0.1, -2.0, 0.8), (0.1, 3.0, 0.8), (1.1, 1.0, 1.1)]

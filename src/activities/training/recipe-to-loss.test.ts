@@ -39,7 +39,7 @@ const EPISODES = [
 const TOKENS = 33
 
 describe('from recipe to loss', { skip: withoutPython }, () => {
-  const signal = AbortSignal.timeout(500_000)
+  const signal = AbortSignal.timeout(2_000_000)
   let root = ''
   let store: ArtifactStore
   let base: PolicyRef
@@ -154,7 +154,9 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     reinforce: Record<string, unknown>,
   ): Promise<Record<'loss' | 'masked' | 'entropy' | 'distance' | 'tokens', unknown> & { steps: number }> {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
-    const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce }, dirs: [] })
+    // Of a loaded machine: imports alone may take longer than the recipe lets a job say nothing.
+    const trainer = { stallS: 480, timeoutS: 480 }
+    const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce, trainer }, dirs: [] })
     for (const index of EPISODES.keys()) await storeEpisode(run, index)
     const built = await buildBatch({ store, recipe }, { run, stage: 'dapo-1', iteration: 1, policy: base, suite: 's' })
     assert.equal(built.trajectories, EPISODES.length - (reinforce['overlong'] === 'filter' ? 1 : 0))

@@ -98,11 +98,11 @@ function lossProblems({ loss, advantage, stages }: ReinforceRecipe): RecipeProbl
   }
   for (const [index, { batch }] of stages.entries()) {
     if (isBudget === (typeof batch !== 'number')) continue
-    const [expected, got] = isBudget
-      ? ['{ tokens: N } with loss.normalizer: tokenBudget', `${JSON.stringify(batch)}`]
-      : ['a number of trajectories without loss.normalizer: tokenBudget', JSON.stringify(batch)]
+    const expected = isBudget
+      ? '{ tokens: N } with loss.normalizer: tokenBudget'
+      : 'a number of trajectories without loss.normalizer: tokenBudget'
     const hint = 'both say that a step has a constant number of loss tokens, so they go together, in every stage'
-    problems.push(problem(at('stages', index, 'batch'), `expected ${expected}, got ${got}`, hint))
+    problems.push(problem(at('stages', index, 'batch'), `expected ${expected}, got ${JSON.stringify(batch)}`, hint))
   }
   if (algorithm === 'drGrpo' && advantage.scale !== 'none') {
     const hint = 'Dr. GRPO divides neither by the deviation nor by the length; grpo does both'
