@@ -11,6 +11,7 @@ import test, { describe } from 'node:test'
 import { promisify } from 'node:util'
 import { readAuditScript, readTreeScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
+import { FORMS, SHADOWED } from '../support/audit/form-attacks.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { SHAPED, type ShapedAttack, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
@@ -73,7 +74,7 @@ def read(text): return 0
     }
   }
 
-  for (const { title, runners: [runner = 'pytest'] = [], pristine = {}, patch, hidden } of SHAPED) {
+  for (const { title, runners: [runner = 'pytest'] = [], pristine = {}, patch, hidden } of [...SHAPED, SHADOWED]) {
     test(`does not agree under ${runner}: ${title}`, async () => {
       const spec = { focus: namesIn(hidden) }
       const answer = await runAudit({ python, runner, pristine: { ...PRISTINE, ...pristine }, patch, hidden, spec })
@@ -100,9 +101,13 @@ def read(text): return 0
     }
   })
 
-  for (const runner of RUNNERS) {
-    test(`does not agree under ${runner} with any of many modules that lie, and agrees with an honest one beside them`, async () => {
-      const attacks = TOGETHER.filter(({ runners = RUNNERS }) => runners.includes(runner))
+  const batches = RUNNERS.flatMap((runner) => [
+    { runner, what: 'modules that lie', batch: TOGETHER },
+    { runner, what: 'modules of tests of other forms', batch: FORMS },
+  ])
+  for (const { runner, what, batch } of batches) {
+    test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {
+      const attacks = batch.filter(({ runners = RUNNERS }) => runners.includes(runner))
       assert.ok(attacks.length >= 2)
       const many = attacks.map(numbered)
       const join = (key: 'pristine' | 'patch' | 'hidden'): Record<string, string> =>
@@ -114,7 +119,8 @@ def read(text): return 0
         pristine: { ...PRISTINE, ...join('pristine') },
         patch: { ...join('patch'), ...SOLVED },
         hidden,
-        spec: { focus: namesIn(hidden) },
+        // Many modules on a busy machine.
+        spec: { focus: namesIn(hidden), timeout_s: 500 },
       })
       assert.deepEqual([answer.ended, answer.changed], ['complete', []], explain(answer))
       const paid = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)
@@ -123,13 +129,13 @@ def read(text): return 0
     })
   }
 
-  for (const { title, runner, pristine = {}, hidden } of HONEST) {
+  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of HONEST) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
       // Named tests are rehearsed as well.
       const specs = [{}, { focus: namesIn(hidden) }]
       for (const spec of specs) {
-        const answer = await runAudit({ python, runner, pristine: whole, patch: SOLVED, hidden, spec })
+        const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec })
         assert.ok(isHonestPass(answer), explain(answer))
       }
     })

@@ -4,7 +4,22 @@ export interface HonestTests {
   title: string
   runner: 'pytest' | 'unittest'
   pristine?: Record<string, string>
+  /** The repair, where it is another than `add`. */
+  patch?: Record<string, string>
   hidden: Record<string, string>
+}
+
+const REPAIR = {
+  'calc/__init__.py': `class Sum:
+    def __init__(self, n): self.n = n
+    def __eq__(self, o): return isinstance(o, Sum) and o.n == self.n
+    def equals(self, o): return self == o
+def total(n):
+    if n < 0: raise ValueError('must be positive (got %d)' % n)
+    return n + 4
+def made(n): return Sum(n + 4)
+def text(n): return 'line %d' % n
+`,
 }
 
 export const HONEST: HonestTests[] = [
@@ -222,6 +237,136 @@ class SumTest(unittest.TestCase):
     hidden: {
       'tests/test_calc.py':
         '"""Text."""\r\nfrom __future__ import annotations\r\nfrom calc import add\r\n\r\ndef test_add():\r\n    assert add("\u00e9", "e") == "\u00e9e"\r\n',
+    },
+  },
+  {
+    title: 'ends of their own and functions inside',
+    runner: 'pytest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `from calc import total
+def test_a():
+    def give(n):
+        return total(n)
+    if give(1) == 5:
+        return
+    assert False
+def test_b():
+    def check(n):
+        assert total(n) == n + 4
+    for n in (1, 2): check(n)
+def test_c():
+    try:
+        assert total(1) == 6
+        return
+    except AssertionError:
+        pass
+`,
+    },
+  },
+  {
+    title: 'patterns of texts',
+    runner: 'pytest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `import re, pytest
+from calc import total, text
+MESSAGE = 'must be'
+def test_a():
+    with pytest.raises(ValueError, match=r'must be \\w+ \\(got -\\d\\)'):
+        total(-1)
+def test_b():
+    assert re.match(r'line \\d', text(3))
+    assert re.search(MESSAGE, 'must be') and not re.search('x', text(3))
+def test_c():
+    with pytest.raises(ValueError, match=MESSAGE) as caught:
+        total(-1)
+    assert caught.value.args
+`,
+    },
+  },
+  {
+    title: 'conditions, classes in classes and inherited tests',
+    runner: 'pytest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `import sys
+from calc import total
+if sys.version_info > (3,):
+    def test_a():
+        assert total(1) == 5
+else:
+    def test_a():
+        assert total(1) == 6
+class TestOuter:
+    n = 1
+    class TestInner:
+        def test_b(self):
+            assert total(2) == 6
+    def test_c(self):
+        assert total(self.n) == self.n + 4
+    def test_d(self):
+        assert self.n == 1
+class TestDerived(TestOuter):
+    n = 3
+    def test_d(self):
+        assert self.n == 3
+`,
+    },
+  },
+  {
+    title: 'equalities that are asked for in other ways',
+    runner: 'pytest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `import operator, pytest
+from calc import total, made, Sum
+@pytest.mark.parametrize('given, expected', [(1, 5), (2, 6)])
+def test_a(given, expected):
+    assert (total(given) == expected) is True
+    assert not total(given) != expected
+    assert operator.eq(total(given), expected)
+def test_b():
+    assert total(1) == 5 or total(1) == 6
+    assert all(total(a) == b for a, b in [(1, 5), (2, 6)])
+    assert bool(total(1) in (5, 6))
+def test_c():
+    assert made(1).equals(Sum(5))
+    if total(1) != 5:
+        pytest.fail('x')
+    elif total(2) != 6:
+        raise AssertionError('x')
+def test_d():
+    if total(1) != 5: raise AssertionError('x')
+`,
+    },
+  },
+  {
+    title: 'inherited cases, patterns and sub-tests',
+    runner: 'unittest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import total, text
+class Common:
+    n = 1
+    def test_a(self):
+        self.assertTrue(total(self.n) == self.n + 4)
+        self.assertFalse(total(self.n) != self.n + 4)
+class One(Common, unittest.TestCase): pass
+class Two(Common, unittest.TestCase):
+    n = 2
+    def test_b(self):
+        with self.assertRaisesRegex(ValueError, r'must be \\w+'):
+            total(-1)
+        self.assertRaisesRegex(ValueError, 'must', total, -1)
+        self.assertRegex(text(3), r'line \\d')
+    def test_c(self):
+        for n in (1, 2):
+            with self.subTest(n=n):
+                self.assertEqual(total(n), n + 4)
+        return None
+`,
     },
   },
 ]

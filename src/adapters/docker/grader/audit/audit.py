@@ -539,12 +539,12 @@ def judge_canary(canary, by_canary, left_out, reported):
     if not records:
         fact["outcome"] = "left-out" if canary["c"] in left_out or broken else "missing"
         real = [record["outcome"] for place, record in real_tests.items() if place[:2] == (canary["module"], canary["of"])]
-        if fact["outcome"] == "missing" and "passed" in real:
+        if fact["outcome"] == "missing" and "passed" in real and not canary.get("optional"):
             fact["ok"], fact["detail"] = False, "%s ran, and its canary did not" % canary["of"]
         return fact
     fact["outcome"] = worst(record["outcome"] for record in records)
     for record in records:
-        real = real_tests.get((canary["module"], canary["of"], record.get("with")), {}).get("outcome")
+        real = real_tests.get((canary["module"], real_name(record, canary), record.get("with")), {}).get("outcome")
         if canary["must"] == "pass":
             bad = real == "passed" and record["outcome"] != "passed"
         else:
@@ -557,6 +557,25 @@ def judge_canary(canary, by_canary, left_out, reported):
             fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], canary["what"]))
             break
     return fact
+
+
+def real_name(record, canary):
+    """Of the test that a copy was made of, in the class that it ran in: that may have inherited both."""
+    cls, name = record["of"].rpartition(".")[0], canary["of"].rpartition(".")[2]
+    return cls + "." + name if cls else name
+
+
+def kept_as(one, cls, name):
+    """The canary that a function of a module of canaries is, also where a class inherits it within the module."""
+    keep = one["keep"]
+    if cls is None or cls.__name__ + "." + name in keep:
+        return keep.get(name if cls is None else cls.__name__ + "." + name)
+    # Copies have a random word behind their name.
+    real = name if one["place"] == "turned" else name[:-9]
+    for base in cls.__mro__:
+        if real in vars(base):
+            return keep.get(base.__name__ + "." + name)
+    return None
 
 
 def honest_skip(canary, broken, reported):
@@ -854,7 +873,8 @@ def decoded(source):
 # assertion and when they get beyond it, so an exception that the test itself swallows misleads the judgement as little as one that
 # came before.
 
-UNCHOSEN = re.compile(r"given|settings|benchmark|flaky|retry|parametrize_from_file|\bANY\b")
+# By the name of a decorator, never by its arguments: parameters are called `given`, and settings are overridden.
+UNCHOSEN = re.compile(r"(?:\w+\.)*(?:given|benchmark|retry|parametrize_from_file)\b|.*\bANY\b", re.S)
 # Objects of the tests that compare equal to every value.
 MATCHER = re.compile(r"\bANY\b|\b[Aa]ny\w*|[Mm]atch|[Cc]ontain|\bapprox\b|\bHas\w+")
 EQUAL_CALLS = frozenset(["assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
@@ -876,6 +896,9 @@ OPPOSITES = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assert_"
 SWALLOWING = re.compile(r"[Rr]aises|suppress|ignor|swallow|expect|[Tt]hrows")
 RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage"])
 WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
+# With a pattern behind what must fit it.
+PATTERN_CALLS = frozenset(["assertRegex", "assertRegexpMatches", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage",
+                           "assertWarnsRegex", "assertWarnsMessage"])
 # Of a mock, which code under test is given and may change: none of them holds for one that was not called.
 MOCK_CALLS = frozenset(["assert_called", "assert_called_once", "assert_called_with", "assert_called_once_with", "assert_any_call",
                         "assert_has_calls", "assert_awaited", "assert_awaited_once", "assert_awaited_with", "assert_awaited_once_with",
@@ -899,7 +922,7 @@ def turned_canaries(spec, module, source, found, add):
         variants.sort(key=lambda variant: variant.rank)
         chosen.append((function.name not in focus, chance.random(), cls, function, variants))
     chosen.sort(key=lambda one: one[:2])
-    named = [one[2:] for one in chosen if not one[0] and one[4]]
+    named = [one[2:] for one in chosen if not one[0]]
     # A test that knows the name of its module is another one in a copy.
     stem = os.path.splitext(os.path.basename(module))[0]
     copied = [one for one in chosen if stem not in code.text(one[3])]
@@ -914,7 +937,7 @@ def turned_module(module, source, code, named, found, add):
     taken = {}
     for cls, function, variants in named[:MAX_CHOSEN]:
         name = (cls.name + "." if cls is not None else "") + function.name
-        first = variants[0]
+        first = variants[0] if variants else code.planted(function)
         # Of two tests of one name the later one is the test.
         taken[name] = first
         edits.append((name, first))
@@ -960,6 +983,7 @@ def copied_module(module, source, code, chosen, focus, found, add):
             name = function.name + "_" + random_word()
             inserts.append((code.end_of(function), code.copy_of(function, name, edits)))
             canary = {"module": module, "must": must, "of": prefix + function.name, "name": name, "what": what, "strict": strict}
+            canary["optional"] = function in code.optional
             canary["c"] = add(canary)
             keep[prefix + name] = canary["c"]
             if not unfocused:
@@ -1110,6 +1134,8 @@ class Source(object):
         self.helpers = helpers
         self.places = Places(text) if sys.version_info < (3, 8) else None
         self.ends = {}
+        self.optional = set()
+        self.inline = False
         self.starts = [0]
         for index, byte in enumerate(self.data):
             if byte == 10:
@@ -1141,18 +1167,29 @@ class Source(object):
         return self.line_end(self.place_of_end(function)[0])
 
     def functions(self):
-        for node in self.tree.body:
-            for one in node.body if isinstance(node, ast.ClassDef) else [node]:
+        return self.functions_in(self.tree.body, None, False)
+
+    def functions_in(self, body, cls, is_optional):
+        """Of classes inside of classes too, and of blocks that may not run."""
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                yield from self.functions_in(node.body, node, is_optional)
+            elif is_function(node):
                 try:
-                    if is_function(one) and self.may_copy(one):
-                        yield (node if one is not node else None), one
+                    if self.may_copy(node):
+                        if is_optional:
+                            self.optional.add(node)
+                        yield cls, node
                 except NoEnd:
                     continue
+            elif isinstance(node, (ast.If, ast.Try)):
+                for part in [node.body, node.orelse] + [one.body for one in getattr(node, "handlers", [])]:
+                    yield from self.functions_in(part, cls, True)
 
     def may_copy(self, function):
         if not function.name.startswith("test") or self.starts[first_line(function.body[0]) - 1] < self.start(function):
             return False
-        if any(UNCHOSEN.search(self.text(one)) for one in function.decorator_list):
+        if any(UNCHOSEN.match(self.text(one)) for one in function.decorator_list):
             return False
         # Something else on the last line, or a name that is used inside.
         rest = self.data[self.end(function):self.end_of(function)].strip()
@@ -1204,25 +1241,43 @@ class Source(object):
         found = []
         self.function = function
         self.loads = [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
-        self.walk(function.body, self.strictness(function), found)
+        closed = self.closed(function)
+        self.walk(function.body, IF_REACHED if closed is None else ALWAYS, found)
+        if closed is not None:
+            for variant in found:
+                variant.edits = variant.edits + closed
+                variant.strict = ALWAYS
         return found
 
-    @staticmethod
-    def strictness(function):
-        leaves = any(isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
-        return IF_REACHED if leaves else ALWAYS
+    def closed(self, function):
+        """Edits after which a function cannot return: code under test may end a test before it comes to any assertion, and have it
+        called passed. None where that cannot be had."""
+        nodes = list(own_nodes(function))
+        if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in nodes):
+            return None
+        fail = "raise AssertionError('x')"
+        try:
+            edits = [edit for node in nodes if isinstance(node, ast.Return) for edit in self.replace(node, fail)]
+        except NoEnd:
+            return None
+        at = self.end_of(function)
+        glue = "" if self.data[:at].endswith(b"\n") else "\n"
+        return edits + [(at, at, "%s%s%s\n" % (glue, self.indent_of(function.body[0]), fail))]
+
+    def indent_of(self, node):
+        return re.match(br"[ \t]*", self.data[self.starts[first_line(node) - 1]:]).group().decode("ascii")
 
     def planted(self, function):
         """Of a test of which no assertion can be turned: a failure at its end, or at its begin where it may not come to its end."""
-        strict = self.strictness(function)
-        place = function.body[0]
-        start = self.starts[first_line(place) - 1]
-        indent = re.match(br"[ \t]*", self.data[start:]).group().decode("ascii")
-        at = self.end_of(function) if strict == ALWAYS else start
-        glue = "" if self.data[:at].endswith(b"\n") else "\n"
-        mark = glue + "%s%s(1)\n" % (indent, self.names["mark"])
-        edits = [(at, at, mark + "%sraise AssertionError('x')\n%s%s(2)\n" % (indent, indent, self.names["mark"]))]
-        return Variant(edits, [(at, at, mark)], strict, "passed although a failure was planted in it", 9)
+        what = "passed although a failure was planted in it"
+        closed = self.closed(function)
+        if closed is not None:
+            return Variant(closed, [], ALWAYS, what, 9)
+        start = self.starts[first_line(function.body[0]) - 1]
+        indent, mark = self.indent_of(function.body[0]), self.names["mark"]
+        text = "%s%s(1)\n" % (indent, mark)
+        return Variant([(start, start, "%s%sraise AssertionError('x')\n%s%s(2)\n" % (text, indent, indent, mark))], [(start, start, text)],
+                       IF_REACHED, what, 9)
 
     def walk(self, body, strict, found):
         for node in body:
@@ -1242,10 +1297,25 @@ class Source(object):
             if not turned:
                 swallows = any(SWALLOWING.search(self.text(one.context_expr)) for one in node.items)
                 self.walk(node.body, IF_SURVIVED if swallows else min(strict, IF_REACHED), found)
+        elif is_function(node):
+            # It may run where what it raises is swallowed.
+            self.walk_inline(node.body, IF_SURVIVED, found)
+        elif isinstance(node, ast.If) and compared_in(node) and not self.text(node).startswith("elif"):
+            before, self.inline = self.inline, True
+            for pair in compared_in(node):
+                what = "passed although `%s` is compared with another value" % self.text(node.test)[:80]
+                found.extend(list(self.of_pair(node, "Eq", pair, strict, what)))
+            self.inline = before
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
             inner = IF_SURVIVED if isinstance(node, ast.Try) else min(strict, IF_REACHED)
             for part in ("body", "orelse", "finalbody"):
                 self.walk(getattr(node, part, []), inner, found)
+
+    def walk_inline(self, body, strict, found):
+        """Where a name cannot be bound again before the statement."""
+        before, self.inline = self.inline, True
+        self.walk(body, strict, found)
+        self.inline = before
 
     def watched(self, node, change):
         """Edits of a statement that stays one, with marks on both sides of it: on lines of their own where it has its lines for itself, so
@@ -1278,6 +1348,12 @@ class Source(object):
             for variant in self.of_pair(node, operator, pair, strict, what):
                 turned += 1
                 yield variant
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+            change = self.of_each(test.values)
+            if change:
+                edits, plain = self.watched(node, change)
+                yield Variant(edits, plain, strict, what, 0)
+                return
         if turned or (compare is not None and type(compare.ops[0]).__name__ in TURNED):
             return
         if compare is not None:
@@ -1305,6 +1381,18 @@ class Source(object):
         text = "%s = (%s); assert %s%s; " % (held, self.text(inner), signs[0], held)
         yield self.held(node, text, "assert %s%s" % (signs[1], held), strict, "is true and false")
 
+    def of_each(self, tests):
+        """Edits that turn all of these comparisons, none where one of them cannot be."""
+        change = []
+        for test in tests:
+            pairs = [pair for operator, pair in needed(test) if operator == "Eq"]
+            sides = [(kept, replaced) for pair in pairs[:1] for kept, replaced in (pair[::-1], pair) if not is_literal(kept)]
+            if not sides or MATCHER.search(self.text(sides[-1][0])):
+                return []
+            replaced = sides[-1][1]
+            change += self.replace(replaced, (self.altered(replaced) or ["%s((%s))" % (self.names["alter"], self.text(replaced))])[-1])
+        return change
+
     def of_instance(self, node, pair, strict):
         edits, plain = self.watched(node, self.replace(pair[1], self.names["kind"]))
         yield Variant(edits, plain, strict, "is an instance of every class", 2)
@@ -1321,7 +1409,7 @@ class Source(object):
 
     def of_pair(self, node, operator, pair, strict, what):
         """Of `kept`, which the code under test has made, and of what the tests compare it with. None for a side that is made elsewhere."""
-        for kept, replaced in (pair, pair[::-1]):
+        for kept, replaced in (pair, pair[::-1]) if operator != "Pattern" else (pair,):
             if replaced is None or (kept is not None and (is_literal(kept) or MATCHER.search(self.text(kept)))):
                 continue
             # Of two sides the one that calls something is rather what the code under test has made.
@@ -1338,7 +1426,10 @@ class Source(object):
 
     def altered_name(self, node, kept, replaced):
         """A local that holds what is expected becomes another value where it is bound, so that code that looks for it finds that."""
-        if not isinstance(replaced, ast.Name) or kept is None:
+        if not isinstance(replaced, ast.Name) or kept is None or self.inline:
+            return None
+        if any(isinstance(one, ast.Name) and one.id == replaced.id for node in ast.walk(self.function) if isinstance(node, ast.comprehension)
+               for one in ast.walk(node.target)):
             return None
         if any(isinstance(one, ast.Name) and one.id == replaced.id for one in ast.walk(kept)):
             return None
@@ -1386,6 +1477,8 @@ class Source(object):
             # Where texts that differ may mean the same.
             value = self.unknown(replaced)
             return [(value, 0) if value is not None else (self.other(), 1)]
+        if operator == "Pattern":
+            return self.other_pattern(replaced)
         if operator == "Close":
             return [("%s((%s))" % (self.names["shift"], text), 0 if is_literal(replaced) else 1)]
         if operator == "In":
@@ -1407,6 +1500,11 @@ class Source(object):
             below = is_right == (operator in ("Lt", "LtE"))
             return [("(%s1e999)" % ("-" if below else ""), 0)]
         return [(self.other(), 1)]
+
+    def other_pattern(self, node):
+        """A pattern that fits nothing but text that was made for it: code may say all that stands in its caller."""
+        value = node.value if isinstance(node, ast.Constant) else ""
+        return [("(%r)" % (random_word() if type(value) is str else random_word().encode("ascii")), 0)] if type(value) in (str, bytes) else []
 
     def unknown(self, node):
         """A literal with a value that does not happen to be right: no part of it is kept."""
@@ -1457,6 +1555,12 @@ class Source(object):
         if name is None or any(isinstance(one, (ast.Starred, ast.GeneratorExp)) for one in arguments):
             return
         owner = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else None
+        if name in PATTERN_CALLS and len(arguments) >= 2:
+            for value, rank in self.other_pattern(arguments[1]):
+                edits, plain = self.watched(node, self.replace(arguments[1], value))
+                yield Variant(edits, plain, strict, "fits every pattern", rank)
+            if name not in RAISING:
+                return
         if name in RAISING and len(arguments) >= 2:
             for value, rank in self.unlike(arguments[0], "problem"):
                 edits, plain = self.watched(node, self.replace(arguments[0], value))
@@ -1481,10 +1585,9 @@ class Source(object):
                 return
         if owner != "self":
             return
-        if name in ("assertTrue", "assert_") and arguments:
-            for operator, pair in needed(arguments[0]):
-                if operator == "Begin":
-                    yield from self.of_pair(node, operator, pair, strict, what)
+        if name in ("assertTrue", "assert_", "assertFalse") and arguments:
+            for operator, pair in needed(arguments[0]) if name != "assertFalse" else needed_not(arguments[0]):
+                yield from self.of_pair(node, operator, pair, strict, what)
         if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
             held = self.names["held"]
             text = "%s = (%s); self.%s(%s); " % (held, self.text(arguments[0]), name, held)
@@ -1533,8 +1636,11 @@ class Source(object):
         glue = "" if self.data[:end].endswith(b"\n") else "\n"
         reach = [(start, start, "%s%s(1)\n" % (space, self.names["mark"]))]
         survive = [(end, end, "%s%s%s(2)\n" % (glue, space, self.names["mark"]))]
-        return [Variant(reach + self.replace(call.args[0], value) + survive, reach + survive, strict, "raised what it must not", rank)
-                for value, rank in self.unlike(call.args[0], "problem" if name in RAISING else "warning")]
+        patterns = [one.value for one in call.keywords if one.arg == "match"] + (call.args[1:2] if name in PATTERN_CALLS else [])
+        changes = [(one, value, rank) for one in patterns for value, rank in self.other_pattern(one)]
+        changes += [(call.args[0], value, rank) for value, rank in self.unlike(call.args[0], "problem" if name in RAISING else "warning")]
+        return [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, "raised what it must not", rank)
+                for one, value, rank in changes]
 
     def unlike(self, expected, unknown):
         """Another kind of exception than the expected one: a known one, for code may raise one of all known kinds, and one that no code
@@ -1548,6 +1654,10 @@ def needed(test):
     """Comparisons without which an assertion does not hold: operator and the two sides of each."""
     if isinstance(test, ast.Compare):
         sides = [test.left] + test.comparators
+        inner = list(needed(sides[0])) if is_truth(test) else []
+        if inner:
+            yield from inner
+            return
         for at, operator in enumerate(test.ops):
             name = type(operator).__name__
             if name in TURNED:
@@ -1555,6 +1665,8 @@ def needed(test):
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for one in test.values:
             yield from needed(one)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from needed_not(test.operand)
     elif isinstance(test, ast.Call):
         function = test.func
         name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else None
@@ -1562,12 +1674,45 @@ def needed(test):
             yield "Begin", (function.value, test.args[0])
         elif name in CLOSE_CALLS and len(test.args) >= 2 and not any(isinstance(one, ast.Starred) for one in test.args):
             yield "Close", tuple(test.args[:2])
+        elif name == "bool" and len(test.args) == 1:
+            yield from needed(test.args[0])
+        elif name == "eq" and len(test.args) == 2:
+            yield "Eq", tuple(test.args)
+        elif name == "equals" and isinstance(function, ast.Attribute) and len(test.args) == 1:
+            yield "Eq", (function.value, test.args[0])
+        elif name in ("search", "match", "fullmatch") and dotted(function) == ["re", name] and len(test.args) >= 2:
+            yield "Pattern", (test.args[1], test.args[0])
         elif name == "all":
             for one in test.args[:1]:
-                for part in one.elts if isinstance(one, (ast.List, ast.Tuple)) else [one]:
+                made = [one.elt] if isinstance(one, (ast.GeneratorExp, ast.ListComp)) else [one]
+                for part in one.elts if isinstance(one, (ast.List, ast.Tuple)) else made:
                     yield from needed(part)
             if not test.args and isinstance(function, ast.Attribute):
                 yield from needed(function.value)
+
+
+def needed_not(test):
+    """Of what must not hold."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        name = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In"}.get(type(test.ops[0]).__name__)
+        if name is not None:
+            yield name, (test.left, test.comparators[0])
+
+
+def is_truth(test):
+    """Is it a comparison with True?"""
+    last = test.comparators[0]
+    return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.Eq)) and isinstance(last, ast.Constant) and last.value is True
+
+
+def own_nodes(function):
+    """Nodes of a function without those of functions and classes inside of it."""
+    rest = list(function.body)
+    while rest:
+        node = rest.pop()
+        yield node
+        if not is_function(node) and not isinstance(node, (ast.ClassDef, ast.Lambda)):
+            rest.extend(ast.iter_child_nodes(node))
 
 
 def argument_of(call, parameters):
@@ -1685,7 +1830,7 @@ def helper_file(spec, module, name, level):
     return []
 
 
-TEST_FOLDER = re.compile(r"^(?:(?:unit|functional|integration)?_?tests?|testing|specs?)$", re.I)
+TEST_FOLDER = re.compile(r"^(?:(?:unit|functional|integration)?_?tests?|testing|specs?|t|tests?[_-]?(?:suites?|cases?)|tests?[_-]\w+|\w+[_-]tests?)$", re.I)
 
 
 def is_of_tests(path):
@@ -2262,12 +2407,17 @@ class Identity(object):
     __hash__ = None
 
 
+PUBLIC_BUILTINS = frozenset(name for name in dir(sys.modules["builtins"]) if not name.startswith("_"))
+
+
 class TestNames(object):
     """What a hidden test module binds at its top. Code under test reaches it, and could give its tests other values to expect."""
 
     def __init__(self, sources):
         self.names = {}
         self.values = {}
+        # Builtins that the module binds nowhere: another one of that name in it is another's.
+        self.foreign = {}
         for path in sources:
             try:
                 with open(path, "rb") as file:
@@ -2284,6 +2434,11 @@ class TestNames(object):
                 elif isinstance(node, ast.Assign):
                     names.update(one.id for one in node.targets if isinstance(one, ast.Name))
             self.names[path] = names - changing
+            bound = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)} | names
+            is_open = any(isinstance(one, ast.ImportFrom) and one.names[0].name == "*" for one in ast.walk(tree))
+            imported = {alias.asname or alias.name for one in ast.walk(tree) if isinstance(one, (ast.Import, ast.ImportFrom)) for alias in one.names}
+            defined = {one.name for one in ast.walk(tree) if is_function(one) or isinstance(one, ast.ClassDef)}
+            self.foreign[path] = frozenset() if is_open else PUBLIC_BUILTINS - bound - imported - defined
 
     def compare(self, path, namespace):
         """Against what was there when this was asked first."""
@@ -2291,7 +2446,8 @@ class TestNames(object):
             return []
         values = {name: namespace.get(name) for name in self.names[path]}
         before = self.values.setdefault(path, values)
-        return ["%s of %s" % (name, os.path.basename(path)) for name, value in before.items() if values.get(name) is not value]
+        changed = [name for name, value in before.items() if values.get(name) is not value]
+        return ["%s of %s" % (name, os.path.basename(path)) for name in changed + sorted(self.foreign[path].intersection(namespace))]
 
 
 class TestTexts(object):
@@ -2608,7 +2764,8 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
         one = files.get(path_of(item))
         if one is None:
             return None, None
-        return one, one["keep"].get(names_of(item)[0])
+        cls = getattr(item, "cls", None)
+        return one, kept_as(one, cls, names_of(item)[0].rpartition(".")[2])
 
     def say_changed(names):
         names = [name for name in names if name not in seen][:50]
@@ -2736,12 +2893,14 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_runtest_makereport(self, item, call):
+            # Before a report is made of it: that asks what was raised for its text, which is code under test.
+            raised = call.excinfo is not None
             result = yield
             report = result.get_result()
             if item is not runs["item"]:
                 runs["twice"] = report.when
                 return
-            phase = (report.outcome, call.excinfo is not None, hasattr(report, "wasxfail"))
+            phase = (report.outcome, raised or call.excinfo is not None, hasattr(report, "wasxfail"))
             before = runs["phases"].get(report.when)
             # Parts of a test are reported as the test is, and may not hide one another.
             runs["phases"][report.when] = phase if before is None or repeats else worse(before, phase)
@@ -3061,6 +3220,9 @@ def make_runner(spec, guard, send, plan):
     def name_of(test):
         return type(test).__name__ + "." + getattr(test, "_testMethodName", "")
 
+    def canary_of(one, test):
+        return kept_as(one, type(test), getattr(test, "_testMethodName", ""))
+
     def printed(test):
         """What stands before ` ... ok` in the output of the verbose runner, the line of a docstring included."""
         describe = getattr(test, "shortDescription", None)
@@ -3125,7 +3287,7 @@ def make_runner(spec, guard, send, plan):
         one = files.get(path_of(test))
         record = {"k": "test", "id": printed(test), "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
         if one is not None:
-            canary = one["keep"].get(name_of(test))
+            canary = canary_of(one, test)
             record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived)
             if canary is None:
                 record["k"] = "collect"
@@ -3146,7 +3308,7 @@ def make_runner(spec, guard, send, plan):
                 one = files.get(path_of(test))
                 is_copy = one is not None and one["place"] == "copy"
                 if is_copy and state["real"] > 0.0 and state["canary"] >= max(CANARY_FLOOR_S, CANARY_SHARE * state["real"]):
-                    canary = one["keep"].get(name_of(test))
+                    canary = canary_of(one, test)
                     if canary not in plan.get("always", ()):
                         send({"k": "left-out", "c": canary})
                         continue
@@ -3170,7 +3332,7 @@ def make_runner(spec, guard, send, plan):
                 self.check_origin({label_of(name): name for name in hidden.values()})
             theirs = [test for test in tests if path_of(test) not in files]
             ours = [test for test in tests if path_of(test) in files]
-            kept = [test for test in ours if name_of(test) in files[path_of(test)]["keep"] or type(test).__name__ == "_FailedTest"]
+            kept = [test for test in ours if canary_of(files[path_of(test)], test) is not None or type(test).__name__ == "_FailedTest"]
             place = lambda test: files[path_of(test)]["place"]
             early = [test for test in kept if place(test) == "early"]
             late = [test for test in kept if place(test) != "early"]
