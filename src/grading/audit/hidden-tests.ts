@@ -153,14 +153,10 @@ function hasParts(text: string, [first = '', ...others]: readonly string[]): boo
   return text.length - last.length >= from && text.endsWith(last)
 }
 
-/** Asked of folders that hold hidden tests: `testsuite`, `test_cases`, `tests-unit`, `my_tests`. `audit.py` has the same. */
-const TEST_FOLDER =
-  /^(?:(?:unit|functional|integration)?_?tests?|testing|specs?|t|tests?[_-]?(?:suites?|cases?)|tests?[_-]\w+|\w+[_-]tests?)$/i
-
 /** The uppermost folder of tests above a path; null where it lies in none. */
 function testFolder(path: string): string | null {
   const folders = path.split('/').slice(0, -1)
-  const first = folders.findIndex((name) => TEST_FOLDER.test(name))
+  const first = folders.findIndex((name) => /^(?:unit|functional|integration)?_?tests?$|^testing$|^specs?$/i.test(name))
   return first < 0 ? null : folders.slice(0, first + 1).join('/')
 }
 

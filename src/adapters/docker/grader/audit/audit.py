@@ -1830,7 +1830,7 @@ def helper_file(spec, module, name, level):
     return []
 
 
-TEST_FOLDER = re.compile(r"^(?:(?:unit|functional|integration)?_?tests?|testing|specs?|t|tests?[_-]?(?:suites?|cases?)|tests?[_-]\w+|\w+[_-]tests?)$", re.I)
+TEST_FOLDER = re.compile(r"^(?:(?:unit|functional|integration)?_?tests?|testing|specs?)$", re.I)
 
 
 def is_of_tests(path):
