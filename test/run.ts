@@ -92,7 +92,8 @@ async function runAll(results: FileResult[]): Promise<string | null> {
         files,
         // Whole-system tests share one stack and two cores: side by side they would wait for each other, and see each other's
         // containers. Those that bring their own parts are a second lane.
-        concurrency: areUnits ? availableParallelism() : 1,
+        // Units that start trainers, engines and commands wait more than they compute.
+        concurrency: areUnits ? 2 * availableParallelism() : 1,
         live: !areUnits && lane === 0,
         fileTimeoutMs: FILE_TIMEOUT_MS,
         signal: interrupt.signal,
