@@ -96,7 +96,7 @@ FULL = Execution(
 
 def test_spec_is_read_field_by_field() -> None:
     spec = parse_spec(full_spec())
-    assert spec.model_dump(by_alias=True) == full_spec()
+    assert spec.model_dump(by_alias=True) == {**full_spec(), "reference": None}
     assert spec.execution == FULL
     assert spec.job_dir == Path("/job")
     assert [place.path for place in (spec.input, spec.batch, spec.config)] == [
@@ -106,6 +106,16 @@ def test_spec_is_read_field_by_field() -> None:
     ]
     assert (spec.output.checkpoint_path, spec.output.policy_path) == (Path("/checkpoint"), Path("/policy"))
     assert spec.parents == {"input_manifest_sha256": A, "batch_manifest_sha256": B, "config_sha256": C}
+
+
+def test_reference_is_a_directory_that_its_hash_names() -> None:
+    reference = {"uri": "file:///reference", "manifest_sha256": C}
+    spec = parse_spec({**full_spec(), "reference": reference})
+    assert spec.reference is not None
+    assert (spec.reference.path, spec.reference.manifest_sha256) == (Path("/reference"), C)
+    for name in reference:
+        value = {**full_spec(), "reference": {key: one for key, one in reference.items() if key != name}}
+        assert refused(parse_spec, value) == f"Expected field `{name}` in spec.reference"
 
 
 def test_execution_has_defaults_for_all_but_the_device() -> None:
@@ -157,7 +167,7 @@ def test_unknown_field_is_named(place: str | None) -> None:
     value = full_spec()
     (value if place is None else value[place])["more"] = 1
     where = "spec" if place is None else f"spec.{place}"
-    allowed = ", ".join(sorted(full_spec() if place is None else full_spec()[place]))
+    allowed = ", ".join(sorted([*full_spec(), "reference"] if place is None else full_spec()[place]))
     assert refused(parse_spec, value) == f"Unknown or unused field(s) in {where}: more (allowed are {allowed})"
 
 
