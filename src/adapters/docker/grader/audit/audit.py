@@ -894,6 +894,8 @@ OPPOSITES = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assert_"
              "assertIsNotNone": "assertIsNone"}
 # Blocks of the tests that may swallow what an assertion raises.
 SWALLOWING = re.compile(r"[Rr]aises|suppress|ignor|swallow|expect|[Tt]hrows")
+# Blocks of the test runner, which hear what is raised inside.
+PART_OF_TEST = re.compile(r"(?:self\.subTest|subtests\.test)\(")
 RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage"])
 WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
 # With a pattern behind what must fit it.
@@ -1001,6 +1003,8 @@ class Variant(object):
         self.strict = strict
         self.what = what
         self.rank = rank
+        # Inside of a block of the code under test, which may swallow what it raises: a failure behind the block would hide that.
+        self.in_block = False
 
 
 class NoEnd(Exception):
@@ -1243,8 +1247,8 @@ class Source(object):
         self.loads = [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
         closed = self.closed(function)
         self.walk(function.body, IF_REACHED if closed is None else ALWAYS, found)
-        if closed is not None:
-            for variant in found:
+        for variant in found:
+            if closed is not None and not variant.in_block:
                 variant.edits = variant.edits + closed
                 variant.strict = ALWAYS
         return found
@@ -1296,7 +1300,11 @@ class Source(object):
             found.extend(turned)
             if not turned:
                 swallows = any(SWALLOWING.search(self.text(one.context_expr)) for one in node.items)
+                before = len(found)
                 self.walk(node.body, IF_SURVIVED if swallows else min(strict, IF_REACHED), found)
+                is_runners = all(PART_OF_TEST.match(self.text(one.context_expr)) for one in node.items)
+                for variant in found[before:]:
+                    variant.in_block = variant.in_block or not (swallows or is_runners)
         elif is_function(node):
             # It may run where what it raises is swallowed.
             self.walk_inline(node.body, IF_SURVIVED, found)
