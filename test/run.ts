@@ -62,12 +62,15 @@ async function runAll(results: FileResult[]): Promise<string | null> {
   const batches =
     chosen.length === 0 ? await allBatches() : [patterns.length === 0 ? [] : await findTestFiles(root, patterns)]
 
-  await clearHomes(join(tmpdir(), `${HOME_PREFIX}*`))
+  // Of runs that were killed themselves: engines of their tests outlive them.
+  for await (const earlier of glob(join(tmpdir(), `${HOME_PREFIX}*`, 'tmp-*'))) {
+    await clearDeadStacks({ root: earlier, say: console.error })
+  }
   const home = await mkdtemp(join(tmpdir(), HOME_PREFIX))
+  // What a test forgets lies below this folder, and goes with it.
+  const scratch = await mkdtemp(join(home, 'tmp-'))
   let stack: RunningStack | null = null
   try {
-    // What a test forgets lies below this folder, and goes with it.
-    const scratch = await mkdtemp(join(home, 'tmp-'))
     if (!values['no-stack']) {
       console.error('test    set-up and a stack of its own')
       const { temporal } = values
@@ -122,24 +125,19 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     return null
   } finally {
     await stack?.stop()
-    // Without a stack of ours a test may have started the engine that other stacks of the machine share.
-    if (stack !== null) await sweep(home)
-    await clearHomes(home)
+    await sweep(scratch, { hasStack: stack !== null })
     await rm(home, { recursive: true, force: true })
   }
 }
 
-async function sweep(home: string): Promise<void> {
-  for await (const scratch of glob(join(home, 'tmp-*'))) {
-    for (const { pid, command } of await endLeftovers(scratch)) {
-      console.error(`test    ended what a test left: ${pid} ${command}`)
-    }
-  }
-}
-
-/** Engines of a test that was killed outlive it, and the folder of its run: this run's, or one that was killed itself. */
-async function clearHomes(pattern: string): Promise<void> {
-  for await (const root of glob(join(pattern, 'tmp-*'))) await clearDeadStacks({ root, say: console.error })
+/**
+ * Takes away what tests of this run left: processes, wherever they put themselves, and engines. Without a stack of ours a test may have
+ * started the engine that other stacks of the machine share, so processes are then left alone.
+ */
+async function sweep(scratch: string, { hasStack }: { hasStack: boolean }): Promise<void> {
+  const left = hasStack ? await endLeftovers(scratch) : []
+  for (const { pid, command } of left) console.error(`test    ended what a test left: ${pid} ${command}`)
+  await clearDeadStacks({ root: scratch, say: console.error })
 }
 
 /** Units first, then the system's files in two lanes. */

@@ -19,7 +19,7 @@ export async function choosePort({ preferred, taken, reservations }: ChoosePortI
     taken.add(port)
     return true
   }
-  for (const port of preferred) if ((await isFree(port)) && (await take(port))) return port
+  for (const port of preferred) if (!taken.has(port) && (await isFree(port)) && (await take(port))) return port
   for (;;) {
     const port = await anyFreePort()
     if (await take(port)) return port
