@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from longhaul_trainer.imports import heavy_imports
+
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
@@ -111,7 +113,8 @@ def main() -> int:
     arguments = build_parser().parse_args()
     set_environment()
     if arguments.command == "serve":
-        from longhaul_trainer.serve.command import serve
+        with heavy_imports():
+            from longhaul_trainer.serve.command import serve
 
         return serve(
             host=arguments.host,

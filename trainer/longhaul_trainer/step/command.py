@@ -28,6 +28,7 @@ from longhaul_trainer.failures import (
     LostRanks,
     io_code,
 )
+from longhaul_trainer.imports import heavy_imports
 from longhaul_trainer.parallel.rank_heartbeat import Beat, find_silent, format_silent_ranks
 from longhaul_trainer.step.clock import now_ms
 from longhaul_trainer.step.failpoints import hit
@@ -154,7 +155,8 @@ def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run
             lease.acquire()
         ranks = None
     else:
-        from longhaul_trainer.parallel.ranks import open_ranks
+        with heavy_imports():
+            from longhaul_trainer.parallel.ranks import open_ranks
 
         ranks = open_ranks(
             device=spec.execution.device,
@@ -201,8 +203,9 @@ def _train(
     if ranks is None:
         # Several ranks agree on it at the first micro-batch.
         stop.check()
-    from longhaul_trainer.parallel.ranks import open_ranks
-    from longhaul_trainer.step.job import Job
+    with heavy_imports():
+        from longhaul_trainer.parallel.ranks import open_ranks
+        from longhaul_trainer.step.job import Job
 
     if ranks is None:
         ranks = open_ranks(device=spec.execution.device, world=1, cp=1)
