@@ -1,8 +1,8 @@
-/** Runs in a thread: measures what each subject costs over its hostile texts, and tells before each of them. */
+/** Runs in a thread: measures what each subject costs over its hostile texts, and notes before each of them where it is. */
 import { parentPort, workerData } from 'node:worker_threads'
 
 import { type HostileText, textOf } from './hostile-texts.ts'
-import type { Finding, Progress, Subject } from './measure-growth.ts'
+import { PLACE, type Finding, type Progress, type Subject } from './measure-growth.ts'
 
 /** A machine may be so much slower than those that the limit was set on; beyond it, nothing linear takes as long. */
 const SLOWEST_MACHINE = 4
@@ -15,11 +15,12 @@ function cpuMs(run: () => void): number {
   return (user + system) / 1000
 }
 
-const { module, lengths, limitMs, from } = workerData as {
+const { module, lengths, limitMs, from, place } = workerData as {
   module: string
   lengths: number[]
   limitMs: number
   from: number
+  place: Int32Array
 }
 const { subjects } = (await import(module)) as { subjects: () => Promise<Subject[]> }
 // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread's port has none
@@ -27,11 +28,13 @@ const tell = (progress: Progress): void => parentPort?.postMessage(progress)
 
 for (const [index, subject] of (await subjects()).entries()) {
   if (index < from) continue
-  for (const text of subject.texts()) {
-    tell({ kind: 'at', index, name: subject.name, text })
-    const found = growthOf(subject, text)
-    if (found !== null) {
-      tell({ kind: 'found', finding: found })
+  Atomics.store(place, PLACE.subject, index)
+  for (const [number, text] of subject.texts().entries()) {
+    Atomics.store(place, PLACE.text, number)
+    Atomics.add(place, PLACE.count, 1)
+    const finding = growthOf(subject, text)
+    if (finding !== null) {
+      tell({ kind: 'found', finding })
       break
     }
   }

@@ -18,10 +18,10 @@ export interface Finding {
   cpuMs: number | null
 }
 
-export type Progress =
-  | { kind: 'at'; index: number; name: string; text: HostileText }
-  | { kind: 'found'; finding: Finding }
-  | { kind: 'done' }
+export type Progress = { kind: 'found'; finding: Finding } | { kind: 'done' }
+
+/** Where a thread is, in memory that both sides see: a message for each of a hundred thousand texts costs more than they do. */
+export const PLACE = { subject: 0, text: 1, count: 2 } as const
 
 export interface MeasureGrowthInput {
   /** A module whose `subjects()` lists what is measured. */
@@ -34,6 +34,8 @@ export interface MeasureGrowthInput {
   hangMs?: number
 }
 
+const LOOK_MS = 1000
+
 /** Everything whose cost grows faster than its text, each with the first text that shows it. */
 export async function measureGrowth({
   module,
@@ -42,34 +44,47 @@ export async function measureGrowth({
   hangMs = 120_000,
 }: MeasureGrowthInput): Promise<{ findings: Finding[]; texts: number }> {
   const findings: Finding[] = []
-  let texts = 0
+  const place = new Int32Array(new SharedArrayBuffer(Object.keys(PLACE).length * 4))
   // What does not end takes its thread with it; the next subject gets another.
   for (let from: number | null = 0; from !== null; ) {
     const thread = new Worker(new URL('./growth-thread.ts', import.meta.url), {
-      workerData: { module, lengths, limitMs, from },
+      workerData: { module, lengths, limitMs, from, place },
     })
+    let watch: NodeJS.Timeout | undefined
     try {
-      from = await new Promise<number | null>((resolve, reject) => {
-        let at: { index: number; name: string; text: HostileText } | null = null
-        const giveUp = (): void => {
-          if (at === null) return reject(new Error('The thread did not begin'))
-          findings.push({ name: at.name, text: at.text, length: lengths.at(-1) ?? 0, cpuMs: null })
-          resolve(at.index + 1)
-        }
-        let watch = setTimeout(giveUp, hangMs)
+      const stuck = await new Promise<{ subject: number; text: number } | null>((resolve, reject) => {
+        let seen = -1
+        let sinceMs = performance.now()
+        watch = setInterval(() => {
+          const count = Atomics.load(place, PLACE.count)
+          if (count !== seen) {
+            seen = count
+            sinceMs = performance.now()
+          } else if (performance.now() - sinceMs > hangMs) {
+            resolve({ subject: Atomics.load(place, PLACE.subject), text: Atomics.load(place, PLACE.text) })
+          }
+        }, LOOK_MS)
         thread.on('error', reject)
         thread.on('message', (progress: Progress) => {
-          clearTimeout(watch)
-          if (progress.kind === 'done') return resolve(null)
-          if (progress.kind === 'found') return void findings.push(progress.finding)
-          texts += 1
-          at = progress
-          watch = setTimeout(giveUp, hangMs)
+          if (progress.kind === 'done') resolve(null)
+          else findings.push(progress.finding)
         })
       })
+      from = stuck === null ? null : stuck.subject + 1
+      if (stuck !== null) findings.push(await endless(module, stuck, lengths.at(-1) ?? 0))
     } finally {
+      clearInterval(watch)
       await thread.terminate()
     }
   }
-  return { findings, texts }
+  return { findings, texts: Atomics.load(place, PLACE.count) }
+}
+
+/** @throws where the thread did not reach a text: it hung before it measured anything */
+async function endless(module: string, at: { subject: number; text: number }, length: number): Promise<Finding> {
+  const { subjects } = (await import(module)) as { subjects: () => Promise<Subject[]> }
+  const subject = (await subjects())[at.subject]
+  const text = subject?.texts()[at.text]
+  if (subject === undefined || text === undefined) throw new Error('The thread did not begin')
+  return { name: subject.name, text, length, cpuMs: null }
 }
