@@ -23,7 +23,7 @@ import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
 import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
-import { APART_GLOBS, TEST_GLOBS } from './support/runner/test-globs.ts'
+import { APART_GLOBS, LONG_UNITS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
 /** Only a file that hangs takes as long: the slowest needs five minutes on two idle cores, and others may load them. */
 const FILE_TIMEOUT_MS = 20 * 60_000
@@ -142,8 +142,9 @@ async function sweep(scratch: string, { hasStack }: { hasStack: boolean }): Prom
 
 /** Units first, then the system's files in two lanes. */
 async function allBatches(): Promise<string[][]> {
-  const [units, system, apart] = await Promise.all(
-    [TEST_GLOBS.units, TEST_GLOBS.system, APART_GLOBS].map((patterns) => findTestFiles(root, patterns)),
+  const [long, units, system, apart] = await Promise.all(
+    [LONG_UNITS, TEST_GLOBS.units, TEST_GLOBS.system, APART_GLOBS].map((patterns) => findTestFiles(root, patterns)),
   )
-  return [units ?? [], (system ?? []).filter((file) => apart?.includes(file) !== true), apart ?? []]
+  const ordered = new Set([...(long ?? []), ...(units ?? [])])
+  return [[...ordered], (system ?? []).filter((file) => apart?.includes(file) !== true), apart ?? []]
 }

@@ -9,3 +9,12 @@ export const APART_GLOBS = [
   'test/{architecture,bench,chaos,planted,replay,scripts,support,types,workflows}/**/*.test.ts',
   'test/integration/{docker-launcher,leaks,kubernetes-trainer,live-vllm,publish,scale,stalls,trackers,training-ends}.test.ts',
 ] as const
+
+/** Units that take longest on two cores begin first: begun late, one of them would run on alone. */
+export const LONG_UNITS = [
+  'src/adapters/trainer-job/job/run-job.test.ts',
+  'src/workers/launched-engines.test.ts',
+  'src/activities/training/recipe-to-loss.test.ts',
+  'src/workers/compose-trainer.test.ts',
+  'src/adapters/trainer-job/launchers/slurm-launcher.test.ts',
+] as const
