@@ -130,6 +130,24 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(api.objects.size, 0)
   })
 
+  test('an attempt that was replaced, or never launched, stops nothing: the name is another attempt’s', async () => {
+    await launcher.launch(second)
+    for (const other of [first, { ...second, fence: 3 }]) assert.equal(await launcher.stop(other, 0), true)
+    assert.deepEqual(api.changes, ['POST jobs'])
+    assert.equal(api.policies.size, 1)
+    assert.deepEqual(await launcher.look(second), { kind: 'alive' })
+  })
+
+  test('a stop ends when another object has the name', async () => {
+    await launcher.launch(first)
+    api.podsEnd = false
+    const stopping = launcher.stop(first, 0)
+    await until(() => jobOf(name).metadata.deletionTimestamp !== undefined)
+    const { deletionTimestamp: _marked, ...metadata } = jobOf(name).metadata
+    api.objects.set(name, { ...jobOf(name), metadata: { ...metadata, uid: 'uid-of-the-next' } })
+    assert.equal(await stopping, true)
+  })
+
   test('what keeps its pods from starting is said of a living Job, a place in a queue is not; how a pod ended is said of a dead one', async () => {
     await launcher.launch(first)
     const refused = 'pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=1, limited: cpu='

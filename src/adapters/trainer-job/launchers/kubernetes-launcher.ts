@@ -53,7 +53,10 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
       return state.kind === 'alive' ? withBlock(state, found, question) : withLastWords(state, question)
     },
     async stop(attempt, graceMs) {
-      if (!(await remove(options, attempt, graceMs))) return false
+      const found = await find(options, attempt)
+      // The name may be another attempt's by now: a launcher that stood still must not end the trainer that replaced its own.
+      if (found !== null && fenceOf(found) !== attempt.fence) return true
+      if (found !== null && !(await remove({ options, attempt, found, graceMs }))) return false
       await openNetwork(options, attempt)
       return true
     },
@@ -123,7 +126,7 @@ async function freeTheName(options: KubernetesLauncherRecipe, attempt: Attempt):
     })
   }
   // It goes with its pods first.
-  if (await remove(options, attempt, 0)) return
+  if (await remove({ options, attempt, found, graceMs: 0 })) return
   throw new LonghaulError({
     code: 'Trainer.Unavailable',
     message: `Expected the ended attempt ${fenceOf(found)} to leave the name ${kubernetesName(attempt)}: Kubernetes has not deleted it within ${GONE_MS / 1000} s`,
@@ -152,11 +155,19 @@ async function openNetwork(options: KubernetesLauncherRecipe, attempt: Attempt):
 const GONE_MS = 60_000
 const GONE_POLL_MS = 1_000
 
+interface RemoveInput {
+  options: KubernetesLauncherRecipe
+  attempt: Attempt
+  /** What has the attempt's name. */
+  found: Found
+  graceMs: number
+}
+
 /**
  * In the foreground: the object is there until its pods are gone. We wait by asking for it, since kubectl's own wait needs the right
  * to list and watch, is silent without it, and would have to fit a tool's deadline. True once it is gone.
  */
-async function remove(options: KubernetesLauncherRecipe, attempt: Attempt, graceMs: number): Promise<boolean> {
+async function remove({ options, attempt, found, graceMs }: RemoveInput): Promise<boolean> {
   await askKubectl({
     purpose: `delete ${resourceOf(attempt)} in the namespace ${options.namespace}`,
     args: [
@@ -172,7 +183,8 @@ async function remove(options: KubernetesLauncherRecipe, attempt: Attempt, grace
   for (const until = Date.now() + graceMs + GONE_MS; ; await sleep(GONE_POLL_MS)) {
     // A slow answer is old by the time it comes: one that was asked for after the deadline counts.
     const isLast = Date.now() > until
-    if ((await find(options, attempt)) === null) return true
+    const named = await find(options, attempt)
+    if (named === null || named.metadata?.uid !== found.metadata?.uid) return true
     if (isLast) return false
   }
 }
