@@ -3,12 +3,12 @@
  * without faults.
  *
  *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
- *                     [--beside FILE]… [--uncovered] [--no-docs] [--reproduce] [--plant double-step]
+ *                     [--beside FILE]… [--uncovered] [--no-docs] [--reproduce] [--plant double-step] [--store s3]
  *
  * `--faults` takes names and families (`reset` is all of `reset:…`). `--reproduce`: each seed is a training that ends at a random
  * moment of its base evaluation (all its workflows terminated, or what `--faults` says) and is started again. `--plant` makes the
  * trainer wrong on purpose in runs with faults, and not in those that they are compared with: every training seed has to be violated.
- * One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
+ * `--store s3`: the records lie in a bucket of a real server, which goes wrong too; only evaluations are played. One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. `--beside` takes those of another
  * commit; the table then names the seeds of each commit. `--uncovered` plays only the seeds that hold a cell in which no kept seed
  * has struck. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
@@ -16,8 +16,8 @@
 import { writeFileSync } from 'node:fs'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { planReproduction } from '../test/support/chaos/plan-reproduction.ts'
-import { startChaosStack, type ChaosStack, needsChaos, PLANTS } from '../test/support/chaos/chaos-stack.ts'
-import { FAULTS, faultsNamed } from '../test/support/chaos/faults.ts'
+import { startChaosStack, type ChaosStack, needsChaos, PLANTS, STORES } from '../test/support/chaos/chaos-stack.ts'
+import { faultsNamed, faultsOn } from '../test/support/chaos/faults.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
 import { benchArguments } from './support/arguments.ts'
@@ -39,6 +39,7 @@ const { values } = benchArguments({
     'no-docs': { type: 'boolean', default: false },
     reproduce: { type: 'boolean', default: false },
     plant: { type: 'string' },
+    store: { type: 'string', default: 'directory' },
   },
 })
 const [seeds, first, lanes] = [Number(values.seeds), Number(values['first-seed']), Number(values.lanes)]
@@ -50,7 +51,17 @@ if (needsChaos !== false) {
   console.error(`Chaos ${needsChaos}`)
   process.exit(2)
 }
-const faults = values.faults === undefined ? FAULTS : values.faults.split(',').flatMap(faultsNamed)
+const store = STORES.find((one) => one === values.store) ?? 'directory'
+if (store !== values.store || (store === 's3' && values.reproduce)) {
+  console.error(`Expected --store to be one of ${STORES.join(', ')}, and --reproduce on a directory`)
+  process.exit(1)
+}
+const chosen = values.faults?.split(',').flatMap(faultsNamed)
+const faults = faultsOn(store).filter(({ name }) => chosen?.some((fault) => fault.name === name) !== false)
+if (faults.length === 0) {
+  console.error(`Expected --faults that can strike on --store ${store}, got ${values.faults}`)
+  process.exit(1)
+}
 
 const plant = PLANTS.find((one) => one === values.plant) ?? null
 if (values.plant !== undefined && plant === null) {
@@ -138,6 +149,7 @@ async function playLane(): Promise<void> {
             faults.some(({ phases, needsTraining }) => needsTraining !== undefined || phases.includes('training')),
           outageMs: OUTAGE_MS,
           plant,
+          store,
           say: console.error,
         })
         engine = stack.engines.a.engine.version
@@ -162,6 +174,7 @@ async function playLane(): Promise<void> {
 const violations = reports.reduce((sum, report) => sum + report.violations.length, 0)
 const summary = {
   bench: 'chaos',
+  store,
   date: new Date().toISOString(),
   ...versions(),
   commit: commit(),
@@ -177,7 +190,7 @@ const summary = {
 const text = `${JSON.stringify(summary, null, 2)}\n`
 if (values.out !== undefined) writeFileSync(values.out, text)
 const isWhole = !values.reproduce && plant === null && values.faults === undefined
-if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(summary)
+if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(summary, store)
 if (values.json) process.stdout.write(text)
 else console.log(`${reports.length} of ${expected} seeds played, ${violations} violations, ${failures.length} failures`)
 process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < expected ? 2 : 0
@@ -197,6 +210,6 @@ function line({
   const again = restarts === 0 ? '' : `, started again ${restarts} times`
   const facts = `${kind}, ${struck}: ${episodes} episodes, ${turns} turns, ${sampledAgain} samples repeated${again}, ${wallS.toFixed(0)} s`
   if (found.length === 0) return `seed ${seed}: ${facts}: ok`
-  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}${values.reproduce ? ' --reproduce' : ''}`
+  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}${values.reproduce ? ' --reproduce' : ''}${store === 'directory' ? '' : ` --store ${store}`}`
   return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${command}`
 }

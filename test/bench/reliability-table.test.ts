@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import type { SeedReport } from '../support/chaos/play-seed.ts'
-import { reliabilityTable } from '../support/chaos/reliability-table.ts'
+import { reliabilityTable, withTable } from '../support/chaos/reliability-table.ts'
 
 function report(seed: number, commit?: string): SeedReport {
   const facts = { kind: 'evaluation', wallS: 1, episodes: 2, turns: 3, sampledAgain: 0, restarts: 0 } as const
@@ -12,13 +12,16 @@ function report(seed: number, commit?: string): SeedReport {
 
 function table(reports: SeedReport[]): string {
   const totals = { firstSeed: 1, minutes: 1, violations: 0, failures: [] }
-  return reliabilityTable({
-    date: '2026-01-01T00:00:00Z',
-    seeds: reports.length,
-    ...totals,
-    reports,
-    commit: 'b'.repeat(40),
-  })
+  return reliabilityTable(
+    {
+      date: '2026-01-01T00:00:00Z',
+      seeds: reports.length,
+      ...totals,
+      reports,
+      commit: 'b'.repeat(40),
+    },
+    'directory',
+  )
 }
 
 void test('one commit is named once', () => {
@@ -28,4 +31,12 @@ void test('one commit is named once', () => {
 void test('each commit is named with its seeds where several played', () => {
   const text = table([report(1, 'a'.repeat(40)), report(2, 'a'.repeat(40)), report(3)])
   assert.match(text, /^\| commit \| aaaaaaaaaaaa: 2 seeds from 1 to 2; bbbbbbbbbbbb: 1 seed, 3 \|$/m)
+})
+
+void test('each kind of store has its own part of the page: a new table leaves the rest as it was', () => {
+  const start = 'Text.\n\n<!-- everything from here to the next mark is written by npm run chaos -->\n'
+  const page = withTable(withTable(start, 'directory', 'one'), 's3', 'two')
+  assert.match(page, /^Text\.[^]*\none\n[^]*\ntwo\n$/)
+  assert.equal(withTable(page, 'directory', 'one'), page)
+  assert.equal(withTable(page, 's3', 'three'), page.replace('two', 'three'))
 })

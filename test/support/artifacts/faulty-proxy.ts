@@ -1,6 +1,7 @@
 /** Stands in front of an S3 server and spoils what the test says: answers, connections, or the request itself. */
 import { createServer, type IncomingMessage, request as ask, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { listenOnLoopback } from '../loopback.ts'
 
 export type Fault =
@@ -18,6 +19,10 @@ export type Fault =
   | { kind: 'silence' }
   /** The connection ends before the request is read. */
   | { kind: 'gone' }
+  /** Passed on after a while. */
+  | { kind: 'slow'; ms: number }
+  /** The last whole answer to the same question, where there was one. */
+  | { kind: 'stale' }
   /** As a server that knows no conditional writes: the second put is accepted too. */
   | { kind: 'unconditional' }
 
@@ -40,6 +45,7 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   const { hostname, port } = new URL(target)
   const sockets = new Set<Socket>()
   const seen: SeenS3Request[] = []
+  const earlier = new Map<string, Asked>()
   let rule: (request: SeenS3Request) => Fault | null = () => null
 
   const server = createServer((incoming, outgoing) => {
@@ -66,8 +72,11 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
       outgoing.end(`<?xml version="1.0"?><Error><Code>${fault.code}</Code><Message>as the test says</Message></Error>`)
       return
     }
+    if (fault?.kind === 'slow') await sleep(fault.ms)
     const headers = { ...incoming.headers }
-    const asked = await forward({ hostname, port, incoming, headers, body })
+    const now = await forward({ hostname, port, incoming, headers, body })
+    const asked = fault?.kind === 'stale' ? (earlier.get(url.search) ?? now) : now
+    if (fault === null && url.searchParams.has('list-type')) earlier.set(url.search, now)
     if (fault?.kind === 'lost-answer') {
       incoming.socket.destroy()
       return
@@ -117,6 +126,12 @@ async function bytesOf(stream: AsyncIterable<unknown>): Promise<Buffer> {
   return Buffer.concat(parts)
 }
 
+interface Asked {
+  status: number
+  headers: IncomingMessage['headers']
+  body: Buffer
+}
+
 interface ForwardInput {
   hostname: string
   port: string
@@ -127,11 +142,7 @@ interface ForwardInput {
 
 /** With the caller's own `Host`: the signature holds it. */
 function forward({ hostname, port, incoming, headers, body }: ForwardInput) {
-  const { promise, resolve, reject } = Promise.withResolvers<{
-    status: number
-    headers: IncomingMessage['headers']
-    body: Buffer
-  }>()
+  const { promise, resolve, reject } = Promise.withResolvers<Asked>()
   const onward = ask(
     { hostname, port, method: incoming.method, path: incoming.url, headers, agent: false },
     (response) => {

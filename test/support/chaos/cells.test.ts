@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { cellsOf, planSeed, visitCounts } from './cells.ts'
-import { faultNamed, FAULTS, faultsNamed } from './faults.ts'
+import { faultNamed, FAULTS, faultsNamed, faultsOn } from './faults.ts'
 import { type Phase, PHASES, RESTART_PHASES, type Visit } from './phases.ts'
 
 test('300 seeds: every fault is planned at every phase at which it can strike', () => {
@@ -14,6 +14,21 @@ test('300 seeds: every fault is planned at every phase at which it can strike', 
     all.filter((cell) => !planned.has(cell)),
     [],
   )
+})
+
+test('on a bucket: no training, no fault of a disk, and every way in which a bucket goes wrong at every phase of an episode', () => {
+  const faults = faultsOn('s3')
+  const planned = new Set<string>()
+  for (let seed = 1; seed <= 200; seed++) {
+    const { kind, cells } = planSeed(seed, faults)
+    assert.equal(kind, 'evaluation')
+    for (const { fault, phase } of cells) planned.add(`${fault.name} × ${phase}`)
+  }
+  assert.deepEqual(new Set(cellsOf(faults, PHASES).map(([{ name }, phase]) => `${name} × ${phase}`)), planned)
+  assert.ok(![...planned].some((cell) => /^disk-full|^disk-read|^fail-restart:store|× training/.test(cell)))
+  for (const fault of ['store-503', 'store-gone', 'store-stale-listing', 'torn-record', 'database-lost']) {
+    assert.ok(planned.has(`${fault} × executed`), fault)
+  }
 })
 
 test('a seed is planned twice: the same faults, phases and counts, so that what it found can be repeated', () => {

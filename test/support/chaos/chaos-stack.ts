@@ -22,6 +22,7 @@ import { hasPoller } from '../../../src/stack/temporal-namespace.ts'
 import type { Role } from '../../../src/workers/run-worker.ts'
 import { type ArtifactDisk, mountArtifactDisk } from './artifact-disk.ts'
 import { buildChaosBundle, HEARTBEAT_MS } from './chaos-bundle.ts'
+import { type ChaosBucket, startChaosBucket } from './chaos-bucket.ts'
 import { type ContainerJournal, readJournal } from './container-journal.ts'
 import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 import { ManagedProcess } from './managed-process.ts'
@@ -35,6 +36,10 @@ export type ChaosProcess = ChaosRole | 'temporal' | 'policy'
 
 export const PLANTS = ['double-step'] as const
 export type Plant = (typeof PLANTS)[number]
+
+/** Where a stack's records lie. */
+export const STORES = ['directory', 's3'] as const
+export type StoreKind = (typeof STORES)[number]
 
 export interface ChaosStack {
   artifactsDir: string
@@ -55,6 +60,10 @@ export interface ChaosStack {
   /** For how long Temporal or the network to it stays away. */
   outageMs: number
   store: ArtifactStore
+  /** @throws where the records lie on the disk */
+  bucket(): ChaosBucket
+  /** That holds the record: on the disk, or below the bucket's server. */
+  fileOf(key: string): string
   connection: LonghaulConnection
   visits: Visits
   disk: ArtifactDisk
@@ -90,6 +99,7 @@ export async function startChaosStack({
   training,
   outageMs = 2.5 * HEARTBEAT_MS,
   plant = null,
+  store = 'directory',
   say,
 }: {
   /** With the trainer and its Python environment. */
@@ -98,6 +108,8 @@ export async function startChaosStack({
   outageMs?: number
   /** A folder of `plants/`: a mistake in the trainer that the comparison has to find. @default none */
   plant?: Plant | null
+  /** @default `directory` */
+  store?: StoreKind
   say: (line: string) => void
 }): Promise<ChaosStack> {
   await clearDeadStacks({ root: tmpdir(), say })
@@ -109,7 +121,7 @@ export async function startChaosStack({
     undo.length = 0
   }
   try {
-    return await open({ folder, training, outageMs, plant, say, undo, close })
+    return await open({ folder, training, outageMs, plant, store, say, undo, close })
   } catch (error) {
     await close()
     throw error
@@ -121,6 +133,7 @@ async function open({
   training,
   outageMs,
   plant,
+  store: kind,
   say,
   undo,
   close,
@@ -129,6 +142,7 @@ async function open({
   training: boolean
   outageMs: number
   plant: Plant | null
+  store: StoreKind
   say: (line: string) => void
   undo: (() => Promise<unknown>)[]
   close: () => Promise<void>
@@ -149,6 +163,8 @@ async function open({
   await writeFile(bundle, await buildChaosBundle())
   const disk = await mountArtifactDisk(join(folder, 'artifacts'))
   undo.push(() => disk.close())
+  const bucket = kind === 's3' ? await startChaosBucket() : null
+  if (bucket !== null) undo.push(() => bucket.close())
   const imageCache = join(paths.cacheDir, 'images')
   const startEngine = async (name: 'a' | 'b'): Promise<TestEngine> => {
     const engine = await startTestEngine({ folder: join(folder, name), imageCache, log: say })
@@ -215,7 +231,9 @@ async function open({
     CHAOS_AUDIT: auditDir,
     LONGHAUL_TEMPORAL_ADDRESS: address,
     LONGHAUL_NAMESPACE: NAMESPACE,
-    LONGHAUL_ARTIFACTS: disk.path,
+    LONGHAUL_ARTIFACTS: bucket?.location ?? disk.path,
+    LONGHAUL_WEIGHTS: join(folder, 'weights'),
+    ...bucket?.environment,
     LONGHAUL_POLICY_URL: policyUrl,
     LONGHAUL_PYTHON: python,
     LONGHAUL_BUNDLE: bundle,
@@ -264,7 +282,12 @@ async function open({
     scratchDir: folder,
     temporalAddress: `127.0.0.1:${temporalPort}`,
     outageMs,
-    store: createDirectoryStore({ root: disk.path }),
+    store: bucket?.store ?? createDirectoryStore({ root: disk.path }),
+    bucket() {
+      if (bucket === null) throw new Error('The records of this stack lie on a disk')
+      return bucket
+    },
+    fileOf: bucket?.fileOf ?? ((key) => join(disk.path, key)),
     connection,
     visits,
     disk,

@@ -1,4 +1,4 @@
-/** Every fault: what it does, at which phases it can strike, and what the run must look like afterwards. */
+/** Every fault of a stack with a directory: what it does, at which phases it can strike, and what the run must look like afterwards. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,11 +9,12 @@ import type { Random } from '../../../src/adapters/datasets/synthetic/compose.ts
 import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { signalProcess } from '../../../src/platform/processes.ts'
 import { HEARTBEAT_MS } from './chaos-bundle.ts'
-import type { ChaosProcess, ChaosRole, ChaosStack } from './chaos-stack.ts'
+import type { ChaosProcess, ChaosRole, ChaosStack, StoreKind } from './chaos-stack.ts'
 import { haveDied, isNoted, isRunning, isStopped, livingProcesses, untilStopped, wasTroubled } from './effects.ts'
 import { hogMemory, killContainer } from './hurt-container.ts'
 import { EPISODE_PHASES, type Phase, PHASES, TRAINING_PHASES, type Verdict, type Visit } from './phases.ts'
 import type { PolicyState } from './policy-state.ts'
+import { BUCKET_FAULTS } from './bucket-faults.ts'
 import { RESTART_FAULTS, statusOnceClosed } from './restart-faults.ts'
 import type { Strike } from './visits.ts'
 
@@ -40,6 +41,8 @@ export interface Fault {
   /** No other fault in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
+  /** Strikes records of one kind of store only. @default any */
+  store?: StoreKind
   /** Only training runs have what it strikes: at all of its phases, or at these. */
   needsTraining?: readonly Phase[]
   /** The run is started with a limit on its whole time, as an operator may do it. */
@@ -169,12 +172,14 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: 'disk-full',
+    store: 'directory',
     phases: PHASES,
     expects: 'identical',
     strike: async ({ stack }) => untilFelt(stack, stack.disk.fill),
   },
   {
     name: 'disk-read-only',
+    store: 'directory',
     phases: PHASES,
     expects: 'identical',
     strike: async ({ stack }) => untilFelt(stack, stack.disk.readOnly),
@@ -197,7 +202,7 @@ export const FAULTS: readonly Fault[] = [
     expects: 'replaced',
     strike: async ({ stack, visit }) => {
       if (visit.key === null) return { seen: () => false }
-      const file = join(stack.artifactsDir, visit.key)
+      const file = stack.fileOf(visit.key)
       await writeFile(file, TORN)
       // The first word stays: what comes to write the record finds the torn one.
       return { over: sleep(500), seen: async () => (await readFile(file, 'utf8')) === TORN }
@@ -262,10 +267,27 @@ export const FAULTS: readonly Fault[] = [
   ...RESTART_FAULTS,
 ]
 
+/**
+ * Those that can strike on a kind of store. On a bucket only evaluations are played: what a training's weights go through there has
+ * tests of its own, and a stack's trainer works on the disk.
+ */
+export function faultsOn(store: StoreKind): readonly Fault[] {
+  if (store === 'directory') return FAULTS
+  return [...FAULTS, ...BUCKET_FAULTS]
+    .filter((fault) => fault.store !== 'directory')
+    .map((fault) => ({ ...fault, phases: EPISODE_PHASES.filter((phase) => canStrike(fault, phase)) }))
+    .filter(({ phases }) => phases.length > 0)
+}
+
+function canStrike({ phases, needsTraining }: Fault, phase: Phase): boolean {
+  return phases.includes(phase) && needsTraining?.includes(phase) !== true
+}
+
 export function faultNamed(name: string): Fault {
-  const found = FAULTS.find((fault) => fault.name === name)
+  const all = [...FAULTS, ...BUCKET_FAULTS]
+  const found = all.find((fault) => fault.name === name)
   if (found === undefined) {
-    throw new Error(`Expected a fault of ${FAULTS.map((fault) => fault.name).join(', ')}, got ${name}`)
+    throw new Error(`Expected a fault of ${all.map((fault) => fault.name).join(', ')}, got ${name}`)
   }
   return found
 }

@@ -49,6 +49,7 @@ export async function judgeChaos(input: {
     stack.store,
     valid,
     exchanges.filter(({ session }) => known.has(session)),
+    { fileOf: stack.fileOf },
   )
   violations.push(...audit.violations)
   violations.push(...(await withoutOutcome(stack, run, records)))

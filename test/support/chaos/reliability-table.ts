@@ -2,7 +2,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cellsOf } from './cells.ts'
-import { FAULTS } from './faults.ts'
+import type { StoreKind } from './chaos-stack.ts'
+import { faultsOn } from './faults.ts'
 import { PHASES } from './phases.ts'
 import type { SeedReport } from './play-seed.ts'
 
@@ -17,11 +18,22 @@ export interface ChaosSummary {
 }
 
 const FILE = fileURLToPath(new URL('../../../docs/reliability.md', import.meta.url))
-const MARK = '<!-- everything below is written by npm run chaos -->'
+const MARKS: Readonly<Record<StoreKind, string>> = {
+  directory: '<!-- everything from here to the next mark is written by npm run chaos -->',
+  s3: '<!-- everything below is written by npm run chaos -- --store s3 -->',
+}
+const TITLES: Readonly<Record<StoreKind, string>> = { directory: 'Last run', s3: 'Last run on a bucket' }
 
-export function writeReliabilityTable(summary: ChaosSummary & Record<string, unknown>): void {
-  const [head = ''] = readFileSync(FILE, 'utf8').split(MARK)
-  writeFileSync(FILE, `${head}${MARK}\n\n${reliabilityTable(summary)}`)
+export function writeReliabilityTable(summary: ChaosSummary & Record<string, unknown>, store: StoreKind): void {
+  writeFileSync(FILE, withTable(readFileSync(FILE, 'utf8'), store, reliabilityTable(summary, store)))
+}
+
+/** The page with another table in the place of the one for this kind of store. */
+export function withTable(page: string, store: StoreKind, table: string): string {
+  const [head = '', rest = ''] = page.split(MARKS.directory)
+  const [directory = '', bucket = ''] = rest.split(MARKS.s3)
+  const parts = { directory: directory.trim(), s3: bucket.trim(), [store]: table.trim() }
+  return `${head}${MARKS.directory}\n\n${parts.directory}\n\n${MARKS.s3}\n\n${parts.s3}\n`
 }
 
 /** Each commit with the seeds that were played at it. */
@@ -41,10 +53,12 @@ function commitsOf(reports: readonly SeedReport[], newest: string): string {
 }
 
 /** Runs by fault and phase; `–` where a fault cannot strike, `0` where it could and has not. */
-export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>): string {
+export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>, store: StoreKind): string {
   const { date, seeds, firstSeed, minutes, violations, failures, reports } = summary
-  const rows = FAULTS.map((fault) => {
-    const counts = PHASES.map((phase) => {
+  const faults = faultsOn(store)
+  const phases = PHASES.filter((phase) => faults.some((fault) => fault.phases.includes(phase)))
+  const rows = faults.map((fault) => {
+    const counts = phases.map((phase) => {
       if (!fault.phases.includes(phase)) return '–'
       const played = reports.filter(({ cells }) =>
         cells.some((cell) => cell.fault === fault.name && cell.phase === phase && cell.struck),
@@ -54,7 +68,7 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
     })
     return `| ${fault.name} | ${counts.join(' | ')} |`
   })
-  const all = cellsOf(FAULTS, PHASES).length
+  const all = cellsOf(faults, phases).length
   const covered = rows.reduce(
     (sum, row) =>
       sum +
@@ -81,7 +95,7 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
     `| seeds that could not be played | ${failures.length} |`,
   ]
   return [
-    '## Last run',
+    `## ${TITLES[store]}`,
     '',
     '| | |',
     '|---|---|',
@@ -89,8 +103,8 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
     '',
     'Runs in which a fault struck at a phase:',
     '',
-    `| fault | ${PHASES.join(' | ')} |`,
-    `|---${'|---'.repeat(PHASES.length)}|`,
+    `| fault | ${phases.join(' | ')} |`,
+    `|---${'|---'.repeat(phases.length)}|`,
     ...rows,
     '',
   ].join('\n')

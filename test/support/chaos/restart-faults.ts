@@ -88,6 +88,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
   {
     ...RESTART,
     name: 'fail-restart:store',
+    store: 'directory',
     // A training job waits for room for as long as the store is full: `disk-full` strikes it there.
     phases: RESTART_PHASES.filter((phase) => phase !== 'training'),
     strike: async (input) => {

@@ -16,6 +16,13 @@ export interface TurnAudit {
   violations: string[]
 }
 
+export interface AuditTurnsOptions {
+  /** @default false */
+  isTraced?: boolean
+  /** The file whose time says when a record was written. @default the store's own: a bucket has it below its server */
+  fileOf?: (key: string) => string
+}
+
 /**
  * No committed turn was sampled again: a request for a turn that starts after the turn's action record was written is a
  * violation, and so is one for a turn without a record. Turns are told apart by the length of their prompt, which only
@@ -26,7 +33,7 @@ export async function auditTurns(
   store: ArtifactStore,
   episodes: readonly EpisodeRecord[],
   exchanges: readonly Exchange[],
-  { isTraced = false }: { isTraced?: boolean } = {},
+  { isTraced = false, fileOf = (key) => store.path(key) }: AuditTurnsOptions = {},
 ): Promise<TurnAudit> {
   const audit: TurnAudit = { turns: 0, sampledAgain: 0, commandsCounted: 0, violations: [] }
   const tokens = new Set<string>()
@@ -36,7 +43,7 @@ export async function auditTurns(
     const asked = sessions.get(record.episode) ?? []
     audit.turns += turns.length
     audit.violations.push(...recordFaults(record, turns, tokens))
-    audit.violations.push(...(await samplingFaults(store, record.episode, turns, asked)))
+    audit.violations.push(...(await samplingFaults(fileOf, record.episode, turns, asked)))
     audit.sampledAgain += asked.length - new Set(asked.map(({ promptTokens }) => promptTokens)).size
     if (isTraced) {
       const bytes = record.disposition === 'submitted' ? await store.read(episodeKeys.patch(record.episode)) : null
@@ -68,7 +75,7 @@ function recordFaults(
 }
 
 async function samplingFaults(
-  store: ArtifactStore,
+  fileOf: (key: string) => string,
   episode: string,
   turns: readonly RecordedTurn[],
   asked: readonly Exchange[],
@@ -81,7 +88,7 @@ async function samplingFaults(
       faults.push(`${episode} was sampled for with a prompt of ${promptTokens} tokens, which no record has`)
       continue
     }
-    const { mtimeMs } = await stat(store.path(episodeKeys.action(episode, turn)))
+    const { mtimeMs } = await stat(fileOf(episodeKeys.action(episode, turn)))
     if (startedMs > mtimeMs) {
       faults.push(`${episode} turn ${turn} was sampled again ${Math.round(startedMs - mtimeMs)} ms after its record`)
     }

@@ -1,0 +1,50 @@
+/** A short part of `npm run chaos -- --store s3`: the records of a run lie in a bucket of a real server, which goes wrong. */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { findS3Server } from '../support/artifacts/s3-server.ts'
+import type { Cell, SeedPlan } from '../support/chaos/cells.ts'
+import { type ChaosStack, needsChaos, startChaosStack } from '../support/chaos/chaos-stack.ts'
+import { faultNamed } from '../support/chaos/faults.ts'
+import type { Phase } from '../support/chaos/phases.ts'
+import { playSeed, type QuietRuns } from '../support/chaos/play-seed.ts'
+
+const found = needsChaos === false ? await findS3Server() : { reason: needsChaos }
+const skip = 'reason' in found ? found.reason : false
+
+let stack: ChaosStack
+const quiet: QuietRuns = new Map()
+
+before(async () => {
+  if (skip === false) stack = await startChaosStack({ training: false, store: 's3', say: console.error })
+})
+
+after(() => stack?.close())
+
+const cell = (fault: string, phase: Phase): Cell => ({ fault: faultNamed(fault), phase, nth: 0 })
+
+/** All of one variation, so that the run without faults is played once. */
+const SEED = 8
+
+const RUNS: readonly [story: string, cells: Cell[]][] = [
+  [
+    'answers to its writes are lost after an action is recorded, then it is away when a turn was executed',
+    [cell('store-lost-answer', 'recorded'), cell('store-gone', 'executed')],
+  ],
+  [
+    'its listings are of a moment before when a world is placed, then its answers are cut while a patch is captured',
+    [cell('store-stale-listing', 'placing'), cell('store-half-body', 'capturing')],
+  ],
+]
+
+for (const [story, cells] of RUNS) {
+  test(`${story}: the records are those of the run without faults`, { skip }, async (t) => {
+    const plan: SeedPlan = { seed: SEED, kind: 'evaluation', cells }
+    const { violations, ...facts } = await playSeed({ stack, plan, quiet, say: console.error })
+    t.diagnostic(JSON.stringify(facts))
+    assert.deepEqual(violations, [])
+    assert.deepEqual(
+      facts.cells.map(({ struck }) => struck),
+      cells.map(() => true),
+    )
+  })
+}

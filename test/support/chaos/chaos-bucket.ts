@@ -1,0 +1,51 @@
+/** A bucket for the records of a chaos stack: a real S3 server, and a proxy in front of it that goes wrong when it is told to. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import { type Fault, type SeenS3Request, startFaultyProxy } from '../artifacts/faulty-proxy.ts'
+import { findS3Server, openBucket, startS3Server } from '../artifacts/s3-server.ts'
+
+const PREFIX = 'chaos'
+
+export interface ChaosBucket {
+  /** `s3://…` */
+  location: string
+  /** What a worker needs to use it, through the proxy. */
+  environment: Record<string, string>
+  /** Past the proxy. */
+  store: ArtifactStore
+  /** For so long the requests that the rule names go wrong. @returns how many did */
+  spoil(ms: number, rule: (request: SeenS3Request) => Fault | null): Promise<number>
+  /** The server's own file of an object: what a broken disk below it would change. */
+  fileOf(key: string): string
+  close(): Promise<void>
+}
+
+/** @throws where the server cannot be built here */
+export async function startChaosBucket(): Promise<ChaosBucket> {
+  const found = await findS3Server()
+  if ('reason' in found) throw new Error(found.reason)
+  const server = await startS3Server(found.program)
+  const proxy = await startFaultyProxy(server.url)
+  const { store } = openBucket(server, { prefix: PREFIX })
+  return {
+    location: `s3://${server.bucket}/${PREFIX}`,
+    environment: { ...server.environment, AWS_ENDPOINT_URL_S3: proxy.url },
+    store,
+    async spoil(ms, rule) {
+      let spoiled = 0
+      proxy.obey((request) => {
+        const fault = rule(request)
+        if (fault !== null) spoiled += 1
+        return fault
+      })
+      await sleep(ms)
+      proxy.obey(() => null)
+      return spoiled
+    },
+    fileOf: (key) => server.fileOf(`${PREFIX}/${key}`),
+    async close() {
+      await proxy.close()
+      await server.close()
+    },
+  }
+}
