@@ -5,6 +5,7 @@ import { type Fault, type SeenS3Request, startFaultyProxy } from '../artifacts/f
 import { findS3Server, openBucket, startS3Server } from '../artifacts/s3-server.ts'
 
 const PREFIX = 'chaos'
+const LONGEST_MS = 60_000
 
 export interface ChaosBucket {
   /** `s3://…` */
@@ -13,7 +14,7 @@ export interface ChaosBucket {
   environment: Record<string, string>
   /** Past the proxy. */
   store: ArtifactStore
-  /** For so long the requests that the rule names go wrong. @returns how many did */
+  /** For so long the requests that the rule names go wrong, and on until one does, a minute at most. @returns how many did */
   spoil(ms: number, rule: (request: SeenS3Request) => Fault | null): Promise<number>
   /** The server's own file of an object: what a broken disk below it would change. */
   fileOf(key: string): string
@@ -39,6 +40,8 @@ export async function startChaosBucket(): Promise<ChaosBucket> {
         return fault
       })
       await sleep(ms)
+      // A run lists its records now and then only.
+      for (const until = Date.now() + LONGEST_MS; spoiled === 0 && Date.now() < until; ) await sleep(200)
       proxy.obey(() => null)
       return spoiled
     },
