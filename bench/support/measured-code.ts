@@ -88,6 +88,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:learning -- --seeds 2 --out bench/results/learning-seed-2.json',
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
   },
+  'learning-seed-3': {
+    command: 'npm run bench:learning -- --seeds 3 --out bench/results/learning-seed-3.json',
+    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
+  },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
   'mutation-python': {
     command: 'python trainer/mutate.py',
