@@ -82,12 +82,18 @@ export function drainHost({ graceMs, ...input }: SteerHostInput & DrainRequest):
     request: { graceMs } satisfies DrainRequest,
     isDone: (drain) =>
       drain !== null &&
-      (graceMs === null ? drain.moveAt === null && !drain.moving : graceMs === 0 ? drain.moving : false),
+      // The same grace time again does not begin anew, or a host that is drained by a repeated job would never move its episodes.
+      (graceMs === null
+        ? drain.moveAt === null && !drain.moving
+        : graceMs === 0
+          ? drain.moving
+          : drain.graceMs === graceMs),
     isObeyed: (drain) => drain !== null && (graceMs !== 0 || drain.moving),
     after: (drain) => ({
       since: drain?.since ?? new Date().toISOString(),
       moving: graceMs === 0,
       moveAt: graceMs === null ? null : new Date(Date.now() + graceMs).toISOString(),
+      graceMs,
     }),
   })
 }

@@ -16,6 +16,8 @@ export interface HostDrain {
   moving: boolean
   /** ISO time at which they begin to move; null: they play to their end here. */
   moveAt: string | null
+  /** As it was ordered, so that the same order again is known; absent where a control worker of an earlier version took it. */
+  graceMs?: number | null
 }
 
 /** What the workflow of a host keeps, also in its memo, where clients and workers read it without a control worker. */

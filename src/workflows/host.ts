@@ -47,7 +47,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
   setHandler(drainSignal, ({ graceMs }) => {
     const since = state.drain?.since ?? new Date().toISOString()
     const moveAt = graceMs === null ? null : new Date(Date.now() + graceMs).toISOString()
-    state.drain = { since, moving: graceMs === 0, moveAt }
+    state.drain = { since, moving: graceMs === 0, moveAt, graceMs }
     publish()
     void moveWhenDue(state.drain)
   })

@@ -39,7 +39,8 @@ test('a host is drained and taken back: its memo says so, and the activity on it
 
   host.signal('drain', { graceMs: null })
   await driver.advance(SECOND)
-  assert.deepEqual(state().drain, { since: '2026-03-04T05:06:07.000Z', moving: false, moveAt: null })
+  const since = '2026-03-04T05:06:07.000Z'
+  assert.deepEqual(state().drain, { since, moving: false, moveAt: null, graceMs: null })
   assert.match(await host.currentDetails(), /node-7.*drained since 2026-03-04/)
 
   host.signal('uncordon')
@@ -53,6 +54,7 @@ test('open episodes have ten minutes: they move when these are over; an order in
   host.signal('drain', { graceMs: 10 * MINUTE })
   await driver.advance(9 * MINUTE)
   assert.equal(state().drain?.moving, false)
+  assert.equal(state().drain?.graceMs, 10 * MINUTE, 'commands know the same order by it')
   await driver.advance(2 * MINUTE)
   assert.equal(state().drain?.moving, true)
   assert.equal(state().drain?.since, '2026-03-04T05:06:07.000Z')

@@ -19,7 +19,11 @@ export function addHost(program: Command, context: CommandContext): void {
   withSteering(host.command('drain'))
     .description('give a host no more work: its episodes play to their end there, or move to other hosts')
     .option('--move', 'move open episodes now: each after its turn, replayed on another host')
-    .option('--grace <duration>', 'let open episodes play on for so long, then move them: 30s, 10m, 2h or 1d', duration)
+    .option(
+      '--grace <duration>',
+      'let open episodes play on for so long, then move them: 30s, 10m, 2h or 1d; the same again changes nothing',
+      duration,
+    )
     .addHelpText(
       'after',
       examples(
