@@ -71,6 +71,15 @@ export const runKeys = {
 export const removalKeys = {
   folder: (run: string) => `removals/${run}/`,
   begun: (run: string) => `removals/${run}/begun.json`,
+  /** A later command that goes on with a removal, from 1: the highest number is at work. */
+  takenUp: (run: string, number: number) => `removals/${run}/taken-up/${pad(number, 6)}.json`,
+  allTakenUp: (run: string) => `removals/${run}/taken-up/`,
+  /** Signs of life of a command, by the time that stands in their names. */
+  sign: (run: string, number: number, atMs: number) => `removals/${run}/signs/${number}/${pad(atMs, 15)}.json`,
+  signs: (run: string, number: number) => `removals/${run}/signs/${number}/`,
+  signedAtMs: (key: string) => Number(/([0-9]+)\.json$/.exec(key)?.[1] ?? 0),
+  /** It has failed and is no longer at work. */
+  givenUp: (run: string, number: number) => `removals/${run}/given-up/${pad(number, 6)}.json`,
 }
 
 /** Bytes by their hash, so that equal files of any policies are one. */

@@ -1,8 +1,12 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { parseRecipeText } from '../../adapters/recipes/recipe-text.ts'
+import { pushedRecipes } from '../../adapters/recipes/pushed-recipes.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { NightRecord } from '../../contracts/nights.types.ts'
-import { episodeKeys, nightKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
+import { episodeKeys, nightKeys, runKeys } from '../../contracts/keys.ts'
 import { findNewestPromotion } from '../training/policies.ts'
+import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
+import { beginRemoval } from './claim-removal.ts'
 import { isBeingRemoved } from './run-names.ts'
 
 /** What a run has in the store, and which of the things that stay are compared with it. */
@@ -13,6 +17,10 @@ export interface RunHoldings {
   records: number
   /** Series in which it is the newest night, or has the newest main evaluation: the next one is compared with it. */
   newestNightOf: string[]
+  /** Series whose newest night is held against it as the baseline that its recipe names: so is the next one. */
+  baselineOf: string[]
+  /** Pushed recipes that name it as their baseline. */
+  baselineInRecipes: string[]
   /** It made the policy that is promoted: the next promotion may be judged against its evaluation. */
   isPromoted: boolean
   /** An earlier removal did not come to its end. */
@@ -32,14 +40,18 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
   const [episodes, records] = await Promise.all(FOLDERS.map((folderOf) => countKeys(store, folderOf(run))))
   const begun = await isBeingRemoved(store, run)
   if (episodes === 0 && records === 0 && !begun) {
-    throw new LonghaulError({ code: 'Config.NotFound', message: `The artifact store holds nothing of a run ${run}` })
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
+    })
   }
   const newest = await findNewestPromotion(store)
   return {
     run,
     episodes: episodes ?? 0,
     records: records ?? 0,
-    newestNightOf: await newestNightsOf(store, run),
+    ...(await usesInNights(store, run)),
+    baselineInRecipes: await recipesAgainst(store, run),
     isPromoted: newest?.run === run,
     isBeingRemoved: begun,
   }
@@ -47,38 +59,39 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
 
 /**
  * Removes what a run has in the store, for good. While it is under way, no run can take the name: half of its records would be taken for
- * whole. A removal that was interrupted is begun again.
+ * whole. A removal that was interrupted is begun again; of two at once, the second is refused.
  * @param isOpen asked once the name is refused to new executions; while one is open nothing is removed
+ * @param now ms since 1970. @default the clock's
  * @throws LonghaulError `Run.StillClosing`
  */
 export async function removeRun(
   store: ArtifactStore,
   run: string,
   isOpen: () => Promise<string | null>,
+  now?: () => number,
 ): Promise<RemovedRun> {
-  const mark = { schema: 'longhaul.removal/1', run, begunAtMs: Date.now() }
-  const { won } = await store.claimRecord(removalKeys.begun(run), mark)
-  // Of this removal alone: an earlier one has left half a run.
-  const takeBack = async (): Promise<void> => {
-    if (won) await store.removeFolder(removalKeys.folder(run))
-  }
-  const open = await isOpen().catch(async (error: unknown): Promise<never> => {
-    // A mark that stays refuses the name of a whole run, and sends its operator here to have it removed.
-    await takeBack()
+  const claim = await beginRemoval(store, run, now)
+  try {
+    const open = await isOpen()
+    if (open !== null) {
+      throw new LonghaulError({
+        code: 'Run.StillClosing',
+        message: `Nothing was removed: ${open} is under way. longhaul run cancel ${run} ends it; then remove it`,
+        details: { run, open },
+      })
+    }
+    claim.removes()
+    let removed = 0
+    for (const folderOf of FOLDERS) {
+      await claim.requireHeld()
+      removed += await store.removeFolder(folderOf(run))
+    }
+    await claim.end()
+    return { run, removed }
+  } catch (error) {
+    await claim.giveUp()
     throw error
-  })
-  if (open !== null) {
-    await takeBack()
-    throw new LonghaulError({
-      code: 'Run.StillClosing',
-      message: `Nothing was removed: ${open} is under way. longhaul run cancel ${run} ends it; then remove it`,
-      details: { run, open },
-    })
   }
-  let removed = 0
-  for (const folderOf of FOLDERS) removed += await store.removeFolder(folderOf(run))
-  await store.removeFolder(removalKeys.folder(run))
-  return { run, removed }
 }
 
 async function countKeys(store: ArtifactStore, prefix: string): Promise<number> {
@@ -91,15 +104,52 @@ async function countKeys(store: ArtifactStore, prefix: string): Promise<number> 
   return count
 }
 
-async function newestNightsOf(store: ArtifactStore, run: string): Promise<string[]> {
-  const found: string[] = []
+type UsesInNights = Pick<RunHoldings, 'newestNightOf' | 'baselineOf'>
+
+async function usesInNights(store: ArtifactStore, run: string): Promise<UsesInNights> {
+  const uses: UsesInNights = { newestNightOf: [], baselineOf: [] }
   for (const series of await store.folders(nightKeys.all)) {
     const keys = (await store.list(nightKeys.series(series))).toReversed()
     // A night that ended early may have compared another suite or policy alone: the next main evaluation looks further back.
-    const newest = [keys[0], await newestMain(store, keys)]
-    if (newest.some((key) => key !== undefined && nightKeys.runOf(key) === run)) found.push(series)
+    const newest = new Set([keys[0], await newestMain(store, keys)].flatMap((key) => nightRunOf(key)))
+    if (newest.has(run)) uses.newestNightOf.push(series)
+    for (const night of newest) {
+      const baseline = await baselineOfRun(store, night)
+      if (isOfRun(baseline, run) && !uses.baselineOf.includes(series)) uses.baselineOf.push(series)
+    }
+  }
+  return uses
+}
+
+function nightRunOf(key: string | undefined): string[] {
+  const run = key === undefined ? undefined : nightKeys.runOf(key)
+  return run === undefined ? [] : [run]
+}
+
+/** Nights may outlive the records of their run. */
+async function baselineOfRun(store: ArtifactStore, run: string): Promise<unknown> {
+  return baselineIn((await readUnlessCorrupt<StoredRecipe>(store, runKeys.recipe(run)))?.recipe)
+}
+
+async function recipesAgainst(store: ArtifactStore, run: string): Promise<string[]> {
+  const pushed = pushedRecipes(store)
+  const found: string[] = []
+  for (const name of await pushed.names()) {
+    const text = await pushed.read(name)
+    if (text !== null && isOfRun(baselineIn(parseRecipeText(text).value), run)) found.push(name)
   }
   return found
+}
+
+/** Of a recipe as it was written or stored: keys of other versions may be missing. */
+function baselineIn(recipe: unknown): unknown {
+  const { evaluate } = (recipe ?? {}) as { evaluate?: { compare?: { baseline?: unknown } | null } | null }
+  return evaluate?.compare?.baseline
+}
+
+/** `RUN` or `RUN:EVALUATION`. */
+function isOfRun(baseline: unknown, run: string): boolean {
+  return typeof baseline === 'string' && baseline.split(':')[0] === run
 }
 
 async function newestMain(store: ArtifactStore, keys: readonly string[]): Promise<string | undefined> {

@@ -12,6 +12,7 @@ import { prepareNamespace } from '../../stack/temporal-namespace.ts'
 import type { LonghaulConnection } from '../../client/index.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { episodeKeys, nightKeys, policyKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
+import { pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
 import { policyRef } from '../../../test/support/scripted-pipeline.ts'
 
 const CLAIM: AllocateRunInput = {
@@ -169,6 +170,64 @@ describe('run remove', { skip: needsServer }, () => {
     assert.equal((await store.list('episodes/best/')).length, 2)
     assert.equal((await remove('best', '--force')).exitCode, 0)
     assert.deepEqual(await store.list('runs/best/'), [])
+  })
+
+  test('a baseline that the newest night, or a pushed recipe, names is kept; one of an older night alone is not', async () => {
+    for (const run of ['base-1', 'base-2', 'base-3', 'night-b']) await storeRun(run)
+    const night = async (at: string, run: string, baseline: string): Promise<void> => {
+      await store.putRecord(nightKeys.night({ series: 'b', at, run, name: 'n' }), { role: 'main' })
+      await store.putRecord(runKeys.recipe(run), { recipe: { evaluate: { compare: { last: true, baseline } } } })
+    }
+    await night('2026-01-01T00:00:00Z', 'night-a', 'base-1')
+    await night('2026-01-02T00:00:00Z', 'night-b', 'base-2:nightly')
+    await pushRecipe(store, { name: 'held', text: 'evaluate:\n  compare: { baseline: base-3 }\n', builtIn: [] })
+    const byNight = await remove('base-2')
+    assert.deepEqual([byNight.exitCode, (await store.list('episodes/base-2/')).length], [1, 2])
+    assert.match(byNight.stdout, /the baseline that nights of b are compared with/)
+    const byRecipe = await remove('base-3')
+    assert.deepEqual([byRecipe.exitCode, (await store.list('episodes/base-3/')).length], [1, 2])
+    assert.match(byRecipe.stdout, /the baseline that the pushed recipe held names/)
+    assert.equal((await remove('base-1')).exitCode, 0)
+    assert.equal((await remove('base-2', '--force')).exitCode, 0)
+  })
+
+  /**
+   * Two operators remove one run. The first is at work when the second begins. It ends and frees the name, and a new run takes it. The
+   * second, which went on beside it, then removed the records of the new run.
+   */
+  test('a second removal of a run at once is refused, and a new run of its name keeps its records', async () => {
+    await storeRun('twice')
+    const asked = Promise.withResolvers<null>()
+    const first = removeRun(store, 'twice', () => asked.promise)
+    await eventually(async () => assert.notEqual(await store.readRecord(removalKeys.begun('twice')), null))
+    const second = await remove('twice')
+    assert.equal(second.exitCode, 1)
+    assert.match(second.stderr, /Run\.StillClosing.*Another command removes twice/s)
+    asked.resolve(null)
+    assert.equal((await first).removed, 4)
+    await storeRun('twice')
+    assert.equal((await store.list('episodes/twice/')).length, 2)
+    assert.deepEqual(await store.list('removals/twice/'), [])
+  })
+
+  /** A laptop is closed amid a removal and opened after another command has ended it and a new run has taken the name. */
+  test('a removal that was silent is taken up by the next one, and removes nothing when it wakes', async () => {
+    await storeRun('asleep')
+    const asked = Promise.withResolvers<null>()
+    const sleeper = removeRun(store, 'asleep', () => asked.promise)
+    await eventually(async () => assert.notEqual(await store.readRecord(removalKeys.begun('asleep')), null))
+    const later = await removeRun(
+      store,
+      'asleep',
+      async () => null,
+      () => Date.now() + 120_000,
+    )
+    assert.equal(later.removed, 4)
+    await storeRun('asleep')
+    asked.resolve(null)
+    await assert.rejects(sleeper, { code: 'Run.StillClosing', message: /has gone on with the removal of asleep/ })
+    assert.equal((await store.list('episodes/asleep/')).length, 2)
+    assert.deepEqual(await store.list('removals/asleep/'), [])
   })
 
   test('no such run, and names that are none: one error, nothing is touched', async () => {

@@ -62,9 +62,11 @@ function describe(holdings: RunHoldings, kept: boolean): string {
 }
 
 /** What stays and is compared with the run. */
-function usesOf({ newestNightOf, isPromoted }: RunHoldings): string[] {
+function usesOf({ newestNightOf, baselineOf, baselineInRecipes, isPromoted }: RunHoldings): string[] {
   return [
     ...newestNightOf.map((series) => `the newest night of ${series}, with which the next one is compared`),
+    ...baselineOf.map((series) => `the baseline that nights of ${series} are compared with`),
+    ...baselineInRecipes.map((recipe) => `the baseline that the pushed recipe ${recipe} names`),
     ...(isPromoted ? ['the last promotion rests on its evaluation'] : []),
   ]
 }

@@ -1,0 +1,103 @@
+import { randomUUID } from 'node:crypto'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { removalKeys } from '../../contracts/keys.ts'
+
+/** A command that has given no sign for a minute was killed: it signs every ten seconds. */
+const SIGN_EVERY_MS = 10_000
+const ALIVE_FOR_MS = 60_000
+
+interface Begun {
+  schema: 'longhaul.removal/1'
+  run: string
+  /** Both absent in marks of earlier versions. */
+  id?: string
+  begunAtMs?: number
+}
+
+export interface RemovalClaim {
+  /** From now on the run is not whole: giving up keeps its name refused. */
+  removes(): void
+  /** @throws LonghaulError `Run.StillClosing` where another command has gone on with the removal meanwhile */
+  requireHeld(): Promise<void>
+  /** All is removed: the name is free. */
+  end(): Promise<void>
+  /** Never throws: what cannot be said now is known a minute later by silence. */
+  giveUp(): Promise<void>
+}
+
+/**
+ * The right to remove a run, of one command at a time: the end of a first one frees the name, and a second one would then remove what a
+ * new run has stored under it. A removal that was killed, or has failed, is taken up by the next command.
+ * @throws LonghaulError `Run.StillClosing` where another command is at work
+ */
+export async function beginRemoval(
+  store: ArtifactStore,
+  run: string,
+  now: () => number = Date.now,
+): Promise<RemovalClaim> {
+  const mark: Begun = { schema: 'longhaul.removal/1', run, id: randomUUID(), begunAtMs: now() }
+  const { record: begun, won } = await store.claimRecord<Begun>(removalKeys.begun(run), mark)
+  const number = won ? 0 : await takeUp(store, begun, now)
+  const sign = (): void => void store.putRecord(removalKeys.sign(run, number, now()), { run }).catch(() => undefined)
+  const signing = setInterval(sign, SIGN_EVERY_MS)
+  signing.unref()
+  let isWhole = won
+  const isHeld = async (): Promise<boolean> => {
+    const stored = await store.readRecord<Begun>(removalKeys.begun(run))
+    return stored !== null && stored.id === begun.id && (await lastNumber(store, run)) === number
+  }
+  return {
+    removes: () => {
+      isWhole = false
+    },
+    async requireHeld() {
+      if (!(await isHeld())) throw another(run, 'has gone on with the removal of')
+    },
+    async end() {
+      clearInterval(signing)
+      await store.removeFolder(removalKeys.folder(run))
+    },
+    async giveUp() {
+      clearInterval(signing)
+      try {
+        await store.removeFolder(removalKeys.signs(run, number))
+        if (!(await isHeld())) return
+        // A mark that stays refuses the name of a whole run, and sends its operator here to have it removed.
+        if (isWhole) await store.removeFolder(removalKeys.folder(run))
+        else await store.putRecord(removalKeys.givenUp(run, number), { run })
+      } catch {
+        // The next command takes the removal up, a minute later.
+      }
+    },
+  }
+}
+
+/** @returns the number of this command among those that have gone on with the removal */
+async function takeUp(store: ArtifactStore, begun: Begun, now: () => number): Promise<number> {
+  const { run } = begun
+  const last = await lastNumber(store, run)
+  const hasGivenUp = (await store.readRecord(removalKeys.givenUp(run, last))) !== null
+  if (!hasGivenUp && now() - (await lastSignMs(store, begun, last)) < ALIVE_FOR_MS) throw another(run, 'removes')
+  const { won } = await store.claimRecord(removalKeys.takenUp(run, last + 1), { id: randomUUID(), atMs: now() })
+  if (!won) throw another(run, 'removes')
+  return last + 1
+}
+
+async function lastNumber(store: ArtifactStore, run: string): Promise<number> {
+  return (await store.list(removalKeys.allTakenUp(run))).length
+}
+
+async function lastSignMs(store: ArtifactStore, { run, begunAtMs = 0 }: Begun, number: number): Promise<number> {
+  const taken = number === 0 ? null : await store.readRecord<{ atMs: number }>(removalKeys.takenUp(run, number))
+  const signs = (await store.list(removalKeys.signs(run, number))).map(removalKeys.signedAtMs)
+  return Math.max(number === 0 ? begunAtMs : (taken?.atMs ?? 0), ...signs)
+}
+
+function another(run: string, does: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Run.StillClosing',
+    message: `Another command ${does} ${run} and frees its name when it ends. Should it have been killed, the same command again goes on a minute later`,
+    details: { run },
+  })
+}
