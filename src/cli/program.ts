@@ -73,7 +73,7 @@ export function createProgram(context: CommandContext): Command {
 }
 
 const EXIT_CODES = `
-Exit codes: 0 done; 1 usage or configuration, nothing was started; 2 infrastructure, nothing or too little was graded;
+Exit codes: 0 done; 1 usage or configuration, nothing was played; 2 infrastructure, nothing or too little was graded;
             3 a threshold was missed; 4 a regression is proven; 130 interrupted (the run goes on, unless it was cancelled).
 
 A run is durable: Ctrl-C leaves it running. Results go to stdout, progress to stderr.

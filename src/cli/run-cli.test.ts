@@ -29,6 +29,8 @@ test('exit codes of outcomes: done 0, the recipe’s fault 1, everything that us
     [{ status: 'completed', result: null }, 0],
     [{ status: 'failed', code: 'Config.Invalid', message: '' }, 1],
     [{ status: 'failed', code: 'Config.NotFound', message: '' }, 1],
+    [{ status: 'failed', code: 'Config.NotFound', message: '', hasPlayed: false }, 1],
+    [{ status: 'failed', code: 'Config.NotFound', message: '', hasPlayed: true }, 2],
     [{ status: 'failed', code: 'Run.RecipeConflict', message: '' }, 1],
     [{ status: 'failed', code: 'Task.GateFailed', message: '' }, 2],
     [{ status: 'failed', code: 'Trainer.Diverged', message: '' }, 2],

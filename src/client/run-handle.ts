@@ -1,7 +1,7 @@
 import type { RunProgress } from '../contracts/workflows.types.ts'
 import { connect, type LonghaulConnection } from './connect.ts'
 import { queryProgress } from './control-run.ts'
-import { type RunOutcome, toOutcome, type RunEvent, watchRun } from './watch-run.ts'
+import { outcomeOf, type RunOutcome, type RunEvent, watchRun } from './watch-run.ts'
 
 /** A run that was started or found. */
 export interface RunHandle<T> {
@@ -32,7 +32,7 @@ export function makeRunHandle<T>({
     workflowId,
     attached,
     connection,
-    outcome: () => toOutcome<T>(connection.client.workflow.getHandle(workflowId).result() as Promise<T>),
+    outcome: () => outcomeOf<T>(connection.client.workflow.getHandle(workflowId)),
     progress: () => queryProgress({ connection, workflowId }),
     watch: (options = {}) => watchRun<T>({ connection, workflowId, ...options }),
     close: () => (ownsConnection ? connection.close() : Promise.resolve()),

@@ -3,7 +3,7 @@ import type { RunProgress } from '../contracts/workflows.types.ts'
 import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
 import { queryProgress } from './control-run.ts'
 import { lookAtWork, type RunWork } from './look-at-work.ts'
-import { WorkflowFailedError } from '@temporalio/client'
+import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client'
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common'
 import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
 
@@ -61,7 +61,7 @@ async function look<T>(connection: LonghaulConnection, workflowId: string): Prom
   try {
     const { status, raw } = await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () => handle.describe())
     if (status.name !== 'RUNNING') {
-      return { kind: 'closed', at: new Date(), outcome: await toOutcome<T>(handle.result() as Promise<T>) }
+      return { kind: 'closed', at: new Date(), outcome: await outcomeOf<T>(handle) }
     }
     const progress = await queryProgress({ connection, workflowId })
     const [episodes, work] = await Promise.all([
@@ -94,10 +94,31 @@ export async function countEpisodes({ client }: LonghaulConnection, run: string)
 /** How a run ended. */
 export type RunOutcome<T> =
   | { status: 'completed'; result: T }
-  | { status: 'failed'; code: FailureCode; message: string }
+  /** `hasPlayed`: known of configuration errors alone. True where it had started other workflows, so sandboxes or trainers were used. */
+  | { status: 'failed'; code: FailureCode; message: string; hasPlayed?: boolean }
   | { status: 'cancelled' }
   | { status: 'terminated'; message: string }
   | { status: 'timed-out'; message: string }
+
+/** Waits for the end of a run. @throws every error that is not the end of a workflow */
+export async function outcomeOf<T>(handle: WorkflowHandle): Promise<RunOutcome<T>> {
+  const outcome = await toOutcome<T>(handle.result() as Promise<T>)
+  if (outcome.status !== 'failed' || !outcome.code.startsWith('Config.')) return outcome
+  // A server that has just told the end and does not answer now leaves it open.
+  const hasPlayed = await hasStartedOthers(handle).catch(() => null)
+  return hasPlayed === null ? outcome : { ...outcome, hasPlayed }
+}
+
+/** By the history of the last execution: the first activity of a run checks what it was given, gates and rollouts are children. */
+async function hasStartedOthers(handle: WorkflowHandle): Promise<boolean> {
+  const { events } = await handle.fetchHistory()
+  return (events ?? []).some(
+    ({
+      workflowExecutionStartedEventAttributes: started,
+      startChildWorkflowExecutionInitiatedEventAttributes: child,
+    }) => (child !== null && child !== undefined) || (started?.continuedExecutionRunId ?? '') !== '',
+  )
+}
 
 /** @throws every error that is not the end of a workflow: a lost connection says nothing about the run */
 export async function toOutcome<T>(result: Promise<T>): Promise<RunOutcome<T>> {

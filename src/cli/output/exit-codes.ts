@@ -6,7 +6,7 @@ import type { RunOutcome } from '../../client/index.ts'
 export const EXIT = {
   /** Work done, every requested threshold met. */
   ok: 0,
-  /** Usage or configuration: nothing was started. */
+  /** Usage or configuration: nothing was played. */
   usage: 1,
   /** Infrastructure: nothing or too little was graded. */
   infra: 2,
@@ -22,7 +22,7 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
 const MEANINGS: Record<ExitCode, string> = {
   0: 'done, and every rule holds',
-  1: 'usage or configuration, nothing was started',
+  1: 'usage or configuration, nothing was played',
   2: 'infrastructure: nothing or too little was graded',
   3: 'a threshold was missed',
   4: 'a regression is proven',
@@ -55,7 +55,7 @@ export function exitCodeOfError(error: unknown): ExitCode {
 }
 
 /**
- * Exit code of a run that was started. A recipe that its first activity refuses is a usage error, as on the command line. A later
+ * Exit code of a run that was started. What it refuses before it plays anything is a usage error, as on the command line. A later
  * failure has used sandboxes or trainers and is 2, also where a task or a setting is to blame.
  */
 export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
@@ -63,6 +63,7 @@ export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
     case 'completed':
       return EXIT.ok
     case 'failed':
+      if (outcome.hasPlayed === true) return EXIT.infra
       return outcome.code.startsWith('Config.') || outcome.code === 'Run.RecipeConflict' ? EXIT.usage : EXIT.infra
     case 'cancelled':
     case 'terminated':
