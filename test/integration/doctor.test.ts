@@ -6,12 +6,15 @@ import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { after, afterEach, before, beforeEach, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
+import { imageExists } from '../../src/adapters/docker/images/images.ts'
+import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-rootfs.ts'
 import { LABELS, PROJECT } from '../../src/adapters/docker/container/labels.ts'
 import { connect } from '../../src/client/index.ts'
 import { withDirectoryLock } from '../../src/platform/directory-lock.ts'
@@ -19,8 +22,11 @@ import type { Check } from '../../src/stack/doctor/finding.ts'
 import type { MendResult } from '../../src/stack/doctor/doctor.ts'
 import { compareClocks } from '../../src/stack/doctor/temporal-checks.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
+import { preparedPython } from '../../src/stack/setup/python-env.ts'
 import { inspectNamespace } from '../../src/stack/temporal-namespace.ts'
 import { namespaceIdOf } from '../../src/workers/workflow-owners.ts'
+import { needsChaos } from '../support/chaos/chaos-stack.ts'
+import { startTestEngine } from '../support/chaos/private-test-engine.ts'
 import { longhaul } from '../support/command-line.ts'
 import { listenOnLoopback } from '../support/loopback.ts'
 import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
@@ -216,6 +222,84 @@ test('a Python that is not there, and one without the packages: each with the co
   assert.match(made.of('work/Python').fix, /^export LONGHAUL_PYTHON=\S+\/bin\/python$/)
   process.env['LONGHAUL_PYTHON'] = made.of('work/Python').fix.replace('export LONGHAUL_PYTHON=', '')
   assert.notEqual((await examine('--role', 'trainer')).of('work/Python').level, 'fail')
+})
+
+/**
+ * Two commands make one environment: `up` holds its lock, `doctor --fix` waits, and `up` has made it. The environment is that of this
+ * machine, since one of 5 GB is not made again for a test.
+ */
+test('--fix on a machine without the Python environment waits for the command that makes it, and then it is there', async () => {
+  const made = await preparedPython(own['LONGHAUL_CACHE'] ?? stackPaths({ env: { HOME: own['HOME'] } }).cacheDir)
+  assert.ok(made !== null, 'npm test sets it up')
+  const environment = dirname(dirname(made))
+  const { cacheDir } = stackPaths()
+  const here = join(cacheDir, 'python', basename(environment))
+  await mkdir(dirname(here), { recursive: true })
+  const looked = await examine('--role', 'trainer')
+  assert.deepEqual([looked.of('work/Python').level, await preparedPython(cacheDir)], ['warn', null])
+  const mending = await withDirectoryLock({ path: `${here}.lock` }, async () => {
+    let isOver = false
+    const mended = examine('--role', 'trainer', '--fix').finally(() => {
+      isOver = true
+    })
+    await Promise.race([mended, sleep(2_000)])
+    assert.equal(isOver, false, 'it waits')
+    await symlink(environment, here)
+    return { mended }
+  })
+  const { result, of } = await mending.mended
+  const python = join(here, 'bin', 'python')
+  assert.deepEqual(fixed(result, 'work/Python'), [{ check: 'work/Python', did: `made ${python}` }])
+  // Whether torch loads in time is another finding.
+  assert.match(of('work/Python').value, new RegExp(`^${python}[,:]`))
+  assert.deepEqual(fixed((await examine('--role', 'trainer', '--fix')).result, 'work/Python'), [])
+})
+
+test('--fix of the Python environment where no package index answers: said, nothing half made counts, and ends with 2', async () => {
+  const dead = 'http://127.0.0.1:1/simple/'
+  Object.assign(process.env, {
+    PIP_INDEX_URL: dead,
+    PIP_EXTRA_INDEX_URL: dead,
+    PIP_FIND_LINKS: '',
+    PIP_NO_CACHE_DIR: '1',
+  })
+  Object.assign(process.env, { PIP_RETRIES: '0', PIP_CONFIG_FILE: '/dev/null' })
+  const { exitCode, result } = await examine('--role', 'trainer', '--fix')
+  const [failed, ...others] = result.failed.filter(({ check }) => check === 'work/Python')
+  assert.deepEqual(others, [])
+  assert.match(failed?.error ?? '', /^Installing the pinned Python packages: .*ended with 1/)
+  assert.equal(exitCode, 2)
+  assert.equal(await preparedPython(stackPaths().cacheDir), null)
+})
+
+test('an engine without the sandbox image: --fix makes it there, and a second time nothing is to do', {
+  skip: needsChaos,
+}, async (t) => {
+  // The archive of the image is kept for all engines of a machine.
+  process.env['LONGHAUL_CACHE'] = own['LONGHAUL_CACHE'] ?? stackPaths({ env: { HOME: own['HOME'] } }).cacheDir
+  const folder = await mkdtemp(join(home, 'e-'))
+  const imageCache = join(stackPaths().cacheDir, 'images')
+  const other = await startTestEngine({ folder, imageCache, log: () => undefined })
+  t.after(() => other.close())
+  process.env['DOCKER_HOST'] = other.host
+  const { tag } = await readBaseImageRecipe()
+  const isThere = () => imageExists({ engine: other.engine, image: tag })
+  await other.engine.docker.getImage(tag).remove({ force: true })
+
+  const looked = await examine('--role', 'sandbox')
+  const { level, value, fix } = looked.of('docker/sandbox image')
+  assert.deepEqual([level, value, fix], ['warn', `${tag} is missing`, 'longhaul doctor --role sandbox --fix'])
+  const dry = await examine('--role', 'sandbox', '--fix', '--dry-run')
+  assert.deepEqual(
+    [fixed(dry.result, 'docker/sandbox image')[0]?.did, await isThere()],
+    [`make ${tag} in ${other.host}`, false],
+  )
+  const mended = await examine('--role', 'sandbox', '--fix')
+  assert.deepEqual(fixed(mended.result, 'docker/sandbox image'), [
+    { check: 'docker/sandbox image', did: `made ${tag} in ${other.host}` },
+  ])
+  assert.deepEqual([mended.of('docker/sandbox image').level, await isThere()], ['ok', true])
+  assert.deepEqual(fixed((await examine('--role', 'sandbox', '--fix')).result, 'docker/sandbox image'), [])
 })
 
 test('a policy server that does not answer, one that does, and one that refuses the key', async (t) => {
