@@ -26,7 +26,7 @@ export function integer({ name, min = 0 }: { name: string; min?: number }): (tex
 export function share(text: string): number {
   const value = Number(text)
   if (text.trim() !== '' && value >= 0 && value <= 1) return value
-  throw new InvalidArgumentError(`Expected to be a share between 0 and 1, got ${JSON.stringify(text)}`)
+  throw new InvalidArgumentError(`Expected a share between 0 and 1, got ${JSON.stringify(text)}`)
 }
 
 /** The rule about a baseline, spelled alike wherever there is one. */

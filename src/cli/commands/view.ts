@@ -96,7 +96,11 @@ interface OpenedView {
 async function openView(given: string | undefined): Promise<OpenedView> {
   if (given === undefined) return { store: await openStore(), run: null, isOwn: true }
   const path = resolve(given)
-  if (!(await isDirectory(path))) return { store: await openStore(), run: given, isOwn: true }
+  if (!(await isDirectory(path))) {
+    // No run has such a name.
+    if (given.includes('/')) throw new LonghaulError({ code: 'Config.NotFound', message: `No directory is at ${path}` })
+    return { store: await openStore(), run: given, isOwn: true }
+  }
   if (await isDirectory(join(path, 'runs')))
     return { store: createDirectoryStore({ root: path }), run: null, isOwn: false }
   if (basename(dirname(path)) === 'runs') {
