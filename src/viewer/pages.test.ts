@@ -5,13 +5,15 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { keepLog } from '../adapters/artifacts/stored-log.ts'
-import { encodeSafetensors } from '../adapters/trainer-job/batch/safetensors.ts'
-import { writeBatch } from '../adapters/trainer-job/batch/batch-writer.ts'
-import { assembleTrajectory } from '../adapters/trainer-job/batch/trajectory.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import { episodeKeys, runKeys } from '../contracts/keys.ts'
-import { makeEpisode } from '../../test/support/training-records.ts'
-import { storeEpisode, storeViewedRun } from '../../test/support/viewed-run.ts'
+import { episodeKeys } from '../contracts/keys.ts'
+import {
+  storeEpisode,
+  storeProximal,
+  storeRecords,
+  storeTokens,
+  storeViewedRun,
+} from '../../test/support/viewed-run.ts'
 import { createPages, type Pages } from './pages.ts'
 import type {
   EpisodePage,
@@ -195,38 +197,8 @@ test('names that lead out of the run’s episodes are no pages', async () => {
 })
 
 test('tokens are the row of the batch file, in its order', async () => {
-  const episodes = [0, 1].map((index) => makeEpisode({ run: 'r', stage: 'dapo-1', iteration: 7, taskId: 't-1', index }))
-  // The last reply of the second one was no command: it was sampled, and is not trained on.
-  const last = episodes[1]?.actions.at(-1)
-  assert.ok(last !== undefined)
-  last.formatError = 'cannot_extract_command'
-  const trajectories = episodes.map((episode) => assembleTrajectory({ ...episode, trainFormatErrors: false }))
+  const trajectories = await storeTokens(store, { run: 'r', iteration: 7, taskId: 't-1' })
   assert.ok((trajectories[1]?.maskedTokens ?? 0) > 0)
-  for (const { record } of episodes) await store.putRecord(episodeKeys.result(record.episode), record)
-  const { sampling } = { sampling: { temperature: 1, topP: 1, topK: -1, minP: 0, repetitionPenalty: 1 } }
-  await writeBatch({
-    store,
-    directory: runKeys.batch('r', 'dapo-1', 7, 0),
-    kind: 'dapo',
-    run: 'r',
-    iteration: 7,
-    // The file's order is not the table's.
-    rows: [1, 0].map((at) => ({
-      trajectory: trajectories[at]!,
-      group: 't-1',
-      member: at,
-      advantage: at === 0 ? 0.5 : -1.25,
-    })),
-    minibatches: [2],
-    groups: [{ id: 't-1', taskId: 't-1', rewards: [1, 0], outcomes: [1, 0], infra: 0, dropped: null }],
-    policies: [{ version: 'v000000-aaaaaaaa', manifestSha256: '' }],
-    tokenizerSha256: '',
-    vocabSize: 300,
-    maxRowTokens: 256,
-    sampling: { ...sampling, presencePenalty: 0, frequencyPenalty: 0 },
-    totalSteps: 1,
-    advantage: { delta: 1e-6, filter: 'shaped' },
-  })
   for (const [at, trajectory] of trajectories.entries()) {
     const page = (await pages.read(`tokens/${trajectory.record.episode}`)) as TokensPage
     assert.deepEqual(page.ids, [...trajectory.ids])
@@ -241,18 +213,9 @@ test('tokens are the row of the batch file, in its order', async () => {
     assert.equal(page.ratios, null)
   }
 
-  // As the trainer keeps them, in the file's order: zero off the loss. One ratio is 1.1, one 1.5, and so on.
+  // One ratio is 1.1, one 1.5, and so on.
   const ratioOf = (place: number): number => 1.1 + (place % 3) * 0.4
-  const proximal = [1, 0].flatMap((at) => {
-    const { lossMask, logprobs } = trajectories[at]!
-    return [...lossMask].map((one, place) => (one === 1 ? Math.log(ratioOf(place)) + (logprobs[place] ?? 0) : 0))
-  })
-  await store.put(
-    `${runKeys.job('r', 'dapo-1', 7, 0)}/prox/prox.safetensors`,
-    encodeSafetensors([
-      { name: 'prox_logprobs', dtype: 'F32', shape: [proximal.length], data: new Float32Array(proximal) },
-    ]),
-  )
+  await storeProximal(store, { run: 'r', iteration: 7 }, trajectories, ratioOf)
   for (const { record, lossMask } of trajectories) {
     const { ratios, mask } = (await pages.read(`tokens/${record.episode}`)) as TokensPage
     assert.deepEqual(
@@ -261,4 +224,29 @@ test('tokens are the row of the batch file, in its order', async () => {
     )
     assert.deepEqual(mask, [...lossMask])
   }
+})
+
+test('an index of a million turns: the run’s page is bounded by its episodes, and no turn is read for it', async () => {
+  await storeViewedRun(store, 'million')
+  const episodes = 1_000
+  await storeRecords(store, { run: 'million', episodes, turns: 1_000 })
+  const asked: string[] = []
+  const watched: ArtifactStore = {
+    ...store,
+    list: (prefix) => (asked.push(prefix), store.list(prefix)),
+    readRecord: (key) => (asked.push(key), store.readRecord(key)),
+    read: (key) => (asked.push(key), store.read(key)),
+  }
+  const page = (await createPages(watched).read('episodes/million')) as EpisodesPage
+  assert.equal(page.rows.length, episodes)
+  assert.equal(
+    page.rows.reduce((sum, row) => sum + (row.turns ?? 0), 0),
+    1_000_000,
+  )
+  // A byte for each second turn.
+  assert.ok(JSON.stringify(page).length < episodes * 500, String(JSON.stringify(page).length))
+  assert.deepEqual(
+    asked.filter((key) => key.includes('/turns/')),
+    [],
+  )
 })

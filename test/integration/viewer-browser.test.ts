@@ -1,12 +1,11 @@
 /** The viewer in a real browser: what a reader sees of a hostile run, by mouse, by keyboard and through a screen reader's eyes. */
 import assert from 'node:assert/strict'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { createRequire } from 'node:module'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test, type TestContext } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import type { Browser, BrowserContext, Page } from 'playwright-core'
+import type { Browser } from 'playwright-core'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { episodeKeys, nightKeys, runKeys } from '../../src/contracts/keys.ts'
@@ -17,11 +16,11 @@ import { serveViewer, type RunningViewer } from '../../src/viewer/serve.ts'
 import { writeStatic } from '../../src/viewer/write-static.ts'
 import { openBrowser } from '../support/browser.ts'
 import { makeRecord } from '../support/episode-records.ts'
-import { HANG_MS } from '../support/hang.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
 import { eventually } from '../support/own-namespace.ts'
 import { nightRecord } from '../support/night-records.ts'
 import { storeAction, storeEpisode, storeObservation, storeViewedRun } from '../support/viewed-run.ts'
+import { axe, foreignElements, type Opened, openPage } from '../support/viewer-page.ts'
 
 let root: string
 let store: ArtifactStore
@@ -50,7 +49,7 @@ before(async () => {
     signs: ['conftest'],
     suspectedHack: true,
   })
-  await storeEpisode(store, { run: 'r', taskId: 'o__m-2', turns: 1, output: 'y'.repeat(3_000_000) })
+  await storeEpisode(store, { run: 'r', taskId: 'o__m-2', turns: 1, output: 'y'.repeat(10_000_000) })
   await storeNights()
   assets = await loadAssets()
   viewer = await serveViewer({ store, assets })
@@ -80,64 +79,7 @@ async function storeNights(): Promise<void> {
   }
 }
 
-interface Opened {
-  page: Page
-  context: BrowserContext
-  /** Addresses outside the viewer, errors, and broken rules of the content policy. */
-  wrong: string[]
-}
-
-async function open(address: string): Promise<Opened> {
-  const context = await browser.newContext({ viewport: { width: 1200, height: 900 } })
-  const page = await context.newPage()
-  page.setDefaultTimeout(HANG_MS)
-  const wrong: string[] = []
-  const origin = address.slice(0, address.indexOf('/', 'http://'.length))
-  page.on('request', (request) => {
-    if (!request.url().startsWith(origin)) wrong.push(`asked ${request.url()}`)
-  })
-  page.on('pageerror', (error) => wrong.push(error.message))
-  page.on('console', (message) => {
-    if (message.type() === 'error' && !message.text().includes('404')) wrong.push(message.text())
-  })
-  page.on('dialog', (dialog) => {
-    wrong.push(`dialog ${dialog.message()}`)
-    void dialog.dismiss()
-  })
-  await page.goto(address, { timeout: HANG_MS })
-  return { page, context, wrong }
-}
-
-/** The rules of axe that are serious or critical and are broken. */
-async function axe(page: Page): Promise<string[]> {
-  const source = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-  // As a tool of the browser, which no content policy binds.
-  await page.evaluate(source)
-  const broken = await page.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: {
-        run(): Promise<{ passes: object[]; violations: { id: string; impact: string; nodes: { html: string }[] }[] }>
-      }
-    }
-    const { passes, violations } = await axe.run()
-    if (passes.length < 5) return [`axe looked at ${passes.length} rules only`]
-    return violations
-      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-      .map(
-        ({ id, nodes }) =>
-          `${id}: ${nodes
-            .map(({ html }) => html)
-            .join(' ')
-            .slice(0, 400)}`,
-      )
-  })
-  return broken
-}
-
-/** Elements that only a text could have brought. */
-function foreignElements(page: Page): Promise<number> {
-  return page.locator('img, iframe, base, svg [onload], textarea, meta[http-equiv], a[href^="javascript"]').count()
-}
+const open = (address: string): Promise<Opened> => openPage(browser, address)
 
 test('an episode full of markup, ANSI and bidi controls is shown as text, and nothing of it runs', async () => {
   const { page, context, wrong } = await open(`${viewer.url}#/episode/${hostile}`)
@@ -224,13 +166,13 @@ test('filters stand in the address, and find flips and hacks', async () => {
   await context.close()
 })
 
-test('a line of three million characters: its beginning, and the rest when it is asked for', async () => {
+test('a line of ten million characters: its beginning, and the rest when it is asked for', async () => {
   const { page, context } = await open(`${viewer.url}#/episode/r/dapo-1/0001/o__m-2/00`)
   const output = page.getByRole('region', { name: 'Output of turn 0' })
   await output.waitFor()
   assert.ok((await output.innerText()).length < 10_000)
   // Two million characters a press.
-  for (const length of [2_000_000, 3_000_000]) {
+  for (const length of [2_000_000, 4_000_000, 6_000_000, 8_000_000, 10_000_000]) {
     await page.getByRole('button', { name: /^Show [\d,]+ more characters$/ }).click()
     // Not `waitForFunction`: its looks after the first are evaluated as text, which the policy of the page refuses.
     await eventually(async () => {

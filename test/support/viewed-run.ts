@@ -1,12 +1,16 @@
 /** Runs of any size with any text, as workers would have stored them: for tests and measurements of the viewer. */
+import { encodeSafetensors } from '../../src/adapters/trainer-job/batch/safetensors.ts'
+import { writeBatch } from '../../src/adapters/trainer-job/batch/batch-writer.ts'
+import { assembleTrajectory, type Trajectory } from '../../src/adapters/trainer-job/batch/trajectory.ts'
 import type { RunClaim } from '../../src/activities/run/run-names.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { EpisodeRecord, EpisodeSpec, EpisodeStart, ObservationRecord } from '../../src/contracts/episodes.types.ts'
-import { episodeId, episodeKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
+import { episodeId, episodeKeys, policyKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
 import type { ChatMessage } from '../../src/contracts/policy.types.ts'
+import { createSlots } from '../../src/platform/limiter.ts'
 import { makeVerdict } from './evaluation-records.ts'
 import { makeRecord } from './episode-records.ts'
-import { makeAction, makeTrainingRecipe } from './training-records.ts'
+import { makeAction, makeEpisode, makeTrainingRecipe } from './training-records.ts'
 
 export const VIEWED_SUITE = 'suite'
 
@@ -137,4 +141,89 @@ function makeTask(taskId: string, statement: string): object {
     rowHash: taskId,
     createdAt: null,
   }
+}
+
+/** Finished episodes of which only the last record is there, eight attempts a task (`o__n-0000`, …): what an index is made of. */
+export async function storeRecords(
+  store: ArtifactStore,
+  { run, episodes, turns }: { run: string; episodes: number; turns: number },
+): Promise<void> {
+  const slots = createSlots(16)
+  const records = Array.from({ length: episodes }, (_, at) =>
+    makeRecord({ run, stage: 'dapo-1', turns, taskId: `o__n-${String(at >> 3).padStart(4, '0')}`, index: at & 7 }),
+  )
+  await Promise.all(
+    records.map((record) => slots.use(() => store.putRecord(episodeKeys.result(record.episode), record))),
+  )
+}
+
+export interface StoreTokensInput {
+  run: string
+  iteration: number
+  taskId: string
+  /** How the tokenizer spells ids, where it is known. */
+  pieces?: Record<string, number>
+}
+
+/**
+ * Two attempts at a task that were trained on, in a batch with what the trainer kept of it. The last reply of the second was no
+ * command: it was sampled, and is not trained on. The file's order is not the table's.
+ */
+export async function storeTokens(store: ArtifactStore, input: StoreTokensInput): Promise<Trajectory[]> {
+  const { run, iteration, taskId, pieces } = input
+  const episodes = [0, 1].map((index) => makeEpisode({ run, stage: 'dapo-1', iteration, taskId, index }))
+  const last = episodes[1]?.actions.at(-1)
+  if (last !== undefined) last.formatError = 'cannot_extract_command'
+  const trajectories = episodes.map((episode) => assembleTrajectory({ ...episode, trainFormatErrors: false }))
+  for (const { record } of episodes) await store.putRecord(episodeKeys.result(record.episode), record)
+  const version = 'v000000-aaaaaaaa'
+  await writeBatch({
+    store,
+    directory: runKeys.batch(run, 'dapo-1', iteration, 0),
+    kind: 'dapo',
+    run,
+    iteration,
+    rows: trajectories
+      .map((trajectory, member) => ({ trajectory, group: taskId, member, advantage: member === 0 ? 0.5 : -1.25 }))
+      .toReversed(),
+    minibatches: [2],
+    groups: [{ id: taskId, taskId, rewards: [1, 0], outcomes: [1, 0], infra: 0, dropped: null }],
+    policies: [{ version, manifestSha256: '' }],
+    tokenizerSha256: '',
+    vocabSize: 300,
+    maxRowTokens: 256,
+    sampling: {
+      temperature: 1,
+      topP: 1,
+      topK: -1,
+      minP: 0,
+      repetitionPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+    },
+    totalSteps: 1,
+    advantage: { delta: 1e-6, filter: 'shaped' },
+  })
+  if (pieces !== undefined) {
+    const file = Buffer.from(JSON.stringify({ model: { vocab: pieces } }))
+    await store.put(`${policyKeys.directory(version)}/tokenizer.json`, file)
+  }
+  return trajectories
+}
+
+/** What the trainer keeps before its first step, in the file's order: zero off the loss. */
+export async function storeProximal(
+  store: ArtifactStore,
+  { run, iteration }: Pick<StoreTokensInput, 'run' | 'iteration'>,
+  trajectories: readonly Trajectory[],
+  ratioOf: (place: number) => number,
+): Promise<void> {
+  const proximal = trajectories
+    .toReversed()
+    .flatMap(({ lossMask, logprobs }) =>
+      [...lossMask].map((one, place) => (one === 1 ? Math.log(ratioOf(place)) + (logprobs[place] ?? 0) : 0)),
+    )
+  const data = new Float32Array(proximal)
+  const tensor = { name: 'prox_logprobs', dtype: 'F32' as const, shape: [data.length], data }
+  await store.put(`${runKeys.job(run, 'dapo-1', iteration, 0)}/prox/prox.safetensors`, encodeSafetensors([tensor]))
 }

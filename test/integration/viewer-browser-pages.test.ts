@@ -1,0 +1,185 @@
+/** The viewer's comparison, its tokens and a run of a million turns in a real browser, with hostile texts. */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import type { Browser } from 'playwright-core'
+import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import type { Trajectory } from '../../src/adapters/trainer-job/batch/trajectory.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { runKeys } from '../../src/contracts/keys.ts'
+import { type Assets, loadAssets } from '../../src/viewer/assets.ts'
+import { type RunningViewer, serveViewer } from '../../src/viewer/serve.ts'
+import { openBrowser } from '../support/browser.ts'
+import { makeEvaluation } from '../support/evaluation-records.ts'
+import { HOSTILE } from '../support/hostile-texts.ts'
+import { eventually } from '../support/own-namespace.ts'
+import { storeEpisode, storeProximal, storeRecords, storeTokens, storeViewedRun } from '../support/viewed-run.ts'
+import { axe, foreignElements, openPage } from '../support/viewer-page.ts'
+
+let root: string
+let store: ArtifactStore
+let assets: Assets
+let viewer: RunningViewer
+let browser: Browser
+
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'longhaul-browser-pages-'))
+  store = createDirectoryStore({ root: join(root, 'artifacts') })
+  assets = await loadAssets()
+  viewer = await serveViewer({ store, assets })
+  browser = await openBrowser()
+})
+
+after(async () => {
+  await browser?.close()
+  await viewer?.close()
+  if (root !== undefined) await rm(root, { recursive: true, force: true })
+})
+
+const open = (address: string) => openPage(browser, `${viewer.url}${address}`)
+
+/** An evaluation of tasks of which the second run loses one and gains one; one task's id is hostile and was played on one side alone. */
+async function storeEvaluations(): Promise<void> {
+  for (const [run, lost, gained] of [
+    ['old', 1, 0],
+    ['new', 0, 1],
+  ] as const) {
+    await storeViewedRun(store, run)
+    const policy = run === 'old' ? 'v000001-aaaaaaaa' : 'v000002-bbbbbbbb'
+    const tasks = [
+      { taskId: 'o__lost-1', attempts: [lost] as (0 | 1)[] },
+      { taskId: 'o__gained-2', attempts: [gained] as (0 | 1)[] },
+      { taskId: 'o__same-3', attempts: [1] as (0 | 1)[] },
+      ...(run === 'new' ? [{ taskId: HOSTILE, attempts: [1] as (0 | 1)[] }] : []),
+    ]
+    await store.putRecord(runKeys.evaluation(run, 'nightly'), makeEvaluation({ run, name: 'nightly', policy, tasks }))
+    for (const { taskId, attempts } of tasks.slice(0, 3)) {
+      const verdict = attempts[0] === 1 ? 'resolved' : 'unresolved'
+      const fields = { run, stage: 'eval-nightly', iteration: 0, taskId, turns: 2, verdict } as const
+      await storeEpisode(store, { ...fields, output: `${run} ${HOSTILE}`, reply: HOSTILE, command: HOSTILE })
+    }
+  }
+}
+
+test('two evaluations: what was lost stands first, hostile ids are text, and a task opens side by side', async () => {
+  await storeEvaluations()
+  const { page, context, wrong } = await open('#/compare/old/nightly/new/nightly')
+  const tasks = page.getByRole('table', { name: 'Tasks' })
+  await tasks.getByRole('row').nth(1).waitFor()
+  const rows = await tasks.getByRole('row').allInnerTexts()
+  assert.match(rows[1] ?? '', /o__lost-1[^]*worse[^]*1 of 1[^]*0 of 1[^]*side by side/)
+  assert.match(rows[2] ?? '', /o__gained-2[^]*better/)
+  assert.match(rows[3] ?? '', /o__same-3[^]*same/)
+  assert.match(rows[4] ?? '', /<script>document\.title="owned"<\/script>[^]*one side only/)
+  assert.equal(rows.length, 5)
+  assert.equal(await foreignElements(page), 0)
+  assert.equal(await page.title(), 'Longhaul')
+  assert.deepEqual(await axe(page), [])
+
+  // By keyboard to the second task, by a link into both attempts.
+  await page.keyboard.press('j')
+  await page.keyboard.press('j')
+  await tasks.locator('.row.chosen').filter({ hasText: 'o__gained-2' }).waitFor()
+  await tasks.getByRole('row').nth(1).getByRole('link', { name: 'side by side' }).click()
+  await page.getByRole('heading', { name: 'Two attempts, turn by turn' }).waitFor()
+  for (const [side, run] of [
+    ['before', 'old'],
+    ['after', 'new'],
+  ] as const) {
+    const output = page
+      .getByRole('region', { name: side, exact: true })
+      .getByRole('region', { name: 'Output of turn 0' })
+    await output.filter({ hasText: `${run} <script>` }).waitFor()
+  }
+  await page.keyboard.press('j')
+  await page.getByText('turn 1 of 2').waitFor()
+  assert.equal(await foreignElements(page), 0)
+  assert.deepEqual(await axe(page), [])
+  await page.goBack()
+  await tasks.getByRole('link', { name: 'attempt 0: unresolved' }).first().click()
+  await page.getByRole('article', { name: 'Turn 0' }).waitFor()
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('two evaluations of which one is not there: the page says so', async () => {
+  await storeViewedRun(store, 'alone')
+  const { page, context, wrong } = await open('#/compare/alone/nightly/alone/other')
+  await page.getByRole('alert').filter({ hasText: 'the comparison' }).waitFor()
+  assert.deepEqual(await axe(page), [])
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('tokens: each row is that of the batch file with its ratio and clip, and pieces are text', async () => {
+  await storeViewedRun(store, 'trained')
+  const pieces = { [HOSTILE]: 10, '<|im_end|>': 258 }
+  const trajectories = await storeTokens(store, { run: 'trained', iteration: 7, taskId: 't-1', pieces })
+  const ratioOf = (place: number): number => 1.1 + (place % 3) * 0.4
+  await storeProximal(store, { run: 'trained', iteration: 7 }, trajectories, ratioOf)
+  const { page, context, wrong } = await open(`#/tokens/${trajectories[0]?.record.episode}`)
+  const table = page.getByRole('table', { name: 'Tokens' })
+  await table.getByRole('row').nth(1).waitFor()
+  assert.equal(await table.getAttribute('aria-rowcount'), String((trajectories[0]?.ids.length ?? 0) + 1))
+  const cells = await table
+    .getByRole('row')
+    .evaluateAll((rows) => rows.slice(1).map((row) => [...row.children].map((cell) => cell.textContent)))
+  assert.deepEqual(
+    cells.map(([at, , ...rest]) => [at, ...rest]),
+    expectedCells(trajectories[0] ?? assert.fail(), ratioOf).slice(0, cells.length),
+  )
+  assert.ok(cells.some(([, piece]) => piece?.includes('<script>document.title="owned"</script>')))
+  assert.match(await page.locator('main').innerText(), /6 sampled, 6 of them trained on/)
+  assert.equal(await foreignElements(page), 0)
+  assert.equal(await page.title(), 'Longhaul')
+  assert.deepEqual(await axe(page), [])
+  // Of the other attempt the last reply was sampled and is off the loss: it has no ratio.
+  await page.goto(`${viewer.url}#/tokens/${trajectories[1]?.record.episode}`)
+  await page.getByText(/6 sampled, 3 of them trained on/).waitFor()
+  assert.equal(await table.getByText('0 masked').count(), 3)
+  await page.getByRole('link', { name: 'Episode' }).click()
+  await page.waitForURL(/#\/episode\/trained\//)
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+/** Position, id, mask, advantage, log-probability, ratio, clip and policy of each token, from what was put into the batch. */
+function expectedCells({ ids, lossMask, logprobs }: Trajectory, ratioOf: (place: number) => number): string[][] {
+  return [...ids].map((id, place) => {
+    const isTrained = lossMask[place] === 1
+    if (!isTrained) return [String(place), String(id), '0 context', '', '', '', '', '']
+    const ratio = ratioOf(place)
+    return [
+      String(place),
+      String(id),
+      '1 trained',
+      '0.5000',
+      (logprobs[place] ?? 0).toFixed(4),
+      ratio.toFixed(4),
+      ratio > 1.28 ? 'outside' : '',
+      'v000000-aaaaaaaa',
+    ]
+  })
+}
+
+test('a run of a million turns: its table holds the rows in sight, from the first to the last', async () => {
+  await storeViewedRun(store, 'million')
+  await storeRecords(store, { run: 'million', episodes: 1_000, turns: 1_000 })
+  const { page, context, wrong } = await open('#/run/million')
+  const table = page.getByRole('table', { name: 'Episodes' })
+  await page.getByText('1,000 of 1,000 episodes').waitFor()
+  assert.equal(await table.getAttribute('aria-rowcount'), '1001')
+  const shown = table.locator('.space .row')
+  assert.ok((await shown.count()) < 100, String(await shown.count()))
+  assert.deepEqual(await axe(page), [])
+  await table.evaluate((box) => box.scrollTo(0, box.scrollHeight))
+  await shown.filter({ hasText: 'o__n-0124' }).first().waitFor()
+  await eventually(async () => {
+    const count = await shown.count()
+    assert.ok(count > 0 && count < 100, String(count))
+  })
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
