@@ -33,7 +33,7 @@ export function addDoctor(program: Command, context: CommandContext): void {
         'TEMPORAL_ADDRESS=temporal:7233 longhaul doctor --role control --fix',
       ),
     )
-    .addHelpText('after', 'Exit: 0 all is well, or only warnings; 2 something fails, also after --fix.')
+    .addHelpText('after', 'Exit: 0 all is well, or only warnings; 2 something fails, also after --fix, or a fix failed.')
     .action((options: DoctorCommandOptions) => examine(options, context))
 }
 
@@ -66,7 +66,8 @@ async function examine({ role, fix, dryRun, json }: DoctorCommandOptions, contex
   )
   if (json === true) console.record(result)
   else console.out([...doctorLines(result), ...mendLines(result)].join('\n'))
-  if (result.level === 'fail') exit(EXIT.infra)
+  // A fix that was asked for and failed is no success, also where the finding alone is a warning.
+  if (result.level === 'fail' || result.failed.length > 0) exit(EXIT.infra)
 }
 
 /** A worker's variables and the reaper, as the commands of those names use them. */
