@@ -42,6 +42,9 @@ export const optimizerSchema = z.strictObject({
   endLr: z.number().min(0).default(0).describe('Where a linear or cosine schedule ends'),
 }) satisfies z.ZodType<OptimizerRecipe>
 
+/** What addresses of Weights & Biases can carry. */
+const wandbName = () => z.string().regex(/^[^/\\#?%:\s]{1,128}$/)
+
 /** Addresses without a user in them: a recipe is stored, shown and hashed. */
 export const trackerSchema = z.discriminatedUnion('kind', [
   z.strictObject({
@@ -62,6 +65,22 @@ export const trackerSchema = z.discriminatedUnion('kind', [
       .regex(/^\//)
       .describe(
         'Absolute path that trainer and artifact workers share; event files of a run lie in a folder of its name',
+      ),
+  }),
+  z.strictObject({
+    kind: z.literal('wandb'),
+    project: wandbName().describe(
+      'Made at the first upload where the server has none of that name; without spaces and / \\ # ? % :',
+    ),
+    entity: wandbName()
+      .nullable()
+      .default(null)
+      .describe('Team or user that the files name; null = the default of the user who uploads them'),
+    directory: z
+      .string()
+      .regex(/^\//)
+      .describe(
+        'Absolute path that trainer and artifact workers share; offline runs lie in its folder wandb, for wandb sync',
       ),
   }),
 ]) satisfies z.ZodType<TrackerRecipe>

@@ -1,5 +1,5 @@
 /** Where a run's metrics go beside its records. Secrets are named, never said: workers read the variables. */
-export type TrackerRecipe = MlflowRecipe | TensorboardRecipe
+export type TrackerRecipe = MlflowRecipe | TensorboardRecipe | WandbRecipe
 
 export interface MlflowRecipe {
   kind: 'mlflow'
@@ -13,6 +13,15 @@ export interface MlflowRecipe {
 export interface TensorboardRecipe {
   kind: 'tensorboard'
   /** Absolute; holds a folder for each run. */
+  directory: string
+}
+
+export interface WandbRecipe {
+  kind: 'wandb'
+  project: string
+  /** The team or user that the files name; null = the default of the user who uploads them. */
+  entity: string | null
+  /** Absolute; holds a folder `wandb`, as the package names it. */
   directory: string
 }
 

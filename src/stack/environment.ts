@@ -21,6 +21,7 @@ import { packageFile } from './paths.ts'
  * | LONGHAUL_POLICY_URL | use a policy server that runs already |
  * | LONGHAUL_ARTIFACTS | directory of the artifact store, or s3://bucket/prefix (a directory below the stack's data) |
  * | LONGHAUL_BASE_PYTHON | the Python to make the trainer's environment with |
+ * | LONGHAUL_WANDB_PYTHON | the Python with the package wandb, where a recipe's trackers name it |
  * | LONGHAUL_HUB_URL | another hub of data sets, of the public one's layout |
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |

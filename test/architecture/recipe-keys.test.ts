@@ -114,6 +114,7 @@ const READERS: Record<string, string> = {
   'trackers.[].{url,tokenVariable}': 'src/adapters/trackers/mlflow-requests.ts',
   'trackers.[].experiment': 'src/adapters/trackers/mlflow.ts',
   'trackers.[].directory': 'src/adapters/trackers/tensorboard.ts',
+  'trackers.[].{project,entity}': 'src/adapters/trackers/wandb.ts',
 }
 
 /** Keys that must agree with what acts in their place: the file that refuses a recipe where they do not. */

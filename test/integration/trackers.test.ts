@@ -1,21 +1,32 @@
-/** Metrics in the real MLflow server and in TensorBoard's own reader: each point of the records once, equal in value, step and time. */
+/** Metrics in the real MLflow server, in TensorBoard's own reader and in files of the package wandb: each point of the records once, equal in value, step and time. */
 import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage } from 'node:http'
-import { join } from 'node:path'
+import { readdir, stat, truncate } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
 import { readTrackedRun } from '../../src/activities/trackers/read-tracked-run.ts'
 import { createTracking } from '../../src/activities/trackers/send-metrics.ts'
 import { createRecipeReader } from '../../src/activities/runtime/stored-records.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
-import type { MlflowRecipe, TrackedPoint } from '../../src/contracts/trackers.types.ts'
+import type { MlflowRecipe, TrackedPoint, WandbRecipe } from '../../src/contracts/trackers.types.ts'
 import { longhaul, useOwnStore } from '../support/command-line.ts'
 import { listenOnLoopback } from '../support/loopback.ts'
-import { findTrackerPackages, type MlflowServer, openEvents, startMlflow } from '../support/trackers/packages.ts'
+import {
+  findTrackerPackages,
+  findWandb,
+  type MlflowServer,
+  openEvents,
+  readWandbFile,
+  startMlflow,
+} from '../support/trackers/packages.ts'
+import { startWandbServer, syncWandb } from '../support/trackers/wandb-server.ts'
 import { storeEvaluation, storeTrackedRun, storeTraining } from '../support/trackers/tracked-run.ts'
 
 const packages = await findTrackerPackages()
 const python = 'python' in packages ? packages.python : ''
 const skip = 'skip' in packages ? packages.skip : false
+const wandb = await findWandb()
+const wandbPython = 'python' in wandb ? wandb.python : ''
 
 let own: Awaited<ReturnType<typeof useOwnStore>>
 let server: MlflowServer
@@ -32,11 +43,11 @@ after(async () => {
 const mlflowAt = (url: string): MlflowRecipe => ({ kind: 'mlflow', url, experiment: 'longhaul', tokenVariable: null })
 
 /** As workers do it. @returns what was logged */
-async function send(run: string): Promise<string[]> {
+async function send(run: string, env: NodeJS.ProcessEnv = {}): Promise<string[]> {
   const { store } = own
   const logged: string[] = []
   const log = (line: string): void => void logged.push(line)
-  await createTracking({ store, recipes: createRecipeReader(store), env: {}, log, limitMs: 300_000 })(
+  await createTracking({ store, recipes: createRecipeReader(store), env, log, limitMs: 300_000 })(
     run,
     new AbortController().signal,
   )
@@ -211,6 +222,119 @@ describe('TensorBoard', { skip }, () => {
     await storeEvaluation(own.store, { run, name: 'rl', globalStep: 4 })
     await send(run)
     await assertRead()
+  })
+})
+
+describe('Weights & Biases', { skip: 'skip' in wandb ? wandb.skip : false }, () => {
+  const env = { LONGHAUL_WANDB_PYTHON: wandbPython }
+  const wandbIn = (directory: string): WandbRecipe => ({ kind: 'wandb', project: 'agents', entity: 'team', directory })
+
+  /** The one offline run of a run, as the package's commands find it. */
+  async function fileOf(directory: string, run: string): Promise<string> {
+    const folders = (await readdir(join(directory, 'wandb'))).filter((name) => name.includes(`-${run}-`))
+    assert.match(folders.join(), /^offline-run-\d{8}_\d{6}-[^,]+$/)
+    const folder = join(directory, 'wandb', folders[0] ?? '')
+    const [file, ...others] = (await readdir(folder)).filter((name) => name.endsWith('.wandb'))
+    assert.deepEqual(others, [])
+    return join(folder, file ?? '')
+  }
+
+  function pointsOfRow({
+    step = -1,
+    _timestamp = -1,
+    _step,
+    _runtime,
+    ...metrics
+  }: Record<string, number>): TrackedPoint[] {
+    const atMs = Math.round(_timestamp * 1000)
+    return Object.entries(metrics).map(([metric, value]) => ({ metric, step, value, atMs }))
+  }
+
+  async function assertWritten(directory: string, run: string): Promise<void> {
+    const expected = await pointsOf(run)
+    assert.ok(expected.length > 0)
+    const { history, ...file } = await readWandbFile(wandbPython, await fileOf(directory, run))
+    assert.deepEqual(
+      history.map(({ step }) => step),
+      history.map((_, number) => number),
+      'rows have their numbers, so a repeated upload puts each at its place',
+    )
+    assert.deepEqual(linesOf(history.flatMap(({ values }) => pointsOfRow(values))), linesOf(expected))
+    assert.deepEqual([file.run.project, file.run.entity, file.run.display_name], ['agents', 'team', run])
+    assert.equal(file.metrics['*'], 'step')
+    assert.deepEqual(
+      [file.config['run'], file.config['recipe'], file.config['recipeHash']],
+      [run, 'test', 'ef'.repeat(32)],
+    )
+    assert.ok(file.isEnded)
+  }
+
+  test('a run is sent twice, continued and evaluated out of order: one offline run, each point once, in full precision', async () => {
+    const run = 'offline'
+    const directory = join(own.root, 'offline')
+    await storeTrackedRun(own.store, run, [wandbIn(directory)])
+    await storeEvaluation(own.store, { run, name: 'base', globalStep: 0 })
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    assert.deepEqual(await send(run, env), [])
+    await assertWritten(directory, run)
+    const file = await fileOf(directory, run)
+    const before = await stat(file)
+    assert.deepEqual(await send(run, env), [])
+    assert.equal((await stat(file)).ino, before.ino, 'a whole file is left alone')
+
+    await storeTraining(own.store, { run, iteration: 1, step: 3, steps: 600 })
+    await storeEvaluation(own.store, { run, name: 'rl', globalStep: 4 })
+    assert.deepEqual(await send(run, env), [])
+    await storeEvaluation(own.store, { run, name: 'kept', globalStep: 2 })
+    assert.deepEqual(await send(run, env), [])
+    await assertWritten(directory, run)
+    assert.deepEqual((await readdir(dirname(file))).toSorted(), ['longhaul.json', basename(file)].toSorted())
+    assert.equal((await readdir(join(directory, 'wandb'))).length, 1, 'nothing of the writing is left')
+  })
+
+  test('wandb sync uploads an open run, and again when it has more: each row at its place, from the first one on', async (t) => {
+    const run = 'uploaded'
+    const directory = join(own.root, 'uploaded')
+    const receiver = await startWandbServer()
+    t.after(() => receiver.close())
+    const sync = () => syncWandb(wandbPython, { directory, url: receiver.url })
+    await storeTrackedRun(own.store, run, [wandbIn(directory)])
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    await send(run, env)
+    await sync()
+    await sync()
+    const first = receiver.uploads.splice(0)
+    await storeTraining(own.store, { run, iteration: 1, step: 3 })
+    await send(run, env)
+    await sync()
+    const second = receiver.uploads.splice(0)
+    const expected = await pointsOf(run)
+    for (const [uploads, points] of [
+      [first, expected.slice(0, 6)],
+      [second, expected],
+    ] as const) {
+      // A line of a history has its number: what is sent again from an offset on replaces what is there.
+      const history = new Map(uploads.flatMap(({ offset, rows }) => rows.map((row, at) => [offset + at, row] as const)))
+      assert.deepEqual(
+        [...history.keys()],
+        [...history.keys()].map((_, at) => at),
+      )
+      assert.deepEqual(linesOf([...history.values()].flatMap(pointsOfRow)), linesOf(points))
+      for (const { run: of } of uploads) assert.match(of, /^team\/agents\/uploaded-[0-9a-f]{8}$/)
+    }
+  })
+
+  test('two workers send at once, and a file is cut: the next sending leaves one whole file', async () => {
+    const run = 'at-once'
+    const directory = join(own.root, 'at-once')
+    await storeTrackedRun(own.store, run, [wandbIn(directory)])
+    await storeTraining(own.store, { run, iteration: 0, step: 1 })
+    assert.deepEqual((await Promise.all([send(run, env), send(run, env)])).flat(), [])
+    await assertWritten(directory, run)
+    const file = await fileOf(directory, run)
+    await truncate(file, 300)
+    assert.deepEqual(await send(run, env), [])
+    await assertWritten(directory, run)
   })
 })
 

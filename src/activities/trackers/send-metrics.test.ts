@@ -133,6 +133,37 @@ test('a directory that cannot be written: the reason is said', async () => {
   assert.match((await send('unwritable'))[0] ?? '', /a-file.*cannot be written \(ENOTDIR\)/)
 })
 
+test('the package wandb is absent, has no Python, fails or hangs: the sending ends, says why and what to do, and the other tracker has all', async () => {
+  const programs = join(own.root, 'pythons')
+  await mkdir(programs)
+  const program = async (name: string, text: string): Promise<string> => {
+    await writeFile(join(programs, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
+    return join(programs, name)
+  }
+  const cases: Record<string, [python: string, reason: RegExp]> = {
+    'no-python': [join(programs, 'none'), /did not run \(spawn .*ENOENT\).*LONGHAUL_WANDB_PYTHON/],
+    // A Python of this machine that looks for no packages has none.
+    'no-package': [await program('bare', 'exec python3 -S "$@"'), /cannot be imported by .*pip install wandb/],
+    fails: [await program('fails', 'echo "ValueError: no"; exit 1'), /ended with 1: ValueError: no/],
+    'writes-nothing': [await program('idle', 'mkdir wandb'), /Expected the package wandb to write run-writes-nothing-/],
+    'never-ends': [await program('hangs', 'sleep 300'), /no end within 5 s/],
+  }
+  for (const [name, [python, reason]] of Object.entries(cases)) {
+    const directory = join(own.root, `beside-${name}`)
+    const wandb = { kind: 'wandb' as const, project: 'p', entity: null, directory: join(own.root, `wandb-${name}`) }
+    await makeRun(name, [wandb, { kind: 'tensorboard', directory }])
+    const limitMs = name === 'never-ends' ? 5_000 : 60_000
+    const logged = await send(name, { limitMs, env: { ...process.env, LONGHAUL_WANDB_PYTHON: python } })
+    assert.equal(logged.length, 1, name)
+    assert.match(logged[0] ?? '', reason)
+    assert.match(
+      logged[0] ?? '',
+      new RegExp(`did not all reach wandb ${wandb.directory} \\(p\\).*longhaul track ${name}$`),
+    )
+    assert.equal((await eventFiles(directory, name)).length, 1, name)
+  }
+})
+
 test('a run without trackers, or whose recipe is older than they are: nothing is read and nothing is written', async () => {
   await makeRun('untracked', [])
   assert.deepEqual(await send('untracked'), [])

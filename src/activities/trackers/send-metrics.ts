@@ -1,6 +1,7 @@
 import { log as activityLog } from '@temporalio/activity'
 import { mlflowTracker } from '../../adapters/trackers/mlflow.ts'
 import { tensorboardTracker } from '../../adapters/trackers/tensorboard.ts'
+import { wandbTracker } from '../../adapters/trackers/wandb.ts'
 import type { Tracker } from '../../adapters/trackers/tracker.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { assertNever, toLonghaulError } from '../../contracts/errors.ts'
@@ -105,6 +106,8 @@ function trackerOf(recipe: TrackerRecipe, env: NodeJS.ProcessEnv): Tracker {
       return mlflowTracker(recipe, env)
     case 'tensorboard':
       return tensorboardTracker(recipe)
+    case 'wandb':
+      return wandbTracker(recipe, env)
     default:
       return assertNever(recipe)
   }

@@ -369,5 +369,6 @@ function hasUser(url: string): boolean {
 
 function placeOf(tracker: TrackerRecipe): string {
   if (tracker.kind === 'tensorboard') return resolve(tracker.directory)
+  if (tracker.kind === 'wandb') return `wandb ${resolve(tracker.directory)} ${tracker.entity} ${tracker.project}`
   return `${tracker.url.replace(/\/+$/, '')} ${tracker.experiment}`
 }

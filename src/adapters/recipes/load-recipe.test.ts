@@ -150,10 +150,12 @@ test('trackers: none by default; a token as a value, another key, a relative dir
     `${smallest}\ntrackers:\n${trackers.map((one) => `  - ${one}\n`).join('')}`
   const mlflow = '{ kind: mlflow, url: "http://127.0.0.1:5000", experiment: a }'
   const board = '{ kind: tensorboard, directory: /data/tb }'
-  const { recipe, hash } = await loadRecipe({ name: 'tracked', text: withTrackers(mlflow, board) })
+  const wandb = '{ kind: wandb, project: agents, directory: /data/wandb }'
+  const { recipe, hash } = await loadRecipe({ name: 'tracked', text: withTrackers(mlflow, board, wandb) })
   assert.deepEqual(recipe.trackers, [
     { kind: 'mlflow', url: 'http://127.0.0.1:5000', experiment: 'a', tokenVariable: null },
     { kind: 'tensorboard', directory: '/data/tb' },
+    { kind: 'wandb', project: 'agents', entity: null, directory: '/data/wandb' },
   ])
   assert.notEqual(hash, (await loadRecipe({ name: 'tracked', text: smallest })).hash)
   for (const [tracker, reason] of [
@@ -165,7 +167,9 @@ test('trackers: none by default; a token as a value, another key, a relative dir
     [mlflow.replace('http://', 'http://me:secret@'), /trackers\[0\]\.url: expected an address without a user/],
     [mlflow.replace('http:', 'ftp:'), /trackers\[0\]\.url: expected/],
     [board.replace('/data', 'data'), /trackers\[0\]\.directory: expected .*Absolute path/s],
-    ['{ kind: wandb }', /trackers\[0\].*expected one of mlflow, tensorboard/],
+    ['{ kind: comet }', /trackers\[0\].*expected one of mlflow, tensorboard, wandb/],
+    [wandb.replace('agents', '"a/b"'), /trackers\[0\]\.project: expected .*without spaces and \/ /s],
+    [wandb.replace('/data', 'data'), /trackers\[0\]\.directory: expected .*Absolute path/s],
   ] as const) {
     assert.match((await refusal({ name: 'wrong', text: withTrackers(tracker) })).message, reason)
   }

@@ -76,6 +76,11 @@ export const ENVIRONMENT: readonly Topic[] = [
       ),
       variable('LONGHAUL_PYTHON', '/opt/longhaul/bin/python', 'Python with the trainer’s packages'),
       variable('LONGHAUL_BASE_PYTHON', '/usr/bin/python3.11', 'Python to make that environment with'),
+      variable(
+        'LONGHAUL_WANDB_PYTHON',
+        '/opt/wandb/bin/python',
+        'Python with the package wandb, for trackers of kind wandb',
+      ),
       variable('LONGHAUL_HUB_URL', 'https://hub.example.org', 'another hub of data sets and models'),
       variable(
         'LONGHAUL_ASSET_HOSTS',

@@ -20,14 +20,14 @@ interface TrackOptions {
 const HELP = `
 The trackers are those of the run's own recipe (trackers:), which workers send to after each record. What a tracker has is
 not sent again. Variables that hold tokens are read here. Exit code 2: a tracker did not take all of it, and the reason is said.
-docs/training.md lists the metrics and says how Weights & Biases gets them.
+docs/training.md lists the metrics; wandb sync uploads what a tracker of kind wandb has written.
 `
 
 export function addTrack(program: Command, context: CommandContext): void {
   program
     .command('track')
     .argument('<run>', 'name of a run, finished or not')
-    .description('send what trackers (MLflow, TensorBoard) lack of a run’s metrics')
+    .description('send what trackers (MLflow, TensorBoard, Weights & Biases) lack of a run’s metrics')
     .option(
       '--recipe <name|file>',
       'take the trackers of this recipe: for a run without any, or a tracker that has moved',

@@ -1,26 +1,41 @@
-/** The real MLflow server and TensorBoard's own reader, as processes. */
-import { spawn } from 'node:child_process'
+/** The real MLflow server, TensorBoard's own reader and a reader of what the package wandb writes, as processes. */
+import { execFile, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { LonghaulError } from '../../../src/contracts/errors.ts'
 import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
 import { HANG_MS } from '../hang.ts'
 import { freePort } from '../loopback.ts'
 
+type Found = { python: string } | { skip: string }
+
 /** Why the packages are not there, or their interpreter. They come from the package index once. */
-export async function findTrackerPackages(): Promise<{ python: string } | { skip: string }> {
+export function findTrackerPackages(): Promise<Found> {
+  return findPackages('trackers.lock', {
+    what: 'MLflow’s server and TensorBoard, to receive metrics',
+    takes: 'about two minutes, 70 MB to fetch',
+  })
+}
+
+/** In an environment of its own, as users have it beside the trainer's. */
+export function findWandb(): Promise<Found> {
+  return findPackages('wandb.lock', { what: 'wandb, to receive metrics', takes: 'about a minute, 35 MB to fetch' })
+}
+
+async function findPackages(lock: string, { what, takes }: { what: string; takes: string }): Promise<Found> {
   try {
     const { value: python } = await ensurePythonEnv({
       cacheDir: stackPaths().cacheDir,
       context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
       packages: {
-        lockFile: join(import.meta.dirname, 'trackers.lock'),
-        what: 'MLflow’s server and TensorBoard, to receive metrics',
-        takes: 'about two minutes, 70 MB to fetch',
+        lockFile: join(import.meta.dirname, lock),
+        what,
+        takes,
         pipOptions: ['--no-deps', '--no-compile'],
       },
     })
@@ -111,4 +126,23 @@ export function openEvents(python: string, folder: string): EventReader {
       await ended
     },
   }
+}
+
+export interface WandbFile {
+  run: { run_id: string; project: string; entity: string; display_name: string }
+  config: Record<string, unknown>
+  /** Metric or pattern, and the metric that it is drawn over. */
+  metrics: Record<string, string>
+  history: { values: Record<string, number>; step: number }[]
+  isEnded: boolean
+}
+
+/** By the package's own messages. */
+export async function readWandbFile(python: string, path: string): Promise<WandbFile> {
+  const { stdout } = await promisify(execFile)(python, [join(import.meta.dirname, 'read-wandb.py'), path], {
+    env: { PATH: process.env['PATH'], WANDB_ERROR_REPORTING: 'false' },
+    maxBuffer: 1 << 28,
+    timeout: HANG_MS,
+  })
+  return JSON.parse(stdout) as WandbFile
 }
