@@ -1,6 +1,7 @@
 import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
 import { connect, type LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { LonghaulError } from '../contracts/errors.ts'
 import { namesTemporalServer } from '../platform/temporal-settings.ts'
 import { stackEnvironment } from '../stack/environment.ts'
 import { noteWait, notingCalls } from './output/at-work.ts'
@@ -20,9 +21,19 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
   }
 }
 
-/** To the stack's server, or to the one that the environment names. */
+/**
+ * To the stack's server, or to the one that the environment names. @throws LonghaulError `Temporal.Unreachable`, also where a stack is
+ * named that is not up: another stack may serve Temporal's own default address, and would be taken for it
+ */
 export async function connectToServer(): Promise<LonghaulConnection> {
   await adoptLocalStack()
+  const { LONGHAUL_STACK: stack, LONGHAUL_TEMPORAL_ADDRESS: address } = process.env
+  if (isSet(stack) && !isSet(address) && !namesTemporalServer(process.env)) {
+    throw new LonghaulError({
+      code: 'Temporal.Unreachable',
+      message: `The stack ${stack}, which LONGHAUL_STACK names, is not up: start it with longhaul up, or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE`,
+    })
+  }
   const connected = noteWait('connecting to the Temporal server')
   return connect().finally(connected)
 }

@@ -48,6 +48,25 @@ test('every failure code ends the command with 1 (the user’s) or 2 (ours)', ()
   }
 })
 
+/** Another stack may listen at Temporal's default address: a run that is started there is not of the stack that was named. */
+test('a stack is named that is not up: nothing is asked of the default address', async (t) => {
+  const before = { ...process.env }
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-no-stack-'))
+  t.after(async () => {
+    for (const name of Object.keys(process.env)) if (before[name] === undefined) delete process.env[name]
+    Object.assign(process.env, before)
+    await rm(home, { recursive: true })
+  })
+  for (const name of Object.keys(process.env)) if (/^(LONGHAUL|TEMPORAL)_/.test(name)) delete process.env[name]
+  Object.assign(process.env, { LONGHAUL_STACK: 'not-up', LONGHAUL_HOME: home })
+  const { exitCode, stderr } = await longhaul('run', 'list')
+  assert.equal(exitCode, 2)
+  assert.match(
+    stderr,
+    /Temporal\.Unreachable: The stack not-up, which LONGHAUL_STACK names, is not up: start it with longhaul up/,
+  )
+})
+
 test('several exit codes: an interrupt wins, else the lowest that is not 0', () => {
   assert.equal(combineExitCodes([]), 0)
   assert.equal(combineExitCodes([EXIT.ok, EXIT.threshold, EXIT.infra]), 2)

@@ -33,7 +33,10 @@ export function addDoctor(program: Command, context: CommandContext): void {
         'TEMPORAL_ADDRESS=temporal:7233 longhaul doctor --role control --fix',
       ),
     )
-    .addHelpText('after', 'Exit: 0 all is well, or only warnings; 2 something fails, also after --fix, or a fix failed.')
+    .addHelpText(
+      'after',
+      'Exit: 0 all is well, or only warnings; 2 something fails, also after --fix, or a fix failed.',
+    )
     .action((options: DoctorCommandOptions) => examine(options, context))
 }
 

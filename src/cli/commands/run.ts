@@ -41,6 +41,7 @@ export function addRun(program: Command, context: CommandContext): void {
     )
   withSteering(run.command('resume'))
     .description('resume a paused run')
+    .addHelpText('after', examples('longhaul run resume demo-2026-11-20-a'))
     .action((name: string, options: SteerOptions) => steer(name, options, context, resumeRun))
   withSteering(run.command('set-limits'))
     .description('change how much is under way at once, until it is changed again or the run ends')
@@ -64,6 +65,10 @@ export function addRun(program: Command, context: CommandContext): void {
     )
   withSteering(run.command('cancel'))
     .description('end a run now; it closes its sandboxes and gives leases back first')
+    .addHelpText(
+      'after',
+      examples('longhaul run cancel demo-2026-11-20-a --dry-run', 'longhaul run cancel demo-2026-11-20-a'),
+    )
     .action((name: string, options: SteerOptions) => cancel(name, options, context))
   addStop(run, context)
   addRunRemove(run, context)
