@@ -832,6 +832,26 @@ export const PLANTS: Plant[] = [
     ),
   },
   {
+    name: 'exit code 1 says that nothing was played: a run that played ends with it',
+    file: 'src/cli/output/exit-codes.ts',
+    replace: 'if (outcome.hasPlayed === true) return EXIT.infra',
+    by: '',
+    seenBy: {
+      file: 'src/cli/run-cli.test.ts',
+      test: 'exit codes of outcomes: done 0, the recipe’s fault 1, everything that used the machines 2',
+    },
+  },
+  {
+    name: 'a named stack is asked and no other: the default address stands in for one that is not up',
+    file: 'src/cli/local-stack.ts',
+    replace: 'if (isSet(stack) && !isSet(address)',
+    by: 'if (isSet(address) && !isSet(stack)',
+    seenBy: {
+      file: 'src/cli/run-cli.test.ts',
+      test: 'a stack is named that is not up: nothing is asked of the default address',
+    },
+  },
+  {
     name: 'a tracker never fails a run: what goes wrong is thrown',
     file: 'src/activities/trackers/send-metrics.ts',
     replace: "say('any tracker', reason(error))",
