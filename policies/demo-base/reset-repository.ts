@@ -1,9 +1,9 @@
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import { parseReady } from '../../src/adapters/docker/sandbox/runner-wire.ts'
-import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
+import type { RunnerPool } from '../../src/adapters/docker/sandbox/runner-pool.ts'
 
 export interface ResetRepositoryInput {
-  host: DockerSandboxHost
+  host: { context: { runners: Pick<RunnerPool, 'request'> } }
   sandbox: SandboxHandle
   /** Entries relative to the repository's directory, root-owned, `.git` included. */
   repoTar: Uint8Array

@@ -16,6 +16,7 @@ import { createAdmission, listHeld, type Admission } from '../adapters/docker/sa
 import { connectEngine, type Engine } from '../adapters/docker/engine/engine.ts'
 import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
+import { resourcesOfEngine } from '../adapters/docker/reaper/reap-orphaned.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
@@ -56,7 +57,12 @@ export async function composeSandbox(
     throw error
   })
   const owned = { hostId, namespaceId, namespace, connection }
-  const reaper = startHostReaper({ ...owned, engine, store: shared.store, keeper, minFreeBytes })
+  const reaper = startHostReaper({
+    ...owned,
+    store: shared.store,
+    holder: resourcesOfEngine(engine),
+    images: { engine, keeper, minFreeBytes },
+  })
   return {
     workers: [...placementWorkers(machine, environment), ownSandboxesWorker(machine, environment, between)],
     broken: membership.broken,
@@ -94,7 +100,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     list: () => listHeld({ engine, namespaceId }),
   })
   const door = createHostDoor(hostId)
-  const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ engine }) }
+  const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ ping: () => engine.docker.ping() }) }
   const shared = {
     store,
     sandbox: admitSandboxes({

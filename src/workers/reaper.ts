@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ReapReport, reapOrphaned } from '../adapters/docker/reaper/reap-orphaned.ts'
+import { type ReapReport, type ResourceHolder, reapOrphaned } from '../adapters/docker/reaper/reap-orphaned.ts'
 import { toLonghaulError } from '../contracts/errors.ts'
 import { Runtime } from '@temporalio/worker'
 import type { Engine } from '../adapters/docker/engine/engine.ts'
@@ -93,21 +93,21 @@ function tellOnce(before: string | null, now: string, log: ReaperLog): string | 
 }
 
 interface HostReaperInput {
-  engine: Engine
+  holder: ResourceHolder
   hostId: string
   namespaceId: string
   namespace: string
   connection: ServerConnection
   store: ArtifactStore
-  keeper: ImageKeeper
-  minFreeBytes: number
+  /** Whose images go where room is short; absent for a cluster, whose kubelets see to that. */
+  images?: { engine: Engine; keeper: ImageKeeper; minFreeBytes: number }
   /** @default 30_000 */
   intervalMs?: number
 }
 
 /** The reaper of a sandbox worker. Several workers of one host each have one: they find the same things and agree. */
 export function startHostReaper(input: HostReaperInput): RunningReaper {
-  const { engine, hostId, namespaceId, namespace, connection, store, keeper, minFreeBytes, intervalMs } = input
+  const { holder, hostId, namespaceId, namespace, connection, store, images: kept, intervalMs } = input
   const owners = createOwnerRegistry({ connection, namespace, store })
   const now = createSteadyClock()
   const { logger, metricMeter } = Runtime.instance()
@@ -117,14 +117,14 @@ export function startHostReaper(input: HostReaperInput): RunningReaper {
     ...(intervalMs === undefined ? {} : { intervalMs }),
     async sweep(signal) {
       const report = await reapOrphaned({
-        engine,
+        holder,
         reaper: { host: hostId, namespaceId },
         owners,
         now: now(),
         signal,
       })
       // After the containers: images are free with them.
-      const images = await evictImages({ engine, keeper, minFreeBytes, signal })
+      const images = kept === undefined ? [] : await evictImages({ ...kept, signal })
       if (images.length > 0) logger.info('removed images for room', { images })
       for (const { kind, why } of report.removed) removed.add(1, { kind, why })
       return report

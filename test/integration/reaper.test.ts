@@ -14,7 +14,12 @@ import { promisify } from 'node:util'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { LABELS, PROJECT } from '../../src/adapters/docker/container/labels.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
-import { type OwnerRegistry, reapOrphaned, type ReapReport } from '../../src/adapters/docker/reaper/reap-orphaned.ts'
+import {
+  type OwnerRegistry,
+  reapOrphaned,
+  resourcesOfEngine,
+  type ReapReport,
+} from '../../src/adapters/docker/reaper/reap-orphaned.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import type { LonghaulConnection } from '../../src/client/index.ts'
 import type { PlacementRecord } from '../../src/contracts/episodes.types.ts'
@@ -72,7 +77,13 @@ function openInput(changes: Partial<OpenSandboxInput>): OpenSandboxInput {
 
 function reap(changes: Partial<Parameters<typeof reapOrphaned>[0]> = {}): Promise<ReapReport> {
   const reaper = { host: HOST, namespaceId }
-  return reapOrphaned({ engine: fixture.engine, reaper, owners, signal: AbortSignal.timeout(HANG_MS), ...changes })
+  return reapOrphaned({
+    holder: resourcesOfEngine(fixture.engine),
+    reaper,
+    owners,
+    signal: AbortSignal.timeout(HANG_MS),
+    ...changes,
+  })
 }
 
 /** Why each of ours was removed or kept, by name. */

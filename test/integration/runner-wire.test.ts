@@ -7,7 +7,11 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 
-import { connectRunner } from '../../src/adapters/docker/sandbox/runner-connection.ts'
+import {
+  CONNECT_COMMAND,
+  createConnection,
+  openRunnerExec,
+} from '../../src/adapters/docker/sandbox/runner-connection.ts'
 import {
   MAX_TREE_BYTES,
   encodeCapture,
@@ -30,7 +34,7 @@ after(() => fixture.dispose())
 
 test('the runner reads and answers each request as the transcript has it', async () => {
   const { name, startCommit } = await fixture.host.open(fixture.openInput(), never)
-  const connection = await connectRunner({ container: fixture.engine.docker.getContainer(name) })
+  const connection = createConnection(await openRunnerExec(fixture.engine, name, CONNECT_COMMAND))
   const heard: WireExchange[] = []
   const ask = async (what: string, request: string, maxBodyBytes = MAX_BODY_BYTES): Promise<void> => {
     const { words, openFile, state, body } = await connection.ask(request, maxBodyBytes)

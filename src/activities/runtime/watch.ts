@@ -31,7 +31,7 @@ const HASHING_MS = 2 * 60_000
 /** The image of a real task may have to be pulled. */
 const IMAGE_MS = 10 * 60_000
 
-interface WatchedEngine {
+export interface WatchedEngine {
   /** Address and host. */
   name: string
   pulse: Pulse

@@ -1,5 +1,5 @@
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
-import { reapOrphaned, type ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
+import { reapOrphaned, resourcesOfEngine, type ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
 import { stackHostId } from '../../stack/environment.ts'
 import { stackPaths } from '../../stack/paths.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owners.ts'
@@ -23,7 +23,7 @@ export function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: str
     const engine = await connectEngine()
     const name = host ?? (process.env['LONGHAUL_HOST_ID'] || stackHostId(stackPaths().name))
     const report = await reapOrphaned({
-      engine,
+      holder: resourcesOfEngine(engine),
       reaper: { host: name, namespaceId: await namespaceIdOf(connection, namespace) },
       owners: createOwnerRegistry({ connection, namespace, store }),
       isDryRun,

@@ -22,7 +22,7 @@ interface ContainerSpecInput {
   stdin?: boolean
 }
 
-interface ContainerLabels {
+export interface ContainerLabels {
   run: string
   episode: string
   role: string
@@ -42,7 +42,7 @@ interface ContainerLabels {
 
 /** What package managers need, proved by the tests; everything else is dropped. The last one is the runner's alone: kernels ask for
  *  it of who maps root into a user namespace. */
-const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL', 'SETFCAP']
+export const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL', 'SETFCAP']
 
 /**
  * The engine's own set without what neither gold patches nor official scripts use: raw sockets (a grader has no network), device nodes (its
@@ -142,7 +142,7 @@ function hostConfig(config: Docker.HostConfig & { CgroupnsMode: 'private' }): Do
   return config
 }
 
-function labelsOf(labels: ContainerLabels): Record<string, string> {
+export function labelsOf(labels: ContainerLabels): Record<string, string> {
   return {
     [LABELS.project]: PROJECT,
     [LABELS.run]: labels.run,

@@ -1,5 +1,3 @@
-import type { Engine } from './engine.ts'
-
 export interface EnginePulse {
   /** Last answer, ms since 1970, where a question has gone unanswered since; null while the engine answers. */
   silentSinceMs(): number | null
@@ -13,11 +11,16 @@ const EVERY_MS = 5_000
 /** When a ping or a timer takes longer, the machine is overloaded, and so are its sandboxes. */
 const LONG_MS = 10_000
 
+interface EnginePulseOptions {
+  /** Rejects after a deadline of its own where no answer comes. */
+  ping: () => Promise<unknown>
+}
+
 /**
  * Tells a slow command from an engine that has stopped answering (frozen, swapped out, gone): to the caller that waits for
  * the command the two look alike. The engine is pinged only while a caller waits.
  */
-export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
+export function createEnginePulse({ ping }: EnginePulseOptions): EnginePulse {
   let waiting = 0
   let timer: NodeJS.Timeout | undefined
   let lastAnswerMs = Date.now()
@@ -33,8 +36,7 @@ export function createEnginePulse({ engine }: { engine: Engine }): EnginePulse {
     if (isAsking) return
     isAsking = true
     try {
-      // Rejects after the deadline that all requests to the engine have.
-      await engine.docker.ping()
+      await ping()
       isSilent = false
       lastAnswerMs = Date.now()
       if (lastAnswerMs - now > LONG_MS) lastSilenceMs = lastAnswerMs

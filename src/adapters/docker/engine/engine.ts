@@ -115,11 +115,23 @@ function requireSupported({ Version: version, Components: parts }: EngineVersion
 /** From here on the built-in profile forbids what ours does; see `seccomp/README.md`. */
 const GOOD_SECCOMP = '23.0.0'
 
-interface SeccompProfile {
-  syscalls: object[]
+/** As Docker writes them: `includes` and `excludes` say which containers and machines a rule is for. */
+export interface SeccompProfile {
+  defaultAction: string
+  defaultErrnoRet: number
+  syscalls: SeccompRule[]
 }
 
-async function readSeccompProfile(): Promise<SeccompProfile> {
+export interface SeccompRule {
+  names: string[]
+  action: string
+  args?: object[]
+  errnoRet?: number
+  includes?: { caps?: string[]; arches?: string[]; minKernel?: string }
+  excludes?: { caps?: string[]; arches?: string[] }
+}
+
+export async function readSeccompProfile(): Promise<SeccompProfile> {
   return JSON.parse(await readFile(new URL('./seccomp/default.json', import.meta.url), 'utf8')) as SeccompProfile
 }
 

@@ -20,8 +20,21 @@ export interface OwnerRegistry {
   hasPlacementAfter(placement: { episode: string; fence: number; ownerRun: string }): Promise<boolean>
 }
 
+/** Where resources of ours are: an engine, the namespace of a cluster. */
+export interface ResourceHolder {
+  list(input: { now: number; signal: AbortSignal }): Promise<OrphanedResource[]>
+  remove(resource: OrphanedResource, signal: AbortSignal): Promise<'removed' | 'in-use' | { error: string }>
+}
+
+export function resourcesOfEngine(engine: Engine): ResourceHolder {
+  return {
+    list: (input) => listOrphanedResources({ engine, ...input }),
+    remove: (resource, signal) => remove(engine, resource, signal),
+  }
+}
+
 export interface ReapOrphanedInput {
-  engine: Engine
+  holder: ResourceHolder
   reaper: Reaper
   owners: OwnerRegistry
   /** Says what it would do and touches nothing. @default false */
@@ -53,9 +66,9 @@ export interface ReapReport {
 /** Removes orphaned resources with their volumes. Considers only those with our project label. Two reapers may run at once:
  *  a resource that is already gone counts as removed. */
 export async function reapOrphaned(input: ReapOrphanedInput): Promise<ReapReport> {
-  const { engine, isDryRun = false, now = Date.now(), signal } = input
+  const { holder, isDryRun = false, now = Date.now(), signal } = input
   const report: ReapReport = { removed: [], kept: [], failed: [] }
-  const resources = await listOrphanedResources({ engine, now, signal })
+  const resources = await holder.list({ now, signal })
   const decide = createDecider(input, resources)
   const handle = async (resource: OrphanedResource): Promise<void> => {
     signal.throwIfAborted()
@@ -66,7 +79,7 @@ export async function reapOrphaned(input: ReapOrphanedInput): Promise<ReapReport
       return
     }
     const { why } = decision
-    const end = isDryRun ? 'removed' : await remove(engine, resource, signal)
+    const end = isDryRun ? 'removed' : await holder.remove(resource, signal)
     if (end === 'removed') report.removed.push({ ...thing, why })
     else if (end === 'in-use') report.kept.push({ ...thing, why: 'in-use' })
     else report.failed.push({ ...thing, why, error: end.error })

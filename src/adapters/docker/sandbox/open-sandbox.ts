@@ -7,6 +7,7 @@ import { mayStartAgain, startOnce } from '../container/container-state.ts'
 import { createOrAdopt } from '../container/create-container.ts'
 import { requireImage } from '../images/images.ts'
 import { PROXY_PORT } from './relay/relay-pool.ts'
+import { attachRunner } from './runner-connection.ts'
 import { encodeInit, parseReady, runnerCommand } from './runner-wire.ts'
 import { ensureRunnerVolume } from './runner-volume.ts'
 import { scrubbedImage } from '../images/scrubbed-image.ts'
@@ -57,7 +58,10 @@ export async function createSandboxContainer(
     const { container, existing } = await createOrAdopt({
       engine: context.engine,
       spec,
-      equip: () => context.runners.attach({ name, line }),
+      equip: async () => {
+        const container = context.engine.docker.getContainer(name)
+        context.runners.hold(name, await attachRunner({ container, request: line }))
+      },
     })
     requireUsable(name, existing)
     if (existing !== null) context.cpus.keep(name, existing.HostConfig.CpusetCpus ?? '')
@@ -87,7 +91,7 @@ async function imageForAgent(
 }
 
 /** Episode ids begin with their run; once is enough in a name. */
-function withoutRun({ run, episode }: { run: string; episode: string }): string {
+export function withoutRun({ run, episode }: { run: string; episode: string }): string {
   return episode.startsWith(`${run}/`) ? episode.slice(run.length + 1) : episode
 }
 
@@ -103,7 +107,7 @@ function requireUsable(name: string, existing: ContainerInspectInfo | null): voi
 }
 
 /** Rounds of ten seconds; short leases (tests) get three shorter rounds. */
-function leaseArguments(leaseMs: number): [seconds: string, rounds: string] {
+export function leaseArguments(leaseMs: number): [seconds: string, rounds: string] {
   const seconds = Math.max(1, Math.min(10, Math.floor(leaseMs / 3000)))
   return [String(seconds), String(Math.max(1, Math.ceil(leaseMs / 1000 / seconds)))]
 }

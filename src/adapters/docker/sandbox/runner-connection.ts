@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { Container } from 'dockerode'
+import type { Engine } from '../engine/engine.ts'
 import { attach, createDemultiplexer, openExec } from '../engine/exec-stream.ts'
 import {
   type RunnerReply,
@@ -32,11 +33,15 @@ interface Pending {
 }
 
 /** The user of the runner, which nothing else in a sandbox can be. The engine starts our connection as it. */
-export const RUNNER_USER = '65432:65432'
+const RUNNER_USER = '65432:65432'
 
-export async function connectRunner({ container }: { container: Container }): Promise<RunnerConnection> {
-  const { socket } = await openExec({ container, command: [`${RUNNER_FOLDER}/runner`, 'connect'], user: RUNNER_USER })
-  return createConnection(socket)
+/** What leads to the runner from an exec. */
+export const CONNECT_COMMAND: string[] = [`${RUNNER_FOLDER}/runner`, 'connect']
+
+/** An exec of the runner's user in a container. */
+export async function openRunnerExec({ docker }: Engine, name: string, command: string[]): Promise<Duplex> {
+  const { socket } = await openExec({ container: docker.getContainer(name), command, user: RUNNER_USER })
+  return socket
 }
 
 export interface AttachRunnerInput {
@@ -66,7 +71,7 @@ export async function attachRunner({ container, request }: AttachRunnerInput): P
   }
 }
 
-/** @internal exported for its test */
+/** @param socket in the form that Docker's engine gives to streams, see `createDemultiplexer` */
 export function createConnection(socket: Duplex): RunnerConnection {
   const reader = createReplyReader()
   let pending: Pending | null = null

@@ -52,8 +52,7 @@ export async function ensureRunnerVolume(input: EnsureRunnerVolumeInput): Promis
 }
 
 async function ensure({ engine, image }: EnsureRunnerVolumeInput): Promise<string> {
-  const [sources, scripts] = await Promise.all([readSources(), runnerScripts()])
-  const name = `longhaul-runner-${hashOf({ ...sources, ...scripts })}`
+  const { name, scripts } = await runnerParts()
   await engine.docker.createVolume({ Name: name, Labels: { [RUNNER_LABEL]: 'true' } })
   const container = await engine.docker.createContainer({
     Image: image,
@@ -80,6 +79,18 @@ async function ensure({ engine, image }: EnsureRunnerVolumeInput): Promise<strin
     // Without its volumes: this one stays.
     await container.remove({ force: true }).catch(ignoreGone)
   }
+}
+
+export interface RunnerParts {
+  /** Says what it is made of. */
+  name: string
+  /** Text by file name; the program is `runner` beside them. */
+  scripts: Record<string, string>
+}
+
+export async function runnerParts(): Promise<RunnerParts> {
+  const [sources, scripts] = await Promise.all([readSources(), runnerScripts()])
+  return { name: `longhaul-runner-${hashOf({ ...sources, ...scripts })}`, scripts }
 }
 
 /** Nothing that an image has at that path belongs into the volume. */

@@ -1,6 +1,6 @@
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { SandboxHost, SandboxHandle, TurnRequest, TurnResult } from '../../../contracts/sandbox.types.ts'
+import type { SandboxHost } from '../../../contracts/sandbox.types.ts'
 import { attributeLoss } from '../container/container-state.ts'
 import { createCpuPool } from '../container/cpu-pool.ts'
 import { createDiskWatch } from './disk-watch.ts'
@@ -10,18 +10,10 @@ import { GRADING_SLACK_MS, runGradingContainer } from '../grader/grade-patch.ts'
 import { createImageKeeper, type ImageKeeper } from '../images/image-keeper.ts'
 import { createSandboxContainer } from './open-sandbox.ts'
 import { removeContainer } from '../container/create-container.ts'
-import {
-  MAX_TREE_BYTES,
-  encodeCapture,
-  encodeInit,
-  encodeTree,
-  parseCapture,
-  parseReady,
-  parseTree,
-  encodeTurn,
-  parseTurn,
-} from './runner-wire.ts'
+import { createRunnerOperations } from './runner-operations.ts'
 import { createRelayPool, type RelayPoolOptions } from './relay/relay-pool.ts'
+import { createContainerAccess } from './container-access.ts'
+import { openRunnerExec } from './runner-connection.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import type { SandboxContext } from './sandbox-context.ts'
 import { createSlots } from '../../../platform/limiter.ts'
@@ -49,7 +41,7 @@ interface DockerSandboxHostOptions {
   /** Logs refused connections of sandboxes with a network. @default not logged */
   log?: RelayPoolOptions['log']
   /** How the proxies of sandboxes reach the world. @default the host's name server and TCP */
-  network?: Pick<RelayPoolOptions, 'resolve' | 'dial' | 'limits'>
+  network?: Omit<RelayPoolOptions, 'exec' | 'log'>
 }
 
 export interface DockerSandboxHost extends SandboxHost {
@@ -57,12 +49,6 @@ export interface DockerSandboxHost extends SandboxHost {
   /** Ends the connections of this process; sandboxes go on and are found again by any later host. */
   dispose(): void
 }
-
-/** git on a big repository may take its time. */
-const CAPTURE_TIMEOUT_MS = 180_000
-const STATE_TIMEOUT_MS = 60_000
-/** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
-const MAX_PATCH_BYTES = 8 * 1024 * 1024
 
 export function createDockerSandboxHost(options: DockerSandboxHostOptions): DockerSandboxHost {
   const {
@@ -79,8 +65,8 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     log = () => undefined,
     network = {},
   } = options
-  const runners = createRunnerPool({ engine })
-  const relays = createRelayPool({ engine, log, ...network })
+  const runners = createRunnerPool(createContainerAccess({ engine }))
+  const relays = createRelayPool({ exec: (name, command) => openRunnerExec(engine, name, command), log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
   const disks = createDiskWatch({ engine, log })
   const context: SandboxContext = {
@@ -134,47 +120,14 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         await disks.add(sandbox.name)
         return sandbox
       }),
-    runTurn: (sandbox, request, signal) =>
-      inside('running a turn', sandbox.name, signal, async () => {
-        // Again, for a sandbox that another process opened.
-        await disks.add(sandbox.name)
-        return runTurn(context, sandbox, request, signal)
-      }),
-    renew: (sandbox, signal) =>
-      inside('renewing a lease', sandbox.name, signal, async () => {
-        // The runner renews with every request; this one only reports.
-        await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
-      }),
-    initialState: (sandbox, signal) =>
-      inside('reading the state', sandbox.name, signal, async () => {
-        const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
-        return parseReady(await runners.request(request)).state
-      }),
-    capture: (sandbox, { mode, after }, signal) =>
-      inside('capturing the patch', sandbox.name, signal, async () => {
-        const { startCommit } = sandbox
-        const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
-        const request = {
-          name: sandbox.name,
-          line,
-          timeoutMs: CAPTURE_TIMEOUT_MS,
-          maxBodyBytes: MAX_PATCH_BYTES,
-          signal,
-        }
-        return parseCapture(await runners.request(request))
-      }),
-    treeHash: (sandbox, after, signal) =>
-      inside('hashing the tree', sandbox.name, signal, async () => {
-        const line = encodeTree({ startCommit: sandbox.startCommit, after })
-        const request = {
-          name: sandbox.name,
-          line,
-          timeoutMs: CAPTURE_TIMEOUT_MS,
-          maxBodyBytes: MAX_TREE_BYTES,
-          signal,
-        }
-        return parseTree(await runners.request(request))
-      }),
+    ...createRunnerOperations({
+      runners,
+      relays,
+      log,
+      around: inside,
+      // Again, for a sandbox that another process opened.
+      beforeTurn: (name) => disks.add(name),
+    }),
     close: ({ name }) =>
       named('closing a sandbox', name, null, async () => {
         runners.disconnect(name)
@@ -190,34 +143,5 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       runners.dispose()
       relays.dispose()
     },
-  }
-}
-
-/** TERM to KILL takes 5 s in the sandbox; the rest is for a machine under load. */
-const OUTER_SLACK_MS = 45_000
-
-async function runTurn(
-  context: SandboxContext,
-  sandbox: SandboxHandle,
-  request: TurnRequest,
-  signal: AbortSignal,
-): Promise<TurnResult> {
-  const line = encodeTurn(request)
-  await connectNetwork(context, sandbox)
-  const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
-  const maxBodyBytes = request.maxOutputBytes
-  const reply = await context.runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal })
-  const result = parseTurn(reply, reply.tookMs)
-  const network = context.relays.takeUse(sandbox.name)
-  return network === undefined ? result : { ...result, network }
-}
-
-/** The network was opened with the sandbox. Where it cannot be opened again, the agent has broken it or the engine reports an error. */
-async function connectNetwork({ relays, log }: SandboxContext, { name, allowedHosts }: SandboxHandle): Promise<void> {
-  if (allowedHosts === undefined) return
-  try {
-    await relays.ensure({ name, allowedHosts })
-  } catch (error) {
-    log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
   }
 }

@@ -1,12 +1,10 @@
 import { readFile } from 'node:fs/promises'
+import type { Duplex } from 'node:stream'
 
 import { LonghaulError } from '../../../../contracts/errors.ts'
 import type { NetworkUse } from '../../../../contracts/sandbox.types.ts'
 import { createEgressProxy, type EgressProxy, type EgressProxyOptions } from '../../../egress/egress-proxy.ts'
 import { toSandboxError } from '../../engine/engine-errors.ts'
-import type { Engine } from '../../engine/engine.ts'
-import { openExec } from '../../engine/exec-stream.ts'
-import { RUNNER_USER } from '../runner-connection.ts'
 import { RUNNER_FOLDER } from '../runner-wire.ts'
 import { createRelayStream, type RelayStream } from './relay-stream.ts'
 
@@ -19,7 +17,8 @@ const NO_PERL = 'needs perl'
 const START = `command -v perl >/dev/null || { echo ${NO_PERL} >&2; exit 127; }; exec perl -e "$2" "$1"`
 
 export interface RelayPoolOptions extends Pick<EgressProxyOptions, 'log' | 'resolve' | 'dial' | 'limits'> {
-  engine: Engine
+  /** Starts a program of the runner's in a sandbox, as `openRunnerExec` does. */
+  exec(name: string, command: string[]): Promise<Duplex>
 }
 
 export interface RelayRequest {
@@ -44,19 +43,16 @@ interface Relay {
   proxy: EgressProxy
 }
 
-export function createRelayPool({ engine, ...options }: RelayPoolOptions): RelayPool {
+export function createRelayPool({ exec, ...options }: RelayPoolOptions): RelayPool {
   const relays = new Map<string, Relay>()
   const opening = new Map<string, Promise<void>>()
 
   const open = async ({ name, allowedHosts }: RelayRequest): Promise<void> => {
     const script = await readFile(new URL('./relay.pl', import.meta.url), 'utf8')
     const relay = script.replaceAll(/^ *#.*\n/gm, '')
-    const { socket } = await openExec({
-      container: engine.docker.getContainer(name),
-      // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
-      command: [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay],
-      user: RUNNER_USER,
-    })
+    // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
+    const words = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay]
+    const socket = await exec(name, words)
     const log: EgressProxyOptions['log'] = (message, facts) => options.log(message, { sandbox: name, ...facts })
     const proxy = createEgressProxy({ ...options, log, allowed: allowedHosts })
     const stream = createRelayStream({ socket, onConnection: (connection) => proxy.accept(connection) })

@@ -1,0 +1,93 @@
+import type { SandboxHandle, SandboxHost, TurnRequest, TurnResult } from '../../../contracts/sandbox.types.ts'
+import type { RelayPool } from './relay/relay-pool.ts'
+import type { RunnerPool } from './runner-pool.ts'
+import {
+  MAX_TREE_BYTES,
+  encodeCapture,
+  encodeInit,
+  encodeTree,
+  encodeTurn,
+  parseCapture,
+  parseReady,
+  parseTree,
+  parseTurn,
+} from './runner-wire.ts'
+
+/** git on a big repository may take its time. */
+const CAPTURE_TIMEOUT_MS = 180_000
+const STATE_TIMEOUT_MS = 60_000
+/** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
+const MAX_PATCH_BYTES = 8 * 1024 * 1024
+/** TERM to KILL takes 5 s in the sandbox; the rest is for a machine under load. */
+const OUTER_SLACK_MS = 45_000
+
+interface RunnerOperationsInput {
+  runners: RunnerPool
+  relays: RelayPool
+  log(message: string, facts: Record<string, string | number>): void
+  /** Gives an operation on an open sandbox its name, and its failures their code. */
+  around<T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>
+  beforeTurn?: (name: string) => Promise<void>
+}
+
+/** What a runner does, wherever its sandbox is. */
+export function createRunnerOperations({
+  runners,
+  relays,
+  log,
+  around,
+  beforeTurn = async () => undefined,
+}: RunnerOperationsInput): Pick<SandboxHost, 'runTurn' | 'renew' | 'initialState' | 'capture' | 'treeHash'> {
+  /** The network was opened with the sandbox. Where it cannot be opened again, the agent has broken it or the engine reports an error. */
+  const connectNetwork = async ({ name, allowedHosts }: SandboxHandle): Promise<void> => {
+    if (allowedHosts === undefined) return
+    try {
+      await relays.ensure({ name, allowedHosts })
+    } catch (error) {
+      log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+    }
+  }
+
+  const runTurn = async (sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult> => {
+    const line = encodeTurn(request)
+    await connectNetwork(sandbox)
+    const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
+    const maxBodyBytes = request.maxOutputBytes
+    const reply = await runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal })
+    const result = parseTurn(reply, reply.tookMs)
+    const network = relays.takeUse(sandbox.name)
+    return network === undefined ? result : { ...result, network }
+  }
+
+  return {
+    runTurn: (sandbox, request, signal) =>
+      around('running a turn', sandbox.name, signal, async () => {
+        await beforeTurn(sandbox.name)
+        return runTurn(sandbox, request, signal)
+      }),
+    renew: (sandbox, signal) =>
+      around('renewing a lease', sandbox.name, signal, async () => {
+        // The runner renews with every request; this one only reports.
+        await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
+      }),
+    initialState: (sandbox, signal) =>
+      around('reading the state', sandbox.name, signal, async () => {
+        const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
+        return parseReady(await runners.request(request)).state
+      }),
+    capture: (sandbox, { mode, after }, signal) =>
+      around('capturing the patch', sandbox.name, signal, async () => {
+        const { name, startCommit } = sandbox
+        const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
+        const request = { name, line, timeoutMs: CAPTURE_TIMEOUT_MS, maxBodyBytes: MAX_PATCH_BYTES, signal }
+        return parseCapture(await runners.request(request))
+      }),
+    treeHash: (sandbox, after, signal) =>
+      around('hashing the tree', sandbox.name, signal, async () => {
+        const { name, startCommit } = sandbox
+        const line = encodeTree({ startCommit, after })
+        const request = { name, line, timeoutMs: CAPTURE_TIMEOUT_MS, maxBodyBytes: MAX_TREE_BYTES, signal }
+        return parseTree(await runners.request(request))
+      }),
+  }
+}
