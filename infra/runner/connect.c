@@ -1,7 +1,9 @@
 /* What the engine starts beside the runner: hands its input and output to the runner and waits until they are not needed any more.
- * It comes as our own user, which nothing else in the container can be. */
+ * It comes as our own user, which nothing else in the container can be: the engine starts it so. A kubelet cannot choose a user and
+ * starts it as root, which it gives up before anything else. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +13,11 @@
 #include "runner.h"
 
 int connect_to_runner(int count, char **words) {
+  if (getuid() == 0 && (setgroups(0, NULL) != 0 || setresgid(RUNNER_ID, RUNNER_ID, RUNNER_ID) != 0 ||
+                        setresuid(RUNNER_ID, RUNNER_ID, RUNNER_ID) != 0)) {
+    perror("longhaul runner: user");
+    return 78;
+  }
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   memcpy(address.sun_path + 1, "longhaul-runner", strlen("longhaul-runner"));
   socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen("longhaul-runner"));

@@ -1,6 +1,7 @@
 /* Processes of the agent run in a user namespace of their own. Root there has every user and group of the image and the
  * capabilities of the container. The one exception is the runner's user, which the namespace does not map: no process there
- * can signal, trace or slow down the runner, nor change its files, as any user. */
+ * can signal, trace or slow down the runner, nor change its files, as any user.
+ * In a pod, which always has a network, they have a network namespace of their own too, with nothing but loopback. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -9,19 +10,23 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "runner.h"
 
-static int jail = -1;
+static int jail = -1, network = -1;
 
 static void fail(const char *what) {
   dprintf(2, "longhaul runner: %s: %s\n", what, strerror(errno));
@@ -76,14 +81,24 @@ static void write_map(pid_t pid, const char *which) {
   close(file);
 }
 
-void make_jail(void) {
+static void raise_loopback(void) {
+  struct ifreq request = {.ifr_name = "lo"};
+  int door = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (door < 0 || ioctl(door, SIOCGIFFLAGS, &request) != 0) fail("loopback");
+  request.ifr_flags |= IFF_UP;
+  if (ioctl(door, SIOCSIFFLAGS, &request) != 0) fail("loopback");
+  close(door);
+}
+
+void make_jail(bool in_pod) {
   int begun[2], mapped[2];
   char byte = 0, path[64];
   if (pipe2(begun, O_CLOEXEC) != 0 || pipe2(mapped, O_CLOEXEC) != 0) fail("pipe");
   pid_t pid = fork();
   if (pid < 0) fail("fork");
   if (pid == 0) {
-    if (unshare(CLONE_NEWUSER) != 0) fail("this kernel or engine refuses a user namespace");
+    if (unshare(CLONE_NEWUSER | (in_pod ? CLONE_NEWNET : 0)) != 0) fail("this kernel or engine refuses a user namespace");
+    if (in_pod) raise_loopback();
     if (write(begun[1], &byte, 1) != 1) _exit(70);
     /* Until the file of the namespace is open. */
     close(mapped[1]);
@@ -100,6 +115,8 @@ void make_jail(void) {
   snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
   jail = open(path, O_RDONLY | O_CLOEXEC);
   if (jail < 0) fail(path);
+  snprintf(path, sizeof path, "/proc/%d/ns/net", pid);
+  if (in_pod && (network = open(path, O_RDONLY | O_CLOEXEC)) < 0) fail(path);
   close(begun[0]);
   close(mapped[0]);
   close(mapped[1]);
@@ -143,9 +160,17 @@ static void forbid_namespaces(void) {
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) fail("filter of system calls");
 }
 
+/* What an engine limits for a container, and a kubelet cannot. */
+static void limit_files(void) {
+  const struct rlimit files = {4096, 4096}, cores = {0, 0};
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0 || setrlimit(RLIMIT_CORE, &cores) != 0) fail("limits of commands");
+}
+
 void enter_jail(void) {
   static const int kept[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SETUID, CAP_SETGID, CAP_KILL};
   if (setns(jail, CLONE_NEWUSER) != 0) fail("the namespace of commands");
+  if (network >= 0 && setns(network, CLONE_NEWNET) != 0) fail("the network of commands");
+  if (network >= 0) limit_files();
   if (setresgid(0, 0, 0) != 0 || setgroups(0, NULL) != 0 || setresuid(0, 0, 0) != 0) fail("root of commands");
   for (int capability = 0; capability < 64; capability += 1) {
     bool is_kept = false;

@@ -1,4 +1,4 @@
-/* usage: runner init SECONDS ROUNDS   the first process of a sandbox
+/* usage: runner init SECONDS ROUNDS [pod]   the first process of a sandbox
  *        runner connect               a later worker's way to it, started by the engine
  *        runner enter WORD …          runs a program as commands run
  *        runner counts FOLDER         what it reads of a kernel's control groups there */
@@ -43,7 +43,15 @@ static void answer_requests(void) {
   }
 }
 
-static int serve(const char *seconds, const char *count) {
+/* A kubelet tells every container where its API server is: no part of an image, and another place in another cluster. */
+static void forget_cluster(void) {
+  char **kept = environ;
+  for (char **at = environ; *at != NULL; at += 1)
+    if (strncmp(*at, "KUBERNETES_", strlen("KUBERNETES_")) != 0) *kept++ = *at;
+  *kept = NULL;
+}
+
+static int serve(const char *seconds, const char *count, bool in_pod) {
   long long number;
   if (getpid() != 1 || !read_number(seconds, 3600, &number) || number == 0 || !read_number(count, 1000000, (long long *)&rounds)) {
     dprintf(2, "longhaul runner: expected to be the first process, with SECONDS and ROUNDS\n");
@@ -51,6 +59,7 @@ static int serve(const char *seconds, const char *count) {
   }
   round_ms = number * 1000;
   next_round = now_ms() + round_ms;
+  if (in_pod) forget_cluster();
   image_environment = environ;
   sigset_t children;
   sigemptyset(&children);
@@ -58,7 +67,7 @@ static int serve(const char *seconds, const char *count) {
   sigprocmask(SIG_BLOCK, &children, NULL);
   signal(SIGPIPE, SIG_IGN);
   become_runner();
-  make_jail();
+  make_jail(in_pod);
   open_journal();
   listen_for_streams();
   add_stream(0, 1, -1, -1);
@@ -95,7 +104,8 @@ static int serve(const char *seconds, const char *count) {
 }
 
 int main(int count, char **words) {
-  if (count == 4 && strcmp(words[1], "init") == 0) return serve(words[2], words[3]);
+  if (count == 4 && strcmp(words[1], "init") == 0) return serve(words[2], words[3], false);
+  if (count == 5 && strcmp(words[1], "init") == 0 && strcmp(words[4], "pod") == 0) return serve(words[2], words[3], true);
   if (count == 2 && strcmp(words[1], "connect") == 0) return connect_to_runner(0, NULL);
   if (count > 2 && strcmp(words[1], "enter") == 0) return connect_to_runner(count - 2, words + 2);
   if (count == 3 && strcmp(words[1], "counts") == 0) {
@@ -103,6 +113,6 @@ int main(int count, char **words) {
     printf("%s\n%ld\n", has_room() ? "room" : "full", count_oom_kills());
     return 0;
   }
-  dprintf(2, "usage: runner init SECONDS ROUNDS | connect | enter WORD ... | counts FOLDER\n");
+  dprintf(2, "usage: runner init SECONDS ROUNDS [pod] | connect | enter WORD ... | counts FOLDER\n");
   return 64;
 }

@@ -35,7 +35,7 @@ bool read_number(const char *text, long long most, long long *into);
 /* ---- jail.c: the user namespace of everything that is not ours ---- */
 
 void become_runner(void);
-void make_jail(void);
+void make_jail(bool in_pod);
 /* In a new process: gives up all that is ours. Ends the process where any of it fails. */
 void enter_jail(void);
 
