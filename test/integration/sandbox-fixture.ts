@@ -11,8 +11,10 @@ import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
 import { removeContainer } from '../../src/adapters/docker/container/create-container.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { type DockerSandboxHost, createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
+import type { RunnerPool } from '../../src/adapters/docker/sandbox/runner-pool.ts'
 import type {
   OpenSandboxInput,
+  SandboxHost,
   SandboxHandle,
   TurnMark,
   TurnRequest,
@@ -23,14 +25,40 @@ import { HANG_MS } from '../support/hang.ts'
 export const LIMITS = { cpus: 2, memoryMiB: 512, pids: 256 }
 export const SMALL_WINDOW = { windowLines: 8, windowOverlap: 2, pathForm: 'relative' } as const
 
-export interface SandboxFixture {
+/** What the promises of a sandbox need of a host, wherever its sandboxes are. */
+export interface ContractHost extends SandboxHost {
+  context: { runners: Pick<RunnerPool, 'request' | 'disconnect'> }
+  dispose(): void
+}
+
+/** What they need of a backend: a real engine, or a real cluster. */
+export interface ContractFixture {
+  backend: 'containers' | 'pods'
+  host: ContractHost
+  run: string
+  openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
+  /** Another worker that reaches the same sandboxes; its caller disposes of it. */
+  anotherHost(): Promise<ContractHost>
+  /** Ends a sandbox from outside, as an operator would. */
+  kill(name: string): Promise<void>
+  isRunning(name: string): Promise<boolean>
+  /** Ids of execs that the backend remembers; null where it remembers none. */
+  execs(name: string): Promise<string[] | null>
+  /** Of a backend whose sandboxes start again. */
+  restart(name: string): Promise<void>
+  /** Looks into the sandbox beside the runner. */
+  probe(sandbox: Pick<SandboxHandle, 'name'>, command: string): Promise<string>
+  dispose(): Promise<void>
+}
+
+export type MakeFixture = (topic: string, files: Record<string, string | Buffer>) => Promise<ContractFixture>
+
+export interface SandboxFixture extends ContractFixture {
   engine: Engine
   host: DockerSandboxHost
   image: string
   run: string
   openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
-  /** Removes the image and every container of this fixture's run that the tests left. */
-  dispose(): Promise<void>
 }
 
 export const never: AbortSignal = new AbortController().signal
@@ -49,10 +77,17 @@ export async function createSandboxFixture(
   await buildTaskImage({ engine, base: base.tag, tag: image, repoTar: repositoryTar(files), labels: {} })
   const host = createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'sandbox.test' })
   return {
+    backend: 'containers',
     engine,
     host,
     image,
     run,
+    anotherHost: async () => createDockerSandboxHost({ engine, hostId: 'other', hostQueue: 'other' }),
+    kill: async (name) => void (await engine.docker.getContainer(name).kill()),
+    isRunning: async (name) => (await engine.docker.getContainer(name).inspect()).State.Running,
+    execs: async (name) => (await engine.docker.getContainer(name).inspect()).ExecIDs ?? [],
+    restart: async (name) => void (await engine.docker.getContainer(name).restart({ t: 0 })),
+    probe: (sandbox, command) => probe({ engine }, sandbox, command),
     openInput: (changes = {}) => ({
       run,
       episode: `${run}/stage/0001/task/00`,
@@ -120,7 +155,7 @@ export function lastTurn(sandbox: SandboxHandle, before = Number.POSITIVE_INFINI
   return marks.sort((one, other) => one.turn - other.turn).at(-1) ?? null
 }
 
-export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): Player {
+export function createPlayer(host: Pick<SandboxHost, 'runTurn'>, sandbox: SandboxHandle): Player {
   let turn = 0
   const next: Player['next'] = (command, changes = {}) => {
     const request = {
@@ -151,7 +186,7 @@ export function createPlayer(host: DockerSandboxHost, sandbox: SandboxHandle): P
 /** Looks into the sandbox beside the runner. */
 export async function probe(
   { engine }: Pick<SandboxFixture, 'engine'>,
-  { name }: SandboxHandle,
+  { name }: Pick<SandboxHandle, 'name'>,
   command: string,
 ): Promise<string> {
   const exec = await engine.docker

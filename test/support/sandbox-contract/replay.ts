@@ -1,0 +1,247 @@
+/** A sandbox is lost: its committed turns rebuild it in a fresh one, and what does not come out the same is found. */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+
+import { EpisodeWorld, compare } from '../../../src/activities/episode/episode-world.ts'
+import { lastRunBefore, spentMs, type Turn } from '../../../src/activities/episode/transcript.ts'
+import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
+import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
+import type { ActionRecord, ObservationRecord } from '../../../src/contracts/episodes.types.ts'
+import type { SandboxHandle, TurnResult } from '../../../src/contracts/sandbox.types.ts'
+import {
+  codeOf,
+  createPlayer,
+  never,
+  type ContractFixture,
+  type MakeFixture,
+  textOf,
+} from '../../integration/sandbox-fixture.ts'
+
+export function describeReplay(makeFixture: MakeFixture): void {
+  describe('replay of a sandbox', () => {
+    let fixture: ContractFixture
+    let folder: string
+    let store: ArtifactStore
+    let placements = 0
+
+    before(async () => {
+      fixture = await makeFixture('replay', { 'a/m.py': 'x = 1\ny = 2\n', '.gitignore': '*.log\n' })
+      folder = await mkdtemp(join(tmpdir(), 'longhaul-replay-'))
+      store = createDirectoryStore({ root: folder })
+    })
+
+    after(async () => {
+      await fixture.dispose()
+      await rm(folder, { recursive: true, force: true })
+    })
+
+    interface Played {
+      episode: string
+      turns: Turn[]
+    }
+
+    /** Plays commands in a sandbox that is then lost. Null is a reply without a command; the tree is noted after the last turn. */
+    async function playAndLose(name: string, commands: (string | null)[]): Promise<Played> {
+      const episode = `${fixture.run}/stage/0001/${name}/00`
+      const sandbox = await fixture.host.open(fixture.openInput({ episode }), never)
+      const player = createPlayer(fixture.host, sandbox)
+      const turns: Turn[] = []
+      let state = await fixture.host.initialState(sandbox, never)
+      for (const [turn, command] of commands.entries()) {
+        const result = command === null ? null : await player.play(command, { turn, timeoutMs: 1_000 })
+        state = result?.state ?? state
+        const action = { turn, command, token: `token${turn}`, sampleMs: 100 } as ActionRecord
+        const execution = result === null ? null : { ...result, outputBytes: result.outputBytes }
+        turns.push({ action, observation: { turn, text: '', execution, state } as unknown as ObservationRecord })
+      }
+      await worldIn(sandbox, { episode, turns }).world.noteTree(commands.length - 1)
+      await fixture.host.close(sandbox)
+      return { episode, turns }
+    }
+
+    /** The world of an episode in a sandbox, and the turns that are replayed to get it there. */
+    function worldIn(sandbox: SandboxHandle, { episode, turns }: Played, fence = 2, mayLackTurns = true) {
+      const replayed: number[] = []
+      const onReplay = (turn: number): unknown => replayed.push(turn)
+      const common = { store, host: fixture.host, sandbox, signal: never }
+      return {
+        world: new EpisodeWorld({ ...common, episode, turns, fence, timeoutMs: 60_000, mayLackTurns, onReplay }),
+        replayed,
+      }
+    }
+
+    async function placeAnew({ episode }: Played): Promise<SandboxHandle> {
+      placements += 1
+      return fixture.host.open(fixture.openInput({ episode, placement: 1 + placements }), never)
+    }
+
+    /** @returns the new sandbox and the turns that were executed in it */
+    async function rebuild(played: Played): Promise<{ sandbox: SandboxHandle; executed: number[] }> {
+      const sandbox = await placeAnew(played)
+      const { world, replayed } = worldIn(sandbox, played)
+      await world.ensureCurrent()
+      return { sandbox, executed: replayed }
+    }
+
+    /** The last turn of the records that ran a command, as the request after it names it. */
+    function lastOf({ turns }: Played) {
+      return lastRunBefore(turns, turns.length)
+    }
+
+    test('a sandbox is lost after turns that changed files, place, environment and tools: the new one has all of it, each command ran once', async () => {
+      const played = await playAndLose('whole', [
+        'echo one >> notes.txt; mkdir -p deep; cd deep',
+        'export MARK=on; umask 027; exit 3',
+        null,
+        'open ../a/m.py 2',
+        'echo two >> /testbed/notes.txt; git -c user.name=a -c user.email=a@b commit -qam change; echo x > skipped.log',
+        "edit 1:1 'x = 3'",
+      ])
+      const { sandbox, executed } = await rebuild(played)
+      assert.deepEqual(executed, [0, 1, 3, 4, 5])
+      const player = createPlayer(fixture.host, sandbox)
+      const looked = await player.play('pwd; echo $MARK; umask; cat /testbed/notes.txt; head -n 1 /testbed/a/m.py', {
+        turn: 6,
+        fence: 2,
+        after: lastOf(played),
+      })
+      assert.equal(textOf(looked), '/testbed/deep\non\n0027\none\ntwo\nx = 3\n')
+      assert.equal(looked.state.openFile, '/testbed/a/m.py')
+    })
+
+    test('a crash in the middle of a replay: the next attempt runs only the turns that are missing, none twice', async () => {
+      const played = await playAndLose('again', [
+        'echo one >> notes.txt',
+        null,
+        'echo two >> notes.txt',
+        'echo three >> notes.txt',
+      ])
+      const sandbox = await placeAnew(played)
+      const half = { ...played, turns: played.turns.slice(0, 3) }
+      const first = worldIn(sandbox, half)
+      await first.world.ensureCurrent()
+      const { world, replayed } = worldIn(sandbox, played, 3)
+      await world.ensureCurrent()
+      await world.ensureCurrent()
+      assert.deepEqual([first.replayed, replayed], [[0, 2], [3]])
+      const looked = await createPlayer(fixture.host, sandbox).play('cat notes.txt', {
+        turn: 4,
+        fence: 3,
+        after: lastOf(played),
+      })
+      assert.equal(textOf(looked), 'one\ntwo\nthree\n')
+    })
+
+    // The story: all workflows of a run are terminated, the run is started again, and the new execution of an episode is given a container
+    // that has seen nothing. Its next turn used to run there.
+    test('turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run', async () => {
+      const played = await playAndLose('pristine', ['echo one >> notes.txt', 'cd /tmp; export MARK=on'])
+      const sandbox = await placeAnew(played)
+      const open = {
+        turn: 2,
+        command: 'pwd; echo $MARK; cat /testbed/notes.txt',
+        token: 'open',
+        sampleMs: 1,
+      } as ActionRecord
+      const turns = [...played.turns, { action: open, observation: null }]
+      const { world, replayed } = worldIn(sandbox, { ...played, turns })
+      assert.equal(textOf(await world.run(open, open.command ?? '', 1_000)), '/tmp\non\none\n')
+      assert.deepEqual(replayed, [0, 1])
+    })
+
+    test('a pristine sandbox is asked for the patch or the files of played turns: it refuses, and hands out nothing', async () => {
+      const played = await playAndLose('refused', ['echo one >> notes.txt'])
+      const sandbox = await placeAnew(played)
+      const after = lastOf(played)
+      const refused = (error: unknown): boolean => codeOf(error) === 'Sandbox.Behind'
+      await assert.rejects(fixture.host.capture(sandbox, { mode: 'all', after }, never), refused)
+      await assert.rejects(fixture.host.treeHash(sandbox, after, never), refused)
+      assert.equal((await fixture.host.capture(sandbox, { mode: 'all', after: null }, never)).patch.byteLength, 0)
+    })
+
+    test('a sandbox that has gone further than the records is not gone back to: the episode is placed anew', async () => {
+      const played = await playAndLose('further', ['echo one >> notes.txt', 'echo two >> notes.txt'])
+      const { sandbox } = await rebuild(played)
+      const { world } = worldIn(sandbox, { ...played, turns: played.turns.slice(0, 1) }, 3)
+      await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Ended')
+    })
+
+    test('a sandbox that has run its turns and then denies them was made to forget from inside: nothing is replayed', async () => {
+      const played = await playAndLose('denied', ['echo one >> notes.txt', 'echo two >> notes.txt'])
+      // A new one says the same as one that was made to forget; its episode knows that it is none.
+      const { world, replayed } = worldIn(await placeAnew(played), played, 3, false)
+      await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Ended')
+      assert.deepEqual(replayed, [])
+    })
+
+    test('a sandbox claims its last turn, but its files are not those of the record: the claim is not believed', async () => {
+      const played = await playAndLose('claimed', ['echo one >> notes.txt'])
+      const { sandbox } = await rebuild(played)
+      await fixture.probe(sandbox, 'echo other > /testbed/notes.txt')
+      await assert.rejects(
+        worldIn(sandbox, played, 3).world.ensureCurrent(),
+        (error) => codeOf(error) === 'Sandbox.Diverged',
+      )
+    })
+
+    test('another sandbox of the episode recorded the turn first, and it ended otherwise there: the caller is told', async () => {
+      const turn = {
+        action: { turn: 0, command: 'exit 3' },
+        observation: { turn: 0, execution: { exitCode: 3 }, state: {} },
+      }
+      const { result } = { result: { exitCode: 0, state: {} } as TurnResult }
+      assert.throws(() => compare('e', turn.observation as never, result), { code: 'Sandbox.Diverged' })
+      assert.doesNotThrow(() => compare('e', turn.observation as never, { ...result, exitCode: 3 }))
+    })
+
+    test('a command leaves other bytes the second time: the tree hash tells, although exit code and place are the same', async () => {
+      const played = await playAndLose('random', ['cat /proc/sys/kernel/random/uuid > made.txt'])
+      await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
+    })
+
+    test('bytes that the agent has committed differ: found too, although git status is clean', async () => {
+      const played = await playAndLose('committed', [
+        'cat /proc/sys/kernel/random/uuid > made.txt; git add .; git -c user.name=a -c user.email=a@b commit -qm made',
+      ])
+      await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
+    })
+
+    test('a command ends otherwise the second time: found at that turn', async () => {
+      const played = await playAndLose('exit', ['true', 'true'])
+      const second = played.turns[1]
+      assert.ok(second)
+      second.action.command = 'false'
+      await assert.rejects(rebuild(played), (error) => {
+        assert.equal(codeOf(error), 'Sandbox.Diverged')
+        assert.match((error as Error).message, /exit code differs.*turn=1/)
+        return true
+      })
+    })
+
+    test('an environment that differs the second time: found', async () => {
+      const played = await playAndLose('environment', ['export MARK=$(cat /proc/sys/kernel/random/uuid)'])
+      await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
+    })
+
+    test('a turn was stopped at its deadline: the prefix is not repeatable, and nothing is tried', async () => {
+      const played = await playAndLose('timeout', ['echo one > notes.txt', 'echo two >> notes.txt; sleep 30'])
+      assert.equal(played.turns[1]?.observation?.execution?.reason, 'timeout')
+      const { world, replayed } = worldIn(await placeAnew(played), played)
+      await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Diverged')
+      assert.deepEqual(replayed, [])
+    })
+
+    test('time that an episode has used is the sum of sampling and commands, not wall-clock time', () => {
+      const turn = (sampleMs: number, wallMs: number | null): Turn =>
+        ({
+          action: { sampleMs, sampledAtMs: 9e15 },
+          observation: { execution: wallMs === null ? null : { wallMs } },
+        }) as unknown as Turn
+      // 100 + 30 + 200 + 7
+      assert.equal(spentMs({ start: {} as never, turns: [turn(100, 30), turn(200, null), turn(7, null)] }), 337)
+    })
+  })
+}
