@@ -26,6 +26,8 @@ import { packageFile } from './paths.ts'
  * | LONGHAUL_RECIPES | directories with more recipes, separated by ":" |
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, images longest unused are removed (10) |
  * | LONGHAUL_SANDBOX_CPUS, LONGHAUL_SANDBOX_MEMORY_GIB | what sandboxes may ask for together (all the machine has) |
+ * | LONGHAUL_SANDBOXES | `pods`: sandboxes of agents are pods of the cluster that KUBECONFIG names (`docs/cluster.md`) |
+ * | LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP | where these pods are, and where nodes keep the runner's profile |
  * | LONGHAUL_LEASE_S | seconds that a sandbox, or a launched engine, lives without a sign of life (600) |
  * | LONGHAUL_METRICS_ADDRESS or LONGHAUL_METRICS_OTLP | where workers show or send metrics (`src/workers/metrics.ts`); the roles take ports from it upwards |
  *

@@ -18,6 +18,8 @@ import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import { resourcesOfEngine } from '../adapters/docker/reaper/reap-orphaned.ts'
 import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
+import { resourcesOfCluster } from '../adapters/kubernetes/list-pods.ts'
+import { openPods } from './compose-pods.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore, chatClientsOf, policyClientsOf, type Interposers, requireNamespaceId } from './connect.ts'
@@ -37,32 +39,37 @@ export async function composeSandbox(
   between: Interposers,
 ): Promise<Composed> {
   const machine = await openMachine(environment, connection, between)
-  const { host, admission, engine, keeper, hostId, hostQueue, namespaceId, shared, door } = machine
+  const { docker, pods, admission, engine, keeper, hostId, hostQueue, engineHostId, namespaceId, shared, door } =
+    machine
   const { minFreeBytes, temporal } = environment
   const { namespace } = temporal
   const letGo = (): void => {
     door.stop()
     admission.dispose()
-    host.dispose()
+    pods?.host.dispose()
+    docker.dispose()
     keeper.dispose()
   }
   const membership = await joinAsHost({
     temporal,
     host: hostId,
-    holder: { queue: hostQueue, engine: await engineIdentity(engine) },
+    holder: { queue: hostQueue, engine: pods?.identity ?? (await engineIdentity(engine)) },
     door,
     log: (message, facts) => Runtime.instance().logger.info(message, facts),
   }).catch((error: unknown): never => {
     letGo()
     throw error
   })
-  const owned = { hostId, namespaceId, namespace, connection }
-  const reaper = startHostReaper({
-    ...owned,
-    store: shared.store,
-    holder: resourcesOfEngine(engine),
-    images: { engine, keeper, minFreeBytes },
-  })
+  const owned = { namespaceId, namespace, connection, store: shared.store }
+  const reapers = [
+    startHostReaper({
+      ...owned,
+      hostId: engineHostId,
+      holder: resourcesOfEngine(engine),
+      images: { engine, keeper, minFreeBytes },
+    }),
+    ...(pods === null ? [] : [startHostReaper({ ...owned, hostId, holder: resourcesOfCluster(pods.cluster) })]),
+  ]
   return {
     workers: [...placementWorkers(machine, environment), ownSandboxesWorker(machine, environment, between)],
     broken: membership.broken,
@@ -70,7 +77,7 @@ export async function composeSandbox(
     async dispose() {
       await membership.stop()
       letGo()
-      await reaper.stop()
+      await Promise.all(reapers.map((reaper) => reaper.stop()))
     },
   }
 }
@@ -83,28 +90,44 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
   const namespaceId = await requireNamespaceId(connection, temporal.namespace)
   const store = await connectStore(environment, between)
   const engine = await connectEngine()
-  const { hostId, hostQueue } = hostIdentity(environment.hostId)
+  const own = hostIdentity(environment.hostId)
   const keeper = createImageKeeper({ engine, cacheDir })
-  const host = createDockerSandboxHost({
+  const log = (message: string, facts: Record<string, string | number>): void =>
+    Runtime.instance().logger.info(message, facts)
+  const docker = createDockerSandboxHost({
     engine,
     keeper,
-    hostId,
-    hostQueue,
+    ...own,
     namespaceId,
     maxStarting: MAX_STARTING,
-    runtime,
-    log: (message, facts) => Runtime.instance().logger.info(message, facts),
+    // Of a pod it is the name of a RuntimeClass.
+    runtime: environment.pods === null ? runtime : null,
+    log,
   })
+  const pods =
+    environment.pods === null
+      ? null
+      : await openPods({ environment, pods: environment.pods, namespaceId, grade: docker.grade, log })
+  const { hostId, hostQueue } = pods ?? own
   const admission = createAdmission({
-    capacity: { cpus: sandboxCpus ?? engine.cpus, memoryMiB: sandboxMemoryMiB ?? engine.memoryMiB },
-    list: () => listHeld({ engine, namespaceId }),
+    capacity:
+      environment.pods === null
+        ? { cpus: sandboxCpus ?? engine.cpus, memoryMiB: sandboxMemoryMiB ?? engine.memoryMiB }
+        : { cpus: environment.pods.cpus, memoryMiB: sandboxMemoryMiB ?? Number.POSITIVE_INFINITY },
+    list: pods?.listHeld ?? (() => listHeld({ engine, namespaceId })),
   })
   const door = createHostDoor(hostId)
-  const watched = { name: `${engine.host} on ${hostId}`, pulse: createEnginePulse({ ping: () => engine.docker.ping() }) }
+  const watched = {
+    name: `${engine.host} on ${own.hostId}`,
+    pulse: createEnginePulse({ ping: () => engine.docker.ping() }),
+  }
+  const host = between.sandbox(pods?.host ?? docker)
+  const tests = watchSandbox({ host, engine: watched })
   const shared = {
     store,
     sandbox: admitSandboxes({
-      host: watchSandbox({ host: between.sandbox(host), engine: watched }),
+      // Tests run in containers of this machine, wherever the sandbox was.
+      host: pods === null ? tests : { ...watchSandbox({ host, engine: pods.watched }), grade: tests.grade },
       admission,
       hostId,
       door,
@@ -113,7 +136,22 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     tasks: createTaskReader(store),
   }
   const look = createHostLook({ engine, namespaceId, admission, door })
-  return { engine, watched, keeper, host, admission, hostId, hostQueue, namespaceId, shared, door, look }
+  const engineHostId = own.hostId
+  return {
+    engine,
+    watched,
+    keeper,
+    docker,
+    pods,
+    admission,
+    hostId,
+    hostQueue,
+    engineHostId,
+    namespaceId,
+    shared,
+    door,
+    look,
+  }
 }
 
 /** Sandboxes on their way: to an image, a place, a start. On a full host at most a few wait; the others wait in the queue, for whichever host has a place first. */

@@ -27,3 +27,16 @@ test('a build has a name that a person can type and Temporal can join to others;
     assert.throws(() => read(build), /Expected LONGHAUL_BUILD_ID to be/, build)
   }
 })
+
+test('sandboxes are containers unless pods are asked for, whose room must be said; anything else is refused', () => {
+  const pods = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env }).pods
+  assert.equal(pods({}), null)
+  assert.equal(pods({ LONGHAUL_SANDBOXES: 'containers', LONGHAUL_SANDBOX_CPUS: '4' }), null)
+  const asked = { LONGHAUL_SANDBOXES: 'pods', LONGHAUL_SANDBOX_CPUS: '64', LONGHAUL_KUBERNETES_NAMESPACE: 'agents' }
+  assert.deepEqual(pods(asked), { namespace: 'agents', seccompProfile: null, cpus: 64 })
+  assert.throws(() => pods({ LONGHAUL_SANDBOXES: 'pods' }), {
+    code: 'Config.Invalid',
+    message: /LONGHAUL_SANDBOX_CPUS/,
+  })
+  assert.throws(() => pods({ LONGHAUL_SANDBOXES: 'vms' }), { code: 'Config.Invalid', message: /containers or pods/ })
+})

@@ -39,12 +39,24 @@ export interface WorkerEnvironment {
   sandboxCpus: number | null
   /** LONGHAUL_SANDBOX_MEMORY_GIB: the same of memory; unset: all of it */
   sandboxMemoryMiB: number | null
+  /** LONGHAUL_SANDBOXES, LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP: where agents' sandboxes are; null: containers of this host's engine */
+  pods: PodsEnvironment | null
   /** LONGHAUL_VIEWER_URL: where people read trajectories; runs show it in the Temporal UI. Ends with a slash; null: no such place is known */
   viewerUrl: string | null
   /** LONGHAUL_HUB_URL: another hub of data sets of the same layout; unset: the public one */
   hubUrl: string | null
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
   recipeDirs: string[]
+}
+
+/** Sandboxes as pods. */
+export interface PodsEnvironment {
+  /** LONGHAUL_KUBERNETES_NAMESPACE; null: that of the kubeconfig's context */
+  namespace: string | null
+  /** LONGHAUL_KUBERNETES_SECCOMP: path of the runner's profile on the nodes, below the kubelet's folder of profiles; null: the usual one */
+  seccompProfile: string | null
+  /** LONGHAUL_SANDBOX_CPUS: no node is asked what it has, so it must be said */
+  cpus: number
 }
 
 /** @throws LonghaulError `Config.Invalid` */
@@ -76,9 +88,34 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
     sandboxCpus: share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1),
     sandboxMemoryMiB: share('LONGHAUL_SANDBOX_MEMORY_GIB', env['LONGHAUL_SANDBOX_MEMORY_GIB'], 1024),
+    pods: podsEnvironment(env),
     viewerUrl: viewerUrl(env['LONGHAUL_VIEWER_URL']),
     hubUrl: env['LONGHAUL_HUB_URL'] ?? null,
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
+  }
+}
+
+function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
+  const kind = env['LONGHAUL_SANDBOXES'] || 'containers'
+  if (kind === 'containers') return null
+  if (kind !== 'pods') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected LONGHAUL_SANDBOXES to be containers or pods, got ${JSON.stringify(kind)}`,
+    })
+  }
+  const cpus = share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1)
+  if (cpus === null) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message:
+        'Expected LONGHAUL_SANDBOX_CPUS beside LONGHAUL_SANDBOXES=pods: how many processors the sandboxes of the namespace may ask for together, its quota for example',
+    })
+  }
+  return {
+    namespace: env['LONGHAUL_KUBERNETES_NAMESPACE'] || null,
+    seccompProfile: env['LONGHAUL_KUBERNETES_SECCOMP'] || null,
+    cpus,
   }
 }
 

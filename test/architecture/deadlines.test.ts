@@ -42,8 +42,9 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
   },
   {
     pattern: /from '(?:openai|undici)/,
-    doors: ['src/adapters/policy-server/openai-transport.ts'],
-    why: 'ends each exchange at its time',
+    // A request to a cluster has a deadline, as has the opening of an exec; what is asked over it is bounded by the pool of runners.
+    doors: ['src/adapters/kubernetes/cluster.ts', 'src/adapters/policy-server/openai-transport.ts'],
+    why: 'end each exchange at its time',
   },
   {
     // Ten seconds an export (two in a command), a queue of 2,048 spans, and a limit on the last flush.
@@ -60,6 +61,7 @@ const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/engines/engine-process.ts':
     'an engine: keeper.ts bounds its start and its silence; it dies with the keeper',
   'src/adapters/engines/fleets.ts': 'the keeper: KEEPER_START_MS until its first word, then the lease of its run',
+  'src/adapters/kubernetes/cluster-access.ts': 'a deadline of its own',
   'src/adapters/task-images/build-task-image.ts': 'a deadline of its own',
   'src/adapters/trainer-job/launchers/process-launcher.ts':
     'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',

@@ -1,5 +1,6 @@
 /**
- * Packages that take long to load (`openai` with `undici`: a quarter of a second and 40 MB) have one importer each, and are loaded
+ * Packages that take long to load (`openai` with `undici`: a quarter of a second and 40 MB) have one importer each (`undici` a second
+ * one, for clusters), and are loaded
  * where a worker is composed: not by the command line, not by the package's program interface. So are those of S3. Imports are read from the text;
  * `import type` loads nothing, and `import()` only when it is called.
  */
@@ -10,8 +11,9 @@ import { test } from 'node:test'
 
 const root = join(import.meta.dirname, '../..')
 const DOOR = 'src/adapters/policy-server/openai-transport.ts'
+const CLUSTER = 'src/adapters/kubernetes/cluster.ts'
 /** The folders that may be between a composition and the door. */
-const BEHIND_COMPOSITION = /^src\/adapters\/(policy-server|chat-endpoint)\//
+const BEHIND_COMPOSITION = /^src\/adapters\/(policy-server|chat-endpoint|kubernetes)\//
 
 const imports = new Map(
   readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
@@ -33,19 +35,16 @@ function reachedFrom(file: string, reached = new Set<string>()): Set<string> {
   return reached
 }
 
-test('openai and undici have one importer', () => {
+test('openai has one importer, and undici that and the way to clusters', () => {
   const importers = [...imports].filter(([, names]) => names.some((name) => /^(?:openai|undici)(?:\/|$)/.test(name)))
-  assert.deepEqual(
-    importers.map(([file]) => file),
-    [DOOR],
-  )
+  assert.deepEqual(importers.map(([file]) => file).toSorted(), [CLUSTER, DOOR])
 })
 
 test('neither the command line nor the program interface nor a workflow loads them', () => {
   for (const entry of ['src/cli/main.ts', 'src/client/index.ts', 'src/workflows/index.ts', 'src/stack/supervise.ts']) {
     const reached = reachedFrom(entry)
     assert.ok(reached.size > 5, `${entry} imports ${reached.size} modules: the search is broken`)
-    assert.ok(!reached.has(DOOR), entry)
+    assert.ok(!reached.has(DOOR) && !reached.has(CLUSTER), entry)
   }
 })
 
@@ -58,7 +57,10 @@ test('the viewer is loaded by its command when it runs, and by nothing else', ()
 })
 
 test('the composition of workers is the only way to them', () => {
-  const ways = [...imports.keys()].filter((file) => !BEHIND_COMPOSITION.test(file) && reachedFrom(file).has(DOOR))
+  const ways = [...imports.keys()].filter((file) => {
+    const reached = reachedFrom(file)
+    return !BEHIND_COMPOSITION.test(file) && (reached.has(DOOR) || reached.has(CLUSTER))
+  })
   assert.ok(ways.includes('src/workers/connect.ts'))
   assert.deepEqual(
     ways.filter((file) => !file.startsWith('src/workers/')),

@@ -97,16 +97,17 @@ part kube-apiserver "$programs/kube-apiserver" --etcd-servers "http://127.0.0.1:
     --service-account-issuer "$server" --service-account-key-file "$home/pki/accounts.pub" \
     --service-account-signing-key-file "$home/pki/accounts.key"
 
+socket=$home/containerd.sock
 part containerd containerd --config "$home/containerd.toml"
 
 tries_left=600
-until ctr --address /run/containerd/containerd.sock version >/dev/null 2>&1; do
+until ctr --address "$socket" version >/dev/null 2>&1; do
     tries_left=$((tries_left - 1))
     [ $tries_left -gt 0 ] || exit 1
     sleep 0.1
 done
 for image in "$home"/images/*.tar; do
-    ctr --address /run/containerd/containerd.sock --namespace k8s.io images import "$image" >>"$home/images.log" 2>&1 || exit 1
+    ctr --address "$socket" --namespace k8s.io images import "$image" >>"$home/images.log" 2>&1 || exit 1
 done
 
 tries_left=1200

@@ -5,8 +5,9 @@
 import { execFile, spawn } from 'node:child_process'
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { requireCommand } from '../../../src/platform/run-command.ts'
 import { SYSTEM_PATH } from '../../../src/stack/setup/system-packages.ts'
 import { freePort } from '../loopback.ts'
 import { withDeadline } from '../with-deadline.ts'
@@ -31,6 +32,8 @@ export interface Cluster {
   configFile(identity: string): Promise<string>
   /** As admin; what it printed. */
   kubectl(args: string[], input?: string): Promise<string>
+  /** Gives the node an image, from an archive as `docker save` writes it. */
+  importImage(archive: string): Promise<void>
   /** Of what the log of a part says, the end. */
   log(part: string): Promise<string>
   close(): Promise<void>
@@ -41,11 +44,19 @@ interface StartClusterInput {
   images: SmallImage[]
   /** Folder of this machine that a claim shows to pods. */
   store: string
-  /** Folders of this machine that the node shows below `STORE/shared/N`, to be read. */
-  shared: string[]
+  /** Folders of this machine that the node shows below `STORE/shared/N`, to be read. @default none */
+  shared?: string[]
+  /** Profiles of system calls on the node: path below the kubelet's folder of them → file of this machine. @default none */
+  seccomp?: Record<string, string>
 }
 
-export async function startCluster({ programs, images, store, shared }: StartClusterInput): Promise<Cluster> {
+export async function startCluster({
+  programs,
+  images,
+  store,
+  shared = [],
+  seccomp = {},
+}: StartClusterInput): Promise<Cluster> {
   const home = await mkdtemp(join(tmpdir(), 'kubernetes-'))
   const ports = await Promise.all(
     ['API_PORT', 'ETCD_PORT', 'PEER_PORT', 'KUBELET_PORT'].map(async (name) => [name, String(await freePort())]),
@@ -70,6 +81,11 @@ export async function startCluster({ programs, images, store, shared }: StartClu
   await writeFile(join(home, 'cni/10-pods.conflist'), JSON.stringify(NETWORK))
   for (const name of ['ptp', 'loopback', 'host-local'])
     await copyFile(join(programs, name), join(home, 'cni-programs', name))
+  for (const [path, file] of Object.entries(seccomp)) {
+    const target = join(home, 'root/var/lib/kubelet/seccomp', path)
+    await mkdir(dirname(target), { recursive: true })
+    await copyFile(file, target)
+  }
   const pause: SmallImage = { name: PAUSE, files: { '/pause': join(programs, 'pause') }, entrypoint: ['/pause'] }
   for (const [index, image] of [pause, ...images].entries())
     await writeSmallImage(image, join(home, `images/${index}.tar`))
@@ -109,12 +125,16 @@ export async function startCluster({ programs, images, store, shared }: StartClu
     })
   const log = async (part: string): Promise<string> =>
     (await readFile(join(home, `${part}.log`), 'utf8').catch(String)).slice(-3_000)
+  const importImage = async (archive: string): Promise<void> => {
+    const args = ['--address', join(home, 'containerd.sock'), '--namespace', 'k8s.io', 'images', 'import', archive]
+    await requireCommand({ what: 'Importing an image', command: 'ctr', args, timeoutMs: START_MS })
+  }
   const close = async (): Promise<void> => {
     guardian.stdin.end()
     await withDeadline(ended, END_MS, 'the end of the cluster')
     await rm(home, { recursive: true, force: true })
   }
-  const cluster: Cluster = { home, server, authority, configFile, kubectl, log, close }
+  const cluster: Cluster = { home, server, authority, configFile, kubectl, importImage, log, close }
   try {
     await untilReady()
     return cluster
@@ -155,7 +175,7 @@ function containerdSettings(home: string): string {
 root = "${home}/containerd"
 state = "/run/containerd"
 [grpc]
-  address = "/run/containerd/containerd.sock"
+  address = "${home}/containerd.sock"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "${PAUSE}"
   # The machine may not let us lower these.
@@ -201,7 +221,7 @@ function kubeletSettings({ home, port }: { home: string; port: number }): object
       x509: { clientCAFile: join(home, 'pki/ca.pem') },
     },
     authorization: { mode: 'AlwaysAllow' },
-    containerRuntimeEndpoint: 'unix:///run/containerd/containerd.sock',
+    containerRuntimeEndpoint: `unix://${home}/containerd.sock`,
     cgroupDriver: 'cgroupfs',
     cgroupRoot: `/longhaul-${basename(home)}`,
     failCgroupV1: false,

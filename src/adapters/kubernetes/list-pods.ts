@@ -1,0 +1,90 @@
+import type { Held } from '../docker/sandbox/admission.ts'
+import { placeKey } from '../docker/sandbox/admission.ts'
+import type { ListedSandbox } from '../docker/container/list-sandboxes.ts'
+import { PROJECT_FILTER, readLabels } from '../docker/container/labels.ts'
+import type { OrphanedResource } from '../docker/reaper/list-orphaned.ts'
+import type { ResourceHolder } from '../docker/reaper/reap-orphaned.ts'
+import { isRefused } from './cluster-errors.ts'
+import type { Cluster } from './cluster.ts'
+import type { Pod } from './pod-spec.ts'
+import { isTakenAway, statusOfSandbox } from './pod-state.ts'
+
+interface ListedPod extends ListedSandbox {
+  pod: Pod
+}
+
+/** Milliseconds since 1970. @param now @default the clock */
+export async function listPods(
+  cluster: Cluster,
+  { now = Date.now(), signal }: { now?: number; signal?: AbortSignal } = {},
+): Promise<ListedPod[]> {
+  const path = `${cluster.pathOf('pods')}?labelSelector=${encodeURIComponent(PROJECT_FILTER)}`
+  const { items } = (await cluster.ask({ path, ...(signal === undefined ? {} : { signal }) })) as { items: Pod[] }
+  return items.map((pod) => {
+    const state = stateOf(pod)
+    return {
+      ...readLabels(pod.metadata.annotations ?? {}, now),
+      name: pod.metadata.name,
+      containerId: pod.metadata.uid ?? '',
+      isRunning: state === 'running',
+      state,
+      pod,
+    }
+  })
+}
+
+function stateOf(pod: Pod): ListedSandbox['state'] {
+  const { phase } = pod.status ?? {}
+  if (phase === 'Succeeded' || phase === 'Failed' || isTakenAway(pod)) return 'ended'
+  return phase === 'Pending' ? 'created' : 'running'
+}
+
+/** Sandboxes that have their place, as `listHeld` tells those of an engine. */
+export async function listHeldPods(cluster: Cluster, namespaceId: string): Promise<Held[]> {
+  const pods = await listPods(cluster)
+  return pods.flatMap(({ episode, fence, request, name, state, namespaceId: owners }) =>
+    request === null || state === 'ended' || owners !== namespaceId
+      ? []
+      : [{ key: placeKey(episode, fence), request, name }],
+  )
+}
+
+/** The pods of a namespace, for the reaper. */
+export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
+  return {
+    async list({ now, signal }) {
+      const pods = await listPods(cluster, { now, signal })
+      return pods.map((sandbox): OrphanedResource => {
+        const end = statusOfSandbox(sandbox.pod)?.state?.terminated
+        const ended = Date.parse(end?.finishedAt ?? '')
+        return {
+          ...sandbox,
+          kind: 'container',
+          id: sandbox.name,
+          endedForMs: sandbox.state !== 'ended' ? null : Number.isFinite(ended) ? now - ended : sandbox.ageMs,
+          endedByLease: sandbox.state === 'ended' && sandbox.role === 'agent' && end?.exitCode === 0,
+        }
+      })
+    },
+    async remove({ name }, signal) {
+      try {
+        await deletePod(cluster, name, signal)
+        return 'removed'
+      } catch (error) {
+        signal.throwIfAborted()
+        return { error: error instanceof Error ? error.message : String(error) }
+      }
+    },
+  }
+}
+
+/** With all that runs in it, a second later at most. One that is gone counts as deleted. */
+export async function deletePod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<void> {
+  const body = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: 1, propagationPolicy: 'Background' }
+  const path = cluster.pathOf('pods', name)
+  await cluster
+    .ask({ method: 'DELETE', path, body, ...(signal === undefined ? {} : { signal }) })
+    .catch((error: unknown) => {
+      if (!isRefused(error, 404)) throw error
+    })
+}

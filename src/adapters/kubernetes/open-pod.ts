@@ -1,0 +1,236 @@
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.types.ts'
+import { LABELS } from '../docker/container/labels.ts'
+import { withoutRun } from '../docker/sandbox/open-sandbox.ts'
+import { PROXY_PORT, type RelayPool } from '../docker/sandbox/relay/relay-pool.ts'
+import type { RunnerPool } from '../docker/sandbox/runner-pool.ts'
+import { RUNNER_FOLDER, encodeInit, parseReady } from '../docker/sandbox/runner-wire.ts'
+import type { Slots } from '../../platform/limiter.ts'
+import { ClusterRefusal } from './cluster-errors.ts'
+import type { Cluster } from './cluster.ts'
+import { deletePod } from './list-pods.ts'
+import { readPod, runInPod } from './pod-access.ts'
+import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
+import { blockOf, endOf, isRunning, isTakenAway, statusOfSandbox } from './pod-state.ts'
+import { ensureNetworkPolicy, ensureRunnerMap } from './runner-map.ts'
+
+/** What the operations of one namespace share. */
+export interface PodContext {
+  cluster: Cluster
+  hostId: string
+  hostQueue: string
+  namespaceId: string
+  /** Pods that start at once. */
+  starting: Slots
+  runners: RunnerPool
+  relays: RelayPool
+  runtime: string | null
+  seccompProfile: string
+  maxLifeMs: number
+  log(message: string, facts: Record<string, string | number>): void
+}
+
+/** A runner that does not answer by then is given up. */
+const READY_MS = 60_000
+/** A queue of the scheduler's: sandboxes end and make room. */
+const ROOM_MS = 10 * 60_000
+/** Images of real tasks are gigabytes from a registry. */
+const START_MS = 30 * 60_000
+/** Repacking a repository of gigabytes takes minutes on a slow disk. */
+const SCRUB_MS = 9 * 60_000
+
+/** Creates and starts a sandbox as a pod, or goes on where an earlier attempt of the same placement stopped. */
+export async function openPod(
+  context: PodContext,
+  input: OpenSandboxInput,
+  signal: AbortSignal,
+): Promise<SandboxHandle> {
+  const { cluster } = context
+  return context.starting.use(async () => {
+    signal.throwIfAborted()
+    await ensureNetworkPolicy(cluster)
+    const asked = podSpec({
+      input,
+      name: podName([input.run, withoutRun(input), input.role, input.placement]),
+      runnerMap: await ensureRunnerMap(cluster),
+      seccompProfile: context.seccompProfile,
+      runtime: context.runtime,
+      labels: {
+        run: input.run,
+        episode: input.episode,
+        role: input.role,
+        fence: input.placement,
+        leaseMs: input.leaseMs,
+        maxLifeMs: input.maxLifeMs ?? context.maxLifeMs,
+        owner: input.owner,
+        ownerRun: input.ownerRun,
+        namespaceId: context.namespaceId,
+        host: context.hostId,
+        imageDigest: input.expectedDigest ?? '',
+        request: input.request,
+      },
+    })
+    const { name } = asked.metadata
+    const { pod: created, isNew } = await createOrAdopt(cluster, asked)
+    try {
+      const pod = await untilRunning(context, created, input, signal)
+      const imageDigest = requireDigest(pod, input)
+      const startCommit = await prepare(context, name, input, isNew, signal)
+      if (input.allowedHosts !== undefined) await context.relays.ensure({ name, allowedHosts: input.allowedHosts })
+      return {
+        name,
+        containerId: pod.metadata.uid ?? '',
+        image: input.image,
+        imageDigest,
+        hostQueue: context.hostQueue,
+        repoDir: input.repoDir,
+        startCommit,
+        ...(input.allowedHosts === undefined ? {} : { allowedHosts: input.allowedHosts }),
+      }
+    } catch (error) {
+      // A cancelled attempt leaves it to the next one, which adopts it; any other pod can never be used.
+      if (isNew && !signal.aborted) await deletePod(cluster, name).catch(() => undefined)
+      throw error
+    }
+  }, signal)
+}
+
+const IDENTITY = [LABELS.project, LABELS.run, LABELS.episode, LABELS.role, LABELS.fence]
+
+/** @throws LonghaulError `Sandbox.JournalConflict` where the name belongs to something else; `Sandbox.Unsafe` where the cluster made of it
+ *    something else; `Sandbox.Lost` where the pod of this placement has ended */
+async function createOrAdopt(cluster: Cluster, asked: Pod): Promise<{ pod: Pod; isNew: boolean }> {
+  const { name } = asked.metadata
+  const made = await create(cluster, asked)
+  const pod = made ?? (await readPod(cluster, name))
+  if (pod === null) throw lost(name, 'The sandbox of this placement is being deleted')
+  const [wanted, found] = [asked.metadata.annotations ?? {}, pod.metadata.annotations ?? {}]
+  const differing = IDENTITY.find((label) => wanted[label] !== found[label])
+  if (differing !== undefined) {
+    throw new LonghaulError({
+      code: 'Sandbox.JournalConflict',
+      message: 'A pod of this name belongs to something else',
+      details: { name, label: differing, wanted: wanted[differing] ?? null, found: found[differing] ?? null },
+    })
+  }
+  if (isTakenAway(pod)) throw lost(name, 'The sandbox of this placement is being deleted')
+  const deviations = podDeviations(asked, pod)
+  if (deviations.length === 0) return { pod, isNew: made !== null }
+  await deletePod(cluster, name)
+  throw new LonghaulError({
+    code: made === null ? 'Sandbox.Lost' : 'Sandbox.Unsafe',
+    message: 'The cluster made a pod that is not what was asked for; it was deleted before an agent ran in it',
+    details: { name, deviations: deviations.join(', ') },
+  })
+}
+
+/** Null where the name is taken. */
+async function create(cluster: Cluster, asked: Pod): Promise<Pod | null> {
+  try {
+    return (await cluster.ask({ method: 'POST', path: cluster.pathOf('pods'), body: asked })) as Pod
+  } catch (error) {
+    if (error instanceof ClusterRefusal && error.reason === 'AlreadyExists') return null
+    throw error
+  }
+}
+
+function lost(name: string, message: string): LonghaulError {
+  return new LonghaulError({ code: 'Sandbox.Lost', message, details: { name } })
+}
+
+async function untilRunning(
+  { cluster, log }: PodContext,
+  created: Pod,
+  { image }: OpenSandboxInput,
+  signal: AbortSignal,
+): Promise<Pod> {
+  const { name, uid } = created.metadata
+  const beganMs = performance.now()
+  let pod: Pod | null = created
+  let isWaiting = false
+  for (let look = 0; ; look += 1) {
+    if (pod === null || pod.metadata.uid !== uid) throw lost(name, 'The pod was deleted before it ran')
+    if (isRunning(pod)) return pod
+    if (isTakenAway(pod) || pod.status?.phase === 'Failed' || pod.status?.phase === 'Succeeded')
+      throw endOf(pod, { name, cause: null, askedMs: null })
+    const passedMs = performance.now() - beganMs
+    const block = blockOf(pod, image)
+    if (block?.kind === 'failed') throw block.error
+    if (block !== null && passedMs > ROOM_MS) throw block.error
+    if (block !== null && !isWaiting) log('sandbox pod: waits for room', { pod: name, why: block.error.message })
+    isWaiting = block !== null
+    if (passedMs > START_MS) throw lost(name, `The pod did not start within ${START_MS / 60_000} minutes`)
+    await sleep(Math.min(1000, 50 + 25 * look), undefined, { signal }).catch(() => signal.throwIfAborted())
+    pod = await readPod(cluster, name, signal)
+  }
+}
+
+/** @throws LonghaulError `Sandbox.ImageMismatch`. Images that no registry knows have no digest to compare. */
+function requireDigest(pod: Pod, { image, expectedDigest }: OpenSandboxInput): string {
+  const id = statusOfSandbox(pod)?.imageID ?? ''
+  const digest = /sha256:[0-9a-f]{64}/.exec(id)?.[0] ?? id
+  if (!id.includes('@')) return digest
+  for (const wanted of [image.split('@')[1], expectedDigest]) {
+    if (wanted === undefined || wanted === digest) continue
+    throw new LonghaulError({
+      code: 'Sandbox.ImageMismatch',
+      message: 'Expected the image that the task was gated with',
+      details: { image, wanted, found: digest },
+    })
+  }
+  return digest
+}
+
+/** @returns the commit that patches are taken against */
+async function prepare(
+  { cluster, runners }: PodContext,
+  name: string,
+  input: OpenSandboxInput,
+  isNew: boolean,
+  signal: AbortSignal,
+): Promise<string> {
+  const { tools, repoDir, limits, allowedHosts } = input
+  const ask = { name, timeoutMs: READY_MS, signal }
+  if (!isNew) {
+    // Prepared by an earlier attempt, an agent may have run in it: nothing of its image is trusted any more.
+    const ready = await runners
+      .request({ ...ask, line: encodeInit(null) })
+      .then(parseReady)
+      .catch(ignoreUnprepared)
+    if (ready !== null) return ready.startCommit
+  }
+  if (input.scrubHistory === true) await scrub(cluster, name, input)
+  const proxyPort = allowedHosts === undefined ? null : PROXY_PORT
+  const line = encodeInit({ tools, repoDir, cpus: limits.cpus, proxyPort })
+  return parseReady(await runners.request({ ...ask, line })).startCommit
+}
+
+function ignoreUnprepared(error: unknown): null {
+  if (error instanceof LonghaulError && error.code === 'Sandbox.Ended' && error.details['answer'] === 'unprepared')
+    return null
+  throw error
+}
+
+/** A program that the runner starts has no exit code here. */
+const SAYS_CODE = '/bin/sh -c "$1" scrub "$2"; echo "lh-scrub=$?"'
+
+/** Takes the history out of the pod's own repository: a cluster has no place for an image that is made once for all. In the jail, for a second
+ *  attempt that comes late may meet the agent of the first. */
+async function scrub(cluster: Cluster, name: string, { image, repoDir }: OpenSandboxInput): Promise<void> {
+  const script = await readFile(new URL('../docker/sandbox/runner/scrub.sh', import.meta.url), 'utf8')
+  const command = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', SAYS_CODE, 'lh', script, repoDir]
+  const { words } = await runInPod(cluster, name, command, SCRUB_MS)
+  const said = /lh-scrub=(\d+)\s*$/.exec(words)?.[1]
+  const exitCode = said === undefined ? null : Number(said)
+  if (exitCode === 0) return
+  throw new LonghaulError({
+    code: 'Sandbox.ImageUnsuitable',
+    message:
+      exitCode === 3
+        ? 'The image has no repository of its own where the task says'
+        : 'The history of the repository in the image could not be taken out',
+    details: { image, repository: repoDir, exitCode, reason: words.trim().slice(-300) },
+  })
+}

@@ -1,0 +1,118 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import { createEnginePulse, type EnginePulse } from '../docker/engine/engine-pulse.ts'
+import { createDemultiplexer } from '../docker/engine/exec-stream.ts'
+import { CONNECT_COMMAND, RunnerStreamBroken, createConnection } from '../docker/sandbox/runner-connection.ts'
+import { type RunnerAccess, type RunnerSilence, sandboxError } from '../docker/sandbox/runner-pool.ts'
+import { RUNNER_FOLDER } from '../docker/sandbox/runner-wire.ts'
+import { isRefused, toClusterError } from './cluster-errors.ts'
+import type { Cluster } from './cluster.ts'
+import { deletePod } from './list-pods.ts'
+import type { Pod } from './pod-spec.ts'
+import { endOf, isNodeLost, isRunning, isTakenAway } from './pod-state.ts'
+
+/** Milliseconds that a small program may take to start in a pod, before the way to the pod counts as closed. */
+const LOOK_MS = 15_000
+
+/** Runners in pods. */
+export function createPodAccess({ cluster }: { cluster: Cluster }): RunnerAccess {
+  const pulse = createEnginePulse({ ping: () => cluster.ask({ path: '/version', timeoutMs: 8_000 }) })
+  return {
+    pulse,
+    connect: async (name) => createConnection(await cluster.exec(name, CONNECT_COMMAND)),
+    requireRunning: (name, cause, askedMs) => requireRunning(cluster, name, cause, askedMs),
+    judgeSilence: (silence) => judgeSilence(cluster, pulse, silence),
+    kill: (name) => deletePod(cluster, name),
+  }
+}
+
+/** Null where it is gone. */
+export async function readPod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<Pod | null> {
+  try {
+    const path = cluster.pathOf('pods', name)
+    return (await cluster.ask({ path, ...(signal === undefined ? {} : { signal }) })) as Pod
+  } catch (error) {
+    if (isRefused(error, 404)) return null
+    throw error
+  }
+}
+
+async function requireRunning(cluster: Cluster, name: string, cause: unknown, askedMs: number | null): Promise<void> {
+  if (cause instanceof LonghaulError) throw cause
+  try {
+    const pod = await readPod(cluster, name)
+    if (pod === null) throw sandboxError('Sandbox.Lost', { name, why: 'the pod is gone', cause })
+    // Its processes may still run there, where they reach nothing: the episode goes on elsewhere.
+    if (isTakenAway(pod)) throw sandboxError('Sandbox.Lost', { name, why: 'the cluster has taken the pod away', cause })
+    if (!isRunning(pod)) throw endOf(pod, { name, cause, askedMs })
+    if (isNodeLost(pod)) throw sandboxError('Sandbox.Lost', { name, why: 'the node of the pod is not heard of', cause })
+  } catch (error) {
+    throw toClusterError(error, { doing: 'looking at a pod', details: { name } })
+  }
+  // The pod ends a moment before the kubelet says so, and a kubelet that does not answer may come back.
+  if (
+    cause instanceof RunnerStreamBroken ||
+    isConnectionFailure(cause) ||
+    isRefused(cause, 404, 409, 500, 502, 503, 504)
+  )
+    return
+  throw toClusterError(cause, { doing: 'opening a runner', details: { name } })
+}
+
+function isConnectionFailure(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === 'ECONNRESET'
+}
+
+/**
+ * A runner that gives no answer in a pod that runs. Stopped, killed or starved by what runs beside it, unless something else explains
+ * it: a cluster that was silent itself, or a way to the pod that is closed, which a further program of ours finds open or not.
+ */
+async function judgeSilence(
+  cluster: Cluster,
+  pulse: EnginePulse,
+  { name, why, sinceMs, cause }: RunnerSilence,
+): Promise<LonghaulError> {
+  const lost = sandboxError('Sandbox.Lost', { name, why, cause })
+  try {
+    const pod = await readPod(cluster, name)
+    if (pod === null) return lost
+    if (!isRunning(pod)) return endOf(pod, { name, cause, askedMs: sinceMs })
+    if (isNodeLost(pod) || pulse.wasSilentSince(sinceMs)) return lost
+    const command = [`${RUNNER_FOLDER}/runner`, 'counts', '/sys/fs/cgroup']
+    const { exitCode } = await runInPod(cluster, name, command, LOOK_MS)
+    if (exitCode === 0) return sandboxError('Sandbox.Ended', { name, why, cause })
+    // A kubelet that starts anew takes some seconds, and loses no pod.
+    if (exitCode === null) return toClusterError(cause, { doing: 'reaching a pod', details: { name } })
+    return lost
+  } catch {
+    return lost
+  }
+}
+
+/** What is kept of a program's words. */
+const MAX_WORDS = 4096
+
+/** Runs a program as root of the pod, outside the jail: never what an agent can have changed. @throws where it does not end in time */
+export async function runInPod(
+  cluster: Cluster,
+  name: string,
+  command: readonly string[],
+  timeoutMs: number,
+): Promise<{ exitCode: number | null; words: string }> {
+  const stream = await cluster.exec(name, command)
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const timer = setTimeout(() => reject(new Error(`no end within ${timeoutMs} ms`)), timeoutMs)
+  let words = ''
+  stream.on(
+    'data',
+    createDemultiplexer((_, payload) => (words = (words + payload.toString()).slice(-MAX_WORDS))),
+  )
+  stream.on('error', reject)
+  stream.on('close', resolve)
+  try {
+    await promise
+    return { exitCode: stream.exitCode, words }
+  } finally {
+    clearTimeout(timer)
+    stream.destroy()
+  }
+}

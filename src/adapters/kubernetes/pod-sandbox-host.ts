@@ -1,0 +1,101 @@
+import type { SandboxHost } from '../../contracts/sandbox.types.ts'
+import { createSlots } from '../../platform/limiter.ts'
+import { createRelayPool, type RelayPoolOptions } from '../docker/sandbox/relay/relay-pool.ts'
+import { createRunnerPool } from '../docker/sandbox/runner-pool.ts'
+import { createRunnerOperations } from '../docker/sandbox/runner-operations.ts'
+import { toClusterError } from './cluster-errors.ts'
+import type { Cluster } from './cluster.ts'
+import { deletePod } from './list-pods.ts'
+import { openPod, type PodContext } from './open-pod.ts'
+import { createPodAccess } from './pod-access.ts'
+
+/** Where `infra/kubernetes/runner-seccomp.json` lies on the nodes, below the kubelet's folder of profiles. */
+export const SECCOMP_PROFILE = 'longhaul/runner.json'
+
+interface PodSandboxHostOptions {
+  cluster: Cluster
+  /** Of the namespace: every worker that reaches it serves the same sandboxes. */
+  hostId: string
+  hostQueue: string
+  /** Identity of the Temporal namespace that owners live in. @default '' */
+  namespaceId?: string
+  /** Pods that start at once. @default 32 */
+  maxStarting?: number
+  /** The reaper removes a pod older than this, even while its owner runs. @default 6 hours */
+  maxLifeMs?: number
+  /** RuntimeClass of pods whose recipe names none. @default the cluster's own */
+  runtime?: string | null
+  /** @default SECCOMP_PROFILE */
+  seccompProfile?: string
+  /** Tests run elsewhere: see docs/cluster.md. */
+  grade: SandboxHost['grade']
+  log?: RelayPoolOptions['log']
+  /** How the proxies of sandboxes reach the world. */
+  network?: Omit<RelayPoolOptions, 'exec' | 'log'>
+}
+
+export interface PodSandboxHost extends SandboxHost {
+  readonly context: PodContext
+  dispose(): void
+}
+
+/** Sandboxes of agents as pods of one namespace, with the runner, the journal and the wire format that containers have. */
+export function createPodSandboxHost({
+  cluster,
+  hostId,
+  hostQueue,
+  namespaceId = '',
+  maxStarting = 32,
+  maxLifeMs = 6 * 3_600_000,
+  runtime = null,
+  seccompProfile = SECCOMP_PROFILE,
+  grade,
+  log = () => undefined,
+  network = {},
+}: PodSandboxHostOptions): PodSandboxHost {
+  const runners = createRunnerPool(createPodAccess({ cluster }))
+  const relays = createRelayPool({ exec: (name, command) => cluster.exec(name, command), log, ...network })
+  const context: PodContext = {
+    cluster,
+    hostId,
+    hostQueue,
+    namespaceId,
+    starting: createSlots(maxStarting),
+    runners,
+    relays,
+    runtime,
+    seccompProfile,
+    maxLifeMs,
+    log,
+  }
+  const named = async <T>(
+    doing: string,
+    name: string,
+    signal: AbortSignal | null,
+    work: () => Promise<T>,
+  ): Promise<T> => {
+    try {
+      return await work()
+    } catch (error) {
+      if (signal?.aborted === true && error === signal.reason) throw error
+      throw toClusterError(error, { doing, details: { name } })
+    }
+  }
+  return {
+    context,
+    ...createRunnerOperations({ runners, relays, log, around: named }),
+    open: (input, signal) => named('opening a sandbox', input.episode, signal, () => openPod(context, input, signal)),
+    close: ({ name }) =>
+      named('closing a sandbox', name, null, async () => {
+        runners.disconnect(name)
+        relays.disconnect(name)
+        await deletePod(cluster, name)
+      }),
+    grade,
+    dispose() {
+      runners.dispose()
+      relays.dispose()
+      cluster.dispose()
+    },
+  }
+}

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
+
+const ASKED = podSpec({
+  input: {
+    run: 'r',
+    episode: 'r/e',
+    role: 'agent',
+    placement: 1,
+    image: 'registry.example/task:1',
+    repoDir: '/testbed',
+    tools: { windowLines: 8, windowOverlap: 2, pathForm: 'relative' },
+    limits: { cpus: 1.5, memoryMiB: 2048, pids: 64, diskGiB: 4 },
+    request: { cpus: 4, memoryMiB: 512 },
+    owner: 'w',
+    leaseMs: 60_000,
+  },
+  name: 'lh-a',
+  runnerMap: 'longhaul-runner-1',
+  seccompProfile: 'longhaul/runner.json',
+  runtime: null,
+  labels: {
+    run: 'r',
+    episode: 'r/e',
+    role: 'agent',
+    fence: 1,
+    leaseMs: 60_000,
+    maxLifeMs: 90_500,
+    owner: 'w',
+    namespaceId: 'n',
+    host: 'pods-x',
+    imageDigest: '',
+  },
+})
+
+/** What an API server adds to a pod by itself. */
+function stored(change: (pod: Pod) => void = () => undefined): Pod {
+  const pod = structuredClone(ASKED)
+  for (const field of ['hostNetwork', 'hostPID', 'hostIPC', 'shareProcessNamespace']) {
+    // False is left out.
+    if (pod.spec[field] === false) delete pod.spec[field]
+  }
+  Object.assign(pod.spec, { schedulerName: 'default-scheduler', serviceAccountName: 'default', priority: 0 })
+  Object.assign(pod.spec.containers[0] ?? {}, {
+    terminationMessagePath: '/dev/termination-log',
+    terminationMessagePolicy: 'File',
+  })
+  change(pod)
+  return pod
+}
+
+test('a pod as it was asked for has no deviation, with what a server adds', () => {
+  assert.deepEqual(podDeviations(ASKED, stored()), [])
+})
+
+const CHANGES: [field: string, change: (pod: Pod) => void][] = [
+  ['containers', ({ spec }) => spec.containers.push({ name: 'proxy', image: 'mesh' })],
+  ['initContainers', ({ spec }) => (spec.initContainers = [{ name: 'init' }])],
+  ['volumes', ({ spec }) => spec.volumes?.push({ name: 'token' })],
+  ['hostNetwork', ({ spec }) => (spec['hostNetwork'] = true)],
+  ['automountServiceAccountToken', ({ spec }) => (spec['automountServiceAccountToken'] = true)],
+  ['securityContext', ({ spec }) => (spec['securityContext'] = { sysctls: [] })],
+  ['containers[0].image', ({ spec }) => Object.assign(spec.containers[0] ?? {}, { image: 'mirror/task:1' })],
+  ['containers[0].env', ({ spec }) => Object.assign(spec.containers[0] ?? {}, { env: [{ name: 'A', value: 'b' }] })],
+  ['containers[0].volumeMounts', ({ spec }) => Object.assign(spec.containers[0] ?? {}, { volumeMounts: [] })],
+  ['containers[0].securityContext', ({ spec }) => Object.assign(spec.containers[0] ?? {}, { securityContext: {} })],
+  ['containers[0].resources', ({ spec }) => Object.assign(spec.containers[0] ?? {}, { resources: {} })],
+]
+
+for (const [field, change] of CHANGES) {
+  test(`an admission webhook changes ${field}: found`, () => {
+    assert.deepEqual(podDeviations(ASKED, stored(change)), [field])
+  })
+}
+
+test('requests are at most the limits, which the kubelet enforces, and the deadline is the longest life', () => {
+  assert.deepEqual(ASKED.spec.containers[0]?.['resources'], {
+    requests: { cpu: '1500m', memory: '512Mi', 'ephemeral-storage': '4Gi' },
+    limits: { cpu: '1500m', memory: '2Gi', 'ephemeral-storage': '4Gi' },
+  })
+  assert.equal(ASKED.spec['activeDeadlineSeconds'], 91)
+})
+
+test('names are host names, equal for equal ids and different for ids that are spelled alike', () => {
+  const [one, other] = [podName(['Run_1', 'a/b', 'agent', 1]), podName(['run-1', 'a/b', 'agent', 1])]
+  for (const name of [one, other, podName(['x'.repeat(200)])])
+    assert.match(name, /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/)
+  assert.notEqual(one, other)
+  assert.equal(one, podName(['Run_1', 'a/b', 'agent', 1]))
+})

@@ -1,0 +1,107 @@
+import { LonghaulError } from '../../contracts/errors.ts'
+import { PROJECT, LABELS } from '../docker/container/labels.ts'
+import { compileRunner, runnerParts } from '../docker/sandbox/runner-volume.ts'
+import { isRefused } from './cluster-errors.ts'
+import type { Cluster } from './cluster.ts'
+
+/** Of a ConfigMap, by the server. */
+const MAX_BYTES = 1024 * 1024
+
+interface ConfigMap {
+  data?: Record<string, string>
+  binaryData?: Record<string, string>
+  immutable?: boolean
+}
+
+const maps = new WeakMap<Cluster, Promise<string>>()
+const policies = new WeakMap<Cluster, Promise<void>>()
+
+/** One attempt for a cluster, made again where it failed. */
+function once<T>(known: WeakMap<Cluster, Promise<T>>, cluster: Cluster, make: () => Promise<T>): Promise<T> {
+  const earlier = known.get(cluster)
+  if (earlier !== undefined) return earlier
+  const made = make()
+  known.set(cluster, made)
+  made.catch(() => known.delete(cluster))
+  return made
+}
+
+/** The namespace's ConfigMap with the runner and its scripts, named by what they are made of. Sandboxes mount it read-only. The first
+ *  caller makes it, once for a namespace.
+ *  @returns its name
+ *  @throws LonghaulError `Stack.SetupFailed` without a C compiler; `Sandbox.Unsafe` where something else has its name */
+export function ensureRunnerMap(cluster: Cluster): Promise<string> {
+  return once(maps, cluster, () => makeRunnerMap(cluster))
+}
+
+async function makeRunnerMap(cluster: Cluster): Promise<string> {
+  const { name, scripts } = await runnerParts()
+  const there = await read(cluster, name)
+  if (there === null) {
+    const program = await compileRunner()
+    const bytes = program.length + Object.values(scripts).reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+    if (bytes > MAX_BYTES) {
+      throw new LonghaulError({
+        code: 'Stack.SetupFailed',
+        message: `Expected the sandbox runner to fit into a ConfigMap of ${MAX_BYTES} bytes, it has ${bytes}: this machine's C library links programs that are too large`,
+      })
+    }
+    await create(cluster, name, {
+      immutable: true,
+      binaryData: { runner: program.toString('base64') },
+      data: scripts,
+    })
+  }
+  const made = there ?? (await read(cluster, name))
+  // The program is another one where another compiler made it; what it is made of is in the name.
+  const isOurs = made?.immutable === true && made.binaryData?.['runner'] !== undefined
+  const isWhole = Object.entries(scripts).every(([script, text]) => made?.data?.[script] === text)
+  if (isOurs && isWhole && Object.keys(made.data ?? {}).length === Object.keys(scripts).length) return name
+  throw new LonghaulError({
+    code: 'Sandbox.Unsafe',
+    message: `The ConfigMap ${name} in the namespace ${cluster.namespace} is not what Longhaul made; delete it`,
+    details: { name },
+  })
+}
+
+async function read(cluster: Cluster, name: string): Promise<ConfigMap | null> {
+  try {
+    return (await cluster.ask({ path: cluster.pathOf('configmaps', name) })) as ConfigMap
+  } catch (error) {
+    if (isRefused(error, 404)) return null
+    throw error
+  }
+}
+
+async function create(cluster: Cluster, name: string, content: ConfigMap): Promise<void> {
+  const metadata = { name, labels: { [LABELS.project]: PROJECT } }
+  const body = { apiVersion: 'v1', kind: 'ConfigMap', metadata, ...content }
+  await cluster.ask({ method: 'POST', path: cluster.pathOf('configmaps'), body }).catch((error: unknown) => {
+    // Another worker was first.
+    if (!isRefused(error, 409)) throw error
+  })
+}
+
+/** For pods of sandboxes, in both directions: what programs outside the runner's jail can reach, which no agent starts. */
+const POLICY = 'longhaul-sandboxes'
+
+export function ensureNetworkPolicy(cluster: Cluster): Promise<void> {
+  return once(policies, cluster, () => makeNetworkPolicy(cluster))
+}
+
+async function makeNetworkPolicy(cluster: Cluster): Promise<void> {
+  const body = {
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    metadata: { name: POLICY, labels: { [LABELS.project]: PROJECT } },
+    spec: {
+      podSelector: { matchLabels: { [LABELS.project]: PROJECT } },
+      policyTypes: ['Ingress', 'Egress'],
+      ingress: [],
+      egress: [],
+    },
+  }
+  await cluster.ask({ method: 'POST', path: cluster.pathOf('networkpolicies'), body }).catch((error: unknown) => {
+    if (!isRefused(error, 409)) throw error
+  })
+}

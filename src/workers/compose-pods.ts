@@ -1,0 +1,67 @@
+import type { SandboxHost } from '../contracts/sandbox.types.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
+import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
+import { toClusterError } from '../adapters/kubernetes/cluster-errors.ts'
+import { type Cluster, connectCluster } from '../adapters/kubernetes/cluster.ts'
+import { listHeldPods, listPods } from '../adapters/kubernetes/list-pods.ts'
+import { createPodSandboxHost, type PodSandboxHost } from '../adapters/kubernetes/pod-sandbox-host.ts'
+import type { Held } from '../adapters/docker/sandbox/admission.ts'
+import type { WatchedEngine } from '../activities/runtime/watch.ts'
+import { sha256Hex } from '../platform/hash.ts'
+import type { PodsEnvironment, WorkerEnvironment } from './worker-environment.ts'
+
+interface OpenPodsInput {
+  environment: Pick<WorkerEnvironment, 'sandboxRuntime'>
+  pods: PodsEnvironment
+  namespaceId: string
+  grade: SandboxHost['grade']
+  log: (message: string, facts: Record<string, string | number>) => void
+}
+
+/** The sandboxes of agents in a namespace of a cluster. */
+export interface Pods {
+  cluster: Cluster
+  host: PodSandboxHost
+  /** Of the namespace, and not of this machine: every worker that reaches it serves the same sandboxes, so none is lost with a worker's machine. */
+  hostId: string
+  hostQueue: string
+  /** Tells two clusters apart whose namespaces have one name. */
+  identity: string
+  watched: WatchedEngine
+  listHeld: () => Promise<Held[]>
+}
+
+/** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` where the cluster does not let this worker in */
+export async function openPods({ environment, pods, namespaceId, grade, log }: OpenPodsInput): Promise<Pods> {
+  const cluster = await connectCluster({ namespace: pods.namespace })
+  const { server, namespace } = cluster
+  const hostId = `pods-${namespace}`.slice(0, 40)
+  const hostQueue = QUEUES.sandboxHost(hostId, sha256Hex(`${server} ${namespace}`).slice(0, 8))
+  try {
+    await listPods(cluster)
+  } catch (error) {
+    cluster.dispose()
+    const details = { server, namespace }
+    throw toClusterError(error, { doing: `looking at the pods of the namespace ${namespace}`, details })
+  }
+  const host = createPodSandboxHost({
+    cluster,
+    hostId,
+    hostQueue,
+    namespaceId,
+    runtime: environment.sandboxRuntime,
+    ...(pods.seccompProfile === null ? {} : { seccompProfile: pods.seccompProfile }),
+    grade,
+    log,
+  })
+  const pulse = createEnginePulse({ ping: () => cluster.ask({ path: '/version', timeoutMs: 8_000 }) })
+  return {
+    cluster,
+    host,
+    hostId,
+    hostQueue,
+    identity: `kubernetes ${server} ${namespace}`,
+    watched: { name: `the cluster ${server}`, pulse },
+    listHeld: () => listHeldPods(cluster, namespaceId),
+  }
+}

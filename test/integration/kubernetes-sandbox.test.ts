@@ -1,0 +1,232 @@
+/** Sandboxes as pods of a real cluster: the promises that containers keep, and what only a cluster can do to them. */
+import assert from 'node:assert/strict'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { readClusterAccess } from '../../src/adapters/kubernetes/cluster-access.ts'
+import { connectCluster } from '../../src/adapters/kubernetes/cluster.ts'
+import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/kubernetes/pod-sandbox-host.ts'
+import type { LonghaulError } from '../../src/contracts/errors.ts'
+import type { OpenSandboxInput, SandboxHandle } from '../../src/contracts/sandbox.types.ts'
+import { NAMESPACE, POOR, type PodsCluster, startPodsCluster } from '../support/kubernetes/pods-fixture.ts'
+import { findKubernetes } from '../support/kubernetes/programs.ts'
+import { describeCapture } from '../support/sandbox-contract/capture.ts'
+import { describeJournal } from '../support/sandbox-contract/journal.ts'
+import { describePods } from '../support/sandbox-contract/pods.ts'
+import { describeProcesses } from '../support/sandbox-contract/processes.ts'
+import { describeReplay } from '../support/sandbox-contract/replay.ts'
+import { describeTools } from '../support/sandbox-contract/tools.ts'
+import { describeTurns } from '../support/sandbox-contract/turns.ts'
+import {
+  type ContractFixture,
+  codeOf,
+  createPlayer,
+  LIMITS,
+  type MakeFixture,
+  never,
+  untilTrue,
+} from './sandbox-fixture.ts'
+
+const found = await findKubernetes()
+
+describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }, () => {
+  let pods: PodsCluster
+  const makeFixture: MakeFixture = (topic, files) => pods.makeFixture(topic, files)
+
+  before(async () => {
+    pods = await startPodsCluster((found as { programs: string }).programs)
+  })
+  after(() => pods?.close())
+
+  describeTurns(makeFixture)
+  describeJournal(makeFixture, { canRestart: false })
+  describeProcesses(makeFixture)
+  describeCapture(makeFixture)
+  describeTools(makeFixture)
+  describeReplay(makeFixture)
+  describePods({ makeFixture, makeHost: (namespaceId) => pods.hostAs('worker', { namespaceId }) })
+
+  describe('what a cluster is and does', () => {
+    let fixture: ContractFixture
+    let host: PodSandboxHost
+    let placement = 0
+
+    before(async () => {
+      fixture = await makeFixture('cluster', { 'm.py': 'x = 1\n' })
+      host = await pods.hostAs('worker')
+    })
+    after(async () => {
+      host?.dispose()
+      await fixture?.dispose()
+    })
+
+    const input = (changes: Partial<OpenSandboxInput> = {}): OpenSandboxInput =>
+      fixture.openInput({ placement: ++placement, ...changes })
+    const open = (changes: Partial<OpenSandboxInput> = {}): Promise<SandboxHandle> => host.open(input(changes), never)
+
+    test('a name that belongs to something else is refused, and what has it stays', async () => {
+      const sandbox = await open()
+      await pods.cluster.kubectl(['annotate', '--overwrite', 'pod', sandbox.name, '-n', NAMESPACE, 'longhaul.run=else'])
+      const again = fixture.openInput({ placement })
+      await assert.rejects(host.open(again, never), { code: 'Sandbox.JournalConflict' })
+      assert.equal(await fixture.isRunning(sandbox.name), true)
+      await host.close(sandbox)
+    })
+
+    // The story: a sandbox goes in the middle of an episode, by an operator, a drain or a failing node. None of it is the agent's doing:
+    // the turn ends as lost, the episode is placed anew, and the turns that were committed are played again there.
+    const ENDS: [what: string, end: (name: string) => Promise<unknown>, undo?: () => Promise<unknown>][] = [
+      ['deleted', (name) => pods.cluster.kubectl(['delete', 'pod', name, '-n', NAMESPACE, '--wait=false'])],
+      [
+        'evicted, as a drain does it',
+        (name) =>
+          pods.cluster.kubectl(
+            ['create', '--raw', `/api/v1/namespaces/${NAMESPACE}/pods/${name}/eviction`, '-f', '-'],
+            JSON.stringify({ apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace: NAMESPACE } }),
+          ),
+      ],
+      [
+        'on a node that is given up',
+        () => pods.cluster.kubectl(['taint', 'node', '127.0.0.1', 'longhaul.test/lost=1:NoExecute']),
+        () => pods.cluster.kubectl(['taint', 'node', '127.0.0.1', 'longhaul.test/lost-']),
+      ],
+    ]
+    for (const [what, end, undo] of ENDS) {
+      test(`a pod is ${what} while a turn runs: the turn is lost, and the episode goes on in another pod`, async () => {
+        const sandbox = await open()
+        const player = createPlayer(host, sandbox)
+        await player.play('echo one > /testbed/one')
+        const request = player.next('echo begun > /tmp/begun; sleep 120')
+        const running = host.runTurn(sandbox, request, never)
+        running.catch(() => undefined)
+        await untilTrue(async () => (await fixture.probe(sandbox, 'cat /tmp/begun 2>/dev/null')).includes('begun'))
+        await end(sandbox.name)
+        try {
+          await assert.rejects(running, (error) => codeOf(error) === 'Sandbox.Lost')
+          await assert.rejects(host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.Lost')
+          await host.close(sandbox)
+          await host.close(sandbox)
+        } finally {
+          await undo?.()
+        }
+        const next = await open()
+        const replayed = createPlayer(host, next)
+        await replayed.play('echo one > /testbed/one')
+        assert.equal((await replayed.play('cat /testbed/one')).text, 'one\n')
+        await host.close(next)
+      })
+    }
+
+    describe('what the cluster refuses is one error that says what, and how to go on; no pod is left', () => {
+      const cases: {
+        what: string
+        code: string
+        says: RegExp
+        change?: Partial<OpenSandboxInput>
+        place?: { namespace?: string; seccompProfile?: string }
+        identity?: () => Promise<string>
+      }[] = [
+        {
+          what: 'a quota that a sandbox does not fit',
+          code: 'Sandbox.EngineUnavailable',
+          place: { namespace: POOR },
+          says: /exceeded quota: small.* → raise the quota of the namespace/s,
+        },
+        {
+          what: 'an image whose registry is not there',
+          code: 'Sandbox.PullFailed',
+          change: { image: 'registry.invalid/task:1' },
+          says: /could not be pulled by the node/,
+        },
+        {
+          what: 'a runtime that the cluster does not know',
+          code: 'Sandbox.RuntimeMissing',
+          change: { limits: { ...LIMITS, runtime: 'no-such-runtime' } },
+          says: /RuntimeClass.*no-such-runtime/s,
+        },
+        {
+          what: 'an image without a repository',
+          code: 'Sandbox.ImageUnsuitable',
+          change: { repoDir: '/usr' },
+          says: /lacks what a sandbox needs/,
+        },
+        {
+          what: 'a node without the profile of system calls',
+          code: 'Sandbox.EngineUnavailable',
+          place: { seccompProfile: 'longhaul/nowhere.json' },
+          says: /seccomp.*install the profile on every node/s,
+        },
+        {
+          what: 'a namespace that does not exist',
+          code: 'Sandbox.EngineUnavailable',
+          place: { namespace: 'nowhere' },
+          identity: async () => 'admin',
+          says: /namespaces "nowhere" not found.* → create the namespace/s,
+        },
+        {
+          what: 'an account without rights',
+          code: 'Sandbox.EngineUnavailable',
+          identity: () => identity('stranger', { name: 'stranger' }),
+          says: /\(Forbidden\) → give the account of the sandbox worker the rights/,
+        },
+        {
+          what: 'a certificate that has expired',
+          code: 'Sandbox.EngineUnavailable',
+          identity: () => identity('expired', { name: 'sandbox-worker', days: -1 }),
+          says: /Unauthorized.* → the credentials of the sandbox worker are wrong or have expired/,
+        },
+      ]
+      for (const { what, code, says, change = {}, place, identity: who } of cases) {
+        test(what, async () => {
+          const refused = await pods.hostAs((await who?.()) ?? 'worker', place)
+          try {
+            await assert.rejects(refused.open(input(change), never), (error: LonghaulError) => {
+              assert.equal(error.code, code, error.message)
+              assert.match(error.message, says)
+              return true
+            })
+          } finally {
+            refused.dispose()
+          }
+          const left = await pods.cluster.kubectl([
+            'get',
+            'pods',
+            '-A',
+            '-o',
+            'jsonpath={range .items[?(@.metadata.deletionTimestamp=="")]}{.metadata.name}{" "}{end}',
+          ])
+          assert.deepEqual(
+            left.split(' ').filter((name) => name.includes('pods-cluster')),
+            [],
+          )
+        })
+      }
+
+      test('a certificate of another authority', async () => {
+        const path = await pods.cluster.configFile('worker')
+        const config = JSON.parse(await readFile(path, 'utf8')) as { clusters: { cluster: Record<string, string> }[] }
+        const pem = await readFile(join(pods.cluster.home, 'pki/worker.pem'))
+        for (const { cluster } of config.clusters) cluster['certificate-authority-data'] = pem.toString('base64')
+        const distrusted = join(pods.cluster.home, 'distrusted.json')
+        await writeFile(distrusted, JSON.stringify(config))
+        const cluster = await connectCluster({
+          namespace: NAMESPACE,
+          access: await readClusterAccess({ KUBECONFIG: distrusted }),
+        })
+        const refused = createPodSandboxHost({
+          cluster,
+          hostId: 'x',
+          hostQueue: 'x',
+          grade: () => Promise.reject(new Error('no')),
+        })
+        await assert.rejects(refused.open(input(), never), /do not trust each other/)
+        refused.dispose()
+      })
+    })
+
+    async function identity(file: string, who: { name: string; days?: number }): Promise<string> {
+      pods.cluster.authority.issue(file, who)
+      return file
+    }
+  })
+})

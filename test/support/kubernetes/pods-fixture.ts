@@ -1,0 +1,189 @@
+/** Sandboxes as pods of a real cluster, behind the fixture that the promises of a sandbox are tested with. */
+import { createWriteStream } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { createDemultiplexer } from '../../../src/adapters/docker/engine/exec-stream.ts'
+import { readClusterAccess } from '../../../src/adapters/kubernetes/cluster-access.ts'
+import { connectCluster } from '../../../src/adapters/kubernetes/cluster.ts'
+import { readPod } from '../../../src/adapters/kubernetes/pod-access.ts'
+import {
+  createPodSandboxHost,
+  type PodSandboxHost,
+  SECCOMP_PROFILE,
+} from '../../../src/adapters/kubernetes/pod-sandbox-host.ts'
+import { isRunning } from '../../../src/adapters/kubernetes/pod-state.ts'
+import { packageFile } from '../../../src/stack/paths.ts'
+import {
+  type ContractFixture,
+  createSandboxFixture,
+  LIMITS,
+  type MakeFixture,
+  type SandboxFixture,
+} from '../../integration/sandbox-fixture.ts'
+import { type Cluster, startCluster } from './cluster.ts'
+
+export const NAMESPACE = 'sandboxes'
+/** Its pods may ask for a tenth of what a sandbox does. */
+export const POOR = 'poor'
+export const ACCOUNT = 'sandbox-worker'
+
+export interface PodsCluster {
+  cluster: Cluster
+  /** Fixtures of suites, each with an image of its own. */
+  makeFixture: MakeFixture
+  /** A worker with the kubeconfig of this identity. */
+  hostAs(identity: string, change?: HostChange): Promise<PodSandboxHost>
+  close(): Promise<void>
+}
+
+interface HostChange {
+  namespace?: string | undefined
+  namespaceId?: string | undefined
+  seccompProfile?: string | undefined
+}
+
+/** What the account of a worker may do, as infra/kubernetes/sandboxes.json and docs/cluster.md have it. */
+export interface Manifests {
+  items: { kind: string; metadata: { name: string; namespace?: string }; [field: string]: unknown }[]
+}
+
+export async function startPodsCluster(programs: string): Promise<PodsCluster> {
+  const store = await mkdtemp(join(tmpdir(), 'pods-'))
+  const seccomp = { [SECCOMP_PROFILE]: packageFile('infra/kubernetes/runner-seccomp.json') }
+  const cluster = await startCluster({ programs, images: [], store, seccomp })
+  cluster.authority.issue('worker', { name: ACCOUNT })
+  await prepareNamespaces(cluster)
+  const hostAs: PodsCluster['hostAs'] = async (
+    identity,
+    { namespace = NAMESPACE, namespaceId = '', seccompProfile } = {},
+  ) => {
+    const access = await readClusterAccess({ KUBECONFIG: await cluster.configFile(identity) })
+    return createPodSandboxHost({
+      cluster: await connectCluster({ namespace, access }),
+      hostId: 'pods-test',
+      hostQueue: 'sandbox.pods-test',
+      namespaceId,
+      ...(seccompProfile === undefined ? {} : { seccompProfile }),
+      grade: () => Promise.reject(new Error('tests run elsewhere')),
+    })
+  }
+  const makeFixture: MakeFixture = async (topic, files) => {
+    // The image is made by an engine, as tasks' images are; the node gets a copy.
+    const made = await createSandboxFixture(`pods-${topic}`, files)
+    try {
+      await importInto(cluster, made, join(store, `${topic}.tar`))
+    } finally {
+      await made.dispose()
+    }
+    const host = await hostAs('worker')
+    return podsFixture(made, { host, anotherHost: () => hostAs('worker'), dispose: async () => undefined })
+  }
+  return {
+    cluster,
+    makeFixture,
+    hostAs,
+    async close() {
+      await cluster.close()
+      await rm(store, { recursive: true, force: true })
+    },
+  }
+}
+
+async function importInto(cluster: Cluster, { engine, image }: SandboxFixture, archive: string): Promise<void> {
+  await pipeline(await engine.docker.getImage(image).get(), createWriteStream(archive))
+  await cluster.importImage(archive)
+  await rm(archive)
+}
+
+interface PodsFixtureParts {
+  host: PodSandboxHost
+  anotherHost: () => Promise<PodSandboxHost>
+  dispose: () => Promise<void>
+}
+
+/** @param made what the image was made with */
+export function podsFixture(
+  { run, image, openInput }: SandboxFixture,
+  { host, anotherHost, dispose }: PodsFixtureParts,
+): ContractFixture {
+  const { cluster } = host.context
+  const own = { run, image: `docker.io/${image}`, limits: LIMITS, request: { cpus: 0.05, memoryMiB: 64 } }
+  return {
+    backend: 'pods',
+    host,
+    run,
+    openInput: (changes = {}) => openInput({ ...own, ...changes }),
+    anotherHost,
+    kill: (name) => host.close({ name }),
+    async isRunning(name) {
+      const pod = await readPod(cluster, name)
+      return pod !== null && isRunning(pod)
+    },
+    execs: async () => null,
+    restart: () => Promise.reject(new Error('a pod does not start again')),
+    async probe({ name }, command) {
+      const stream = await cluster.exec(name, ['sh', '-c', `cd / && ${command}`])
+      const chunks: Buffer[] = []
+      stream.on(
+        'data',
+        createDemultiplexer((kind, payload) => kind === 'stdout' && chunks.push(payload)),
+      )
+      await new Promise((resolve) => stream.on('close', resolve))
+      return Buffer.concat(chunks).toString()
+    },
+    async dispose() {
+      host.dispose()
+      await dispose()
+    },
+  }
+}
+
+async function prepareNamespaces(cluster: Cluster): Promise<void> {
+  const manifests = (await import('../../../infra/kubernetes/sandboxes.json', { with: { type: 'json' } }))
+    .default as unknown as Manifests
+  const items = [NAMESPACE, POOR].flatMap((namespace) =>
+    manifests.items.map((item) =>
+      item.kind === 'Namespace'
+        ? { ...item, metadata: { ...item.metadata, name: namespace } }
+        : { ...item, metadata: { ...item.metadata, namespace } },
+    ),
+  )
+  const quota = {
+    apiVersion: 'v1',
+    kind: 'ResourceQuota',
+    metadata: { name: 'small', namespace: POOR },
+    spec: { hard: { 'requests.cpu': '10m' } },
+  }
+  await cluster.kubectl(
+    ['create', '-f', '-'],
+    JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [...items, quota] }),
+  )
+  for (const namespace of [NAMESPACE, POOR]) {
+    await untilDone(() => cluster.kubectl(['get', 'serviceaccount', 'default', '--namespace', namespace]))
+  }
+  await untilDone(async () => {
+    const counted = await cluster.kubectl([
+      'get',
+      'resourcequota',
+      'small',
+      '-n',
+      POOR,
+      '-o',
+      'jsonpath={.status.hard}',
+    ])
+    if (!counted.includes('10m')) throw new Error('the quota is not counted yet')
+  })
+}
+
+async function untilDone(attempt: () => Promise<unknown>): Promise<void> {
+  for (const deadline = Date.now() + 60_000; ; await new Promise((resolve) => setTimeout(resolve, 300))) {
+    try {
+      await attempt()
+      return
+    } catch (error) {
+      if (Date.now() > deadline) throw error
+    }
+  }
+}
