@@ -77,6 +77,8 @@ export function stackEnvironment(facts: StackFacts): Record<string, string> {
     LONGHAUL_CACHE: facts.cacheDir,
     // A stack changes its code by `down` and `up`: with a build, its workers would wait until a person promotes that.
     LONGHAUL_BUILD_ID: '',
+    // One address for several processes; the stack's supervisor sees its processes itself.
+    LONGHAUL_HEALTH_ADDRESS: '',
     LONGHAUL_ARTIFACTS: facts.artifactsDir,
     LONGHAUL_TEMPORAL_ADDRESS: facts.temporalAddress,
     LONGHAUL_NAMESPACE: facts.namespace,

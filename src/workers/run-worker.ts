@@ -6,6 +6,7 @@ import { probeTemporal } from '../platform/temporal-reach.ts'
 import type { TemporalSettings } from '../platform/temporal-settings.ts'
 import { composeRole, type Composed } from './compose-role.ts'
 import { type Interposers, PASS_THROUGH, unknownNamespace } from './connect.ts'
+import { openHealth } from './health.ts'
 import { metered, metricsOptions } from './metrics.ts'
 import { openTraces } from '../platform/traces.ts'
 import { tracedOptions } from './traces.ts'
@@ -35,6 +36,8 @@ export async function runWorker({
   interposers = PASS_THROUGH,
 }: RunWorkerOptions): Promise<void> {
   installRuntime(role)
+  // Before Temporal is asked: a process that waits for its server lives.
+  const health = await openHealth()
   const traces = await openTraces(role, { warn: (message) => Runtime.instance().logger.warn(message) })
   const connection = await connect(environment)
   const forgetStrayErrors = surviveStrayErrors((line) => process.stderr.write(line))
@@ -45,11 +48,13 @@ export async function runWorker({
     for (const one of roles) composed.push(await composeRole(one, environment, connection, between))
     const options = composed.flatMap(({ workers }) => workers)
     const traced = options.map((plan) => ({ ...plan, ...tracedOptions(traces) }))
-    await runTogether(await createWorkers(connection, environment.temporal, traced), composed)
+    const workers = await createWorkers(connection, environment.temporal, traced)
+    health?.watch(workers)
+    await runTogether(workers, composed)
   }
   const letGo = async (): Promise<void> => {
     const ends = await Promise.allSettled(composed.map(({ dispose }) => dispose()))
-    ends.push(...(await Promise.allSettled([connection.close(), traces?.close(TRACES_CLOSE_MS)])))
+    ends.push(...(await Promise.allSettled([connection.close(), traces?.close(TRACES_CLOSE_MS), health?.close()])))
     forgetStrayErrors()
     throwFirst(ends)
   }

@@ -25,13 +25,14 @@ const NEEDS_A_WORD: { callee: RegExp; bound: RegExp; why: string }[] = [
 const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
   {
     pattern: /from 'node:https?'/,
-    // The proxy of sandboxes bounds silence and length of each connection; assets of rows have a minute, receivers of alarms 15 seconds; servers on the loopback bound each request.
+    // The proxy of sandboxes bounds silence and length of each connection; assets of rows have a minute, receivers of alarms 15 seconds; servers on the loopback and the one of probes bound each request.
     doors: [
       'src/adapters/datasets/fetch-asset.ts',
       'src/adapters/egress/egress-proxy.ts',
       'src/adapters/webhook/post-webhook.ts',
       'src/stack/codec-server.ts',
       'src/viewer/serve.ts',
+      'src/workers/health.ts',
     ],
     why: 'bound each exchange',
   },

@@ -101,6 +101,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_RECIPES', './recipes', 'directories with more recipes, separated by ":"'),
       variable('LONGHAUL_VIEWER_URL', 'https://viewer.example.org/', 'where people read trajectories'),
       variable('LONGHAUL_METRICS_ADDRESS', '127.0.0.1:9464', 'where Prometheus reads a worker’s metrics'),
+      variable('LONGHAUL_HEALTH_ADDRESS', '0.0.0.0:9470', 'where an orchestrator asks a worker /live and /ready'),
       variable('LONGHAUL_METRICS_OTLP', 'http://collector:4317', 'or a collector that they are sent to'),
       variable('OTEL_EXPORTER_OTLP_ENDPOINT', 'http://collector:4318', 'a collector that traces are sent to'),
       variable('OTEL_EXPORTER_OTLP_HEADERS', 'authorization=KEY', 'sent along with them'),
