@@ -1,19 +1,20 @@
-// Compiles `src` to `dist` and makes the workflow bundle that an installed package ships. Runs under Node 24.
+// Compiles `src` to `dist`, or to the folder of the repository that is named, and makes the workflow bundle that an installed package
+// ships. Runs under Node 24.
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const dist = join(root, 'dist')
+const dist = resolve(root, process.argv[2] ?? 'dist')
 const started = Date.now()
 
 rmSync(dist, { recursive: true, force: true })
-run('tsc', ['-p', 'tsconfig.build.json'])
+run('tsc', ['-p', 'tsconfig.build.json', '--outDir', dist])
 copyAssets()
 runScript('build-viewer.mjs', join(dist, 'viewer', 'pages'))
 const { bundleWorkflowCode } = await import('@temporalio/worker')
-const { withoutForeignSources } = await import('../dist/platform/bundle-sources.js')
+const { withoutForeignSources } = await import(pathToFileURL(join(dist, 'platform', 'bundle-sources.js')).href)
 const bundled = await bundleWorkflowCode({
   workflowsPath: join(dist, 'workflows', 'index.js'),
   workflowInterceptorModules: [join(dist, 'workflows', 'trace-interceptors.js')],

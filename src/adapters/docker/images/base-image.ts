@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { access, mkdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import {
   type BaseImageIdentity,
@@ -34,21 +35,44 @@ export interface EnsureBaseImageResult {
 export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<EnsureBaseImageResult> {
   const identity = await readBaseImageRecipe(input.name)
   if (await imageExists({ engine: input.engine, image: identity.tag })) return { tag: identity.tag, did: 'nothing' }
-  await mkdir(input.cacheDir, { recursive: true })
-  const archive = join(input.cacheDir, `${identity.archive}.tar.gz`)
-  return withDirectoryLock({ path: `${archive}.lock`, signal: input.signal }, async () => {
-    const built = await ensureArchive(input, identity, archive)
+  return withArchive(input, identity, async (archive, built) => {
     if (await imageExists({ engine: input.engine, image: identity.tag })) return { tag: identity.tag, did: 'nothing' }
     await importArchive(input, identity, archive)
     return { tag: identity.tag, did: built ? 'built' : 'imported' }
   })
 }
 
-async function ensureArchive(
-  input: EnsureBaseImageInput,
+/** Images of workers bring archives of base images here, so that a sandbox host needs neither root nor debootstrap. */
+const SHIPPED = new URL('../../../../infra/built/', import.meta.url)
+
+/**
+ * The archive itself, without an engine: images of workers are built on it, and bring it.
+ * @internal for `infra/images`
+ */
+export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: string; name: string; tag: string }> {
+  const identity = await readBaseImageRecipe(input.name)
+  const path = await withArchive(input, identity, (archive) => Promise.resolve(archive))
+  return { path, name: `${identity.archive}.tar.gz`, tag: identity.tag }
+}
+
+type ArchiveInput = Omit<EnsureBaseImageInput, 'engine'>
+
+/** While other processes of this cache wait, so that one of them builds. */
+async function withArchive<T>(
+  input: ArchiveInput,
   identity: BaseImageIdentity,
-  archive: string,
-): Promise<boolean> {
+  use: (archive: string, built: boolean) => Promise<T>,
+): Promise<T> {
+  await mkdir(input.cacheDir, { recursive: true })
+  const cached = join(input.cacheDir, `${identity.archive}.tar.gz`)
+  return withDirectoryLock({ path: `${cached}.lock`, signal: input.signal }, async () => {
+    const shipped = fileURLToPath(new URL(`${identity.archive}.tar.gz`, SHIPPED))
+    if (await fileExists(shipped)) return use(shipped, false)
+    return use(cached, await ensureArchive(input, identity, cached))
+  })
+}
+
+async function ensureArchive(input: ArchiveInput, identity: BaseImageIdentity, archive: string): Promise<boolean> {
   if (await fileExists(archive)) return false
   const started = Date.now()
   const temporary = `${archive}.new`

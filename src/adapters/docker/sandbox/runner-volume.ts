@@ -18,6 +18,8 @@ import { sha256Hex } from '../../../platform/hash.ts'
 
 /** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
 const SOURCES = new URL('../../../../infra/runner/', import.meta.url)
+/** Images of workers bring the program here, so that a sandbox host needs no compiler. */
+const SHIPPED = new URL('../../../../infra/built/', import.meta.url)
 /** Written last: a volume without it was left half filled. */
 const COMPLETE = 'complete'
 /**
@@ -67,7 +69,7 @@ async function ensure({ engine, image }: EnsureRunnerVolumeInput): Promise<strin
   })
   try {
     if (await isComplete(container)) return name
-    const program = await compileRunner()
+    const program = await readFile(new URL(await builtRunnerName(), SHIPPED)).catch(compileRunner)
     const files = [
       ...Object.entries(scripts).map(([script, text]) => ({ name: script, body: Buffer.from(text), mode: 0o444 })),
       { name: 'runner', body: program, mode: 0o555 },
@@ -116,6 +118,14 @@ async function readSources(): Promise<Record<string, string>> {
 
 function hashOf(files: Record<string, string>): string {
   return sha256Hex(JSON.stringify([arch(), FLAGS, files])).slice(0, 12)
+}
+
+/**
+ * What the program is called that is made of these sources on a machine of this kind.
+ * @internal for `infra/images`, which ships it
+ */
+export async function builtRunnerName(): Promise<string> {
+  return `runner-${hashOf(await readSources())}`
 }
 
 /** One static program: images have other C libraries, or none.
