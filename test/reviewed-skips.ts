@@ -25,6 +25,7 @@ const WITHOUT_NAMESPACES =
   'some kernels let only root make namespaces, and iproute2 is no part of a set-up; CI has both'
 const SOURCE = /^LONGHAUL_(?:FORK|REBENCH_V2)_SOURCE names no checkout/
 const NO_CLUSTER = /^a Kubernetes cluster cannot run here: /
+const NO_HELM = /^there is no Helm here: /
 const NO_S3_SERVER = /^the S3 server cannot be built: /
 const WITHOUT_S3_SERVER =
   'the server of the tests is built from Go modules, which needs Go and, once, a module proxy; CI has both'
@@ -32,6 +33,24 @@ const NO_TEMPORAL_SERVER = /^Temporal on PostgreSQL cannot be tested: /
 const NO_HARNESS = /^the official harnesses cannot be installed here: /
 
 export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
+  {
+    file: 'test/integration/helm-chart.test.ts',
+    tests: ['the chart'],
+    reason: NO_HELM,
+    why: 'Helm is built from Go modules for minutes, on request, where the machine has none; CI has it',
+  },
+  {
+    file: 'test/integration/helm-chart.test.ts',
+    tests: ['objects of KEDA have only fields that its definitions know'],
+    reason: /^the definitions of KEDA cannot be fetched: /,
+    why: FETCHED_ONCE,
+  },
+  {
+    file: 'test/integration/helm-chart.test.ts',
+    tests: /: each object is one that the Kubernetes API knows, with no field that it does not$/,
+    reason: /^Go is not installed$/,
+    why: 'the API’s own types are a Go program; CI has Go',
+  },
   {
     file: 'test/integration/postgres-temporal.test.ts',
     tests: ['Temporal on PostgreSQL', 'Temporal on a PostgreSQL of others'],
