@@ -24,6 +24,16 @@ const reward = z.strictObject({
     .describe('Beside the turn penalty: grows with the tokens of prompts, replies and observations'),
 })
 
+const stepRewards = z.strictObject({
+  weight: positive().default(1).describe('Of a turn’s advantage beside its trajectory’s'),
+  formatError: z.number().max(0).default(0).describe('Of a turn whose reply held no runnable command'),
+  stoppedCommand: z
+    .number()
+    .max(0)
+    .default(0)
+    .describe('Of a turn whose command a limit ended: time, output or processes'),
+})
+
 const filter = z.strictObject({
   on: z.enum(['outcome', 'shaped']).default('outcome').describe('Which reward must differ inside a group'),
   alsoZeroAdvantage: z.boolean().default(true),
@@ -140,6 +150,7 @@ export const reinforceSchema = z.strictObject({
   mode: z.literal('sync').default('sync'),
   maxPolicyLag: z.literal(0).default(0),
   reward: reward.prefault({}),
+  stepRewards: stepRewards.optional().describe('Rewards of single turns: each turn gets an advantage of its own'),
   advantage: z
     .strictObject({
       center: z.literal('group').default('group'),

@@ -170,6 +170,8 @@ export interface ReinforceRecipe {
     /** Beside the turn penalty: `start` is a share of the stage's context, `min` is reached where it is full. Null: none. */
     contextPenalty: { start: number; min: number } | null
   }
+  /** Rewards of single turns, beside the episode's. Absent: none. */
+  stepRewards?: StepRewardRecipe | undefined
   /** `none` leaves the spread of a group's rewards in the advantage (Dr. GRPO, arXiv 2503.20783). */
   advantage: { center: 'group'; scale: 'groupStd' | 'none'; ddof: 1; delta: number }
   /** `refill`: rounds of further problems that an iteration may draw for groups without a spread; false = none, as in the paper. */
@@ -186,6 +188,16 @@ export interface ReinforceRecipe {
   /** Held-out evaluation inside a stage every n iterations; null = only after the stage. */
   evaluateEvery: number | null
   stages: ReinforceStageRecipe[]
+}
+
+/** What a turn earns by itself; both prices are at most 0. */
+export interface StepRewardRecipe {
+  /** Of a turn's advantage beside its trajectory's. */
+  weight: number
+  /** Of a turn whose reply held no runnable command. */
+  formatError: number
+  /** Of a turn whose command a limit ended: time, output or processes. */
+  stoppedCommand: number
 }
 
 export type LossAlgorithm = 'dapo' | 'grpo' | 'drGrpo' | 'gspo' | 'cispo'

@@ -55,6 +55,8 @@ const READERS: Record<string, string> = {
   'reinforce.filter.refill': 'src/activities/run/plan-iteration.ts',
   'reinforce.reward.{pass,fail,unsubmitted,turnPenalty.min,contextPenalty.start,contextPenalty.min}':
     'src/domain/rewards/rewards.ts',
+  'reinforce.stepRewards.{formatError,stoppedCommand}': 'src/domain/rewards/step-rewards.ts',
+  'reinforce.stepRewards.weight': 'src/activities/training/turn-rewards.ts',
   'reinforce.advantage.{scale,delta}': 'src/domain/rewards/group-selection.ts',
   'reinforce.loss.{algorithm,entropy,kl.coefficient,dualClip,behaviourCorrection,sequenceMask.low,sequenceMask.high}':
     'src/adapters/trainer-job/job/job-config.ts',

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from job_files import make_config, make_draft, score_rows
+from job_files import Draft, make_config, make_draft, score_rows
 from reference import ReferenceStep, reference_step
-from reference_algorithms import reference_policy_step
+from reference_algorithms import reference_policy_step, reference_turn_advantages
 
 from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.batch.load import Batch, load_batch
@@ -68,6 +68,8 @@ class Case:
     max_tokens: int = 100_000
     cp: int = 1
     token_budget: int | None = None
+    # Of turns with rewards of their own.
+    step_weight: float | None = None
     making: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -94,6 +96,8 @@ def write_case(case: Case) -> None:
     rows = [part.tolist() for part in np.split(ids, draft.tensors["row_offsets"][1:-1])]
     scores = np.concatenate(score_rows(case.policy, rows, case.temperature))
     draft.tensors["behaviour_logprobs"] = np.where(mask == 1, scores, 0.0).astype(np.float32)
+    if case.step_weight is not None:
+        reward_turns(draft, case.step_weight)
     case.root.mkdir(parents=True, exist_ok=True)
     sha = draft.write(case.root / "batch")
     (case.root / "batch.sha").write_text(sha)
@@ -108,6 +112,27 @@ def write_case(case: Case) -> None:
         del config["batch_size"]
         config["token_budget"] = case.token_budget
     (case.root / "config.json").write_text(json.dumps(config))
+
+
+def reward_turns(draft: Draft, weight: float) -> None:
+    """Cuts each trajectory's samples into up to three turns, draws a reward for each, and gives each turn its advantage."""
+    rng = np.random.default_rng(3)
+    entries, tensors = draft.manifest["trajectories"], draft.tensors
+    for entry in entries:
+        turns = int(rng.integers(1, 4))
+        cuts = np.sort(rng.integers(0, entry["sampled_tokens"] + 1, turns - 1))
+        counts = np.diff([0, *cuts, entry["sampled_tokens"]]).tolist()
+        entry |= {"turns": turns, "turn_tokens": counts}
+    draft.manifest["adv"]["step_weight"] = weight
+    for group in draft.manifest["groups"]:
+        members = sorted((e for e in entries if e["group"] == group["id"]), key=lambda e: e["member"])
+        group["step_rewards"] = [(-rng.integers(0, 4, entry["turns"]) / 4).tolist() for entry in members]
+        own = reference_turn_advantages(group["step_rewards"], 1e-6)
+        for entry, values in zip(members, own, strict=True):
+            row = int(np.flatnonzero(tensors["row_trajectory"] == entries.index(entry))[0])
+            first = int(tensors["row_offsets"][row])
+            places = first + np.flatnonzero(tensors["loss_mask"][first : int(tensors["row_offsets"][row + 1])])
+            tensors["advantages"][places] += np.repeat(weight * np.array(values), entry["turn_tokens"])
 
 
 def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:

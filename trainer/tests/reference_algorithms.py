@@ -1,7 +1,7 @@
 """The losses that a config may name, once more, in float64: one trajectory at a time, each formula as its paper prints it.
 
-No stop-gradient tricks and no shared code with the trainer: GSPO's ratio is differentiated as it stands, entropy from the whole
-distribution. Every row is a whole trajectory here.
+No stop-gradient tricks beyond those in print and no shared code with the trainer: GSPO's ratio is differentiated as it stands, entropy
+from the whole distribution. Every row is a whole trajectory here.
 """
 
 from __future__ import annotations
@@ -57,6 +57,21 @@ def reference_policy_step(
     )
 
 
+def reference_turn_advantages(step_rewards: list[list[float]], delta: float) -> list[list[float]]:
+    """Of one group, turn by turn as GiGPO prints it (arXiv 2505.10978 eq. 7), with the turn's index for the anchor state."""
+    result = []
+    for rewards in step_rewards:
+        advantages = []
+        for turn in range(len(rewards)):
+            siblings = [sum(other[turn:]) for other in step_rewards if len(other) > turn]
+            mean = sum(siblings) / len(siblings)
+            squares = sum((value - mean) ** 2 for value in siblings)
+            deviation = (squares / max(1, len(siblings) - 1)) ** 0.5
+            advantages.append((sum(rewards[turn:]) - mean) / (deviation + delta))
+        result.append(advantages)
+    return result
+
+
 def objective_terms(
     picked: torch.Tensor, row: dict[str, Array], places: Array, objective: dict[str, Any]
 ) -> torch.Tensor:
@@ -66,6 +81,9 @@ def objective_terms(
     ratios = (picked - prox).exp()
     if objective.get("algorithm") == "gspo":
         ratios = (picked - prox).mean().exp().expand(len(places))
+        if len(set(row["advantages"][places].tolist())) > 1:
+            # Turns with advantages of their own: GSPO-token (arXiv 2507.18071, section 4.3), which has its stop-gradient in print.
+            ratios = ratios.detach() * (picked - picked.detach()).exp()
     terms = []
     for at, place in enumerate(places):
         advantage = float(row["advantages"][place])

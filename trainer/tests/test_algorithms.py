@@ -269,6 +269,19 @@ def test_a_constant_budget_divides_in_the_place_of_the_count(tmp_path: Path, pol
     assert worst_error(found, expected.gradients) < 1e-6
 
 
+@pytest.mark.parametrize("name", ["grpo", "gspo"])
+def test_each_turn_is_trained_by_its_own_advantage(tmp_path: Path, policy: Path, name: str) -> None:
+    case, plain = Case(tmp_path / "turns", policy, name, step_weight=0.7), Case(tmp_path / "plain", policy, name)
+    for one in (case, plain):
+        write_case(one)
+    found, metrics = run_case(case)
+    expected = expect_case(case)
+    assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
+    assert worst_error(found, expected.gradients) < 1e-6
+    # Turns differ by enough to matter.
+    assert worst_error(found, expect_case(plain).gradients) > 1e-2
+
+
 def pulled_job(root: Path, policy: Path, reference: Path, **changes: Any) -> JobFiles:
     config = make_config("dapo")
     manifest = sha256((reference / "MANIFEST.json").read_bytes())

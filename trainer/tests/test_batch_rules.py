@@ -481,6 +481,73 @@ def test_advantages_without_a_deviation_are_rewards_less_their_mean() -> None:
     assert expected_advantages(manifest).tolist() == expected
 
 
+def with_turns() -> Draft:
+    """Turns of a: tokens 1, 1; of b, over its two rows: 2, 1; of c: 1, and the masked one. Weight 0.5.
+
+    Returns in g0: a: -1 -1, b: -1 0, so the first turns agree; the second are -0.5 and 0.5 off, a deviation of √0.5.
+    In g1: c: -2 -2, its siblings 0 and -1. First turn: mean -1, deviation 1. Second turn: c -2 and -1, mean -1.5, deviation √0.5.
+    """
+    draft = make_small()
+    draft.manifest["adv"]["step_weight"] = 0.5
+    g0, g1 = draft.manifest["groups"]
+    g0["step_rewards"], g1["step_rewards"] = [[0.0, -1.0], [-1.0, 0.0]], [[0.0, -2.0], [0.0], [0.0, -1.0]]
+    a, b, c = draft.manifest["trajectories"]
+    a |= {"turns": 2, "turn_tokens": [1, 1]}
+    b |= {"turns": 2, "turn_tokens": [2, 1]}
+    c |= {"turns": 2, "turn_tokens": [1, 1]}
+    half = 0.5 / (0.5**0.5 + 1e-3)
+    first_of_c = C - 0.5 / (1 + 1e-3)
+    values = [0, -A, -A, 0, -A + 0.5 * half, 0, 0, A, A - 0.5 * half, 0, first_of_c, 0]
+    draft.tensors["advantages"] = np.array(values, dtype=np.float32)
+    return draft
+
+
+def test_turns_with_rewards_have_advantages_of_their_own(tmp_path: Path) -> None:
+    assert load_small(with_turns(), tmp_path).rows == 4
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        # Of another turn: b's last token is its second turn's.
+        (
+            put("advantages", 4, np.float32(-A)),
+            f"Expected advantage {-A + 0.25 / (0.5**0.5 + 1e-3):.8g} from the group's rewards, "
+            f"found {np.float32(-A)} at row 1, token 1 (index 4)",
+        ),
+        (put_json("adv", "step_weight", value=0), "Expected adv.step_weight above 0, found 0"),
+        (
+            put_json("groups", 0, "step_rewards", value=[[0.0, -1.0]]),
+            "Expected finite step rewards of 2 siblings in group g0",
+        ),
+        (
+            put_json("groups", 0, "step_rewards", 0, value=[NAN, 0.0]),
+            "Expected finite step rewards of 2 siblings in group g0",
+        ),
+        (
+            put_json("groups", 1, "step_rewards", 0, value=[0.0]),
+            "Expected a step reward and a count of tokens for each of 2 turns of c, found 1 and 2",
+        ),
+        (
+            put_json("trajectories", 1, "turn_tokens", value=[1, 1]),
+            "Expected turn_tokens of b to add up to 3 sampled tokens",
+        ),
+        (
+            put_json("trajectories", 1, "turn_tokens", value=[4, -1]),
+            "Expected turn_tokens of b to add up to 3 sampled tokens",
+        ),
+        (
+            drop_json("trajectories", 0, "turn_tokens"),
+            "Expected batch.json to have every field of longhaul.batch/1: KeyError 'turn_tokens'",
+        ),
+    ],
+)
+def test_turns_that_do_not_follow_from_their_rewards_are_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+    draft = with_turns()
+    edit(draft)
+    assert refusal(tmp_path, draft) == message
+
+
 def test_advantages_in_an_imitation_batch_are_refused(tmp_path: Path) -> None:
     draft = make_small("rft")
     draft.manifest["adv"] = {"std": "n-1"}

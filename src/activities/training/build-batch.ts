@@ -30,6 +30,7 @@ import { assembleTrajectory, type Trajectory } from '../../adapters/trainer-job/
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { rewardTurns, type TurnRewards } from './turn-rewards.ts'
 
 export interface BuildBatchInput {
   run: string
@@ -68,9 +69,12 @@ export async function buildBatch(
   const coordinates = { run, stage, iteration }
   const records = await readEpisodeRecords(store, coordinates)
   const selected = selectEpisodes(recipe, stage, records)
-  const { rows, fates } = await assembleRows(store, recipe, input, records, selected)
+  const { rows: placed, fates } = await assembleRows(store, recipe, input, records, selected)
+  const turns = await turnRewardsOf(store, recipe, input, { records, groups: selected.groups })
+  const rows = turns === null ? placed : placed.map((row) => ({ ...row, turnAdvantages: turns.advantagesOf(row) }))
+  const groups = selected.groups.map((group) => toBatchGroup(group, turns?.rewardsOf(group)))
   const plan = planOf(recipe, input, rows)
-  const batches = await writeBatches(store, recipe, input, rows, selected.groups, plan)
+  const batches = await writeBatches(store, recipe, input, rows, groups, plan)
   const batchOf = new Map(
     batches.flatMap(({ ref, episodes }) => episodes.map((episode) => [episode, ref.key] as const)),
   )
@@ -81,6 +85,18 @@ export async function buildBatch(
   )
   const refs = batches.map(({ ref }) => ref)
   return summarize({ records, groups: selected.groups, batches: refs, trajectories: batchOf.size })
+}
+
+/** Null where turns have no rewards of their own. */
+async function turnRewardsOf(
+  store: ArtifactStore,
+  { reinforce }: Recipe,
+  { stage }: BuildBatchInput,
+  played: { records: readonly EpisodeRecord[]; groups: readonly ScoredGroup[] },
+): Promise<TurnRewards | null> {
+  if (isFineTuning(stage) || reinforce?.stepRewards === undefined) return null
+  const { advantage, stepRewards } = reinforce
+  return rewardTurns(store, { reinforce: { advantage, stepRewards }, ...played })
 }
 
 interface PlacedRow extends BatchRow {
@@ -158,7 +174,7 @@ async function writeBatches(
   recipe: Recipe,
   input: BuildBatchInput,
   rows: readonly PlacedRow[],
-  groups: readonly ScoredGroup[],
+  groups: readonly BatchGroup[],
   plan: JobPlan,
 ): Promise<{ ref: ArtifactRef; episodes: string[] }[]> {
   const { run, stage, iteration, policy } = input
@@ -177,7 +193,7 @@ async function writeBatches(
       iteration,
       rows: part,
       minibatches,
-      groups: groups.map(toBatchGroup),
+      groups,
       policies: [{ version: policy.version, manifestSha256: policy.manifestSha256 }],
       totalSteps: plan.totalSteps,
       ...facts,
@@ -233,8 +249,12 @@ function summarize(result: {
   }
 }
 
-function toBatchGroup({ taskId, members, infra, dropped }: ScoredGroup): BatchGroup {
+function toBatchGroup(
+  { taskId, members, infra, dropped }: ScoredGroup,
+  stepRewards: number[][] | undefined,
+): BatchGroup {
   return {
+    ...(stepRewards === undefined ? {} : { stepRewards }),
     id: taskId,
     taskId,
     rewards: members.map(({ reward }) => reward),
@@ -278,7 +298,8 @@ function contextOf(recipe: Recipe, stage: string): number {
 function advantageOf({ reinforce }: Recipe): BatchAdvantage | null {
   if (reinforce === null) return null
   const { delta, scale } = reinforce.advantage
-  return { delta, scale, filter: reinforce.filter.on }
+  const { stepRewards, filter } = reinforce
+  return { delta, scale, filter: filter.on, ...(stepRewards === undefined ? {} : { stepWeight: stepRewards.weight }) }
 }
 
 function rftRules({ rft }: Recipe) {

@@ -35,6 +35,12 @@ const EPISODES = [
   { resolved: false, turns: 5, context: 100, drift: -0.005 }, //  0 − 0.25 = −0.25               0.995  inside
   { resolved: false, turns: 2, context: 640, drift: -0.02 }, //   0 − 1 = −1                     0.980  outside
 ] as const
+/** Turns as `episode/turn`. */
+interface TurnEvents {
+  formatErrors?: string[]
+  timeouts?: string[]
+}
+
 /** Three tokens a turn. */
 const TOKENS = 33
 
@@ -111,6 +117,23 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     assert.equal(step.tokens, 18)
   })
 
+  test('turns with rewards of their own', async () => {
+    // Beside the advantages 0.5625, 0.5625, −0.6875, −0.4375, which add up to 0. What turns and all later ones earn:
+    //   first turn   −0.4    0     −0.6   0      mean −0.25
+    //   second turn  −0.4    0     −0.2   0      mean −0.15; behind it the third is alone: 0
+    // Means of trajectories: (−0.15 − 0.25) / 2, (0.25 + 0.15) / 2, (−0.35 − 0.05) / 5, (0.25 + 0.15) / 2: 0.12 together, half of it counts.
+    const turns = await firstStep(
+      'turns',
+      {
+        advantage: { scale: 'none' },
+        stepRewards: { weight: 0.5, formatError: -0.4, stoppedCommand: -0.2 },
+        loss: { algorithm: 'grpo' },
+      },
+      { formatErrors: ['0/1', '2/0'], timeouts: ['2/4'] },
+    )
+    close(turns.loss, -0.06 / 4)
+  })
+
   test('steps of a constant number of tokens', async () => {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
@@ -152,12 +175,13 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   async function firstStep(
     run: string,
     reinforce: Record<string, unknown>,
+    turns: TurnEvents = {},
   ): Promise<Record<'loss' | 'masked' | 'entropy' | 'distance' | 'tokens', unknown> & { steps: number }> {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     // Of a loaded machine: imports alone may take longer than the recipe lets a job say nothing.
     const trainer = { stallS: 480, timeoutS: 480 }
     const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce, trainer }, dirs: [] })
-    for (const index of EPISODES.keys()) await storeEpisode(run, index)
+    for (const index of EPISODES.keys()) await storeEpisode(run, index, turns)
     const built = await buildBatch({ store, recipe }, { run, stage: 'dapo-1', iteration: 1, policy: base, suite: 's' })
     assert.equal(built.trajectories, EPISODES.length - (reinforce['overlong'] === 'filter' ? 1 : 0))
     const [batch] = built.batches
@@ -178,7 +202,11 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     }
   }
 
-  async function storeEpisode(run: string, index: number): Promise<void> {
+  async function storeEpisode(
+    run: string,
+    index: number,
+    { formatErrors = [], timeouts = [] }: TurnEvents,
+  ): Promise<void> {
     const { record, actions } = episodeAt(run, index)
     const { episode } = record
     const told = scores[index]?.map((score) => score - (EPISODES[index]?.drift ?? 0)) ?? []
@@ -190,7 +218,12 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
       at += action.promptDelta.length
       const logprobs = told.slice(at, at + action.ids.length)
       at += action.ids.length
-      await store.putRecord(episodeKeys.action(episode, action.turn), { ...action, logprobs })
+      const turn = `${index}/${action.turn}`
+      const formatError = formatErrors.includes(turn) ? 'cannot_extract_command' : null
+      await store.putRecord(episodeKeys.action(episode, action.turn), { ...action, logprobs, formatError })
+      const execution = { exitCode: null, reason: timeouts.includes(turn) ? 'timeout' : 'exit' }
+      const observation = { schema: 'longhaul.observation/1', episode, turn: action.turn, text: '', execution }
+      await store.putRecord(episodeKeys.observation(episode, action.turn), observation)
     }
   }
 })

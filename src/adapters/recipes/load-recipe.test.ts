@@ -326,6 +326,12 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     { reinforce: { oldLogprobs: 'sampler', loss: { sequenceMask: {} } } },
     'reinforce.loss.sequenceMask',
   ],
+  ['rewards of turns that pay nothing', { reinforce: { stepRewards: { weight: 2 } } }, 'reinforce.stepRewards'],
+  [
+    'a price on turns without a loss',
+    { reinforce: { stepRewards: { formatError: -0.1 }, mask: { formatErrorTurns: 0 } } },
+    'reinforce.stepRewards.formatError',
+  ],
   [
     'another level than the algorithm’s',
     { reinforce: { loss: { algorithm: 'gspo', level: 'token' } } },

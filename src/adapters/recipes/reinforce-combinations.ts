@@ -58,7 +58,7 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
       ),
     )
   }
-  problems.push(...lossProblems(reinforce))
+  problems.push(...stepRewardProblems(reinforce), ...lossProblems(reinforce))
   const pool = suiteSize(recipe.data.train)
   if (
     reinforce.filter.refill !== false &&
@@ -74,6 +74,20 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
     )
   }
   return [...problems, ...reinforce.stages.flatMap((_, index) => stageProblems(recipe, reinforce, index))]
+}
+
+function stepRewardProblems({ stepRewards, mask }: ReinforceRecipe): RecipeProblem[] {
+  if (stepRewards === undefined) return []
+  const { formatError, stoppedCommand } = stepRewards
+  if (formatError === 0 && stoppedCommand === 0) {
+    const hint = 'turns differ by nothing else that records hold; name a price, or leave stepRewards out'
+    return [problem(at('stepRewards'), 'expected formatError or stoppedCommand below 0, got 0 for both', hint)]
+  }
+  if (formatError !== 0 && mask.formatErrorTurns === 0) {
+    const hint = 'the turn that pays has no loss then, so only those before it would learn; set formatErrorTurns: 1'
+    return [problem(at('stepRewards', 'formatError'), 'expected 0 with mask.formatErrorTurns: 0', hint)]
+  }
+  return []
 }
 
 /** What an algorithm would ignore, or is no longer itself with. */

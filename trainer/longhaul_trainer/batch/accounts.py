@@ -15,6 +15,8 @@ from longhaul_trainer.batch.tensors import refuse
 Array = np.ndarray[Any, Any]
 # Only endings that are the policy's own doing may train.
 DISPOSITIONS = ("submitted", "turn-limit", "context-limit", "time-limit", "agent-gave-up")
+# Equal prices that were added in another order.
+EQUAL_RETURNS = 1e-9
 NEUTRAL = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,)}
 
 
@@ -195,6 +197,70 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
             raise refuse(f"Expected no rows of a zero-advantage trajectory, found {name}")
         values.append(value)
     return np.asarray(values, dtype=np.float64)
+
+
+def turn_advantages(manifest: dict[str, Any]) -> list[Array] | None:
+    """By trajectory what each of its turns adds to the trajectory's advantage, or None where turns have no rewards of their own.
+
+    G is what a turn and all later ones earn; (G - mean) / (std with n-1 + delta) over the siblings with a turn of that index, 0 where all
+    agree (GiGPO, arXiv 2505.10978 eq. 7, with the turn's index for the anchor state). Times `adv.step_weight` (eq. 8).
+    """
+    weight = manifest["adv"].get("step_weight")
+    if weight is None:
+        return None
+    if type(weight) not in (int, float) or not 0 < weight < math.inf:
+        raise refuse(f"Expected adv.step_weight above 0, found {weight!r}")
+    by_group = {group["id"]: _over_turns(group, _delta_of(manifest["adv"])) for group in manifest["groups"]}
+    result = []
+    for entry in manifest["trajectories"]:
+        found = by_group[entry["group"]][entry["member"]]
+        if len(found) != entry["turns"] or len(entry["turn_tokens"]) != entry["turns"]:
+            raise refuse(
+                f"Expected a step reward and a count of tokens for each of {entry['turns']} turns of {entry['id']}, "
+                f"found {len(found)} and {len(entry['turn_tokens'])}"
+            )
+        if sum(entry["turn_tokens"]) != entry["sampled_tokens"] or min(entry["turn_tokens"]) < 0:
+            raise refuse(f"Expected turn_tokens of {entry['id']} to add up to {entry['sampled_tokens']} sampled tokens")
+        result.append(weight * found)
+    return result
+
+
+def _over_turns(group: dict[str, Any], delta: float | None) -> list[Array]:
+    rewards = [np.asarray(turns, dtype=np.float64) for turns in group["step_rewards"]]
+    if len(rewards) != len(group["rewards"]) or not all(np.isfinite(turns).all() for turns in rewards):
+        raise refuse(f"Expected finite step rewards of {len(group['rewards'])} siblings in group {group['id']}")
+    returns = [turns[::-1].cumsum()[::-1] for turns in rewards]
+    advantages = [np.zeros(len(turns)) for turns in returns]
+    for turn in range(max(map(len, returns), default=0)):
+        members = [member for member, turns in enumerate(returns) if turn < len(turns)]
+        values = np.array([returns[member][turn] for member in members])
+        if np.ptp(values) < EQUAL_RETURNS:
+            continue
+        scale = 1.0 if delta is None else values.std(ddof=1) + delta
+        for member, value in zip(members, (values - values.mean()) / scale, strict=True):
+            advantages[member][turn] = value
+    return advantages
+
+
+def spread_over_tokens(
+    manifest: dict[str, Any], tensors: dict[str, Array], own: Array, turns: list[Array] | None
+) -> tuple[Array, Array]:
+    """Expected advantage [T] of loss tokens, and how large its parts are [T], which is what rounding depends on.
+
+    own: one number a trajectory; turns: what each turn adds. The sampled tokens of a trajectory, over its rows in order, are its turns'.
+    """
+    lengths = np.diff(tensors["row_offsets"])
+    expected = np.repeat(own[tensors["row_trajectory"]], lengths)
+    if turns is None:
+        return expected, np.abs(expected)
+    owner = np.repeat(tensors["row_trajectory"], lengths)
+    sampled = np.flatnonzero(tensors["policy_version"] >= 0)
+    # By trajectory, and in the order of the file within each: the rows of one are adjacent.
+    places = sampled[np.argsort(owner[sampled], kind="stable")]
+    added = np.zeros(len(expected))
+    tokens = [entry["turn_tokens"] for entry in manifest["trajectories"]]
+    added[places] = np.concatenate([np.repeat(values, counts) for values, counts in zip(turns, tokens, strict=True)])
+    return expected + added, np.abs(expected) + np.abs(added)
 
 
 def _delta_of(adv: Any) -> float | None:

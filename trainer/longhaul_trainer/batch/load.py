@@ -18,6 +18,8 @@ from longhaul_trainer.batch.accounts import (
     check_sampling,
     check_trajectories,
     expected_advantages,
+    spread_over_tokens,
+    turn_advantages,
 )
 from longhaul_trainer.batch.rules import check_advantages, check_offsets, check_row_trajectories, check_tokens
 from longhaul_trainer.batch.tensors import map_tensors, refuse
@@ -141,7 +143,8 @@ def _check_content(
     check_counts(manifest, int(tensors["loss_mask"].sum(dtype=np.int64)))
     minibatches = check_minibatches(manifest, tensors, *sizes)
     if stage == "dapo":
-        check_advantages(tensors, expected_advantages(manifest)[tensors["row_trajectory"]])
+        own = expected_advantages(manifest)
+        check_advantages(tensors, *spread_over_tokens(manifest, tensors, own, turn_advantages(manifest)))
     elif manifest.get("adv") is not None:
         raise refuse(f"Expected adv to be null in an rft batch, found {manifest['adv']!r}")
     if lag is not None and "policy_version" in tensors:

@@ -5,6 +5,8 @@ import type { Trajectory } from './trajectory.ts'
 export interface TensorRow {
   trajectory: Trajectory
   advantage: number | null
+  /** Of each turn, where turns have their own. */
+  turnAdvantages?: readonly number[]
   /** Index into the manifest's table of trajectories. */
   table: number
 }
@@ -37,11 +39,14 @@ export function encodeTensors({ rows, policies, withAdvantages, withLogprobs }: 
   const versions = new Int32Array(tokens).fill(NOT_SAMPLED)
   const mask = new Uint8Array(tokens)
   let at = 0
-  for (const [index, { trajectory, advantage }] of rows.entries()) {
+  for (const [index, { trajectory, advantage, turnAdvantages }] of rows.entries()) {
     ids.set(trajectory.ids, at)
     mask.set(trajectory.lossMask, at)
     logprobs.set(trajectory.logprobs, at)
-    if (withAdvantages) fillWhereTrained(advantages, trajectory.lossMask, at, advantage ?? 0)
+    if (withAdvantages) {
+      const valueOf = (turn: number): number => turnAdvantages?.[turn] ?? advantage ?? 0
+      fillWhereTrained(advantages, trajectory, at, valueOf)
+    }
     fillVersions(versions, trajectory, at, policies)
     at += trajectory.ids.length
     offsets[index + 1] = BigInt(at)
@@ -67,8 +72,15 @@ export function encodeTensors({ rows, policies, withAdvantages, withLogprobs }: 
   }
 }
 
-function fillWhereTrained(target: Float32Array, mask: Uint8Array, from: number, value: number): void {
-  for (let at = 0; at < mask.length; at++) if (mask[at] === 1) target[from + at] = value
+function fillWhereTrained(
+  target: Float32Array,
+  { lossMask, turns }: Trajectory,
+  from: number,
+  valueOf: (turn: number) => number,
+): void {
+  for (const [turn, { start, tokens }] of turns.entries()) {
+    for (let at = start; at < start + tokens; at++) if (lossMask[at] === 1) target[from + at] = valueOf(turn)
+  }
 }
 
 function fillVersions(

@@ -26,6 +26,8 @@ export interface BatchRow {
   member: number
   /** Null in a fine-tuning batch. */
   advantage: number | null
+  /** Of each turn, where turns have rewards of their own: the trajectory's with its turn's. */
+  turnAdvantages?: readonly number[]
 }
 
 export interface BatchGroup {
@@ -36,6 +38,8 @@ export interface BatchGroup {
   outcomes: (0 | 1)[]
   infra: number
   dropped: GroupDropReason | null
+  /** Of each valid sibling, the reward of each turn. */
+  stepRewards?: readonly (readonly number[])[]
 }
 
 /** How advantages came from the groups' rewards. */
@@ -44,6 +48,8 @@ export interface BatchAdvantage {
   scale?: 'groupStd' | 'none'
   delta: number
   filter: 'outcome' | 'shaped'
+  /** Of a turn's own advantage. Absent: turns have none. */
+  stepWeight?: number
 }
 
 export interface WriteBatchInput {
@@ -145,23 +151,25 @@ function describeMinibatches({ rows, minibatches }: WriteBatchInput) {
 function describeGroups(groups: readonly BatchGroup[]) {
   return [...groups]
     .sort((a, b) => compareText(a.id, b.id))
-    .map(({ id, taskId, rewards, outcomes, infra, dropped }) => ({
+    .map(({ id, taskId, rewards, outcomes, infra, dropped, stepRewards }) => ({
       id,
       task_id: taskId,
       rewards,
       outcomes,
       n_infra: infra,
       dropped,
+      ...(stepRewards === undefined ? {} : { step_rewards: stepRewards }),
     }))
 }
 
 /** Delta belongs to the standard deviation, so it goes with it. */
-function describeAdvantage({ scale = 'groupStd', delta, filter }: BatchAdvantage) {
-  return scale === 'none' ? { std: 'none', filter } : { std: 'n-1', delta, filter }
+function describeAdvantage({ scale = 'groupStd', delta, filter, stepWeight }: BatchAdvantage) {
+  const steps = stepWeight === undefined ? {} : { step_weight: stepWeight }
+  return scale === 'none' ? { std: 'none', filter, ...steps } : { std: 'n-1', delta, filter, ...steps }
 }
 
-function describeRow({ trajectory, group, member, advantage }: BatchRow) {
-  const { record, sampledTokens, maskedTokens } = trajectory
+function describeRow({ trajectory, group, member, advantage, turnAdvantages }: BatchRow) {
+  const { record, sampledTokens, maskedTokens, turns } = trajectory
   return {
     id: record.episode,
     group,
@@ -172,6 +180,7 @@ function describeRow({ trajectory, group, member, advantage }: BatchRow) {
     masked_tokens: maskedTokens,
     disposition: record.disposition,
     advantage,
+    ...(turnAdvantages === undefined ? {} : { turn_tokens: turns.map(({ tokens }) => tokens) }),
   }
 }
 

@@ -11,6 +11,8 @@ export interface Trajectory {
   logprobs: Float32Array
   /** Version of each sampled token; null for context. One entry a token would be wasteful: runs of equal versions. */
   versions: VersionRun[]
+  /** Where the samples of each turn lie in the row. */
+  turns: TurnSpan[]
   sampledTokens: number
   /** Sampled but not trained on: format-error turns of a fine-tuning batch, and tokens without a finite log-probability. */
   maskedTokens: number
@@ -22,6 +24,11 @@ export interface Trajectory {
 
 export interface VersionRun {
   policy: string | null
+  tokens: number
+}
+
+export interface TurnSpan {
+  start: number
   tokens: number
 }
 
@@ -60,12 +67,14 @@ export function assembleTrajectory({
   const lossMask = new Uint8Array(tokens)
   const logprobs = new Float32Array(tokens)
   const versions: VersionRun[] = []
+  const turns: TurnSpan[] = []
   let at = 0
   let sampledTokens = 0
   let droppedNonfinite = 0
   for (const part of parts) {
     ids.set(part.prompt, at)
     at += part.prompt.length
+    turns.push({ start: at, tokens: part.ids.length })
     ids.set(part.ids, at)
     addRun(versions, null, part.prompt.length)
     addRun(versions, part.policy, part.ids.length)
@@ -88,6 +97,7 @@ export function assembleTrajectory({
     lossMask,
     logprobs,
     versions,
+    turns,
     sampledTokens,
     maskedTokens,
     lossTokens,

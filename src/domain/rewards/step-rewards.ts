@@ -1,0 +1,56 @@
+import type { StepRewardRecipe } from '../../contracts/recipe.types.ts'
+import { type GroupAdvantagesInput, groupAdvantages } from './advantages.ts'
+
+/** What the records say about one turn, as far as it is paid at once. */
+export interface TurnFacts {
+  /** The reply held no runnable command. */
+  formatError: boolean
+  /** A limit ended the command: time, output or processes. */
+  stopped: boolean
+}
+
+/** The reward of each turn by itself, never above 0. */
+export function stepRewards(turns: readonly TurnFacts[], { formatError, stoppedCommand }: StepRewardRecipe): number[] {
+  return turns.map((turn) => (turn.formatError ? formatError : 0) + (turn.stopped ? stoppedCommand : 0))
+}
+
+/** Equal prices that were added in another order. */
+const ROUNDING = 1e-9
+
+export interface StepAdvantagesInput {
+  /** Of each valid sibling, the reward of each of its turns. */
+  rewards: readonly (readonly number[])[]
+  delta: number
+  /** @default groupStd */
+  scale?: 'groupStd' | 'none'
+}
+
+/**
+ * Advantage of each turn over the same turn of its siblings. G is what a turn and all later ones earn: (G − mean) / (std + delta) over the
+ * siblings that have a turn of that index, 0 where it is the only one or all agree.
+ * @see GiGPO, arXiv 2505.10978 eq. 7: undiscounted, with the turn's index in the place of the anchor state, which records do not have
+ */
+export function stepAdvantages({ rewards, delta, scale = 'groupStd' }: StepAdvantagesInput): number[][] {
+  const returns = rewards.map(returnsOf)
+  const longest = Math.max(0, ...returns.map((one) => one.length))
+  const advantages: number[][] = returns.map((one) => one.map(() => 0))
+  for (let turn = 0; turn < longest; turn++) {
+    const alive = returns.flatMap((one, member) => (turn < one.length ? [{ member, value: one[turn] ?? 0 }] : []))
+    const values = advantagesOf({ rewards: alive.map(({ value }) => value), delta, scale })
+    for (const [at, { member }] of alive.entries()) (advantages[member] ?? [])[turn] = values[at] ?? 0
+  }
+  return advantages
+}
+
+function advantagesOf(input: GroupAdvantagesInput): number[] {
+  const { rewards } = input
+  const agree = Math.max(...rewards) - Math.min(...rewards) < ROUNDING
+  return rewards.length < 2 || agree ? rewards.map(() => 0) : groupAdvantages(input)
+}
+
+/** Summed from the end. */
+function returnsOf(rewards: readonly number[]): number[] {
+  const result = [...rewards]
+  for (let turn = result.length - 2; turn >= 0; turn--) result[turn] = (result[turn] ?? 0) + (result[turn + 1] ?? 0)
+  return result
+}
