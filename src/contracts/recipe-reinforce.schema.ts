@@ -34,6 +34,11 @@ const stepRewards = z.strictObject({
     .describe('Of a turn whose command a limit ended: time, output or processes'),
 })
 
+const experts = z.strictObject({
+  weight: positive().default(1).describe('Of an expert’s token, where a token of the policy has its advantage'),
+  below: count().default(1).describe('Groups with fewer successes than this get an expert'),
+})
+
 const filter = z.strictObject({
   on: z.enum(['outcome', 'shaped']).default('outcome').describe('Which reward must differ inside a group'),
   alsoZeroAdvantage: z.boolean().default(true),
@@ -151,6 +156,11 @@ export const reinforceSchema = z.strictObject({
   maxPolicyLag: z.literal(0).default(0),
   reward: reward.prefault({}),
   stepRewards: stepRewards.optional().describe('Rewards of single turns: each turn gets an advantage of its own'),
+  experts: experts
+    .optional()
+    .describe(
+      'Mixes in an episode that fine-tuning kept, one for each group that rarely succeeds; its loss has no ratio',
+    ),
   advantage: z
     .strictObject({
       center: z.literal('group').default('group'),

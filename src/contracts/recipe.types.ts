@@ -172,6 +172,8 @@ export interface ReinforceRecipe {
   }
   /** Rewards of single turns, beside the episode's. Absent: none. */
   stepRewards?: StepRewardRecipe | undefined
+  /** Successes of fine-tuning beside groups that rarely succeed. Absent: none. */
+  experts?: ExpertRecipe | undefined
   /** `none` leaves the spread of a group's rewards in the advantage (Dr. GRPO, arXiv 2503.20783). */
   advantage: { center: 'group'; scale: 'groupStd' | 'none'; ddof: 1; delta: number }
   /** `refill`: rounds of further problems that an iteration may draw for groups without a spread; false = none, as in the paper. */
@@ -198,6 +200,14 @@ export interface StepRewardRecipe {
   formatError: number
   /** Of a turn whose command a limit ended: time, output or processes. */
   stoppedCommand: number
+}
+
+/** Which groups get an expert, and what it counts for. */
+export interface ExpertRecipe {
+  /** Of an expert's token, where a token of the policy has its advantage. */
+  weight: number
+  /** Groups with fewer successes than this. */
+  below: number
 }
 
 export type LossAlgorithm = 'dapo' | 'grpo' | 'drGrpo' | 'gspo' | 'cispo'

@@ -57,6 +57,8 @@ const READERS: Record<string, string> = {
     'src/domain/rewards/rewards.ts',
   'reinforce.stepRewards.{formatError,stoppedCommand}': 'src/domain/rewards/step-rewards.ts',
   'reinforce.stepRewards.weight': 'src/activities/training/turn-rewards.ts',
+  'reinforce.experts.below': 'src/domain/rewards/experts.ts',
+  'reinforce.experts.weight': 'src/activities/training/build-batch.ts',
   'reinforce.advantage.{scale,delta}': 'src/domain/rewards/group-selection.ts',
   'reinforce.loss.{algorithm,entropy,kl.coefficient,dualClip,behaviourCorrection,sequenceMask.low,sequenceMask.high}':
     'src/adapters/trainer-job/job/job-config.ts',

@@ -70,6 +70,8 @@ class Case:
     token_budget: int | None = None
     # Of turns with rewards of their own.
     step_weight: float | None = None
+    # Of the rows of two trajectories that are an expert's.
+    expert_weight: float | None = None
     making: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,8 +88,8 @@ class Silent:
         pass
 
 
-def write_case(case: Case) -> None:
-    """Writes batch and config once; every rank and every layout reads the same files."""
+def write_case(case: Case, *, experts: tuple[int, ...] = (1, 6)) -> None:
+    """Writes batch and config once; every rank and every layout reads the same files. experts: rows, where the case has some."""
     draft = make_draft(case.policy, stage=case.stage, groups=2, size=4, batch_size=8, longest=40)
     draft.manifest["sampling"]["temperature"] = case.temperature
     # A policy that samples the pad token: masks must not come from ids.
@@ -98,6 +100,8 @@ def write_case(case: Case) -> None:
     draft.tensors["behaviour_logprobs"] = np.where(mask == 1, scores, 0.0).astype(np.float32)
     if case.step_weight is not None:
         reward_turns(draft, case.step_weight)
+    if case.expert_weight is not None:
+        add_experts(draft, case.expert_weight, rows=experts)
     case.root.mkdir(parents=True, exist_ok=True)
     sha = draft.write(case.root / "batch")
     (case.root / "batch.sha").write_text(sha)
@@ -133,6 +137,19 @@ def reward_turns(draft: Draft, weight: float) -> None:
             first = int(tensors["row_offsets"][row])
             places = first + np.flatnonzero(tensors["loss_mask"][first : int(tensors["row_offsets"][row + 1])])
             tensors["advantages"][places] += np.repeat(weight * np.array(values), entry["turn_tokens"])
+
+
+def add_experts(draft: Draft, weight: float, *, rows: tuple[int, ...]) -> None:
+    """Turns what lies in these rows into experts, as the pipeline writes them."""
+    tensors = draft.tensors
+    for row in rows:
+        span = slice(int(tensors["row_offsets"][row]), int(tensors["row_offsets"][row + 1]))
+        entry = draft.manifest["trajectories"][int(tensors["row_trajectory"][row])]
+        entry |= {"expert": weight, "member": None, "advantage": None}
+        entry.pop("turn_tokens", None)
+        tensors["advantages"][span] = np.where(tensors["loss_mask"][span] == 1, weight, 0)
+        tensors["behaviour_logprobs"][span] = 0
+        tensors["policy_version"][span] = -1
 
 
 def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
@@ -195,7 +212,7 @@ def expect_case(case: Case) -> ReferenceStep:
     rows = []
     for row in range(batch.rows):
         span = slice(int(batch.offsets[row]), int(batch.offsets[row + 1]))
-        entry = {"ids": np.array(batch.input_ids[span]), "mask": np.array(batch.loss_mask[span])}
+        entry: dict[str, Any] = {"ids": np.array(batch.input_ids[span]), "mask": np.array(batch.loss_mask[span])}
         if prox is not None and batch.advantages is not None and batch.behaviour_logprobs is not None:
             entry |= {
                 "advantages": batch.advantages[span],
@@ -203,9 +220,12 @@ def expect_case(case: Case) -> ReferenceStep:
                 "behaviour": batch.behaviour_logprobs[span],
                 "reference": draw_reference(batch)[span],
             }
+            if batch.experts is not None and batch.experts[row]:
+                entry["expert"] = case.expert_weight
         rows.append(entry)
     stated = json.loads((case.root / "config.json").read_text())["objective"] if case.objective is not None else None
-    if stated is not None and (case.objective in ALGORITHMS or case.token_budget is not None):
+    is_more = (case.token_budget, case.step_weight, case.expert_weight) != (None, None, None)
+    if stated is not None and (case.objective in ALGORITHMS or is_more):
         return reference_policy_step(
             case.policy, rows, temperature=case.temperature, objective=stated, token_budget=case.token_budget
         )

@@ -18,13 +18,13 @@ Array = np.ndarray[Any, Any]
 
 def reference_policy_step(
     directory: Path,
-    rows: list[dict[str, Array]],
+    rows: list[dict[str, Any]],
     *,
     temperature: float,
     objective: dict[str, Any],
     token_budget: int | None = None,
 ) -> ReferenceStep:
-    """rows: `ids`, `mask`, `advantages`, `prox`, `behaviour`, and `reference` where the objective has a kl."""
+    """rows: `ids`, `mask`, `advantages`, `prox`, `behaviour`, `reference` where the objective has a kl, `expert`: its weight or None."""
     model = PlainModel(directory)
     total_tokens = sum(int(row["mask"].sum()) for row in rows)
     loss = torch.zeros((), dtype=torch.float64)
@@ -36,10 +36,11 @@ def reference_policy_step(
         picked = before.gather(1, torch.from_numpy(row["ids"][places]).long()[:, None])[:, 0]
         entropy = -(before.exp() * before).sum(1)
         entropies += float(entropy.detach().sum())
-        terms = objective_terms(picked, row, places, objective)
-        if "entropy_coef" in objective:
+        is_expert = row.get("expert") is not None
+        terms = row["expert"] * picked if is_expert else objective_terms(picked, row, places, objective)
+        if "entropy_coef" in objective and not is_expert:
             terms = terms + objective["entropy_coef"] * entropy
-        if "kl" in objective:
+        if "kl" in objective and not is_expert:
             behind = torch.from_numpy(row["reference"][places].astype(np.float64)) - picked
             terms = terms - objective["kl"]["coef"] * (behind.exp() - 1 - behind)
         # What one trajectory's mean or sum counts for.

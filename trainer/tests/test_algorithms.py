@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gradient_case import DRAWN, Case, expect_case, run_case, worst_error, write_case
+from gradient_case import DRAWN, Case, expect_case, open_case, run_case, worst_error, write_case
 from job_files import JobFiles, make_config, make_draft, make_job, score_rows, sha256
 from rank_processes import run_ranks
 from same_end import expect_same_end, steps_of
@@ -280,6 +280,45 @@ def test_each_turn_is_trained_by_its_own_advantage(tmp_path: Path, policy: Path,
     assert worst_error(found, expected.gradients) < 1e-6
     # Turns differ by enough to matter.
     assert worst_error(found, expect_case(plain).gradients) > 1e-2
+
+
+# DAPO's mean and two others, each with its extras: a KL, an entropy bonus, corrections of tokens and of rows.
+@pytest.mark.parametrize(
+    ("name", "more"), [("safe", {}), ("icepop", {}), ("grpo", {"step_weight": 0.4}), ("dr_grpo", {}), ("gspo_both", {})]
+)
+def test_experts_are_imitated_beside_the_policys_own_tokens(
+    tmp_path: Path, policy: Path, name: str, more: dict[str, Any]
+) -> None:
+    case = Case(tmp_path / "case", policy, name, expert_weight=0.6, **more)
+    write_case(case)
+    found, metrics = run_case(case)
+    expected = expect_case(case)
+    assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
+    assert worst_error(found, expected.gradients) < 1e-6
+    batch, _, _ = open_case(case)
+    assert batch.experts is not None
+    imitated = sum(int(batch.loss_mask[batch.offsets[row] : batch.offsets[row + 1]].sum()) for row in (1, 6))
+    assert metrics["expert_tokens"] == imitated
+    assert metrics["n_tokens"] == expected.n_tokens > imitated
+
+
+def test_experts_on_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path) -> None:
+    case = Case(tmp_path, policy, "gspo_both", max_tokens=60, expert_weight=0.6)
+    write_case(case)
+    expected = expect_case(case)
+    for found, metrics in run_ranks(step_on, case, world=2, cp=2):
+        assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
+        assert worst_error(found, expected.gradients) < 1e-6
+
+
+def test_a_step_of_experts_alone_has_no_ratio(tmp_path: Path, policy: Path) -> None:
+    case = Case(tmp_path, policy, "paper", expert_weight=0.5)
+    write_case(case, experts=tuple(range(8)))
+    found, metrics = run_case(case)
+    expected = expect_case(case)
+    assert metrics["loss"] == pytest.approx(0.5 * metrics["expert_nll"], rel=1e-6)
+    assert worst_error(found, expected.gradients) < 1e-6
+    assert not {"ess", "ratio_mean", "k1"} & metrics.keys()
 
 
 def pulled_job(root: Path, policy: Path, reference: Path, **changes: Any) -> JobFiles:

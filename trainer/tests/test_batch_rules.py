@@ -548,6 +548,69 @@ def test_turns_that_do_not_follow_from_their_rewards_are_refused(tmp_path: Path,
     assert refusal(tmp_path, draft) == message
 
 
+def with_expert() -> Draft:
+    """c is an expert of g1, which is dropped: the policy solved nothing there."""
+    draft = make_small()
+    g1 = draft.manifest["groups"][1]
+    g1 |= {"rewards": [0.0, 0.0, 0.0], "outcomes": [0, 0, 0], "dropped": "outcome"}
+    draft.manifest["trajectories"][2] |= {"member": None, "advantage": None, "expert": 0.25}
+    draft.tensors["advantages"][10] = 0.25
+    draft.tensors["behaviour_logprobs"][9:] = 0
+    draft.tensors["policy_version"][9:] = -1
+    return draft
+
+
+def test_an_expert_may_stand_beside_a_group_that_is_dropped(tmp_path: Path) -> None:
+    batch = load_small(with_expert(), tmp_path)
+    assert batch.experts is not None
+    assert batch.experts.tolist() == [False, False, False, True]
+    assert batch.policy_tokens(5, 12).tolist() == [False, False, True, True, False, False, False]
+    # Neither has a lag: no policy of the batch sampled it.
+    assert load_small(make_small(), tmp_path / "plain").experts is None
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (put_json("trajectories", 2, "expert", value=0), "Expected a weight above 0 of the expert c, found 0"),
+        (
+            put_json("trajectories", 2, "advantage", value=0.25),
+            "Expected the expert c to be no member of its group and to have no advantage",
+        ),
+        (
+            put_json("trajectories", 2, "member", value=0),
+            "Expected the expert c to be no member of its group and to have no advantage",
+        ),
+        (
+            put("advantages", 10, 0.3),
+            "Expected advantage 0.25 from the group's rewards, found 0.30000001192092896 at row 3, token 1 (index 10)",
+        ),
+        (
+            put("policy_version", 10, 0),
+            "Expected no policy of the batch (policy_version -1) in a row of an expert, found 0 at row 3, token 1 (index 10)",
+        ),
+        (
+            put("behaviour_logprobs", 10, -0.5),
+            "Expected logprob 0.0 at a token that was not sampled, found -0.5 at row 3, token 1 (index 10)",
+        ),
+        (
+            drop_json("trajectories", 2, "expert"),
+            "Expected a sampled token (policy_version ≥ 0) under loss mask 1, found -1 at row 3, token 1 (index 10)",
+        ),
+    ],
+)
+def test_an_expert_that_is_half_a_sibling_is_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+    draft = with_expert()
+    edit(draft)
+    assert refusal(tmp_path, draft) == message
+
+
+def test_an_imitation_batch_needs_no_experts(tmp_path: Path) -> None:
+    draft = make_small("rft")
+    draft.manifest["trajectories"][0]["expert"] = 1.0
+    assert refusal(tmp_path, draft, stage="rft") == "Expected experts in dapo batches only, found a"
+
+
 def test_advantages_in_an_imitation_batch_are_refused(tmp_path: Path) -> None:
     draft = make_small("rft")
     draft.manifest["adv"] = {"std": "n-1"}

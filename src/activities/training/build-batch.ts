@@ -2,7 +2,7 @@ import type { BuiltBatch } from '../../contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord, EpisodeStart } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { purposeOf } from '../../contracts/episode-purpose.ts'
+import { purposeOf, stageOf } from '../../contracts/episode-purpose.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
@@ -13,6 +13,7 @@ import {
   selectForReinforce,
 } from '../../domain/ledger/episode-fates.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { selectExperts } from '../../domain/rewards/experts.ts'
 import { groupRuleOf } from '../../domain/rewards/group-selection.ts'
 import { orderByHash, episodeMaterial } from '../../domain/hash-order.ts'
 import { buildTrainingLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
@@ -31,6 +32,9 @@ import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { rewardTurns, type TurnRewards } from './turn-rewards.ts'
+
+/** Where the episodes of fine-tuning are, within a run. */
+const FINE_TUNING = { stage: stageOf({ kind: 'rft' }), iteration: 0 } as const
 
 export interface BuildBatchInput {
   run: string
@@ -71,7 +75,9 @@ export async function buildBatch(
   const selected = selectEpisodes(recipe, stage, records)
   const { rows: placed, fates } = await assembleRows(store, recipe, input, records, selected)
   const turns = await turnRewardsOf(store, recipe, input, { records, groups: selected.groups })
-  const rows = turns === null ? placed : placed.map((row) => ({ ...row, turnAdvantages: turns.advantagesOf(row) }))
+  const played = turns === null ? placed : placed.map((row) => ({ ...row, turnAdvantages: turns.advantagesOf(row) }))
+  const experts = isFineTuning(stage) ? [] : await expertRows(store, recipe, input, selected.groups)
+  const rows = inBatchOrder(recipe, [...played, ...experts])
   const groups = selected.groups.map((group) => toBatchGroup(group, turns?.rewardsOf(group)))
   const plan = planOf(recipe, input, rows)
   const batches = await writeBatches(store, recipe, input, rows, groups, plan)
@@ -138,8 +144,43 @@ async function assembleRows(
     rows.push({ trajectory, record, ...where, advantage: fate.advantage })
     settled.push(fate)
   }
+  return { rows, fates: settled }
+}
+
+/** Siblings apart from each other, the same way in every repetition. */
+function inBatchOrder(recipe: Recipe, rows: readonly PlacedRow[]): PlacedRow[] {
   const material = ({ record }: PlacedRow): string => episodeMaterial({ ...record, recipeSeed: recipe.seed })
-  return { rows: orderByHash({ items: rows, material, hash: sha256Hex }), fates: settled }
+  return orderByHash({ items: rows, material, hash: sha256Hex })
+}
+
+/** An episode that fine-tuning kept for each group that rarely succeeds, with the stage's prompt; none for a task that has none within the stage's context. */
+async function expertRows(
+  store: ArtifactStore,
+  recipe: Recipe,
+  { run, stage }: BuildBatchInput,
+  groups: readonly ScoredGroup[],
+): Promise<PlacedRow[]> {
+  const rule = recipe.reinforce?.experts
+  if (rule === undefined) return []
+  const records = await readEpisodeRecords(store, { run, ...FINE_TUNING })
+  const byId = new Map(records.map((record) => [record.episode, record]))
+  const fineTuned = selectEpisodes(recipe, FINE_TUNING.stage, records).fates.flatMap((fate) => {
+    const taskId = byId.get(fate.episode)?.taskId
+    return taskId === undefined ? [] : [{ taskId, fate }]
+  })
+  const asTrained = { trainFormatErrors: rftRules(recipe).mask.formatErrorTurns === 1, keepDemonstration: false }
+  const rows: PlacedRow[] = []
+  for (const { taskId, episodes } of selectExperts({ groups, fineTuned, rule })) {
+    for (const episode of episodes) {
+      const record = byId.get(episode)
+      const trajectory = record === undefined ? null : await readTrajectory(store, record, asTrained)
+      if (record === undefined || trajectory === null || trajectory.lossTokens === 0) continue
+      if (trajectory.ids.length > contextOf(recipe, stage)) continue
+      rows.push({ trajectory, record, group: taskId, member: null, advantage: null, expertWeight: rule.weight })
+      break
+    }
+  }
+  return rows
 }
 
 async function readTrajectory(
@@ -201,7 +242,9 @@ async function writeBatches(
       sampling: recipe.rollout.sampling,
       advantage: isFineTuning(stage) ? null : advantageOf(recipe),
     })
-    written.push({ ref, episodes: part.map(({ record }) => record.episode) })
+    // An expert was trained on by fine-tuning, whose ledger says so; here it is no episode of the iteration.
+    const episodes = part.flatMap(({ record, expertWeight }) => (expertWeight === undefined ? [record.episode] : []))
+    written.push({ ref, episodes })
   }
   return written
 }

@@ -53,6 +53,8 @@ export async function checkLedger(
 interface BatchMembers {
   key: string
   episodes: string[]
+  /** Rows of episodes of fine-tuning beside those of the iteration. */
+  experts: string[]
 }
 
 async function readAll<T extends object>(store: ArtifactStore, keys: readonly string[]): Promise<T[]> {
@@ -66,9 +68,11 @@ async function readBatches(store: ArtifactStore, keys: readonly string[]): Promi
   for (const key of keys) {
     const bytes = await store.read(key)
     const manifest = JSON.parse(new TextDecoder().decode(bytes ?? new Uint8Array())) as {
-      trajectories: { id: string }[]
+      trajectories: { id: string; expert?: number }[]
     }
-    batches.push({ key, episodes: manifest.trajectories.map(({ id }) => id) })
+    const idsOf = (isExpert: boolean): string[] =>
+      manifest.trajectories.flatMap(({ id, expert }) => ((expert !== undefined) === isExpert ? [id] : []))
+    batches.push({ key, episodes: idsOf(false), experts: idsOf(true) })
   }
   return batches
 }

@@ -134,6 +134,24 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close(turns.loss, -0.06 / 4)
   })
 
+  test('an expert of fine-tuning beside a group that succeeds too seldom', async () => {
+    await storeExpert('experts')
+    // Two of four succeed. The expert says what the first episode says: six tokens, each with the weight and no ratio.
+    const sampled = [4, 5, 6, 9, 10, 11].map((at) => scores[0]?.[at] ?? Number.NaN)
+    const imitated = sampled.reduce((sum, score) => sum + score, 0)
+    const advantage = { scale: 'none' }
+    const step = await firstStep('experts', { advantage, experts: { weight: 0.5, below: 3 } })
+    assert.equal(step.tokens, TOKENS + 6)
+    close(step.loss, (6.1875 - 0.5 * imitated) / (TOKENS + 6))
+    // The expert’s sampler is no sampler of this batch: the largest gap is that of the drifts.
+    close(step.gap, 0.02)
+
+    await storeExpert('few')
+    const few = await firstStep('few', { advantage, experts: { weight: 0.5, below: 2 } })
+    assert.equal(few.tokens, TOKENS)
+    close(few.loss, 6.1875 / TOKENS)
+  })
+
   test('steps of a constant number of tokens', async () => {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
@@ -176,7 +194,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     run: string,
     reinforce: Record<string, unknown>,
     turns: TurnEvents = {},
-  ): Promise<Record<'loss' | 'masked' | 'entropy' | 'distance' | 'tokens', unknown> & { steps: number }> {
+  ): Promise<Record<'loss' | 'masked' | 'entropy' | 'distance' | 'tokens' | 'gap', unknown> & { steps: number }> {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     // Of a loaded machine: imports alone may take longer than the recipe lets a job say nothing.
     const trainer = { stallS: 480, timeoutS: 480 }
@@ -198,8 +216,28 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
       entropy: first['entropy'],
       distance: first['kl_reference'],
       tokens: first['n_tokens'],
+      gap: first['abs_dlogp_max'],
       steps: metrics.length,
     }
+  }
+
+  /** A success that fine-tuning kept, sampled by another policy. */
+  async function storeExpert(run: string): Promise<void> {
+    const { record, actions } = makeEpisode({
+      run,
+      stage: 'rft',
+      iteration: 0,
+      index: 0,
+      turns: 2,
+      policy: 'v000000-00000000',
+      verdict: 'resolved',
+      audit: { outcome: 'agrees', reasons: [], detail: null },
+    })
+    const { episode } = record
+    await store.putRecord(episodeKeys.result(episode), record)
+    const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: null }
+    await store.putRecord(episodeKeys.start(episode), start)
+    for (const action of actions) await store.putRecord(episodeKeys.action(episode, action.turn), action)
   }
 
   async function storeEpisode(

@@ -46,6 +46,13 @@ test('a job of fine-tuning whose gradient explodes holds the run, and one that o
   assert.equal(kept?.alarms.length, 1)
 })
 
+test('a step keeps what it says of the reference and of experts, and of nothing else that is new', async () => {
+  const figures = { kl_reference: 0.1, expert_tokens: 6, expert_nll: 2.5 }
+  await record({ run: 'g', kind: 'dapo' }, [{ ...CALM, ...figures, seconds: 3 }])
+  const kept = await store.readRecord<TrainingRecord>(runKeys.training('g', 'dapo-1', 0, 0))
+  assert.deepEqual(kept?.steps, [{ ...CALM, ...figures }])
+})
+
 test('entropy is compared with the first job of its stage, also after iterations that trained nothing', async () => {
   const limits = { entropyShare: 0.5 }
   assert.equal(await record({ run: 'd', kind: 'dapo', iteration: 2 }, [CALM, { ...CALM, entropy: 0.5 }], limits), null)

@@ -33,6 +33,10 @@ const FIGURES = [
   'dual_clip',
   'tis_capped',
   'masked_frac',
+  // Of steps with a KL, and with experts.
+  'kl_reference',
+  'expert_tokens',
+  'expert_nll',
 ]
 
 function figuresOf(step: Record<string, unknown>): Record<string, unknown> {

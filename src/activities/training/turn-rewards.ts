@@ -15,7 +15,7 @@ export interface TurnRewards {
   /** Of each valid sibling of the group, the reward of each turn. */
   rewardsOf(group: Pick<ScoredGroup, 'taskId'>): number[][]
   /** Of each turn of a trajectory: its own beside the trajectory's. */
-  advantagesOf(row: { group: string; member: number; advantage: number | null }): number[]
+  advantagesOf(row: { group: string; member: number | null; advantage: number | null }): number[]
 }
 
 export interface RewardTurnsInput {
@@ -45,7 +45,7 @@ export async function rewardTurns(
   return {
     rewardsOf: ({ taskId }) => rewards.get(taskId) ?? [],
     advantagesOf: ({ group, member, advantage: ofTrajectory }) =>
-      (advantages.get(group)?.[member] ?? []).map((ofTurn) => (ofTrajectory ?? 0) + prices.weight * ofTurn),
+      (advantages.get(group)?.[member ?? -1] ?? []).map((ofTurn) => (ofTrajectory ?? 0) + prices.weight * ofTurn),
   }
 }
 

@@ -332,6 +332,8 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     { reinforce: { stepRewards: { formatError: -0.1 }, mask: { formatErrorTurns: 0 } } },
     'reinforce.stepRewards.formatError',
   ],
+  ['experts without the fine-tuning that keeps them', { rft: null, reinforce: { experts: {} } }, 'reinforce.experts'],
+  ['experts for groups that always succeed', { reinforce: { experts: { below: 99 } } }, 'reinforce.experts.below'],
   [
     'another level than the algorithm’s',
     { reinforce: { loss: { algorithm: 'gspo', level: 'token' } } },

@@ -58,7 +58,7 @@ export function reinforcement(recipe: Settings): RecipeProblem[] {
       ),
     )
   }
-  problems.push(...stepRewardProblems(reinforce), ...lossProblems(reinforce))
+  problems.push(...stepRewardProblems(reinforce), ...expertProblems(recipe, reinforce), ...lossProblems(reinforce))
   const pool = suiteSize(recipe.data.train)
   if (
     reinforce.filter.refill !== false &&
@@ -86,6 +86,19 @@ function stepRewardProblems({ stepRewards, mask }: ReinforceRecipe): RecipeProbl
   if (formatError !== 0 && mask.formatErrorTurns === 0) {
     const hint = 'the turn that pays has no loss then, so only those before it would learn; set formatErrorTurns: 1'
     return [problem(at('stepRewards', 'formatError'), 'expected 0 with mask.formatErrorTurns: 0', hint)]
+  }
+  return []
+}
+
+function expertProblems({ rft }: Settings, { experts, groupSize }: ReinforceRecipe): RecipeProblem[] {
+  if (experts === undefined) return []
+  if (rft === null) {
+    const hint = 'experts are the episodes that fine-tuning kept; add rft, or leave experts out'
+    return [problem(at('experts'), 'expected a recipe with rft, got none', hint)]
+  }
+  if (experts.below > groupSize) {
+    const hint = 'a group whose every episode succeeds needs no expert'
+    return [problem(at('experts', 'below'), `expected at most groupSize ${groupSize}, got ${experts.below}`, hint)]
   }
   return []
 }

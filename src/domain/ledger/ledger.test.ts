@@ -40,6 +40,35 @@ function makeLedger(records: EpisodeRecord[]) {
   return buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
 }
 
+test('an expert in a batch is an episode that fine-tuning kept: trained there or over its step limit, and nothing else', () => {
+  const tuned = [
+    makeRecord({ stage: 'rft', iteration: 0, taskId: 'a', index: 0, verdict: 'resolved' }),
+    makeRecord({ stage: 'rft', iteration: 0, taskId: 'a', index: 1 }),
+  ]
+  const fates = selectFatesForRft({ records: tuned, maxPerTask: null, unaudited: 'allow' })
+  const place = { run: 'r', stage: 'rft', iteration: 0 }
+  const trained = buildTrainingLedger({ ...place, fates, batchOf: trainAll(fates, 'rft') })
+  const [kept = '', failed = ''] = tuned.map(({ episode }) => episode)
+  const check = (ledger: Ledger, experts: string[]) =>
+    verifyLedger({
+      ledgers: [ledger],
+      records: tuned,
+      batches: [
+        { key: 'rft', episodes: ledger.entries.flatMap((entry) => (entry.fate === 'trained' ? [entry.episode] : [])) },
+        { key: 'dapo', episodes: [], experts },
+      ],
+      derived: null,
+    })
+  assert.deepEqual(check(trained, [kept]), [])
+  assert.deepEqual(check(trained, [kept, failed]), [{ kind: 'expert-not-kept', episode: failed, batch: 'dapo' }])
+  const over = fates.map((fate) =>
+    fate.kind === 'train'
+      ? { kind: 'dropped' as const, episode: fate.episode, reason: 'over-step-limit' as const }
+      : fate,
+  )
+  assert.deepEqual(check(buildTrainingLedger({ ...place, fates: over, batchOf: new Map() }), [kept]), [])
+})
+
 test('an iteration with lost, equal and mixed groups: every episode has one fate and the totals add up', () => {
   const ledger = makeLedger(makeIteration())
   assert.deepEqual(ledger.totals, {

@@ -1,4 +1,5 @@
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
 import { compareText } from '../hash-order.ts'
 import { type Ledger, type LedgerEntry, totalsOf } from './ledger.ts'
 
@@ -13,6 +14,8 @@ export type LedgerMismatch =
   | { kind: 'trained-unledgered'; episode: string; batch: string }
   /** The rules, applied to the records again, say something else. */
   | { kind: 'other-fate'; episode: string; ledger: string; derived: string }
+  /** The batch holds it as an expert; no ledger says that fine-tuning kept it. */
+  | { kind: 'expert-not-kept'; episode: string; batch: string }
   | { kind: 'totals'; stage: string; iteration: number }
 
 export interface VerifyLedgerInput {
@@ -21,7 +24,7 @@ export interface VerifyLedgerInput {
   /** Every episode record that these ledgers should account for. */
   records: readonly Pick<EpisodeRecord, 'episode'>[]
   /** What the batch manifests hold. */
-  batches: readonly { key: string; episodes: readonly string[] }[]
+  batches: readonly { key: string; episodes: readonly string[]; experts?: readonly string[] }[]
   /** Ledgers built again from the records; null skips that comparison. */
   derived: readonly Ledger[] | null
 }
@@ -32,6 +35,7 @@ export function verifyLedger({ ledgers, records, batches, derived }: VerifyLedge
   return [
     ...coverage(entries, records),
     ...batchMembership(entries, batches),
+    ...expertsNotKept(ledgers, batches),
     ...(derived === null ? [] : fates(entries, derived)),
     ...ledgers.filter(hasWrongTotals).map(({ stage, iteration }) => ({ kind: 'totals' as const, stage, iteration })),
   ].sort((a, b) => compareText(JSON.stringify(a), JSON.stringify(b)))
@@ -69,6 +73,21 @@ function batchMembership(entries: readonly LedgerEntry[], batches: VerifyLedgerI
     }
   }
   return mismatches
+}
+
+/** Kept by the rules: trained on, or left over by the step limit. */
+function expertsNotKept(ledgers: readonly Ledger[], batches: VerifyLedgerInput['batches']): LedgerMismatch[] {
+  const fineTuned = ledgers.filter(({ stage }) => purposeOf(stage).kind === 'rft').flatMap(({ entries }) => entries)
+  const kept = new Set(
+    fineTuned
+      .filter((entry) => entry.fate === 'trained' || (entry.fate === 'dropped' && entry.because === 'over-step-limit'))
+      .map(({ episode }) => episode),
+  )
+  return batches.flatMap(({ key, experts = [] }) =>
+    experts.flatMap((episode) =>
+      kept.has(episode) ? [] : [{ kind: 'expert-not-kept' as const, episode, batch: key }],
+    ),
+  )
 }
 
 function fates(entries: readonly LedgerEntry[], derived: readonly Ledger[]): LedgerMismatch[] {

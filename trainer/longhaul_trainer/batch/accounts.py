@@ -130,6 +130,16 @@ def _tokens_in_order(tensors: dict[str, Array]) -> list[int]:
     return np.add.reduceat(per_row, firsts).tolist()
 
 
+def experts_of(manifest: dict[str, Any], stage: str) -> Array:
+    """[trajectories], which are of another policy: they have a weight in the place of an advantage and no ratio."""
+    found = np.array(["expert" in entry for entry in manifest["trajectories"]], dtype=bool)
+    if found.any() and stage != "dapo":
+        raise refuse(
+            f"Expected experts in dapo batches only, found {manifest['trajectories'][int(found.argmax())]['id']}"
+        )
+    return found
+
+
 def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> None:
     trajectories = manifest["trajectories"]
     ids = [entry["id"] for entry in trajectories]
@@ -160,7 +170,7 @@ def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> N
                 f"Expected {expected} loss tokens (sampled - masked) in trajectory {name}, found {trained[index]} "
                 f"from row {first}, token 0"
             )
-        if sampled is not None and sampled[index] != entry["sampled_tokens"]:
+        if sampled is not None and "expert" not in entry and sampled[index] != entry["sampled_tokens"]:
             raise refuse(f"Expected {entry['sampled_tokens']} sampled tokens in {name}, found {sampled[index]}")
         dropped += entry["masked_tokens"]
     if manifest["counts"].get("dropped_nonfinite", 0) > dropped:
@@ -178,6 +188,9 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
         name, group = entry["id"], groups.get(entry["group"])
         if group is None:
             raise refuse(f"Expected the group {entry['group']!r} of trajectory {name} to be listed")
+        if "expert" in entry:
+            values.append(_weight_of_expert(entry))
+            continue
         if group["dropped"] is not None:
             raise refuse(
                 f"Expected no rows of dropped group {group['id']} ({group['dropped']}), found trajectory {name}"
@@ -199,6 +212,15 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
+def _weight_of_expert(entry: dict[str, Any]) -> float:
+    weight = entry["expert"]
+    if type(weight) not in (int, float) or not 0 < weight < math.inf:
+        raise refuse(f"Expected a weight above 0 of the expert {entry['id']}, found {weight!r}")
+    if (entry["member"], entry["advantage"]) != (None, None):
+        raise refuse(f"Expected the expert {entry['id']} to be no member of its group and to have no advantage")
+    return float(weight)
+
+
 def turn_advantages(manifest: dict[str, Any]) -> list[Array] | None:
     """By trajectory what each of its turns adds to the trajectory's advantage, or None where turns have no rewards of their own.
 
@@ -213,6 +235,9 @@ def turn_advantages(manifest: dict[str, Any]) -> list[Array] | None:
     by_group = {group["id"]: _over_turns(group, _delta_of(manifest["adv"])) for group in manifest["groups"]}
     result = []
     for entry in manifest["trajectories"]:
+        if "expert" in entry:
+            result.append(np.zeros(0))
+            continue
         found = by_group[entry["group"]][entry["member"]]
         if len(found) != entry["turns"] or len(entry["turn_tokens"]) != entry["turns"]:
             raise refuse(
@@ -258,8 +283,10 @@ def spread_over_tokens(
     # By trajectory, and in the order of the file within each: the rows of one are adjacent.
     places = sampled[np.argsort(owner[sampled], kind="stable")]
     added = np.zeros(len(expected))
-    tokens = [entry["turn_tokens"] for entry in manifest["trajectories"]]
-    added[places] = np.concatenate([np.repeat(values, counts) for values, counts in zip(turns, tokens, strict=True)])
+    tokens = [[] if "expert" in entry else entry["turn_tokens"] for entry in manifest["trajectories"]]
+    added[places] = np.concatenate(
+        [np.repeat(values, np.array(counts, dtype=np.int64)) for values, counts in zip(turns, tokens, strict=True)]
+    )
     return expected + added, np.abs(expected) + np.abs(added)
 
 

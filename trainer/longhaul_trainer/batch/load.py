@@ -18,6 +18,7 @@ from longhaul_trainer.batch.accounts import (
     check_sampling,
     check_trajectories,
     expected_advantages,
+    experts_of,
     spread_over_tokens,
     turn_advantages,
 )
@@ -43,6 +44,8 @@ class Batch:
     dropped_nonfinite: int
     # [R], which trajectory a row is of.
     owners: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    # [R], which rows are of an expert; None where there is none.
+    experts: Array | None = None
 
     @property
     def tokens(self) -> int:
@@ -51,6 +54,14 @@ class Batch:
     @property
     def rows(self) -> int:
         return len(self.offsets) - 1
+
+    def policy_tokens(self, first: int, last: int) -> Array:
+        """Whether each token from `first` to before `last` is trained on and not of an expert: has a ratio."""
+        trained = np.asarray(self.loss_mask[first:last]) == 1
+        if self.experts is None:
+            return trained
+        rows = np.searchsorted(self.offsets, np.arange(first, last), side="right") - 1
+        return trained & ~self.experts[rows]
 
     def row_length(self, row: int) -> int:
         return int(self.offsets[row + 1] - self.offsets[row])
@@ -138,7 +149,8 @@ def _check_content(
     check_offsets(tensors["row_offsets"], tokens=tokens, max_row_tokens=manifest["max_row_tokens"])
     check_row_trajectories(tensors["row_trajectory"], len(manifest["trajectories"]))
     policies = manifest.get("policies") or []
-    check_tokens(tensors, vocab_size=manifest["vocab_size"], policies=len(policies))
+    experts = experts_of(manifest, stage)[tensors["row_trajectory"]]
+    check_tokens(tensors, vocab_size=manifest["vocab_size"], policies=len(policies), experts=experts)
     check_trajectories(manifest, tensors)
     check_counts(manifest, int(tensors["loss_mask"].sum(dtype=np.int64)))
     minibatches = check_minibatches(manifest, tensors, *sizes)
@@ -159,6 +171,7 @@ def _check_content(
         temperature=temperature,
         dropped_nonfinite=counts.get("dropped_nonfinite", 0),
         owners=np.asarray(tensors["row_trajectory"]),
+        experts=experts if experts.any() else None,
     )
 
 

@@ -57,7 +57,8 @@ def check_row_trajectories(row_trajectory: Array, trajectories: int) -> None:
         raise refuse("Expected the rows of one trajectory to be adjacent, found a trajectory in two places")
 
 
-def check_tokens(tensors: dict[str, Array], *, vocab_size: int, policies: int) -> None:
+def check_tokens(tensors: dict[str, Array], *, vocab_size: int, policies: int, experts: Array) -> None:
+    """experts: [R], which rows are of an expert: trained on, though no policy of the batch sampled them."""
     offsets, ids, mask = tensors["row_offsets"], tensors["input_ids"], tensors["loss_mask"]
     rules = TokenRules(offsets)
     rules.require((ids >= 0) & (ids < vocab_size), ids, f"a token id in [0, {vocab_size})")
@@ -76,7 +77,9 @@ def check_tokens(tensors: dict[str, Array], *, vocab_size: int, policies: int) -
     if version is not None:
         rules.require((version >= -1) & (version < policies), version, f"a policy index in [-1, {policies})")
         sampled = version >= 0
-        rules.require(sampled | ~trained, version, "a sampled token (policy_version ≥ 0) under loss mask 1")
+        expert = np.repeat(experts, np.diff(offsets))
+        rules.require(sampled | ~trained | expert, version, "a sampled token (policy_version ≥ 0) under loss mask 1")
+        rules.require(~sampled | ~expert, version, "no policy of the batch (policy_version -1) in a row of an expert")
     if logprobs is not None:
         # NaN fails every comparison, so one test covers it.
         rules.require(np.isfinite(logprobs) & (logprobs <= MAX_LOGPROB), logprobs, f"a finite logprob ≤ {MAX_LOGPROB}")

@@ -5,7 +5,8 @@ Both extras are averaged as the algorithm averages its own term.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
@@ -19,6 +20,7 @@ from longhaul_trainer.objective.losses import (
     dr_grpo,
     grpo,
     gspo,
+    imitation,
     kl_to_reference,
     sequence_mean,
     token_mean,
@@ -45,6 +47,14 @@ class Tokens:
     entropy: torch.Tensor | None = None
     # Log-probabilities of the reference policy.
     reference: torch.Tensor | None = None
+    # Which tokens are of an expert; `advantages` are their weights then.
+    experts: torch.Tensor | None = None
+
+    def only(self, chosen: torch.Tensor) -> Tokens:
+        """chosen: [n], bool."""
+        named = ((field.name, getattr(self, field.name)) for field in fields(self))
+        parts: dict[str, Any] = {name: None if value is None else value[chosen] for name, value in named}
+        return Tokens(**parts)
 
 
 @dataclass(frozen=True)
@@ -56,15 +66,23 @@ class Counts:
 
 
 def policy_loss(tokens: Tokens, counts: Counts, objective: Objective) -> tuple[torch.Tensor, LossStats, torch.Tensor]:
-    """Returns the loss, its counts, and the sum of k3 over the tokens, without gradient (0 without a reference)."""
-    loss, stats = _own_term(tokens, counts, objective)
+    """Returns the loss, its counts, and the sum of k3 over the tokens, without gradient (0 without a reference).
+
+    Ratios, entropy and divergence are of the policy's own tokens; those of experts are imitated.
+    """
+    own = tokens if tokens.experts is None else tokens.only(~tokens.experts)
+    loss, stats = _own_term(own, counts, objective)
+    mean = mean_of(own, counts, objective)
     divergence = torch.zeros((), dtype=torch.float64, device=tokens.logp.device)
     if objective.entropy_coef is not None:
-        loss = loss - objective.entropy_coef * mean_of(tokens, counts, objective).of(_needed(tokens.entropy))
+        loss = loss - objective.entropy_coef * mean.of(_needed(own.entropy))
     if objective.kl is not None:
-        terms = kl_to_reference(tokens.logp, _needed(tokens.reference))
+        terms = kl_to_reference(own.logp, _needed(own.reference))
         divergence = terms.detach().double().sum()
-        loss = loss + objective.kl.coef * mean_of(tokens, counts, objective).of(terms)
+        loss = loss + objective.kl.coef * mean.of(terms)
+    if tokens.experts is not None:
+        expert = tokens.only(tokens.experts)
+        loss = loss + imitation(expert.logp, weights=expert.advantages, mean=mean_of(expert, counts, objective))
     return loss, stats, divergence
 
 

@@ -140,6 +140,12 @@ def cispo(
     return -token_mean(n_tokens).of(weights * terms), stats
 
 
+def imitation(logp: torch.Tensor, *, weights: torch.Tensor, mean: Mean) -> torch.Tensor:
+    """-mean(weight · logp) over tokens of experts, which no policy at hand has sampled: no ratio, no clip, no correction (AHPO,
+    arXiv 2510.08540 eq. 5). `mean` is that of the policy's own tokens, so that one count divides both."""
+    return -mean.of(weights * logp)
+
+
 def kl_to_reference(logp: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     """k3 for each token: e^d - d - 1 with d = reference - logp, ≥ 0 and unbiased under the policy (GRPO, arXiv 2402.03300 eq. 4)."""
     d = torch.clamp(reference - logp, -MAX_LOG_RATIO, MAX_LOG_RATIO)

@@ -47,6 +47,8 @@ class Step:
     ratio_max: float = 0.0
     first_gap: float = 0.0
     divergence: float = 0.0
+    # Of the experts' tokens.
+    imitated: float = 0.0
 
     def add(self, stats: LossStats) -> None:
         self.clip_low += stats.clip_low
@@ -57,8 +59,8 @@ class Step:
 
     def add_up(self, ranks: Ranks) -> Step:
         counts = [self.labels, self.clip_low, self.clip_high, self.dual_clip]
-        labels, clip_low, clip_high, dual_clip, loss, entropy, ratio_sum, divergence = ranks.sums(
-            [*counts, self.loss, self.entropy, self.ratio_sum, self.divergence]
+        labels, clip_low, clip_high, dual_clip, loss, entropy, ratio_sum, divergence, imitated = ranks.sums(
+            [*counts, self.loss, self.entropy, self.ratio_sum, self.divergence, self.imitated]
         )
         ratio_max, first_gap = ranks.maxima([self.ratio_max, self.first_gap])
         return Step(
@@ -72,6 +74,7 @@ class Step:
             ratio_max=ratio_max,
             first_gap=first_gap,
             divergence=divergence,
+            imitated=imitated,
         )
 
 
@@ -216,16 +219,16 @@ class Trainer:
         return state
 
     def _correct(self, minibatch: int) -> tuple[Correction | None, Array | None]:
-        """Weights and v over the mini-batch's loss tokens, in file order."""
+        """Weights and v over the mini-batch's loss tokens that the policy sampled, in file order."""
         objective, batch = self.config.objective, self.batch
         if objective is None or self.prox is None or batch.behaviour_logprobs is None:
             return None, None
         part = batch.minibatches[minibatch]
         span = slice(int(batch.offsets[part.first_row]), int(batch.offsets[part.first_row + part.rows]))
-        trained = batch.loss_mask[span] == 1
+        trained = batch.policy_tokens(span.start, span.stop)
         v = self.prox[span][trained] - batch.behaviour_logprobs[span][trained]
         lengths = np.diff(batch.offsets[part.first_row : part.first_row + part.rows + 1])
-        rows = np.repeat(np.arange(part.rows), lengths)[trained]
+        rows = np.unique(np.repeat(np.arange(part.rows), lengths)[trained], return_inverse=True)[1]
         correction = correct(torch.from_numpy(v), torch.from_numpy(rows), objective)
         self._weights = np.zeros(batch.tokens, dtype=np.float32)
         self._weights[span][trained] = correction.weights.numpy()
@@ -255,12 +258,20 @@ class Trainer:
             gaps=self._gaps(micro, part, logprobs.detach() - prox) if objective.algorithm in BY_ROW else None,
             entropy=entropy,
             reference=at_labels(self.reference),
+            experts=self._experts_in(micro),
         )
         counts = Counts(tokens=self.config.token_budget or part.loss_tokens, trajectories=part.trajectories)
         loss, stats, divergence = policy_loss(tokens, counts, objective)
         step.add(stats)
         step.divergence += float(divergence)
+        if tokens.experts is not None:
+            step.imitated -= float(logprobs.detach()[tokens.experts].double().sum())
         return loss
+
+    def _experts_in(self, micro: MicroBatch) -> torch.Tensor | None:
+        """Which labels are of an expert; None where the batch has none."""
+        experts = self.batch.experts
+        return None if experts is None else torch.from_numpy(experts[self._rows_of(micro)]).to(self.ranks.device)
 
     def _count_tokens(self, part: Minibatch) -> Array:
         """Loss tokens by trajectory, over all of its rows, which lie in one mini-batch."""
@@ -330,17 +341,23 @@ class Trainer:
         }
         if correction is None or v is None:
             return metrics
-        pull = {} if self.reference is None else {"kl_reference": step.divergence / n_tokens}
+        # Tokens of experts have no ratio.
+        own = len(v)
+        if own < n_tokens:
+            metrics |= {"expert_tokens": n_tokens - own, "expert_nll": step.imitated / (n_tokens - own)}
+        if own == 0:
+            return metrics
+        pull = {} if self.reference is None else {"kl_reference": step.divergence / own}
         return {
             **metrics,
             **mismatch_metrics(v),
             **pull,
-            "clip_low": step.clip_low / n_tokens,
-            "clip_high": step.clip_high / n_tokens,
-            "dual_clip": step.dual_clip / n_tokens,
+            "clip_low": step.clip_low / own,
+            "clip_high": step.clip_high / own,
+            "dual_clip": step.dual_clip / own,
             "tis_capped": correction.capped,
             "masked_frac": correction.masked,
-            "ratio_mean": step.ratio_sum / n_tokens,
+            "ratio_mean": step.ratio_sum / own,
             "ratio_max": step.ratio_max,
             "dropped_nonfinite": self.batch.dropped_nonfinite / max(1, self.batch.dropped_nonfinite + n_tokens),
         }

@@ -7,6 +7,8 @@ export interface TensorRow {
   advantage: number | null
   /** Of each turn, where turns have their own. */
   turnAdvantages?: readonly number[]
+  /** Of an expert's row: in the place of its advantage. No policy of the batch sampled it, so it has no log-probabilities. */
+  expertWeight?: number
   /** Index into the manifest's table of trajectories. */
   table: number
 }
@@ -39,15 +41,17 @@ export function encodeTensors({ rows, policies, withAdvantages, withLogprobs }: 
   const versions = new Int32Array(tokens).fill(NOT_SAMPLED)
   const mask = new Uint8Array(tokens)
   let at = 0
-  for (const [index, { trajectory, advantage, turnAdvantages }] of rows.entries()) {
+  for (const [index, { trajectory, advantage, turnAdvantages, expertWeight }] of rows.entries()) {
     ids.set(trajectory.ids, at)
     mask.set(trajectory.lossMask, at)
-    logprobs.set(trajectory.logprobs, at)
+    if (expertWeight === undefined) {
+      logprobs.set(trajectory.logprobs, at)
+      fillVersions(versions, trajectory, at, policies)
+    }
     if (withAdvantages) {
-      const valueOf = (turn: number): number => turnAdvantages?.[turn] ?? advantage ?? 0
+      const valueOf = (turn: number): number => turnAdvantages?.[turn] ?? expertWeight ?? advantage ?? 0
       fillWhereTrained(advantages, trajectory, at, valueOf)
     }
-    fillVersions(versions, trajectory, at, policies)
     at += trajectory.ids.length
     offsets[index + 1] = BigInt(at)
   }

@@ -22,10 +22,12 @@ export interface BatchRow {
   trajectory: Trajectory
   /** Id of its group. */
   group: string
-  /** Position among the group's valid siblings. */
-  member: number
-  /** Null in a fine-tuning batch. */
+  /** Position among the group's valid siblings; null for an expert, which is none of them. */
+  member: number | null
+  /** Null in a fine-tuning batch, and for an expert. */
   advantage: number | null
+  /** Only of an expert: a success of another policy, whose tokens have this weight and no ratio. */
+  expertWeight?: number
   /** Of each turn, where turns have rewards of their own: the trajectory's with its turn's. */
   turnAdvantages?: readonly number[]
 }
@@ -95,7 +97,7 @@ export async function writeBatch(input: WriteBatchInput): Promise<ArtifactRef> {
     rows: rows.map((row) => ({ ...row, table: table.indexOf(row) })),
     policies: policies.map(({ version }) => version),
     withAdvantages: input.kind === 'dapo',
-    withLogprobs: !rows.some(({ trajectory }) => trajectory.hasOtherPrompt),
+    withLogprobs: !rows.some(({ trajectory, expertWeight }) => expertWeight === undefined && trajectory.hasOtherPrompt),
   })
   const plan: JobPlanRecord = { schema: 'longhaul.job-plan/1', totalSteps: input.totalSteps }
   await store.putRecord(`${directory}/${JOB_PLAN}`, plan)
@@ -168,7 +170,7 @@ function describeAdvantage({ scale = 'groupStd', delta, filter, stepWeight }: Ba
   return scale === 'none' ? { std: 'none', filter, ...steps } : { std: 'n-1', delta, filter, ...steps }
 }
 
-function describeRow({ trajectory, group, member, advantage, turnAdvantages }: BatchRow) {
+function describeRow({ trajectory, group, member, advantage, turnAdvantages, expertWeight }: BatchRow) {
   const { record, sampledTokens, maskedTokens, turns } = trajectory
   return {
     id: record.episode,
@@ -180,6 +182,7 @@ function describeRow({ trajectory, group, member, advantage, turnAdvantages }: B
     masked_tokens: maskedTokens,
     disposition: record.disposition,
     advantage,
+    ...(expertWeight === undefined ? {} : { expert: expertWeight }),
     ...(turnAdvantages === undefined ? {} : { turn_tokens: turns.map(({ tokens }) => tokens) }),
   }
 }
@@ -202,12 +205,15 @@ function checkRows({ rows, minibatches, kind, maxRowTokens }: WriteBatchInput): 
   for (const row of rows) {
     const { lossTokens, ids } = row.trajectory
     const episode = idOf(row)
-    if (kind === 'dapo' && row.trajectory.hasOtherPrompt)
+    const isExpert = row.expertWeight !== undefined
+    if (isExpert && kind === 'rft') throw refuse('experts in dapo batches only', { episode })
+    if (kind === 'dapo' && !isExpert && row.trajectory.hasOtherPrompt)
       throw refuse('rows that begin as they were sampled', { episode })
     if (lossTokens === 0) throw refuse('a token to train on in every row', { episode })
     if (ids.length > maxRowTokens)
       throw refuse('rows within the context', { episode, tokens: ids.length, maxRowTokens })
-    if ((row.advantage === null) !== (kind === 'rft')) throw refuse('an advantage in dapo rows only', { episode, kind })
+    if ((row.advantage === null) !== (kind === 'rft' || isExpert))
+      throw refuse('an advantage in dapo rows only', { episode, kind })
   }
 }
 
