@@ -58,17 +58,18 @@ export const LOSS_SHAPES = {
   grpo: { level: 'token', normalizer: 'trajectoryTokens' },
   drGrpo: { level: 'token', normalizer: 'constantLength' },
   gspo: { level: 'sequence', normalizer: 'trajectoryTokens' },
+  dpo: { level: 'sequence', normalizer: 'pairs' },
 } as const satisfies Record<LossAlgorithm, Pick<LossRecipe, 'level' | 'normalizer'>>
 
 const loss = z
   .strictObject({
     algorithm: z
-      .enum(['dapo', 'grpo', 'drGrpo', 'gspo', 'cispo'])
+      .enum(['dapo', 'grpo', 'drGrpo', 'gspo', 'cispo', 'dpo'])
       .optional()
       .describe('dapo where it is left out; docs/training.md has the formulas'),
     level: z.enum(['token', 'sequence']).optional().describe('Whose ratio is clipped; follows from the algorithm'),
     normalizer: z
-      .enum(['globalActionTokens', 'trajectoryTokens', 'constantLength', 'tokenBudget'])
+      .enum(['globalActionTokens', 'trajectoryTokens', 'constantLength', 'tokenBudget', 'pairs'])
       .optional()
       .describe(
         'Follows from the algorithm; tokenBudget divides by a constant, the batch: { tokens } of the stage (C3PO)',
@@ -85,7 +86,7 @@ const loss = z
         }),
       ])
       .default(0)
-      .describe('Weight of the k3 estimate of the divergence from a reference policy'),
+      .describe('Weight of the k3 estimate of the divergence from a reference policy; the beta of dpo'),
     entropy: z.number().min(0).default(0).describe('Weight of the policy’s entropy, which the loss then rewards'),
     dualClip: z.number().gt(1).nullable().default(null),
     behaviourCorrection: z.enum(['none', 'tis', 'sequenceTis', 'geometricTis', 'icepop']).default('none'),
@@ -133,7 +134,10 @@ const stage = z.strictObject({
   batch: z
     .union([count(), z.strictObject({ tokens: count() })])
     .describe('Trajectories per optimizer step, or with { tokens: N } as many as hold up to N loss tokens'),
-  clip: z.strictObject({ low: z.number().gt(0).lt(1), high: z.number().gt(0) }),
+  clip: z
+    .strictObject({ low: z.number().gt(0).lt(1), high: z.number().gt(0) })
+    .optional()
+    .describe('Bounds of the ratio around 1; every algorithm but dpo needs them'),
   until: z.strictObject({
     maxIterations: count(),
     plateau: z

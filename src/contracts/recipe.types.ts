@@ -210,7 +210,7 @@ export interface ExpertRecipe {
   below: number
 }
 
-export type LossAlgorithm = 'dapo' | 'grpo' | 'drGrpo' | 'gspo' | 'cispo'
+export type LossAlgorithm = 'dapo' | 'grpo' | 'drGrpo' | 'gspo' | 'cispo' | 'dpo'
 
 /** docs/training.md has the formulas. */
 export interface LossRecipe {
@@ -219,8 +219,8 @@ export interface LossRecipe {
   /** Whose probability ratio is clipped; follows from the algorithm. */
   level: 'token' | 'sequence'
   /** What the sum over tokens is divided by; follows from the algorithm, but for `tokenBudget`. */
-  normalizer: 'globalActionTokens' | 'trajectoryTokens' | 'constantLength' | 'tokenBudget'
-  /** Weight of the divergence from a reference policy: the run's base, or the policy that reinforcement began with. */
+  normalizer: 'globalActionTokens' | 'trajectoryTokens' | 'constantLength' | 'tokenBudget' | 'pairs'
+  /** Weight of the divergence from a reference policy: the run's base, or the policy that reinforcement began with. The beta of dpo. */
   kl: 0 | { coefficient: number; reference: 'base' | 'start' }
   /** Weight of the policy's entropy, nats a token. */
   entropy: number
@@ -242,7 +242,8 @@ export interface ReinforceStageRecipe {
   select: { dropSuccessAtLeast: number; dropNeverSolved: boolean; over: string; unseen: 'keep' | 'drop' } | null
   /** Trajectories per optimizer step; `tokens`: loss tokens in their place (C3PO). */
   batch: number | { tokens: number }
-  clip: { low: number; high: number }
+  /** Absent with dpo, which has no ratio, and only then. */
+  clip?: { low: number; high: number } | undefined
   until: { maxIterations: number; plateau: PlateauRecipe | null }
 }
 

@@ -166,6 +166,8 @@ class Config(Strict):
     optimizer_init: Literal["fresh", "carry"]
     # Versions that a sampled token may lie behind. None: fine-tuning does not ask.
     max_policy_lag: Whole | None = Field(default_factory=lambda known: 0 if known.get("stage") == "dapo" else None)
+    # DPO in the place of a policy loss: the coefficient is its beta.
+    dpo: Kl | None = None
     objective: Objective | None = Field(default=None, validate_default=True)
     optimizer: Optimizer
     schedule: Schedule
@@ -182,10 +184,14 @@ class Config(Strict):
     @field_validator("objective", mode="wrap")
     @classmethod
     def _objective_of_stage(cls, value: Any, validate: Callable[[Any], Any], info: ValidationInfo) -> Objective | None:
+        if "stage" in info.data and info.data["stage"] != "dapo" and info.data.get("dpo") is not None:
+            raise ValueError("Expected `dpo` in config to be left out with stage rft")
         if info.data.get("stage") == "dapo":
-            if value is None:
-                raise ValueError("Expected field `objective` in config")
-            return validate(value)
+            if "dpo" not in info.data:
+                return None
+            if (value is None) == (info.data["dpo"] is None):
+                raise ValueError("Expected either field `objective` or field `dpo` in config")
+            return None if value is None else validate(value)
         if "stage" in info.data and value not in (None, {}):
             # Masked cross-entropy has no switches.
             raise ValueError("Expected `objective` in config to be left out or empty with stage rft")
@@ -195,11 +201,18 @@ class Config(Strict):
     def _check_steps(self) -> Config:
         if (self.batch_size is None) == (self.token_budget is None):
             raise ValueError("Expected either `batch_size` or `token_budget` in config")
+        if self.dpo is not None and self.batch_size is not None and self.batch_size % 2:
+            raise ValueError(f"Expected an even `batch_size` in config with dpo, got {self.batch_size}")
         if self.token_budget is not None and (self.objective is None or self.objective.algorithm not in TOKEN_MEANS):
             raise ValueError(
                 f"Expected `batch_size` in config, token_budget goes with algorithm {', '.join(TOKEN_MEANS)}"
             )
         return self
+
+    @property
+    def pull(self) -> Kl | None:
+        """Towards the reference policy."""
+        return self.dpo or (None if self.objective is None else self.objective.kl)
 
     @property
     def export_dtype(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from job_files import Draft, make_config, make_draft, score_rows
 from reference import ReferenceStep, reference_step
-from reference_algorithms import reference_policy_step, reference_turn_advantages
+from reference_algorithms import reference_dpo_step, reference_policy_step, reference_turn_advantages
 
 from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.batch.load import Batch, load_batch
@@ -53,6 +53,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "geometric": {**PLAIN, "correction": "geometric_tis", "tis_cap": 1.1, "algorithm": "grpo", "entropy_coef": 0.3},
 }
 SWITCHES |= ALGORITHMS
+PER_TOKEN = ("input_ids", "behaviour_logprobs", "advantages", "policy_version", "loss_mask")
 # What a test's KL is to: log-probabilities that are drawn, of no directory.
 DRAWN = "d" * 64
 
@@ -72,6 +73,8 @@ class Case:
     step_weight: float | None = None
     # Of the rows of two trajectories that are an expert's.
     expert_weight: float | None = None
+    # Of DPO, in the place of an objective.
+    beta: float | None = None
     making: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -100,6 +103,8 @@ def write_case(case: Case, *, experts: tuple[int, ...] = (1, 6)) -> None:
     draft.tensors["behaviour_logprobs"] = np.where(mask == 1, scores, 0.0).astype(np.float32)
     if case.step_weight is not None:
         reward_turns(draft, case.step_weight)
+    if case.beta is not None:
+        pair_up(draft)
     if case.expert_weight is not None:
         add_experts(draft, case.expert_weight, rows=experts)
     case.root.mkdir(parents=True, exist_ok=True)
@@ -107,7 +112,10 @@ def write_case(case: Case, *, experts: tuple[int, ...] = (1, 6)) -> None:
     (case.root / "batch.sha").write_text(sha)
     config = make_config(case.stage, epochs=1)
     config["optimizer"]["grad_clip"] = "none"
-    if case.objective is not None:
+    if case.beta is not None:
+        config["dpo"] = {"coef": case.beta, "reference_sha256": DRAWN}
+        del config["objective"]
+    elif case.objective is not None:
         bounds = {"profile": "safe", "prox": "recompute", "clip_low": 0.2, "clip_high": 0.28}
         config["objective"] = {**bounds, **SWITCHES[case.objective]}
         if "kl" in config["objective"]:
@@ -139,6 +147,29 @@ def reward_turns(draft: Draft, weight: float) -> None:
             tensors["advantages"][places] += np.repeat(weight * np.array(values), entry["turn_tokens"])
 
 
+def pair_up(draft: Draft) -> None:
+    """Lays the rows of one mini-batch out in pairs, each success before a failure of its group."""
+    manifest, tensors = draft.manifest, draft.tensors
+    outcomes = {group["id"]: group["outcomes"] for group in manifest["groups"]}
+    sides: dict[tuple[str, int], list[int]] = {}
+    for row, owner in enumerate(tensors["row_trajectory"].tolist()):
+        entry = manifest["trajectories"][owner]
+        outcome = outcomes[entry["group"]][entry["member"]]
+        entry["advantage"] = 1 if outcome == 1 else -1
+        sides.setdefault((entry["group"], outcome), []).append(row)
+    order = [row for group in outcomes for pair in zip(sides[group, 1], sides[group, 0], strict=True) for row in pair]
+    parts = {name: np.split(tensors[name], tensors["row_offsets"][1:-1]) for name in PER_TOKEN}
+    owners = tensors["row_trajectory"][order]
+    lengths = np.diff(tensors["row_offsets"])[order]
+    for name, pieces in parts.items():
+        tensors[name] = np.concatenate([pieces[row] for row in order])
+    tensors["row_trajectory"] = owners
+    tensors["row_offsets"] = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    signs = np.array([entry["advantage"] for entry in manifest["trajectories"]], dtype=np.float32)
+    tensors["advantages"] = np.where(tensors["loss_mask"] == 1, np.repeat(signs[owners], lengths), 0).astype(np.float32)
+    manifest["adv"] = {"pairs": "outcome", "filter": "outcome"}
+
+
 def add_experts(draft: Draft, weight: float, *, rows: tuple[int, ...]) -> None:
     """Turns what lies in these rows into experts, as the pipeline writes them."""
     tensors = draft.tensors
@@ -167,6 +198,7 @@ def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
         vocab_size=manifest["vocab_size"],
         policy=InputPolicy(version=None, manifest_sha256=manifest["policies"][0]["manifest_sha256"]),
         max_policy_lag=config.max_policy_lag,
+        pairs=config.dpo is not None,
     )
     if case.objective is None or batch.behaviour_logprobs is None:
         return batch, config, None
@@ -195,11 +227,11 @@ def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Te
         optimizer=torch.optim.SGD(scorer.parameters(), lr=0.0),
         batch=batch,
         config=config,
-        prox=prox,
+        prox=None if config.dpo is not None else prox,
         max_tokens=case.max_tokens,
         progress=Silent(),  # pyright: ignore[reportArgumentType]
         check_stop=lambda: None,
-        reference=None if config.objective is None or config.objective.kl is None else draw_reference(batch),
+        reference=None if config.pull is None else draw_reference(batch),
     )
     # Not the first step: the ratio is not 1 here.
     state = trainer.run_step(TrainerState(global_step=1, done=1, metrics=[], alarms=[]))
@@ -223,6 +255,8 @@ def expect_case(case: Case) -> ReferenceStep:
             if batch.experts is not None and batch.experts[row]:
                 entry["expert"] = case.expert_weight
         rows.append(entry)
+    if case.beta is not None:
+        return reference_dpo_step(case.policy, rows, temperature=case.temperature, beta=case.beta)
     stated = json.loads((case.root / "config.json").read_text())["objective"] if case.objective is not None else None
     is_more = (case.token_budget, case.step_weight, case.expert_weight) != (None, None, None)
     if stated is not None and (case.objective in ALGORITHMS or is_more):

@@ -58,6 +58,31 @@ def reference_policy_step(
     )
 
 
+def reference_dpo_step(
+    directory: Path, rows: list[dict[str, Any]], *, temperature: float, beta: float
+) -> ReferenceStep:
+    """rows: `ids`, `mask`, `reference`; each chosen one before its rejected one. The loss of DPO (arXiv 2305.18290 eq. 7) as it stands."""
+    model = PlainModel(directory)
+    ratios: list[torch.Tensor] = []
+    entropies, tokens = 0.0, 0
+    for row in rows:
+        logprobs = torch.log_softmax(model.logits(torch.from_numpy(row["ids"]).long()) / temperature, -1)
+        places = np.flatnonzero(row["mask"])
+        before = logprobs[places - 1]
+        picked = before.gather(1, torch.from_numpy(row["ids"][places]).long()[:, None])[:, 0]
+        entropies += float(-(before.exp() * before).sum().detach())
+        tokens += len(places)
+        ratios.append((picked - torch.from_numpy(row["reference"][places].astype(np.float64))).sum())
+    losses = [
+        -torch.log(1 / (1 + torch.exp(-beta * (chosen - rejected))))
+        for chosen, rejected in zip(ratios[::2], ratios[1::2], strict=True)
+    ]
+    loss = sum(losses, torch.zeros((), dtype=torch.float64)) / len(losses)
+    loss.backward()
+    gradients = {name: leaf.grad for name, leaf in model.weights.items() if leaf.grad is not None}
+    return ReferenceStep(loss=float(loss.detach()), gradients=gradients, entropy=entropies / tokens, n_tokens=tokens)
+
+
 def reference_turn_advantages(step_rewards: list[list[float]], delta: float) -> list[list[float]]:
     """Of one group, turn by turn as GiGPO prints it (arXiv 2505.10978 eq. 7), with the turn's index for the anchor state."""
     result = []

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gradient_case import DRAWN, Case, expect_case, open_case, run_case, worst_error, write_case
-from job_files import JobFiles, make_config, make_draft, make_job, score_rows, sha256
+from gradient_case import DRAWN, Case, expect_case, open_case, pair_up, run_case, worst_error, write_case
+from job_files import JobFiles, cut_minibatches, make_config, make_draft, make_job, score_rows, sha256
 from rank_processes import run_ranks
 from same_end import expect_same_end, steps_of
 from small_batch import load_small, make_small
@@ -26,6 +26,7 @@ from longhaul_trainer.config import Kl, parse_config
 from longhaul_trainer.failures import JobError
 from longhaul_trainer.objective.algorithms import Counts, Tokens, policy_loss
 from longhaul_trainer.objective.corrections import correct
+from longhaul_trainer.objective.losses import dpo
 from longhaul_trainer.parallel.ranks import Ranks
 
 LOG2 = math.log(2)
@@ -319,6 +320,93 @@ def test_a_step_of_experts_alone_has_no_ratio(tmp_path: Path, policy: Path) -> N
     assert metrics["loss"] == pytest.approx(0.5 * metrics["expert_nll"], rel=1e-6)
     assert worst_error(found, expected.gradients) < 1e-6
     assert not {"ess", "ratio_mean", "k1"} & metrics.keys()
+
+
+def test_dpo_is_minus_the_log_of_the_logistic_of_the_margin() -> None:
+    # One pair: two tokens chosen, one rejected; m = ln 3, so σ(m) = 3/4 and σ(-m) = 1/4. With P = 2: ln(4/3) / 2, slopes ±0.5 · 1/4 / 2.
+    logp = vector(-1, -2, -3).requires_grad_()
+    margins, shares = vector(*[math.log(3)] * 3), vector(*[1 / 3] * 3)
+    loss = dpo(logp, signs=vector(1, 1, -1), margins=margins, shares=shares, beta=0.5, pairs=2)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(math.log(4 / 3) / 2, rel=1e-12)
+    assert logp.grad is not None
+    assert logp.grad.tolist() == pytest.approx([-0.0625, -0.0625, 0.0625], rel=1e-12)
+    # A margin of thousands is a number on both sides.
+    for margin, value in ((-3000.0, 3000.0), (3000.0, 0.0)):
+        found = dpo(vector(0), signs=vector(1), margins=vector(margin), shares=vector(1), beta=1.0, pairs=1)
+        assert float(found) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("max_tokens", [100_000, 1])
+def test_pairs_give_the_loss_and_gradient_of_dpo_in_one_micro_batch_or_eight(
+    tmp_path: Path, policy: Path, max_tokens: int
+) -> None:
+    case = Case(tmp_path, policy, beta=0.3, temperature=0.8, max_tokens=max_tokens)
+    write_case(case)
+    found, metrics = run_case(case)
+    expected = expect_case(case)
+    assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6)
+    assert worst_error(found, expected.gradients) < 1e-6
+    assert (metrics["n_tokens"], metrics["pairs"]) == (expected.n_tokens, 4)
+    assert metrics["entropy"] == pytest.approx(expected.entropy, rel=1e-6)
+    # The drawn reference puts pairs on both sides.
+    assert 0 < metrics["pair_accuracy"] < 1
+
+
+@pytest.mark.parametrize("cp", [1, 2])
+def test_pairs_that_lie_on_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path, cp: int) -> None:
+    case = Case(tmp_path, policy, beta=0.3, max_tokens=60)
+    write_case(case)
+    expected = expect_case(case)
+    for found, metrics in run_ranks(step_on, case, world=2, cp=cp):
+        assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6)
+        assert worst_error(found, expected.gradients) < 1e-6
+
+
+def preferring_job(root: Path, policy: Path, reference: Path) -> JobFiles:
+    draft = make_draft(policy, stage="dapo", groups=2)
+    pair_up(draft)
+    draft.manifest["minibatches"] = cut_minibatches(draft.tensors, 4)
+    manifest = sha256((reference / "MANIFEST.json").read_bytes())
+    config = make_config("dapo", batch_size=4)
+    del config["objective"]
+    config["dpo"] = {"coef": 0.1, "reference_sha256": manifest}
+    job = make_job(root, policy, draft, config)
+    job.spec["reference"] = {"uri": f"file://{reference}", "manifest_sha256": manifest}
+    return job
+
+
+def test_a_job_of_pairs_that_is_killed_ends_in_the_same_bits(tmp_path: Path, policy: Path) -> None:
+    whole, cut = (preferring_job(tmp_path / name, policy, policy) for name in ("whole", "cut"))
+    assert run(whole.write()) == 0
+    steps = steps_of(whole)
+    # The policy is its own reference yet: no margin, and a loss of ln 2. From then on the same pairs are told apart.
+    assert steps[0]["loss"] == pytest.approx(LOG2, abs=1e-6)
+    assert [step["pairs"] for step in steps] == [2, 2, 2, 2]
+    assert steps[2]["loss"] < steps[0]["loss"]
+    assert steps[2]["chosen_reward"] > steps[2]["rejected_reward"]
+    assert run(cut.write(), strike="KILL@after-update:2") == -signal.SIGKILL
+    assert run(cut.write(fence=2, attempt=2)) == 0
+    assert outputs(cut) == outputs(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"objective": make_config("dapo")["objective"]}, "either field `objective` or field `dpo`"),
+        ({"dpo": None}, "either field `objective` or field `dpo`"),
+        ({"batch_size": 3}, "an even `batch_size` in config with dpo, got 3"),
+        ({"batch_size": None, "token_budget": 9}, "token_budget goes with algorithm dapo, cispo"),
+        ({"stage": "rft", "max_policy_lag": None}, "`dpo` in config to be left out with stage rft"),
+    ],
+)
+def test_a_config_of_pairs_with_what_they_have_not_is_refused(change: dict[str, Any], message: str) -> None:
+    config = make_config("dapo", dpo={"coef": 0.1, "reference_sha256": DRAWN})
+    del config["objective"]
+    assert parse_config(json.dumps(config).encode()).pull is not None
+    with pytest.raises(JobError, match=message) as caught:
+        parse_config(json.dumps({**config, **change}).encode())
+    assert caught.value.code == 64
 
 
 def pulled_job(root: Path, policy: Path, reference: Path, **changes: Any) -> JobFiles:

@@ -611,6 +611,71 @@ def test_an_imitation_batch_needs_no_experts(tmp_path: Path) -> None:
     assert refusal(tmp_path, draft, stage="rft") == "Expected experts in dapo batches only, found a"
 
 
+def with_pairs() -> Draft:
+    """a is chosen over b; c is left out. Rows in the order of the pair: a, then b's two."""
+    draft = make_small()
+    tensors, manifest = draft.tensors, draft.manifest
+    order = np.array([5, 6, 7, 8, 0, 1, 2, 3, 4])
+    for name in ("input_ids", "behaviour_logprobs", "advantages", "policy_version", "loss_mask"):
+        tensors[name] = tensors[name][order]
+    tensors["row_offsets"] = np.array([0, 4, 7, 9], dtype=np.int64)
+    tensors["row_trajectory"] = np.array([0, 1, 1], dtype=np.int32)
+    tensors["advantages"] = np.array([0, 0, 1, 1, 0, -1, -1, 0, -1], dtype=np.float32)
+    del manifest["trajectories"][2]
+    for entry, sign in zip(manifest["trajectories"], (1, -1), strict=True):
+        entry["advantage"] = sign
+    manifest["adv"] = {"pairs": "outcome", "filter": "outcome"}
+    manifest["counts"] |= {"rows": 3, "trajectories": 2, "tokens": 9, "loss_tokens": 5, "dropped_nonfinite": 0}
+    manifest["minibatches"] = [{"first_row": 0, "rows": 3, "trajectories": 2, "loss_tokens": 5}]
+    return draft
+
+
+def test_a_batch_of_pairs_is_read_where_the_job_wants_one(tmp_path: Path) -> None:
+    assert load_small(with_pairs(), tmp_path, pairs=True).rows == 3
+    assert "Expected a batch without adv.pairs" in refusal(tmp_path, with_pairs())
+    assert "Expected a batch with adv.pairs" in refusal(tmp_path, make_small(), pairs=True, batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (put_json("adv", "pairs", value="reward"), "Expected adv.pairs to be 'outcome', found 'reward'"),
+        # The failure first.
+        (
+            both(
+                put_json("groups", 0, "outcomes", value=[0, 1]),
+                put_json("trajectories", 0, "advantage", value=-1),
+                put_json("trajectories", 1, "advantage", value=1),
+            ),
+            "Expected a chosen and a rejected trajectory of one group from a on, found [('g0', -1), ('g0', 1)]",
+        ),
+        (
+            both(
+                put_json("groups", 0, "outcomes", value=[1, 1]),
+                put_json("trajectories", 1, "advantage", value=1),
+            ),
+            "Expected a chosen and a rejected trajectory of one group from a on, found [('g0', 1), ('g0', 1)]",
+        ),
+        (
+            put_json("trajectories", 1, "group", value="g1"),
+            "Expected a chosen and a rejected trajectory of one group from a on, found [('g0', 1), ('g1', -1)]",
+        ),
+        (
+            put_json("groups", 0, "outcomes", value=[0, 0]),
+            "Expected advantage -1 of a from its group's rewards, found 1",
+        ),
+        (
+            put("advantages", 2, 0.5),
+            "Expected advantage 1 from the group's rewards, found 0.5 at row 0, token 2 (index 2)",
+        ),
+    ],
+)
+def test_pairs_that_are_none_are_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+    draft = with_pairs()
+    edit(draft)
+    assert refusal(tmp_path, draft, pairs=True) == message
+
+
 def test_advantages_in_an_imitation_batch_are_refused(tmp_path: Path) -> None:
     draft = make_small("rft")
     draft.manifest["adv"] = {"std": "n-1"}

@@ -17,7 +17,7 @@ import { selectExperts } from '../../domain/rewards/experts.ts'
 import { groupRuleOf } from '../../domain/rewards/group-selection.ts'
 import { orderByHash, episodeMaterial } from '../../domain/hash-order.ts'
 import { buildTrainingLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
-import { type JobPlan, planJobs, planOneJob, splitByTokens } from '../../domain/rewards/minibatches.ts'
+import { type JobPlan, planJobs, planOneJob, planPairs, splitByTokens } from '../../domain/rewards/minibatches.ts'
 import { paymentOf, unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { rewardRuleOf } from '../../domain/rewards/rewards.ts'
 import {
@@ -107,6 +107,8 @@ async function turnRewardsOf(
 
 interface PlacedRow extends BatchRow {
   record: EpisodeRecord
+  /** The chosen episode of its pair, where rows are in pairs. */
+  pair?: string
 }
 
 async function assembleRows(
@@ -141,16 +143,37 @@ async function assembleRows(
       settled.push({ kind: 'dropped', episode: fate.episode, reason: 'no-loss-token' })
       continue
     }
-    rows.push({ trajectory, record, ...where, advantage: fate.advantage })
+    const { advantage, pair } = fate
+    rows.push({ trajectory, record, ...where, advantage, ...(pair === undefined ? {} : { pair }) })
     settled.push(fate)
   }
-  return { rows, fates: settled }
+  return dropHalfPairs({ rows, fates: settled })
 }
 
-/** Siblings apart from each other, the same way in every repetition. */
+/** A trajectory whose partner has no token to train on is of no pair. */
+function dropHalfPairs({ rows, fates }: { rows: PlacedRow[]; fates: EpisodeFate[] }): {
+  rows: PlacedRow[]
+  fates: EpisodeFate[]
+} {
+  const isHalf = (pair: string | undefined): boolean =>
+    pair !== undefined && rows.filter((row) => row.pair === pair).length < 2
+  return {
+    rows: rows.filter(({ pair }) => !isHalf(pair)),
+    fates: fates.map((fate) =>
+      fate.kind === 'train' && isHalf(fate.pair)
+        ? { kind: 'dropped', episode: fate.episode, reason: 'unpaired' }
+        : fate,
+    ),
+  }
+}
+
+/** Siblings apart from each other, the same way in every repetition; a pair together, chosen before rejected. */
 function inBatchOrder(recipe: Recipe, rows: readonly PlacedRow[]): PlacedRow[] {
   const material = ({ record }: PlacedRow): string => episodeMaterial({ ...record, recipeSeed: recipe.seed })
-  return orderByHash({ items: rows, material, hash: sha256Hex })
+  const leading = rows.filter(({ pair, record }) => pair === undefined || pair === record.episode)
+  return orderByHash({ items: leading, material, hash: sha256Hex }).flatMap((row) =>
+    row.pair === undefined ? [row] : [row, ...rows.filter((other) => other !== row && other.pair === row.pair)],
+  )
 }
 
 /** An episode that fine-tuning kept for each group that rarely succeeds, with the stage's prompt; none for a task that has none within the stage's context. */
@@ -261,7 +284,8 @@ function planOf(recipe: Recipe, { stage }: BuildBatchInput, rows: readonly Place
     const lossTokens = rows.map(({ trajectory }) => trajectory.lossTokens)
     return planOneJob({ minibatches: splitByTokens({ lossTokens, budget: batch.tokens }), epochs })
   }
-  return planJobs({ trajectories, batch, epochs, stepsPerJob: null, maxSteps: null })
+  const plan = recipe.reinforce?.loss.algorithm === 'dpo' ? planPairs : planJobs
+  return plan({ trajectories, batch, epochs, stepsPerJob: null, maxSteps: null })
 }
 
 function overStepLimit(fate: EpisodeFate, batchOf: ReadonlyMap<string, string>): EpisodeFate {
@@ -341,8 +365,14 @@ function contextOf(recipe: Recipe, stage: string): number {
 function advantageOf({ reinforce }: Recipe): BatchAdvantage | null {
   if (reinforce === null) return null
   const { delta, scale } = reinforce.advantage
-  const { stepRewards, filter } = reinforce
-  return { delta, scale, filter: filter.on, ...(stepRewards === undefined ? {} : { stepWeight: stepRewards.weight }) }
+  const { stepRewards, filter, loss } = reinforce
+  return {
+    delta,
+    scale,
+    filter: filter.on,
+    ...(stepRewards === undefined ? {} : { stepWeight: stepRewards.weight }),
+    ...(loss.algorithm === 'dpo' ? { pairs: true } : {}),
+  }
 }
 
 function rftRules({ rft }: Recipe) {

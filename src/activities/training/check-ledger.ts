@@ -115,10 +115,14 @@ function deriveAgain(
   })
 }
 
-/** Kept by the rules but in no batch: the ledger must give one of the two reasons for that, which the records alone do not tell. */
+/** Kept by the rules but in no batch: the ledger must give one of the reasons for that, which the records alone do not tell. */
 function leftOver(fate: EpisodeFate, ledger: Ledger, batchOf: ReadonlyMap<string, string>): EpisodeFate {
   if (fate.kind !== 'train' || batchOf.has(fate.episode)) return fate
   const entry = ledger.entries.find(({ episode }) => episode === fate.episode)
-  const reason = entry?.fate === 'dropped' && entry.because === 'over-step-limit' ? 'over-step-limit' : 'no-loss-token'
-  return { kind: 'dropped', episode: fate.episode, reason }
+  const { episode } = fate
+  const because = entry?.fate === 'dropped' ? entry.because : null
+  if (because === 'over-step-limit') return { kind: 'dropped', episode, reason: because }
+  // Its partner had no token to train on.
+  if (because === 'unpaired' && fate.pair !== undefined) return { kind: 'dropped', episode, reason: because }
+  return { kind: 'dropped', episode, reason: 'no-loss-token' }
 }

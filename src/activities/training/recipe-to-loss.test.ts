@@ -152,6 +152,23 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close(few.loss, 6.1875 / TOKENS)
   })
 
+  test('a success of each pair against a failure', async () => {
+    await store.putRecord(runKeys.policy('pairs', 'base'), base)
+    const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
+    const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
+    const stages = recipe.reinforce?.stages.map((stage) => {
+      const { clip: _, ...unclipped } = stage
+      return { ...unclipped, batch: 2 }
+    })
+    const loss = { algorithm: 'dpo', kl: { coefficient: 0.2, reference: 'base' } }
+    const step = await firstStep('pairs', { stages, loss, filter: { on: 'outcome' } })
+    // One pair a step, and the policy is its own reference yet: −log σ(0).
+    close(step.loss, Math.LN2)
+    assert.equal(step.steps, 2)
+    // Rewards 1, 1, −0.25, 0: the first, of six tokens, meets the worst, of fifteen; the second meets the other.
+    assert.ok([6 + 15, 6 + 6].includes(step.tokens as number), String(step.tokens))
+  })
+
   test('steps of a constant number of tokens', async () => {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })

@@ -46,11 +46,12 @@ test('a job of fine-tuning whose gradient explodes holds the run, and one that o
   assert.equal(kept?.alarms.length, 1)
 })
 
-test('a step keeps what it says of the reference and of experts, and of nothing else that is new', async () => {
-  const figures = { kl_reference: 0.1, expert_tokens: 6, expert_nll: 2.5 }
-  await record({ run: 'g', kind: 'dapo' }, [{ ...CALM, ...figures, seconds: 3 }])
+test('a step keeps what it says of the reference, of experts and of pairs, and of nothing else that is new', async () => {
+  const figures = { kl_reference: 0.1, expert_tokens: 6, expert_nll: 2.5, pairs: 2, pair_accuracy: 0.5 }
+  const rewards = { chosen_reward: 0.2, rejected_reward: -0.1 }
+  await record({ run: 'g', kind: 'dapo' }, [{ ...CALM, ...figures, ...rewards, seconds: 3 }])
   const kept = await store.readRecord<TrainingRecord>(runKeys.training('g', 'dapo-1', 0, 0))
-  assert.deepEqual(kept?.steps, [{ ...CALM, ...figures }])
+  assert.deepEqual(kept?.steps, [{ ...CALM, ...figures, ...rewards }])
 })
 
 test('entropy is compared with the first job of its stage, also after iterations that trained nothing', async () => {

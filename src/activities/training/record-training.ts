@@ -33,10 +33,14 @@ const FIGURES = [
   'dual_clip',
   'tis_capped',
   'masked_frac',
-  // Of steps with a KL, and with experts.
+  // Of steps with a KL, with experts, and of pairs.
   'kl_reference',
   'expert_tokens',
   'expert_nll',
+  'pairs',
+  'pair_accuracy',
+  'chosen_reward',
+  'rejected_reward',
 ]
 
 function figuresOf(step: Record<string, unknown>): Record<string, unknown> {

@@ -89,8 +89,8 @@ test('paper-72b states the configuration of the paper', async () => {
       stage.penaltyStart,
       stage.problemsPerIteration,
       stage.batch,
-      stage.clip.low,
-      stage.clip.high,
+      stage.clip?.low,
+      stage.clip?.high,
     ]),
     [
       [65_536, 40, 10, 300, 128, 0.2, 0.3],
@@ -279,6 +279,40 @@ test('level and normalizer follow from the algorithm, and a budget of tokens goe
   assert.deepEqual(await lossOf({ algorithm: 'drGrpo' }, undivided), ['drGrpo', 'token', 'constantLength', 0])
 })
 
+test('pairs need whole pairs and no clip, and every other algorithm needs its clip', async () => {
+  const { recipe } = await loadRecipe({ name: 'mini', dirs })
+  const [stage] = recipe.reinforce?.stages ?? []
+  assert.ok(stage !== undefined)
+  const { clip: _, ...unclipped } = stage
+  const loss = { algorithm: 'dpo', kl: { coefficient: 0.1 } }
+  const filter = { on: 'outcome' }
+  const paired = await loadRecipe({
+    name: 'mini',
+    dirs,
+    overrides: { reinforce: { loss, filter, stages: [{ ...unclipped, batch: 4 }] } },
+  })
+  assert.deepEqual(paired.recipe.reinforce?.loss, {
+    algorithm: 'dpo',
+    level: 'sequence',
+    normalizer: 'pairs',
+    kl: { coefficient: 0.1, reference: 'start' },
+    entropy: 0,
+    dualClip: null,
+    behaviourCorrection: 'none',
+    sequenceMask: null,
+  })
+  const problemOf = async (reinforce: Record<string, unknown>) =>
+    (await refusal({ name: 'mini', dirs, overrides: { reinforce } })).message
+  assert.match(
+    await problemOf({ loss, filter, stages: [{ ...unclipped, batch: 3 }] }),
+    /reinforce\.stages\[0\]\.batch: expected an even number/,
+  )
+  assert.match(
+    await problemOf({ stages: [unclipped] }),
+    /reinforce\.stages\[0\]\.clip: expected low and high, got none/,
+  )
+})
+
 test('modelDefault decoding is read from the base model and stored in the resolved recipe', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-recipe-'))
   try {
@@ -334,6 +368,22 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ],
   ['experts without the fine-tuning that keeps them', { rft: null, reinforce: { experts: {} } }, 'reinforce.experts'],
   ['experts for groups that always succeed', { reinforce: { experts: { below: 99 } } }, 'reinforce.experts.below'],
+  ['pairs without a reference', { reinforce: { loss: { algorithm: 'dpo' } } }, 'reinforce.loss.kl'],
+  [
+    'a clip where nothing has a ratio',
+    { reinforce: { loss: { algorithm: 'dpo', kl: { coefficient: 0.1 } } } },
+    'reinforce.stages[0].clip',
+  ],
+  [
+    'a correction where nothing has a ratio',
+    { reinforce: { loss: { algorithm: 'dpo', kl: { coefficient: 0.1 }, behaviourCorrection: 'tis' } } },
+    'reinforce.loss.behaviourCorrection',
+  ],
+  [
+    'experts beside pairs',
+    { reinforce: { loss: { algorithm: 'dpo', kl: { coefficient: 0.1 } }, experts: {} } },
+    'reinforce.experts',
+  ],
   [
     'another level than the algorithm’s',
     { reinforce: { loss: { algorithm: 'gspo', level: 'token' } } },

@@ -104,7 +104,8 @@ function expertProblems({ rft }: Settings, { experts, groupSize }: ReinforceReci
 }
 
 /** What an algorithm would ignore, or is no longer itself with. */
-function lossProblems({ loss, advantage, stages }: ReinforceRecipe): RecipeProblem[] {
+function lossProblems(reinforce: ReinforceRecipe): RecipeProblem[] {
+  const { loss, advantage, stages } = reinforce
   const problems: RecipeProblem[] = []
   const { algorithm = 'dapo', level, normalizer, behaviourCorrection } = loss
   const shape = LOSS_SHAPES[algorithm]
@@ -131,6 +132,14 @@ function lossProblems({ loss, advantage, stages }: ReinforceRecipe): RecipeProbl
     const hint = 'both say that a step has a constant number of loss tokens, so they go together, in every stage'
     problems.push(problem(at('stages', index, 'batch'), `expected ${expected}, got ${JSON.stringify(batch)}`, hint))
   }
+  if (algorithm === 'dpo') problems.push(...preferenceProblems(reinforce))
+  else {
+    for (const [index, { clip }] of stages.entries()) {
+      if (clip !== undefined) continue
+      const hint = 'how far the ratio of old and new probability may go: low: 0.2, high: 0.28 in DAPO'
+      problems.push(problem(at('stages', index, 'clip'), 'expected low and high, got none', hint))
+    }
+  }
   if (algorithm === 'drGrpo' && advantage.scale !== 'none') {
     const hint = 'Dr. GRPO divides neither by the deviation nor by the length; grpo does both'
     const message = `expected none with loss.algorithm: drGrpo, got ${advantage.scale}`
@@ -146,6 +155,44 @@ function lossProblems({ loss, advantage, stages }: ReinforceRecipe): RecipeProbl
   if (algorithm === 'gspo' && (behaviourCorrection === 'tis' || behaviourCorrection === 'icepop')) {
     const message = `expected none, sequenceTis or geometricTis with algorithm: gspo, got "${behaviourCorrection}"`
     inLoss('behaviourCorrection', message, 'gspo has one ratio for a whole trajectory, so its correction has one too')
+  }
+  return problems
+}
+
+/** DPO reads pairs and a reference policy: no ratio, no advantage, nothing of the sampler. */
+function preferenceProblems(reinforce: ReinforceRecipe): RecipeProblem[] {
+  const { loss, advantage, filter, oldLogprobs, stepRewards, experts, stages } = reinforce
+  const problems: RecipeProblem[] = []
+  if (loss.kl === 0) {
+    const hint =
+      'its coefficient is the beta of dpo, and its reference the policy that both trajectories are held against'
+    problems.push(problem(at('loss', 'kl'), 'expected { coefficient, reference } with algorithm: dpo, got 0', hint))
+  }
+  const unread: [isSet: boolean, path: KeyPath][] = [
+    [loss.entropy !== 0, at('loss', 'entropy')],
+    [loss.dualClip !== null, at('loss', 'dualClip')],
+    [loss.behaviourCorrection !== 'none', at('loss', 'behaviourCorrection')],
+    [loss.sequenceMask !== null, at('loss', 'sequenceMask')],
+    [oldLogprobs !== 'trainer', at('oldLogprobs')],
+    [advantage.scale !== 'groupStd', at('advantage', 'scale')],
+    [advantage.delta !== DEFAULT_DELTA, at('advantage', 'delta')],
+    [filter.on !== 'outcome', at('filter', 'on')],
+    [!filter.alsoZeroAdvantage, at('filter', 'alsoZeroAdvantage')],
+    [stepRewards !== undefined, at('stepRewards')],
+    [experts !== undefined, at('experts')],
+    ...stages.map(({ clip }, index): [boolean, KeyPath] => [clip !== undefined, at('stages', index, 'clip')]),
+  ]
+  const hint =
+    'dpo compares a success with a failure of its group and reads neither ratios nor advantages; leave it out'
+  problems.push(
+    ...unread.flatMap(([isSet, path]) => (isSet ? [problem(path, 'has no effect with algorithm: dpo', hint)] : [])),
+  )
+  for (const [index, { batch }] of stages.entries()) {
+    if (typeof batch !== 'number' || batch % 2 === 0) continue
+    const even = 'a step holds whole pairs, of two trajectories each'
+    problems.push(
+      problem(at('stages', index, 'batch'), `expected an even number with algorithm: dpo, got ${batch}`, even),
+    )
   }
   return problems
 }

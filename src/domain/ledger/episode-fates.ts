@@ -10,12 +10,15 @@ import {
   selectForRft,
 } from '../rewards/group-selection.ts'
 import { compareText } from '../hash-order.ts'
+import { pairMembers } from '../rewards/pairs.ts'
 import { type RewardRule, rewardOf } from '../rewards/rewards.ts'
 
 export type DropReason =
   | GroupDropReason
   | RftDropReason
   | 'zero-advantage'
+  /** No sibling of the other outcome was left for it. */
+  | 'unpaired'
   /** A limit ended it, and the recipe filters those. */
   | 'overlong'
   /** Kept by the rules, left over by the recipe's step limit. */
@@ -25,7 +28,8 @@ export type DropReason =
 
 /** What becomes of one episode of a training iteration. Exactly one of these, decided from records alone. */
 export type EpisodeFate =
-  | { kind: 'train'; episode: string; advantage: number | null }
+  /** `pair`: the chosen episode of its pair, whose advantage is 1; that of the rejected one is −1. */
+  | { kind: 'train'; episode: string; advantage: number | null; pair?: string }
   | { kind: 'dropped'; episode: string; reason: DropReason }
   | { kind: 'excluded'; episode: string; reason: ExclusionReason }
 
@@ -73,6 +77,10 @@ export function selectForReinforce({ records, reward, group }: SelectForReinforc
       fates.push(...members.map(({ episode }): EpisodeFate => ({ kind: 'dropped', episode, reason })))
       continue
     }
+    if (group.pairs === true) {
+      fates.push(...pairedFates({ valid, members, group }))
+      continue
+    }
     for (const [index, member] of selection.members.entries()) {
       const { episode } = member
       if (member.kind === 'dropped') fates.push(member)
@@ -82,6 +90,27 @@ export function selectForReinforce({ records, reward, group }: SelectForReinforc
     }
   }
   return { groups, fates }
+}
+
+function pairedFates({
+  valid,
+  members,
+  group,
+}: {
+  valid: readonly ValidEpisode[]
+  members: readonly GroupMember[]
+  group: GroupRule
+}): EpisodeFate[] {
+  const isFiltered = (index: number): boolean => group.overlong === 'filter' && isOverlong(valid[index])
+  const pairs = pairMembers(members.filter((_, index) => !isFiltered(index)))
+  const pairOf = new Map(pairs.flatMap((pair) => [[pair.chosen, pair] as const, [pair.rejected, pair] as const]))
+  return members.map(({ episode }, index): EpisodeFate => {
+    const pair = pairOf.get(episode)
+    if (pair !== undefined) {
+      return { kind: 'train', episode, advantage: pair.chosen === episode ? 1 : -1, pair: pair.chosen }
+    }
+    return { kind: 'dropped', episode, reason: isFiltered(index) ? 'overlong' : 'unpaired' }
+  })
 }
 
 /** Fates of a rejection fine-tuning iteration. */

@@ -40,6 +40,50 @@ function makeLedger(records: EpisodeRecord[]) {
   return buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
 }
 
+test('paired siblings train as chosen and rejected; one without a partner, and one that a limit ended, say why they do not', () => {
+  const records = [
+    makeRecord({ taskId: 'a', index: 0, verdict: 'resolved', turns: 5 }),
+    makeRecord({ taskId: 'a', index: 1, verdict: 'resolved', turns: 2 }),
+    makeRecord({ taskId: 'a', index: 2, turns: 6, disposition: 'turn-limit' }),
+    makeRecord({ taskId: 'a', index: 3, turns: 2 }),
+    makeRecord({ taskId: 'b', index: 0 }),
+    makeRecord({ taskId: 'b', index: 1 }),
+  ]
+  const [slow, quick, cut, failed] = records.map(({ episode }) => episode)
+  const fatesWith = (overlong: 'keep' | 'filter') =>
+    selectForReinforce({ records, reward, group: { ...group, on: 'outcome', pairs: true, overlong } }).fates
+  const told = (fates: EpisodeFate[]) =>
+    Object.fromEntries(
+      fates.map((fate) => [fate.episode, fate.kind === 'train' ? [fate.advantage, fate.pair] : fate.reason]),
+    )
+  const kept = told(fatesWith('keep'))
+  assert.deepEqual(
+    [kept[quick ?? ''], kept[cut ?? '']],
+    [
+      [1, quick],
+      [-1, quick],
+    ],
+  )
+  assert.deepEqual(
+    [kept[slow ?? ''], kept[failed ?? '']],
+    [
+      [1, slow],
+      [-1, slow],
+    ],
+  )
+  assert.equal(kept[records[4]?.episode ?? ''], 'outcome')
+  const filtered = told(fatesWith('filter'))
+  assert.deepEqual(filtered[cut ?? ''], 'overlong')
+  assert.deepEqual(
+    [filtered[quick ?? ''], filtered[failed ?? '']],
+    [
+      [1, quick],
+      [-1, quick],
+    ],
+  )
+  assert.equal(filtered[slow ?? ''], 'unpaired')
+})
+
 test('an expert in a batch is an episode that fine-tuning kept: trained there or over its step limit, and nothing else', () => {
   const tuned = [
     makeRecord({ stage: 'rft', iteration: 0, taskId: 'a', index: 0, verdict: 'resolved' }),

@@ -24,6 +24,8 @@ export interface GroupRule {
   scale?: 'groupStd' | 'none'
   /** `filter`: an episode that a limit ended stays a member of its group and does not train (DAPO, arXiv 2503.14476). @default keep */
   overlong?: 'keep' | 'filter'
+  /** Successes are paired with failures, instead of having advantages. */
+  pairs?: true
 }
 
 export type GroupDropReason = 'few' | 'outcome' | 'std'
@@ -39,7 +41,7 @@ type GroupSelection =
 /** Below this an advantage moves no weight and would only count in N. */
 const ZERO_ADVANTAGE = 1e-8
 
-export function groupRuleOf({ filter, advantage, minGroupSize, overlong }: ReinforceRecipe): GroupRule {
+export function groupRuleOf({ filter, advantage, minGroupSize, overlong, loss }: ReinforceRecipe): GroupRule {
   const { on, alsoZeroAdvantage, minGroupStd } = filter
   return {
     on,
@@ -49,6 +51,7 @@ export function groupRuleOf({ filter, advantage, minGroupSize, overlong }: Reinf
     delta: advantage.delta,
     ...scaleOf(advantage),
     ...(overlong === 'filter' ? { overlong } : {}),
+    ...(loss.algorithm === 'dpo' ? { pairs: true } : {}),
   }
 }
 

@@ -53,6 +53,13 @@ export interface PlanJobsInput {
   maxSteps: number | null
 }
 
+/** The same in whole pairs: two trajectories stay in one mini-batch. */
+export function planPairs(input: PlanJobsInput): JobPlan {
+  const plan = planJobs({ ...input, trajectories: input.trajectories / 2, batch: input.batch / 2 })
+  const jobs = plan.jobs.map((job) => ({ ...job, minibatches: job.minibatches.map((pairs) => 2 * pairs) }))
+  return { ...plan, jobs, trained: 2 * plan.trained }
+}
+
 export interface PlannedJob {
   /** Trajectory counts of its mini-batches, in order. */
   minibatches: number[]

@@ -63,12 +63,22 @@ def check_counts(manifest: dict[str, Any], loss_tokens: int) -> None:
 
 
 def check_minibatches(
-    manifest: dict[str, Any], tensors: dict[str, Array], batch_size: int | None, token_budget: int | None = None
+    manifest: dict[str, Any],
+    tensors: dict[str, Array],
+    batch_size: int | None,
+    token_budget: int | None = None,
+    *,
+    pairs: bool = False,
 ) -> list[Minibatch]:
-    """No trajectory in two mini-batches, and as many in each as `batch_size` or `token_budget` makes of the batch's order."""
+    """No trajectory in two mini-batches, and as many in each as `batch_size` or `token_budget` makes of the batch's order.
+
+    pairs: two trajectories are one unit.
+    """
     listed = manifest["minibatches"]
     sizes = (
-        near_equal_sizes(len(manifest["trajectories"]), batch_size)
+        [2 * size for size in near_equal_sizes(len(manifest["trajectories"]) // 2, batch_size // 2)]
+        if pairs and batch_size is not None
+        else near_equal_sizes(len(manifest["trajectories"]), batch_size)
         if batch_size is not None
         else budget_sizes(_tokens_in_order(tensors), token_budget or 1)
     )
@@ -179,7 +189,8 @@ def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> N
 
 def expected_advantages(manifest: dict[str, Any]) -> Array:
     """One number a trajectory, computed again from its group's rewards: (r - mean) / (std with n-1 + delta), or r - mean."""
-    delta = _delta_of(manifest["adv"])
+    is_paired = has_pairs(manifest)
+    delta = None if is_paired else _delta_of(manifest["adv"])
     groups = {group["id"]: group for group in manifest["groups"]}
     if len(groups) != len(manifest["groups"]):
         raise refuse("Expected each group id once")
@@ -203,6 +214,8 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
         value = rewards[entry["member"]] - rewards.mean()
         if delta is not None:
             value /= rewards.std(ddof=1) + delta
+        if is_paired:
+            value = 1.0 if group["outcomes"][entry["member"]] == 1 else -1.0
         listed = entry["advantage"]
         if type(listed) not in (int, float) or not abs(listed - value) <= 1e-5 * abs(value):
             raise refuse(f"Expected advantage {value:.8g} of {name} from its group's rewards, found {listed!r}")
@@ -210,6 +223,30 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
             raise refuse(f"Expected no rows of a zero-advantage trajectory, found {name}")
         values.append(value)
     return np.asarray(values, dtype=np.float64)
+
+
+def has_pairs(manifest: dict[str, Any]) -> bool:
+    adv = manifest.get("adv")
+    return isinstance(adv, dict) and "pairs" in adv
+
+
+def check_pairs(manifest: dict[str, Any], tensors: dict[str, Array]) -> None:
+    """In the order of the rows every second trajectory is the rejected one of the chosen one before it, of the same group."""
+    if manifest["adv"]["pairs"] != "outcome":
+        raise refuse(f"Expected adv.pairs to be 'outcome', found {manifest['adv']['pairs']!r}")
+    entries = [manifest["trajectories"][at] for at in in_row_order(tensors["row_trajectory"])]
+    for at in range(0, len(entries), 2):
+        pair = entries[at : at + 2]
+        found = [(entry["group"], entry["advantage"]) for entry in pair]
+        if found != [(pair[0]["group"], 1), (pair[0]["group"], -1)]:
+            raise refuse(
+                f"Expected a chosen and a rejected trajectory of one group from {pair[0]['id']} on, found {found}"
+            )
+
+
+def in_row_order(row_trajectory: Array) -> Array:
+    """Each trajectory once, in the order of its rows, which are adjacent."""
+    return row_trajectory[np.concatenate(([0], np.flatnonzero(np.diff(row_trajectory)) + 1))]
 
 
 def _weight_of_expert(entry: dict[str, Any]) -> float:

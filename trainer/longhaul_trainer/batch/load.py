@@ -15,10 +15,12 @@ from longhaul_trainer.batch.accounts import (
     check_counts,
     check_lag,
     check_minibatches,
+    check_pairs,
     check_sampling,
     check_trajectories,
     expected_advantages,
     experts_of,
+    has_pairs,
     spread_over_tokens,
     turn_advantages,
 )
@@ -79,14 +81,15 @@ def load_batch(
     policy: InputPolicy,
     max_policy_lag: int | None,
     token_budget: int | None = None,
+    pairs: bool = False,
 ) -> Batch:
-    """Raises JobError 65 for anything that is not exactly a batch of this job."""
+    """Raises JobError 65 for anything that is not exactly a batch of this job. pairs: of chosen and rejected trajectories, for DPO."""
     manifest = _read_manifest(directory / "batch.json", manifest_sha256)
     try:
         _check_header(manifest, stage, iteration, tokenizer_sha256, vocab_size)
         path = directory / Path(manifest["file"]["name"]).name
         _check_file(path, manifest["file"])
-        return _check_content(manifest, path, stage, (batch_size, token_budget), policy, max_policy_lag)
+        return _check_content(manifest, path, stage, (batch_size, token_budget), policy, max_policy_lag, pairs)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise refuse(f"Expected batch.json to have every field of {SCHEMA}: {type(error).__name__} {error}") from error
 
@@ -135,6 +138,7 @@ def _check_content(
     sizes: tuple[int | None, int | None],
     policy: InputPolicy,
     lag: int | None,
+    pairs: bool,
 ) -> Batch:
     """sizes: of a mini-batch, in trajectories or in loss tokens."""
     counts = manifest["counts"]
@@ -153,8 +157,12 @@ def _check_content(
     check_tokens(tensors, vocab_size=manifest["vocab_size"], policies=len(policies), experts=experts)
     check_trajectories(manifest, tensors)
     check_counts(manifest, int(tensors["loss_mask"].sum(dtype=np.int64)))
-    minibatches = check_minibatches(manifest, tensors, *sizes)
+    if pairs != has_pairs(manifest):
+        raise refuse(f"Expected a batch {'with' if pairs else 'without'} adv.pairs, found {manifest['adv']!r}")
+    minibatches = check_minibatches(manifest, tensors, *sizes, pairs=pairs)
     if stage == "dapo":
+        if pairs:
+            check_pairs(manifest, tensors)
         own = expected_advantages(manifest)
         check_advantages(tensors, *spread_over_tokens(manifest, tensors, own, turn_advantages(manifest)))
     elif manifest.get("adv") is not None:

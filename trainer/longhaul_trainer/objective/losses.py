@@ -140,6 +140,26 @@ def cispo(
     return -token_mean(n_tokens).of(weights * terms), stats
 
 
+def dpo(
+    logp: torch.Tensor,
+    *,
+    signs: torch.Tensor,
+    margins: torch.Tensor,
+    shares: torch.Tensor,
+    beta: float,
+    pairs: int,
+) -> torch.Tensor:
+    """-(1/P) Σ log σ(m) over pairs with m = β·(Σ log π/π_ref of the chosen - the same of the rejected) (DPO, arXiv 2305.18290 eq. 7).
+
+    Over tokens, so that a pair may lie in several micro-batches. signs: [n], 1 for tokens of a chosen trajectory, -1 for a rejected
+    one's; margins: [n], m of the token's pair, without gradient; shares: [n], 1 / loss tokens of the pair. Equal in value to the loss above,
+    and so is its gradient: that of -log σ(m) is -σ(-m)·β·sign for the log-probability of each token.
+    """
+    slopes = -torch.sigmoid(-margins) * beta * signs
+    values = shares * torch.nn.functional.softplus(-margins)
+    return (values + slopes * (logp - logp.detach())).sum() / pairs
+
+
 def imitation(logp: torch.Tensor, *, weights: torch.Tensor, mean: Mean) -> torch.Tensor:
     """-mean(weight · logp) over tokens of experts, which no policy at hand has sampled: no ratio, no clip, no correction (AHPO,
     arXiv 2510.08540 eq. 5). `mean` is that of the policy's own tokens, so that one count divides both."""

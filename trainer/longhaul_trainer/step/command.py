@@ -197,6 +197,7 @@ def _train(
         policy=job_input.policy,
         max_policy_lag=config.max_policy_lag,
         token_budget=config.token_budget,
+        pairs=config.dpo is not None,
     )
     if dry_run:
         return _plan(spec, config, batch, job_input.architecture)

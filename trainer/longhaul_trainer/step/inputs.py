@@ -28,7 +28,7 @@ class JobInput:
     tokenizer_sha256: str
     policy: InputPolicy
     is_checkpoint: bool
-    # Directory of the policy that the loss's KL is to.
+    # Directory of the policy that the loss is held against, by KL or DPO.
     reference: Path | None = None
 
 
@@ -62,12 +62,11 @@ def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInp
 
 
 def _open_reference(spec: Spec, config: Config, tokenizer_sha256: str, ranks: Ranks | None) -> Path | None:
-    kl = None if config.objective is None else config.objective.kl
-    wanted = None if kl is None else kl.reference_sha256
+    wanted = None if config.pull is None else config.pull.reference_sha256
     found = None if spec.reference is None else spec.reference.manifest_sha256
     if wanted != found:
         raise JobError(
-            INVALID_SPEC, f"Expected spec.reference to be the policy of objective.kl ({wanted}), got {found}"
+            INVALID_SPEC, f"Expected spec.reference to be the policy that config names ({wanted}), got {found}"
         )
     if spec.reference is None:
         return None

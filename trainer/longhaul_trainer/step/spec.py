@@ -190,7 +190,7 @@ class Spec(JobSpec):
     input: Input  # pyright: ignore[reportIncompatibleVariableOverride]
     batch: Directory
     config: ConfigFile
-    # The policy that the loss's KL is to; its hash is part of the config, and so of the key.
+    # The policy that the loss is held against, by KL or DPO; its hash is part of the config, and so of the key.
     reference: Directory | None = None
     output: Output
     work: Work  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch.distributed.tensor import DTensor
 
-from longhaul_trainer.batch.accounts import Minibatch
+from longhaul_trainer.batch.accounts import Minibatch, in_row_order
 from longhaul_trainer.batch.load import Batch
 from longhaul_trainer.batch.micro import cut_micro_batches, share_out
 from longhaul_trainer.config import Config
 from longhaul_trainer.failures import DIVERGED, INTERNAL, JobError
 from longhaul_trainer.objective.algorithms import BY_LENGTH, BY_ROW, Counts, Tokens, policy_loss
 from longhaul_trainer.objective.corrections import Correction, correct
-from longhaul_trainer.objective.losses import LossStats, cross_entropy
+from longhaul_trainer.objective.losses import LossStats, cross_entropy, dpo
 from longhaul_trainer.objective.metrics import find_alarms, mismatch_metrics
 from longhaul_trainer.objective.schedule import learning_rate
 from longhaul_trainer.parallel.ranks import Ranks
@@ -31,6 +31,18 @@ from longhaul_trainer.step.state import TrainerState
 # At the first step the ratio is 1 by construction; more than rounding means a stale prox file or an unstable forward.
 FIRST_RATIO_TOLERANCE = {"cpu": 1e-6, "cuda": 1e-3}
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Of one mini-batch, by trajectory of the batch's table, as `losses.dpo` has them by token; margins: by pair."""
+
+    signs: Array
+    margins_of: Array
+    shares: Array
+    margins: Array
+    # Mean β·log π/π_ref of chosen and of rejected trajectories.
+    rewards: tuple[float, float]
 
 
 @dataclass
@@ -113,7 +125,7 @@ def all_micro_batches(batch: Batch, *, max_tokens: int, ranks: Ranks, balance: f
 
 
 class Trainer:
-    """`prox` is F32 [T] for a policy loss, None for RFT; `reference` is F32 [T] where the loss has a KL. `check_stop` raises where the
+    """`prox` is F32 [T] for a policy loss, None for RFT; `reference` is F32 [T] where the loss has a KL or is DPO's. `check_stop` raises where the
     job was asked to stop, on all ranks at once; `before_update` comes between the last backward pass and the change of the weights.
 
     Every rank holds the whole batch and cuts it alike, runs the same number of passes, and adds its gradient to the others'.
@@ -146,6 +158,7 @@ class Trainer:
         self.check_stop = check_stop
         self.before_update = before_update
         self._weights = np.zeros(0, dtype=np.float32)
+        self._pairs: Pairs | None = None
         # Loss tokens by trajectory of the mini-batch at hand, where the loss averages within trajectories.
         self._trajectory_tokens = np.zeros(0, dtype=np.float32)
 
@@ -179,6 +192,8 @@ class Trainer:
         correction, gap = self._correct(minibatch)
         if self.config.objective is not None and self.config.objective.algorithm in BY_LENGTH:
             self._trajectory_tokens = self._count_tokens(part)
+        if self.config.dpo is not None:
+            self._pairs = self._compare_pairs(minibatch, self.config.dpo.coef)
         step = Step()
         self.optimizer.zero_grad(set_to_none=True)
         for number, micro in enumerate(self.micro_batches(minibatch), start=1):
@@ -239,6 +254,8 @@ class Trainer:
         entropy_trains = objective is not None and objective.entropy_coef is not None
         logprobs, entropy = self.scorer(micro, self.batch.temperature, entropy_trains)
         step.entropy += float(entropy.detach().double().sum())
+        if self.config.dpo is not None:
+            return self._preference_loss(logprobs, micro, self.config.dpo.coef)
         if objective is None or correction is None or self.prox is None or self.batch.advantages is None:
             return cross_entropy(logprobs, n_tokens=part.loss_tokens)
         device = logprobs.device
@@ -267,6 +284,44 @@ class Trainer:
         if tokens.experts is not None:
             step.imitated -= float(logprobs.detach()[tokens.experts].double().sum())
         return loss
+
+    def _preference_loss(self, logprobs: torch.Tensor, micro: MicroBatch, beta: float) -> torch.Tensor:
+        pairs = self._pairs
+        if pairs is None:
+            raise JobError(INTERNAL, "Expected margins of the mini-batch's pairs before its loss")
+        owners = self.batch.owners[self._rows_of(micro)]
+        signs, margins, shares = (
+            torch.from_numpy(values[owners]).to(logprobs.device)
+            for values in (pairs.signs, pairs.margins_of, pairs.shares)
+        )
+        return dpo(logprobs, signs=signs, margins=margins, shares=shares, beta=beta, pairs=len(pairs.margins))
+
+    def _compare_pairs(self, minibatch: int, beta: float) -> Pairs:
+        """Scores the mini-batch once without gradient: the slope of a pair needs the sums of both of its trajectories, which may lie in
+        different micro-batches and on different ranks, where memory for both at once is not at hand."""
+        batch, part = self.batch, self.batch.minibatches[minibatch]
+        if self.reference is None:
+            raise JobError(INTERNAL, "Expected log-probabilities of the reference policy")
+        gaps = np.zeros(int(batch.owners.max()) + 1, dtype=np.float64)
+        for done, micro in enumerate(self.micro_batches(minibatch), start=1):
+            self.check_stop()
+            with torch.no_grad():
+                logprobs, _ = self.scorer(micro, batch.temperature)
+            gap = logprobs.double().cpu().numpy() - self.reference[micro.index]
+            np.add.at(gaps, batch.owners[self._rows_of(micro)], gap)
+            self.progress.emit("prox", done=done)
+        self.ranks.sum_array(torch.from_numpy(gaps))
+        order = in_row_order(batch.owners[part.first_row : part.first_row + part.rows])
+        chosen, rejected = order[::2], order[1::2]
+        margins = beta * (gaps[chosen] - gaps[rejected])
+        tokens = self._count_tokens(part)
+        signs, margins_of, shares = (np.zeros(len(gaps), dtype=np.float64) for _ in range(3))
+        signs[chosen], signs[rejected] = 1, -1
+        for side in (chosen, rejected):
+            margins_of[side] = margins
+            shares[side] = 1 / (tokens[chosen] + tokens[rejected])
+        rewards = (float(beta * gaps[chosen].mean()), float(beta * gaps[rejected].mean()))
+        return Pairs(signs=signs, margins_of=margins_of, shares=shares, margins=margins, rewards=rewards)
 
     def _experts_in(self, micro: MicroBatch) -> torch.Tensor | None:
         """Which labels are of an expert; None where the batch has none."""
@@ -339,6 +394,14 @@ class Trainer:
             "lr": rate,
             "entropy": step.entropy / n_tokens,
         }
+        if self._pairs is not None:
+            chosen, rejected = self._pairs.rewards
+            metrics |= {
+                "pairs": len(self._pairs.margins),
+                "pair_accuracy": float((self._pairs.margins > 0).mean()),
+                "chosen_reward": chosen,
+                "rejected_reward": rejected,
+            }
         if correction is None or v is None:
             return metrics
         # Tokens of experts have no ratio.

@@ -52,6 +52,8 @@ export interface BatchAdvantage {
   filter: 'outcome' | 'shaped'
   /** Of a turn's own advantage. Absent: turns have none. */
   stepWeight?: number
+  /** Rows lie in pairs, chosen before rejected, with 1 and −1 for advantages. */
+  pairs?: true
 }
 
 export interface WriteBatchInput {
@@ -165,7 +167,8 @@ function describeGroups(groups: readonly BatchGroup[]) {
 }
 
 /** Delta belongs to the standard deviation, so it goes with it. */
-function describeAdvantage({ scale = 'groupStd', delta, filter, stepWeight }: BatchAdvantage) {
+function describeAdvantage({ scale = 'groupStd', delta, filter, stepWeight, pairs }: BatchAdvantage) {
+  if (pairs === true) return { pairs: 'outcome', filter }
   const steps = stepWeight === undefined ? {} : { step_weight: stepWeight }
   return scale === 'none' ? { std: 'none', filter, ...steps } : { std: 'n-1', delta, filter, ...steps }
 }

@@ -77,12 +77,18 @@ function dapoPart(recipe: Recipe, name: string, referenceSha256: string | null):
       ...(typeof batch === 'number' ? { batch_size: batch } : { token_budget: batch.tokens }),
       epochs: reinforce.epochsPerIteration,
       max_policy_lag: reinforce.maxPolicyLag,
-      objective: {
-        ...objectiveFields(reinforce, stage),
-        ...algorithmFields(reinforce.loss, stage),
-        ...klField(reinforce.loss, referenceSha256),
-      },
+      ...(reinforce.loss.algorithm === 'dpo'
+        ? { dpo: pullOf(reinforce.loss, referenceSha256) }
+        : { objective: policyLoss(reinforce, stage, referenceSha256) }),
     },
+  }
+}
+
+function policyLoss(reinforce: ReinforceRecipe, stage: ReinforceStageRecipe, referenceSha256: string | null) {
+  return {
+    ...objectiveFields(reinforce, stage),
+    ...algorithmFields(reinforce.loss, stage),
+    ...klField(reinforce.loss, referenceSha256),
   }
 }
 
@@ -113,8 +119,8 @@ function objectiveFields(
     ...(correction === 'icepop' ? { icepop_range: ICEPOP_RANGE } : {}),
     ...(mask === null ? { seq_mask: 'none' } : { seq_mask: 'geo', geo_range: [mask.low, mask.high] }),
     dual_clip: loss.dualClip ?? 'none',
-    clip_low: clip.low,
-    clip_high: clip.high,
+    clip_low: clip?.low,
+    clip_high: clip?.high,
   }
 }
 
@@ -124,15 +130,20 @@ function algorithmFields(
   { context }: ReinforceStageRecipe,
 ): Record<string, unknown> {
   return {
-    ...(algorithm === undefined ? {} : { algorithm: ALGORITHMS[algorithm] }),
+    ...(algorithm === undefined || algorithm === 'dpo' ? {} : { algorithm: ALGORITHMS[algorithm] }),
     // No trajectory can have more loss tokens than its context holds.
     ...(algorithm === 'drGrpo' ? { length: context } : {}),
     ...(entropy === 0 ? {} : { entropy_coef: entropy }),
   }
 }
 
-function klField({ kl }: LossRecipe, referenceSha256: string | null): Record<string, unknown> {
-  return kl === 0 ? {} : { kl: { coef: kl.coefficient, reference_sha256: referenceSha256 } }
+function klField(loss: LossRecipe, referenceSha256: string | null): Record<string, unknown> {
+  return loss.kl === 0 ? {} : { kl: pullOf(loss, referenceSha256) }
+}
+
+/** How strongly the reference policy pulls. */
+function pullOf({ kl }: LossRecipe, referenceSha256: string | null): Record<string, unknown> {
+  return { coef: kl === 0 ? 0 : kl.coefficient, reference_sha256: referenceSha256 }
 }
 
 /** A default that was there before the switch is left out, so that the keys of older jobs stay what they were. */

@@ -89,6 +89,15 @@ const JOBS: {
     },
   },
   {
+    name: 'dpo',
+    kind: 'dapo',
+    reference: true,
+    change: ({ reinforce }) => {
+      Object.assign(reinforce?.loss ?? {}, { algorithm: 'dpo', kl: { coefficient: 0.1, reference: 'start' } })
+      Object.assign(reinforce?.stages[0] ?? {}, { clip: undefined })
+    },
+  },
+  {
     name: 'cispo with a budget of tokens',
     kind: 'dapo',
     change: ({ reinforce }) => {
