@@ -305,7 +305,9 @@ const engineLaunch = z.strictObject({
   placement: z
     .enum(['separate', 'shared'])
     .default('separate')
-    .describe('shared: engines are ended before each training job and started after it; separate: they stay'),
+    .describe(
+      'shared: engines sleep through each training job (vLLM that reads policies in place, with a trainer on the GPU) or are ended before it and started after it; separate: they stay',
+    ),
   host: z
     .string()
     .regex(/^[\w.:][\w.:-]*$/, 'expected an address or a name')

@@ -317,7 +317,7 @@ export interface EngineLaunchRecipe {
   /** Processes on the host of the trainer worker that publishes first. */
   kind: 'process'
   replicas: number
-  /** `shared`: ended before each training job and started after it, because both use the same GPUs or memory. */
+  /** `shared`: asleep during each training job, or ended before it and started after it, because both use the same GPUs or memory. */
   placement: 'separate' | 'shared'
   /** Address that they listen on and sessions reach. */
   host: string

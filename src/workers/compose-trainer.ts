@@ -106,7 +106,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     const recipe = await deps.recipes(run)
     const launcher = launcherOf(recipe.trainer)
     if (launcher.isElsewhere) store.weights.requireSeenBy('every node of the trainer’s scheduler')
-    if (launchOf(recipe)?.placement === 'shared') await parkEngines(deps.engines, { run, signal })
+    if (launchOf(recipe)?.placement === 'shared') await parkEngines(deps.engines, { run, recipe, signal })
     const part = policy.checkpointUri === null ? 'policy' : 'checkpoint'
     return store.weights.use({ policy, part, folders: [directoryOf(batch.key)], signal }, async () => {
       const result = await followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>

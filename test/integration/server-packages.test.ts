@@ -10,7 +10,7 @@ import type { SampleRequest } from '../../src/contracts/policy.types.ts'
 import type { Dialect, Send } from '../../src/adapters/policy-server/dialect.ts'
 import { sglangDialect } from '../../src/adapters/policy-server/sglang-dialect.ts'
 import { startCommand, startPositions } from '../../src/adapters/policy-server/start-command.ts'
-import { vllmDialect } from '../../src/adapters/policy-server/vllm-dialect.ts'
+import { sleepUntilLoad, vllmDialect } from '../../src/adapters/policy-server/vllm-dialect.ts'
 import { stateRope } from '../../src/adapters/trainer-job/job/rope-statement.ts'
 import { findPackages, type Judge, startJudge } from '../support/server-packages/judge.ts'
 
@@ -110,6 +110,26 @@ describe('vLLM', { skip }, () => {
       '/weight_info',
     ])
   })
+
+  test('sleep before a training job, and waking at the next load, are calls that it knows', async () => {
+    const answers = { '/weight_info': 'label', '/is_sleeping': 'asleep' }
+    assert.deepEqual(await stepsOf(judge, answers, sleepUntilLoad), [
+      '/update_weight_version asleep-until-a-load',
+      '/sleep',
+      '/is_sleeping',
+    ])
+    assert.deepEqual(await stepsOfLoading(judge, reloaded, answers, 'asleep-until-a-load'), [
+      '/weight_info',
+      '/pause',
+      '/update_weight_version loading-v000001-aaaaaaaa',
+      '/wake_up',
+      '/collective_rpc',
+      '/wake_up',
+      '/update_weight_version v000001-aaaaaaaa',
+      '/resume',
+      '/weight_info',
+    ])
+  })
 })
 
 describe('SGLang', { skip }, () => {
@@ -189,9 +209,25 @@ describe('SGLang', { skip }, () => {
 })
 
 /** Loads a policy into a server that answers as the package does, and has every step judged. */
-async function stepsOfLoading(judge: Judge, dialect: Dialect, answers: Record<string, string>): Promise<string[]> {
+async function stepsOfLoading(
+  judge: Judge,
+  dialect: Dialect,
+  answers: Record<string, string>,
+  held = 'v000000-bbbbbbbb',
+): Promise<string[]> {
+  const policy = { version: VERSION, uri: 'file:///policies/a', manifestSha256: '', globalStep: 1 }
+  const ask = { policy: { ...policy, checkpointUri: null, checkpointSha256: null }, holder: 'train/a', leaseMs: 1 }
+  return stepsOf(judge, answers, (send) => dialect.load(ask, send), held)
+}
+
+async function stepsOf(
+  judge: Judge,
+  answers: Record<string, string>,
+  work: (send: Send) => Promise<void>,
+  held = 'v000000-bbbbbbbb',
+): Promise<string[]> {
   const steps: string[] = []
-  let version = 'v000000-bbbbbbbb'
+  let version = held
   const send: Send = async (exchange) => {
     const { unknown, error } = await judge.judge(exchange)
     assert.deepEqual({ path: exchange.path, unknown, error }, { path: exchange.path, unknown: [], error: undefined })
@@ -203,9 +239,7 @@ async function stepsOfLoading(judge: Judge, dialect: Dialect, answers: Record<st
     const what = answers[path]
     return exchange.parse(what === undefined ? {} : await judge.answer(what, version))
   }
-  const policy = { version: VERSION, uri: 'file:///policies/a', manifestSha256: '', globalStep: 1 }
-  const ask = { policy: { ...policy, checkpointUri: null, checkpointSha256: null }, holder: 'train/a', leaseMs: 1 }
-  await dialect.load(ask, send)
+  await work(send)
   return steps
 }
 
@@ -254,7 +288,13 @@ describe('start commands', { skip }, () => {
     t.after(() => judge.stop())
     const known = await judge.environment()
     for (const publish of ['restart', 'reload'] as const) {
-      const { command, environment } = startCommand({ kind: 'vllm', ...wanted, publish, deterministic: true })
+      const { command, environment } = startCommand({
+        kind: 'vllm',
+        ...wanted,
+        publish,
+        deterministic: true,
+        sleeps: publish === 'reload',
+      })
       assert.deepEqual(command.slice(0, 2), ['vllm', 'serve'])
       const read = await judge.parse(command.slice(2))
       assert.equal(read.error, undefined)

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { join } from 'node:path'
 import { Context } from '@temporalio/activity'
-import { engineCommand } from '../../adapters/engines/engine-command.ts'
+import { engineCommand, sleepsThroughTraining } from '../../adapters/engines/engine-command.ts'
 import type { EnginePlan, EngineState, FleetPlan } from '../../adapters/engines/fleet-files.ts'
 import type { Fleets } from '../../adapters/engines/fleets.ts'
+import { connectToServer } from '../../adapters/policy-server/server-connection.ts'
+import { sleepUntilLoad } from '../../adapters/policy-server/vllm-dialect.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
@@ -249,16 +251,21 @@ function failed({ name, url, problem, log }: EngineState, { run, host }: { run: 
   })
 }
 
-/** Frees what the engines hold, GPUs above all, before a training job that shares it; the next publishing starts them. */
+/**
+ * Frees what the engines hold, GPUs above all, before a training job that shares it: those that can sleep do, until the next publishing loads
+ * a policy; others are ended, and the next publishing starts them.
+ */
 export async function parkEngines(
   { store, fleets, host }: EngineDependencies,
-  { run, signal }: { run: string; signal: AbortSignal },
+  { run, recipe, signal }: { run: string; recipe: Recipe; signal: AbortSignal },
 ): Promise<void> {
   const record = await store.readRecord<EnginesRecord>(runKeys.engines(run))
   if (record === null) return
   requireThisHost(record, host)
   const plan = await fleets.plan(run)
   if (plan === null) return
+  const maySleep = sleepsThroughTraining(recipe, howPublished(recipe.policyServer))
+  if (maySleep && (await putToSleep({ fleets, plan, signal }))) return
   await fleets.want({ ...plan, engines: [] })
   await waitingFor(
     { doing: 'parking the engines', on: { kind: 'policy-server', name: record.urls.join(' ') } },
@@ -270,6 +277,41 @@ export async function parkEngines(
       }
     },
   )
+}
+
+/** An engine that takes longer is ended, which frees the memory as well. */
+const SLEEP_TIMEOUTS = { requestMs: 120_000, giveUpAfterMs: 10_000 }
+
+/** @returns false where one of them did not fall asleep: it holds the memory that the training job needs */
+async function putToSleep({
+  fleets,
+  plan,
+  signal,
+}: {
+  fleets: Fleets
+  plan: FleetPlan
+  signal: AbortSignal
+}): Promise<boolean> {
+  // First, so that an engine that dies in its sleep is not started under the training job.
+  await fleets.want({ ...plan, engines: plan.engines.map((engine) => ({ ...engine, isAsleep: true })) })
+  try {
+    await Promise.all(
+      plan.engines.map(({ name, url }) => {
+        const connection = connectToServer({ url, timeouts: SLEEP_TIMEOUTS })
+        return waitingFor({ doing: `${name} falls asleep`, on: { kind: 'policy-server', name: url } }, () =>
+          sleepUntilLoad((exchange) => connection({ ...exchange, signal })),
+        )
+      }),
+    )
+    return true
+  } catch (error) {
+    signal.throwIfAborted()
+    Context.current().log.warn('an engine did not fall asleep: all of the run are ended', {
+      run: plan.run,
+      error: (error as Error).message,
+    })
+    return false
+  }
 }
 
 /** Also of a run whose recipe cannot be read. What cannot be ended now ends when a worker sees that the run has closed, or with its lease. */

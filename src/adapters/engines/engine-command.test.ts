@@ -58,11 +58,26 @@ test('an address that other machines reach, without a key: refused with the vari
   }
 })
 
+test('vLLM that shares a GPU with training jobs is started so that it can sleep; others, and beside a trainer on the CPU, are not', async () => {
+  const isSleeper = async (device: 'cpu' | 'cuda', kind: 'vllm' | 'sglang', placement: 'shared' | 'separate') =>
+    (await commandOf(kind, { placement }, false, device)).command.includes('--enable-sleep-mode')
+  assert.equal(await isSleeper('cuda', 'vllm', 'shared'), true)
+  assert.equal(await isSleeper('cuda', 'vllm', 'separate'), false)
+  // vLLM refuses the flag where there is no GPU.
+  assert.equal(await isSleeper('cpu', 'vllm', 'shared'), false)
+  assert.equal(await isSleeper('cuda', 'sglang', 'shared'), false)
+})
+
 function recipe(): Recipe {
   return makeTrainingRecipe()
 }
 
-function commandOf(kind: 'vllm' | 'sglang' | 'embedded', changes: Partial<EngineLaunchRecipe>, hasKey = false) {
+function commandOf(
+  kind: 'vllm' | 'sglang' | 'embedded',
+  changes: Partial<EngineLaunchRecipe>,
+  hasKey = false,
+  device: 'cpu' | 'cuda' = 'cpu',
+) {
   const policyServer = recipeFileSchema.shape.policyServer.parse({ kind, launch: { replicas: 2, ...changes } })
   assert.ok(policyServer.launch)
   const policy: PolicyRef = {
@@ -74,7 +89,7 @@ function commandOf(kind: 'vllm' | 'sglang' | 'embedded', changes: Partial<Engine
     checkpointSha256: null,
   }
   return engineCommand({
-    recipe: { ...recipe(), policyServer },
+    recipe: { ...recipe(), policyServer, trainer: { ...recipe().trainer, device } },
     launch: policyServer.launch,
     policy,
     publish: kind === 'vllm' ? 'reload' : 'restart',

@@ -26,6 +26,17 @@ export interface EngineCommandInput {
   hasKey: boolean
 }
 
+/**
+ * Whether engines that share a GPU with training jobs sleep through them, where others are ended and started again: vLLM that reads new
+ * weights in place does. A trainer on the CPU leaves it its GPU.
+ */
+export function sleepsThroughTraining(
+  { policyServer: { kind, launch }, trainer }: Pick<Recipe, 'policyServer' | 'trainer'>,
+  publish: 'restart' | 'reload',
+): boolean {
+  return kind === 'vllm' && publish === 'reload' && launch?.placement === 'shared' && trainer.device === 'cuda'
+}
+
 const KEY_VARIABLE = 'LONGHAUL_POLICY_API_KEY'
 
 /**
@@ -68,6 +79,7 @@ async function startOfEngine(
       dtype: recipe.trainer.exportDtype,
       publish,
       deterministic: false,
+      sleeps: sleepsThroughTraining(recipe, publish),
       port: portOf(url),
       host: launch.host,
       apiKeyVariable: hasKey ? KEY_VARIABLE : null,

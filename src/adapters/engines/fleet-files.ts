@@ -25,6 +25,8 @@ export interface EnginePlan {
   generation: number
   /** What the next start serves: a reload in place changes it without a new generation. */
   policy: PolicyVersion
+  /** It sleeps through a training job: one that dies meanwhile is started after it. @default false */
+  isAsleep?: boolean
   start: StartCommand
 }
 

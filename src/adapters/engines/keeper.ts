@@ -146,7 +146,10 @@ class KeptEngine {
     const { signal } = this.#ending
     let failedStarts = 0
     let deaths = 0
-    while (!signal.aborted) {
+    for (;;) {
+      // Its memory is a training job's.
+      while (this.plan.isAsleep === true && !signal.aborted) await pause(POLL_MS, signal)
+      if (signal.aborted) break
       const startedMs = Date.now()
       const life = await this.#live().catch((error: unknown): Life => {
         return { kind: 'not-started', why: String(error), isFinal: false }

@@ -22,6 +22,8 @@ export interface StartCommandInput {
   host?: string
   /** Name of the variable, in the environment of the server, that holds its key; null = no key. @default null */
   apiKeyVariable?: string | null
+  /** vLLM gives its GPU's memory away while a training job needs it. @default false */
+  sleeps?: boolean
   /** What is run instead of `vllm` or, for SGLang, of `python`. @default null */
   program?: string | null
   /** The operator's own flags, after these. @default none */
@@ -58,6 +60,7 @@ function startVllm({
   host = LOOPBACK,
   program = null,
   overrides = null,
+  sleeps = false,
 }: StartCommandInput): StartCommand {
   return {
     environment: {
@@ -88,6 +91,8 @@ function startVllm({
       'auto',
       '--seed',
       '0',
+      // Its memory comes from an allocator that can give it back; refused without a GPU.
+      ...(sleeps ? ['--enable-sleep-mode'] : []),
       '--host',
       host,
       '--port',

@@ -51,9 +51,10 @@ export function vllmDialect({ reload }: { reload: boolean }): Dialect {
     served: label,
     held,
     async load(ask, send) {
-      if ((await held(send)) === ask.policy.version) return void (await send(goOn()))
+      const before = await held(send)
+      if (before === ask.policy.version) return void (await send(goOn()))
       await requireReloadable(ask, send)
-      await reloadInPlace(ask, send)
+      await reloadInPlace(ask, send, { mayBeAsleep: before.startsWith(ASLEEP) || before.startsWith(LOADING) })
     },
   }
 }
@@ -124,24 +125,58 @@ function readDevice(answer: unknown): string | null {
   return typeof type === 'string' ? type : null
 }
 
+/** Labels of a server that holds no policy: no client requests them. */
+const LOADING = 'loading-'
+const ASLEEP = 'asleep-'
+
 /**
  * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,
  * and the next attempt starts over. Pausing empties the prefix cache; requests in flight are aborted and sampled again.
+ * @param mayBeAsleep the memory of weights and cache may be given away: vLLM's own order is weights, reload, cache
  */
-async function reloadInPlace({ policy }: LoadAsk, send: Send): Promise<void> {
+async function reloadInPlace(
+  { policy }: LoadAsk,
+  send: Send,
+  { mayBeAsleep }: { mayBeAsleep: boolean },
+): Promise<void> {
   const { version } = policy
   await send({ path: '/pause?mode=abort&clear_cache=true', body: {}, policy: null, parse: () => null })
-  await send(relabel(`loading-${version}`))
+  await send(relabel(`${LOADING}${version}`))
+  // A server that is awake ignores both.
+  if (mayBeAsleep) await send(wake('?tags=weights'))
   await send({
     path: '/collective_rpc',
     body: { method: 'reload_weights', kwargs: { weights_path: localPath(policy.uri) } },
     policy: null,
     parse: () => null,
   })
+  if (mayBeAsleep) await send(wake(''))
   await send(relabel(version))
   await send(goOn())
   const [now] = await send(label())
   if (now !== version) throw bad('the loaded version to be the asked one', { asked: version, loaded: now ?? '' })
+}
+
+/**
+ * Gives the memory of weights and cache away, for a training job on the same GPU; the process, its kernels and its graphs stay. Level 2
+ * keeps no copy of the weights on the host: the next load reads others anyway. The label goes first, so that a server that was asleep
+ * never counts as one that holds a policy.
+ */
+export async function sleepUntilLoad(send: Send): Promise<void> {
+  await send(relabel(`${ASLEEP}until-a-load`))
+  await send({ path: '/sleep?level=2', body: {}, policy: null, parse: () => null })
+  const isAsleep = await send({ path: '/is_sleeping', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readIsSleeping })
+  if (!isAsleep) throw bad('the server to be asleep', {})
+}
+
+function readIsSleeping(answer: unknown): boolean {
+  const found = isObject(answer) ? answer['is_sleeping'] : undefined
+  if (typeof found !== 'boolean') throw bad('is_sleeping in /is_sleeping', { got: typeof found })
+  return found
+}
+
+function wake(query: string): Exchange<null> {
+  return { path: `/wake_up${query}`, body: {}, policy: null, parse: () => null }
 }
 
 function relabel(version: string): Exchange<null> {

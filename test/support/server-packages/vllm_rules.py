@@ -40,6 +40,8 @@ from vllm.entrypoints.openai.completion.protocol import (  # noqa: E402
 from vllm.entrypoints.rl.online.api_router import router as rl_router  # noqa: E402
 from vllm.entrypoints.rl.online.api_router import weight_info  # noqa: E402
 from vllm.entrypoints.serve.dev.rpc.api_router import collective_rpc  # noqa: E402
+from vllm.entrypoints.serve.dev.sleep.api_router import is_sleeping  # noqa: E402
+from vllm.entrypoints.serve.dev.sleep.api_router import router as sleep_router  # noqa: E402
 from vllm.entrypoints.serve.engine.protocol import ModelCard, ModelList, UsageInfo  # noqa: E402
 from vllm.entrypoints.serve.tokenize.protocol import TokenizeCompletionRequest, TokenizeResponse  # noqa: E402
 from vllm.logprobs import Logprob  # noqa: E402
@@ -76,7 +78,10 @@ def judge(method: str, path: str, query: dict[str, Any], body: Any) -> dict[str,
         return {"unknown": []}
     if (method, path) == ("POST", "/collective_rpc"):
         return {"unknown": sorted(_unknown_in_rpc(body))}
-    for route in rl_router.routes:
+    if (method, path) == ("POST", "/wake_up"):
+        # The route reads its query by hand.
+        return {"unknown": sorted(set(query) - {"tags"})}
+    for route in (*rl_router.routes, *sleep_router.routes):
         if route.path == path and method in route.methods:
             known = {field.name for field in route.dependant.query_params}
             fields = {field.name for field in route.dependant.body_params}
@@ -135,6 +140,9 @@ def answer(what: str, version: str) -> Any:
         # The route has no class for it: one name in a dictionary.
         assert '{"weight_version": weight_version}' in inspect.getsource(weight_info)
         return {"weight_version": version}
+    elif what == "asleep":
+        assert '{"is_sleeping": is_sleeping}' in inspect.getsource(is_sleeping)
+        return {"is_sleeping": True}
     elif what == "models":
         return ModelList(data=[ModelCard(id=version)]).model_dump(mode="json")
     else:
