@@ -14,7 +14,9 @@ from longhaul_trainer.imports import heavy_imports
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="serve|step|plan|simulate|bench|import|export|adapter|seal"
+        dest="command",
+        required=True,
+        metavar="serve|step|plan|simulate|bench|agree|random-model|import|export|adapter|seal",
     )
 
     serve = commands.add_parser("serve", help="embedded policy server (vLLM's token-in/token-out fields)")
@@ -55,6 +57,14 @@ def build_parser() -> argparse.ArgumentParser:
     bench.add_argument("--steps", type=int, default=3, help="measured steps, after one that is not")
     bench.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     bench.add_argument("--head", choices=("chunked", "plain"), default="chunked")
+    bench.add_argument("--attention", choices=("auto", "varlen", "rows"), default="auto")
+    bench.add_argument(
+        "--compile",
+        choices=("none", "inductor", "eager"),
+        default="none",
+        help="norms, feed-forward and the head's sums; eager: traced alone, which needs no compiler",
+    )
+    bench.add_argument("--optimizer", choices=("fused", "foreach"), default="fused", help="of torch's AdamW, on a GPU")
     bench.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
     bench.add_argument("--offload-activations", action="store_true")
     bench.add_argument("--lora-rank", type=int)
@@ -62,6 +72,28 @@ def build_parser() -> argparse.ArgumentParser:
         "--state-in", metavar="DIRECTORY", help="save a training state there and read it back (removed afterwards)"
     )
     bench.add_argument("--layers", type=int, help="fewer layers than the model has, for a smaller machine")
+
+    agree = commands.add_parser(
+        "agree", help="log-probabilities and gradient of one layout, stored or held against those of another"
+    )
+    agree.add_argument("--model", type=Path, required=True, help="directory with config.json and weights")
+    agree.add_argument("--context", type=int, required=True, help="tokens of the longest row")
+    agree.add_argument("--rows", type=int, default=3, help="each half as long as the one before it (default 3)")
+    agree.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    agree.add_argument("--compute", choices=("float32", "bfloat16"), default="float32")
+    agree.add_argument("--attention", choices=("auto", "varlen", "rows"), default="auto")
+    agree.add_argument("--ac", choices=("none", "full", "save_attention"), default="none")
+    agree.add_argument("--cp", type=int, default=1, help="context parallel ranks; torchrun starts them")
+    agree.add_argument("--alone", action="store_true", help="a micro-batch for each row instead of one for all")
+    agree.add_argument("--store", type=Path, metavar="FILE", help="keep the log-probabilities")
+    agree.add_argument("--against", type=Path, metavar="FILE", help="compare with what another layout kept")
+
+    random_model = commands.add_parser("random-model", help="random weights of a shape as a model directory")
+    random_model.add_argument("directory", type=Path)
+    random_model.add_argument("--shape", required=True, help="published name such as qwen3-0.6b, or a directory")
+    random_model.add_argument("--layers", type=int, help="fewer layers than the shape has")
+    random_model.add_argument("--context", type=int, default=8192, help="positions (default 8192)")
+    random_model.add_argument("--seed", type=int, default=0)
 
     export = commands.add_parser("export", help="a policy or checkpoint as a plain Hugging Face directory")
     export.add_argument("source", type=Path, help="sealed policy or checkpoint directory; every hash is checked first")
@@ -138,6 +170,14 @@ def main() -> int:
 
     if arguments.command == "bench":
         return run_bench(arguments)
+
+    if arguments.command == "agree":
+        return run_agreement(arguments)
+
+    if arguments.command == "random-model":
+        from longhaul_trainer.bench_agreement import write_model
+
+        return write_model(**{name: value for name, value in vars(arguments).items() if name != "command"})
 
     if arguments.command == "adapter":
         from longhaul_trainer.export.adapter import AdapterBase, adapter
@@ -219,6 +259,18 @@ def run_bench(arguments: argparse.Namespace) -> int:
     options = {name: value for name, value in vars(arguments).items() if name != "command"}
     try:
         return bench(BenchOptions(**options))
+    except JobError as error:
+        print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
+        return error.code
+
+
+def run_agreement(arguments: argparse.Namespace) -> int:
+    from longhaul_trainer.bench_agreement import AgreeOptions, agree
+    from longhaul_trainer.failures import CLASSES, JobError
+
+    options = {name: value for name, value in vars(arguments).items() if name != "command"}
+    try:
+        return agree(AgreeOptions(**options))
     except JobError as error:
         print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
         return error.code

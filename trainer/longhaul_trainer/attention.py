@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
@@ -22,6 +23,14 @@ except ImportError:  # pragma: no cover
     varlen_attn = None
 
 NAME = "longhaul_packed"
+AUTO = "auto"
+# `auto`: on a GPU long rows one at a time through the fastest kernel for one row, short ones together. `varlen`: all together.
+# `rows`: each alone, which is what a CPU does anyway.
+BACKENDS = (AUTO, "varlen", "rows")
+# From here on one row fills a GPU.
+LONG_ROW = 8192
+# In this order; the second is there on every GPU that has bf16.
+LONG_KERNELS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
 # What we call it with; torch 2.10 has a form without the last two.
 VARLEN_KEYWORDS = {"scale", "window_size", "enable_gqa"}
 
@@ -44,6 +53,7 @@ def packed_attention(
     row_lengths: tuple[int, ...],
     row_ends: torch.Tensor,
     cp_group: dist.ProcessGroup | None = None,
+    backend: str = AUTO,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """query: [1, H, S, D]; key, value: [1, K, S, D]; with cp_group S is this rank's part. Returns [1, S, H, D].
@@ -53,13 +63,51 @@ def packed_attention(
     """
     if cp_group is not None:
         query, key, value = (heads_to_positions(x, cp_group) for x in (query, key, value))
-    if _has_varlen(query):
-        found = _attend_varlen(query, key, value, scaling, row_ends, longest=max(row_lengths))
+    if _has_varlen(query) and backend != "rows":
+        found = _attend_together(query, key, value, scaling, row_lengths, row_ends, backend)
     else:
         found = _attend_rows(query, key, value, scaling, row_lengths)
     if cp_group is not None:
         found = positions_to_heads(found, cp_group)
     return found.transpose(1, 2), None
+
+
+def _attend_together(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float | None,
+    row_lengths: tuple[int, ...],
+    row_ends: torch.Tensor,
+    backend: str,
+) -> torch.Tensor:
+    parts = []
+    for is_long, first, last in runs_by_length(row_lengths, least=LONG_ROW if backend == AUTO else None):
+        span = slice(sum(row_lengths[:first]), sum(row_lengths[:last]))
+        q, k, v = (x[:, :, span] for x in (query, key, value))
+        if is_long:
+            with sdpa_kernel(LONG_KERNELS, set_priority=True):
+                parts.append(_attend(q, k, v, scaling))
+        else:
+            is_whole = last - first == len(row_lengths)
+            ends = row_ends if is_whole else row_ends[first : last + 1] - row_ends[first]
+            parts.append(_attend_varlen(q, k, v, scaling, ends, longest=max(row_lengths[first:last])))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+
+
+def runs_by_length(row_lengths: tuple[int, ...], *, least: int | None) -> list[tuple[bool, int, int]]:
+    """(is long, first, behind the last) of neighbours that are attended to in one call: a long row alone, short ones together.
+
+    least: length of a long row; None: no row is one.
+    """
+    runs: list[tuple[bool, int, int]] = []
+    for row, length in enumerate(row_lengths):
+        is_long = least is not None and length >= least
+        if runs and not is_long and not runs[-1][0]:
+            runs[-1] = (False, runs[-1][1], row + 1)
+        else:
+            runs.append((is_long, row, row + 1))
+    return runs
 
 
 def _attend_rows(

@@ -28,6 +28,7 @@ from longhaul_trainer.plan.shapes import Shape, find_shape
 from longhaul_trainer.step.forward import gather_rows
 from longhaul_trainer.trainable import ModelOptions, make_scorer
 
+COMPILERS = {"inductor": "inductor", "eager": "aot_eager"}
 CONFIGS: dict[str, Any] = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 
 
@@ -45,6 +46,11 @@ class BenchOptions:
     offload_activations: bool
     lora_rank: int | None
     layers: int | None
+    # One of `attention.BACKENDS`.
+    attention: str
+    # Of each layer: norms and feed-forward. `eager` traces without a compiler, to see that it can be traced.
+    compile: str
+    optimizer: str
     # Where a training state is saved and read back; None: neither is measured.
     state_in: str | None
 
@@ -58,14 +64,23 @@ def bench(options: BenchOptions) -> int:
     shape = find_shape(options.model)
     lora = None if options.lora_rank is None else Lora(rank=options.lora_rank, alpha=2.0 * options.lora_rank)
     model_options = ModelOptions(
-        ranks=ranks, lora=lora, ac=options.ac, offloads_activations=options.offload_activations
+        ranks=ranks,
+        lora=lora,
+        ac=options.ac,
+        offloads_activations=options.offload_activations,
+        attention=options.attention,
     )
     torch.manual_seed(0)
     if options.head == "plain":
         head.label_logprobs = plain_logprobs
+    if options.compile != "none":
+        compile_head(options.compile)
     scorer = make_scorer(config_of(_shape_of(shape, options), context=options.context), None, model_options)
+    if options.compile != "none":
+        compile_layers(scorer.model, options.compile)
     trained = [p for p in scorer.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-6, fused=ranks.device.type == "cuda")
+    is_fused = options.optimizer == "fused" and ranks.device.type == "cuda"
+    optimizer = torch.optim.AdamW(trained, lr=1e-6, fused=is_fused, foreach=options.optimizer == "foreach")
     tokens = options.rows * options.context
     micro = gather_rows(
         range(options.rows),
@@ -118,8 +133,20 @@ def bench(options: BenchOptions) -> int:
     return 0
 
 
+def compile_layers(model: Any, mode: str) -> None:
+    """Norms and feed-forward of each layer, in place. Attention stays as it is: its collectives must keep their order."""
+    for layer in model.base_model.layers:
+        for part in (layer.input_layernorm, layer.post_attention_layernorm, layer.mlp):
+            part.forward = torch.compile(part.forward, backend=COMPILERS[mode])
+
+
+def compile_head(mode: str) -> None:
+    """The running sums over a chunk of the vocabulary, in place."""
+    head.fold_chunk = torch.compile(head.fold_chunk, backend=COMPILERS[mode])
+
+
 def plain_logprobs(
-    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """All logits at once: what the chunked head is measured against."""
     logprobs = torch.log_softmax((hidden @ weight.T).float() / temperature, -1)

@@ -118,17 +118,29 @@ def _score(
     mass, moment, picked = (hidden.new_zeros(len(hidden), dtype=wide) for _ in range(3))
     for words in _slices(len(weight), VOCABULARY):
         logits = _logits(hidden, weight[words], temperature)
-        higher = torch.maximum(top, logits.amax(dim=1))
-        shrink = torch.exp(top - higher)
-        shares = torch.exp(logits - higher[:, None])
-        mass = mass * shrink + shares.sum(dim=1)
-        moment = moment * shrink + (shares * logits).sum(dim=1)
-        top = higher
-        inside = (targets >= words.start) & (targets < words.stop)
-        at = torch.where(inside, targets - words.start, 0)
-        picked = torch.where(inside, logits.gather(1, at[:, None])[:, 0], picked)
+        top, mass, moment, picked = fold_chunk(logits, targets - words.start, top, mass, moment, picked)
     total = top + torch.log(mass)
     return picked - total, total - moment / mass, total
+
+
+def fold_chunk(
+    logits: torch.Tensor,
+    at: torch.Tensor,
+    top: torch.Tensor,
+    mass: torch.Tensor,
+    moment: torch.Tensor,
+    picked: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """One more vocabulary chunk: the maximum, Σ e^x and Σ x·e^x relative to it, and the target's logit where it lies inside."""
+    higher = torch.maximum(top, logits.amax(dim=1))
+    shrink = torch.exp(top - higher)
+    shares = torch.exp(logits - higher[:, None])
+    mass = mass * shrink + shares.sum(dim=1)
+    moment = moment * shrink + (shares * logits).sum(dim=1)
+    inside = (at >= 0) & (at < logits.shape[1])
+    safe = torch.where(inside, at, 0)
+    picked = torch.where(inside, logits.gather(1, safe[:, None])[:, 0], picked)
+    return higher, mass, moment, picked
 
 
 def _logits(hidden: torch.Tensor, weight: torch.Tensor, temperature: float) -> torch.Tensor:

@@ -40,6 +40,10 @@ class ModelOptions:
     ac: str = "none"
     offloads_activations: bool = False
     seed: int = 0
+    # One of `attention.BACKENDS`.
+    attention: str = attention.AUTO
+    # Of the forward and backward pass; None: that of the device. A job of one process on a CPU has no other than fp32.
+    compute: torch.dtype | None = None
 
 
 def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: ModelOptions) -> Scorer:
@@ -62,8 +66,8 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: 
     if options.lora is not None:
         adopt_lora(model, options.lora)
     recompute_layers(model, mode=options.ac, offload=options.offloads_activations)
-    scorer = Scorer(model, cp_group=ranks.cp_group)
-    shard_model(scorer, model, ranks, compute=COMPUTE[ranks.device.type])
+    scorer = Scorer(model, cp_group=ranks.cp_group, attention=options.attention)
+    shard_model(scorer, model, ranks, compute=options.compute or COMPUTE[ranks.device.type])
     scorer.to_empty(device=ranks.device)
     if config.tie_word_embeddings:
         model.tie_weights()

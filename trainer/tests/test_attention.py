@@ -46,3 +46,54 @@ def test_rows_reach_the_kernel_as_the_micro_batch_brought_them(monkeypatch: pyte
     assert q_ends is k_ends is ends
     assert longest == [2, 2]
     assert named == {"scale": 0.5, "window_size": (-1, 0), "enable_gqa": True}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "least", "expected"),
+    [
+        ((3, 4), None, [(False, 0, 2)]),
+        ((3, 4), 4, [(False, 0, 1), (True, 1, 2)]),
+        ((9, 9), 4, [(True, 0, 1), (True, 1, 2)]),
+        ((1, 2, 9, 3, 1), 4, [(False, 0, 2), (True, 2, 3), (False, 3, 5)]),
+        ((9,), None, [(False, 0, 1)]),
+    ],
+)
+def test_long_rows_go_alone_and_short_neighbours_together(
+    lengths: tuple[int, ...], least: int | None, expected: list[tuple[bool, int, int]]
+) -> None:
+    assert attention.runs_by_length(lengths, least=least) == expected
+
+
+@pytest.mark.parametrize("backend", ["auto", "varlen"])
+def test_cut_by_length_each_row_still_sees_itself_alone(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """A GPU's way with a stand-in for its kernel, against a call for each row: outputs and gradients."""
+    lengths, calls = (6, 3, 12, 2, 5), []
+
+    def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        row_lengths = tuple((ends[1:] - ends[:-1]).tolist())
+        assert int(ends[0]) == 0
+        assert int(ends[-1]) == q.shape[0]
+        assert rest[1] == max(row_lengths)
+        calls.append(row_lengths)
+        parts = (x.transpose(0, 1)[None] for x in (q, k, v))
+        return attention._attend_rows(*parts, named["scale"], row_lengths)[0].transpose(0, 1)
+
+    def attend(name: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        shapes = ((1, 4, 28, 8), (1, 2, 28, 8), (1, 2, 28, 8))
+        parts = [torch.randn(shape, requires_grad=True) for shape in shapes]
+        ends = torch.tensor([0, *lengths]).cumsum(0).int()
+        found, _ = attention.packed_attention(None, *parts, None, row_lengths=lengths, row_ends=ends, backend=name)
+        (found * torch.arange(28)[:, None, None]).sum().backward()
+        return [found, *(part.grad for part in parts if part.grad is not None)]
+
+    expected = attend("rows")
+    monkeypatch.setattr(attention, "varlen_attn", varlen)
+    monkeypatch.setattr(attention, "_has_varlen", lambda _: True)
+    monkeypatch.setattr(attention, "LONG_ROW", 6)
+    for one, other in zip(attend(backend), expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+    assert calls == ([(3,), (2, 5)] if backend == "auto" else [lengths])
+    calls.clear()
+    attend("rows")
+    assert calls == []

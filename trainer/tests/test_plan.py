@@ -216,6 +216,9 @@ def short_bench(model: Path, **changes: Any) -> BenchOptions:
             "offload_activations": False,
             "lora_rank": None,
             "layers": None,
+            "attention": "auto",
+            "compile": "none",
+            "optimizer": "fused",
             "state_in": None,
             **changes,
         }
@@ -240,6 +243,21 @@ def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest
     with pytest.raises(JobError, match=r"Expected a model of llama, qwen2, qwen3, .* is one of gemma") as caught:
         bench(short_bench(tmp_path))
     assert caught.value.code == 64
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        ("--head", "plain"),
+        ("--compile", "eager", "--ac", "save_attention", "--optimizer", "foreach", "--attention", "varlen"),
+    ],
+)
+def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, ...]) -> None:
+    found = run_bench(policy, "--device", "cpu", "--context", "32", *switches)
+    assert found.returncode == 0, found.stderr[-2000:]
+    report = json.loads(found.stdout)
+    assert all(seconds > 0 for seconds in report["seconds"].values())
+    assert report[switches[0].removeprefix("--")] == switches[1]
 
 
 @pytest.mark.slow

@@ -39,6 +39,14 @@ def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says() -> None:
     assert 12 * parameters <= found["checkpoint_bytes"] < 12.01 * parameters
 
 
+def test_kept_attention_is_what_the_planner_adds() -> None:
+    options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "8192")
+    plain, kept = simulated(*options), simulated(*options, "--ac", "save_attention")
+    assert abs(kept["predicted_share"] - 1) < 0.10
+    # 16 heads of 128, in bf16, of four layers; the gradients that are there at the peak may differ.
+    assert 0.7 < (kept["peak_bytes"] - plain["peak_bytes"]) / (4 * 2 * 16 * 128 * 8192) < 1.5
+
+
 def test_inputs_that_wait_on_the_host_are_counted_there() -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "8192")
     here, there = simulated(*options), simulated(*options, "--offload", "activations")

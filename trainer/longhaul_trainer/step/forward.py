@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from longhaul_trainer.attention import AUTO
 from longhaul_trainer.head import adopt_head
 from longhaul_trainer.plan.shapes import shape_of
 
@@ -86,10 +87,11 @@ class Scorer(nn.Module):
     `model` must use the attention of `longhaul_trainer.attention`. One module, so that a sharded root sees each call.
     """
 
-    def __init__(self, model: Any, *, cp_group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, model: Any, *, cp_group: dist.ProcessGroup | None = None, attention: str = AUTO) -> None:
         super().__init__()
         self.model = model
         self.cp_group = cp_group
+        self.attention = attention
         self.balance = shape_of(model.config.to_dict()).balance
         adopt_head(model.get_output_embeddings())
 
@@ -104,5 +106,6 @@ class Scorer(nn.Module):
             row_lengths=micro.row_lengths,
             row_ends=micro.row_ends,
             cp_group=self.cp_group,
+            backend=self.attention,
         ).last_hidden_state[0]
         return self.model.get_output_embeddings()(hidden[micro.predictors], micro.targets, temperature, entropy_trains)
