@@ -1,0 +1,123 @@
+"""docs/training.md says what the planner says: its example, its tables of memory, its checkpoints, and what recipes state beside them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from job_files import TRAINER
+
+from longhaul_trainer.attention import LONG_ROW
+from longhaul_trainer.plan.command import plan
+from longhaul_trainer.plan.memory import GIB, Layout, predict
+from longhaul_trainer.plan.shapes import PUBLISHED, Shape
+
+PAGE = (TRAINER.parent / "docs/training.md").read_text()
+SHIPPED = ("qwen3-4b-one-gpu", "qwen2.5-7b-one-gpu", "qwen2.5-32b", "paper-72b")
+K32, K64, K128 = 32_768, 65_536, 131_072
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """Cells of the table whose first line begins so."""
+    lines = PAGE[PAGE.index(heading) :].split("\n\n")[0].splitlines()[2:]
+    assert lines, heading
+    return [[cell.strip().replace("**", "") for cell in line.strip("|").split("|")] for line in lines]
+
+
+def numbers(cell: str) -> list[int]:
+    return [int(found) for found in re.findall(r"\d+", cell)]
+
+
+def test_the_example_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Layout(tokens=K64, states="bfloat16")
+    assert plan(model="qwen2.5-7b", layout=layout, memory_gib=139, as_json=False) == 0
+    assert f"```\n{capsys.readouterr().out}```" in PAGE
+
+
+def test_memory_of_a_7b_on_one_device_is_the_planners() -> None:
+    layouts = [
+        {},
+        {"states": "bfloat16"},
+        {"states": "bfloat16", "offload": "both"},
+        {"lora_rank": 16},
+    ]
+    found = rows_of("| on one device |")
+    assert len(found) == len(layouts)
+    for cells, layout in zip(found, layouts, strict=True):
+        both = [predict(PUBLISHED["qwen2.5-7b"], Layout(tokens=tokens, **layout)) for tokens in (K32, K64)]
+        assert [numbers(cell)[0] for cell in cells[1:3]] == [round(memory.peak / GIB) for memory in both]
+        hosts = numbers(cells[3])
+        assert hosts == [round(memory.host / GIB) for memory in both if memory.host]
+
+
+def test_memory_of_clusters_is_the_planners() -> None:
+    shape: Shape | None = None
+    base: dict[str, int] = {}
+    seen = 0
+    for name, at_64k, at_128k, checkpoint in rows_of("| model, layout |"):
+        if found := re.match(r"(\d+)B, (\d+) ranks", name):
+            shape = PUBLISHED[f"qwen2.5-{found[1]}b"]
+            base = {"ranks": int(found[2]), "cp": 8}
+            assert "`contextParallel: 8`" in name
+        assert shape is not None
+        ac = "save_attention" if "save_attention" in name else "full"
+        for cell, tokens in ((at_64k, K64), (at_128k, K128)):
+            if cell:
+                peak = predict(shape, Layout(tokens=tokens, ac=ac, **base)).peak / GIB
+                assert numbers(cell)[0] == round(peak), name
+                assert ("does not fit" in cell) == (peak > 139)
+                seen += 1
+        if checkpoint:
+            # Weights and both moments in fp32; the page has decimal gigabytes.
+            assert numbers(checkpoint)[0] == pytest.approx(12 * shape.parameters / 1e9, abs=1.0)
+    assert seen == 8
+
+
+def test_other_sentences_with_figures() -> None:
+    four = PUBLISHED["qwen3-4b"]
+    more = predict(four, Layout(tokens=K64, ac="save_attention")).peak - predict(four, Layout(tokens=K64)).peak
+    assert f"({'all heads wide'}: {round(more / GIB)} GiB more for a 4B at 65,536 tokens)" in PAGE
+    assert f"({round(4 * PUBLISHED['qwen2.5-7b'].parameters / GIB)} GiB for a\n7B)" in PAGE
+    assert f"({2 * PUBLISHED['qwen2.5-72b'].parameters / 1e9:.0f} GB for 72B)" in PAGE
+    balances = [round(PUBLISHED[name].balance / 100) * 100 for name in ("qwen2.5-72b", "qwen3-0.6b")]
+    assert f"b ({balances[0]:,} for\n  72B, {balances[1]:,} for 0.6B)" in PAGE.replace("109,000", f"{balances[0]:,}")
+    assert f"rows from {LONG_ROW:,} tokens on" in PAGE
+
+
+@pytest.mark.parametrize("recipe", SHIPPED)
+def test_recipes_of_long_contexts_keep_attention_wherever_that_fits(recipe: str) -> None:
+    """And where a recipe states a peak beside it, it is the planner's."""
+    text = (TRAINER.parent / "recipes" / f"{recipe}.yaml").read_text()
+    told = yaml.safe_load(text)
+    trainer, stages = told["trainer"], told["reinforce"]["stages"]
+    model = {"qwen3-4b-one-gpu": "qwen3-4b", "paper-72b": "qwen2.5-72b"}.get(recipe, recipe.removesuffix("-one-gpu"))
+    longest = max(trainer["maxTokensPerMicro"], *(stage["context"] for stage in stages))
+    assert longest >= K32
+    ranks = trainer.get("nodes", 1) * trainer.get("ranksPerNode", 1)
+
+    def peak(ac: str) -> float:
+        layout = Layout(
+            tokens=longest,
+            ranks=ranks,
+            cp=trainer.get("contextParallel", 1),
+            ac=ac,
+            states=told["reinforce"]["optim"].get("states", "float32"),
+        )
+        return predict(PUBLISHED[model], layout).peak / GIB
+
+    # Of an 80 GB card the driver leaves 79.6 GiB; the planner may miss by 15 %.
+    fits = peak("save_attention") * 1.15 <= (79.6 if recipe == "qwen3-4b-one-gpu" else 139)
+    assert trainer["recompute"] == ("save_attention" if fits else "full")
+    line = next(line for line in text.splitlines() if line.startswith("  recompute:"))
+    if stated := re.search(r"(\d+) GiB of a rank's", line):
+        assert int(stated[1]) == round(peak(trainer["recompute"]))
+        assert f"full takes {round(peak('full'))} " in line
+
+
+def test_every_path_of_the_page_is_there() -> None:
+    names = set(re.findall(r"`((?:recipes|bench|trainer)/[\w./-]+)`", PAGE))
+    assert len(names) > 3
+    for name in names:
+        assert (Path(TRAINER.parent) / name).exists(), name
