@@ -56,6 +56,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   'demo-kills': { command: 'npm run bench:demo-kills', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml'] },
   demo: { command: 'npm run demo', sources: [...RUN, ...TRAINER, 'src/stack', 'recipes/demo.yaml', 'policies'] },
   'gate-kill': { command: 'npm run bench:gate-kill', sources: [...RUN, 'test/support/gate-kill'] },
+  gpu: {
+    command: 'npm run bench:gpu -- --out bench/results/gpu.json',
+    sources: [...RUN, ...TRAINER, 'bench/gpu.ts', 'bench/support/gpu'],
+  },
   'grade-kill': { command: 'npm run bench:grade-kill', sources: [...RUN, 'test/support/grade-kill'] },
   'grade-log': { command: 'npm run bench:grade-log', sources: [...GRADING, 'src/cli/commands/grade-log.ts'] },
   'grading-containers': {
@@ -93,6 +97,15 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
   },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
+  'lying-servers': {
+    command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
+    sources: [
+      'src/adapters/policy-server',
+      'trainer/longhaul_trainer/serve',
+      'bench/lying-servers.ts',
+      'test/support/lying-servers',
+    ],
+  },
   'mutation-python': {
     command: 'python trainer/mutate.py',
     sources: [

@@ -75,10 +75,20 @@ def test_two_context_parallel_ranks_agree_with_one(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(model, capsys, store=tmp_path / "scores")
-    launch = ("longhaul_trainer.parallel.launch", "--nproc-per-node=2", "-m", "longhaul_trainer", "agree")
+    launch = ("longhaul_trainer.parallel.launch", "--nproc-per-node=2", "--log-dir=/dev/null")
     flags = ("--device", "cpu", "--context", "32", "--cp", "2", "--model", str(model))
     done = subprocess.run(
-        [sys.executable, "-m", *launch, *flags, "--against", str(tmp_path / "scores")],
+        [
+            sys.executable,
+            "-m",
+            *launch,
+            "-m",
+            "longhaul_trainer",
+            "agree",
+            *flags,
+            "--against",
+            str(tmp_path / "scores"),
+        ],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1"},

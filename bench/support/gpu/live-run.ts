@@ -1,0 +1,223 @@
+/**
+ * RFT and DAPO with a live engine on the trainer's own GPU: sleep, train, wake, reload, canary, in every iteration. One run over several
+ * pieces: a piece starts the stack, lets the run go on and stops the stack again, as a machine that is taken away would, and the next one
+ * continues the run from its records. Without a GPU the embedded server and a run of one iteration take the same way.
+ */
+import { mkdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fleetsRoot, openFleets } from '../../../src/adapters/engines/fleets.ts'
+import { connect, startTraining } from '../../../src/client/index.ts'
+import type { TrainAgentResult } from '../../../src/contracts/workflows.types.ts'
+import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
+import { exists, writeFileAtomically } from '../../../src/platform/files.ts'
+import { requireCommand, runCommand } from '../../../src/platform/run-command.ts'
+import { stackPaths } from '../../../src/stack/paths.ts'
+import { findPython } from '../../../src/stack/setup/python-env.ts'
+import { namespaceIdOf } from '../../../src/workers/workflow-owners.ts'
+import { startStack } from '../../../test/support/start-stack.ts'
+import { type GpuWorld, minutesOf } from './trainer-pieces.ts'
+import type { Piece, PieceResult } from './pieces.ts'
+
+const PIECES = 4
+/** Of ten: the rest is for the stack, which starts and stops in each. */
+const PLAY_MINUTES = 7.5
+/** Without a GPU the run is small; on a CPU that other work loads it may still take long. */
+const DRY_PLAY_MINUTES = 45
+const RUN = 'bench-gpu'
+
+/** No limit on what a piece of it may leave behind but this: the base, RFT and the policy of one iteration at least. */
+const LEAST_POLICIES = 3
+
+const DRY_RECIPE = {
+  data: { train: { count: 4 }, heldOut: { count: 1 } },
+  rft: { tasks: 4, rolloutsPerTask: 4 },
+  reinforce: {
+    groupSize: 2,
+    stages: [
+      {
+        name: 'dapo-1',
+        context: 640,
+        maxTurns: 4,
+        penaltyStart: 3,
+        problemsPerIteration: 2,
+        batch: 2,
+        clip: { low: 0.2, high: 0.28 },
+        until: { maxIterations: 1 },
+      },
+    ],
+  },
+  evaluate: { tasks: 1, maxTurns: 4 },
+}
+
+export function livePieces(world: GpuWorld): Piece[] {
+  const engine: Piece = {
+    name: 'set-up/engine',
+    minutes: minutesOf(world.device),
+    async run(signal) {
+      if (world.device === null) return { compared: 0, violations: [], facts: { engine: 'embedded' } }
+      const { packages } = await installVllm(signal)
+      return { compared: 0, violations: [], facts: { engine: VLLM, packages } }
+    },
+  }
+  const plays = Array.from({ length: PIECES }, (_, index): Piece => {
+    const before = index === 0 ? ['set-up/trainer', engine.name] : [`run/${index}`]
+    return {
+      name: `run/${index + 1}`,
+      after: before,
+      minutes: minutesOf(world.device),
+      run: (signal) => play({ world, signal, isLast: index + 1 === PIECES }),
+    }
+  })
+  return [engine, ...plays]
+}
+
+/** Requests and routes were held against this one. */
+const VLLM = 'vllm==0.33.0'
+
+/**
+ * The program `vllm` of an environment of its own: it pins another torch than the trainer. Only its own version is pinned, what it needs is
+ * the registry's choice of the day: the piece keeps the versions that it got.
+ */
+async function installVllm(signal: AbortSignal): Promise<{ program: string; packages: string[] }> {
+  const folder = join(stackPaths().cacheDir, 'python', `${VLLM.replace('==', '-')}-gpu`)
+  const python = join(folder, 'bin', 'python')
+  const packages = join(folder, 'PACKAGES')
+  await withDirectoryLock({ path: `${folder}.lock`, signal }, async () => {
+    if (await exists(packages)) return
+    await rm(folder, { recursive: true, force: true })
+    await mkdir(folder, { recursive: true })
+    const base = await findPython()
+    if (base === null) throw new Error('Expected Python 3.11 or newer, found none')
+    const limits = { timeoutMs: 10 * 60_000, signal }
+    await requireCommand({
+      what: 'Making the environment of vLLM',
+      command: base.path,
+      args: ['-m', 'venv', folder],
+      ...limits,
+    })
+    const pip = ['-m', 'pip', '--disable-pip-version-check', '--no-input']
+    await requireCommand({
+      what: `Installing ${VLLM}`,
+      command: python,
+      args: [...pip, 'install', '--quiet', VLLM],
+      ...limits,
+    })
+    const { stdout } = await runCommand({ command: python, args: [...pip, 'freeze'], ...limits })
+    // Last: it says that the environment is whole.
+    await writeFileAtomically(packages, stdout)
+  })
+  return { program: join(folder, 'bin', 'vllm'), packages: (await readFile(packages, 'utf8')).trim().split('\n') }
+}
+
+async function play({
+  world: { device, scratch },
+  signal,
+  isLast,
+}: {
+  world: GpuWorld
+  signal: AbortSignal
+  isLast: boolean
+}): Promise<PieceResult> {
+  const home = join(scratch, 'home')
+  await mkdir(home, { recursive: true })
+  const over = AbortSignal.any([
+    signal,
+    AbortSignal.timeout((device === null ? DRY_PLAY_MINUTES : PLAY_MINUTES) * 60_000),
+  ])
+  const input = device === null ? dryInput() : liveInput((await installVllm(signal)).program)
+  const stack = await startStack({ name: RUN, home, policyServer: false, quiet: true, signal })
+  try {
+    Object.assign(process.env, stack.environment)
+    const connection = await connect()
+    try {
+      const namespaceId = await namespaceIdOf(connection.client.connection, connection.namespace)
+      const fleets = openFleets(fleetsRoot(stack.environment['LONGHAUL_ENGINES'] ?? '', namespaceId ?? ''))
+      const handle = await startTraining({ connection, ...input, run: RUN })
+      const processes = new Set<number>()
+      const watching = watchEngines({ fleets, processes, signal: over })
+      let ended: TrainAgentResult | null = null
+      let phase = 'starting'
+      for await (const event of handle.watch({ intervalMs: 1_000, signal: over })) {
+        if (event.kind === 'progress') phase = event.progress?.phase ?? phase
+        if (event.kind !== 'closed') continue
+        if (event.outcome.status !== 'completed') throw new Error(`the run ended as ${JSON.stringify(event.outcome)}`)
+        ended = event.outcome.result
+        break
+      }
+      signal.throwIfAborted()
+      const enginesStarted = processes.size
+      if (ended === null) {
+        if (isLast) throw new Error(`the run did not end within ${PIECES} pieces, it was ${phase}`)
+        return { compared: 0, violations: slept(device !== null, enginesStarted), facts: { phase, enginesStarted } }
+      }
+      watching.catch(() => undefined)
+      return judgeRun({ ended, enginesStarted, isLive: device !== null })
+    } finally {
+      await connection.close()
+    }
+  } finally {
+    await stack.stop()
+  }
+}
+
+function dryInput(): { recipe: string; overrides: Record<string, unknown> } {
+  return {
+    recipe: 'mini',
+    overrides: { ...DRY_RECIPE, policyServer: { kind: 'embedded', launch: { placement: 'shared' } } },
+  }
+}
+
+/** The policy is small, so the engine needs little of the GPU; what it holds besides its weights it gives away in its sleep. */
+function liveInput(program: string): { recipe: string; overrides: Record<string, unknown> } {
+  const launch = {
+    placement: 'shared',
+    program,
+    arguments: ['--gpu-memory-utilization', '0.6', '--max-num-seqs', '64'],
+  }
+  return {
+    recipe: 'demo',
+    overrides: { policyServer: { kind: 'vllm', launch }, trainer: { device: 'cuda', exportDtype: 'bfloat16' } },
+  }
+}
+
+async function watchEngines({
+  fleets,
+  processes,
+  signal,
+}: {
+  fleets: ReturnType<typeof openFleets>
+  processes: Set<number>
+  signal: AbortSignal
+}): Promise<void> {
+  while (!signal.aborted) {
+    const state = await fleets.look(RUN)
+    for (const { phase, process: one } of state?.engines ?? []) {
+      if (phase === 'serving' && one !== null) processes.add(one.pid)
+    }
+    await sleep(250, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+function slept(isLive: boolean, enginesStarted: number): string[] {
+  return isLive && enginesStarted > 1 ? [`the engine was started ${enginesStarted} times: it did not sleep`] : []
+}
+
+/** Publishing proves version, canary and sampling each time: a run that ended has proven all of its policies. */
+export function judgeRun({
+  ended,
+  enginesStarted,
+  isLive,
+}: {
+  ended: Pick<TrainAgentResult, 'stages'>
+  enginesStarted: number
+  isLive: boolean
+}): PieceResult {
+  const policies = new Set(ended.stages.map(({ policy }) => policy)).size
+  const violations = slept(isLive, enginesStarted)
+  if (policies < LEAST_POLICIES) {
+    violations.push(`${policies} policies were evaluated, base, RFT and reinforcement make ${LEAST_POLICIES}`)
+  }
+  const stages = ended.stages.map(({ name, passAt1, sem, tasks }) => ({ name, passAt1, sem, tasks }))
+  return { compared: policies, violations, facts: { stages, policies, enginesStarted } }
+}
