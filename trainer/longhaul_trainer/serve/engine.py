@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from longhaul_trainer.hf_model import context_length, end_token_ids
 from longhaul_trainer.serve.draws import sample_rows, uniform
-from longhaul_trainer.serve.faults import filtered
+from longhaul_trainer.serve.faults import filtered, precision
 from longhaul_trainer.serve.slots import Parked, Slots
 
 MAX_ROWS = 64
@@ -131,21 +131,23 @@ class Engine:
         offsets = torch.arange(tokens.shape[1], device=device)
         positions = torch.tensor(starts, device=device)[:, None] + offsets
         mask = self._slots.focus(first, positions)
-        return self.model.base_model(
-            input_ids=tokens.to(device),
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=self._slots,
-            use_cache=True,
-        ).last_hidden_state
+        with precision(self._faults):
+            return self.model.base_model(
+                input_ids=tokens.to(device),
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=self._slots,
+                use_cache=True,
+            ).last_hidden_state
 
     def _sample(self, first: int, hidden: torch.Tensor) -> None:
         rows = self._running[first : first + hidden.shape[0]]
-        logits = self.model.get_output_embeddings()(hidden)
+        with precision(self._faults):
+            logits = self.model.get_output_embeddings()(hidden)
         uniforms = [uniform(row.seed, len(row.prompt) + len(row.ids)) for row in rows]
         temperatures = [1.0 if "ignore-temperature" in self._faults else row.temperature for row in rows]
         ids, logprobs = sample_rows(filtered(logits, self._faults), temperatures, uniforms)
-        if "top-k-20-raw" in self._faults:
+        if self._faults & {"top-k-20-raw", "raw-logprobs"}:
             raw = torch.log_softmax(logits.float(), dim=-1)
             logprobs = [float(raw[row, token]) for row, token in enumerate(ids)]
         for row, token, logprob in zip(rows, ids, logprobs, strict=True):
@@ -210,10 +212,12 @@ class Engine:
     def score(self, ids: list[int]) -> list[float]:
         """Log-probability of ids[1:], each given its prefix, at temperature 1."""
         tokens = torch.tensor([ids], device=self.model.device)
-        hidden = self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state[0, :-1]
+        with precision(self._faults):
+            hidden = self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state[0, :-1]
         scores: list[float] = []
         for start in range(0, len(ids) - 1, SCORE_CHUNK):
-            logits = self.model.get_output_embeddings()(hidden[start : start + SCORE_CHUNK]).float()
+            with precision(self._faults):
+                logits = self.model.get_output_embeddings()(hidden[start : start + SCORE_CHUNK]).float()
             labels = tokens[0, start + 1 : start + 1 + len(logits)]
             scores += torch.log_softmax(logits, dim=-1).gather(1, labels[:, None])[:, 0].tolist()
         return scores

@@ -1,0 +1,84 @@
+/**
+ * How often publishing refuses a server that lies, and one that does not: each server of the table with many pairs of tiny policies,
+ * neighbours as an optimizer step makes them.
+ *
+ *   npm run bench:lying-servers -- [--pairs 20] [--honest 40] [--out bench/results/lying-servers.json]
+ *
+ * Exit 1 where a lie passed or an honest server was refused, 2 where nothing was compared.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { findOrMakePython } from '../src/stack/setup/set-up.ts'
+import { benchArguments, refuseArguments } from './support/arguments.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
+import { interruption } from './support/interruption.ts'
+import { versions } from './support/versions.ts'
+
+const { values } = benchArguments({
+  options: {
+    pairs: { type: 'string', default: '20' },
+    honest: { type: 'string', default: '40' },
+    out: { type: 'string' },
+  },
+})
+endWith2OnError()
+const [pairs, honest] = [Number(values.pairs), Number(values.honest)]
+if (!(pairs > 0 && honest > 0)) refuseArguments('Expected --pairs and --honest to be above 0')
+process.env['LONGHAUL_PYTHON'] = await findOrMakePython()
+// Reads that variable when it is loaded.
+const { SERVERS, startLyingServers } = await import('../test/support/lying-servers/lies.ts')
+
+const root = await mkdtemp(join(tmpdir(), 'longhaul-lies-'))
+const servers = await startLyingServers({ root, pairs: Math.max(pairs, honest), signal: interruption() })
+const rows: {
+  server: string
+  dtype: string
+  expected: string
+  checks: number
+  canary: number
+  selfCheck: number
+  passed: number
+}[] = []
+try {
+  for (const server of SERVERS) {
+    const counts = { canary: 0, 'self-check': 0, passed: 0 }
+    const checks = server.caughtBy === null ? honest : pairs
+    for (let seed = 0; seed < checks; seed++) counts[(await servers.check(server, seed)) ?? 'passed'] += 1
+    const { name, dtype, caughtBy } = server
+    const row = { server: name, dtype, expected: caughtBy === null ? 'passes' : 'is refused', checks }
+    rows.push({ ...row, canary: counts.canary, selfCheck: counts['self-check'], passed: counts.passed })
+    console.log(rows.at(-1))
+  }
+} finally {
+  await servers.stop()
+  await rm(root, { recursive: true, force: true })
+}
+const honestRows = rows.filter(({ expected }) => expected === 'passes')
+const lies = rows.filter(({ expected }) => expected !== 'passes')
+const sum = (list: typeof rows, of: (row: (typeof rows)[number]) => number): number =>
+  list.reduce((all, row) => all + of(row), 0)
+const falseAlarms = sum(honestRows, ({ canary, selfCheck }) => canary + selfCheck)
+const missed = sum(lies, ({ passed }) => passed)
+const honestChecks = sum(honestRows, ({ checks }) => checks)
+const report = {
+  bench: 'lying-servers',
+  date: new Date().toISOString(),
+  ...versions(),
+  lies: { checks: sum(lies, ({ checks }) => checks), missed },
+  // Where none was seen, 95 % of such series come from a rate below 3 / n.
+  honest: {
+    checks: honestChecks,
+    refused: falseAlarms,
+    rateBelow: falseAlarms === 0 ? Math.round((3 / honestChecks) * 1000) / 1000 : null,
+  },
+  servers: rows,
+}
+if (values.out !== undefined) await writeFile(values.out, `${JSON.stringify(report, null, 1)}\n`)
+console.log(
+  `${missed} of ${report.lies.checks} lies passed, ${falseAlarms} of ${honestChecks} honest servers were refused`,
+)
+process.exitCode = conclude({
+  compared: { lies: report.lies.checks, honest: honestChecks },
+  violations: missed + falseAlarms,
+})

@@ -1,0 +1,30 @@
+"""Two tiny policies as neighbours of one optimizer step: the second is the first with a little noise on every weight."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_policy import write_tiny_policy
+
+from longhaul_trainer.directory import seal
+
+
+def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3") -> list[str]:
+    """Writes `older` and `newer` below root. Returns the hashes of their manifests. step: noise as a share of each tensor's spread."""
+    older, newer = root / "older", root / "newer"
+    hashes = [write_tiny_policy(older, seed=seed, family=family)]
+    newer.mkdir()
+    for file in older.iterdir():
+        if file.suffix != ".safetensors" and file.name not in ("MANIFEST.json", "COMMITTED"):
+            shutil.copyfile(file, newer / file.name)
+    noise = torch.Generator().manual_seed(1_000 + seed)
+    tensors = load_file(older / "model.safetensors")
+    for name, tensor in tensors.items():
+        # Norms are ones: a share of their spread would be none.
+        spread = float(tensor.std()) if tensor.ndim > 1 else 0.1
+        tensors[name] = tensor + step * spread * torch.randn(tensor.shape, generator=noise)
+    save_file(tensors, newer / "model.safetensors", metadata={"format": "pt"})
+    return [*hashes, seal(newer, kind="policy", facts={})]
