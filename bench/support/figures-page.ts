@@ -84,7 +84,8 @@ export function ageOf(name: string): string {
 export function figuresPage(): string {
   const rows = Object.entries(MEASURED).map(([name, { command }]) => {
     const { machine, versions } = provenanceOf(name)
-    return `| [${name}](../bench/results/${name}.json) | \`${command}\` | ${ageOf(name)} | ${machine} | ${versions} |`
+    const dry = readResult(name)['dry'] === true ? '; dry: no GPU was there' : ''
+    return `| [${name}](../bench/results/${name}.json) | \`${command}\` | ${ageOf(name)}${dry} | ${machine} | ${versions} |`
   })
   return `# What the published figures rest on
 

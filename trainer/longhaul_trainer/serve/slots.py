@@ -66,7 +66,7 @@ class Slots:
         seen = []
         for store, new in ((self.keys, keys), (self.values, values)):
             rows = store[layer, self._first : self._last]
-            rows.transpose(1, 2)[self._rows, self._positions] = new.transpose(1, 2)
+            rows.transpose(1, 2)[self._rows, self._positions] = new.transpose(1, 2).to(rows.dtype)
             seen.append(rows[:, :, : self._length])
         return tuple(seen)
 
