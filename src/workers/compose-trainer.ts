@@ -28,7 +28,7 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore, chatClientsOf, policyClientsOf, type Interposers } from './connect.ts'
+import { connectStore, chatClientsOf, policyClientsOf, putToSleep, type Interposers } from './connect.ts'
 import { startEngineWatch, type StateOf } from './engine-watch.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
@@ -73,6 +73,7 @@ export async function composeTrainer(
             python,
             trainerEnv,
             hasKey: policyApiKey !== null,
+            putToSleep,
             leaseMs,
           },
         }),

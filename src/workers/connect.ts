@@ -9,6 +9,8 @@ import type { RecipeReader } from '../activities/runtime/stored-records.ts'
 import { reportTransientError } from '../activities/runtime/wait-board.ts'
 import { watchChat, watchPolicy, watchStore } from '../activities/runtime/watch.ts'
 import { createChatClient } from '../adapters/chat-endpoint/chat-client.ts'
+import { connectToServer } from '../adapters/policy-server/server-connection.ts'
+import { sleepUntilLoad } from '../adapters/policy-server/vllm-dialect.ts'
 import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import type { NativeConnection } from '@temporalio/worker'
@@ -56,6 +58,15 @@ export function connectToOneServer(
 ): PolicyClient {
   const apiKey = env['LONGHAUL_POLICY_API_KEY']
   return createPolicyClient({ ...server, ...(apiKey === undefined ? {} : { apiKey }) })
+}
+
+/** An engine that takes longer is ended, which frees its memory as well. */
+const SLEEP_TIMEOUTS = { requestMs: 120_000, giveUpAfterMs: 10_000 }
+
+/** vLLM asks for no key at the routes of its development mode. @throws LonghaulError where it does not fall asleep */
+export async function putToSleep({ url, signal }: { url: string; signal: AbortSignal }): Promise<void> {
+  const connection = connectToServer({ url, timeouts: SLEEP_TIMEOUTS })
+  await sleepUntilLoad((exchange) => connection({ ...exchange, signal }))
 }
 
 /** Endpoints have keys of their own, in the variable that the recipe names. */

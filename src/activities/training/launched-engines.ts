@@ -4,8 +4,6 @@ import { Context } from '@temporalio/activity'
 import { engineCommand, sleepsThroughTraining } from '../../adapters/engines/engine-command.ts'
 import type { EnginePlan, EngineState, FleetPlan } from '../../adapters/engines/fleet-files.ts'
 import type { Fleets } from '../../adapters/engines/fleets.ts'
-import { connectToServer } from '../../adapters/policy-server/server-connection.ts'
-import { sleepUntilLoad } from '../../adapters/policy-server/vllm-dialect.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
@@ -30,6 +28,8 @@ export interface EngineDependencies {
   trainerEnv: Record<string, string>
   /** Whether this worker has a key for policy servers. */
   hasKey: boolean
+  /** Has a vLLM server give its memory away until its next load. @throws LonghaulError where it does not */
+  putToSleep(server: { url: string; signal: AbortSignal }): Promise<void>
   /** Engines outlive the last sign of life of a worker by this. */
   leaseMs: number
 }
@@ -256,7 +256,7 @@ function failed({ name, url, problem, log }: EngineState, { run, host }: { run: 
  * a policy; others are ended, and the next publishing starts them.
  */
 export async function parkEngines(
-  { store, fleets, host }: EngineDependencies,
+  { store, fleets, host, putToSleep }: EngineDependencies,
   { run, recipe, signal }: { run: string; recipe: Recipe; signal: AbortSignal },
 ): Promise<void> {
   const record = await store.readRecord<EnginesRecord>(runKeys.engines(run))
@@ -265,7 +265,7 @@ export async function parkEngines(
   const plan = await fleets.plan(run)
   if (plan === null) return
   const maySleep = sleepsThroughTraining(recipe, howPublished(recipe.policyServer))
-  if (maySleep && (await putToSleep({ fleets, plan, signal }))) return
+  if (maySleep && (await sleepAll({ fleets, putToSleep, plan, signal }))) return
   await fleets.want({ ...plan, engines: [] })
   await waitingFor(
     { doing: 'parking the engines', on: { kind: 'policy-server', name: record.urls.join(' ') } },
@@ -279,29 +279,22 @@ export async function parkEngines(
   )
 }
 
-/** An engine that takes longer is ended, which frees the memory as well. */
-const SLEEP_TIMEOUTS = { requestMs: 120_000, giveUpAfterMs: 10_000 }
-
 /** @returns false where one of them did not fall asleep: it holds the memory that the training job needs */
-async function putToSleep({
+async function sleepAll({
   fleets,
+  putToSleep,
   plan,
   signal,
-}: {
-  fleets: Fleets
-  plan: FleetPlan
-  signal: AbortSignal
-}): Promise<boolean> {
+}: Pick<EngineDependencies, 'fleets' | 'putToSleep'> & { plan: FleetPlan; signal: AbortSignal }): Promise<boolean> {
   // First, so that an engine that dies in its sleep is not started under the training job.
   await fleets.want({ ...plan, engines: plan.engines.map((engine) => ({ ...engine, isAsleep: true })) })
   try {
     await Promise.all(
-      plan.engines.map(({ name, url }) => {
-        const connection = connectToServer({ url, timeouts: SLEEP_TIMEOUTS })
-        return waitingFor({ doing: `${name} falls asleep`, on: { kind: 'policy-server', name: url } }, () =>
-          sleepUntilLoad((exchange) => connection({ ...exchange, signal })),
-        )
-      }),
+      plan.engines.map(({ name, url }) =>
+        waitingFor({ doing: `${name} falls asleep`, on: { kind: 'policy-server', name: url } }, () =>
+          putToSleep({ url, signal }),
+        ),
+      ),
     )
     return true
   } catch (error) {

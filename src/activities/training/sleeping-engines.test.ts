@@ -19,6 +19,7 @@ import { createPolicyClient } from '../../adapters/policy-server/client.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { EnginesRecord } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
+import { putToSleep } from '../../workers/connect.ts'
 import { activity } from '../runtime/activity-runtime.ts'
 import { type EngineDependencies, parkEngines } from './launched-engines.ts'
 
@@ -36,7 +37,7 @@ describe('engines that share a GPU with training jobs', () => {
     const root = fleetsRoot(enginesDir, 'namespace-1')
     fleets = openFleets(root)
     const store = createDirectoryStore({ root: join(enginesDir, 'store') })
-    deps = { store, fleets, root, host: HOST, python: '', trainerEnv: {}, hasKey: false, leaseMs: HANG_MS }
+    deps = { store, fleets, root, host: HOST, python: '', trainerEnv: {}, hasKey: false, putToSleep, leaseMs: HANG_MS }
   })
   after(async () => {
     await stopAllFleets(enginesDir)
