@@ -49,6 +49,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...IN_CONTAINERS, 'bench/audit.ts', 'test/support/layouts'],
   },
   chaos: { command: 'npm run chaos -- --seeds 300', sources: [...RUN, ...TRAINER, 'test/support/chaos'] },
+  'chaos-s3': {
+    command: 'npm run chaos -- --store s3 --seeds 200 --out bench/results/chaos-s3.json',
+    sources: [...RUN, 'test/support/chaos', 'test/support/artifacts'],
+  },
   'chaos-reproduce': {
     command: 'npm run chaos -- --reproduce --seeds 20 --no-docs --out bench/results/chaos-reproduce.json',
     sources: [...RUN, ...TRAINER, 'test/support/chaos'],
