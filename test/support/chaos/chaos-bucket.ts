@@ -33,17 +33,17 @@ export async function startChaosBucket(): Promise<ChaosBucket> {
     environment: { ...server.environment, AWS_ENDPOINT_URL_S3: proxy.url },
     store,
     async spoil(ms, rule) {
-      let spoiled = 0
+      const spoiled: SeenS3Request[] = []
       proxy.obey((request) => {
         const fault = rule(request)
-        if (fault !== null) spoiled += 1
+        if (fault !== null) spoiled.push(request)
         return fault
       })
       await sleep(ms)
       // A run lists its records now and then only.
-      for (const until = Date.now() + LONGEST_MS; spoiled === 0 && Date.now() < until; ) await sleep(200)
+      for (const until = Date.now() + LONGEST_MS; spoiled.length === 0 && Date.now() < until; ) await sleep(200)
       proxy.obey(() => null)
-      return spoiled
+      return spoiled.length
     },
     fileOf: (key) => server.fileOf(`${PREFIX}/${key}`),
     async close() {
