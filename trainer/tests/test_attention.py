@@ -75,15 +75,16 @@ def test_cut_by_length_each_row_still_sees_itself_alone(monkeypatch: pytest.Monk
         assert int(ends[-1]) == q.shape[0]
         assert rest[1] == max(row_lengths)
         calls.append(row_lengths)
-        parts = (x.transpose(0, 1)[None] for x in (q, k, v))
-        return attention._attend_rows(*parts, named["scale"], row_lengths)[0].transpose(0, 1)
+        q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
+        return attention._attend_rows(q, k, v, named["scale"], row_lengths)[0].transpose(0, 1)
 
     def attend(name: str) -> list[torch.Tensor]:
         torch.manual_seed(0)
         shapes = ((1, 4, 28, 8), (1, 2, 28, 8), (1, 2, 28, 8))
         parts = [torch.randn(shape, requires_grad=True) for shape in shapes]
         ends = torch.tensor([0, *lengths]).cumsum(0).int()
-        found, _ = attention.packed_attention(None, *parts, None, row_lengths=lengths, row_ends=ends, backend=name)
+        q, k, v = parts
+        found, _ = attention.packed_attention(None, q, k, v, None, row_lengths=lengths, row_ends=ends, backend=name)
         (found * torch.arange(28)[:, None, None]).sum().backward()
         return [found, *(part.grad for part in parts if part.grad is not None)]
 
