@@ -12,7 +12,10 @@ import { promisify } from 'node:util'
 import { readAuditScript, readTreeScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { FORMS, SHADOWED } from '../support/audit/form-attacks.ts'
+import { LIES } from '../support/audit/lies.ts'
+import { HIDDEN_QUESTIONS, UNASKED } from '../support/audit/hidden-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
+import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { SHAPED, type ShapedAttack, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
 import { type AuditAnswer, explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
@@ -74,7 +77,11 @@ def read(text): return 0
     }
   }
 
-  for (const { title, runners: [runner = 'pytest'] = [], pristine = {}, patch, hidden } of [...SHAPED, SHADOWED]) {
+  for (const { title, runners: [runner = 'pytest'] = [], pristine = {}, patch, hidden } of [
+    ...SHAPED,
+    SHADOWED,
+    ...UNASKED,
+  ]) {
     test(`does not agree under ${runner}: ${title}`, async () => {
       const spec = { focus: namesIn(hidden) }
       const answer = await runAudit({ python, runner, pristine: { ...PRISTINE, ...pristine }, patch, hidden, spec })
@@ -104,6 +111,7 @@ def read(text): return 0
   const batches = RUNNERS.flatMap((runner) => [
     { runner, what: 'modules that lie', batch: TOGETHER },
     { runner, what: 'modules of tests of other forms', batch: FORMS },
+    { runner, what: 'modules of tests that ask elsewhere', batch: HIDDEN_QUESTIONS },
   ])
   for (const { runner, what, batch } of batches) {
     test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {
@@ -129,11 +137,11 @@ def read(text): return 0
     })
   }
 
-  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of HONEST) {
+  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [...HONEST, ...HONEST_QUESTIONS]) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
       // Named tests are rehearsed as well.
-      const specs = [{}, { focus: namesIn(hidden) }]
+      const specs = [{ timeout_s: 300 }, { timeout_s: 300, focus: namesIn(hidden) }]
       for (const spec of specs) {
         const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec })
         assert.ok(isHonestPass(answer), explain(answer))
@@ -220,6 +228,21 @@ def add(a, b):
       }
     })
   }
+
+  test('hears every lie in a rehearsed test, and none where the code tells the truth', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'lies-'))
+    try {
+      await writeFile(join(folder, 'audit.py'), await readAuditScript())
+      const honest = HONEST_QUESTIONS.flatMap(({ title, patch = SOLVED, hidden }) =>
+        Object.entries(patch).flatMap(([, code]) => Object.values(hidden).map((text) => [title, code, text])),
+      )
+      await writeFile(join(folder, 'played.json'), JSON.stringify({ lies: LIES, honest }))
+      const { stdout } = await promisify(execFile)(python, ['-W', 'ignore', '-c', PLAY, folder])
+      assert.deepEqual(JSON.parse(stdout), { unheard: [], accused: [], played: LIES.length + honest.length })
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
 
   test('finds the ends of nodes that Pythons before 3.8 do not give', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'ends-'))
@@ -344,6 +367,29 @@ program.end_all(uid, uid)
 print("ended" if os.waitpid(child, 0)[1] == 9 else "alive")
 `
 
+/** Questions are put into tests, which are then called as they are. */
+const PLAY = `import ast, json, sys, types
+sys.path.insert(0, sys.argv[1])
+import audit
+def play(code, text):
+    told = []
+    calc, helper, tests = (sys.modules.setdefault(name, types.ModuleType(name)) for name in ('calc', 'helper', 'test_calc'))
+    for module in (calc, tests): vars(module).clear()
+    helper.questions = audit.Questions('/nowhere', told.append)
+    exec(compile(code, '/nowhere/calc.py', 'exec'), vars(calc))
+    vars(tests)['__name__'] = 'test_calc'
+    tree = helper.questions.in_tree(ast.parse(text), '/nowhere/test_calc.py', '_questions', 'helper')
+    exec(compile(tree, '/nowhere/test_calc.py', 'exec'), vars(tests))
+    for name, test in list(vars(tests).items()):
+        if name.startswith('test') and getattr(getattr(test, '__code__', None), 'co_argcount', 1) == 0: test()
+    helper.questions.flush()
+    return told
+found = json.load(open(sys.argv[1] + '/played.json'))
+unheard = [title for title, code, text in found['lies'] if not play('from unittest.mock import ANY' + chr(10) + code, 'from calc import total' + chr(10) + text)]
+accused = [title for title, code, text in found['honest'] if play(code, text)]
+print(json.dumps({'unheard': unheard, 'accused': accused, 'played': len(found['lies']) + len(found['honest'])}))
+`
+
 /** Statements and expressions whose ends are asked for, against those of the Python at hand. */
 const ENDS = `import ast, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -370,13 +416,16 @@ for text in json.load(open(sys.argv[1] + '/texts.json')):
 print(found, unknown, wrong)
 `
 
-/** As the listed tests of a row are. */
+/** As the listed tests of a row are, those that other functions make included. */
 function namesIn(hidden: Record<string, string>): string[] {
-  return [
-    ...Object.values(hidden)
-      .join('\n')
-      .matchAll(/def (test_\w+)/g),
-  ].map(([, name = '']) => name)
+  const text = Object.values(hidden).join('\n')
+  const defined = [...text.matchAll(/(?:def |^)(test_\w+)/gm)].map(([, name = '']) => name)
+  const looped = [...text.matchAll(/['"](test_\w+_)%d/g)].flatMap(([, name = '']) => [`${name}1`, `${name}2`])
+  const files = Object.keys(hidden).flatMap((file) => [
+    `${file}::test`,
+    `test (${file.replace(/\.py$/, '').replaceAll('/', '.')}.T)`,
+  ])
+  return [...defined, ...looped, ...files]
 }
 
 /** The same attack in modules of its own. */

@@ -4,7 +4,7 @@ import { type FileToPack, packFiles } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 
 /** A longer file is uploaded: a shell that must read it as text would take longer than the engine. */
-const MAX_INLINE_BYTES = 64 * 1024
+export const MAX_INLINE_BYTES = 64 * 1024
 
 /** What `printf %s` gives back as it is. */
 const PLAIN = /^[\t\n\x20-\x7e]*$/

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codeOf } from '../../../../test/integration/sandbox-fixture.ts'
+import { readAuditScript } from './audit/audit-script.ts'
+import { MAX_INLINE_BYTES } from './grade-input.ts'
 import type { GradingAnswer } from './grade-output.ts'
-import { toResult } from './grade-patch.ts'
+import { packed, toResult } from './grade-patch.ts'
 
 const machine = { engine: '1', cgroupVersion: 2, cpuset: '0', memoryMiB: 64, startedAtMs: 0, endedAtMs: 1 } as const
 const NOTHING = Buffer.alloc(0)
@@ -47,4 +49,8 @@ test('an audit says its kind and nothing else', () => {
     () => answered(['ran', '0'], { audit }),
     (error) => codeOf(error) === 'Grading.Failed',
   )
+})
+
+test('the audit fits into what the shell writes by itself: an upload would cost each grading more than its canaries', async () => {
+  assert.ok(packed(await readAuditScript()).length <= MAX_INLINE_BYTES)
 })

@@ -172,8 +172,13 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
     textFile('.lh/audit/spec.json', JSON.stringify(spec)),
     textFile('.lh/audit/tree.py', tree),
     // Packed it is no longer than what is written by the shell.
-    textFile('.lh/audit/audit.py', deflateSync(script).toString('base64')),
+    textFile('.lh/audit/audit.py', packed(script)),
   ]
+}
+
+/** @internal exported for its test */
+export function packed(script: string): string {
+  return deflateSync(script, { level: 9 }).toString('base64')
 }
 
 async function answerInTime(

@@ -443,7 +443,7 @@ class Channel(object):
             self.end = record
         elif kind == "rehearsed":
             self.has_rehearsed = True
-        elif kind in ("test", "collect", "changed", "left-out"):
+        elif kind in ("test", "collect", "changed", "left-out", "lied"):
             self.records.append(record)
         else:
             return "a record of no kind"
@@ -524,6 +524,8 @@ def judge_canary(canary, by_canary, left_out, reported):
     records = by_canary.get(canary["c"], [])
     broken = by_canary.get("module " + canary["file"], [])
     fact = {"module": canary["module"], "must": canary["must"], "of": canary["of"], "outcome": "missing", "ok": True, "detail": None}
+    if canary["of"] == WHOLE:
+        return judge_whole(canary, fact, records, real_tests)
     if canary["of"] is None:
         # One of ours, which every honest repository collects and runs.
         if records:
@@ -544,7 +546,12 @@ def judge_canary(canary, by_canary, left_out, reported):
         return fact
     fact["outcome"] = worst(record["outcome"] for record in records)
     for record in records:
-        real = real_tests.get((canary["module"], real_name(record, canary), record.get("with")), {}).get("outcome")
+        of = real_name(record, canary)
+        real = real_tests.get((canary["module"], of, record.get("with")), {}).get("outcome")
+        if real is None and canary.get("is_turned"):
+            # Parameters that were altered have other names.
+            others = [one["outcome"] for place, one in real_tests.items() if place[:2] == (canary["module"], of)]
+            real = "passed" if others and all(one == "passed" for one in others) else None
         if canary["must"] == "pass":
             bad = real == "passed" and record["outcome"] != "passed"
         else:
@@ -552,9 +559,21 @@ def judge_canary(canary, by_canary, left_out, reported):
             # the opposite of what is asserted. Where it is not known what became of it, the mark alone counts.
             must_fail = canary["strict"] == ALWAYS or (canary["strict"] == IF_REACHED and record.get("reached"))
             wrong_end = record["outcome"] not in ("failed", "error") and (must_fail or record["outcome"] != "passed")
-            bad = (record.get("survived") and real in ("passed", None)) or (wrong_end and real == "passed")
+            bad = ((record.get("survived") or record.get("lied")) and real in ("passed", None)) or (wrong_end and real == "passed")
         if bad:
             fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], canary["what"]))
+            break
+    return fact
+
+
+def judge_whole(canary, fact, records, real_tests):
+    """Of a rehearsed module: none of its tests that passed may have been told a lie."""
+    passed = {place[1:] for place, record in real_tests.items() if place[0] == canary["module"] and record["outcome"] == "passed"}
+    fact["outcome"] = "passed" if any(record["k"] == "lied" for record in records) else "failed"
+    for record in records:
+        lied = record.get("lied") or record.get("survived")
+        if (record["k"] == "lied" and passed) or (lied and (record["of"], record.get("with")) in passed):
+            fact["outcome"], fact["ok"], fact["detail"] = "passed", False, clean("%s: %s" % (record.get("id", canary["module"]), canary["what"]))
             break
     return fact
 
@@ -576,6 +595,16 @@ def kept_as(one, cls, name):
         if real in vars(base):
             return keep.get(base.__name__ + "." + name)
     return None
+
+
+def focus_of(spec):
+    return set(word for name in spec["focus"] for word in re.findall(r"\w+", name))
+
+
+def canary_in(one, cls, name, focus):
+    """In a rehearsal the module's own canary stands for each named test that has none: another function may have made it."""
+    found = kept_as(one, cls, name)
+    return one["keep"].get(WHOLE) if found is None and name in focus else found
 
 
 def honest_skip(canary, broken, reported):
@@ -646,7 +675,7 @@ def make_canaries(spec):
     what the hidden modules themselves are while they are rehearsed."""
     found = {"files": [], "texts": [], "turned": [], "canaries": [], "helper": None, "names": {}}
     found["helper"] = random_word()
-    found["names"] = {name: "_" + random_word() for name in HELPERS + ("held",)}
+    found["names"] = {name: "_" + random_word() for name in HELPERS + ("held", "questions")}
     counter = [0]
 
     def add(canary):
@@ -796,6 +825,59 @@ def tests_of(tree):
     return functions, classes
 
 
+def sides_in(tree):
+    """Nodes that are compared, and nothing else."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and all(isinstance(one, ast.Eq) for one in node.ops):
+            yield from (id(one) for one in [node.left] + node.comparators)
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else None
+            if name in EQUAL_CALLS or name in PAIR_CALLS:
+                yield from (id(one) for one in node.args[:2])
+
+
+def matchers_in(tree):
+    """Names of classes with an equality of their own, and of values that hold an object of one."""
+    found = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and any(is_function(one) and one.name == "__eq__" for one in node.body)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            words = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
+            words |= {one.attr for one in ast.walk(node.value) if isinstance(one, ast.Attribute)}
+            if words & found or "ANY" in words:
+                found |= {one.id for one in node.targets if isinstance(one, ast.Name)}
+    return found
+
+
+def at_import(tree):
+    """Nodes that run when a module is read."""
+    rest = list(tree.body)
+    while rest:
+        node = rest.pop()
+        yield node
+        rest += node.decorator_list if is_function(node) else [] if isinstance(node, ast.Lambda) else list(ast.iter_child_nodes(node))
+
+
+def answers_of(tree):
+    """Functions and lambdas of a module that say whether one parameter equals another: name to the two, and all parameters."""
+    found = {}
+    for node in tree.body:
+        made = node.value if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda) and len(node.targets) == 1 else None
+        if made is not None and isinstance(node.targets[0], ast.Name):
+            name, parameters, tests = node.targets[0].id, made.args, [made.body]
+        elif is_function(node) and not node.decorator_list and not node.name.startswith("test"):
+            name, parameters = node.name, node.args
+            # Before its first answer nothing may change what is compared.
+            tests = [node.body[-1].value] if len(node.body) == 1 and isinstance(node.body[0], ast.Return) and node.body[0].value is not None else []
+        else:
+            continue
+        names = [one.arg for one in parameters.args]
+        for test in tests:
+            for operator, sides in needed(test):
+                if operator == "Eq" and all(isinstance(side, ast.Name) and side.id in names for side in sides):
+                    found.setdefault(name, ([side.id for side in sides], names))
+    return found
+
+
 def is_function(node):
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
 
@@ -915,7 +997,7 @@ def turned_canaries(spec, module, source, found, add):
     code = Source(text, parsed, found["names"], helpers_of(spec, module, parsed))
     # The choice depends on nothing but the tests, so that the gate of a task makes the same.
     chance = random.Random(hashlib.sha256(source).digest())
-    focus = set(word for name in spec["focus"] for word in re.findall(r"\w+", name))
+    focus = focus_of(spec)
     chosen = []
     for cls, function in code.functions():
         variants = code.variants(function)
@@ -925,14 +1007,26 @@ def turned_canaries(spec, module, source, found, add):
         chosen.append((function.name not in focus, chance.random(), cls, function, variants))
     chosen.sort(key=lambda one: one[:2])
     named = [one[2:] for one in chosen if not one[0]]
+    is_named = bool(named) or any(is_module_of(module, name) for name in spec["focus"])
     # A test that knows the name of its module is another one in a copy.
     stem = os.path.splitext(os.path.basename(module))[0]
     copied = [one for one in chosen if stem not in code.text(one[3])]
-    return [one for one in (("turned", turned_module(module, source, code, named, found, add)),
+    return [one for one in (("turned", turned_module(module, source, code, named, focus, found, add) if is_named else None),
                             ("copy", copied_module(module, source, code, copied, focus, found, add))) if one[1] is not None]
 
 
-def turned_module(module, source, code, named, found, add):
+def once(edits):
+    """Two tests may expect the same constant, which is altered once."""
+    replaced = set()
+    found = []
+    for edit in edits:
+        if edit[0] == edit[1] or edit[:2] not in replaced:
+            found.append(edit)
+        replaced.add(edit[:2])
+    return found
+
+
+def turned_module(module, source, code, named, focus, found, add):
     """The module in which each of these tests has one assertion that honest code cannot satisfy."""
     keep = {}
     edits = []
@@ -945,21 +1039,41 @@ def turned_module(module, source, code, named, found, add):
         edits.append((name, first))
     for name, first in edits:
         if taken[name] is first:
-            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict})
-    result = code.with_edits([edit for name, first in edits for edit in first.edits], found["helper"])
-    if not keep or not compiles(result, module, found, keep):
-        return None
-    return encoded(result, source), keep
+            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict, "is_turned": True})
+    own = [edit for name, first in edits for edit in first.edits]
+    wide = [edit for name, first in edits for edit in (first.edits if first.wide is None else first.wide)]
+    for name, made in code.made_tests():
+        if name in focus:
+            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": "passed although its maker was given another value"})
+            own += made
+            wide += made
+    keep[WHOLE] = add({"module": module, "must": "fail", "of": WHOLE, "what": "what the tests compare equals what no honest value does"})
+    result = code.with_edits(once(wide + code.asked_elsewhere()), found["helper"])
+    if not is_code(result, module):
+        result = code.with_edits(once(own), found["helper"])
+    return (encoded(result, source), keep) if compiles(result, module, found, keep) else None
 
 
-def compiles(result, module, found, keep):
+def is_module_of(module, name):
+    """Does the name of a test say that it stands in this module? Its function may be one that another has made."""
+    stem = os.path.splitext(module)[0]
+    return module in name or stem.replace(os.sep, ".") in name or label_of(module) in name.split("(")[-1]
+
+
+def is_code(result, module):
     try:
         compile(result, module, "exec", dont_inherit=True)
         return True
     except (SyntaxError, ValueError):
-        taken = set(keep.values())
-        found["canaries"][:] = [one for one in found["canaries"] if one["c"] not in taken]
         return False
+
+
+def compiles(result, module, found, keep):
+    if is_code(result, module):
+        return True
+    taken = set(keep.values())
+    found["canaries"][:] = [one for one in found["canaries"] if one["c"] not in taken]
+    return False
 
 
 def encoded(result, source):
@@ -1005,6 +1119,9 @@ class Variant(object):
         self.rank = rank
         # Inside of a block of the code under test, which may swallow what it raises: a failure behind the block would hide that.
         self.in_block = False
+        # Edits outside of the test, for the rehearsal alone: they are in the place of those inside.
+        self.wide = None
+        self.is_literal = False
 
 
 class NoEnd(Exception):
@@ -1140,6 +1257,10 @@ class Source(object):
         self.ends = {}
         self.optional = set()
         self.inline = False
+        # Both sides of what is compared anywhere, and the names that lead to functions that say whether two values are equal.
+        self.sides = set(sides_in(tree))
+        self.answers = answers_of(tree)
+        self.matchers = matchers_in(tree)
         self.starts = [0]
         for index, byte in enumerate(self.data):
             if byte == 10:
@@ -1191,7 +1312,7 @@ class Source(object):
                     yield from self.functions_in(part, cls, True)
 
     def may_copy(self, function):
-        if not function.name.startswith("test") or self.starts[first_line(function.body[0]) - 1] < self.start(function):
+        if not function.name.startswith("test") or self.starts[first_line(function.body[0]) - 1] <= self.start(function):
             return False
         if any(UNCHOSEN.match(self.text(one)) for one in function.decorator_list):
             return False
@@ -1261,7 +1382,9 @@ class Source(object):
             return None
         fail = "raise AssertionError('x')"
         try:
-            edits = [edit for node in nodes if isinstance(node, ast.Return) for edit in self.replace(node, fail)]
+            # What is returned is still made: a rehearsal looks at it.
+            edits = [edit for node in nodes if isinstance(node, ast.Return)
+                     for edit in self.replace(node, fail if node.value is None else "raise AssertionError('x', (%s) is None)" % self.text(node.value))]
         except NoEnd:
             return None
         at = self.end_of(function)
@@ -1352,6 +1475,9 @@ class Source(object):
         compare = test if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
         turned = 0
         what = "passed although `%s` is compared with another value" % self.text(test)[:80]
+        for variant in self.of_answers(node, test, strict):
+            turned += 1
+            yield variant
         for operator, pair in needed(test):
             for variant in self.of_pair(node, operator, pair, strict, what):
                 turned += 1
@@ -1389,6 +1515,34 @@ class Source(object):
         text = "%s = (%s); assert %s%s; " % (held, self.text(inner), signs[0], held)
         yield self.held(node, text, "assert %s%s" % (signs[1], held), strict, "is true and false")
 
+    def of_answers(self, node, test, strict):
+        """Calls that say whether two values are equal, and lists that are asked for one."""
+        for call in [test] + (test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []):
+            what = "passed although `%s` is given another value" % self.text(call)[:80]
+            if isinstance(call, ast.Call) and getattr(call.func, "id", None) in self.answers:
+                sides, parameters = self.answers[call.func.id]
+                given = argument_of(call, parameters)
+                if all(side in given for side in sides):
+                    yield from self.of_pair(node, "Eq", tuple(given[side] for side in sides), strict, what)
+            looked = call.left if isinstance(call, ast.Compare) and len(call.ops) == 1 else call
+            least = call.comparators[0] if looked is not call else None
+            if least is not None and not (isinstance(call.ops[0], ast.Eq) and isinstance(least, ast.Constant) and type(least.value) is int):
+                continue
+            method = looked.func.attr if isinstance(looked, ast.Call) and isinstance(looked.func, ast.Attribute) else None
+            if method == "index" or (method == "count" and (least is None or least.value > 0)):
+                yield from self.of_look(node, looked, strict, what)
+
+    def of_look(self, node, call, strict, what):
+        """A list that is known to be one does not hold what is far from all that it holds."""
+        place = call.func.value
+        if isinstance(place, ast.Name):
+            bound = [one.value for one in own_nodes(self.function) if isinstance(one, ast.Assign) and getattr(one.targets[0], "id", None) == place.id]
+            place = bound[0] if len(bound) == 1 else None
+        if isinstance(place, (ast.List, ast.ListComp)) and len(call.args) == 1 and is_literal(call.args[0]):
+            for value in self.altered(call.args[0])[-1:]:
+                edits, plain = self.watched(node, self.replace(call.args[0], value))
+                yield Variant(edits, plain, strict, what, -1)
+
     def of_each(self, tests):
         """Edits that turn all of these comparisons, none where one of them cannot be."""
         change = []
@@ -1418,19 +1572,30 @@ class Source(object):
     def of_pair(self, node, operator, pair, strict, what):
         """Of `kept`, which the code under test has made, and of what the tests compare it with. None for a side that is made elsewhere."""
         for kept, replaced in (pair, pair[::-1]) if operator != "Pattern" else (pair,):
-            if replaced is None or (kept is not None and (is_literal(kept) or MATCHER.search(self.text(kept)))):
+            if replaced is None or (kept is not None and (is_literal(kept) or self.is_matcher(kept))):
                 continue
             # Of two sides the one that calls something is rather what the code under test has made.
             late = 0 if kept is None or has_call(kept) or not has_call(replaced) else 2
             if operator in ("Eq", "Is"):
                 change = self.altered_name(node, kept, replaced)
+                wide = self.altered_afar(replaced)
                 if change is not None:
                     edits, plain = self.watched(node, [])
-                    yield Variant(change + edits, plain, strict, what, late)
+                    variant = Variant(change + edits, plain, strict, what, late)
+                    variant.wide = None if wide is None else wide + plain
+                    yield variant
+                    continue
+                if wide is not None:
+                    edits, plain = self.watched(node, self.replace(replaced, "%s(%s)" % (self.names["alter"], self.text(replaced))))
+                    variant = Variant(edits, plain, strict, what, late)
+                    variant.wide = wide + plain
+                    yield variant
                     continue
             for value, rank in self.instead(operator, replaced, replaced is pair[1], strict):
                 edits, plain = self.watched(node, self.replace(replaced, value))
-                yield Variant(edits, plain, strict, what, rank + late)
+                variant = Variant(edits, plain, strict, what, rank + late)
+                variant.is_literal = is_literal(replaced)
+                yield variant
 
     def altered_name(self, node, kept, replaced):
         """A local that holds what is expected becomes another value where it is bound, so that code that looks for it finds that."""
@@ -1458,6 +1623,135 @@ class Source(object):
         else:
             return None
         return [(self.start(node), self.start(node), change + "; ")]
+
+    def is_matcher(self, node):
+        """May it equal more than one value, by itself or by what a name in it was bound to?"""
+        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        return bool(MATCHER.search(self.text(node))) or bool(names & self.matchers)
+
+    def altered_afar(self, replaced):
+        """Edits that alter what is expected where it stands: among the parameters of a test, in a constant of the module or of a class that
+        is used for nothing else. Code that reads the file finds that."""
+        if isinstance(replaced, ast.Name):
+            change = self.altered_parameter(replaced.id)
+            if change is not None:
+                return change
+            body, uses = self.tree.body, [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == replaced.id]
+            name = replaced.id
+        elif isinstance(replaced, ast.Subscript):
+            return self.altered_table(replaced.value)
+        elif isinstance(replaced, ast.Attribute) and isinstance(replaced.value, ast.Name) and replaced.value.id in ("self", "cls"):
+            body = [one for cls in ast.walk(self.tree) if isinstance(cls, ast.ClassDef) for one in cls.body]
+            uses = [one for one in ast.walk(self.tree) if isinstance(one, ast.Attribute) and one.attr == replaced.attr]
+            name = replaced.attr
+        else:
+            return None
+        bound = [one for one in body if isinstance(one, ast.Assign) and len(one.targets) == 1 and getattr(one.targets[0], "id", None) == name]
+        loads = [one for one in uses if isinstance(one.ctx, ast.Load)]
+        stores = [one for one in uses if not isinstance(one.ctx, ast.Load)]
+        if len(bound) != 1 or len(stores) > 1 or not all(id(one) in self.sides for one in loads):
+            return None
+        values = self.altered(bound[0].value)
+        return self.replace(bound[0].value, values[-1]) if values else None
+
+    def altered_table(self, place):
+        """Of a list or a dictionary whose entries are expected, and which is used for nothing else: all of them at once, for code under test
+        may change it meanwhile."""
+        if isinstance(place, ast.Name):
+            name, uses = place.id, [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == place.id]
+        elif isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name) and place.value.id in ("self", "cls"):
+            name, uses = place.attr, [one for one in ast.walk(self.tree) if isinstance(one, ast.Attribute) and one.attr == place.attr]
+        else:
+            return None
+        expected = {id(one.value) for one in ast.walk(self.tree) if isinstance(one, ast.Subscript) and id(one) in self.sides}
+        bound = [one for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and len(one.targets) == 1 and getattr(one.targets[0], "id", None) == name]
+        if len(bound) != 1 or not isinstance(bound[0].value, (ast.List, ast.Tuple, ast.Dict)) or not is_literal(bound[0].value):
+            return None
+        if not all(id(one) in expected for one in uses if one is not bound[0].targets[0]):
+            return None
+        try:
+            value = unlike(ast.literal_eval(bound[0].value), random_word())
+            return self.replace(bound[0].value, "(%r)" % (value,))
+        except (ValueError, TypeError, SyntaxError):
+            return None
+
+    def altered_parameter(self, name):
+        """In the table that a test is parametrised with."""
+        uses = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name]
+        if not all(isinstance(one.ctx, ast.Load) and id(one) in self.sides for one in uses):
+            return None
+        for call in self.function.decorator_list:
+            words = dotted(call.func) if isinstance(call, ast.Call) else None
+            if not words or words[-1] != "parametrize" or len(call.args) != 2 or any(one.arg == "indirect" for one in call.keywords):
+                continue
+            titles, table = call.args
+            if isinstance(titles, ast.Constant) and isinstance(titles.value, str):
+                names = [one.strip() for one in titles.value.split(",") if one.strip()]
+            else:
+                names = [getattr(one, "value", None) for one in getattr(titles, "elts", [])]
+            if name not in names or not isinstance(table, (ast.List, ast.Tuple)):
+                continue
+            change = []
+            for row in table.elts:
+                is_row = isinstance(row, ast.Call) and getattr(row.func, "attr", getattr(row.func, "id", None)) == "param"
+                cells = row.args if is_row else row.elts if len(names) > 1 and isinstance(row, (ast.List, ast.Tuple)) else [row]
+                values = self.altered(cells[names.index(name)]) if len(cells) == len(names) else []
+                if not values:
+                    return None
+                change += self.replace(cells[names.index(name)], values[-1])
+            return change or None
+        return None
+
+    def made_tests(self):
+        """Tests that a function of the module makes, with edits that alter what it is given to expect."""
+        makers = {}
+        for node in self.tree.body:
+            if is_function(node) and not node.decorator_list:
+                parameters = [one.arg for one in node.args.args]
+                found = [side.id for inner in node.body if is_function(inner) for one in ast.walk(inner) if isinstance(one, ast.stmt)
+                         for sides in compared_in(one) for side in sides if isinstance(side, ast.Name) and side.id in parameters]
+                uses = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
+                found = [name for name in found if all(id(one) in self.sides for one in uses if one.id == name)]
+                if found:
+                    makers[node.name] = (parameters, set(found))
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and getattr(node.value.func, "id", None) in makers:
+                parameters, expected = makers[node.value.func.id]
+                given = argument_of(node.value, parameters)
+                for target in node.targets:
+                    for name in sorted(expected & set(given)):
+                        values = self.altered(given[name])
+                        if isinstance(target, ast.Name) and values:
+                            try:
+                                yield target.id, self.replace(given[name], values[-1])
+                            except NoEnd:
+                                continue
+                            break
+
+    def asked_elsewhere(self):
+        """Edits of functions that are no tests: in each one assertion that compares with a literal is turned. Only what is said to get beyond
+        it counts, for the tests may want it to be wrong."""
+        called = {getattr(one.func, "id", getattr(one.func, "attr", None)) for one in at_import(self.tree) if isinstance(one, ast.Call)}
+        called |= {getattr(one, "id", getattr(one, "attr", None)) for one in at_import(self.tree)}
+        edits = []
+        rest = [(one, True) for one in self.tree.body]
+        while rest:
+            node, is_outer = rest.pop()
+            if isinstance(node, ast.ClassDef):
+                rest += [(one, True) for one in node.body]
+            elif is_function(node) and not node.name.startswith("test"):
+                if node.name in called or node.name in ("setUpClass", "setUpModule", "setUpTestData"):
+                    # Where an error would end more than one test.
+                    rest += [(one, False) for one in node.body]
+                    continue
+                self.function = node
+                self.loads = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+                found = []
+                self.walk(node.body, IF_SURVIVED, found)
+                for variant in [one for one in found if one.is_literal and one.rank == 0][:1]:
+                    reached, quiet = self.names["mark"] + "(1)", self.names["mark"] + "(0)"
+                    edits += [(first, last, text.replace(reached, quiet)) for first, last, text in variant.edits]
+        return edits
 
     def line_before(self, node, text):
         start = self.starts[first_line(node) - 1]
@@ -1576,11 +1870,17 @@ class Source(object):
             return
         if name in MOCK_CALLS and isinstance(function, ast.Attribute) and dotted(function.value) is not None:
             if not arguments or not isinstance(arguments[0], ast.List) or arguments[0].elts:
+                for given in (arguments + [one.value for one in call.keywords]) if name.endswith("_with") or name.startswith("assert_any") else ():
+                    for value in self.altered(given)[-1:]:
+                        edits, plain = self.watched(node, self.replace(given, value))
+                        yield Variant(edits, plain, strict, "passed although `%s` was called with another value" % self.text(function.value)[:80], 0)
                 forget = (self.start(node), self.start(node), "%s.reset_mock(); " % self.text(function.value))
                 edits, plain = self.watched(node, [forget])
                 yield Variant(edits, plain, strict, "passed although `%s` was never called" % self.text(function.value)[:80], 1)
             return
         what = "passed although `%s` is given another value" % self.text(call)[:80]
+        if name in ("index", "remove"):
+            yield from self.of_look(node, call, strict, what)
         for sides, parameters in self.helpers.get((owner, name), ()):
             given = argument_of(call, parameters)
             pair = tuple(None if side is None else given.get(side) for side in sides)
@@ -1594,6 +1894,7 @@ class Source(object):
         if owner != "self":
             return
         if name in ("assertTrue", "assert_", "assertFalse") and arguments:
+            yield from self.of_answers(node, arguments[0], strict) if name != "assertFalse" else ()
             for operator, pair in needed(arguments[0]) if name != "assertFalse" else needed_not(arguments[0]):
                 yield from self.of_pair(node, operator, pair, strict, what)
         if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
@@ -1973,6 +2274,8 @@ def load_runner(name):
 def run_to_end(spec, guard, send, read_plan):
     run = {"pytest": run_pytest, "unittest": run_unittest, "django": run_django}[spec["runner"]]
     problem = run(spec, guard, send, read_plan)
+    for say in AT_END:
+        say(send)
     send({"k": "end", "problem": problem})
     os._exit(0)
 
@@ -2199,6 +2502,10 @@ def installed_names(trusted):
     return names
 
 
+# In a rehearsal: what puts questions into the trees of the tests' files. It gives None for other files.
+ASKING = [None]
+
+
 def repository_hook(repository):
     """Modules of the repository come from their sources: a file of compiled code may say anything."""
     from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
@@ -2207,6 +2514,12 @@ def repository_hook(repository):
         def path_stats(self, path):
             # The one question that is asked before compiled code is looked for.
             raise OSError("compiled code of the repository is not read")
+
+        def source_to_code(self, data, path, **rest):
+            tree = None if ASKING[0] is None else ASKING[0](ast.parse(data, path), path)
+            if tree is None:
+                return super(SourceLoader, self).source_to_code(data, path, **rest)
+            return compile(tree, path, "exec", dont_inherit=True, optimize=rest.get("_optimization", -1))
 
     SourceLoader.__name__ = SourceLoader.__qualname__ = "SourceFileLoader"
 
@@ -2287,7 +2600,7 @@ def after_import(name, act):
 BUILTINS = ("AssertionError", "BaseException", "Exception", "__build_class__", "__import__", "all", "any", "bool", "callable", "compile", "eval",
             "exec", "float", "getattr", "hasattr", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "dict", "set", "next", "object",
             "repr", "setattr", "sorted", "str", "sum", "super", "tuple", "type", "vars", "zip")
-OF_SYSTEM = {"os": ("write", "_exit", "getpid", "fork", "read"), "sys": ("exc_info", "_getframe", "settrace", "setprofile"),
+OF_SYSTEM = {"os": ("write", "_exit", "getpid", "fork", "read", "stat", "lstat", "listdir", "scandir", "access"), "sys": ("exc_info", "_getframe", "settrace", "setprofile"),
              "time": ("monotonic", "time", "perf_counter"), "hashlib": ("blake2b",)}
 
 
@@ -2470,6 +2783,8 @@ class TestTexts(object):
     def __init__(self, paths, compile_file, repository):
         self.files = {}
         self.codes = {}
+        self.constants = {}
+        self.written = set()
         self.compile = compile
         self.repository = repository
         for path in paths:
@@ -2485,7 +2800,7 @@ class TestTexts(object):
         """Code by class and function, of what is defined once and not wrapped by the unknown; and all code there is."""
         lines = decoded(source).split("\n")
         found = {}
-        tree = ast.parse(source)
+        tree = parse(decoded(source))
         for node in tree.body:
             if is_function(node):
                 self.add(found, lines, codes, None, node)
@@ -2497,6 +2812,8 @@ class TestTexts(object):
                             self.add(found, lines, inner, node.name, one)
         for place in rebound(tree):
             found[place] = None
+        self.constants[path] = constants_of(tree)
+        self.written.update(written_names(tree))
         self.files[path] = found
         self.codes[path] = {one for code in codes for one in all_code(code)}
 
@@ -2547,6 +2864,9 @@ class TestTexts(object):
                 if type(function) is FUNCTION and function.__code__ not in codes and is_rewritten(function.__code__):
                     continue
                 found.extend(self.judge(path, (cls, name), function, vars(module)))
+            for name, value in self.constants.get(path, {}).items():
+                if name not in self.written and not is_same(vars(module).get(name, value), value):
+                    found.append("%s of %s is not what stands in its file" % (name, os.path.basename(path)))
         return found
 
     def judge(self, path, place, function, namespace):
@@ -2567,6 +2887,49 @@ class TestTexts(object):
         elif any(found is code or (type(found) is type(code) and found == code) for code in codes):
             return []
         return ["%s of %s is not what stands in its file" % (place[1], os.path.basename(path))]
+
+
+PLAIN_CONSTANTS = (bool, int, float, str, bytes, type(None))
+
+
+def constants_of(tree):
+    """What a module calls a plain value once and for all."""
+    found = {}
+    bound = [one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and bound.count(node.targets[0].id) == 1:
+            try:
+                value = ast.literal_eval(node.value)
+            except (ValueError, TypeError, SyntaxError):
+                continue
+            if is_plain(value):
+                found[node.targets[0].id] = value
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            for name in node.names:
+                found.pop(name, None)
+    return found
+
+
+def is_plain(value):
+    return type(value) in PLAIN_CONSTANTS or (type(value) is tuple and all(is_plain(one) for one in value))
+
+
+def is_same(one, other):
+    if type(one) is not type(other):
+        return False
+    if type(one) is tuple:
+        return len(one) == len(other) and all(is_same(*pair) for pair in zip(one, other))
+    return one == other or one != one
+
+
+def written_names(tree):
+    """Names that tests give to the modules of others."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value
 
 
 def all_code(code):
@@ -2599,6 +2962,16 @@ def is_rewritten(code):
     return any("@pytest_ar" in one.co_names for one in all_code(code))
 
 
+class Unwatched(object):
+    """Of a rehearsal."""
+
+    @staticmethod
+    def compare(*given):
+        return []
+
+    compare_helpers = compare
+
+
 class Borrowed(object):
     """What hidden tests use of the library and of what is installed. Code under test could give them others, which find everything
     right."""
@@ -2606,13 +2979,20 @@ class Borrowed(object):
     def __init__(self, paths, repository, ours):
         self.repository = repository
         self.held = []
+        self.wide = []
+        self.asked = 0
         self.foreign = set()
+        used = set()
         for path in paths:
             try:
                 with open(path, "rb") as file:
                     tree = ast.parse(file.read())
             except (OSError, SyntaxError, ValueError):
                 continue
+            used.update(one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+            if any(isinstance(one, ast.AsyncFunctionDef) for one in ast.walk(tree)):
+                # What runs a coroutine could leave it out.
+                self.hold("asyncio", ())
             for module, names in borrowed_names(tree):
                 # Any code in this process can replace its hooks and streams.
                 # What the rehearsed modules import of ours is no file's.
@@ -2622,6 +3002,23 @@ class Borrowed(object):
                     self.hold(module, names)
                 elif names:
                     self.foreign.add((module, names))
+        builtins = sys.modules["builtins"]
+        for name in sorted(used & PUBLIC_BUILTINS - WRAPPED):
+            self.held.append(("builtins." + name, builtins, name, vars(builtins)[name], None))
+        for name, module in sorted(sys.modules.items()):
+            if name.split(".")[0] in REACHED and isinstance(module, type(sys)):
+                self.hold_whole(name, module)
+
+    def hold_whole(self, name, module):
+        for key, value in list(vars(module).items()):
+            if getattr(value, "__module__", None) != name:
+                continue
+            if type(value) is FUNCTION:
+                self.wide.append((name + "." + key, module, key, value, code_of(value)))
+            elif isinstance(value, type):
+                for inner, method in list(vars(value).items()):
+                    if type(method) is FUNCTION or isinstance(method, (property, staticmethod, classmethod)):
+                        self.wide.append(("%s.%s" % (key, inner), value, inner, method, code_of(getattr(method, "__func__", method))))
 
     def hold(self, name, names):
         try:
@@ -2642,9 +3039,12 @@ class Borrowed(object):
                             self.held.append(("%s.%s" % (cls.__name__, key), cls, key, inner, code_of(getattr(inner, "__func__", inner))))
             place = value
 
-    def compare(self):
+    def compare(self, whole=False):
         found = []
-        for name, place, key, value, code in self.held:
+        self.asked += 1
+        # It is long: suites of thousands of tests are asked now and then.
+        is_wide = whole or self.asked < 200 or self.asked % 50 == 0
+        for name, place, key, value, code in self.held + (self.wide if is_wide else []):
             now = vars(place).get(key, MISSING)
             if now is not value:
                 found.append(name)
@@ -2671,6 +3071,12 @@ class Borrowed(object):
         return self.is_ours(getattr(sys.modules.get(kind.__module__), "__file__", None))
 
 
+# Programs wrap these, and mean no harm.
+WRAPPED = frozenset(["print", "open", "input", "help", "exit", "quit", "copyright", "credits", "license"])
+# Of the library: what reaches tests without a name, as values of fixtures and results of programs do, where it is loaded before the project.
+REACHED = frozenset(["pathlib", "collections", "contextlib", "functools", "operator", "fractions", "uuid", "ipaddress", "dataclasses", "copy", "re",
+                     "sre_compile", "sre_parse", "statistics", "difflib", "filecmp", "posixpath", "genericpath", "shutil", "tempfile", "subprocess",
+                     "asyncio", "concurrent", "csv", "textwrap", "heapq", "bisect", "fnmatch", "glob", "io", "_pydecimal", "_pydatetime"])
 # Of Pythons that cannot name their own: what tests compare and look with.
 LIBRARY = frozenset(["math", "cmath", "os", "os.path", "posixpath", "re", "json", "filecmp", "difflib", "operator", "itertools", "functools", "pathlib",
                      "collections", "datetime", "decimal", "fractions", "io", "subprocess", "shutil", "tempfile", "textwrap", "string", "struct",
@@ -2760,7 +3166,10 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
     runs = {"item": None, "phases": {}, "twice": None, "parts": [], "real": 0.0, "canary": 0.0}
     repeats = bool({"rerunfailures", "flaky"} & set(plugins))
     clock = time.monotonic
+    focus = focus_of(spec)
     marks = make_helper(plan)
+    if is_rehearsal(plan):
+        start_questions(spec, plan, marks)
     seen = set()
     snapshots = []
     names = TestNames(hidden)
@@ -2773,7 +3182,8 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
         if one is None:
             return None, None
         cls = getattr(item, "cls", None)
-        return one, kept_as(one, cls, names_of(item)[0].rpartition(".")[2])
+        name = names_of(item)[0].rpartition(".")[2]
+        return one, canary_in(one, cls, name, focus)
 
     def say_changed(names):
         names = [name for name in names if name not in seen][:50]
@@ -2784,7 +3194,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
     class Reporter(object):
         def compare(self, whole):
             if snapshots:
-                say_changed(snapshots[0].compare(whole) + snapshots[1].compare())
+                say_changed(snapshots[0].compare(whole) + snapshots[1].compare(whole))
             if whole and snapshots[2:]:
                 say_changed(snapshots[2].compare_helpers())
 
@@ -2884,7 +3294,9 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             name, parameters = names_of(item)
             record = {"k": "test", "id": identify(item), "outcome": outcome, "file": hidden.get(path_of(item)), "of": name, "with": parameters[:MAX_ID]}
             if one is not None:
-                record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived)
+                marks.flush()
+                record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived, lied=marks.lied)
+            marks.is_inside = False
             send(record)
 
         def check_code(self, item):
@@ -3012,10 +3424,23 @@ OTHER_WARNINGS = (UnicodeWarning, BytesWarning, SyntaxWarning, ImportWarning)
 
 class Marks(object):
     def __init__(self):
+        # Files of the tests, None for helpers beside them.
+        self.liars = set()
+        self.flush = lambda: None
         self.clear()
+        self.is_inside = False
 
     def clear(self):
-        self.reached = self.survived = False
+        """Before a test. What was made before belongs to none."""
+        self.flush()
+        self.reached = self.survived = self.lied = False
+        self.is_inside = True
+
+    def accuse(self, path):
+        """A value of the code under test says what no honest one does. `path` is the file that asked."""
+        self.liars.add(path)
+        if self.is_inside:
+            self.lied = True
 
 
 def make_helper(plan):
@@ -3028,6 +3453,7 @@ def make_helper(plan):
     def mark(number, value=None):
         if number == 2:
             marks.survived = True
+        if number in (0, 2):
             return
         marks.reached = True
         if type(value) in (float, complex) or type(value).__module__.split(".")[0] in ("numpy", "pandas", "decimal"):
@@ -3124,6 +3550,52 @@ def make_helper(plan):
     return marks
 
 
+def start_questions(spec, plan, marks):
+    """In a rehearsal the files of the tests ask more than they say."""
+    repository = spec["repository"]
+    name = plan["names"]["questions"]
+    hidden = {os.path.realpath(os.path.join(repository, one["file"])) for one in plan["files"]}
+
+    def is_asked(path):
+        path = os.path.realpath(path)
+        inside = os.path.relpath(path, repository)
+        return path in hidden or (is_inside(path, repository) and (is_of_tests(inside) or os.path.basename(path) == "conftest.py"))
+
+    questions = Questions(repository, lambda paths: marks.accuse(next((path for path in paths if path in hidden), None)))
+    sys.modules[plan["helper"]].questions = questions
+    marks.flush = questions.flush
+
+    def in_tree(tree, path):
+        return questions.in_tree(tree, path, name, plan["helper"]) if is_asked(path) else None
+
+    ASKING[0] = in_tree
+    rewrite = sys.modules.get("_pytest.assertion.rewrite")
+    if rewrite is not None:
+        rewrite_asserts = rewrite.rewrite_asserts
+
+        def rewrite_asked(tree, *rest, **named):
+            for path in [one for one in list(rest) + list(named.values()) if isinstance(one, str)][:1]:
+                in_tree(tree, path)
+            return rewrite_asserts(tree, *rest, **named)
+
+        rewrite.rewrite_asserts = rewrite_asked
+
+    def say_lies(send):
+        """Also those between tests, which are in no record of one."""
+        marks.flush()
+        for one in plan["files"]:
+            if marks.liars & {None, os.path.realpath(os.path.join(repository, one["file"]))}:
+                send({"k": "lied", "c": one["keep"][WHOLE]})
+
+    AT_END.append(say_lies)
+
+
+# What a rehearsal has to say when its tests have ended.
+AT_END = []
+# The canary of a rehearsed module itself: of tests that no other canary stands for, and of what is asked between tests.
+WHOLE = "*"
+
+
 # ---------------------------------------------------------------- child: unittest and Django
 
 
@@ -3201,7 +3673,10 @@ def make_runner(spec, guard, send, plan):
     hidden = {os.path.join(repository, name): name for name in module_files(spec)}
     state = {"test": None, "marks": [], "finished": False, "real": 0.0, "canary": 0.0}
     marks = make_helper(plan)
+    if is_rehearsal(plan):
+        start_questions(spec, plan, marks)
     clock = time.monotonic
+    focus = focus_of(spec)
     watch = {}
     names = TestNames(hidden)
     seen = set()
@@ -3229,7 +3704,8 @@ def make_runner(spec, guard, send, plan):
         return type(test).__name__ + "." + getattr(test, "_testMethodName", "")
 
     def canary_of(one, test):
-        return kept_as(one, type(test), getattr(test, "_testMethodName", ""))
+        name = getattr(test, "_testMethodName", "")
+        return canary_in(one, type(test), name, focus)
 
     def printed(test):
         """What stands before ` ... ok` in the output of the verbose runner, the line of a docstring included."""
@@ -3251,6 +3727,8 @@ def make_runner(spec, guard, send, plan):
                 # Python 3.12.1 does not start what is skipped.
                 return
             found, state["test"] = state["marks"], None
+            marks.flush()
+            marks.is_inside = False
             report(test, "error" if not found else worst(found) if len(found) == 1 or "passed" not in found else "error")
 
         def note(self, test, outcome):
@@ -3296,7 +3774,7 @@ def make_runner(spec, guard, send, plan):
         record = {"k": "test", "id": printed(test), "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
         if one is not None:
             canary = canary_of(one, test)
-            record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived)
+            record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived, lied=marks.lied)
             if canary is None:
                 record["k"] = "collect"
         send(record)
@@ -3368,6 +3846,10 @@ def make_runner(spec, guard, send, plan):
 
         @staticmethod
         def watch():
+            if is_rehearsal(plan):
+                # Whatever is changed there, a rehearsed test that passes is one too many.
+                watch.update(snapshot=Unwatched, texts=Unwatched, borrowed=Unwatched)
+                return
             watch["snapshot"] = Snapshot((Result, Suite, Runner))
             say_changed(from_repository(repository))
             watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True), repository)
@@ -3375,7 +3857,7 @@ def make_runner(spec, guard, send, plan):
 
         @staticmethod
         def finish():
-            say_changed(watch["snapshot"].compare(True) + watch["borrowed"].compare() + watch["texts"].compare_helpers())
+            say_changed(watch["snapshot"].compare(True) + watch["borrowed"].compare(True) + watch["texts"].compare_helpers())
             return None if state["finished"] else "the tests were not run"
 
     return Runner

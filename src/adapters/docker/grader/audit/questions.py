@@ -1,0 +1,631 @@
+# What the tests that are rehearsed ask of the code under test, wherever they ask it: in fixtures, helpers, lambdas, tests that another
+# function makes. Each comparison in the files of the tests, and each value that a call there gives, is asked once more for what honest
+# code denies. `audit.py` begins with this text. Syntax and library of Python 3.6.
+#
+# The questions are put into the trees that the interpreter compiles: files, lines and constants of the tests stay what they were, and
+# the comparison that is asked first is made by the test's own frame.
+import ast
+import collections
+import functools
+import itertools
+import os
+import random
+import sys
+import threading
+
+TELLING = frozenset([int, float, str, bytes])
+ATOMS = frozenset([int, float, complex, bool, str, bytes, bytearray, type(None), type(Ellipsis), type(NotImplemented), range, slice])
+SEQUENCES = frozenset([list, tuple])
+SETS = frozenset([set, frozenset])
+# What decides on equality, order and difference.
+DECIDING = ("__eq__", "__ne__", "__contains__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__array_ufunc__",
+            "__array_function__")
+ASKED = ("Eq", "NotEq", "In", "NotIn", "Lt", "LtE", "Gt", "GtE")
+# Two values for each operator that do not belong together, for where nothing is asked.
+DENIED = {"Eq": (1, 2), "NotEq": (1, 2), "In": (1, ()), "NotIn": (1, ()), "Lt": (1, 0), "LtE": (1, 0), "Gt": (0, 1), "GtE": (0, 1)}
+HEAP_TYPE = 1 << 9
+MAX_PARTS = 50
+MAX_LOOKS = 200
+MAX_PENDING = 2000
+MAX_PAIRS = 20
+# Of one kind in one process: what is asked costs time, and a kind that lies does so at once.
+MAX_OF_KIND = 400
+# Methods of containers that compare what they are given with what they hold.
+LOOKING = frozenset(["count", "index", "remove"])
+# Methods that say whether what they are given belongs to their object.
+SAYING = frozenset(["startswith", "endswith", "equals"])
+FRAMED = frozenset(["super", "locals", "globals", "vars", "dir", "eval", "exec"])
+
+mro_of = type.__dict__["__mro__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
+flags_of = type.__dict__["__flags__"].__get__
+name_of = type.__dict__["__name__"].__get__
+
+
+def root_of(kind):
+    """The package that a class says it is of: some say nothing, or something that is no name."""
+    try:
+        name = type.__dict__["__module__"].__get__(kind)
+    except Exception:
+        return ""
+    return name.split(".")[0] if type(name) is str else ""
+
+
+def unlike(value, nothing, depth=0):
+    """The same shape with other values, far from these; `nothing` where none is known."""
+    kind = type(value)
+    chance = random.SystemRandom()
+    if kind is int or kind is float:
+        return value + chance.choice((-1, 1)) * chance.randrange(1000, 100000)
+    if kind is str:
+        return value[:0] + "".join(chance.choice("bcdfghjklmnpqrstvwxz") for _ in range(len(value) + 6))
+    if kind is bytes:
+        return bytes(bytearray(chance.randrange(98, 122) for _ in range(len(value) + 6)))
+    if depth < 4 and kind in SEQUENCES and value:
+        return kind([unlike(one, nothing, depth + 1) for one in value[:1000]])
+    if depth < 4 and kind is dict and value:
+        return {name: unlike(one, nothing, depth + 1) for name, one in list(value.items())[:1000]}
+    if depth < 4 and kind in SETS and value:
+        return kind([unlike(one, nothing, depth + 1) for one in list(value)[:1000]])
+    return nothing
+
+
+def like(value, nothing):
+    """Another value of the same kind and size."""
+    kind = type(value)
+    chance = random.SystemRandom()
+    if kind is int or kind is float:
+        return value + chance.choice((-1, 1)) * chance.randrange(3, 60)
+    if kind is str and value:
+        return "".join(chance.choice("bcdfghjklmnpqrstvwxz".replace(one, "")) if one.isalnum() else one for one in value)
+    if kind in SEQUENCES and value:
+        return kind([like(one, nothing) for one in value[:1000]])
+    if kind is dict and value:
+        return {name: like(one, nothing) for name, one in list(value.items())[:1000]}
+    return nothing
+
+
+class Own(object):
+    """In the place of the matcher that the tests themselves take from `unittest.mock`."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+    def __repr__(self):
+        return self.text
+
+    __hash__ = None
+
+
+class Asked(object):
+    """One comparison: what the test gave, and what is asked instead first."""
+
+    __slots__ = ("operator", "left", "right", "pair", "liar", "given", "others")
+
+
+class Questions(object):
+    def __init__(self, repository, say):
+        self.repository = repository
+        self.say = say
+        for operator in ASKED:
+            setattr(self, "keep_" + operator, functools.partial(self.keep, operator))
+        for name in SAYING:
+            setattr(self, "saying_" + name, functools.partial(self.saying, name))
+        # What calls gave is looked at when the test has ended: an object that keeps what it is first compared with meets the test first.
+        self.pending = []
+        self.paths = None
+        self.real = {}
+        self.local = threading.local()
+        self.kinds = {}
+        self.counts = {}
+        self.owns = {}
+        self.answers = {}
+        self.files = {}
+        self.roots = set()
+        # No kind knows it, and no part of it is like another's.
+        kind = type("X" + hex(random.SystemRandom().randrange(1 << 60))[2:], (), {})
+        self.nothing = kind()
+        vars(self.nothing)["x%x" % random.SystemRandom().randrange(1 << 60)] = object()
+
+    # ---- what the trees call
+
+    def own(self, value):
+        if name_of(type(value)) == "_ANY":
+            return self.owns.setdefault(id(value), (Own(repr(value)), value))[0]
+        return value
+
+    def value(self, value):
+        """Of a call in the tests, or given to one."""
+        if type(value) not in ATOMS and len(self.pending) < MAX_PENDING and not self.is_busy():
+            self.pending.append((value, self.paths_of(sys._getframe(1))))
+        return value
+
+    def truth(self, value):
+        """What is asserted: the answer to a comparison that was made before may be it."""
+        before = self.answers.get(id(value))
+        if before is not None and before[0] is value:
+            self.accuse(before[1])
+        return self.value(value)
+
+    def saying(self, name, value):
+        if type(value) not in ATOMS and not self.is_busy():
+            self.quietly(self.look_at_answer, value, name)
+        return value
+
+    def called(self, mock):
+        """A mock that is asked for its calls."""
+        if not self.is_busy() and any(name_of(cls) == "NonCallableMock" for cls in mro_of(type(mock))):
+            self.quietly(self.look_at_calls, mock)
+        return mock
+
+    def keep(self, operator, left, right):
+        asked = Asked()
+        asked.operator, asked.left, asked.right, asked.pair = operator, left, right, DENIED[operator]
+        asked.liar, asked.given, asked.others = None, None, []
+        if not self.is_busy() and not (type(left) in ATOMS and type(right) in ATOMS):
+            self.quietly(self.choose, asked)
+        stack = self.stack()
+        stack.append(asked)
+        return asked
+
+    def first_left(self):
+        return self.stack()[-1].pair[0]
+
+    def first_right(self):
+        return self.stack()[-1].pair[1]
+
+    def left(self):
+        return self.stack()[-1].left
+
+    def right(self):
+        return self.stack()[-1].right
+
+    def held(self):
+        """The last value of a chain so far."""
+        return self.local.last
+
+    def end_of_truth(self, asked, first, found):
+        return self.end(asked, first, found, True)
+
+    def end(self, asked, first, found, is_truth=False):
+        stack = self.stack()
+        while stack and stack.pop() is not asked:
+            pass
+        self.local.last = asked.right
+        if asked.liar is not None and not self.is_busy():
+            self.quietly(self.judge, asked, first, found, is_truth)
+        return found
+
+    def flush(self):
+        """At the end of a test."""
+        pending, self.pending = self.pending, []
+        for value, self.paths in pending:
+            self.quietly(self.look_at, value)
+        self.paths = None
+
+    # ---- what is asked
+
+    def stack(self):
+        try:
+            return self.local.stack
+        except AttributeError:
+            self.local.stack = []
+            self.local.busy = False
+            return self.local.stack
+
+    def is_busy(self):
+        self.stack()
+        return self.local.busy
+
+    def quietly(self, act, *given):
+        """Whatever foreign code raises or compares meanwhile is not the test's."""
+        self.local.busy = True
+        try:
+            act(*given)
+        except BaseException:
+            pass
+        finally:
+            self.local.busy = False
+
+    def may_lie(self, value):
+        """Is any of its methods that decide written in Python?"""
+        kind = type(value)
+        if kind is Own:
+            return False
+        found = self.kinds.get(kind)
+        if found is None:
+            found = self.kinds[kind] = self.decides(kind) is not None
+        if found:
+            count = self.counts[kind] = self.counts.get(kind, 0) + 1
+            return count < MAX_OF_KIND
+        return False
+
+    def decides(self, kind):
+        for cls in mro_of(kind):
+            if flags_of(cls) & HEAP_TYPE:
+                names = dict_of(cls)
+                for name in DECIDING:
+                    if name in names and names[name] is not None and not is_unset(names[name]):
+                        return names[name]
+        return None
+
+    def look_at(self, value):
+        rest = [(value, 0)]
+        # Of large collections the first parts are looked at.
+        for _ in range(MAX_LOOKS):
+            if not rest:
+                return
+            one, depth = rest.pop()
+            kind = type(one)
+            if kind in ATOMS:
+                continue
+            if self.may_lie(one) and self.lies(one):
+                self.accuse(one)
+            if depth < 3:
+                rest.extend((part, depth + 1) for part in parts_of(one))
+
+    def look_at_answer(self, value, name):
+        if flags_of(type(value)) & HEAP_TYPE and not any(name_of(cls) == "NonCallableMock" for cls in mro_of(type(value))):
+            method = getattr(value, name)
+            if all(method("".join(random.SystemRandom().choice("bcdfghjkl") for _ in range(12))) is True for _ in range(2)):
+                self.accuse(value)
+
+    def look_at_calls(self, mock):
+        for call in list(mock.mock_calls)[:MAX_PARTS]:
+            for part in tuple(call)[-2:]:
+                self.look_at(part)
+
+    def lies(self, value):
+        """Whatever an honest object raises there, its neighbours are still looked at."""
+        try:
+            return self.equals_unknown(value)
+        except BaseException:
+            return False
+
+    def equals_unknown(self, value):
+        """Does it equal what it cannot know, or several values at once, or differ from all numbers by the same?"""
+        if self.claims("Eq", value == self.nothing) or (has_own(type(value), "__ne__") and (value != self.nothing) is False):
+            return True
+        chance = random.SystemRandom()
+        words = ["".join(chance.choice("bcdfghjkl") for _ in range(3)) + last for last in "mnp"]
+        if any(all(self.equals(value, one) for one in some) for some in (chance.sample(range(2, 90), 3), words)):
+            return True
+        if issubclass(type(value), (int, float)) and abs(float(value)) < 10 ** 12:
+            # As many as rule a number of two values out.
+            offsets = [random.SystemRandom().randrange(1, 10 ** 6) for _ in range(16)]
+            return any(len({float(one) for one in found}) == 1 for found in ([value - one for one in offsets], [one - value for one in offsets]))
+        return False
+
+    def claims(self, operator, found):
+        """Does this answer say what is asked? None where its truth alone could tell. Of two that differ it is asked whether they are equal."""
+        kind = type(found)
+        if kind in (bool, int, float) or found is None or found is NotImplemented:
+            result = found not in (None, NotImplemented) and bool(found)
+        elif root_of(kind) == "numpy":
+            result = bool(found.all()) and found.size > 0
+        else:
+            return None
+        return result != (operator in ("NotEq", "NotIn"))
+
+    def choose(self, asked):
+        """What to ask first, in the frame of the test, and what behind it. An honest method may raise where it meets a strange kind, so in
+        the frame of the test it meets the kinds that the test compares it with."""
+        operator, left, right = asked.operator, asked.left, asked.right
+        if operator in ("Eq", "NotEq"):
+            pairs = []
+            self.walk(left, right, pairs, 0)
+            if pairs:
+                asked.liar, asked.given, at_left = pairs[0]
+                other = unlike(asked.given, self.nothing)
+                if other is not self.nothing and (operator == "Eq" or has_own(type(asked.liar), "__ne__")):
+                    asked.pair = (asked.liar, other) if at_left else (other, asked.liar)
+                asked.others = pairs
+        elif operator in ("In", "NotIn"):
+            if self.may_lie(right):
+                asked.liar, asked.given = right, left
+                other = unlike(left, self.nothing)
+                if other is not self.nothing:
+                    asked.pair = (other, right)
+            elif self.may_lie(left) and (type(right) in SEQUENCES or type(right) in SETS or type(right) is dict):
+                asked.liar, asked.given = left, right
+                asked.pair = (left, [unlike(one, self.nothing) for one in list(right)[:1000] if type(one) in TELLING])
+            elif type(right) in SEQUENCES:
+                for one in right[:MAX_PARTS]:
+                    if self.may_lie(one):
+                        asked.liar, asked.given = one, left
+                        asked.pair = (unlike(left, self.nothing), [one] if type(left) in TELLING else [])
+                        break
+        elif self.may_lie(left) or self.may_lie(right):
+            at_left = self.may_lie(left)
+            asked.liar, asked.given = (left, right) if at_left else (right, left)
+            if type(asked.given) in (int, float):
+                beyond = type(asked.given)(-(10 ** 15) if (operator in ("Lt", "LtE")) == at_left else 10 ** 15)
+                asked.pair = (left, beyond) if at_left else (beyond, right)
+
+    def walk(self, left, right, pairs, depth):
+        """Pairs of parts that are compared with one another, of which one may lie."""
+        if len(pairs) >= MAX_PAIRS or (type(left) in ATOMS and type(right) in ATOMS):
+            return
+        if type(left) is type(right) and depth < 4:
+            # Records are tuples of a class of their own.
+            if issubclass(type(left), (list, tuple, dict)):
+                named = [dict(one) if isinstance(one, dict) else dict(enumerate(parts_of(one))) for one in (left, right)]
+                for name in list(named[0])[:MAX_PARTS]:
+                    if name in named[1]:
+                        self.walk(named[0][name], named[1][name], pairs, depth + 1)
+            if type(left) in SEQUENCES or type(left) is dict:
+                return
+        if self.may_lie(left):
+            pairs.append((left, right, True))
+            if type(left) is type(right) and depth < 4 and not isinstance(left, type):
+                # Two of one kind may be equal by their parts.
+                self.walk(attributes_of(left), attributes_of(right), pairs, depth + 1)
+        elif self.may_lie(right):
+            pairs.append((right, left, False))
+
+    def judge(self, asked, first, found, is_truth):
+        operator = asked.operator
+        claimed = self.claims(operator, first)
+        if claimed is None:
+            if not bool(first):
+                return
+            if not is_truth:
+                # Its answer is some object: it counts where that is asserted.
+                if bool(found):
+                    self.answers[id(found)] = (found, asked.liar)
+                return
+            claimed = operator not in ("NotEq", "NotIn")
+        if operator in ("Lt", "LtE", "Gt", "GtE"):
+            if type(asked.given) in (int, float):
+                if claimed and abs(asked.given) < 10 ** 12:
+                    self.accuse(asked.liar)
+            elif (asked.left < asked.right) is True and (asked.left > asked.right) is True:
+                self.accuse(asked.liar)
+            return
+        if operator in ("In", "NotIn"):
+            if claimed and asked.liar is asked.right:
+                # A range may hold much, but not all.
+                claimed = all(unlike(asked.given, self.nothing) in asked.right for _ in range(3)) and (type(asked.given) is str or self.nothing in asked.right)
+            if claimed:
+                self.accuse(asked.liar)
+            return
+        if claimed and self.is_telling(asked.given):
+            self.accuse(asked.liar)
+            return
+        for liar, given, _ in asked.others:
+            if self.lies(liar):
+                self.accuse(liar)
+                return
+            if not self.is_telling(given):
+                continue
+            if self.equals(liar, unlike(given, self.nothing)) or (self.equals(liar, given) and all(self.equals(liar, one) for one in self.likes(given))):
+                self.accuse(liar)
+                return
+
+    def is_telling(self, value):
+        """Is a value far from this one another one for every honest kind?"""
+        return unlike(value, self.nothing) is not self.nothing or not self.may_lie(value)
+
+    def likes(self, value):
+        found = [like(value, self.nothing) for _ in range(3)]
+        return found if found[0] is not self.nothing else [self.nothing]
+
+    def equals(self, one, other):
+        try:
+            return bool(self.claims("Eq", one == other))
+        except BaseException:
+            return False
+
+    # ---- who says it
+
+    def accuse(self, value):
+        if not self.is_of_tests(value):
+            self.say(self.paths_of(sys._getframe(1)) if self.paths is None else self.paths)
+
+    def paths_of(self, frame):
+        """Files of the tests on the way to a frame, the nearest first."""
+        paths = []
+        while frame is not None:
+            name = frame.f_code.co_filename
+            path = self.real.get(name)
+            if path is None:
+                path = self.real[name] = os.path.realpath(name)
+            if path in self.files and path not in paths:
+                paths.append(path)
+            frame = frame.f_back
+        return paths
+
+    def is_of_tests(self, value):
+        """A matcher of the tests, or of an installed module that they name."""
+        kind = type(value)
+        found = self.decides(kind)
+        found = getattr(found, "__func__", found)
+        if type(found) is not type(unlike):
+            return False
+        path = os.path.realpath(found.__code__.co_filename)
+        if path in self.files:
+            return name_of(kind) in self.files[path]
+        root = root_of(kind)
+        if root in ("mock", "unittest") or root not in self.roots:
+            return False
+        place = getattr(sys.modules.get(root), "__file__", None)
+        return type(place) is str and not is_within(place, self.repository) and is_within(path, os.path.dirname(os.path.realpath(place)))
+
+    # ---- trees
+
+    def in_tree(self, tree, path, name, helper):
+        """Puts the questions into a module of the tests. `name` is that of this object in it, imported from `helper`."""
+        self.files[os.path.realpath(path)] = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                self.roots.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                self.roots.add(node.module.split(".")[0])
+        at = 0
+        for node in tree.body:
+            is_text = at == 0 and isinstance(node, ast.Expr) and type(text_of(node.value)) is str
+            if not is_text and not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+                break
+            at += 1
+        if at == len(tree.body):
+            return tree
+        imported = ast.ImportFrom(module=helper, names=[ast.alias(name="questions", asname=name)], level=0)
+        ast.copy_location(imported, tree.body[at])
+        for alias in imported.names:
+            # From Python 3.10 on it has a place too.
+            ast.copy_location(alias, tree.body[at])
+        Asking(name).visit(tree)
+        tree.body.insert(at, imported)
+        return ast.fix_missing_locations(tree)
+
+
+def parts_of(value):
+    """Of a collection the first, also where a class has its own way to give them."""
+    kind = type(value)
+    name = name_of(kind)
+    if name == "ndarray" and value.dtype.kind == "O":
+        return value.ravel()[:MAX_PARTS].tolist()
+    if name in ("Series", "Index", "DataFrame") and root_of(kind) == "pandas":
+        return parts_of(value.values)
+    for base in (tuple, list, set, frozenset, collections.deque):
+        if issubclass(kind, base):
+            return list(itertools.islice(base.__iter__(value), MAX_PARTS))
+    if issubclass(kind, dict):
+        return [part for pair in itertools.islice(dict.items(value), MAX_PARTS) for part in pair]
+    return []
+
+
+def attributes_of(value):
+    found = dict(getattr(value, "__dict__", None) or {})
+    for cls in mro_of(type(value)):
+        names = dict_of(cls).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
+
+
+def text_of(node):
+    """Of a literal; Pythons before 3.8 have another node for it, and later ones warn of its field."""
+    return node.value if isinstance(node, ast.Constant) else getattr(node, "s", None)
+
+
+def has_own(kind, name):
+    """Without one, two differ where the answer to their equality is not true, whatever that answer means."""
+    return any(name in dict_of(cls) for cls in mro_of(kind) if flags_of(cls) & HEAP_TYPE)
+
+
+def is_unset(method):
+    """A mock has every method, and asking one that is not used would be a call."""
+    return any(type(method) is getattr(sys.modules.get(name), "MagicProxy", None) for name in ("unittest.mock", "mock.mock", "mock"))
+
+
+def is_within(path, folder):
+    path = os.path.realpath(path)
+    return path == folder or path.startswith(folder + os.sep)
+
+
+class Asking(ast.NodeTransformer):
+    """Puts the questions of an object of that name into a tree, without a constant: code under test may read those of its caller."""
+
+    def __init__(self, name):
+        self.name = name
+        self.truths = set()
+
+    def ask(self, node, method, *given):
+        function = ast.Attribute(value=ast.Name(id=self.name, ctx=ast.Load()), attr=method, ctx=ast.Load())
+        call = ast.Call(func=function, args=list(given), keywords=[])
+        for one in ast.walk(call) if not given else (call, function, function.value):
+            ast.copy_location(one, node)
+        return call
+
+    def is_true(self, test):
+        """The comparisons whose truth decides."""
+        if isinstance(test, ast.BoolOp):
+            for one in test.values:
+                self.is_true(one)
+        elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self.is_true(test.operand)
+        else:
+            self.truths.add(id(test))
+
+    def visit_with_test(self, node):
+        self.is_true(node.test)
+        return self.generic_visit(node)
+
+    visit_If = visit_While = visit_IfExp = visit_with_test
+
+    def visit_comprehension(self, node):
+        for one in node.ifs:
+            self.is_true(one)
+        return self.generic_visit(node)
+
+    def visit_Assert(self, node):
+        self.is_true(node.test)
+        is_answer = isinstance(node.test, (ast.Call, ast.Name))
+        self.generic_visit(node)
+        if is_answer:
+            node.test = self.ask(node.test, "truth", node.test)
+        return node
+
+    def visit_match_case(self, node):
+        # Patterns hold no expressions that could be replaced.
+        if node.guard is not None:
+            node.guard = self.visit(node.guard)
+        node.body = [self.visit(one) for one in node.body]
+        return node
+
+    def visit_Name(self, node):
+        return self.ask(node, "own", node) if node.id == "ANY" and isinstance(node.ctx, ast.Load) else node
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        return self.ask(node, "own", node) if node.attr == "ANY" and isinstance(node.ctx, ast.Load) else node
+
+    def visit_Call(self, node):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+        given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
+        asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
+        if asserted:
+            self.is_true(node.args[0])
+        self.generic_visit(node)
+        if name in FRAMED:
+            return node
+        node.args = [self.ask(one, "value", one) if is_given else one for one, is_given in zip(node.args, given)]
+        if asserted and not isinstance(node.args[0], ast.Starred):
+            node.args[0] = self.ask(node.args[0], "truth", node.args[0])
+        if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Call):
+            if name in LOOKING:
+                node.func.value = self.ask(node.func.value, "value", node.func.value)
+            elif name in SAYING:
+                node.func.value = self.ask(node.func.value, "saying_" + name, node.func.value)
+            elif name.startswith("assert_"):
+                node.func.value = self.ask(node.func.value, "called", node.func.value)
+        return self.ask(node, "value", node)
+
+    def visit_Await(self, node):
+        self.generic_visit(node)
+        return self.ask(node, "value", node)
+
+    def visit_Compare(self, node):
+        is_truth = id(node) in self.truths
+        self.generic_visit(node)
+        if not all(type(one).__name__ in ASKED for one in node.ops):
+            return node
+        parts = []
+        left = node.left
+        for operator, right in zip(node.ops, node.comparators):
+            kept = self.ask(node, "keep_" + type(operator).__name__, left, right)
+            first = ast.Compare(left=self.ask(node, "first_left"), ops=[operator], comparators=[self.ask(node, "first_right")])
+            real = ast.Compare(left=self.ask(node, "left"), ops=[operator], comparators=[self.ask(node, "right")])
+            for one in (first, real):
+                ast.copy_location(one, node)
+            parts.append(self.ask(node, "end_of_truth" if is_truth else "end", kept, first, real))
+            left = self.ask(node, "held")
+        return parts[0] if len(parts) == 1 else ast.copy_location(ast.BoolOp(op=ast.And(), values=parts), node)
