@@ -31,7 +31,7 @@ const NOT_SET_BY_PEOPLE: Readonly<Record<string, string>> = {
 }
 /** Of the system, of CI systems and of other tools, which document them. */
 const OF_OTHERS =
-  /^(?:PATH|HOME|TERM|CI|XDG_\w+|GITHUB_\w+|CI_\w+|GITLAB_\w+|NETRC|PIP_\w+|UV_\w+|PYENV_ROOT|CONDA_\w+|NODE_\w+|HTTPS?_PROXY|NO_PROXY|HF_HUB_\w+|OTEL_\w+)$/
+  /^(?:PATH|HOME|TERM|CI|XDG_\w+|GITHUB_\w+|CI_\w+|GITLAB_\w+|NETRC|PIP_\w+|UV_\w+|PYENV_ROOT|CONDA_\w+|NODE_\w+|HTTPS?_PROXY|NO_PROXY|HF_HUB_\w+|OTEL_\w+|KUBECONFIG|KUBERNETES_SERVICE_\w+)$/
 /** Read for us, below node_modules. */
 const READ_BY_PACKAGES: Readonly<Record<string, string>> = {
   TEMPORAL_API_KEY: '@temporalio/envconfig/lib',
