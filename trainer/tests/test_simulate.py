@@ -40,11 +40,12 @@ def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says() -> None:
 
 
 def test_kept_attention_is_what_the_planner_adds() -> None:
-    options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "8192")
+    options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "65536")
     plain, kept = simulated(*options), simulated(*options, "--ac", "save_attention")
     assert abs(kept["predicted_share"] - 1) < 0.10
-    # 16 heads of 128, in bf16, of four layers; the gradients that are there at the peak may differ.
-    assert 0.7 < (kept["peak_bytes"] - plain["peak_bytes"]) / (4 * 2 * 16 * 128 * 8192) < 1.5
+    # 16 heads of 128, in bf16, of four layers; the gradients that are there at the peak may differ. At a short context the peak is the
+    # optimizer's, with no activation left.
+    assert 0.7 < (kept["peak_bytes"] - plain["peak_bytes"]) / (4 * 2 * 16 * 128 * 65536) < 1.5
 
 
 def test_inputs_that_wait_on_the_host_are_counted_there() -> None:
