@@ -277,10 +277,14 @@ test('an engine without the sandbox image: --fix makes it there, and a second ti
 }, async (t) => {
   // The archive of the image is kept for all engines of a machine.
   process.env['LONGHAUL_CACHE'] = own['LONGHAUL_CACHE'] ?? stackPaths({ env: { HOME: own['HOME'] } }).cacheDir
-  const folder = await mkdtemp(join(home, 'e-'))
+  // Right below: the engine's sockets lie deep in it, and the path of a socket has 107 characters at most.
+  const folder = await mkdtemp(join(tmpdir(), 'e-'))
   const imageCache = join(stackPaths().cacheDir, 'images')
   const other = await startTestEngine({ folder, imageCache, log: () => undefined })
-  t.after(() => other.close())
+  t.after(async () => {
+    await other.close()
+    await rm(folder, { recursive: true, force: true })
+  })
   process.env['DOCKER_HOST'] = other.host
   const { tag } = await readBaseImageRecipe()
   const isThere = () => imageExists({ engine: other.engine, image: tag })
