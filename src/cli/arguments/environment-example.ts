@@ -58,7 +58,11 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_HOST_ID', 'sandbox-7', 'stable name of this sandbox host'),
       variable('LONGHAUL_SANDBOXES', 'pods', 'sandboxes are pods of the cluster of KUBECONFIG (docs/cluster.md)'),
       variable('LONGHAUL_KUBERNETES_NAMESPACE', 'sandboxes', 'where these pods are'),
-      variable('LONGHAUL_KUBERNETES_SECCOMP', 'longhaul/runner.json', 'where the nodes keep the profile of system calls'),
+      variable(
+        'LONGHAUL_KUBERNETES_SECCOMP',
+        'longhaul/runner.json',
+        'where the nodes keep the profile of system calls',
+      ),
       variable('LONGHAUL_SANDBOX_CPUS', '16', 'processors that sandboxes may ask for together'),
       variable('LONGHAUL_SANDBOX_MEMORY_GIB', '64', 'the same of memory'),
       variable('LONGHAUL_SANDBOX_RUNTIME', 'runsc', 'OCI runtime of the containers'),
