@@ -1,9 +1,9 @@
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
-import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
 import { toClusterError } from '../adapters/kubernetes/cluster-errors.ts'
 import { type Cluster, connectCluster } from '../adapters/kubernetes/cluster.ts'
 import { listHeldPods, listPods } from '../adapters/kubernetes/list-pods.ts'
+import { createClusterPulse } from '../adapters/kubernetes/pod-access.ts'
 import { createPodSandboxHost, type PodSandboxHost } from '../adapters/kubernetes/pod-sandbox-host.ts'
 import type { Held } from '../adapters/docker/sandbox/admission.ts'
 import type { WatchedEngine } from '../activities/runtime/watch.ts'
@@ -54,14 +54,13 @@ export async function openPods({ environment, pods, namespaceId, grade, log }: O
     grade,
     log,
   })
-  const pulse = createEnginePulse({ ping: () => cluster.ask({ path: '/version', timeoutMs: 8_000 }) })
   return {
     cluster,
     host,
     hostId,
     hostQueue,
     identity: `kubernetes ${server} ${namespace}`,
-    watched: { name: `the cluster ${server}`, pulse },
+    watched: { name: `the cluster ${server}`, pulse: createClusterPulse(cluster) },
     listHeld: () => listHeldPods(cluster, namespaceId),
   }
 }

@@ -27,6 +27,16 @@ export function isRefused(error: unknown, ...statuses: number[]): error is Clust
   return error instanceof ClusterRefusal && statuses.includes(error.status)
 }
 
+/** Null where the server refused with one of the statuses: what is asked for is gone, or there already. */
+export async function unlessRefused<T>(statuses: readonly number[], asked: Promise<T>): Promise<T | null> {
+  try {
+    return await asked
+  } catch (error) {
+    if (isRefused(error, ...statuses)) return null
+    throw error
+  }
+}
+
 export interface ClusterErrorContext {
   doing: string
   details: Record<string, string | number | boolean | null>

@@ -4,7 +4,7 @@ import type { ListedSandbox } from '../docker/container/list-sandboxes.ts'
 import { PROJECT_FILTER, readLabels } from '../docker/container/labels.ts'
 import type { OrphanedResource } from '../docker/reaper/list-orphaned.ts'
 import type { ResourceHolder } from '../docker/reaper/reap-orphaned.ts'
-import { isRefused } from './cluster-errors.ts'
+import { unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 import type { Pod } from './pod-spec.ts'
 import { isTakenAway, statusOfSandbox } from './pod-state.ts'
@@ -82,9 +82,6 @@ export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
 export async function deletePod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<void> {
   const body = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: 1, propagationPolicy: 'Background' }
   const path = cluster.pathOf('pods', name)
-  await cluster
-    .ask({ method: 'DELETE', path, body, ...(signal === undefined ? {} : { signal }) })
-    .catch((error: unknown) => {
-      if (!isRefused(error, 404)) throw error
-    })
+  const asked = cluster.ask({ method: 'DELETE', path, body, ...(signal === undefined ? {} : { signal }) })
+  await unlessRefused([404], asked)
 }

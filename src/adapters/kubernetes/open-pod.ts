@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../contracts/sandbox.types.ts'
 import { LABELS } from '../docker/container/labels.ts'
-import { withoutRun } from '../docker/sandbox/open-sandbox.ts'
+import { historyKept } from '../docker/images/scrubbed-image.ts'
+import { sandboxLabels, withoutRun } from '../docker/sandbox/open-sandbox.ts'
 import { PROXY_PORT, type RelayPool } from '../docker/sandbox/relay/relay-pool.ts'
 import type { RunnerPool } from '../docker/sandbox/runner-pool.ts'
 import { RUNNER_FOLDER, encodeInit, parseReady } from '../docker/sandbox/runner-wire.ts'
@@ -57,20 +58,7 @@ export async function openPod(
       runnerMap: await ensureRunnerMap(cluster),
       seccompProfile: context.seccompProfile,
       runtime: context.runtime,
-      labels: {
-        run: input.run,
-        episode: input.episode,
-        role: input.role,
-        fence: input.placement,
-        leaseMs: input.leaseMs,
-        maxLifeMs: input.maxLifeMs ?? context.maxLifeMs,
-        owner: input.owner,
-        ownerRun: input.ownerRun,
-        namespaceId: context.namespaceId,
-        host: context.hostId,
-        imageDigest: input.expectedDigest ?? '',
-        request: input.request,
-      },
+      labels: sandboxLabels(input, context, input.expectedDigest ?? ''),
     })
     const { name } = asked.metadata
     const { pod: created, isNew } = await createOrAdopt(cluster, asked)
@@ -225,12 +213,5 @@ async function scrub(cluster: Cluster, name: string, { image, repoDir }: OpenSan
   const said = /lh-scrub=(\d+)\s*$/.exec(words)?.[1]
   const exitCode = said === undefined ? null : Number(said)
   if (exitCode === 0) return
-  throw new LonghaulError({
-    code: 'Sandbox.ImageUnsuitable',
-    message:
-      exitCode === 3
-        ? 'The image has no repository of its own where the task says'
-        : 'The history of the repository in the image could not be taken out',
-    details: { image, repository: repoDir, exitCode, reason: words.trim().slice(-300) },
-  })
+  throw historyKept({ image, repoDir, exitCode, reason: words.trim().slice(-300) })
 }

@@ -4,7 +4,7 @@ import { createDemultiplexer } from '../docker/engine/exec-stream.ts'
 import { CONNECT_COMMAND, RunnerStreamBroken, createConnection } from '../docker/sandbox/runner-connection.ts'
 import { type RunnerAccess, type RunnerSilence, sandboxError } from '../docker/sandbox/runner-pool.ts'
 import { RUNNER_FOLDER } from '../docker/sandbox/runner-wire.ts'
-import { isRefused, toClusterError } from './cluster-errors.ts'
+import { isRefused, toClusterError, unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 import { deletePod } from './list-pods.ts'
 import type { Pod } from './pod-spec.ts'
@@ -13,9 +13,13 @@ import { endOf, isNodeLost, isRunning, isTakenAway } from './pod-state.ts'
 /** Milliseconds that a small program may take to start in a pod, before the way to the pod counts as closed. */
 const LOOK_MS = 15_000
 
+export function createClusterPulse(cluster: Cluster): EnginePulse {
+  return createEnginePulse({ ping: () => cluster.ask({ path: '/version', timeoutMs: 8_000 }) })
+}
+
 /** Runners in pods. */
 export function createPodAccess({ cluster }: { cluster: Cluster }): RunnerAccess {
-  const pulse = createEnginePulse({ ping: () => cluster.ask({ path: '/version', timeoutMs: 8_000 }) })
+  const pulse = createClusterPulse(cluster)
   return {
     pulse,
     connect: async (name) => createConnection(await cluster.exec(name, CONNECT_COMMAND)),
@@ -27,13 +31,9 @@ export function createPodAccess({ cluster }: { cluster: Cluster }): RunnerAccess
 
 /** Null where it is gone. */
 export async function readPod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<Pod | null> {
-  try {
-    const path = cluster.pathOf('pods', name)
-    return (await cluster.ask({ path, ...(signal === undefined ? {} : { signal }) })) as Pod
-  } catch (error) {
-    if (isRefused(error, 404)) return null
-    throw error
-  }
+  const path = cluster.pathOf('pods', name)
+  const asked = cluster.ask({ path, ...(signal === undefined ? {} : { signal }) })
+  return (await unlessRefused([404], asked)) as Pod | null
 }
 
 async function requireRunning(cluster: Cluster, name: string, cause: unknown, askedMs: number | null): Promise<void> {

@@ -1,7 +1,7 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { PROJECT, LABELS } from '../docker/container/labels.ts'
 import { compileRunner, runnerParts } from '../docker/sandbox/runner-volume.ts'
-import { isRefused } from './cluster-errors.ts'
+import { unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 
 /** Of a ConfigMap, by the server. */
@@ -65,21 +65,19 @@ async function makeRunnerMap(cluster: Cluster): Promise<string> {
 }
 
 async function read(cluster: Cluster, name: string): Promise<ConfigMap | null> {
-  try {
-    return (await cluster.ask({ path: cluster.pathOf('configmaps', name) })) as ConfigMap
-  } catch (error) {
-    if (isRefused(error, 404)) return null
-    throw error
-  }
+  const path = cluster.pathOf('configmaps', name)
+  return (await unlessRefused([404], cluster.ask({ path }))) as ConfigMap | null
 }
 
 async function create(cluster: Cluster, name: string, content: ConfigMap): Promise<void> {
   const metadata = { name, labels: { [LABELS.project]: PROJECT } }
   const body = { apiVersion: 'v1', kind: 'ConfigMap', metadata, ...content }
-  await cluster.ask({ method: 'POST', path: cluster.pathOf('configmaps'), body }).catch((error: unknown) => {
-    // Another worker was first.
-    if (!isRefused(error, 409)) throw error
-  })
+  await createUnlessThere(cluster, 'configmaps', body)
+}
+
+/** Another worker may have been first. */
+async function createUnlessThere(cluster: Cluster, kind: string, body: object): Promise<void> {
+  await unlessRefused([409], cluster.ask({ method: 'POST', path: cluster.pathOf(kind), body }))
 }
 
 /** For pods of sandboxes, in both directions: what programs outside the runner's jail can reach, which no agent starts. */
@@ -101,7 +99,5 @@ async function makeNetworkPolicy(cluster: Cluster): Promise<void> {
       egress: [],
     },
   }
-  await cluster.ask({ method: 'POST', path: cluster.pathOf('networkpolicies'), body }).catch((error: unknown) => {
-    if (!isRefused(error, 409)) throw error
-  })
+  await createUnlessThere(cluster, 'networkpolicies', body)
 }

@@ -107,15 +107,25 @@ async function exitCode(container: Container): Promise<number> {
 
 async function requireClean({ image, repoDir }: ScrubbedImageInput, container: Container, code: number): Promise<void> {
   if (code === 0) return
-  const message =
-    code === 3
-      ? 'The image has no repository of its own where the task says'
-      : 'The history of the repository in the image could not be taken out'
-  const reason = await readErrors(container)
-  throw new LonghaulError({
+  throw historyKept({ image, repoDir, exitCode: code, reason: await readErrors(container) })
+}
+
+interface HistoryKept {
+  image: string
+  repoDir: string
+  /** Of `scrub.sh`; null where it was not told. */
+  exitCode: number | null
+  reason: string
+}
+
+export function historyKept({ image, repoDir, exitCode, reason }: HistoryKept): LonghaulError {
+  return new LonghaulError({
     code: 'Sandbox.ImageUnsuitable',
-    message,
-    details: { image, repository: repoDir, exitCode: code, reason },
+    message:
+      exitCode === 3
+        ? 'The image has no repository of its own where the task says'
+        : 'The history of the repository in the image could not be taken out',
+    details: { image, repository: repoDir, exitCode, reason },
   })
 }
 

@@ -2,7 +2,7 @@ import type { ContainerInspectInfo } from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../../contracts/sandbox.types.ts'
 import { containerName } from '../container/labels.ts'
-import { containerSpec } from '../container/container-spec.ts'
+import { type ContainerLabels, containerSpec } from '../container/container-spec.ts'
 import { mayStartAgain, startOnce } from '../container/container-state.ts'
 import { createOrAdopt } from '../container/create-container.ts'
 import { requireImage } from '../images/images.ts'
@@ -37,20 +37,7 @@ export async function createSandboxContainer(
       cpuset: context.cpus.take(name, input.limits.cpus),
       capabilities: 'restricted',
       stdin: true,
-      labels: {
-        run: input.run,
-        episode: input.episode,
-        role: input.role,
-        fence: input.placement,
-        leaseMs: input.leaseMs,
-        maxLifeMs: input.maxLifeMs ?? context.maxLifeMs,
-        owner: input.owner,
-        ownerRun: input.ownerRun,
-        namespaceId: context.namespaceId,
-        host: context.hostId,
-        imageDigest: digest,
-        request: input.request,
-      },
+      labels: sandboxLabels(input, context, digest),
     })
     const cpus = Math.min(input.limits.cpus, context.engine.cpus)
     const { tools, repoDir, allowedHosts } = input
@@ -80,6 +67,28 @@ export async function createSandboxContainer(
       ...(allowedHosts === undefined ? {} : { allowedHosts }),
     }
   }, signal)
+}
+
+/** Of a sandbox with a runner, in an engine or a cluster. */
+export function sandboxLabels(
+  input: OpenSandboxInput,
+  { hostId, namespaceId, maxLifeMs }: Pick<SandboxContext, 'hostId' | 'namespaceId' | 'maxLifeMs'>,
+  imageDigest: string,
+): ContainerLabels {
+  return {
+    run: input.run,
+    episode: input.episode,
+    role: input.role,
+    fence: input.placement,
+    leaseMs: input.leaseMs,
+    maxLifeMs: input.maxLifeMs ?? maxLifeMs,
+    owner: input.owner,
+    ownerRun: input.ownerRun,
+    namespaceId,
+    host: hostId,
+    imageDigest,
+    request: input.request,
+  }
 }
 
 /** Synthesised repositories have one commit; any other is given to agents without its history. The grader's stays as it is. */
