@@ -1,12 +1,10 @@
 /** A short part of `npm run chaos -- --store s3`: the records of a run lie in a bucket of a real server, which goes wrong. */
-import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { findS3Server } from '../support/artifacts/s3-server.ts'
-import type { Cell, SeedPlan } from '../support/chaos/cells.ts'
+import type { Cell } from '../support/chaos/cells.ts'
 import { type ChaosStack, needsChaos, startChaosStack } from '../support/chaos/chaos-stack.ts'
-import { faultNamed } from '../support/chaos/faults.ts'
-import type { Phase } from '../support/chaos/phases.ts'
-import { playSeed, type QuietRuns } from '../support/chaos/play-seed.ts'
+import type { QuietRuns } from '../support/chaos/play-seed.ts'
+import { cell, playStory } from '../support/chaos/play-story.ts'
 
 const found = needsChaos === false ? await findS3Server() : { reason: needsChaos }
 const skip = 'reason' in found ? found.reason : false
@@ -20,11 +18,6 @@ before(async () => {
 
 after(() => stack?.close())
 
-const cell = (fault: string, phase: Phase): Cell => ({ fault: faultNamed(fault), phase, nth: 0 })
-
-/** All of one variation, so that the run without faults is played once. */
-const SEED = 8
-
 const RUNS: readonly [story: string, cells: Cell[]][] = [
   [
     'answers to its writes are lost after an action is recorded, then it is away when a turn was executed',
@@ -37,14 +30,7 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
 ]
 
 for (const [story, cells] of RUNS) {
-  test(`${story}: the records are those of the run without faults`, { skip }, async (t) => {
-    const plan: SeedPlan = { seed: SEED, kind: 'evaluation', cells }
-    const { violations, ...facts } = await playSeed({ stack, plan, quiet, say: console.error })
-    t.diagnostic(JSON.stringify(facts))
-    assert.deepEqual(violations, [])
-    assert.deepEqual(
-      facts.cells.map(({ struck }) => struck),
-      cells.map(() => true),
-    )
-  })
+  test(`${story}: the records are those of the run without faults`, { skip }, (t) =>
+    playStory(t, { stack, quiet, cells }),
+  )
 }

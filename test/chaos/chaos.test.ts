@@ -1,11 +1,9 @@
 /** A short part of `npm run chaos`: one run for each family of faults, on a stack of its own that may be hurt. */
-import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Cell } from '../support/chaos/cells.ts'
 import { type ChaosStack, needsChaos, startChaosStack } from '../support/chaos/chaos-stack.ts'
-import { faultNamed } from '../support/chaos/faults.ts'
-import type { Phase } from '../support/chaos/phases.ts'
-import { playSeed, type QuietRuns } from '../support/chaos/play-seed.ts'
+import type { QuietRuns } from '../support/chaos/play-seed.ts'
+import { cell, playStory } from '../support/chaos/play-story.ts'
 
 let stack: ChaosStack
 const quiet: QuietRuns = new Map()
@@ -15,11 +13,6 @@ before(async () => {
 })
 
 after(() => stack?.close())
-
-const cell = (fault: string, phase: Phase): Cell => ({ fault: faultNamed(fault), phase, nth: 0 })
-
-/** All of one variation, so that the run without faults is played once. */
-const SEED = 8
 
 const RUNS: readonly [story: string, cells: Cell[]][] = [
   [
@@ -52,21 +45,6 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
 ]
 
 for (const [story, cells] of RUNS) {
-  test(`${story}: the records are those of the run without faults, as far as the fault allows`, {
-    skip: needsChaos,
-  }, async (t) => {
-    const plan = { seed: SEED, kind: 'evaluation', cells } as const
-    const { violations, ...facts } = await playSeed({
-      stack,
-      plan: { ...plan, cells: [...cells] },
-      quiet,
-      say: console.error,
-    })
-    t.diagnostic(JSON.stringify(facts))
-    assert.deepEqual(violations, [])
-    assert.deepEqual(
-      facts.cells.map(({ struck }) => struck),
-      cells.map(() => true),
-    )
-  })
+  const title = `${story}: the records are those of the run without faults, as far as the fault allows`
+  test(title, { skip: needsChaos }, (t) => playStory(t, { stack, quiet, cells }))
 }
