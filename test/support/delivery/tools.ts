@@ -1,5 +1,5 @@
 /** Helm and Docker Compose as programs for tests, with nothing of the person who runs them. */
-import { mkdir, rename, rm } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
 import { exists } from '../../../src/platform/files.ts'
@@ -11,7 +11,7 @@ import { findProgram } from '../../../src/stack/setup/system-packages.ts'
 
 const MODULE = packageFile('infra/helm-cli')
 /** Those of the cluster's programs: what both have is compiled once. */
-const FLAGS = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags', '-s -w']
+const FLAGS = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags']
 /** An empty Go cache and a busy machine. */
 const BUILD_MS = 40 * 60_000
 
@@ -20,7 +20,7 @@ export async function findHelm({ build = false } = {}): Promise<{ program: strin
   const no = (why: string) => ({ reason: `there is no Helm here: ${why}` })
   const installed = findProgram('helm')
   if (installed !== null) return { program: installed }
-  const folder = join(stackPaths().cacheDir, 'helm', await moduleKey({ module: MODULE, revision: '1' }))
+  const folder = join(stackPaths().cacheDir, 'helm', await moduleKey({ module: MODULE, revision: '2' }))
   const program = join(folder, 'helm')
   if (await exists(program)) return { program }
   if (!build) return no('it is neither on PATH nor built: node test/support/delivery/tools.ts')
@@ -33,7 +33,7 @@ export async function findHelm({ build = false } = {}): Promise<{ program: strin
     const temporary = `${program}.new`
     const { exitCode, tail } = await runCommand({
       command: 'nice',
-      args: ['-n', '15', go.path, 'build', ...FLAGS, '-o', temporary, 'helm.sh/helm/v3/cmd/helm'],
+      args: ['-n', '15', go.path, 'build', ...FLAGS, await linkerFlags(), '-o', temporary, 'helm.sh/helm/v3/cmd/helm'],
       cwd: MODULE,
       env: { ...process.env, GOWORK: 'off', GOFLAGS: '', CGO_ENABLED: '0' },
       timeoutMs: BUILD_MS,
@@ -45,6 +45,18 @@ export async function findHelm({ build = false } = {}): Promise<{ program: strin
     await rename(temporary, program)
     return { program }
   })
+}
+
+/** As Helm's own Makefile has them: without them the program takes every cluster that it does not ask for Kubernetes 1.20. */
+async function linkerFlags(): Promise<string> {
+  const requirements = await readFile(join(MODULE, 'go.mod'), 'utf8')
+  const minor = /^\tk8s\.io\/client-go v0\.(\d+)\./m.exec(requirements)?.[1]
+  if (minor === undefined) throw new Error(`Expected k8s.io/client-go v0.N in ${MODULE}/go.mod`)
+  const version = ['pkg/lint/rules', 'pkg/chartutil'].flatMap((folder) => [
+    `-X helm.sh/helm/v3/${folder}.k8sVersionMajor=1`,
+    `-X helm.sh/helm/v3/${folder}.k8sVersionMinor=${minor}`,
+  ])
+  return ['-s -w', ...version].join(' ')
 }
 
 /** That of the machine where it knows what the file uses, else that of a wheel, pinned by its hash. */
