@@ -127,6 +127,17 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:peers -- --tasks 4 --compose FILE --out bench/results/peers.json',
     sources: [...RUN, 'src/stack', 'bench/peers.ts', 'bench/support/peers'],
   },
+  pods: {
+    command: 'npm run bench:pods -- --out bench/results/pods.json',
+    sources: [
+      'src/platform',
+      'src/adapters/kubernetes',
+      'src/adapters/docker',
+      'infra/kubernetes-server',
+      'test/support/kubernetes',
+      'bench/pods.ts',
+    ],
+  },
   real: {
     command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --out bench/results/real.json',
     sources: REAL_TASKS,
